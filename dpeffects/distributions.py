@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, cast
 
-from dpeffects.errors import checked_call
+from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimators import table_methods
 from dpeffects.flow import Estimation, Request
 from dpeffects.ledgers import Address
@@ -356,6 +356,8 @@ def _released(method: str, given: Mapping[str, Any]) -> Any:
     """The result of a call with these arguments, by a method that has a function of its own."""
     arguments = {**given, **given.get("options", {})}
     arguments.pop("options", None)
+    if "method" in arguments:
+        raise OptionError(f"there is one method for it, {method}: leave method out")
     for name in ("bins", "quantiles"):
         if name in arguments:
             arguments[name] = _plain(arguments[name])

@@ -105,6 +105,7 @@ def not_among(what: str, given: object, known: Iterable[str]) -> str:
 
 
 _ELSEWHERE = {
+    "by": "It is for dp_ate, dp_att, dp_atc and dp_cate; dp_study has subgroups=.",
     "horizon": "It is for dp_survival.",
     "instrument": "It is for dp_late.",
     "offset": "It is for dp_rate.",
@@ -147,7 +148,7 @@ def instead_of(name: str, known: Iterable[str]) -> str:
     (" Did you mean 'design'?", ' It is for dp_survival.')
     """
     words = _ELSEWHERE.get(name.casefold().replace(".", "_"))
-    return f" {words}" if words else did_you_mean(name, known)
+    return f" {words}" if words else did_you_mean(name, (x for x in known if x != name))
 
 
 def checked_call(function: Callable[P, R]) -> Callable[P, R]:

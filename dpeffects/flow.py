@@ -375,7 +375,7 @@ class Estimation:
         return CONTRASTS[how](columns.arm_count)
 
     def _columns(self, formula: Formula) -> LoadedTable | LazyTable:
-        request = self.request
+        request, groups = self.request, "subgroups" if self.spec.several else "by"
         return read(
             request.data,
             formula,
@@ -383,6 +383,7 @@ class Estimation:
             self.public,
             attended=request.attended,
             sample=self.sample,
+            arguments={groups: request.by, **request.options},
         )
 
     def _check_engine(self, table: LazyTable) -> None:

@@ -224,6 +224,18 @@ class Guarantee:
         """The status for a line of text, which says where nothing is private."""
         return f"NOT PRIVATE, {self.status}" if self.void or self.kind == "none" else self.status
 
+    def line(self, n: int) -> str:
+        """Say in a few words what n records were promised, and where that is little or nothing.
+
+        Examples
+        --------
+        >>> Guarantee(1.0).line(1000), Guarantee(20.0, 1e-6).line(1000)
+        ('epsilon=1, exact', 'epsilon=20, delta=1e-06, exact, WEAK PRIVACY')
+        """
+        delta = f", delta={self.delta:.3g}" if self.delta else ""
+        weak = ", WEAK PRIVACY" if self.caution(n) else ""
+        return f"epsilon={self.epsilon:.6g}{delta}, {self.tag}{weak}"
+
     @property
     def holds(self) -> bool:
         """True when the promise is proved and nothing voids it."""

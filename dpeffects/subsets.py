@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
-from dpeffects.design.read import strata_of
+from dpeffects.design.read import require_columns, strata_of, unpack
 from dpeffects.errors import EstimationError, FormulaError, OptionError
 from dpeffects.flow import Estimation, Request, account_of, facts_about
 from dpeffects.formula import parse
@@ -35,6 +35,9 @@ def subset_effects(request: Request, by: By) -> SubsetEffects:
     request = replace(request.written_out(), contrasts=None)
     subsets = _named(by, request)
     conditions = [read_condition(text) for text in subsets.values()]
+    there = unpack(request.data, None)[0].collect_schema().names()
+    for condition in conditions:
+        require_columns(condition.columns, there, "by")
     disjoint = all(exclude(one, other) for one, other in combinations(conditions, 2))
     cheap = disjoint and request.unit is None and len(subsets) > 2
     parts = 2 if cheap else len(subsets)

@@ -14,8 +14,8 @@ from tests.reading import from_markdown, self_contained, shown, squeezed, tables
 from tests.releases import NAMES, everything, frame, half_unit, release
 from tests.test_results import NO_VARIANCE, make
 
-TIDY = ["term", "outcome", "estimand", "estimate", "std_error", "statistic", "p_value"]
-TIDY += ["conf_low", "conf_high", "method", "guarantee"]
+TIDY = ["term", "estimate", "std_error", "statistic", "p_value", "outcome", "estimand"]
+TIDY += ["method", "guarantee"]
 GLANCE = ["n", "method", "level", "epsilon", "delta", "guarantee", "caution", "unit"]
 
 
@@ -114,6 +114,15 @@ def test_frames_of_all_kinds_bind_by_rows(name):
     assert len(glance) == 1
     kinds = tidy.dtypes[["estimate", "std_error", "p_value", "conf_low", "conf_high"]]
     assert kinds.eq("float64").all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_pandas_cuts_out_is_neither_estimate_nor_interval(name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pd.option_context("display.max_columns", 0, "display.width", 80):
+        header = repr(release(name).tidy()).splitlines()[0].split()
+    assert header[:2] == ["term", "estimate"]
+    assert header[-2:] == ["conf_low", "conf_high"]
 
 
 def test_bound_frames_have_the_names_of_the_fits():

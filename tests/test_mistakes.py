@@ -131,6 +131,16 @@ NAMES = {
     "estimand in small letters": (ate(estimand="att"), "call dp_att"),
     "estimand of a study": (other(dpe.dp_study, estimand="att"), "did you mean 'ATT'?"),
     "na.omit": (ate(missing="drop"), '"complete" leaves out records'),
+    "column of by": (ate(by={"old": "agee > 60"}), "by names a column 'agee'"),
+    "column of groups": (
+        other(dpe.dp_cate, release="groups", by="sexx"),
+        "by names a column 'sexx'",
+    ),
+    "column of subgroups": (other(dpe.dp_study, subgroups="sexx"), "subgroups names a column"),
+    "column of an instrument": (other(dpe.dp_late, instrument="z"), "instrument names a column"),
+    "column of an offset": (other(dpe.dp_rate, offset="years"), "offset names a column 'years'"),
+    "groups of quantiles": (other(dpe.dp_qte, by="sex"), "It is for dp_ate"),
+    "method of quantiles": (other(dpe.dp_qte, method="auto"), "leave method out"),
 }
 HABITS = {
     "R and statsmodels: no bar": (ate("y ~ t + x"), "covariates come after a bar: ~ t | x"),
@@ -242,7 +252,7 @@ VALUES = {
     "a column as bounds": (ate(bounds={"y": frame()["x"]}), "list of levels, not Series"),
     "values as bounds": (ate(bounds=SOME), "got list"),
     "values as variance": (ate(variance=SOME), "True or False, got list"),
-    "values as method": (ate(method=SOME), "unknown method list"),
+    "values as method": (ate(method=SOME), 'method is one name, such as "auto", got list'),
     "a table as shares": (ate(shares=frame()), "proportions, got DataFrame"),
     "a column as a share": (ate(shares={"count": frame()["x"]}), "number, got Series"),
     "a column as missing": (ate(missing={"y": frame()["x"]}), "got Series"),
@@ -448,9 +458,14 @@ def test_a_weak_budget_is_said_in_the_first_lines_and_costs_nothing_more():
         assert said in found.caution
         head = " ".join(str(found.summary()).split("\nFormula")[0].split())
         assert said in head
-    sites = dpe.combine([released("north", epsilon=50), released("south")])
+        assert repr(found).endswith("WEAK PRIVACY>")
+    assert repr(fits[0].sensitivity()).endswith("WEAK PRIVACY>")
+    north, south = released("north", epsilon=50), released("south")
+    sites = dpe.combine([north, south])
     assert f"north: {said}" in sites.caution
-    assert "WEAK" not in fit().caution
+    assert [str(x).endswith("WEAK PRIVACY>") for x in (north, south)] == [True, False]
+    assert repr(sites).endswith("WEAK PRIVACY>")
+    assert "WEAK" not in fit().caution + repr(fit())
 
 
 @pytest.mark.parametrize(

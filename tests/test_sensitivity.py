@@ -288,3 +288,9 @@ def test_the_command_gives_what_the_method_gives(tmp_path, monkeypatch, capsys):
     assert "go together" in refused(capsys, "sensitivity", "effect.json", *given[:2])
     refused(capsys, "sensitivity", "effect.json", "--out", "effect.json", "--force")
     assert (tmp_path / "effect.json").read_text() == fit.to_json()
+
+
+def test_what_a_confounder_must_add_has_the_digits_of_its_error():
+    """The error of 0.3 is 0.052; over a difference in prevalence it is as much larger."""
+    table = next(b for b in fitted().sensitivity().summary().blocks if "must add" in b.title)
+    assert [row[1] for row in table.rows] == ["none has it", "none has it", "0.60", "0.300"]

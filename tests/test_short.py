@@ -52,6 +52,38 @@ def test_an_estimate_is_that_of_the_table():
     assert "90 % interval" in str(fit.summary("short", conf_level=0.9))
 
 
+def test_units_are_said():
+    """Rates are per 100 of the offset, restricted means and risks those until the horizon."""
+    for name, words in (("rates", "per 100 of time"), ("survival", "until 50")):
+        for form in ("short", "full"):
+            assert words in " ".join(str(made(name).summary(form)).split())
+    times = [row[0] for row in made("survival").summary().blocks[2].rows]
+    assert len({len(x.partition(".")[2]) for x in times}) == 1  # a column of one format
+
+
+def test_a_table_of_tests_has_the_digits_of_the_table_of_effects():
+    effects, tests = made("subsets").summary().blocks[1], made("tests").summary().blocks[1]
+    assert [row[:4] for row in tests.rows] == [(*row[:2], *row[3:5]) for row in effects.rows]
+
+
+def test_one_is_not_many():
+    alone = made("study without baseline")
+    assert "on 1 outcome," in repr(alone)
+    assert "All 1 intervals" not in str(alone)
+
+
+@pytest.mark.parametrize("name", [x for x in NAMES if not x.startswith(("plan", "comparison"))])
+def test_a_name_is_one_line(name):
+    assert repr(made(name)).startswith("<dpeffects ")
+    assert "\n" not in repr(made(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_line_ends_between_a_number_and_its_per_cent(name):
+    lines = str(made(name).summary()).splitlines()
+    assert not [line for line in lines if line.strip().startswith("%")]
+
+
 def test_what_is_adjusted_for():
     said = {name: dict(made(name).summary("short").blocks[0].rows) for name in ("adjusted", "did")}
     assert said["adjusted"]["Adjusted for"] == "x and g"

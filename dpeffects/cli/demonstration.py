@@ -61,8 +61,9 @@ STEPS = (
     Step(
         "Now the effect, for an epsilon of 1, adjusted for what else differs. The ledger is "
         "charged before noise is drawn. Without privacy it would be -231 grams, give or take 46, "
-        "and -275 if nothing were adjusted for.",
-        _ESTIMATE,
+        "and -275 if nothing were adjusted for. The whole summary, with all charges, is in the "
+        "record.",
+        f"{_ESTIMATE} \\\n    --short --record smoking.html",
         seeded=True,
     ),
     Step("What is left:", "ledger list study.db"),
@@ -93,8 +94,10 @@ def run(args: argparse.Namespace) -> None:
             except DPEffectsError as error:
                 print(f"dpeffects: {error}")
             print()
-    if args.folder is not None:
-        print(f"The files are in {args.folder}.")
+    if args.folder is None:
+        print("The files are gone. To read smoking.html: dpeffects demo --folder study")
+    else:
+        print(f"The files are in {args.folder}; smoking.html has everything about the effect.")
 
 
 @contextlib.contextmanager
@@ -118,8 +121,13 @@ def _write_files() -> None:
     births = load_data("birthweight")
     births.frame[list(_COLUMNS)].rename(columns=_COLUMNS).to_csv("births.csv", index=False)
     ranges = ((new, *births.bounds.interval(old)) for old, new in list(_COLUMNS.items())[1:])
-    entries = (f"{toml_key(name)} = {{range = [{low:g}, {high:g}]}}" for name, low, high in ranges)
+    entries = (f"{toml_key(name)} = {_declared(low, high)}" for name, low, high in ranges)
     Path("bounds.toml").write_text("\n".join(["[bounds]", *entries, ""]), encoding="utf-8")
+
+
+def _declared(low: float, high: float) -> str:
+    flag = (low, high) == (0.0, 1.0)
+    return "{levels = [false, true]}" if flag else f"{{range = [{low:g}, {high:g}]}}"
 
 
 COMMANDS = (

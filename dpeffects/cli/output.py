@@ -193,6 +193,8 @@ def _said_here(args: argparse.Namespace, summary: Summary) -> Summary:
     if hasattr(args, "record"):
         again = " Another call is another release." if hasattr(args, "epsilon") else ""
         told = f"Everything: without --short, or in the file of --record FILE.html.{again}"
+    if getattr(args, "record", None) is not None:
+        told = f"Everything: {args.record}"
     return replace(summary, blocks=(*summary.blocks[:-1], Prose(told)))
 
 

@@ -20,9 +20,9 @@ _HEAD = """\
 #     "*_hx" = {{range = [0, 1]}}         all columns that match and are not filled in
 #
 # Fill in the columns of your formula; what is not filled in declares nothing. A
-# treatment of 0 and 1, or true and false, needs no entry; other columns of true
-# and false have the range [0, 1] in a CSV file. A treatment in words has levels,
-# control first.
+# treatment of 0 and 1, or true and false, needs no entry; other such columns have
+# the levels [false, true] in a CSV file, which does not say that they hold nothing
+# between. A treatment in words has levels, control first.
 
 [bounds]"""
 _ENTRIES = {"number": "{range = []}", "text": "{levels = []}", "date": "{range = []}", "": "{}"}

@@ -159,6 +159,7 @@ def read(
     *,
     attended: bool = True,
     sample: Sample | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> LoadedTable | LazyTable:
     """Validate the columns that a formula needs and complete their bounds.
 
@@ -170,6 +171,8 @@ def read(
     "error" unless it says otherwise or the formula has ``is_na(x)``. With "indicator" a covariate
     gets a term ``is_na(x)`` or a further level; with "complete" and "weight" missing values come
     through, in rows that count as nothing: numbers as NaN, treatments and levels as the first.
+
+    ``arguments`` are those of the call that may name columns of the formula beside its text.
     """
     sample = sample or Sample()
     missing = {k: how for k, how in sample.policies.items() if k in formula.columns}
@@ -177,19 +180,22 @@ def read(
     frame, known, from_data = unpack(data, bounds, read_here)
     schema = frame.collect_schema()
     for name in formula.columns:
-        written = name in formula.source
-        require_columns([name], list(schema), "the formula" if written else "an argument")
+        naming = (key for key, given in (arguments or {}).items() if name in str(given))
+        who = "the formula" if name in formula.source else next(naming, "an argument")
+        require_columns([name], list(schema), who)
     lenient = formula.flags | {name for name, how in missing.items() if how != "error"}
     for name, what in sample.columns.items():
         require_columns([name], list(schema), what)
     text = is_text(data.frame if isinstance(data, Declared) else data)
     numbers_only = {} if sample.weights is None else {sample.weights: "number"}
-    known = known.as_used(uses(formula, {} if text else schema) | numbers_only)
+    given, known = known, known.as_used(uses(formula, {} if text else schema) | numbers_only)
     if sample.weights is not None:
         sample = replace(sample, upper=_upper_weight(sample.weights, frame, known))
     kinds: dict[str, str] = {}
     if text:
         kinds = {**sample_kinds(sample, known), **kinds_of(formula, formula.columns, known)}
+        levels = {name: [*given[name]] for name in formula.columns if given.is_levels(name)}
+        kinds |= {name: "bool" for name, found in levels.items() if kind_of(found) == "bool"}
     kinds |= known.date_kinds(read_here)
     if kinds:
         frame = _with_dates(frame, known, read_here)

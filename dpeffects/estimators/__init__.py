@@ -85,9 +85,11 @@ def get(name: str, estimand: str = "ATE") -> MethodSpec:
     name, conditional = current(name), estimand not in AVERAGES
     if isinstance(name, str) and (spec := find(name, conditional) or find(name, not conditional)):
         return spec
+    if not isinstance(name, str):
+        raise OptionError(f'method is one name, such as "auto", got {quoted(name)}')
     first = conditional_methods() if conditional else registry()
     near = closest(name, [*first, *FORMER])
     hint = f"Did you mean {current(near)!r}?" if near else "Leave method out for the default."
-    if isinstance(name, str) and name in table_methods():
+    if name in table_methods():
         hint = f"{name} has a function of its own, as methods({name!r}) says."
     raise OptionError(f"unknown method {quoted(name)}; there are {', '.join(first)}. {hint}")

@@ -49,6 +49,8 @@ _CUT = 2.5
 """Indices are cut at this many of their standard deviations."""
 _RARE = 0.01
 """Part of the records of an arm whose weights are cut."""
+_NEVER = 1e-12
+"""The least chance of an arm that is counted with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,6 +261,12 @@ class ArmScore:
     def overlap(self) -> float:
         """Mean of the harmonic mean of the chances, over their number."""
         return float((self.weights * harmonic(self.chances)).sum())
+
+    @property
+    def explained(self) -> float:
+        """Part of who gets which arm that the score explains; of two arms, of the variance."""
+        chances = _chances(self.index + self.constants, _NEVER)
+        return 1.0 - float((self.weights * harmonic(chances)).sum() / harmonic(self.shares))
 
     def sizes(self, n: int) -> FloatArray:
         """Records of equal weight that those of each arm are worth."""

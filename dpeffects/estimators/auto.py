@@ -38,6 +38,7 @@ _RECORDS, _LARGE_GAIN = 75, 0.2
 """With fewer records for each covariate, it has to reduce the error to this part."""
 _LEAST = 1000.0
 """Records times epsilon that an adjustment takes: with less, noise in it can widen the interval."""
+_CAN_WIDEN = "noise in an adjustment can also make it wider: ask for it by name"
 _NARROW = 2.0
 """An adjustment must not widen the interval where outcomes spread so many times less than usual."""
 _NARROWER, _IDLE = 3.0, 1.08
@@ -130,7 +131,9 @@ def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContr
         listed = ", ".join(
             f"{x[0].error / forecast.error:.2g} times as wide with {x[1].name}" for x in others
         )
-        why += f" The interval is expected to be {listed}."
+        why += f" The interval is expected to be {listed}"
+        shorter = any(x[0].error < forecast.error for x in others)
+        why += f", but at this n and epsilon {_CAN_WIDEN}." if shorter else "."
     if not facts.budget.delta:
         with_delta = replace(facts, budget=Budget(facts.budget.epsilon, _DELTA))
         least = min(one[0].error for one in plans(options, with_delta)) / forecast.error

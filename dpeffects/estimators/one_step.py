@@ -103,6 +103,8 @@ _SECOND_ORDER = 1.5
 _HARDLY, _NOTHING = 0.25, 0.1
 """Where less than this part of either model is known, the result says that it hardly adjusts, and
 that it is an association."""
+_APART = 0.6
+"""Where the score explains more than this part of who is treated, the arms hardly overlap."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +254,12 @@ class _Score:
     def overlap(self) -> float:
         """Mean of e(1 - e)."""
         return float((self.weights * self.values * (1.0 - self.values)).sum())
+
+    @property
+    def explained(self) -> float:
+        """Part of the variance of treatment that the score explains."""
+        share, e = float(self.weights[0].sum()), sigmoid(self.constant + self.index)
+        return 1.0 - float((self.weights * e * (1.0 - e)).sum()) / (share * (1.0 - share))
 
     def sizes(self, n: int) -> FloatArray:
         """Records of equal weight that (treated, control) records are worth."""
@@ -474,7 +482,7 @@ def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
         parts,
         basis=basis(models, options),
         details=stage.details,
-        caution=centres.with_caution("" if randomised else caution(models, curves)),
+        caution=centres.with_caution("" if randomised else caution(models, curves, score)),
         influence=Influence(term, -top, top, total.mean, float(n), (pi, 1.0 - pi)),
     )
     variance = models.clip**2 * float(models.outcome_variance)
@@ -588,7 +596,7 @@ def _between(
         parts=tuple(part for part in parts if part.variance > 0.0),
         possible=(-most, most),
         basis=basis(model, options),
-        caution=centres.with_caution("" if randomised else caution(model, Curves())),
+        caution=centres.with_caution("" if randomised else caution(model, Curves(), stage.score)),
         influence=found.influence(pair),
     )
     # what is left of the confounding is taken off both arms
@@ -630,11 +638,19 @@ def _known(models: Models) -> dict[str, str]:
     return dict(zip(names, shown, strict=True))
 
 
-def caution(models: Models, curves: Curves) -> str:
+def caution(models: Models, curves: Curves, score: _Score | ArmScore) -> str:
     """What nobody should overlook."""
+    found, apart = curves.caution, ""
+    if score.explained > _APART:
+        apart = (
+            f"HARDLY ANY OVERLAP: the covariates explain about {100.0 * score.explained:.0f} % of "
+            "who is treated, so few records have a counterpart in another arm; the interval does "
+            "not allow for that"
+        )
     if min(models.slopes.known) < _HARDLY:
-        return "HARDLY ADJUSTED: the models are mostly noise; the interval allows for what is left"
-    return curves.caution
+        found = "HARDLY ADJUSTED: the models are mostly noise"
+        found += "" if apart else "; the interval allows for what is left"
+    return "; ".join(filter(None, (apart, found)))
 
 
 SPEC = MethodSpec(

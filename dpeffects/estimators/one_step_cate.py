@@ -142,7 +142,7 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
     left, parts, caution = 0.0, [Part("clipped outcomes", stage.bias**2)], ""
     if not randomised:
         curves = bends.read(curator, *checked)
-        left, caution = models.clip * models.slopes.left, one_step.caution(models, curves)
+        left, caution = models.clip * models.slopes.left, one_step.caution(models, curves, score)
         parts += one_step.confounding(models, curves)
     caution = stage.centres.with_caution(caution)
     found = _InGroups(stage, terms.most, groups, sums)

@@ -124,6 +124,8 @@ def family_words(
     if simultaneous:
         p = "" if fit.associated else ", and p-values are adjusted for their number"
         count, level = len(fit.labels), percent(conf_level, "g")
+        if count == 1:
+            return ""
         return f"All {count} intervals hold at once with {level}{p} (Bonferroni)."
     what = "Intervals" if fit.associated else "Intervals and p-values"
     return f"{what} are for one {each} at a time, not for all at once."

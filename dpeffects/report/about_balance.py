@@ -77,11 +77,12 @@ def _arms(balance: Balance) -> Pairs:
     (treated, sd), (outside, outside_sd) = balance.treated, balance.scores_outside
     who = counted(balance.guarantee.unit)
     of = who if "size" in balance.sample else f"of {balance.n} {who}"
-    rows = [("Treated", f"{treated:.0f} {of} (noise sd {sd:.3g})")]
+    rows = [("Treated", f"{treated:.0f} {of} (noise sd {number(sd, 2)})")]
     if balance.edges:
-        scores = f"{100 * outside:.1f} % of {who} have scores below {LOW} or above {HIGH}"
+        part, noise = to_error((100 * outside, 100 * outside_sd), 100 * outside_sd)
+        scores = f"{part} % of {who} have scores below {LOW} or above {HIGH}"
         rows += [
-            ("Overlap", f"{scores} (noise sd {100 * outside_sd:.2g} %)"),
+            ("Overlap", f"{scores} (noise sd {noise} %)"),
             ("Model", f"about {100 * balance.model_noise:.0f} % of its log odds are noise"),
         ]
     return Pairs(tuple(rows), "Arms")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
-from dpeffects.report.about_tables import table_of_terms
+from dpeffects.report.about_tables import compared, table_of_terms
 from dpeffects.report.blocks import alert, closing, effect_cells, header, percent, relation
 from dpeffects.report.paragraph import describe, paragraph
-from dpeffects.results.numbers import number
+from dpeffects.report.short import Rows, headline
+from dpeffects.results.numbers import number, numbers
 from dpeffects.results.rates import RateEffects
 from dpeffects.summary import Summary, Table, summarise
 
@@ -25,8 +25,8 @@ def _per(fit: RateEffects) -> str:
 def _sums(fit: RateEffects) -> Table:
     """What was released."""
     weights = " of weights" if fit.table.confounding is not None else ""
-    pairs = zip(("treated", "control"), fit.table.sums.events, fit.table.sums.time, strict=True)
-    rows = tuple((arm, number(events, 4), number(time, 4)) for arm, events, time in pairs)
+    sums = (numbers(x, 4) for x in (fit.table.sums.events, fit.table.sums.time))
+    rows = tuple(zip(("treated", "control"), *sums, strict=True))
     return Table(f"Sums{weights} (noisy)", ("arm", "events", fit.offset), rows, "lrr")
 
 
@@ -37,10 +37,14 @@ def _notes(fit: RateEffects, conf_level: float) -> tuple[str, ...]:
 
 @summarise.register
 def _(fit: RateEffects, conf_level: float = 0.95) -> Summary:
-    terms = table_of_terms(fit, conf_level)
-    terms = replace(terms, title=f"{terms.title}; rates {_per(fit)}")
+    terms = table_of_terms(fit, conf_level, f"; rates {_per(fit)}")
     blocks = (header(fit), terms, _sums(fit), *closing(fit, _notes(fit, conf_level)))
     return Summary(f"Private {fit.method_title} ({fit.method})", alert(fit), blocks)
+
+
+@headline.register
+def _(fit: RateEffects, conf_level: float = 0.95) -> Rows:
+    return compared(fit, conf_level, f"; rates {_per(fit)}")
 
 
 @describe.register

@@ -140,16 +140,12 @@ def _confounders(found: SensitivityAnalysis) -> Table | None:
         columns.append("for the limit")
         targets.append(abs(limit))
     low, high = found.outcome_range or (-math.inf, math.inf)
-    rows = [
-        (
-            number(difference),
-            *(
-                _short(x / difference) if x / difference <= high - low else "none has it"
-                for x in targets
-            ),
-        )
-        for difference in _DIFFERENCES
-    ]
+    rows = []
+    for difference in _DIFFERENCES:
+        texts = _cells(found, tuple(x / difference for x in targets), (), difference)
+        there = [x / difference <= high - low for x in targets]
+        shown = (t if ok else "none has it" for t, ok in zip(texts, there, strict=True))
+        rows.append((number(difference), *shown))
     title = f"What a confounder of two values must add to {found.outcome} to do so"
     return Table(title, tuple(columns), tuple(rows), "l" + "r" * len(targets))
 
@@ -217,11 +213,11 @@ def _short(value: float | Unavailable) -> str:
 
 
 def _cells(
-    found: SensitivityAnalysis, values: tuple[float, ...], ends: tuple[float, ...]
+    found: SensitivityAnalysis, values: tuple[float, ...], ends: tuple[float, ...], per: float = 1.0
 ) -> tuple[str, ...]:
-    """Numbers in units of the outcome, to two digits of the standard error."""
+    """Numbers in units of the outcome, to two digits of the standard error over ``per``."""
     error = inference.std_error(found.released)
-    return to_error(values, math.nan if isinstance(error, Unavailable) else error, ends=ends)
+    return to_error(values, math.nan if isinstance(error, Unavailable) else error / per, ends=ends)
 
 
 def _text(found: SensitivityAnalysis, value: float | Unavailable) -> str:

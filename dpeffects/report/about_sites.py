@@ -94,7 +94,8 @@ def _in_a_line(fit: Combined) -> str:
     epsilons = [float(release.guarantee.epsilon) for release in fit.releases]
     low, high = (number(x, 3) for x in (min(epsilons), max(epsilons)))
     lost = [release.site for release in fit.releases if not release.guarantee.holds]
-    return f"differential privacy at each site, epsilon {low} to {high}" + (
+    spent = low if low == high else f"{low} to {high}"
+    return f"differential privacy at each site, epsilon {spent}" + (
         f"; NOT at {listed(lost)}" if lost else ""
     )
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
-from dpeffects.report.about_tables import table_of_terms, with_limits
+from dpeffects.report.about_tables import compared, table_of_terms, with_limits
 from dpeffects.report.blocks import alert, closing, header, percent, relation
 from dpeffects.report.paragraph import describe, p_words, paragraph
-from dpeffects.results.numbers import number, to_error
+from dpeffects.report.short import Rows, headline
+from dpeffects.results.numbers import number, numbers, to_error
 from dpeffects.results.survival import ARMS, SurvivalEffects
 from dpeffects.summary import Summary, Table, summarise
 
@@ -18,9 +19,18 @@ _CHANGES = 2.58
 
 @summarise.register
 def _(fit: SurvivalEffects, conf_level: float = 0.95) -> Summary:
-    tables = (table_of_terms(fit, conf_level), _curves(fit, conf_level))
+    tables = (table_of_terms(fit, conf_level, _until(fit)), _curves(fit, conf_level))
     blocks = (header(fit), *tables, *closing(fit, (*_notes(fit, conf_level), *fit.notes)))
     return Summary(f"Private survival: {fit.method_title} ({fit.method})", alert(fit), blocks)
+
+
+@headline.register
+def _(fit: SurvivalEffects, conf_level: float = 0.95) -> Rows:
+    return compared(fit, conf_level, _until(fit))
+
+
+def _until(fit: SurvivalEffects) -> str:
+    return f" until {number(fit.horizon)}"
 
 
 @describe.register
@@ -49,8 +59,8 @@ def _curves(fit: SurvivalEffects, conf_level: float) -> Table:
     last = len(fit.edges) - 1
     picked = sorted({round(last * k / min(_SHOWN, last)) for k in range(min(_SHOWN, last) + 1)})
     rows = []
-    for k in picked:
-        cells = [number(fit.edges[k], 4)]
+    for k, time in zip(picked, numbers([fit.edges[k] for k in picked], 4), strict=True):
+        cells = [time]
         for row in (arm[k] for arm in arms):
             band = f"{row['conf_low']:.3f}-{row['conf_high']:.3f}"
             cells += [f"{row['survival']:.3f}", band, f"{row['at_risk']:.0f}"]

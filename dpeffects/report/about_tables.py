@@ -25,14 +25,14 @@ from dpeffects.summary import Summary, Table, summarise
 _TERMS = {"late": "effect among compliers", "logrank": "log-rank statistic"}
 
 
-def table_of_terms(fit: TableEffects, conf_level: float) -> Table:
-    """The terms of `tidy`, with their intervals."""
+def table_of_terms(fit: TableEffects, conf_level: float, more: str = "") -> Table:
+    """The terms of `tidy`, with their intervals; ``more`` says in what unit, or until when."""
     shown = fit.tidy(conf_level).to_dict("records")
     found = zip(shown, cells_of_rows(shown), strict=True)
     rows = [(in_words(row["term"]), *cells, p_cell(row)) for row, cells in found]
     about = relation(fit)
     columns = ("term", "estimate", "std. error", *limits(conf_level), "p-value")
-    return Table(f"{about[0].upper()}{about[1:]}", columns, tuple(rows), "lrrrrr")
+    return Table(f"{about[0].upper()}{about[1:]}{more}", columns, tuple(rows), "lrrrrr")
 
 
 @summarise.register
@@ -43,11 +43,15 @@ def _(fit: TableEffects, conf_level: float = 0.95) -> Summary:
 
 @headline.register
 def _(fit: TableEffects, conf_level: float = 0.95) -> Rows:
-    """The numbers that compare the arms, before those of one arm."""
+    return compared(fit, conf_level)
+
+
+def compared(fit: TableEffects, conf_level: float, more: str = "") -> Rows:
+    """The numbers that compare the arms, before those of one arm; ``more`` as above."""
     tested = {term.name for term in fit.terms() if term.tested}
     rows = fit.tidy(conf_level).to_dict("records")
     shown = [row | {"term": in_words(row["term"])} for row in rows if row["term"] in tested]
-    return estimates(shown or rows, relation(fit), conf_level)
+    return estimates(shown or rows, relation(fit) + more, conf_level)
 
 
 def in_words(term: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.report.blocks import noted, p_text, percent, starred
+from dpeffects.report.blocks import cells_of_rows, noted, p_text, percent, starred
 from dpeffects.results.hypothesis_test import Test, Tests
 from dpeffects.results.numbers import NOT_AVAILABLE, number, with_ends
 from dpeffects.summary import Block, Notes, Pairs, Summary, Table, summarise
@@ -28,14 +30,17 @@ def _(test: Test) -> Summary:
 def _(found: Tests) -> Summary:
     first = found[0]
     about = Pairs((("Tested", first.hypothesis), ("Test", _kind(first))))
+    cells = cells_of_rows([_row(test) for test in found])
     rows = tuple(
         (
             test.term,
-            *_cells(test),
+            value,
+            low,
+            high,
             p_text(test.p_value),
             {True: "yes", False: "no", None: "n/a"}[test.shown],
         )
-        for test in found
+        for test, (value, _, low, high) in zip(found, cells, strict=True)
     )
     level = "" if isinstance(first.conf_int, Unavailable) else percent(_level(first))
     title = f"{first.what[0].upper()}{first.what[1:]}"
@@ -65,6 +70,15 @@ def _cells(test: Test) -> tuple[str, ...]:
     if isinstance(test.conf_int, Unavailable):
         return number(test.estimate, 4), NOT_AVAILABLE, NOT_AVAILABLE
     return with_ends(test.estimate, *test.conf_int)
+
+
+def _row(test: Test) -> dict[str, float]:
+    """The same as a row of `tidy`, whose error is what the interval says of it."""
+    ends = test.conf_int
+    low, high = (math.nan, math.nan) if isinstance(ends, Unavailable) else ends
+    error = (high - low) / 4.0 if math.isfinite(high - low) else math.nan
+    row = {"std_error": error, "conf_low": low, "conf_high": high}
+    return row | {"estimate": test.estimate}
 
 
 def _interval(test: Test) -> str:

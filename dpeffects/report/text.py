@@ -80,8 +80,9 @@ def _set(cell: str, width: int, side: str) -> str:
 
 
 def _wrap(text: str, width: int) -> list[str]:
-    """Lines of at most ``width``; a no-break space never ends one."""
-    lines = textwrap.wrap(visible(text), max(width, 1), break_on_hyphens=False)
+    """Lines of at most ``width``; a no-break space never ends one, nor a number its per cent."""
+    whole = visible(text).replace(" %", f"{NO_BREAK}%")
+    lines = textwrap.wrap(whole, max(width, 1), break_on_hyphens=False)
     return [line.replace(NO_BREAK, " ") for line in lines] or [""]
 
 

@@ -13,7 +13,7 @@ from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.inference.intervals import Interval
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.hypothesis_test import Test, facts_tested
-from dpeffects.results.numbers import number, with_error
+from dpeffects.results.numbers import with_error
 from dpeffects.results.record import Record
 from dpeffects.results.scaled import NO_MEANS, ScaledEffect, mean_rows, scaled_effect
 from dpeffects.results.sensitivity import SensitivityAnalysis
@@ -358,5 +358,5 @@ class Result(Record):
         what = "association" if self.associated else self.estimand
         return (
             f"<dpeffects {what} {with_error(self.estimate, self.std_error)}, {self.method}, "
-            f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
+            f"{self.guarantee.line(self.n)}>"
         )

@@ -126,9 +126,12 @@ class Balance(Record):
         noisy = noisy if self.model_noise >= 0.5 else ""  # NaN where there is no model
         return "; ".join(filter(None, (noisy, self.clipped)))
 
-    def plot(self, kind: str = "love", *, ax: Any = None) -> Any:
-        """Draw the differences ("love") or the histogram of scores ("overlap"); return the axes."""
-        return draw(self, kind, ax=ax)
+    def plot(self, kind: str = "love", *, most: int | None = 30, ax: Any = None) -> Any:
+        """Draw the differences ("love") or the histogram of scores ("overlap"); return the axes.
+
+        ``most`` is how many differences are drawn, the largest first; None draws all.
+        """
+        return draw(self, kind, most=most, ax=ax)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -137,8 +140,7 @@ class Balance(Record):
     def __repr__(self) -> str:
         return (
             f"<dpeffects balance of {len(self.terms)} covariates, largest "
-            f"{number(_largest(self.smd), 3)}, epsilon={number(self.guarantee.epsilon)}, "
-            f"{self.guarantee.tag}>"
+            f"{number(_largest(self.smd), 3)}, {self.guarantee.line(self.n)}>"
         )
 
 

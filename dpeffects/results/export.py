@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TIDY = (
-    *("term", "outcome", "estimand", "estimate", "std_error", "statistic", "p_value"),
-    *("conf_low", "conf_high", "method", "guarantee"),
+    *("term", "estimate", "std_error", "statistic", "p_value"),
+    *("outcome", "estimand", "method", "guarantee"),
+    *("conf_low", "conf_high"),
 )
-"""Columns that the frames of all effects begin with."""
+"""Columns that the frames of all effects have: numbers at both ends, since a terminal too narrow
+for them makes pandas leave out the middle."""
 DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What goes wrong when a document is read that does not hold what it should."""
 _NOT_FINITE = re.compile(r"not a finite number \((nan|inf|-inf)\)")
@@ -44,10 +46,12 @@ def or_nan(value: float | Unavailable) -> float:
 def frame_of(
     rows: list[dict[str, Any]] | dict[str, Any], columns: list[str] | None = None
 ) -> pd.DataFrame:
-    """Return rows, or columns by name, as a pandas frame."""
+    """Return rows, or columns by name, as a pandas frame; the ends of intervals come last."""
     import pandas as pd
 
-    return pd.DataFrame(rows, columns=columns)
+    frame = pd.DataFrame(rows, columns=columns)
+    last = [name for name in ("conf_low", "conf_high") if name in frame]
+    return frame[[*(name for name in frame if name not in last), *last]]
 
 
 def effect_row(

@@ -27,7 +27,6 @@ from dpeffects.inference.regression import (
 )
 from dpeffects.results.average import Result
 from dpeffects.results.export import effect_row, frame_of, or_nan
-from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
 from dpeffects.results.several import ArmEffects, SeveralRows, SubsetEffects
 
@@ -139,7 +138,7 @@ class Regression(SeveralRows):
     def __repr__(self) -> str:
         return (
             f"<dpeffects regression of {self.outcome}, {len(self.fit.names)} coefficients, "
-            f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
+            f"{self.guarantee.line(self.n)}>"
         )
 
 
@@ -413,7 +412,7 @@ class Moments(SeveralRows):
     def __repr__(self) -> str:
         return (
             f"<dpeffects moments of {len(self.matrix.columns)} columns, n = {self.n}, "
-            f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
+            f"{self.guarantee.line(self.n)}>"
         )
 
 

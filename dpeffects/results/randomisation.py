@@ -119,5 +119,5 @@ class RandomisationTest(Record):
     def __repr__(self) -> str:
         return (
             f"<dpeffects randomisation test, p {number(self.p_value, 4)}, "
-            f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
+            f"{self.guarantee.line(self.n)}>"
         )

@@ -17,7 +17,7 @@ from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import Interval
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
-from dpeffects.results.numbers import number
+from dpeffects.results.numbers import number, with_error
 from dpeffects.results.record import Record
 from dpeffects.summary import draw
 
@@ -245,9 +245,10 @@ class SensitivityAnalysis(Record):
     def __repr__(self) -> str:
         found = self.e_value(self.estimate)
         shown = "not available" if isinstance(found, Unavailable) else number(found, 3)
+        value = with_error(self.estimate, inference.std_error(self.released))
         return (
-            f"<dpeffects sensitivity of {self.estimand} {number(self.estimate, 4)}, "
-            f"E-value {shown}, {self.guarantee.tag}>"
+            f"<dpeffects sensitivity of {self.estimand} {value}, "
+            f"E-value {shown}, {self.guarantee.line(self.n)}>"
         )
 
 

@@ -17,7 +17,6 @@ from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.results.average import Result
 from dpeffects.results.export import TIDY, effect_row, frame_of, or_nan, plain
 from dpeffects.results.hypothesis_test import Test, Tests, facts_tested
-from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
 from dpeffects.results.scaled import NO_MEANS, check_scale, mean_rows, scaled_effect
 from dpeffects.summary import Summary, draw, show
@@ -52,10 +51,7 @@ class SeveralRows(Record):
 
     def _head(self, what: str) -> str:
         name = "association" if self.associated else self.estimand
-        return (
-            f"<dpeffects {name} {what}, {self.method}, "
-            f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.tag}>"
-        )
+        return f"<dpeffects {name} {what}, {self.method}, {self.guarantee.line(self.n)}>"
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -228,6 +228,7 @@ class StudyEffects(AtOnce):
         by: str | None = None,
         kind: str = "forest",
         standardised: bool | None = None,
+        most: int | None = 30,
         ax: Any = None,
     ) -> Any:
         """Draw the effects with their intervals, or Table 1's differences; return the axes.
@@ -243,6 +244,8 @@ class StudyEffects(AtOnce):
         standardised
             Whether effects are over the standard deviation of their outcome, as released; by
             default where outcomes have different ranges.
+        most
+            How many differences of Table 1 are drawn, the largest first; None draws all.
         ax
             Axes to draw on; by default those of a new figure.
         """
@@ -253,6 +256,7 @@ class StudyEffects(AtOnce):
             by=by,
             kind=kind,
             standardised=standardised,
+            most=most,
             ax=ax,
         )
 
@@ -294,4 +298,5 @@ class StudyEffects(AtOnce):
         return replace(effect, basis=self.stands_on)
 
     def __repr__(self) -> str:
-        return self._head(f"on {len(self.sums.outcomes)} outcomes")
+        count = len(self.sums.outcomes)
+        return self._head(f"on {count} outcome{'s' if count > 1 else ''}")

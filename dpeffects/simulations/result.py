@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Study(Shown, JsonRecord):
     """The runs of a simulation study, and what they add up to.
 
@@ -35,6 +35,10 @@ class Study(Shown, JsonRecord):
     conf_level: float
     repeats: int
     seed: int
+
+    def __repr__(self) -> str:
+        fits = ", ".join(self.runs["fit"].unique())
+        return f"<dpeffects simulation study of {fits} on {self.data}, {len(self.runs)} runs>"
 
     def tidy(self) -> pd.DataFrame:
         """One row for each fit, sample size and epsilon.

@@ -354,9 +354,10 @@ class Combined(Reported, Coefficients):
 
     def __repr__(self) -> str:
         what = "association" if self.associated else self.estimand
+        weak = any(release.guarantee.caution(release.n) for release in self.used)
         return (
             f"<dpeffects {what} {with_error(self.estimate, self.std_error)}, {self.rule} of "
-            f"{len(self.used)} sites, {self.status}>"
+            f"{len(self.used)} sites, {self.status}{', WEAK PRIVACY' if weak else ''}>"
         )
 
 

@@ -32,7 +32,7 @@ from dpeffects.inference.estimate import (
 from dpeffects.privacy.charges import Spend
 from dpeffects.results import Result
 from dpeffects.results.export import plain
-from dpeffects.results.numbers import number, with_error
+from dpeffects.results.numbers import with_error
 from dpeffects.results.record import Bound
 from dpeffects.sites import document
 from dpeffects.sites.release_fields import (
@@ -202,7 +202,7 @@ class SiteRelease:
         return (
             f"<dpeffects site release {self.site!r}: {self.estimand} "
             f"{with_error(self.estimate, self.std_error)}, n = {self.n}, {self.method}, "
-            f"epsilon={number(self.guarantee.epsilon)}, {self.guarantee.status}>"
+            f"{self.guarantee.line(self.n)}>"
         )
 
 

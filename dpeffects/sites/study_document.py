@@ -30,7 +30,6 @@ from dpeffects.privacy.ledger import Account
 from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.results import StudyEffects
 from dpeffects.results.export import plain
-from dpeffects.results.numbers import number
 from dpeffects.sites import document
 from dpeffects.sites.document import many, one_of, record, text, typed, whole
 from dpeffects.sites.plausible import charges_add_up
@@ -165,7 +164,7 @@ class StudyRelease:
         guarantee, outcomes = self.study.guarantee, len(self.study.outcomes)
         return (
             f"<dpeffects study release {self.site!r}: {outcomes} outcomes, n = {self.study.n}, "
-            f"epsilon={number(guarantee.epsilon)}, {guarantee.status}>"
+            f"{guarantee.line(self.study.n)}>"
         )
 
 

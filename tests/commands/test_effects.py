@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from dpeffects.design.read import read
 from dpeffects.errors import OptionError
 from dpeffects.files import read_data
 from dpeffects.formula import parse
-from tests.commands.shell import ESTIMATE, FORMULA, refused, run
+from tests.commands.shell import BOUNDS, ESTIMATE, FORMULA, refused, run
 from tests.commands.shell import study as records
 
 DECLARED = {"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]}
@@ -287,6 +288,19 @@ def test_a_function_is_saved_and_can_be_queried(study, capsys):
     fit = dpe.dp_cate(FORMULA, records(), epsilon=1, delta=1e-5, bounds=DECLARED, seed=1)
     at = {"age": [20, 80], "sex": ["f", "m"]}
     assert np.allclose(dpe.load_cate("effects.json").effect(at), fit.effect(at))
+
+
+def test_a_file_with_declared_flags_gives_what_a_frame_gives(study, capsys):
+    """A file cannot say that an outcome is 0 or 1; where its bounds do, results are the same."""
+    text = BOUNDS.replace("{range = [0, 1]}", "{levels = [false, true]}")
+    Path("bounds.toml").write_text(text)
+    more = ["--release", "groups", "--by", "sex", "--seed", 1, "--format", "json"]
+    code, out, _ = run(capsys, "cate", FORMULA, *ESTIMATE, *more)
+    assert code == 0
+    given = {"release": "groups", "by": "sex", "epsilon": 1, "bounds": DECLARED, "seed": 1}
+    fit = dpe.dp_cate(FORMULA, records(), **given)
+    assert [e["conf_int"] for e in json.loads(out)["effects"]] == fit.conf_int().tolist()
+    assert not np.allclose(dpe.dp_cate(FORMULA, as_in_csv(), **given).conf_int(), fit.conf_int())
 
 
 def test_groups_and_points(study, capsys):

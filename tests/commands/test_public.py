@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -249,6 +250,9 @@ def test_the_demo_leaves_a_study_that_can_go_on(study, capsys):
     assert (code, err) == (0, "")
     assert "NOT PRIVATE" not in out
     assert "only (0.5, 0) is left" in out
+    assert "Everything: smoking.html\n" in out
+    assert "Privacy budget" not in out  # that is in the record
+    assert "Privacy budget" in Path("here/smoking.html").read_text(encoding="utf-8")
     assert max(map(len, out.splitlines())) <= 92
     ledger = dpe.open_ledger("here/study.db", "births")
     assert float(ledger.spent[0]) == pytest.approx(1, abs=1e-9)
@@ -260,7 +264,8 @@ def test_every_line_of_the_demo_can_be_typed(study, capsys, monkeypatch):
     """Its commands, typed again in its folder, say what it said."""
     out = run(capsys, "demo", "--folder", "here", "--seed", 1)[1]
     monkeypatch.chdir("here")
-    (study / "here" / "study.db").unlink()
+    for name in ("study.db", "smoking.html", "smoking.json"):
+        (study / "here" / name).unlink()
     steps = re.findall(
         r"^\$ dpeffects ((?:.*\\\n)*.*)\n((?:.*\n)*?)\n(?=\d\. |The files)", out, re.M
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -53,6 +54,16 @@ def test_where_the_budget_does_not_carry_an_adjustment_the_result_is_an_associat
     assert str(made).splitlines()[0].endswith("clipped contrast (auto)")
     assert "ASSOCIATION" in str(made).splitlines()[3]
     assert made.released.basis == "association"
+
+
+def test_where_the_other_may_well_be_narrower_it_says_why_it_was_not_chosen():
+    """Below 1000 records times epsilon, whatever is forecast; above, the narrower one is chosen."""
+    for epsilon, chosen in ((0.15, "clipped_contrast"), (0.25, "one_step")):
+        made = fit(sample(5000), epsilon=epsilon)
+        (note,) = (note for note in made.notes if "was chosen" in note)
+        times = float(re.search(r"expected to be ([0-9.]+) times as wide", note)[1])
+        assert made.options["chosen"] == chosen
+        assert (times < 1) == ("can also make it wider" in note) == (epsilon == 0.15)
 
 
 def test_a_trial_is_neither_adjusted_for_confounding_nor_cautioned():

@@ -210,7 +210,7 @@ def test_a_result_is_written_read_and_shown(tmp_path):
     found = fit(data(), seed=1)
     assert dpe.ArmEffects.from_json(found.to_json()) == found
     assert list(found.tidy()["term"]) == ["low - none", "high - none"]
-    assert list(found.tidy().columns[:3]) == ["term", "outcome", "estimand"]
+    assert list(found.tidy().columns[:3]) == ["term", "estimate", "std_error"]
     text = str(found)
     for words in ("between 3 arms", "none (reference), low, high", "hold at once with 95 %"):
         assert words in text

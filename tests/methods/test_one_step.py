@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -86,6 +88,29 @@ def test_a_score_that_bends_is_named():
     made = fit(sample(40_000, 3, bent_log_odds, linear), epsilon=4)
     assert "not linear in x1" in made.released.caution
     assert not fit(sample(40_000, 3, log_odds, linear), epsilon=4).released.caution
+
+
+@pytest.mark.parametrize("steep", [2, 6, 20, 1000])
+def test_arms_that_hardly_overlap_are_a_caution(steep):
+    """The part of treatment that is explained: 1 - E e(1 - e) / (p (1 - p)) of the true score."""
+    frame = sample(20_000, 3, lambda x: steep * (x[:, 0] - 0.5), linear)
+    e = 1 / (1 + np.exp(-steep * (frame["x1"] - 0.5)))
+    explained = 1 - np.mean(e * (1 - e)) / (np.mean(e) * (1 - np.mean(e)))
+    for made in (fit(frame), fit(frame, dpe.dp_cate, release="groups", by="cut(x2, [0, 0.5, 1])")):
+        said = re.search(r"HARDLY ANY OVERLAP: the covariates explain about (\d+) %", made.caution)
+        assert bool(said) == (explained > 0.6)
+        assert not said or 100 * explained == pytest.approx(int(said[1]), abs=15)
+        assert ("HARDLY ANY OVERLAP" in str(made.summary("short"))) == bool(said)
+
+
+def test_three_arms_that_hardly_overlap_are_a_caution():
+    rng = np.random.default_rng(3)
+    x = rng.random((20_000, 2))
+    for noise, said in ((0.0, True), (1.0, False)):
+        arm = np.digitize(x[:, 0] + noise * rng.normal(size=len(x)), [1 / 3, 2 / 3])
+        frame = pd.DataFrame({"y": 0.2 + linear(x), "t": arm, "x1": x[:, 0], "x2": x[:, 1]})
+        made = fit(frame, bounds={**BOUNDS, "t": [0, 1, 2]})
+        assert ("HARDLY ANY OVERLAP" in made.caution) == said
 
 
 @pytest.mark.parametrize(

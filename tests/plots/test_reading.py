@@ -207,12 +207,15 @@ def test_love_is_sorted_and_says_what_it_leaves_out(adjusted):
     assert "1 not available" in ax.get_xlabel().replace("\n", " ")
     if adjusted:
         assert f"and {left.max() / 4:.2g} after weighting" in ax.get_xlabel().replace("\n", " ")
-    whole = dpe.plots.love(found, most=None)
+    whole = found.plot(most=None)
     assert len(whole.get_yticklabels()) == WIDE
     assert "more" not in whole.get_xlabel()
     assert whole.figure.get_size_inches()[1] > ax.figure.get_size_inches()[1]
     with pytest.raises(OptionError, match="most must be"):
-        dpe.plots.love(found, most=0)
+        found.plot(most=0)
+    of_study = study().plot(kind="love", most=1)
+    assert len(of_study.get_yticklabels()) == 1
+    assert "more" in of_study.get_xlabel()
 
 
 def test_no_bar_is_negative():

@@ -255,7 +255,7 @@ def _caption(fit: Record, total: float) -> str:
 
 
 @draw.register
-def _(balance: Balance, kind: str = "love", *, ax: Any = None) -> Any:
+def _(balance: Balance, kind: str = "love", *, most: int | None = _MOST, ax: Any = None) -> Any:
     if kind not in ("love", "overlap"):
         raise OptionError(f'kind must be "love" or "overlap", got {kind!r}')
-    return love(balance, ax=ax) if kind == "love" else overlap(balance, ax=ax)
+    return love(balance, most=most, ax=ax) if kind == "love" else overlap(balance, ax=ax)

@@ -185,12 +185,13 @@ def _(
     by: str | None = None,
     kind: str = "forest",
     standardised: bool | None = None,
+    most: int | None = None,
     ax: Any = None,
 ) -> Any:
     if kind not in ("forest", "love"):
         raise OptionError(f'kind must be "forest" or "love", got {kind!r}')
     if kind == "love":
-        return love(fit, ax=ax)
+        return love(fit, most=most, ax=ax)
     return outcomes(
         fit,
         conf_level=conf_level,
