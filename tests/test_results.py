@@ -321,16 +321,16 @@ def test_tidy_binds_by_rows():
     both = pd.concat([make().tidy(), make(NO_VARIANCE, method="other").tidy()], ignore_index=True)
     assert both.columns.tolist() == [
         "term",
-        "outcome",
-        "estimand",
         "estimate",
         "std_error",
         "statistic",
         "p_value",
-        "conf_low",
-        "conf_high",
+        "outcome",
+        "estimand",
         "method",
         "guarantee",
+        "conf_low",
+        "conf_high",
     ]
     assert both["method"].tolist() == ["private_psm", "other"]
     assert both.dtypes[["estimate", "std_error", "conf_low", "p_value"]].eq("float64").all()
