@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.sites.document import printable
 from dpeffects.sites.release import SiteRelease
@@ -44,6 +45,7 @@ class Sent(typing.Protocol):
 
 
 S = TypeVar("S", bound=Sent)
+T = TypeVar("T")
 
 
 def read_all(releases: Any, read: Callable[[Any], S], function: str) -> tuple[S, ...]:
@@ -137,6 +139,18 @@ def check_plausible(releases: Sequence[S], why_not: Callable[[S], str]) -> None:
                 f"the release of the site {release.site!r} is not plausible: {reason}; combine the "
                 "others, and name it in left_out"
             )
+
+
+def twins(sent: Mapping[str, T], numbers: Callable[[T], FloatArray]) -> tuple[str, str] | None:
+    """The first two sites that sent equal things, whose numbers are then equal too."""
+    seen: dict[tuple[float, ...], list[str]] = {}
+    for site, own in sent.items():
+        alike = seen.setdefault(tuple(numbers(own).ravel().tolist()), [])
+        for before in alike:
+            if own == sent[before]:
+                return before, site
+        alike.append(site)
+    return None
 
 
 def check_rule(rule: Any) -> str:
