@@ -27,10 +27,11 @@ def canonical(document: Mapping[str, Any]) -> bytes:
     >>> canonical({"b": [1.0, "é"], "a": None})
     b'{"a":null,"b":[1.0,"\\\\u00e9"]}'
     """
-    return _CANONICAL.encode(document).encode("ascii")
+    return written(document).encode("ascii")
 
 
-_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+written = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+"""The one text of a value: keys sorted, no spaces, ASCII."""
 
 
 def checksum(document: Mapping[str, Any]) -> str:

@@ -7,12 +7,34 @@ stands an ``__init__.pyi``, from which type checkers and this module read where 
 from __future__ import annotations
 
 import ast
+import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Spare the search for cycles, among all that was made before, while many objects are made.
+
+    Examples
+    --------
+    >>> import gc
+    >>> with no_collection():
+    ...     gc.isenabled()
+    False
+    """
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
 
 
 def lazy_names(
@@ -37,7 +59,8 @@ def lazy_names(
     def find(name: str) -> Any:
         place = places.get(name)
         if place and place != package:
-            found = getattr(import_module(place), name)
+            with no_collection():
+                found = getattr(import_module(place), name)
             setattr(sys.modules[package], name, found)
             return found
         if name.isidentifier() and name[0] != "_" and find_spec(f"{package}.{name}"):

@@ -11,7 +11,6 @@ import datetime
 import difflib
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -163,6 +162,8 @@ def is_pattern(key: Any) -> bool:
 
 
 def _of_toml(path: str) -> Codebook:
+    import tomllib
+
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -25,9 +25,11 @@ from dpeffects.errors import (
     shorten,
 )
 from dpeffects.formula import Formula
-from dpeffects.formula.condition import Condition, read_condition
 from dpeffects.guarantee import counted, escaped, printed, rows_of
 from dpeffects.privacy.units import UnitSizes, row_weights
+
+if TYPE_CHECKING:
+    from dpeffects.formula.condition import Condition
 
 MISSING = {
     "error": "missing values are refused",
@@ -97,7 +99,7 @@ class Sample:
             max_rows=max_rows,
             cluster=cluster,
             weights=weights,
-            subset=None if subset is None else read_condition(subset),
+            subset=None if subset is None else _condition(subset),
             complete=of["complete"],
             observed=of["weight"],
             policies=policies,
@@ -240,6 +242,12 @@ class Sample:
         if self.unit is None:
             return None
         return UnitSizes.of(identifiers(frame[self.unit]), self.own(frame) > 0.0)
+
+
+def _condition(subset: str) -> Condition:
+    from dpeffects.formula.condition import read_condition
+
+    return read_condition(subset)
 
 
 def missing_by_column(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from functools import cache
+from importlib.util import find_spec
 
 from dpeffects.errors import OptionError, closest, quoted
 from dpeffects.estimands import AVERAGES
@@ -29,7 +30,7 @@ def _found(conditional: bool) -> dict[str, MethodSpec]:
 
 def find(name: str, conditional: bool = False) -> MethodSpec | None:
     """Return a method by name, if there is one; no other file is read where it has its own."""
-    if name in {module.name for module in pkgutil.iter_modules(__path__)}:
+    if name.isidentifier() and find_spec(f"{__name__}.{name}"):
         spec = getattr(importlib.import_module(f"{__name__}.{name}"), "SPEC", None)
         if isinstance(spec, MethodSpec) and (spec.name, spec.conditional) == (name, conditional):
             return spec

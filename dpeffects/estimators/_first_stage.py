@@ -30,8 +30,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.design.features import Features
 from dpeffects.estimators._nuisance import Nuisance, OutcomeTerms
-from dpeffects.estimators._propensity import share_treated
-from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
+from dpeffects.estimators.arm_sums import arm_squares, arm_sums, share_treated, treated_count
 from dpeffects.estimators.strengths import SPREAD, VOLUME, default_strength, least_strength
 from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.privacy.charges import Noisy

@@ -23,7 +23,7 @@ from dpeffects.arrays import FloatArray
 from dpeffects.design.arms import ARMS, TREATED, Outcome
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators._centres import Centres, centres_of
-from dpeffects.estimators._propensity import share_sd, share_treated
+from dpeffects.estimators.arm_sums import share_sd, share_treated
 from dpeffects.inference.estimate import (
     Estimate,
     Means,

@@ -107,7 +107,7 @@ class Slopes:
 def _grid() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
     """Points of the grid, and logarithms of both sets of weights."""
     points = np.meshgrid(_EXPLAINED, _SELECTION, _ALIGNED, indexing="ij")
-    explained, selection, aligned = (x.ravel()[:, None] for x in points)
+    explained, selection, aligned = (x.ravel() for x in points)
     weights = []
     for parts in (_TYPICAL, _CAUTIOUS):
         one, two, three = (np.log(x / x.sum()) for x in parts)
@@ -118,19 +118,19 @@ def _grid() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
 def fit_slopes(seen: NoisyMoments) -> Slopes:
     """Average over the grid of the slopes and of the confounding that they leave."""
     explained, selection, aligned, typical, cautious = _grid()
-    v, p = seen.variances, seen.variances.size * seen.alike
+    v, p = seen.variances[:, None], seen.variances.size * seen.alike
     own_b = explained * seen.outcome_variance / (p * seen.scale)
     own_a = selection / (p * seen.scale)
     both = aligned * np.sqrt(own_b * own_a)
     blur = seen.entry_noise * p
     noise_b, noise_a = blur * own_b + seen.outcome_noise, blur * own_a + seen.treatment_noise
-    m11 = v**2 * own_b + noise_b + seen.outcome_sampling
-    m22 = v**2 * own_a + noise_a + seen.treatment_sampling
+    m11 = v**2 * own_b + noise_b + seen.outcome_sampling[:, None]
+    m22 = v**2 * own_a + noise_a + seen.treatment_sampling[:, None]
     m12 = (v**2 + blur) * both
     det = m11 * m22 - m12**2
     i11, i22, i12 = m22 / det, m11 / det, -m12 / det
-    s, d = seen.outcome, seen.treatment
-    fits = -0.5 * (np.log(det) + i11 * s * s + 2.0 * i12 * s * d + i22 * d * d).sum(axis=1)
+    s, d = seen.outcome[:, None], seen.treatment[:, None]
+    fits = -0.5 * (np.log(det) + i11 * s * s + 2.0 * i12 * s * d + i22 * d * d).sum(axis=0)
     fits = fits * seen.alike
     weight, careful = _weights(typical + fits), _weights(cautious + _TRUST * fits)
     k11, k12 = v * (own_b * i11 + both * i12), v * (own_b * i12 + both * i22)
@@ -139,27 +139,27 @@ def fit_slopes(seen: NoisyMoments) -> Slopes:
     var_b = own_b - v * (k11 * own_b + k12 * both)
     var_a = own_a - v * (k21 * both + k22 * own_a)
     cov = both - v * (k11 * both + k12 * own_a)
-    b, a = weight @ at_b, weight @ at_a
-    off_b, off_a = at_b - b, at_a - a
-    left = seen.alike * (v * (cov + off_b * off_a)).sum(axis=1)
+    b, a = at_b @ weight, at_a @ weight
+    off_b, off_a = at_b - b[:, None], at_a - a[:, None]
+    left = seen.alike * (v * (cov + off_b * off_a)).sum(axis=0)
     spread = var_b * var_a + cov**2 + off_b**2 * var_a + off_a**2 * var_b + 2 * off_b * off_a * cov
     by_b = k11**2 * noise_b + k12**2 * noise_a + 2.0 * k11 * k12 * blur * both
     by_a = k21**2 * noise_b + k22**2 * noise_a + 2.0 * k21 * k22 * blur * both
     by_both = k11 * k21 * noise_b + k12 * k22 * noise_a + (k11 * k22 + k12 * k21) * blur * both
     moved = by_b * var_a + by_a * var_b + 2.0 * by_both * cov - by_b * by_a - by_both**2
     expected = float(weight @ left)
-    variance = seen.alike * (v**2 * spread).sum(axis=1) + (left - expected) ** 2
+    variance = seen.alike * (v**2 * spread).sum(axis=0) + (left - expected) ** 2
     return Slopes(
         outcome=b,
         treatment=a,
-        outcome_variance=weight @ (var_b + off_b**2),
-        treatment_variance=weight @ (var_a + off_a**2),
+        outcome_variance=(var_b + off_b**2) @ weight,
+        treatment_variance=(var_a + off_a**2) @ weight,
         left=expected,
         left_variance=float(careful @ variance),
-        noise_variance=seen.alike * float(careful @ (v**2 * np.maximum(moved, 0.0)).sum(axis=1)),
-        explained=float(weight @ explained[:, 0]),
-        selection=float(weight @ selection[:, 0]),
-        prior=(float(weight @ own_b[:, 0]), float(weight @ own_a[:, 0])),
+        noise_variance=seen.alike * float(careful @ (v**2 * np.maximum(moved, 0.0)).sum(axis=0)),
+        explained=float(weight @ explained),
+        selection=float(weight @ selection),
+        prior=(float(weight @ own_b), float(weight @ own_a)),
     )
 
 
@@ -177,4 +177,4 @@ def unadjusted_variance(columns: int = 10) -> float:
     """
     explained, selection, aligned, _, cautious = _grid()
     square = aligned**2 + (1.0 + aligned**2) / columns
-    return float(_weights(cautious) @ (explained * selection * square)[:, 0])
+    return float(_weights(cautious) @ (explained * selection * square))

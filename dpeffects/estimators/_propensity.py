@@ -22,7 +22,13 @@ from dpeffects.design.features import logits, unit_rows
 from dpeffects.errors import EstimationError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators._moments import ask_means, release_standard
-from dpeffects.estimators.arm_sums import arm_counts, treated_count
+from dpeffects.estimators.arm_sums import (
+    SHARE_SPREAD,
+    arm_counts,
+    share_sd,
+    share_treated,
+    treated_count,
+)
 from dpeffects.estimators.strengths import SPREAD, TREATED_VARIANCE, VOLUME, least_strength
 from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.privacy.charges import Noisy
@@ -46,8 +52,6 @@ _SLOPE, _CONFOUNDED = 0.3, 0.035
 """Slope of outcomes along covariates and bias without adjustment, in ranges of the outcome: what
 `plan` expects."""
 _LEAST_SPREAD = 0.002
-_SHARE_SPREAD = 0.05
-"""Variance of the share of treated records over studies: a noisy share is pulled to 1/2 by it."""
 _CORRELATED = 1.2
 """Standard deviation of log odds over that of a sum of uncorrelated covariates."""
 _WIDER = 1.3
@@ -276,23 +280,6 @@ def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple
     return best[1], best[2]
 
 
-def share_treated(curator: Curator, count: Noisy) -> float:
-    """Share of treated records: the noisy one, pulled to 1/2 by as much as noise explains."""
-    noisy, pull = float(count) / curator.n, _precision(curator, count)
-    least = max(count.scale, 1.0) / curator.n
-    return min(max(0.5 + pull * (noisy - 0.5), min(least, 0.5)), max(1.0 - least, 0.5))
-
-
-def _precision(curator: Curator, count: Noisy) -> float:
-    noise = (count.variance + curator.size_sd**2) / curator.n**2
-    return _SHARE_SPREAD / (_SHARE_SPREAD + noise)
-
-
-def share_sd(curator: Curator, count: Noisy) -> float:
-    """What noise leaves unknown of the share of treated records, as a standard deviation."""
-    return math.sqrt((1.0 - _precision(curator, count)) * _SHARE_SPREAD)
-
-
 @dataclass(frozen=True)
 class Spreads:
     """Means and variances of the covariates in [0, 1], intercept left out.
@@ -370,7 +357,7 @@ def private_arm_models(
     Also what noise leaves unknown of the shares of the arms, which are the models' mean scores.
     """
     n, arms, counts = curator.n, curator.arms, arm_counts(curator, "counts")
-    spread = 4.0 * _SHARE_SPREAD * (1.0 - 1.0 / arms) / arms
+    spread = 4.0 * SHARE_SPREAD * (1.0 - 1.0 / arms) / arms
     pull = spread / (spread + counts.variance / n**2)
     least = max(counts.release.scale, 1.0) / n
     shares = np.maximum(1.0 / arms + pull * (counts.sizes / n - 1.0 / arms), min(least, 0.5 / arms))

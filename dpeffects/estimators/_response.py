@@ -19,6 +19,7 @@ from dpeffects.design.arms import TREATED
 from dpeffects.design.features import unit_rows
 from dpeffects.estimators import _propensity
 from dpeffects.estimators._propensity import Setting, Spreads
+from dpeffects.estimators.arm_sums import share_sd, share_treated
 from dpeffects.estimators.strengths import SPREAD
 from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.inference.estimate import Effects, Estimate, MeansPart, Part, Unavailable
@@ -126,7 +127,7 @@ def respond(curator: Curator, part: float = 1.0) -> tuple[Curator, Response]:
         "records with an outcome", None, COUNT, TREATED, share="observed", part=part
     )
     count = replace(count, value=count.value[0])
-    share = _propensity.share_treated(response, count)
+    share = share_treated(response, count)
     price, d = response.epsilon("response"), response.width
     least, delta = LEAST * share, response.delta("response")
     setting = Setting((response.n, response.n), d, delta, least, "objective")
@@ -134,7 +135,7 @@ def respond(curator: Curator, part: float = 1.0) -> tuple[Curator, Response]:
     offset = math.log(share / (1.0 - share))
     weights = propensity_model(response, strength, offset, "response")
     typical = Spreads(np.full(d - 1, 0.5), np.full(d - 1, SPREAD), 0.0)
-    sd = _propensity.share_sd(response, count)
+    sd = share_sd(response, count)
     model = _propensity.with_error(weights, response.n, share, sd, typical)
     chances = model.within((least, 1.0))
     details = {

@@ -18,6 +18,9 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Cells
 from dpeffects.privacy.sets import COUNT, Box
 
+SHARE_SPREAD = 0.05
+"""Variance of the share of treated records over studies: a noisy share is pulled to 1/2 by it."""
+
 
 def arm_cells(curator: Curator) -> Cells:
     """Treated and control records, or one cell for each of more arms."""
@@ -28,6 +31,23 @@ def treated_count(curator: Curator, share: str) -> Noisy:
     """Release the number of treated records; free where treatment is public."""
     count = curator.sums("treated count", None, COUNT, TREATED, share=share)
     return replace(count, value=count.value[0])
+
+
+def share_treated(curator: Curator, count: Noisy) -> float:
+    """Share of treated records: the noisy one, pulled to 1/2 by as much as noise explains."""
+    noisy, pull = float(count) / curator.n, _precision(curator, count)
+    least = max(count.scale, 1.0) / curator.n
+    return min(max(0.5 + pull * (noisy - 0.5), min(least, 0.5)), max(1.0 - least, 0.5))
+
+
+def _precision(curator: Curator, count: Noisy) -> float:
+    noise = (count.variance + curator.size_sd**2) / curator.n**2
+    return SHARE_SPREAD / (SHARE_SPREAD + noise)
+
+
+def share_sd(curator: Curator, count: Noisy) -> float:
+    """What noise leaves unknown of the share of treated records, as a standard deviation."""
+    return math.sqrt((1.0 - _precision(curator, count)) * SHARE_SPREAD)
 
 
 @dataclass(frozen=True, eq=False)

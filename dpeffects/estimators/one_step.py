@@ -34,7 +34,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -42,15 +42,6 @@ from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._aipw import reference
-from dpeffects.estimators._arm_models import (
-    ArmModels,
-    ArmScore,
-    arm_score,
-    ask_calibration,
-    calibrated,
-    release_arm_models,
-)
-from dpeffects.estimators._balancing import fit_label, fit_label_arms, label_shares
 from dpeffects.estimators._centres import Centres, LengthsAsked, Residual, release_centres
 from dpeffects.estimators._checks import check_between, check_choice
 from dpeffects.estimators._curves import Curves, CurvesAsked
@@ -64,7 +55,6 @@ from dpeffects.estimators._moments import (
     release_standard,
 )
 from dpeffects.estimators._variation import VariationAsked, Varying
-from dpeffects.estimators._weighted_arms import ArmResiduals, WeightedArms
 from dpeffects.estimators.clipped_contrast import (
     ClippedContrastOptions,
     TotalAsked,
@@ -80,6 +70,10 @@ from dpeffects.privacy.logistic import sigmoid
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Box
+
+if TYPE_CHECKING:
+    from dpeffects.estimators._arm_models import ArmModels, ArmScore
+    from dpeffects.estimators._weighted_arms import ArmResiduals
 
 _MODELS = (0.14, 0.2, 0.28, 0.36, 0.44, 0.52, 0.6, 0.68, 0.74)
 """Shares of the moments that are compared."""
@@ -183,8 +177,11 @@ def _best(choices: list[PlannedOneStep], facts: Facts) -> PlannedOneStep:
 
 
 @lru_cache(maxsize=2048)
-def _expected(options: OneStepOptions, facts: Facts) -> Forecast:
+def _expected(options: PlannedOneStep, facts: Facts) -> Forecast:
     """What to expect of a way to divide the budget."""
+    if options.pool == "none" and facts.budget.delta:  # pure noise is the same
+        pure = replace(facts, budget=Budget(facts.budget.epsilon))
+        return _expected(replace(options, facts=pure), pure)
     split = Split.of(facts.budget, shares(facts.level, options), uses_delta(options, facts))
     return forecast_one_step(facts, split, options.randomised)
 
@@ -192,6 +189,8 @@ def _expected(options: OneStepOptions, facts: Facts) -> Forecast:
 def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     """Split of the budget: what the moments leave is divided in fixed proportions."""
     if level == "label":
+        from dpeffects.estimators._balancing import label_shares
+
         return label_shares(options, getattr(options, "facts", _TYPICAL))
     models = options.models or _MODELS[3]
     means = 0.3 * (options.first or _FIRST[0])
@@ -454,6 +453,8 @@ def release_stage(
 def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
     """Release centres, moments, calibration and the sum; the rest is post-processing."""
     if curator.is_public("covariates"):
+        from dpeffects.estimators._balancing import fit_label
+
         return fit_label(curator, options, estimand)
     n, randomised = curator.n, options.randomised
     stage = release_stage(curator, randomised, options.clip, lambda s: s.largest / s.overlap)
@@ -512,7 +513,11 @@ def fit_arms(
 ) -> Effects:
     """The same steps for more than two arms, with one weighted sum for each of them."""
     if curator.is_public("covariates"):
+        from dpeffects.estimators._balancing import fit_label_arms
+
         return fit_label_arms(curator, options, estimand, contrasts)
+    from dpeffects.estimators._weighted_arms import WeightedArms
+
     stage = _arm_scores(curator, options, _arm_models(curator, options))
     centres, models = stage.centres, stage.models
     terms = WeightedArms(centres, models, stage.score, stage.residual, stage.clip)
@@ -526,6 +531,8 @@ def fit_arms(
 
 def _arm_models(curator: Curator, options: OneStepOptions) -> _ArmStage:
     """Release centres, a clip and moments, which give models of the outcome and the arms."""
+    from dpeffects.estimators._arm_models import arm_score, release_arm_models
+
     n, randomised, centres = curator.n, options.randomised, release_centres(curator)
     arms, clip, first = curator.arms, centres.longest, 0.0
     about_means = LengthsAsked("lengths of residuals", Residual(centres.means), clip, part=0.4)
@@ -550,6 +557,8 @@ def _arm_models(curator: Curator, options: OneStepOptions) -> _ArmStage:
 
 def _arm_scores(curator: Curator, options: OneStepOptions, stage: _ArmStage) -> _ArmStage:
     """Calibrate the scores, and choose a clip by the lengths of residuals from the model."""
+    from dpeffects.estimators._arm_models import ask_calibration, calibrated
+
     n, centres = curator.n, stage.centres
     about_model = LengthsAsked("lengths from the model", stage.residual, stage.clip, part=0.6)
     clipped = [about_model.asked] if curator.has("lengths") else []

@@ -79,7 +79,7 @@ from dpeffects.estimators._propensity import (
     clipped_share,
 )
 from dpeffects.estimators._weighting_error import WeightingError, reweighted
-from dpeffects.estimators.arm_sums import arm_sums, treated_count
+from dpeffects.estimators.arm_sums import arm_sums, share_sd, share_treated, treated_count
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.inference.estimate import (
@@ -471,9 +471,9 @@ def _estimate(
         limits = model.limits(estimand, curator.noise_sd("estimate") / curator.n)
     else:
         limits = ESTIMANDS[estimand].clip_limits(options.clip)
-    propensity, share = model.within(limits), _propensity.share_treated(curator, count)
-    shares, share_sd = np.array([share, 1.0 - share]), _propensity.share_sd(curator, count)
-    centres = _centres(curator, options, shares, share_sd)
+    propensity, share = model.within(limits), share_treated(curator, count)
+    shares = np.array([share, 1.0 - share])
+    centres = _centres(curator, options, shares, share_sd(curator, count))
     means = (float(centres.means[0]), float(centres.means[1]))
     score = Score(estimand, propensity, means, curator.outcome_range)
     row = WithinArm.of(score, curator.is_public("treatment"))

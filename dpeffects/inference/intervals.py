@@ -320,8 +320,14 @@ def law_of(estimate: Estimate) -> Law | Unavailable:
     released = (sampling.value, sampling.noise_scale, estimate.gaussian, *estimate.laplace)
     if not _finite(estimate.value, *released, *parts) or math.isnan(sampling.largest):
         return Unavailable("the estimate or its released variance is not a finite number")
+    return _averaged(sampling, estimate.gaussian + sum(parts), tuple(estimate.laplace))
+
+
+@lru_cache(maxsize=16)  # an interval, a p-value and a test of one estimate have the same law
+def _averaged(sampling: SamplingVariance, normal: float, laplace: tuple[float, ...]) -> Law:
+    """The law with the unknown variance averaged out."""
     variances, weights = _plausible_variances(sampling)
-    return _Mixture(variances + (estimate.gaussian + sum(parts)), weights, estimate.laplace)
+    return _Mixture(variances + normal, weights, laplace)
 
 
 def _plausible_variances(sampling: SamplingVariance) -> tuple[Floats, Floats]:

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Self
 from dpeffects.errors import checked_call
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.inference.intervals import Interval
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
-from dpeffects.results.hypothesis_test import Test, facts_tested
 from dpeffects.results.numbers import with_error
 from dpeffects.results.record import Record
 from dpeffects.results.scaled import NO_MEANS, ScaledEffect, mean_rows, scaled_effect
-from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.summary import Summary, draw, show
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dpeffects.results.hypothesis_test import Test
+    from dpeffects.results.sensitivity import SensitivityAnalysis
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -183,6 +183,9 @@ class Result(Record):
         >>> fit.test(margin=20000).conclusion
         'At the 5 % level it is shown: the effect is between -20000 and 20000.'
         """
+        from dpeffects.inference.hypotheses import Hypothesis
+        from dpeffects.results.hypothesis_test import Test, facts_tested
+
         asked = Hypothesis.asked(null, alternative, equivalence, margin)
         about = facts_tested(self, self.method, self.guarantee.status)
         return Test.of(self.released, asked, conf_level=conf_level, **about)
@@ -272,6 +275,8 @@ class Result(Record):
         >>> stated.stated
         400.0
         """
+        from dpeffects.results.sensitivity import SensitivityAnalysis
+
         return SensitivityAnalysis(
             **{f.name: getattr(self, f.name) for f in fields(self)},
             bias=bias,

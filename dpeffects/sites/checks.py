@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import typing
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError, ReleaseError
+from dpeffects.lazy import no_collection
 from dpeffects.sites.document import printable
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.release_fields import check_site
@@ -44,6 +44,7 @@ class Sent(typing.Protocol):
 
 
 S = TypeVar("S", bound=Sent)
+T = TypeVar("T")
 
 
 def read_all(releases: Any, read: Callable[[Any], S], function: str) -> tuple[S, ...]:
@@ -56,25 +57,13 @@ def read_all(releases: Any, read: Callable[[Any], S], function: str) -> tuple[S,
         raise ReleaseError(f"{function} takes a list, not {type(releases).__name__}") from None
     if not entries:
         raise ReleaseError("there is no release to combine")
-    with _no_collection():
+    with no_collection():  # releases have no cycles
         sent = tuple(map(read, entries))
     names = [release.site for release in sent]
     if len(set(names)) < len(names):
         twice, _ = Counter(names).most_common(1)[0]
         raise ReleaseError(f"the site {twice!r} stands twice among the releases")
     return sent
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Spare the search for cycles, which releases have none of, among all that were read before."""
-    paused = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if paused:
-            gc.enable()
 
 
 def check_left_out(left_out: Any, releases: Sequence[Sent]) -> dict[str, str]:
@@ -137,6 +126,18 @@ def check_plausible(releases: Sequence[S], why_not: Callable[[S], str]) -> None:
                 f"the release of the site {release.site!r} is not plausible: {reason}; combine the "
                 "others, and name it in left_out"
             )
+
+
+def twins(sent: Mapping[str, T], numbers: Callable[[T], FloatArray]) -> tuple[str, str] | None:
+    """The first two sites that sent equal things, whose numbers are then equal too."""
+    seen: dict[tuple[float, ...], list[str]] = {}
+    for site, own in sent.items():
+        alike = seen.setdefault(tuple(numbers(own).ravel().tolist()), [])
+        for before in alike:
+            if own == sent[before]:
+                return before, site
+        alike.append(site)
+    return None
 
 
 def check_rule(rule: Any) -> str:

@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from functools import partial
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -188,38 +188,47 @@ def _numbers(value: Any, name: str) -> Any:
     return many(value, name, check=_numbers) if isinstance(value, list) else number(value, name)
 
 
-def typed(value: Any, name: str, *, hint: Any, without: tuple[str, ...] = ()) -> Any:
-    """A value of a type; of a dataclass all fields but some, each by its own type.
+@cache
+def typed(hint: Any, without: tuple[str, ...] = ()) -> Check:
+    """The check for values of a type; of a dataclass all fields but some, each by its own type.
 
     Examples
     --------
-    >>> typed([1, 2.5], "ends", hint=tuple[float, ...])
+    >>> typed(tuple[float, ...])([1, 2.5], "ends")
     (1, 2.5)
     """
     outer, inner = get_origin(hint) or hint, get_args(hint)
     if isinstance(hint, type) and is_dataclass(hint):
         hints = get_type_hints(hint)
-        checks = {
-            f.name: partial(typed, hint=hints[f.name])
-            for f in fields(hint)
-            if f.name not in without
-        }
-        found: dict[str, Any] = record(value, name, fields=checks, make=dict)
-        try:
-            return hint(**found)
-        except (ValueError, TypeError, IndexError):
-            raise ReleaseError(f"{name}: its numbers do not fit together") from None
+        named = [f.name for f in fields(hint) if f.name not in without]
+        return partial(_made, kind=hint, checks={name: typed(hints[name]) for name in named})
     if outer is UnionType:
         (only,) = (choice for choice in inner if choice is not NoneType)
-        return None if value is None else typed(value, name, hint=only)
+        return partial(_if_there, check=typed(only))
     if outer is tuple and inner[-1] is ...:
-        return many(value, name, check=partial(typed, hint=inner[0]))
+        return partial(many, check=typed(inner[0]))
     if outer is tuple:
-        entries = many(value, name, check=lambda entry, _: entry)
-        if len(entries) != len(inner):
-            raise ReleaseError(f"{name} must have {len(inner)} entries")
-        return tuple(typed(entry, name, hint=x) for entry, x in zip(entries, inner, strict=True))
-    return _PLAIN[outer](value, name)
+        return partial(_each, checks=tuple(map(typed, inner)))
+    return _PLAIN[outer]
+
+
+def _made(value: Any, name: str, *, kind: Callable[..., Any], checks: Mapping[str, Check]) -> Any:
+    found: dict[str, Any] = record(value, name, fields=checks, make=dict)
+    try:
+        return kind(**found)
+    except (ValueError, TypeError, IndexError):
+        raise ReleaseError(f"{name}: its numbers do not fit together") from None
+
+
+def _if_there(value: Any, name: str, *, check: Check) -> Any:
+    return None if value is None else check(value, name)
+
+
+def _each(value: Any, name: str, *, checks: tuple[Check, ...]) -> tuple[Any, ...]:
+    entries = many(value, name, check=lambda entry, _: entry)
+    if len(entries) != len(checks):
+        raise ReleaseError(f"{name} must have {len(checks)} entries")
+    return tuple(check(entry, name) for check, entry in zip(checks, entries, strict=True))
 
 
 _PLAIN: dict[Any, Check] = {

@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from dpeffects.guarantee import Guarantee
 from dpeffects.privacy.charges import Spend
@@ -87,9 +88,15 @@ def outcome_width(release: SiteRelease) -> float | None:
 
 def _ends(release: SiteRelease, rounding: float) -> float:
     """Width of the range with so many times the rounding of its ends; NaN where there is none."""
-    written = _RANGE.fullmatch(release.bounds[0][1]) if release.bounds else None
-    try:
-        lower, upper = map(float, written.groups()) if written else (math.nan, math.nan)
-    except ValueError:
-        return math.nan
+    lower, upper = _written_range(release.bounds[0][1]) if release.bounds else (math.nan, math.nan)
     return upper - lower + rounding * _SHOWN * (abs(lower) + abs(upper))
+
+
+@lru_cache(maxsize=1024)
+def _written_range(words: str) -> tuple[float, float]:
+    """The ends of a range in words; NaN where it is none."""
+    written = _RANGE.fullmatch(words)
+    try:
+        return (float(written[1]), float(written[2])) if written else (math.nan, math.nan)
+    except ValueError:
+        return math.nan, math.nan

@@ -35,6 +35,7 @@ from dpeffects.results.export import plain
 from dpeffects.results.numbers import with_error
 from dpeffects.results.record import Bound
 from dpeffects.sites import document
+from dpeffects.sites.quickly import read_text
 from dpeffects.sites.release_fields import (
     BOUND,
     FORMAT,
@@ -188,7 +189,7 @@ class SiteRelease:
     @classmethod
     def from_json(cls, text: str | bytes) -> SiteRelease:
         """Read JSON text."""
-        return cls.from_dict(document.parse(text))
+        return cls(**read_text(text))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SiteRelease:

@@ -24,7 +24,7 @@ from dpeffects.inference.estimate import (
 )
 from dpeffects.privacy.charges import Spend
 from dpeffects.sites import document
-from dpeffects.sites.document import flag, many, number, one_of, record, shared, text, whole
+from dpeffects.sites.document import MOST, flag, many, number, one_of, record, shared, text, whole
 
 FORMAT = "dpeffects site release"
 VERSIONS = (1, 2, 3, 4)
@@ -39,7 +39,6 @@ Fields = dict[str, document.Check]
 _LONGEST_UNIT = 100
 _MOST_SAID = 20
 _texts = partial(many, check=text)
-_not_negative = partial(number, least=0.0)
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,12 @@ def check_site(site: Any, name: str = "site") -> str:
 def bound_triple(name: str, range: str, source: str) -> tuple[str, str, str]:
     """Name, range in words and source of a bound."""
     return name, range, source
+
+
+def _not_negative(value: Any, name: str) -> float:
+    if type(value) is float and 0.0 <= value <= MOST:  # as most are
+        return value
+    return number(value, name, least=0.0)
 
 
 def _positive(value: Any, name: str) -> float:
@@ -135,8 +140,8 @@ _NOISE: Fields = {"laplace": partial(many, check=_not_negative), "gaussian": _no
 _VARIANCE: Fields = {"noise": partial(record, fields=_NOISE, make=dict), "sampling": _sampling}
 _PART: Fields = {"name": text, "variance": _not_negative, "noise": flag}
 _PARTS: Fields = {"parts": partial(many, check=partial(record, fields=_PART, make=Part))}
-_SIGNATURE: Fields = {"algorithm": text, "key": text, "value": text}
-signature_field = partial(record, fields=_SIGNATURE, make=Signature)
+SIGNATURE: Fields = {"algorithm": text, "key": text, "value": text}
+signature_field = partial(record, fields=SIGNATURE, make=Signature)
 RELEASE: Fields = {
     "format": text,
     "version": whole,
@@ -272,8 +277,8 @@ def _fields_of(version: int, sample: bool, signed: bool) -> Fields:
     return known | ({"signature": signature_field} if signed else {})
 
 
-def read_fields(values: Any) -> dict[str, Any]:
-    """Check a document; return the arguments of the SiteRelease that it holds."""
+def fields_of(values: Any) -> Fields:
+    """The fields that a document of its version has, each with its check."""
     if not _is_object(values):
         raise ReleaseError(f"a site release is an object, not {document.kind(values)}")
     written, version = values.get("format"), values.get("version")
@@ -284,9 +289,18 @@ def read_fields(values: Any) -> dict[str, Any]:
             f"version {document.shown(version)} of the format is not known; "
             f"this dpeffects reads versions {', '.join(map(str, VERSIONS))}"
         )
-    known = _fields_of(version, "sample" in values, "signature" in values)
-    fields: dict[str, Any] = record(values, "", fields=known, make=dict)
+    return _fields_of(version, "sample" in values, "signature" in values)
+
+
+def read_fields(values: Any) -> dict[str, Any]:
+    """Check a document; return the arguments of the SiteRelease that it holds."""
+    fields: dict[str, Any] = record(values, "", fields=fields_of(values), make=dict)
     check_sum(values)
+    return arguments(fields, values["version"])
+
+
+def arguments(fields: dict[str, Any], version: int) -> dict[str, Any]:
+    """The arguments of a SiteRelease, of fields that passed their checks."""
     for name in ("format", "version", "checksum"):
         del fields[name]
     variance = fields.pop("variance")

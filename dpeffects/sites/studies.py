@@ -20,6 +20,7 @@ from dpeffects.sites.checks import (
     check_request,
     check_same,
     read_all,
+    twins,
 )
 from dpeffects.sites.study_document import StudyRelease, read_study, why_not
 
@@ -159,12 +160,9 @@ def _differ(one: StudyRelease, other: StudyRelease, what: str) -> ReleaseError:
 
 def _refuse_twins(sent: Sequence[StudyRelease]) -> None:
     """Refuse one release that was sent for two sites: noise never comes out the same twice."""
-    for i, release in enumerate(sent):
-        for before in sent[:i]:
-            if release.study.sums.whole == before.study.sums.whole:
-                raise ReleaseError(
-                    f"the sites {before.site!r} and {release.site!r} sent one and the same release"
-                )
+    found = twins({x.site: x.study.sums.whole for x in sent}, lambda margin: margin.sums)
+    if found:
+        raise ReleaseError("the sites {!r} and {!r} sent one and the same release".format(*found))
 
 
 def _combined(sent: Sequence[StudyRelease], absent: Mapping[str, str]) -> StudyEffects:

@@ -260,7 +260,7 @@ _FIELDS: Fields = {
     "treatment": text,
     "n": partial(whole, least=1),
     "basis": partial(one_of, allowed=("", *BASES)),
-    "sums": partial(typed, hint=JointSums, without=_OF_A_CENTRE),
+    "sums": typed(JointSums, without=_OF_A_CENTRE),
     "sample": lambda value, name: sample_words(value, name) if value else {},
     "guarantee": partial(record, fields=GUARANTEE, make=Guarantee),
     "spends": partial(many, check=partial(record, fields=SPEND, make=Spend)),

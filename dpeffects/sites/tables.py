@@ -16,6 +16,7 @@ from dpeffects.results import Moments, OrdinalEffects, QuantileEffects, RateEffe
 from dpeffects.results.moments import added
 from dpeffects.results.record import Record
 from dpeffects.results.tabled import TableEffects
+from dpeffects.sites.checks import twins
 from dpeffects.sites.release_fields import check_site
 
 T = TypeVar("T", bound=TableEffects)
@@ -172,9 +173,6 @@ def _check_same(one: TableEffects, other: TableEffects, name: str, another: str)
 
 def _refuse_twins(results: Mapping[str, TableEffects]) -> None:
     """Refuse one release that was sent for two sites: noise never comes out the same twice."""
-    seen: list[tuple[str, TableEffects]] = []
-    for name, result in results.items():
-        for other, before in seen:
-            if result.table == before.table:
-                raise ReleaseError(f"{other} and {name} sent one and the same table")
-        seen.append((name, result))
+    found = twins({name: x.table for name, x in results.items()}, lambda table: table.counts)
+    if found:
+        raise ReleaseError("{} and {} sent one and the same table".format(*found))

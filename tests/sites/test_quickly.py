@@ -1,0 +1,128 @@
+"""Releases read quickly are those read field by field, and so is what is refused."""
+
+import copy
+import json
+from dataclasses import replace
+
+import pytest
+
+from dpeffects.documents import checksum
+from dpeffects.errors import ReleaseError
+from dpeffects.inference.estimate import Means, MeansPart, MeansVariance, Part, SamplingVariance
+from dpeffects.sites import SiteRelease, quickly
+from dpeffects.sites.document import parse
+from dpeffects.sites.release_fields import Signature, read_fields
+from tests.sites.examples import estimate, release
+
+_MEANS = Means(
+    0.5,
+    0.2,
+    tuple(MeansVariance(SamplingVariance(0.01, 0.001, 1.0), *arm) for arm in ((1, 0.0), (0.0, 1))),
+    laplace=((0.02, 0.0), (0.0, 0.03)),
+    parts=(MeansPart("models", 0.1, -0.1, True),),
+    possible=(0.0, 1.0),
+)
+_RICH = replace(estimate(), parts=(Part("100 % noise", 0.01, True),), possible=(-1.0, 1.0))
+RELEASES = {
+    "version 1": release(),
+    "version 2": release(released=replace(_RICH, basis="adjusted", notes=("a note",))),
+    "version 3": release(sample={"subset": "age > 50"}),
+    "version 4": release(released=replace(_RICH, means=_MEANS)),
+    "signed": release(signature=Signature("ed25519", "sha256:ab", "c2ln")),
+    "other letters": release("Zürich", formula="größe ~ 100 %s | x"),
+}
+
+
+def outcome(read, text):
+    """What reading gives, where types show (1 is not 1.0), or the words of the refusal."""
+    try:
+        return repr(sorted(read(text).items()))
+    except ReleaseError as error:
+        return str(error)
+
+
+def by_fields(text):
+    return read_fields(parse(text))
+
+
+def places(value, here=()):
+    yield here
+    if isinstance(value, dict | list):
+        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(entry, (*here, key))
+
+
+def with_value(document, path, value):
+    made = copy.deepcopy(document)
+    spot = made
+    for key in path[:-1]:
+        spot = spot[key]
+    spot[path[-1]] = value
+    return made
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_good_releases_are_read_quickly_and_as_ever(name):
+    text = RELEASES[name].to_json()
+    for _ in range(2):  # the second time what it has in common with the first is known
+        found = quickly._read_plain(text)
+        assert found is not None
+        assert repr(sorted(found.items())) == outcome(by_fields, text)
+        assert SiteRelease(**found) == RELEASES[name]
+
+
+@pytest.mark.parametrize("name", ["version 1", "version 4", "signed"])
+@pytest.mark.parametrize("value", [None, True, 1, 1.0, -1.5, 1e300, "x", "", [], {}, [[1.0]]])
+def test_any_change_is_read_or_refused_as_ever(name, value):
+    document = RELEASES[name].to_dict()
+    SiteRelease.from_json(json.dumps(document))  # what is right about it is known
+    for path in list(places(document))[1:]:
+        made = with_value(document, path, value)
+        texts = [json.dumps(made), json.dumps(made | {"checksum": checksum(made)})]
+        for text in texts:
+            assert outcome(quickly.read_text, text) == outcome(by_fields, text)
+
+
+@pytest.mark.parametrize("name", ["version 4", "signed"])
+def test_a_name_that_stands_twice_is_refused_wherever_it_is(name):
+    document = RELEASES[name].to_dict()
+    text = json.dumps(document)
+    SiteRelease.from_json(text)
+    objects = [
+        path for path in places(document) if isinstance(_at(document, path), dict) and path != ()
+    ]
+    for path in [(), *objects]:
+        inner = json.dumps(_at(document, path))
+        for field, value in _at(document, path).items():
+            again = f'{{"{field}": {json.dumps(value)}, {inner[1:]}'
+            made = text.replace(inner, again, 1)
+            assert made != text
+            assert json.loads(made) == document
+            with pytest.raises(ReleaseError, match=f"the field '{field}' stands twice"):
+                SiteRelease.from_json(made)
+
+
+def _at(document, path):
+    for key in path:
+        document = document[key]
+    return document
+
+
+def test_fields_that_are_missing_or_new_are_named():
+    document = RELEASES["version 2"].to_dict()
+    SiteRelease.from_json(json.dumps(document))
+    for name in document:
+        text = json.dumps({k: v for k, v in document.items() if k != name})
+        assert outcome(quickly.read_text, text) == outcome(by_fields, text)
+    text = json.dumps(document | {"colour": "red"})
+    with pytest.raises(ReleaseError, match="unknown field colour"):
+        SiteRelease.from_json(text)
+
+
+def test_what_is_kept_is_bounded(monkeypatch):
+    monkeypatch.setattr(quickly, "_MOST_KNOWN", 3)
+    quickly._known.clear()
+    for j in range(20):
+        made = release(formula=f"y ~ t | x{j}")
+        assert SiteRelease.from_json(made.to_json()) == made
+        assert len(quickly._known) <= 3
