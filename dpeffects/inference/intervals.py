@@ -320,8 +320,13 @@ def law_of(estimate: Estimate) -> Law | Unavailable:
     released = (sampling.value, sampling.noise_scale, estimate.gaussian, *estimate.laplace)
     if not _finite(estimate.value, *released, *parts) or math.isnan(sampling.largest):
         return Unavailable("the estimate or its released variance is not a finite number")
+    return _law(sampling, estimate.gaussian + sum(parts), tuple(estimate.laplace))
+
+
+@lru_cache(maxsize=16)  # a summary asks for the law of one estimate many times
+def _law(sampling: SamplingVariance, variance: float, laplace: tuple[float, ...]) -> Law:
     variances, weights = _plausible_variances(sampling)
-    return _Mixture(variances + (estimate.gaussian + sum(parts)), weights, estimate.laplace)
+    return _Mixture(variances + variance, weights, laplace)
 
 
 def _plausible_variances(sampling: SamplingVariance) -> tuple[Floats, Floats]:
