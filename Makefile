@@ -25,8 +25,9 @@ lint: $(VENV)/.installed-dev
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
+# Processes that tests start read the compiled package, also where the environment would not keep it.
 unit: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 # The lower ends of all ranges, in an environment of its own; FILES are tests that touch other libraries much.
 LOWEST := .venv-lowest

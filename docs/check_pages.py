@@ -99,7 +99,7 @@ def problems(folder: Path, widths: tuple[int, ...] = WIDTHS) -> list[str]:
     handler = partial(_Site, look=look, answer=found, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         address = f"http://127.0.0.1:{server.server_port}/look"
-        with tempfile.TemporaryDirectory() as profile:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
             options = (*_OPTIONS, "--window-size=1400,1000", f"--user-data-dir={profile}")
             started = subprocess.Popen(
                 [browser(), *options, "--remote-debugging-port=0", address],
@@ -116,7 +116,7 @@ def problems(folder: Path, widths: tuple[int, ...] = WIDTHS) -> list[str]:
 
 def results(folder: Path, word: str = WORD) -> list[str]:
     """Return the pages that the search of the site finds, opened as a file, without a server."""
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         address = f"{(folder / 'search.html').as_uri()}?q={word}"
         options = (*_OPTIONS, f"--user-data-dir={profile}", "--virtual-time-budget=20000")
         done = subprocess.run(

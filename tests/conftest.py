@@ -9,6 +9,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+LONG = ("test_docs.py", "test_vignettes.py")
+
+
+def pytest_collection_modifyitems(items):
+    """The longest tests come first: at the end one process would wait for them."""
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import inspect
 import re
 import tomllib
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import dpeffects as dpe
@@ -166,6 +167,7 @@ def _passes_on(function: Function) -> bool:
     return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
+@cache
 def descriptions(function: Function) -> dict[str, str]:
     """Return what the docstring of a function says about each parameter: the first sentence.
 

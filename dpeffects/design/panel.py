@@ -270,9 +270,10 @@ def _pivoted(
         rows = frame.filter(there).select([unit, *columns])
         single = units.filter(nw.col(count[period]) == 1).select(unit)
         wide = wide.join(rows.join(single, on=unit, how="inner"), on=unit, how="left")
-    if frame.implementation.is_dask() or frame.implementation.is_spark_like():
+    if (dask := frame.implementation.is_dask()) or frame.implementation.is_spark_like():
+        plan = {"fuse": False} if dask else {}  # fusing steps takes longer than doing them
         with engines.hide_engine_errors(wide):
-            return nw.from_native(wide.to_native().persist())  # rows change places once
+            return nw.from_native(wide.to_native().persist(**plan))  # rows change places once
     return wide
 
 

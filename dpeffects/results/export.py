@@ -116,6 +116,8 @@ def fields_of(value: Any) -> dict[str, Any]:
 @singledispatch
 def plain(value: Any) -> Any:
     """Reduce a value to what JSON can hold."""
+    if isinstance(value, np.ndarray) and value.dtype == float and np.isfinite(value).all():
+        return value.tolist()  # most numbers by far
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return plain(value.to_dict()) if hasattr(value, "to_dict") else fields_of(value)
     if hasattr(value, "to_dict") and hasattr(value, "columns"):  # a frame

@@ -150,8 +150,9 @@ def test_letters_that_a_terminal_does_not_have(study):
 
 
 INTERRUPTED = """
-import sys, time
+import signal, sys, time
 from dpeffects import cli
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start this in the background
 from dpeffects.cli import studies
 studies._method_table = lambda: (print("at work", flush=True), time.sleep(600))
 sys.exit(cli.main(["methods"]))

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -22,6 +23,12 @@ from tests.releases import BOUNDS, frame
 ACCOUNT = ["--ledger", "study.db", "--dataset", "nsw"]
 
 
+@cache
+def sent(site, seed):
+    call = {"site": site, "method": "diff_in_means", "epsilon": 1.0, "bounds": BOUNDS}
+    return dpe.site_release("y ~ t", frame(seed=seed), **call)
+
+
 @pytest.fixture
 def study(tmp_path, monkeypatch):
     """A folder with data, bounds, points, a key, two releases and a ledger; commands run in it."""
@@ -29,8 +36,7 @@ def study(tmp_path, monkeypatch):
     write_files(tmp_path)
     dpe.create_ledger("study.db", "nsw", epsilon=2)
     for seed, site in enumerate(["North", "South"]):
-        call = {"site": site, "method": "diff_in_means", "epsilon": 1.0, "bounds": BOUNDS}
-        dpe.site_release("y ~ t", frame(seed=seed), **call).save(f"{site}.json")
+        sent(site, seed).save(f"{site}.json")
     return tmp_path
 
 
