@@ -45,8 +45,10 @@ def quoted(given: object) -> str:
     return shorten(repr(given), 60) if plain else type(given).__name__
 
 
-def closest(name: object, known: Iterable[object]) -> str | None:
+def closest(name: object, known: Iterable[object], alike: float = 0.6) -> str | None:
     """Return the nearest of some names: but for capitals and signs, by letters, or as a part.
+
+    ``alike`` is how many letters two names share at least, from 0 to 1.
 
     Examples
     --------
@@ -57,7 +59,7 @@ def closest(name: object, known: Iterable[object]) -> str | None:
     asked = _letters(name)
     if asked in names:
         return names[asked]
-    if near := difflib.get_close_matches(asked, list(names), 1):
+    if near := difflib.get_close_matches(asked, list(names), 1, alike):
         return names[near[0]]
     parts = [other for other in names if min(len(asked), len(other)) > 2 and asked in other]
     return names[min(parts, key=len)] if parts else None
@@ -113,6 +115,7 @@ _ELSEWHERE = {
     "subgroups": "It is for dp_study.",
     "estimand": "The estimand is in the name: ate, att or atc.",
     "cluster": "It is for average effects; unit= protects whole clusters.",
+    "instruments": "It is instrument=, one column, of dp_late.",
     **dict.fromkeys(
         ("outcome", "treatment", "treat", "covariates", "confounders", "common_causes", "x", "t"),
         'Write it in the formula: "outcome ~ treatment | covariates".',
@@ -122,13 +125,19 @@ _ELSEWHERE = {
     ),
     **dict.fromkeys(("eps", "privacy_budget", "budget"), "Write epsilon=, such as epsilon=1."),
     **dict.fromkeys(
-        ("cov_type", "vcov", "se_type", "robust"),
+        ("cov_type", "vcov", "vce", "se", "se_type", "robust"),
         "Standard errors are robust; those of clusters are asked for by cluster=.",
     ),
+    **dict.fromkeys(
+        ("entity_effects", "time_effects", "fixed_effects", "fe", "absorb"),
+        "Fixed effects are factors among the covariates, with their levels declared in bounds=.",
+    ),
+    **dict.fromkeys(("randomised", "randomized", "rct", "trial"), 'Write design="randomised".'),
     **dict.fromkeys(
         ("distance", "family", "link", "model"),
         "Models belong to methods: see dpe.methods().",
     ),
+    "short": 'Write summary("short").',
     **dict.fromkeys(("na_action", "na_rm", "dropna"), 'Write missing=, such as "complete".'),
     **dict.fromkeys(
         ("random_state", "rng"),
@@ -168,7 +177,8 @@ def _wrong_call(
     function: Callable[..., Any], given: Sequence[object], named: Mapping[str, object]
 ) -> str:
     """Say what is wrong with the arguments of a call."""
-    name, parameters = function.__name__, inspect.signature(function).parameters
+    name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+    parameters = inspect.signature(function).parameters
     ordered = [x.name for x in parameters.values() if x.kind is x.POSITIONAL_OR_KEYWORD]
     by_name = [f", as {x.name}=..." for x in parameters.values() if x.kind is x.KEYWORD_ONLY]
     if len(given) > len(ordered):

@@ -134,7 +134,9 @@ class Request:
                 raise OptionError(f"{name} must be True or False, got {quoted(value)}")
         whole = isinstance(self.clusters, Integral) and not isinstance(self.clusters, bool)
         if not (self.clusters is None or (whole and self.clusters >= 2)):
-            raise OptionError("clusters must be how many clusters there are, 2 or more")
+            raise OptionError(
+                "clusters must be how many clusters there are, 2 or more: their column is cluster="
+            )
         if self.clusters is not None and self.cluster is None:
             raise OptionError("clusters is how many there are: name their column by cluster=...")
         known = isinstance(self.contrasts, str) and self.contrasts in CONTRASTS
@@ -187,6 +189,7 @@ def refuse_tables(arguments: Mapping[str, Any]) -> None:
 
 _IN_WORDS = {
     "epsilon": ": write a number",
+    "clusters": ': it is how many there are; write the name of their column, cluster="..."',
     "subset": ': write a condition as text, subset="age >= 18"',
     **{x: f': write the name of the column, {x}="..."' for x in ("unit", "cluster", "weights")},
 }
@@ -291,6 +294,10 @@ class Estimation:
         request, spec = self.request, self.spec
         self.table = self._columns(self.formula)
         self.design = self.table.design
+        outcome = self.design.formula.outcome
+        if isinstance(outcome, Ordered) and not isinstance(self.formula.outcome, Ordered):
+            zero, one = self.design.outcome_levels
+            self.notes.append(f"{outcome.column} is 1 where it is {one}, and 0 where it is {zero}.")
         if self.design.columns.arm_count > 2:
             self.contrasts = self._contrasts()
         if isinstance(self.table, LazyTable):
@@ -737,7 +744,7 @@ def _result(estimation: Estimation, released: Any) -> Any:
             )
         case Tabled():
             fields = {**released.fields, **about, "details": released.details}
-            if isinstance(design.formula.outcome, Ordered):
+            if isinstance(estimation.formula.outcome, Ordered):
                 fields["levels"] = design.outcome_levels
             return released.kind(notes=(*released.notes, *notes), **fields)
         case Joint():

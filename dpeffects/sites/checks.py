@@ -103,7 +103,7 @@ def check_same(releases: Sequence[S], same: Mapping[str, Callable[[S], str]]) ->
             if value != expected and "".join(value.split()) != "".join(expected.split()):
                 raise ReleaseError(
                     f"the sites {first.site!r} and {release.site!r} differ in {what}: "
-                    f"{expected!r} and {value!r}"
+                    f"{expected!r} and {value!r}; every site has to make the same call"
                 )
 
 
