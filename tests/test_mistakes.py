@@ -102,7 +102,7 @@ COLUMNS = {
     "a treatment with a space": (ate("y ~ my t | x"), "stands in backticks, `my t`"),
     "semicolons": (
         ate(data=pd.DataFrame({"y;t;x": ["1;0;1"] * N})),
-        "write pandas.read_csv(path, sep=';')",
+        "pandas.read_csv(path, sep=';')",
     ),
     "two columns of one name": (
         ate(data=pd.concat([frame(), frame()[["x"]]], axis=1)),

@@ -82,6 +82,7 @@ def _run(args: argparse.Namespace) -> int:
 def _typed(message: str) -> str:
     """What a message says in Python, as it is typed in a shell."""
     message = _ACCEPT.sub(r"Add --option \1=true", message)
+    message = message.replace("a range is a tuple: (18, 90)", "a range is {range = [18, 90]}")
     message = _LEVELS.sub(r'"\1" = \2 in the file of --bounds', message)
     for python in _MISSING.findall(message):
         each = (f'--missing "{name}={word}"' for name, word in _WORDS.findall(python))

@@ -22,7 +22,7 @@ _HEAD = """\
 # Fill in the columns of your formula; what is not filled in declares nothing. A
 # treatment of 0 and 1, or true and false, needs no entry; other columns of true
 # and false have the range [0, 1] in a CSV file. A treatment in words has levels,
-# control first.
+# control first; an outcome in words has two, the second is what is counted.
 
 [bounds]"""
 _ENTRIES = {"number": "{range = []}", "text": "{levels = []}", "date": "{range = []}", "": "{}"}

@@ -390,7 +390,7 @@ def unpack(
     if len(names) == 1 and (mark := next((x for x in ";\t" if x in names[0]), "")):
         raise DataError(
             f"the data has one column, with {mark!r} in its name: the file is not separated by "
-            f"commas; write pandas.read_csv(path, sep={mark!r})"
+            f"commas; write commas, or pandas.read_csv(path, sep={mark!r})"
         )
     given = opened(bounds)
     if given is None or isinstance(given, str):
