@@ -159,6 +159,31 @@ def instead_of(name: str, known: Iterable[str]) -> str:
     return f" {words}" if words else did_you_mean(name, known)
 
 
+_ABSENT = {
+    **dict.fromkeys(("rr", "risk_ratio"), 'fit.effect("ratio") of a result'),
+    **dict.fromkeys(("or", "odds_ratio"), 'fit.effect("odds") of a result'),
+    **dict.fromkeys(("coxph", "km", "kaplan_meier"), "dp_survival"),
+    **dict.fromkeys(
+        ("ols", "lm", "glm", "logit", "regress"), "dp_ate, or dp_moments(...).regression"
+    ),
+    **dict.fromkeys(("matchit", "psm"), 'dp_ate(..., method="private_psm")'),
+    "read_csv": "pandas.read_csv",
+}
+"""What to call for what the package does not have, in small letters, without ``dp_``."""
+
+
+def absent(name: str, known: Iterable[str]) -> str:
+    """Return what to call in the place of a function that there is not.
+
+    Examples
+    --------
+    >>> absent("dp_coxph", []), absent("ate", ["dp_ate"])
+    (': call dp_survival', "; did you mean 'dp_ate'?")
+    """
+    words = _ABSENT.get(name.casefold().removeprefix("dp_"))
+    return f": call {words}" if words else nearest(name, known)
+
+
 def checked_call(function: Callable[P, R]) -> Callable[P, R]:
     """Answer a call that lacks an argument, or has one too many, in a line that says what to do."""
 

@@ -30,6 +30,7 @@ from dpeffects.design.read import LoadedTable, queries, read, written_out
 from dpeffects.design.sample import Sample, missing_by_column
 from dpeffects.errors import (
     BoundsError,
+    BudgetError,
     EstimationError,
     LedgerError,
     OptionError,
@@ -340,6 +341,19 @@ class Estimation:
         self.spec = self.options.adapt(spec)
         self.adds_means = self._adds_means(facts)
         self.split = self._divide(facts)
+        self._require_countable(n)
+
+    def _require_countable(self, n: int) -> None:
+        """Refuse a budget under which the number of records that count would be noise alone."""
+        if (share := self.split.shares.get("size")) is None:
+            return
+        mu = self.split.mu.get("size")
+        sd = 1.0 / mu if mu else math.sqrt(2.0) / share.epsilon
+        if n <= sd:
+            raise BudgetError(
+                f"epsilon = {float(self.request.budget.epsilon):g} is too small: how many of {n} "
+                f"records count would be known up to {sd:.3g}; nothing was charged, ask for more"
+            )
 
     def _group_sizes(self) -> tuple[int, ...]:
         """Levels of each factor that makes groups."""

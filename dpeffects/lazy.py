@@ -54,6 +54,6 @@ def _near(name: str, known: Iterable[str]) -> str:
     """A hint at the name that was perhaps meant; programs that ask for private names need none."""
     if name.startswith("_"):
         return ""
-    from dpeffects.errors import nearest
+    from dpeffects.errors import absent
 
-    return nearest(name, known)
+    return absent(name, known)

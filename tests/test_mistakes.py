@@ -272,6 +272,10 @@ BUDGETS = {
     "a list of epsilons": (ate(epsilon=np.array([0.5, 1.0])), "write a number"),
     "delta of one": (ate(delta=1), "such as 1e-6"),
     "delta as text": (ate(delta="1e-6"), "such as delta=1e-6"),
+    "too little to count records": (
+        ate(epsilon=0.01, missing="complete"),
+        "nothing was charged, ask for more",
+    ),
     "no instrument": (other(dpe.dp_late), "dp_late needs instrument"),
     "a float for a ledger": (ate(ledger=5.0), "a dpeffects.Ledger"),
 }
@@ -502,11 +506,23 @@ def test_results_are_still_copied_and_pickled():
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("ate", "dp_ate"), ("dp_atee", "dp_ate"), ("ledger", "Ledger")]
+    ("name", "words"),
+    [
+        ("ate", "did you mean 'dp_ate'?"),
+        ("dp_atee", "did you mean 'dp_ate'?"),
+        ("ledger", "did you mean 'Ledger'?"),
+        ("dp_rr", 'call fit.effect("ratio")'),
+        ("coxph", "call dp_survival"),
+        ("OLS", "call dp_ate, or dp_moments(...).regression"),
+        ("read_csv", "call pandas.read_csv"),
+    ],
 )
-def test_a_name_that_the_package_does_not_have(name, near):
-    with pytest.raises(AttributeError, match=f"did you mean '{near}'"):
+def test_a_name_that_the_package_does_not_have(name, words):
+    with pytest.raises(AttributeError) as caught:
         getattr(dpe, name)
+    assert words in one_line(str(caught.value))
+    for told in re.findall(r"dp_\w+", words):
+        assert hasattr(dpe, told)
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ class Coefficients:
 
 _ELSEWHERE = {
     **dict.fromkeys(
-        ("coef", "coefficients", "coef_", "ate"), "fit.estimate, or fit.params by term"
+        ("coef", "coefficients", "ate", "value"), "fit.estimate, or fit.params by term"
     ),
     **dict.fromkeys(("ci", "confint"), "fit.conf_int()"),
     **dict.fromkeys(("se", "std_err", "stderr"), "fit.std_error, or fit.bse by term"),
