@@ -77,6 +77,8 @@ _FOR_RESPONSE = "{} does not use covariates; those in the formula say who has an
 _BY_OUTCOME = (
     "The subset is chosen by the outcome: what is estimated is no effect of the treatment on it."
 )
+LEVEL_OF_1 = " is 1 where it is "
+"""In the note on an outcome with two levels."""
 _FROM_DATA = ("bounds read from data",)
 _SIZE_SHARE = 0.06
 """Proportion for the number of records that count, at least."""
@@ -298,7 +300,7 @@ class Estimation:
         outcome = self.design.formula.outcome
         if isinstance(outcome, Ordered) and not isinstance(self.formula.outcome, Ordered):
             zero, one = self.design.outcome_levels
-            self.notes.append(f"{outcome.column} is 1 where it is {one}, and 0 where it is {zero}.")
+            self.notes.append(f"{outcome.column}{LEVEL_OF_1}{one}, and 0 where it is {zero}.")
         if self.design.columns.arm_count > 2:
             self.contrasts = self._contrasts()
         if isinstance(self.table, LazyTable):
@@ -853,7 +855,7 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
         "spends": estimation.ledger.spends,
         "epsilon_asked": request.budget.epsilon,
         "level": estimation.level,
-        "bounds": _bounds_shown(design),
+        "bounds": _bounds_shown(design, estimation.formula),
         "noise_source": _NOISE_OF_OTHERS.get(spec.guarantee, estimation.noise.description),
         "options": estimation.options.shown(),
         "citation": spec.citation,
@@ -889,14 +891,14 @@ def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:
     )
 
 
-def _bounds_shown(design: Design) -> tuple[tuple[str, str, str], ...]:
+def _bounds_shown(design: Design, asked: Formula) -> tuple[tuple[str, str, str], ...]:
     """Name, bound and source of each column; a transformed outcome as it is analysed."""
     formula, bounds = design.formula, design.bounds
     others = [n for n in formula.columns if n not in formula.outcome_columns]
     rows = _column_bounds(bounds, others)
     if not formula.outcome_columns:
         return tuple(rows)
-    if isinstance(formula.outcome, Survival | Pair | Ordered):
+    if isinstance(asked.outcome, Survival | Pair | Ordered):
         return (*_column_bounds(bounds, formula.outcome_columns), *rows)
     sources = [bounds.source(n) for n in formula.outcome_columns if n in bounds]
     of_outcome = max(sources, key=SOURCES.index, default="declared")

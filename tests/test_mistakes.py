@@ -362,6 +362,12 @@ PUBLIC = {
         lambda: dpe.combine([released("a"), released("b", missing="complete")]),
         "every site has to make the same call",
     ),
+    "one release": (lambda: dpe.combine(released("a")), "[north, south]"),
+    "releases without brackets": (
+        lambda: dpe.combine(released("a"), released("b")),
+        "rule must be one of ivw, mvagg, all, largest, random, got SiteRelease",
+    ),
+    "a rule": (lambda: dpe.combine([released("a")], rule="random effects"), "mean 'random'?"),
     "a table for a release": (lambda: dpe.combine([__file__]), "not JSON, which releases of"),
     "alternative": (lambda: fit().test(alternative="grater"), "did you mean 'greater'?"),
 }

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.errors import BoundsError, DataError
+from dpeffects.errors import BoundsError, DataError, ReleaseError
 from tests.test_engines import csv, duckdb_relation, parquet, polars_eager, polars_lazy
 
 N = 1500
@@ -89,3 +89,36 @@ def test_a_plan_knows_them():
     plans = [dpe.plan("y ~ t", bounds={"y": known}, **about) for known in (["No", "Yes"], [0, 1])]
     one, other = (found.tidy() for found in plans)
     pd.testing.assert_frame_equal(one, other)
+
+
+def sent(site, died=("No", "Yes"), t=(0, 1)):
+    data = frame().assign(t=np.array(t)[frame()["t"]])
+    known = {"died": list(died), **({} if t == (0, 1) else {"t": list(t)})}
+    about = {"site": site, "epsilon": 1, "bounds": known, "design": "randomised"}
+    return dpe.site_release("died ~ t", data, **about)
+
+
+def test_sites_agree_on_the_event():
+    ours = sent("north")
+    assert dpe.combine([ours, sent("south")]).estimate < 0.0
+    assert ours.bounds[0] == ("died", "[0, 1]", "declared")
+    with pytest.raises(ReleaseError, match="'north' and 'west' differ in levels: died is 1 where"):
+        dpe.combine([ours, sent("west", ["Yes", "No"])])
+
+
+def test_sites_agree_on_who_is_treated():
+    """Levels in another order turn the effect round."""
+    ours = sent("north", t=("usual", "new"))
+    assert "Treated records have t = new, control records t = usual." in ours.released.notes
+    combined = dpe.combine([ours, sent("south"), sent("east", t=("usual", "new"))])
+    assert combined.estimate < 0.0  # 0 and 1 need no words
+    turned = dpe.site_release(
+        "died ~ t",
+        frame().assign(t=np.array(["usual", "new"])[frame()["t"]]),
+        site="west",
+        epsilon=1,
+        bounds={"died": ["No", "Yes"], "t": ["new", "usual"]},
+        design="randomised",
+    )
+    with pytest.raises(ReleaseError, match="declare them in the same order"):
+        dpe.combine([ours, turned])

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from dpeffects.errors import OptionError, ReleaseError
+from dpeffects.errors import OptionError, ReleaseError, not_among
+from dpeffects.flow import LEVEL_OF_1
 from dpeffects.sites.document import printable
-from dpeffects.sites.release import SiteRelease
+from dpeffects.sites.release import TREATED, SiteRelease
 from dpeffects.sites.release_fields import check_site
 from dpeffects.sites.rules import RULES
 
@@ -49,7 +50,7 @@ S = TypeVar("S", bound=Sent)
 def read_all(releases: Any, read: Callable[[Any], S], function: str) -> tuple[S, ...]:
     """Read every release that a function was given; no site stands twice."""
     if isinstance(releases, str | bytes | os.PathLike | Mapping) or hasattr(releases, "site"):
-        raise ReleaseError(f"{function} takes a list of releases, not one")
+        raise ReleaseError(f"{function} takes a list of releases, not one: [north, south]")
     try:
         entries = list(releases)
     except TypeError:
@@ -107,6 +108,18 @@ def check_same(releases: Sequence[S], same: Mapping[str, Callable[[S], str]]) ->
                 )
 
 
+def check_levels(releases: Sequence[SiteRelease]) -> None:
+    """Refuse sites that have another level as treated, or as the event, where they say which."""
+    for mark in (LEVEL_OF_1, TREATED):
+        said = {x.site: note for x in releases for note in x.released.notes if mark in note}
+        for site, note in said.items():
+            if note != (first := next(iter(said.values()))):
+                raise ReleaseError(
+                    f"the sites {next(iter(said))!r} and {site!r} differ in levels: {first} {note} "
+                    "Every site has to declare them in the same order"
+                )
+
+
 def check_request(releases: Sequence[Sent], request: Any) -> None:
     """Refuse a release that answers another request than the one asked, or than the others."""
     if request is not None and (not isinstance(request, str) or not request):
@@ -142,5 +155,5 @@ def check_plausible(releases: Sequence[S], why_not: Callable[[S], str]) -> None:
 def check_rule(rule: Any) -> str:
     """Return the name of a known rule."""
     if not isinstance(rule, str) or rule not in RULES:
-        raise OptionError(f"rule must be {', '.join(RULES)}, got {rule!r}")
+        raise OptionError(not_among("rule", rule, RULES))
     return rule
