@@ -45,8 +45,10 @@ def quoted(given: object) -> str:
     return shorten(repr(given), 60) if plain else type(given).__name__
 
 
-def closest(name: object, known: Iterable[object]) -> str | None:
+def closest(name: object, known: Iterable[object], alike: float = 0.6) -> str | None:
     """Return the nearest of some names: but for capitals and signs, by letters, or as a part.
+
+    ``alike`` is how many letters two names share at least, from 0 to 1.
 
     Examples
     --------
@@ -57,7 +59,7 @@ def closest(name: object, known: Iterable[object]) -> str | None:
     asked = _letters(name)
     if asked in names:
         return names[asked]
-    if near := difflib.get_close_matches(asked, list(names), 1):
+    if near := difflib.get_close_matches(asked, list(names), 1, alike):
         return names[near[0]]
     parts = [other for other in names if min(len(asked), len(other)) > 2 and asked in other]
     return names[min(parts, key=len)] if parts else None
@@ -114,6 +116,7 @@ _ELSEWHERE = {
     "subgroups": "It is for dp_study.",
     "estimand": "The estimand is in the name: ate, att or atc.",
     "cluster": "It is for average effects; unit= protects whole clusters.",
+    "instruments": "It is instrument=, one column, of dp_late.",
     **dict.fromkeys(
         ("outcome", "treatment", "treat", "covariates", "confounders", "common_causes", "x", "t"),
         'Write it in the formula: "outcome ~ treatment | covariates".',
@@ -123,13 +126,19 @@ _ELSEWHERE = {
     ),
     **dict.fromkeys(("eps", "privacy_budget", "budget"), "Write epsilon=, such as epsilon=1."),
     **dict.fromkeys(
-        ("cov_type", "vcov", "se_type", "robust"),
+        ("cov_type", "vcov", "vce", "se", "se_type", "robust"),
         "Standard errors are robust; those of clusters are asked for by cluster=.",
     ),
+    **dict.fromkeys(
+        ("entity_effects", "time_effects", "fixed_effects", "fe", "absorb"),
+        "Fixed effects are factors among the covariates, with their levels declared in bounds=.",
+    ),
+    **dict.fromkeys(("randomised", "randomized", "rct", "trial"), 'Write design="randomised".'),
     **dict.fromkeys(
         ("distance", "family", "link", "model"),
         "Models belong to methods: see dpe.methods().",
     ),
+    "short": 'Write summary("short").',
     **dict.fromkeys(("na_action", "na_rm", "dropna"), 'Write missing=, such as "complete".'),
     **dict.fromkeys(
         ("random_state", "rng"),
@@ -151,6 +160,31 @@ def instead_of(name: str, known: Iterable[str]) -> str:
     return f" {words}" if words else did_you_mean(name, (x for x in known if x != name))
 
 
+_ABSENT = {
+    **dict.fromkeys(("rr", "risk_ratio"), 'fit.effect("ratio") of a result'),
+    **dict.fromkeys(("or", "odds_ratio"), 'fit.effect("odds") of a result'),
+    **dict.fromkeys(("coxph", "km", "kaplan_meier"), "dp_survival"),
+    **dict.fromkeys(
+        ("ols", "lm", "glm", "logit", "regress"), "dp_ate, or dp_moments(...).regression"
+    ),
+    **dict.fromkeys(("matchit", "psm"), 'dp_ate(..., method="private_psm")'),
+    "read_csv": "pandas.read_csv",
+}
+"""What to call for what the package does not have, in small letters, without ``dp_``."""
+
+
+def absent(name: str, known: Iterable[str]) -> str:
+    """Return what to call in the place of a function that there is not.
+
+    Examples
+    --------
+    >>> absent("dp_coxph", []), absent("ate", ["dp_ate"])
+    (': call dp_survival', "; did you mean 'dp_ate'?")
+    """
+    words = _ABSENT.get(name.casefold().removeprefix("dp_"))
+    return f": call {words}" if words else nearest(name, known)
+
+
 def checked_call(function: Callable[P, R]) -> Callable[P, R]:
     """Answer a call that lacks an argument, or has one too many, in a line that says what to do."""
 
@@ -169,7 +203,8 @@ def _wrong_call(
     function: Callable[..., Any], given: Sequence[object], named: Mapping[str, object]
 ) -> str:
     """Say what is wrong with the arguments of a call."""
-    name, parameters = function.__name__, inspect.signature(function).parameters
+    name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+    parameters = inspect.signature(function).parameters
     ordered = [x.name for x in parameters.values() if x.kind is x.POSITIONAL_OR_KEYWORD]
     by_name = [f", as {x.name}=..." for x in parameters.values() if x.kind is x.KEYWORD_ONLY]
     if len(given) > len(ordered):

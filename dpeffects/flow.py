@@ -30,6 +30,7 @@ from dpeffects.design.read import LoadedTable, queries, read, written_out
 from dpeffects.design.sample import Sample, missing_by_column
 from dpeffects.errors import (
     BoundsError,
+    BudgetError,
     EstimationError,
     LedgerError,
     OptionError,
@@ -76,6 +77,8 @@ _FOR_RESPONSE = "{} does not use covariates; those in the formula say who has an
 _BY_OUTCOME = (
     "The subset is chosen by the outcome: what is estimated is no effect of the treatment on it."
 )
+LEVEL_OF_1 = " is 1 where it is "
+"""In the note on an outcome with two levels."""
 _FROM_DATA = ("bounds read from data",)
 _SIZE_SHARE = 0.06
 """Proportion for the number of records that count, at least."""
@@ -134,7 +137,9 @@ class Request:
                 raise OptionError(f"{name} must be True or False, got {quoted(value)}")
         whole = isinstance(self.clusters, Integral) and not isinstance(self.clusters, bool)
         if not (self.clusters is None or (whole and self.clusters >= 2)):
-            raise OptionError("clusters must be how many clusters there are, 2 or more")
+            raise OptionError(
+                "clusters must be how many clusters there are, 2 or more: their column is cluster="
+            )
         if self.clusters is not None and self.cluster is None:
             raise OptionError("clusters is how many there are: name their column by cluster=...")
         known = isinstance(self.contrasts, str) and self.contrasts in CONTRASTS
@@ -187,6 +192,7 @@ def refuse_tables(arguments: Mapping[str, Any]) -> None:
 
 _IN_WORDS = {
     "epsilon": ": write a number",
+    "clusters": ': it is how many there are; write the name of their column, cluster="..."',
     "subset": ': write a condition as text, subset="age >= 18"',
     **{x: f': write the name of the column, {x}="..."' for x in ("unit", "cluster", "weights")},
 }
@@ -291,6 +297,10 @@ class Estimation:
         request, spec = self.request, self.spec
         self.table = self._columns(self.formula)
         self.design = self.table.design
+        outcome = self.design.formula.outcome
+        if isinstance(outcome, Ordered) and not isinstance(self.formula.outcome, Ordered):
+            zero, one = self.design.outcome_levels
+            self.notes.append(f"{outcome.column}{LEVEL_OF_1}{one}, and 0 where it is {zero}.")
         if self.design.columns.arm_count > 2:
             self.contrasts = self._contrasts()
         if isinstance(self.table, LazyTable):
@@ -333,6 +343,19 @@ class Estimation:
         self.spec = self.options.adapt(spec)
         self.adds_means = self._adds_means(facts)
         self.split = self._divide(facts)
+        self._require_countable(n)
+
+    def _require_countable(self, n: int) -> None:
+        """Refuse a budget under which the number of records that count would be noise alone."""
+        if (share := self.split.shares.get("size")) is None:
+            return
+        mu = self.split.mu.get("size")
+        sd = 1.0 / mu if mu else math.sqrt(2.0) / share.epsilon
+        if n <= sd:
+            raise BudgetError(
+                f"epsilon = {float(self.request.budget.epsilon):g} is too small: how many of {n} "
+                f"records count would be known up to {sd:.3g}; nothing was charged, ask for more"
+            )
 
     def _group_sizes(self) -> tuple[int, ...]:
         """Levels of each factor that makes groups."""
@@ -738,7 +761,7 @@ def _result(estimation: Estimation, released: Any) -> Any:
             )
         case Tabled():
             fields = {**released.fields, **about, "details": released.details}
-            if isinstance(design.formula.outcome, Ordered):
+            if isinstance(estimation.formula.outcome, Ordered):
                 fields["levels"] = design.outcome_levels
             return released.kind(notes=(*released.notes, *notes), **fields)
         case Joint():
@@ -833,7 +856,7 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
         "spends": estimation.ledger.spends,
         "epsilon_asked": request.budget.epsilon,
         "level": estimation.level,
-        "bounds": _bounds_shown(design),
+        "bounds": _bounds_shown(design, estimation.formula),
         "noise_source": _NOISE_OF_OTHERS.get(spec.guarantee, estimation.noise.description),
         "options": estimation.options.shown(),
         "citation": spec.citation,
@@ -869,14 +892,14 @@ def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:
     )
 
 
-def _bounds_shown(design: Design) -> tuple[tuple[str, str, str], ...]:
+def _bounds_shown(design: Design, asked: Formula) -> tuple[tuple[str, str, str], ...]:
     """Name, bound and source of each column; a transformed outcome as it is analysed."""
     formula, bounds = design.formula, design.bounds
     others = [n for n in formula.columns if n not in formula.outcome_columns]
     rows = _column_bounds(bounds, others)
     if not formula.outcome_columns:
         return tuple(rows)
-    if isinstance(formula.outcome, Survival | Pair | Ordered):
+    if isinstance(asked.outcome, Survival | Pair | Ordered):
         return (*_column_bounds(bounds, formula.outcome_columns), *rows)
     sources = [bounds.source(n) for n in formula.outcome_columns if n in bounds]
     of_outcome = max(sources, key=SOURCES.index, default="declared")

@@ -6,7 +6,10 @@ no answer holds a value of the data.
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
+import re
 import shlex
 from decimal import Decimal
 from functools import cache
@@ -50,11 +53,10 @@ def _fit(**given):
     return dpe.dp_ate("y ~ t", frame(), **call)
 
 
-def released(site, epsilon=1):
+def released(site, epsilon=1, **given):
     """A release of a site."""
-    return dpe.site_release(
-        "y ~ t", frame(), site=site, method="diff_in_means", epsilon=epsilon, bounds=BOUNDS
-    )
+    call = {"method": "diff_in_means", "epsilon": epsilon, "bounds": BOUNDS} | given
+    return dpe.site_release("y ~ t", frame(), site=site, **call)
 
 
 fit = cache(_fit)
@@ -96,6 +98,12 @@ COLUMNS = {
         "the points have no column 'x'",
     ),
     "a name with a space": (ate("y ~ t | my age"), "backticks"),
+    "an outcome with a space": (ate("my y ~ t"), "a name with spaces stands in backticks, `my y`"),
+    "a treatment with a space": (ate("y ~ my t | x"), "stands in backticks, `my t`"),
+    "semicolons": (
+        ate(data=pd.DataFrame({"y;t;x": ["1;0;1"] * N})),
+        "pandas.read_csv(path, sep=';')",
+    ),
     "two columns of one name": (
         ate(data=pd.concat([frame(), frame()[["x"]]], axis=1)),
         "rename or drop one",
@@ -169,6 +177,23 @@ HABITS = {
     "EconML: a mask": (ate(subset=frame().age > 40), 'subset="age >= 18"'),
     "scikit-learn: sample weights": (ate(weights=np.ones(N)), "write the name of the column"),
     "data first": (ate(frame(), "y ~ t"), "the formula is text and comes first"),
+    "Stata: vce": (ate(vce="cluster person"), "cluster="),
+    "Stata: se": (ate(se="robust"), "cluster="),
+    "Stata: ##": (ate("y ~ t | c.x##c.x"), "write a * b for a##b"),
+    "Stata: i.": (ate("y ~ t | i.sex"), "did you mean 'sex'?"),
+    "Stata: pweight": (ate(pweight="age"), "Did you mean 'weights'?"),
+    "Stata: absorb": (ate(absorb="person"), "Fixed effects are factors among the covariates"),
+    "linearmodels: effects": (ate(entity_effects=True), "Fixed effects are factors"),
+    "linearmodels: clusters": (ate(clusters=frame().person), 'cluster="..."'),
+    "linearmodels: a name": (ate(clusters="person"), "their column is cluster="),
+    "linearmodels: instruments": (other(dpe.dp_ate, instruments="x"), "instrument=, one column"),
+    "a square": (ate("y ~ t | x**2"), "write I(x ** 2)"),
+    "randomised=True": (ate(randomised=True), 'Write design="randomised".'),
+    "rct=True": (ate(rct=True), 'Write design="randomised".'),
+    "columns as groups": (
+        ate(by=["sex", "age"], bounds={**BOUNDS, "sex": ["f", "m"]}),
+        'by="a + b"',
+    ),
 }
 DATA = {
     "an array": (ate(data=frame()[["y", "t", "x"]].to_numpy()), "pandas.DataFrame(data, columns="),
@@ -188,6 +213,19 @@ DATA = {
     "yes and no as treatment": (
         ate(data=frame(t=["yes", "no"] * (N // 2))),
         "declare its levels, control first",
+    ),
+    "three levels of an outcome": (
+        ate(data=frame(y=["yes", "no"] * (N // 2)), bounds={"y": ["no", "yes", "?"], "x": (0, 1)}),
+        "use dp_ordinal",
+    ),
+    "levels of a treatment by an instrument": (
+        other(dpe.dp_late, "y ~ sex", instrument="t", bounds={**BOUNDS, "sex": ["f", "m"]}),
+        "write data['sex'] == 'm'",
+    ),
+    "one arm": (ate(data=frame(t=1)), "check which level is which"),
+    "two columns with gaps": (
+        ate(data=frame(y=np.nan, x=np.nan)),
+        'missing={"y": "complete", "x": "complete"}',
     ),
     "a category as treatment": (
         ate(data=frame(t=pd.Categorical(["a", "b"] * (N // 2)))),
@@ -244,6 +282,10 @@ BUDGETS = {
     "a list of epsilons": (ate(epsilon=np.array([0.5, 1.0])), "write a number"),
     "delta of one": (ate(delta=1), "such as 1e-6"),
     "delta as text": (ate(delta="1e-6"), "such as delta=1e-6"),
+    "too little to count records": (
+        ate(epsilon=0.01, missing="complete"),
+        "nothing was charged, ask for more",
+    ),
     "no instrument": (other(dpe.dp_late), "dp_late needs instrument"),
     "a float for a ledger": (ate(ledger=5.0), "a dpeffects.Ledger"),
 }
@@ -322,6 +364,21 @@ PUBLIC = {
     "alpha by name": (lambda: fit().conf_int(alpha=0.05), "fit.conf_int(0.9)"),
     "alpha by position": (lambda: fit().conf_int(0.05), "write 0.95 for an alpha of 0.05"),
     "scale": (lambda: fit().effect("ratios"), "did you mean 'ratio'?"),
+    "a file for a data set": (lambda: dpe.load_data("mine.csv"), "pandas.read_csv(...)"),
+    "bounds by name": (lambda: dpe.declare(frame(), bounds=BOUNDS), "declare(data, {...})"),
+    "an empty ledger": (lambda: dpe.Ledger(), "Ledger needs epsilon: write epsilon=..."),
+    "short=True": (lambda: fit().summary(short=True), 'Write summary("short").'),
+    "sites that were asked otherwise": (
+        lambda: dpe.combine([released("a"), released("b", missing="complete")]),
+        "every site has to make the same call",
+    ),
+    "one release": (lambda: dpe.combine(released("a")), "[north, south]"),
+    "releases without brackets": (
+        lambda: dpe.combine(released("a"), released("b")),
+        "rule must be one of ivw, mvagg, all, largest, random, got SiteRelease",
+    ),
+    "a rule": (lambda: dpe.combine([released("a")], rule="random effects"), "mean 'random'?"),
+    "a table for a release": (lambda: dpe.combine([__file__]), "not JSON, which releases of"),
     "alternative": (lambda: fit().test(alternative="grater"), "did you mean 'greater'?"),
 }
 
@@ -357,13 +414,30 @@ SHELL = {
     "alpha": ("ate 'y ~ t' data.csv --epsilon 1 --conf-level 0.05", "write 0.95"),
     "release": ("cate 'y ~ t | age' data.csv --epsilon 1 --release group", "'groups'?"),
     "bounds": ("ate 'y ~ t | age' data.csv --epsilon 1", "dpeffects bounds-template DATA"),
+    "randomised": ("ate 'y ~ t' data.csv --epsilon 1 --randomised", "--option design=randomised."),
+    "randomised quantiles": ("qte 'y ~ t' data.csv --epsilon 1 --rct", "--design randomised."),
+    "a word that nothing is near": (
+        "ate 'y ~ t' data.csv --epsilon 1 --plot x.png",
+        "unrecognized arguments: --plot x.png. (see",
+    ),
+    "a picture for a text": ("ate 'y ~ t' data.csv --epsilon 1 --out x.pdf", "takes no picture"),
+    "backticks in double quotes": (
+        "ate ' ~ t' data.csv --epsilon 1",
+        "in single quotes in a shell",
+    ),
+    "levels": (
+        "ate 'y ~ sex' data.csv --epsilon 1",
+        '"sex" = [LEVEL, LEVEL] in the file of --bounds',
+    ),
+    "gaps": ("ate 'y ~ t | gaps' data.csv --epsilon 1", '--missing "gaps=complete"'),
 }
 
 
 @pytest.mark.parametrize(("typed", "words"), SHELL.values(), ids=SHELL.keys())
 def test_mistakes_in_a_shell(typed, words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shell.study(40).to_csv("data.csv", index=False)
+    gaps = {"gaps": [1.0, None] * 20}
+    shell.study(40).assign(**gaps).to_csv("data.csv", index=False)
     assert words in shell.refused(capsys, *shlex.split(typed))
 
 
@@ -416,6 +490,65 @@ def test_the_names_of_statsmodels():
         assert type(series) is type(getattr(theirs, name))
         assert series["t"] == pytest.approx(getattr(theirs, name)["t"], abs=error)
     assert ours.nobs == theirs.nobs == 5000
+
+
+ELSEWHERE = {
+    "coef": "fit.estimate",
+    "confint": "fit.conf_int()",
+    "ci": "fit.conf_int()",
+    "se": "fit.std_error",
+    "pvalue": "did you mean 'p_value'?",
+    "risk_ratio": 'fit.effect("ratio")',
+    "odds_ratio": 'fit.effect("odds")',
+    "epsilon": "fit.guarantee",
+    "resid": "a result holds no records",
+    "to_csv": "fit.tidy()",
+    "sumary": "did you mean 'summary'?",
+}
+
+
+@pytest.mark.parametrize(("name", "words"), ELSEWHERE.items())
+def test_the_names_of_other_packages_are_answered(name, words):
+    with pytest.raises(AttributeError) as caught:
+        getattr(fit(), name)
+    assert words in one_line(str(caught.value))
+    for told in re.findall(r"fit\.(\w+)", words):  # and what is told is there
+        assert hasattr(fit(), told)
+
+
+def test_results_are_still_copied_and_pickled():
+    assert copy.deepcopy(fit()) == fit() == pickle.loads(pickle.dumps(fit()))
+    assert not hasattr(fit(), "_ipython_display_")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ate", "did you mean 'dp_ate'?"),
+        ("dp_atee", "did you mean 'dp_ate'?"),
+        ("ledger", "did you mean 'Ledger'?"),
+        ("dp_rr", 'call fit.effect("ratio")'),
+        ("coxph", "call dp_survival"),
+        ("OLS", "call dp_ate, or dp_moments(...).regression"),
+        ("read_csv", "call pandas.read_csv"),
+    ],
+)
+def test_a_name_that_the_package_does_not_have(name, words):
+    with pytest.raises(AttributeError) as caught:
+        getattr(dpe, name)
+    assert words in one_line(str(caught.value))
+    for told in re.findall(r"dp_\w+", words):
+        assert hasattr(dpe, told)
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"),
+    [("RR", "ratio"), ("risk_ratio", "ratio"), ("odds ratio", "odds"), ("rd", "difference")],
+)
+def test_scales_have_the_names_of_epidemiology(name, scale):
+    data = frame(y=np.arange(N) % 3 == 0)
+    found = dpe.dp_ate("y ~ t", data, "diff_in_means", epsilon=1, seed=1)
+    assert found.effect(name) == found.effect(scale)
 
 
 def test_several_effects_have_a_value_for_each_term():

@@ -66,9 +66,11 @@ def _near(parser: argparse.ArgumentParser, name: str) -> str:
         kinds = (registry(), conditional_methods(), table_methods())
         options = [spec.options for specs in kinds for spec in specs.values()]
         names = [f.name for kind in options for f in fields(kind) if f.init]
-        typed = {x: f"--option {x}=..." for x in names} | typed
+        typed = {x: f"--option {x}=..." for x in names if closest(name, [x], 0.75)} | typed
     near = closest(name, typed)
     hint = instead_of(name, typed)
+    if "design=" in hint:
+        return f" Write {'--design ' if 'design' in typed else '--option design='}randomised."
     return hint.replace(repr(near), repr(typed[near])) if near else hint
 
 

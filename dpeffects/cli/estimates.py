@@ -141,6 +141,10 @@ def _period(text: str) -> float | str:
 
 _EFFECT = """\
   dpeffects {0} "y ~ t | age + sex" data.csv --epsilon 1 --bounds bounds.toml
+  dpeffects {0} "y ~ t" trial.csv --epsilon 1 --bounds bounds.toml \\
+      --option design=randomised
+  dpeffects {0} '`length of stay` ~ t | age' data.csv --epsilon 1 \\
+      --bounds bounds.toml
   dpeffects {0} "y ~ t | age" data.parquet --epsilon 1 --bounds bounds.toml \\
       --method private_ipw --option clip=0.05 --conf-level 0.9
   dpeffects {0} "y ~ t | age" data.csv --epsilon 1 --bounds bounds.toml \\

@@ -89,6 +89,9 @@ def check_files(args: argparse.Namespace) -> None:
         _refuse_devices(path)
     for word in filter(_is_word, (args.out, getattr(args, "record", None))):
         word_file(word)
+    if getattr(args, "format", "") is None and Path(args.out or "").suffix in _PLOT_ENDINGS:
+        endings = ", ".join((*_ENDINGS, ENDING))
+        raise OptionError(f"--out takes no picture: the file ends in {endings}, got {args.out!r}")
     outputs = [args.out, getattr(args, "save", None), *_record_files(args), *_plot_files(args)]
     paths = [path for path in outputs if path is not None]
     for path in paths:

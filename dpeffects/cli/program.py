@@ -60,9 +60,9 @@ def _run(args: argparse.Namespace) -> int:
         code = args.run(args) or 0
         sys.stdout.flush()
     except BoundsError as error:
-        return _fail(_with_template(str(error)))
+        return _fail(_with_template(_typed(str(error))))
     except DPEffectsError as error:
-        return _fail(_ACCEPT.sub(r"Add --option \1=true", str(error)))
+        return _fail(_typed(str(error)))
     except BrokenPipeError:  # the reader of a pipe left early, as head does
         _leave_stdout()
         return 0
@@ -79,6 +79,20 @@ def _run(args: argparse.Namespace) -> int:
     return int(code)
 
 
+def _typed(message: str) -> str:
+    """What a message says in Python, as it is typed in a shell."""
+    message = _ACCEPT.sub(r"Add --option \1=true", message)
+    message = message.replace("a range is a tuple: (18, 90)", "a range is {range = [18, 90]}")
+    message = _LEVELS.sub(r'"\1" = \2 in the file of --bounds', message)
+    for python in _MISSING.findall(message):
+        each = (f'--missing "{name}={word}"' for name, word in _WORDS.findall(python))
+        message = message.replace(python, " ".join(each))
+    return message
+
+
+_LEVELS = re.compile(r"bounds=\{'([^']+)': (\[[^]]*\])\}")
+_MISSING = re.compile(r"missing=\{[^}]*\}")
+_WORDS = re.compile(r'"([^"]+)": "(\w+)"')
 _SKELETON = re.compile(r'\s+bounds=\{\s*"[^"]*": (?:\(LOWER|\["LEVEL")')
 
 

@@ -22,7 +22,8 @@ _HEAD = """\
 # Fill in the columns of your formula; what is not filled in declares nothing. A
 # treatment of 0 and 1, or true and false, needs no entry; other such columns have
 # the levels [false, true] in a CSV file, which does not say that they hold nothing
-# between. A treatment in words has levels, control first.
+# between. A treatment in words has levels, control first; an outcome in words has
+# two, the second is what is counted.
 
 [bounds]"""
 _ENTRIES = {"number": "{range = []}", "text": "{levels = []}", "date": "{range = []}", "": "{}"}

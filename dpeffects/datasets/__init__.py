@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -150,4 +151,6 @@ def list_data() -> pd.DataFrame:
 def _require_known(name: Any, names: list[str]) -> None:
     if name not in names:
         hint = did_you_mean(name, names)
+        if Path(str(name)).suffix:
+            hint = " A file of your own is read by pandas.read_csv(...)."
         raise DataError(f"there is no data set {name!r}.{hint} The names are {', '.join(names)}.")

@@ -326,6 +326,8 @@ def declare(frame: Any, bounds: Any = None, /, **columns: Any) -> Declared:
     """
     if isinstance(bounds, str) and bounds == "from_data":
         raise BoundsError('declare: bounds are declared, not "from_data"')
+    if isinstance(columns.get("bounds"), Mapping):
+        raise BoundsError("declare takes bounds second, without a name: declare(data, {...})")
     known = Bounds()
     if isinstance(frame, Declared):
         frame, known = frame.frame, frame.bounds

@@ -269,7 +269,10 @@ class Columns:
     def empty_arm(self) -> DataError:
         """What to say where an arm has no records."""
         arms = {2: "two", 3: "three"}.get(self.arm_count, str(self.arm_count))
-        return DataError(f"treatment {self.treatment!r}: one of the {arms} arms is empty")
+        return DataError(
+            f"treatment {self.treatment!r}: one of the {arms} arms is empty; check which level is "
+            "which, and that rows of all arms are in the table"
+        )
 
     def numbers(self, frame: nw.DataFrame[Any], names: Iterable[str]) -> dict[str, Any]:
         """Numeric columns, in plain types, and which values are missing where that is asked."""
@@ -361,10 +364,10 @@ def missing_in(column: nw.Series[Any]) -> BoolArray:
 def refuse_missing(frame: nw.DataFrame[Any], names: Iterable[str]) -> None:
     """Refuse nulls and NaN by column."""
     if bad := [name for name in names if missing_in(frame[name]).any()]:
+        each = listed(f'"{name}": "complete"' for name in bad)
         raise DataError(
             f"missing values in {listed(bad)}: dropping rows silently would change n, which is "
-            f'public. Say what to do, as missing={{"{bad[0]}": "complete"}}, or "indicator" for a '
-            "covariate"
+            f'public. Say what to do, as missing={{{each}}}, or "indicator" for a covariate'
         )
 
 

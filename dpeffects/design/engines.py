@@ -98,7 +98,8 @@ def open_if_path(data: Any) -> Any:
         import polars as pl
     except ImportError:
         raise OptionError(
-            'files are read by DuckDB or polars: pip install "dpeffects[duckdb]"'
+            'files are read by DuckDB or polars: pip install "dpeffects[duckdb]", or give a frame, '
+            "pandas.read_csv(...)"
         ) from None
     return pl.scan_csv(path, infer_schema=False) if kind == ".csv" else pl.scan_parquet(path)
 

@@ -34,7 +34,7 @@ from dpeffects.design.columns import (
 )
 from dpeffects.design.engines import LazyTable
 from dpeffects.design.sample import Sample
-from dpeffects.errors import BoundsError, DataError, listed, nearest
+from dpeffects.errors import BoundsError, DataError, listed, nearest, quoted
 from dpeffects.files import by_declaration, is_text, kind_of
 from dpeffects.formula import Formula, has_dot, parse
 from dpeffects.formula.discrete import Strata
@@ -189,6 +189,7 @@ def read(
     text = is_text(data.frame if isinstance(data, Declared) else data)
     numbers_only = {} if sample.weights is None else {sample.weights: "number"}
     given, known = known, known.as_used(uses(formula, {} if text else schema) | numbers_only)
+    formula = _with_levels(formula, known)
     if sample.weights is not None:
         sample = replace(sample, upper=_upper_weight(sample.weights, frame, known))
     kinds: dict[str, str] = {}
@@ -255,6 +256,14 @@ def strata_of(data: Any, formula: Formula, bounds: Any) -> Strata:
     for name in formula.covariate_columns:
         reader.covariate(name, None)
     return reader.design(1).strata()
+
+
+def _with_levels(formula: Formula, known: Bounds) -> Formula:
+    """Read an outcome with two declared levels as 0 and 1; the second is the event."""
+    match formula.outcome:
+        case Column(name) if known.is_levels(name) and len(known[name]) == 2:
+            return replace(formula, outcome=Ordered(name))
+    return formula
 
 
 def _upper_weight(name: str, frame: Frame, known: Bounds) -> float:
@@ -367,7 +376,7 @@ def unpack(
         )
     try:
         frame = nw.from_native(data)
-        frame.collect_schema()
+        names = list(frame.collect_schema())
     except nw.exceptions.DuplicateError:
         names = [str(name) for name in getattr(data, "columns", ())]
         twice = dict.fromkeys(repr(name) for name in names if names.count(name) > 1)
@@ -384,6 +393,11 @@ def unpack(
             f"the path of a .parquet or .csv file, not {type(data).__name__}: make one, as "
             f"pandas.DataFrame(data{head})"
         ) from None
+    if len(names) == 1 and (mark := next((x for x in ";\t" if x in names[0]), "")):
+        raise DataError(
+            f"the data has one column, with {mark!r} in its name: the file is not separated by "
+            f"commas; write commas, or pandas.read_csv(path, sep={mark!r})"
+        )
     given = opened(bounds)
     if given is None or isinstance(given, str):
         return frame, known, given is not None
@@ -576,11 +590,16 @@ class _ColumnReader:
             raise dates.undeclared(name)
         levels = name in self._known and self._known.is_levels(name)
         if levels and name in _events(self._formula):
-            raise BoundsError(f"column {name!r} must be 0 or 1 here: it takes no levels")
+            level = quoted(self._known[name][-1])
+            raise BoundsError(
+                f"column {name!r} must be 0 or 1 here, without levels: write data[{name!r}] == "
+                f"{level} in pandas, and leave it out of the bounds"
+            )
         if levels and name in self._formula.outcome_columns:
             raise BoundsError(
-                f"outcome {name!r} has declared levels: use dp_ordinal for levels in order, or "
-                f"write I({name} >= ...) and a range for numbers"
+                f"outcome {name!r} has declared levels, and not two alone: use dp_ordinal for "
+                f"levels in order, or write data[{name!r}] == {quoted(self._known[name][-1])} in "
+                "pandas for one of them"
             )
         if not is_number(dtype):
             raise DataError(not_numeric(name, dtype))

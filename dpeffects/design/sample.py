@@ -25,6 +25,7 @@ from dpeffects.errors import (
     shorten,
 )
 from dpeffects.formula import Formula
+from dpeffects.formula.expression import show_name
 from dpeffects.guarantee import counted, escaped, printed, rows_of
 from dpeffects.privacy.units import UnitSizes, row_weights
 
@@ -186,7 +187,11 @@ class Sample:
                     "compare it with a number of days since the first"
                 )
             if schema[name] == nw.String and not any(texts):
-                raise DataError(f"column {name!r} holds text: compare it with text, in quotes")
+                raise DataError(
+                    f"column {name!r} holds text: compare it with text in quotes, as "
+                    f"{show_name(name)} == 'f'; groups by levels are by=\"{show_name(name)}\", of "
+                    'two columns by="a + b"'
+                )
             if schema[name] == nw.Boolean and any(texts):
                 raise DataError(f"column {name!r} is true or false: compare it with True or False")
 

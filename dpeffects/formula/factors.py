@@ -56,7 +56,7 @@ _QUOTED = re.compile(
     re.DOTALL,
 )
 _FORBIDDEN = {
-    "#": "a formula has no comments; remove `#`",
+    "#": "a formula has no comments; remove `#`, and write a * b for a##b of Stata",
     "%": "`%` is not available; write a:b for an interaction",
     "\\": "`\\` stands only inside quotes",
     "`": "a backtick is not closed",

@@ -303,9 +303,13 @@ def _single(text: str, role: str, example: str, quotes: Quotes) -> Factor:
                 f"outcome `{quotes.show(text)}`: several outcomes, for dp_study, are joined by +"
             )
         advice = "a formula is `outcome ~ treatment | covariates`"
+        if not tokens:
+            advice += ", in single quotes in a shell, which runs what stands in backticks"
         if role == "treatment":
             named = [token.text for token in tokens if token.is_factor]
             advice = _treatment_advice([quotes.show(name) for name in named]) or advice
+        if tokens and not set(text) & set("+-*:`"):
+            advice += f"; a name with spaces stands in backticks, `{quotes.show(text).strip()}`"
         raise FormulaError(
             f"{role} `{quotes.show(text)}`: the {role} must be exactly one expression, such as "
             f"{example}; {advice}"
@@ -415,6 +419,8 @@ def _operator_advice(before: str, word: str, after: str) -> str:
         return "write a term before it, and - 1 outside brackets"
     if word == "**" and not re.fullmatch("[1-9]", after):
         return "the exponent is a number from 1 to 9; write I(x ** 2) for a square"
+    if word == "**" and before != ")":
+        return "write I(x ** 2) for a square, or (a + b)**2 for interactions"
     return ""
 
 

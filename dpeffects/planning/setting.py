@@ -124,11 +124,13 @@ def declared_bounds(
 ) -> tuple[Bounds, bool]:
     """Bounds of the formula's columns, declared or in the formula; is the outcome 0 or 1 by them?
 
-    An outcome with the levels 0 and 1 has two values. One with the range (0, 1) may have.
+    An outcome with the levels 0 and 1, or two in words, has two values. One with the range (0, 1)
+    may have.
     ``several``: there may be more than two arms.
     """
     name = formula.outcome.name if isinstance(formula.outcome, Column) else ""
-    two_valued = name in known and known.is_levels(name) and set(known[name]) == {0, 1}
+    levels = known[name] if name in known and known.is_levels(name) else ()
+    two_valued = set(levels) == {0, 1} or tuple(map(type, levels)) == (str, str)
     if two_valued:
         known = known.with_interval(name, 0.0, 1.0, source="declared")
     known = known.as_used(design.uses(formula, {}))

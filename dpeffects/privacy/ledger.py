@@ -14,7 +14,7 @@ from functools import reduce
 from numbers import Real
 from typing import NamedTuple, Self
 
-from dpeffects.errors import BudgetError, LedgerError, OptionError
+from dpeffects.errors import BudgetError, LedgerError, OptionError, checked_call
 from dpeffects.guarantee import column_of, protected, rows_of
 from dpeffects.privacy.budget import Budget, as_written, round_down, round_up
 from dpeffects.privacy.charges import Spend
@@ -277,6 +277,7 @@ class Ledger(Divisible):
     (0.7, 0.0)
     """
 
+    @checked_call
     def __init__(
         self,
         epsilon: float,

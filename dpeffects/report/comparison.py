@@ -191,7 +191,8 @@ def compare(
             raise OptionError(f"compare takes effects; {type(fit).__name__} has none")
     if stat not in _STATS:
         raise OptionError(f'stat must be "std_error" or "conf_int", got {stat!r}')
-    if check_scale(scale) != "difference":
+    scale = check_scale(scale)
+    if scale != "difference":
         stat = "conf_int"
         for fit in fits:
             if not hasattr(fit, "means"):

@@ -287,6 +287,7 @@ class Result(Record):
             conf_level=conf_level,
         )
 
+    @checked_call
     def summary(self, form: str = "full", *, conf_level: float = 0.95) -> Summary:
         """Everything worth printing, as titled blocks; what matters most where ``form="short"``.
 

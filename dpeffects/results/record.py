@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from dpeffects.errors import nearest
 from dpeffects.guarantee import Guarantee
 from dpeffects.privacy.charges import Spend
 from dpeffects.results.export import READERS, JsonRecord, frame_of, read
@@ -80,13 +81,48 @@ class Coefficients:
         """Number of records, or of persons: n."""
         return int(self.n)
 
+    if not TYPE_CHECKING:  # it would let every name pass
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what the result calls what was asked for."""
+            kind = type(self).__name__
+            if name in vars(Coefficients):
+                told = ", it is no estimate of effects: see tidy()"
+            elif words := _ELSEWHERE.get(name.casefold()):
+                told = f": write {words}"
+            else:
+                own = [] if name[0] == "_" else [x for x in dir(self) if x[0] != "_"]
+                told = nearest(name, own)
+            raise AttributeError(f"{kind} has no {name}{told}")
+
+
+_ELSEWHERE = {
+    **dict.fromkeys(
+        ("coef", "coefficients", "ate", "value"), "fit.estimate, or fit.params by term"
+    ),
+    **dict.fromkeys(("ci", "confint"), "fit.conf_int()"),
+    **dict.fromkeys(("se", "std_err", "stderr"), "fit.std_error, or fit.bse by term"),
+    **dict.fromkeys(("tvalues", "t_test", "wald_test"), "fit.test()"),
+    **dict.fromkeys(("epsilon", "delta"), "fit.guarantee, which has epsilon and delta"),
+    **dict.fromkeys(("rr", "risk_ratio"), 'fit.effect("ratio")'),
+    **dict.fromkeys(("or_", "odds_ratio"), 'fit.effect("odds")'),
+    **dict.fromkeys(("to_latex", "as_latex"), "fit.summary().as_latex()"),
+    **dict.fromkeys(("to_html", "as_html"), "fit.summary().as_html()"),
+    **dict.fromkeys(("to_csv", "to_frame", "summary_frame"), "fit.tidy(), a frame"),
+    "save": "fit.to_json(), and from_json to read it",
+    **dict.fromkeys(
+        ("resid", "fittedvalues", "predict", "data", "model"),
+        "fit.summary(); a result holds no records and no values of single ones",
+    ),
+}
+"""What results call what other packages have, in small letters."""
+
 
 def _by_term(result: Any, name: str, column: str) -> pd.Series:
     """A column of `tidy`, by term."""
     table = result.tidy()
     if column not in table:
-        kind = type(result).__name__
-        raise AttributeError(f"{kind} has no {name}, it is no estimate of effects: see tidy()")
+        raise AttributeError(name)  # answered by __getattr__
     return table.set_index("term")[column].rename(None)
 
 

@@ -51,8 +51,18 @@ class ScaledEffect(JsonRecord):
         return self.words
 
 
+_ALSO = {
+    **dict.fromkeys(("rd", "risk difference"), "difference"),
+    **dict.fromkeys(("rr", "risk ratio", "relative risk"), "ratio"),
+    **dict.fromkeys(("or", "odds ratio"), "odds"),
+}
+"""What epidemiologists call the scales."""
+
+
 def check_scale(scale: str) -> str:
-    """Return one of the scales."""
+    """Return one of the scales, which may be given by another name, such as "RR"."""
+    if isinstance(scale, str):
+        scale = _ALSO.get(scale.casefold().replace("_", " "), scale)
     if not isinstance(scale, str) or scale not in SCALES:
         raise OptionError(not_among("scale", scale, SCALES))
     return scale
@@ -72,7 +82,7 @@ def scaled_effect(
     ``difference`` are its interval and p-value as a difference, where another law gives them.
     """
     inference.check_conf_level(conf_level)
-    check_scale(scale)
+    scale = check_scale(scale)
     p: float | Unavailable = Unavailable(NO_TEST)
     if scale in ("difference", "nnt"):
         if scale == "nnt":

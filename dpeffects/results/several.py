@@ -243,7 +243,8 @@ class AtOnce(SeveralEffects):
 
         ``scale`` is one of those of `Result.effect`.
         """
-        if check_scale(scale) == "difference":
+        scale = check_scale(scale)
+        if scale == "difference":
             return super().tidy(conf_level, simultaneous=simultaneous)
         count = len(self.effects) if simultaneous else 1
         each = 1.0 - (1.0 - inference.check_conf_level(conf_level)) / count

@@ -201,7 +201,8 @@ class StudyEffects(AtOnce):
         ``scale`` is one of those of `Result.effect`. Outcomes that do not have it are NaN: a
         number that can be negative has no ratio. ``fit.one("died").effect("ratio")`` is one alone.
         """
-        if check_scale(scale) == "difference":
+        scale = check_scale(scale)
+        if scale == "difference":
             return super().tidy(conf_level, simultaneous=simultaneous)
         count = len(self.effects) if simultaneous else 1
         each = 1.0 - (1.0 - check_conf_level(conf_level)) / count

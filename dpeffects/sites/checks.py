@@ -10,10 +10,11 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from dpeffects.arrays import FloatArray
-from dpeffects.errors import OptionError, ReleaseError
+from dpeffects.errors import OptionError, ReleaseError, not_among
+from dpeffects.flow import LEVEL_OF_1
 from dpeffects.lazy import no_collection
 from dpeffects.sites.document import printable
-from dpeffects.sites.release import SiteRelease
+from dpeffects.sites.release import TREATED, SiteRelease
 from dpeffects.sites.release_fields import check_site
 from dpeffects.sites.rules import RULES
 
@@ -50,7 +51,7 @@ T = TypeVar("T")
 def read_all(releases: Any, read: Callable[[Any], S], function: str) -> tuple[S, ...]:
     """Read every release that a function was given; no site stands twice."""
     if isinstance(releases, str | bytes | os.PathLike | Mapping) or hasattr(releases, "site"):
-        raise ReleaseError(f"{function} takes a list of releases, not one")
+        raise ReleaseError(f"{function} takes a list of releases, not one: [north, south]")
     try:
         entries = list(releases)
     except TypeError:
@@ -92,7 +93,19 @@ def check_same(releases: Sequence[S], same: Mapping[str, Callable[[S], str]]) ->
             if value != expected and "".join(value.split()) != "".join(expected.split()):
                 raise ReleaseError(
                     f"the sites {first.site!r} and {release.site!r} differ in {what}: "
-                    f"{expected!r} and {value!r}"
+                    f"{expected!r} and {value!r}; every site has to make the same call"
+                )
+
+
+def check_levels(releases: Sequence[SiteRelease]) -> None:
+    """Refuse sites that have another level as treated, or as the event, where they say which."""
+    for mark in (LEVEL_OF_1, TREATED):
+        said = {x.site: note for x in releases for note in x.released.notes if mark in note}
+        for site, note in said.items():
+            if note != (first := next(iter(said.values()))):
+                raise ReleaseError(
+                    f"the sites {next(iter(said))!r} and {site!r} differ in levels: {first} {note} "
+                    "Every site has to declare them in the same order"
                 )
 
 
@@ -143,5 +156,5 @@ def twins(sent: Mapping[str, T], numbers: Callable[[T], FloatArray]) -> tuple[st
 def check_rule(rule: Any) -> str:
     """Return the name of a known rule."""
     if not isinstance(rule, str) or rule not in RULES:
-        raise OptionError(f"rule must be {', '.join(RULES)}, got {rule!r}")
+        raise OptionError(not_among("rule", rule, RULES))
     return rule

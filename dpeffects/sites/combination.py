@@ -24,6 +24,7 @@ from dpeffects.results.scaled import ScaledEffect, mean_rows, scaled_effect
 from dpeffects.sites.checks import (
     SAME,
     check_left_out,
+    check_levels,
     check_plausible,
     check_request,
     check_rule,
@@ -430,6 +431,7 @@ def combine(
         verify_all(sent, trust)
     check_request(sent, request)
     check_same(sent, SAME)
+    check_levels(sent)
     check_plausible(sent, why_not)
     return _combined(sent, RULES[rule], conf_level, absent)
 

@@ -52,7 +52,9 @@ def parse(text: str | bytes) -> Any:
     except RecursionError:
         raise ReleaseError("this is not a site release: it is nested too deeply") from None
     except (ValueError, TypeError) as error:
-        raise ReleaseError(f"this is not JSON: {str(error).splitlines()[0]}") from None
+        raise ReleaseError(
+            f"this is not JSON, which releases of sites are: {str(error).splitlines()[0]}"
+        ) from None
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

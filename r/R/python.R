@@ -116,7 +116,8 @@ to_python <- function(x) {
   if (inherits(x, "Date")) x <- stats::setNames(format(x), names(x))
   if (is.factor(x)) refuse("a factor is no argument: write text, as c(\"N\", \"S\")")
   if (!is.list(x) && !(is.atomic(x) && is.null(attr(x, "class")) && is.null(dim(x)))) {
-    refuse("an argument of class ", class(x)[1], " cannot be given to Python")
+    refuse("an argument of class ", class(x)[1], " cannot be given to Python: write numbers, text or lists; ",
+      "dp_help(\"dp_ate\") shows what a call takes")
   }
   if (!is.list(x) && anyNA(x)) refuse("an argument is NA")
   if (!is.null(names(x))) {
