@@ -46,10 +46,15 @@ def or_nan(value: float | Unavailable) -> float:
 def frame_of(
     rows: list[dict[str, Any]] | dict[str, Any], columns: list[str] | None = None
 ) -> pd.DataFrame:
-    """Return rows, or columns by name, as a pandas frame; the ends of intervals come last."""
+    """Return rows, or columns by name, as a pandas frame.
+
+    The ends of intervals come last where no order of the columns is given.
+    """
     import pandas as pd
 
     frame = pd.DataFrame(rows, columns=columns)
+    if columns is not None:
+        return frame
     last = [name for name in ("conf_low", "conf_high") if name in frame]
     return frame[[*(name for name in frame if name not in last), *last]]
 

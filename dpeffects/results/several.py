@@ -42,7 +42,7 @@ class SeveralRows(Record):
         about = {"outcome": self.outcome, "estimand": self._estimand, "method": self.method}
         about["guarantee"] = self.guarantee.status
         complete = [dict.fromkeys(TIDY, math.nan) | row | about for row in rows]
-        return frame_of(complete, list(complete[0]) if complete else list(TIDY))
+        return frame_of(complete, None if complete else list(TIDY))
 
     @property
     def _estimand(self) -> str:
