@@ -31,7 +31,7 @@ RULES = ("mvagg", "ivw", "all", "largest", "random")
 BOUNDS = {"y": (0, 1), "x": (0, 1)}
 KINDS = {
     "an effect alone": (10, 1000, 100_000),
-    "difference in means": (1000, 100_000),
+    "difference in means": (1000, 10_000),
     "the default": (1000, 10_000),
 }
 """What is in a release, and how many are read: the estimate and its error; with means by arm, as
