@@ -32,7 +32,7 @@ _LEVELS = 14
 """Lengths of residuals that are told apart, each shorter by the root of 2 than the one before."""
 _ONE_SIDED = 0.3
 """Part of what a clip cuts off that may become bias; the rest cancels between arms and signs."""
-_FEW = 0.3
+_FEW = 0.2
 """An arm with less than this share of the records may have most of the long residuals."""
 _MARGIN = 0.75
 """Counts of long residuals are taken as larger by this many standard deviations of their noise."""
