@@ -29,8 +29,8 @@ def no_collection() -> Iterator[None]:
     False
     """
     paused = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()
         yield
     finally:
         if paused:

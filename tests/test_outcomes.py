@@ -122,3 +122,30 @@ def test_sites_agree_on_who_is_treated():
     )
     with pytest.raises(ReleaseError, match="declare them in the same order"):
         dpe.combine([ours, turned])
+
+
+@pytest.mark.parametrize("values", [(0, 1), (0.0, 1.0), (False, True)], ids=str)
+def test_sites_whose_zero_is_the_event_or_treated_are_not_combined_with_others(values):
+    """A site that declares nothing has 0 and 1 in this order, and need not say so."""
+
+    def of(site, **turned):
+        data = frame()
+        data["event"], data["t"] = (np.array(values)[data[name]] for name in ("event", "t"))
+        known = {name: list(values[::-1]) for name in turned}
+        known.setdefault("event", (0, 1))
+        about = {"site": site, "epsilon": 1, "bounds": known, "design": "randomised"}
+        return dpe.site_release("event ~ t", data, **about)
+
+    ours = of("north")
+    assert dpe.combine([ours, of("south")]).estimate < 0.0
+    for west in (of("west", event=True), of("west", t=True)):
+        for sites in ([ours, west], [west, ours]):
+            with pytest.raises(
+                ReleaseError, match="'north' and 'west' differ in levels: 0 and 1 as"
+            ):
+                dpe.combine(sites)
+
+
+def test_levels_are_no_numbers_inside_of_a_function():
+    with pytest.raises(BoundsError, match="has declared levels, which are no numbers here"):
+        dpe.dp_ate("I(died >= 1) ~ t", frame(), epsilon=1, bounds={"died": ["No", "Yes"]})

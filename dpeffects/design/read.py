@@ -596,8 +596,10 @@ class _ColumnReader:
                 f"{level} in pandas, and leave it out of the bounds"
             )
         if levels and name in self._formula.outcome_columns:
+            two = len(self._known[name]) == 2
+            why = "which are no numbers here" if two else "and not two alone"
             raise BoundsError(
-                f"outcome {name!r} has declared levels, and not two alone: use dp_ordinal for "
+                f"outcome {name!r} has declared levels, {why}: use dp_ordinal for "
                 f"levels in order, or write data[{name!r}] == {quoted(self._known[name][-1])} in "
                 "pandas for one of them"
             )

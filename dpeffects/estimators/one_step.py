@@ -284,11 +284,12 @@ def _score(models: Models, slopes: FloatArray, pi: float, clip: float) -> _Score
     means = models.centres @ slopes
     index = means[:, None] + sd * _NODES
     weights = np.array([[pi], [1.0 - pi]]) * _NODE_WEIGHTS
-    constant = math.log(pi / (1.0 - pi))
-    for _ in range(20):
-        e = sigmoid(constant + index)
-        slope = max(float((weights * e * (1.0 - e)).sum()), 0.02)
-        constant += (pi - float((weights * e).sum())) / slope
+    constant = math.log(pi / (1.0 - pi)) - float((weights * index).sum())
+    for _ in range(20):  # Newton steps for the log odds of the mean, however rare an arm is
+        e, other = sigmoid(constant + index), sigmoid(-constant - index)
+        mean, rest = float((weights * e).sum()), float((weights * other).sum())
+        slope = max(float((weights * e * other).sum()) / (mean * rest), 0.1)
+        constant += math.log(pi / (1.0 - pi) * rest / mean) / slope
     return _Score(constant, slopes, clip, weights, index, sd, means)
 
 

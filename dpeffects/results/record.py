@@ -91,7 +91,7 @@ class Coefficients:
             elif words := _ELSEWHERE.get(name.casefold()):
                 told = f": write {words}"
             else:
-                own = [] if name[0] == "_" else [x for x in dir(self) if x[0] != "_"]
+                own = [] if name.startswith("_") else [x for x in dir(self) if x[0] != "_"]
                 told = nearest(name, own)
             raise AttributeError(f"{kind} has no {name}{told}")
 

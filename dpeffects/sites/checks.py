@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import typing
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,9 @@ class Sent(typing.Protocol):
     def request(self) -> str:
         """Identifier of the request that it answers."""
 
+
+_TURNED = re.compile(r"(?:is|=) (?:0|0\.0|false), ", re.IGNORECASE)
+"""In the words of a site that has 0 as treated, or as the event."""
 
 S = TypeVar("S", bound=Sent)
 T = TypeVar("T")
@@ -98,15 +102,23 @@ def check_same(releases: Sequence[S], same: Mapping[str, Callable[[S], str]]) ->
 
 
 def check_levels(releases: Sequence[SiteRelease]) -> None:
-    """Refuse sites that have another level as treated, or as the event, where they say which."""
+    """Refuse sites that have another level as treated, or as the event.
+
+    Sites that do not say which have 0 and 1, or false and true, in this order.
+    """
     for mark in (LEVEL_OF_1, TREATED):
         said = {x.site: note for x in releases for note in x.released.notes if mark in note}
+        silent = [x.site for x in releases if x.site not in said]
         for site, note in said.items():
-            if note != (first := next(iter(said.values()))):
-                raise ReleaseError(
-                    f"the sites {next(iter(said))!r} and {site!r} differ in levels: {first} {note} "
-                    "Every site has to declare them in the same order"
-                )
+            first, words = next(iter(said.items()))
+            if silent and _TURNED.search(note):
+                first, words = silent[0], "0 and 1 as they are;"
+            elif note == words:
+                continue
+            raise ReleaseError(
+                f"the sites {first!r} and {site!r} differ in levels: {words} {note} "
+                "Every site has to declare them in the same order"
+            )
 
 
 def check_request(releases: Sequence[Sent], request: Any) -> None:

@@ -103,6 +103,13 @@ def test_arms_that_hardly_overlap_are_a_caution(steep):
         assert ("HARDLY ANY OVERLAP" in str(made.summary("short"))) == bool(said)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_few_treated_records_have_scores_as_rare_as_they_are(seed):
+    """Lines do not fit these outcomes: weights of 40 to 50 treated records have to mend it."""
+    made = fit(sample(100_000, seed, lambda x: 6 * (x[:, 0] - 0.5) - 9, bent), epsilon=1e5)
+    assert abs(made.estimate - 0.1) < 1.7 * made.std_error < 0.1
+
+
 def test_three_arms_that_hardly_overlap_are_a_caution():
     rng = np.random.default_rng(3)
     x = rng.random((20_000, 2))
