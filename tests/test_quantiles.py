@@ -8,7 +8,7 @@ import pytest
 from scipy.special import ndtri
 
 import dpeffects as dpe
-from dpeffects.errors import BoundsError, OptionError
+from dpeffects.errors import DataError, OptionError
 from dpeffects.inference.bins import MOST, Scale, place
 from dpeffects.inference.quantiles import Distributions
 from dpeffects.inference.tables import ArmTable
@@ -357,7 +357,7 @@ def test_json_and_back():
         ({"place_share": 1.0}, OptionError),
         ({"place_share": -0.1}, OptionError),
         ({"adjust": True}, OptionError),
-        ({"bounds": {"cost": ["a", "b"]}}, BoundsError),
+        ({"bounds": {"cost": ["a", "b"]}}, DataError),
     ],
     ids=str,
 )
