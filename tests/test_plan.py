@@ -351,7 +351,7 @@ def test_the_plot_has_a_line_for_each_method():
     [
         ({"bounds": None}, BoundsError, "declared bounds for y"),
         ({"bounds": "from_data"}, BoundsError, "no data"),
-        ({"bounds": {"y": ["low", "middle", "high"]}}, DPEffectsError, "declare \\(lower, upper\\)"),
+        ({"bounds": {"y": ["a", "b", "c"]}}, DPEffectsError, "declare \\(lower, upper\\)"),
         ({"bounds": {"y": [0, 1]}}, OptionError, "is its risk"),
         ({"n": 2}, OptionError, "from 4"),
         ({"n": 10.5}, OptionError, "whole number"),
