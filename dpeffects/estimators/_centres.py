@@ -15,15 +15,13 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.errors import EstimationError
-from dpeffects.estimators.arm_sums import arm_counts, arm_sums
+from dpeffects.estimators.arm_sums import SHARE_SPREAD, arm_counts, arm_sums
 from dpeffects.inference.estimate import Part
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block, Cells, RowFunction
 from dpeffects.privacy.sets import COUNT
 
-_SHARE_VARIANCE = 0.05
-"""Variance of the share of treated records over studies: a noisy share is pulled to 1/2 by it."""
 _MEAN_SD = 0.1
 """How far means of the arms lie from the mean of all, in ranges of the outcome, over studies."""
 _FAR_SD = 0.29
@@ -34,7 +32,7 @@ _LEVELS = 14
 """Lengths of residuals that are told apart, each shorter by the root of 2 than the one before."""
 _ONE_SIDED = 0.3
 """Part of what a clip cuts off that may become bias; the rest cancels between arms and signs."""
-_FEW = 0.3
+_FEW = 0.2
 """An arm with less than this share of the records may have most of the long residuals."""
 _MARGIN = 0.75
 """Counts of long residuals are taken as larger by this many standard deviations of their noise."""
@@ -167,7 +165,7 @@ def release_centres(curator: Curator, count: str = "count", means: str = "means"
     if not counts.variance and not counts.sizes.all():  # the arms are public
         raise EstimationError("an arm has no records: there is no effect to estimate")
     even = 1.0 / arms
-    spread = 4.0 * even * (1.0 - even) * _SHARE_VARIANCE
+    spread = 4.0 * even * (1.0 - even) * SHARE_SPREAD
     precise = spread / (spread + counts.variance / n**2)
     shares = even + precise * (counts.sizes / n - even)
     if counts.variance:
