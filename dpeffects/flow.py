@@ -53,7 +53,7 @@ from dpeffects.formula.expression import (
     Survival,
     source,
 )
-from dpeffects.guarantee import Guarantee, rows_of
+from dpeffects.guarantee import Guarantee, printed, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.curator import Curator
@@ -79,6 +79,10 @@ _BY_OUTCOME = (
 )
 LEVEL_OF_1 = " is 1 where it is "
 """In the note on an outcome with two levels."""
+TREATED = "Treated records have "
+"""In the note on a treatment with two levels that are not 0 and 1."""
+_LONG = 60
+"""Longer levels are cut in notes."""
 _FROM_DATA = ("bounds read from data",)
 _SIZE_SHARE = 0.06
 """Proportion for the number of records that count, at least."""
@@ -299,8 +303,12 @@ class Estimation:
         self.design = self.table.design
         outcome = self.design.formula.outcome
         if isinstance(outcome, Ordered) and not isinstance(self.formula.outcome, Ordered):
-            zero, one = self.design.outcome_levels
+            zero, one = map(_shown, self.design.outcome_levels)
             self.notes.append(f"{outcome.column}{LEVEL_OF_1}{one}, and 0 where it is {zero}.")
+        name, levels = self.formula.treatment_name, tuple(self.design.columns.arms or ())
+        if len(levels) == 2 and levels != (0, 1):
+            zero, one = map(_shown, levels)
+            self.notes.append(f"{TREATED}{name} = {one}, control records {name} = {zero}.")
         if self.design.columns.arm_count > 2:
             self.contrasts = self._contrasts()
         if isinstance(self.table, LazyTable):
@@ -733,6 +741,12 @@ def _additive(like: MethodSpec) -> list[str]:
 def _adds_up(options: Options) -> bool:
     """Whether a method never has more than a block of rows in memory."""
     return not options.needs_memory() and not options.memory_per_row()[0]
+
+
+def _shown(level: object) -> str:
+    """A declared level in a note, which a site can send."""
+    text = str(level)
+    return text if text.isprintable() and len(text) <= _LONG else printed(text)
 
 
 def _result(estimation: Estimation, released: Any) -> Any:

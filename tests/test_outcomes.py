@@ -149,3 +149,36 @@ def test_sites_whose_zero_is_the_event_or_treated_are_not_combined_with_others(v
 def test_levels_are_no_numbers_inside_of_a_function():
     with pytest.raises(BoundsError, match="has declared levels, which are no numbers here"):
         dpe.dp_ate("I(died >= 1) ~ t", frame(), epsilon=1, bounds={"died": ["No", "Yes"]})
+
+
+@pytest.mark.parametrize("level", ["Yes\u00a0", "Yes\x1b[31m", "Y" * 20_000])
+def test_a_level_that_cannot_be_printed_does_not_stop_a_site_that_has_paid(level):
+    data, levels = frame(), ["No", level]
+    data["died"], data["t"] = (np.array(levels)[data[name]] for name in ("event", "t"))
+    about = {"epsilon": 1, "bounds": {"died": levels, "t": levels}, "design": "randomised"}
+    sent = dpe.site_release("died ~ t", data, site="north", **about)
+    assert dpe.SiteRelease.from_json(sent.to_json()) == sent
+    turned = about | {"bounds": {"died": levels, "t": levels[::-1]}}
+    other = dpe.site_release("died ~ t", data, site="west", **turned)
+    with pytest.raises(ReleaseError, match="differ in levels: Treated records have t = "):
+        dpe.combine([sent, other])
+
+
+def test_tables_and_results_of_sites_that_turn_the_arms_round_are_not_combined():
+    data = frame().assign(t=np.array(["usual", "new"])[frame()["t"]])
+    known = {"North": ["usual", "new"], "West": ["new", "usual"]}
+    about = {"epsilon": 1, "design": "randomised"}
+    tables = {
+        site: dpe.dp_ordinal("died ~ t", data, bounds={"died": ["No", "Yes"], "t": levels}, **about)
+        for site, levels in known.items()
+    }
+    with pytest.raises(ReleaseError, match="'North' and 'West' differ in levels: Treated records"):
+        dpe.combine_tables(tables)
+    results = [
+        dpe.SiteRelease.from_result(
+            dpe.dp_ate("died ~ t", data, bounds={"died": ["No", "Yes"], "t": levels}, **about), site
+        )
+        for site, levels in known.items()
+    ]
+    with pytest.raises(ReleaseError, match="'North' and 'West' differ in levels: Treated records"):
+        dpe.combine(results)

@@ -109,7 +109,8 @@ class OneStepOptions(ClippedContrastOptions):
     always adjusts, so ``on_unadjusted`` changes nothing: where the models come out as nothing but
     noise, the result is called an association. ``first``: proportion of the budget for the number
     of treated records, the means and the lengths of residuals, or None to choose it.
-    ``clip``: propensity scores are kept within [clip, 1 - clip]. ``models``: proportion of the
+    ``clip``: propensity scores are kept within [clip, 1 - clip], or to at least half of the share
+    of the smallest arm where that is less. ``models``: proportion of the
     budget for the moments, or None to choose it. ``pool``: which shares get Gaussian noise where
     there is a delta: "none", "models", "all", or None to choose.
     """

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError, ReleaseError, not_among
-from dpeffects.flow import LEVEL_OF_1
+from dpeffects.flow import LEVEL_OF_1, TREATED
 from dpeffects.lazy import no_collection
 from dpeffects.sites.document import printable
-from dpeffects.sites.release import TREATED, SiteRelease
+from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.release_fields import check_site
 from dpeffects.sites.rules import RULES
 
@@ -101,14 +101,14 @@ def check_same(releases: Sequence[S], same: Mapping[str, Callable[[S], str]]) ->
                 )
 
 
-def check_levels(releases: Sequence[SiteRelease]) -> None:
-    """Refuse sites that have another level as treated, or as the event.
+def check_levels(notes: Mapping[str, Sequence[str]]) -> None:
+    """Refuse sites that have another level as treated, or as the event, by their notes.
 
     Sites that do not say which have 0 and 1, or false and true, in this order.
     """
     for mark in (LEVEL_OF_1, TREATED):
-        said = {x.site: note for x in releases for note in x.released.notes if mark in note}
-        silent = [x.site for x in releases if x.site not in said]
+        said = {site: note for site, own in notes.items() for note in own if mark in note}
+        silent = [site for site in notes if site not in said]
         for site, note in said.items():
             first, words = next(iter(said.items()))
             if silent and _TURNED.search(note):

@@ -431,7 +431,7 @@ def combine(
         verify_all(sent, trust)
     check_request(sent, request)
     check_same(sent, SAME)
-    check_levels(sent)
+    check_levels({release.site: release.released.notes for release in sent})
     check_plausible(sent, why_not)
     return _combined(sent, RULES[rule], conf_level, absent)
 

@@ -49,8 +49,6 @@ from dpeffects.sites.release_fields import (
 )
 
 _ESTIMATED = ("estimand", "formula", "outcome", "treatment", "method", "level", "n")
-TREATED = "Treated records have "
-"""In the note on a treatment with declared levels."""
 _MOST_BYTES = 10_000_000
 _NO_SCALE = (
     "a site does not send this: the scale of its noise is private, so no centre could weigh it. "
@@ -267,11 +265,7 @@ def begin_release(
     if arguments.pop("by", None) is not None:
         raise OptionError("a site sends one effect: leave out by, and release with subset=...")
     one = {**arguments, "contrasts": None}
-    ready = Estimation(Request.of_effect(estimand, formula, data, **one))
-    name, levels = ready.formula.treatment_name, ready.design.columns.arms
-    if levels is not None:
-        ready.notes.append(f"{TREATED}{name} = {levels[1]}, control records {name} = {levels[0]}.")
-    return ready
+    return Estimation(Request.of_effect(estimand, formula, data, **one))
 
 
 def read_release(source: Any) -> SiteRelease:

@@ -16,7 +16,7 @@ from dpeffects.results import Moments, OrdinalEffects, QuantileEffects, RateEffe
 from dpeffects.results.moments import added
 from dpeffects.results.record import Record
 from dpeffects.results.tabled import TableEffects
-from dpeffects.sites.checks import twins
+from dpeffects.sites.checks import check_levels, twins
 from dpeffects.sites.release_fields import check_site
 
 T = TypeVar("T", bound=TableEffects)
@@ -67,6 +67,7 @@ def combine_tables(results: Mapping[str, T | str | os.PathLike[str]]) -> T:
     (first_name, first), *others = read.items()
     for name, other in others:
         _check_same(first, other, first_name, name)
+    check_levels({name: result.notes for name, result in read.items()})
     _refuse_twins(read)
     own = {
         f"site {name}": f"n = {x.n}, epsilon = {x.guarantee.epsilon:g}" for name, x in read.items()
