@@ -50,7 +50,7 @@ SAME = [
     ("cut(dose, [0, 5, 20])", "C(arm2, levels=['[0, 5]', '(5, 20]'])"),
     ("cut(dose / 1, [0, 5, 20])", "C(arm2, levels=['[0, 5]', '(5, 20]'])"),
 ]
-NOT_IN_NUMBERS = ("formula", "treatment", "bounds", "id", "made")
+NOT_IN_NUMBERS = ("formula", "treatment", "bounds", "notes", "id", "made")
 
 
 def numbers(fit):
