@@ -114,6 +114,7 @@ _ELSEWHERE = {
     "quantiles": "It is for dp_qte.",
     "before": "It is for dp_did.",
     "subgroups": "It is for dp_study.",
+    "design": "It is for auto, diff_in_means and other methods that can rest on randomisation.",
     "estimand": "The estimand is in the name: ate, att or atc.",
     "cluster": "It is for average effects; unit= protects whole clusters.",
     "instruments": "It is instrument=, one column, of dp_late.",

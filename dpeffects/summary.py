@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import OptionError, nearest, quoted
 
@@ -23,7 +23,7 @@ FORMS = ("full", "short")
 """How much a summary says."""
 MOST_ROWS = 5
 """Rows of a table in a short summary."""
-EVERYTHING, SHORT_OF = "Everything: fit.summary()", 'Everything: summary("full")'
+EVERYTHING, SHORT_OF = "Everything: fit.summary()", "Everything: summary()"
 """The last line of a short summary: of a release, and of what is not one."""
 
 
@@ -92,8 +92,24 @@ WRITERS: dict[str, Callable[..., Path]] = {}
 """Formats that are files and no text, by the ending of their names."""
 
 
+class Named:
+    """What is shown: a name that it does not have is answered by the nearest that it has."""
+
+    if not TYPE_CHECKING:  # it would let every name pass
+
+        def __getattr__(self, name: str) -> Any:
+            own = [] if name.startswith("_") else [x for x in dir(self) if x[0] != "_"]
+            told = type(self)._elsewhere(name) or nearest(name, own)
+            raise AttributeError(f"{type(self).__name__} has no {name}{told}")
+
+    @classmethod
+    def _elsewhere(cls, name: str) -> str:
+        """What to write for a name that other packages have; empty where nobody knows."""
+        return ""
+
+
 @dataclass(frozen=True)
-class Summary:
+class Summary(Named):
     """A title, an alert (empty when all is well), and blocks in reading order.
 
     Examples
@@ -172,7 +188,7 @@ def _cut(table: Table) -> Table:
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class Report(Named):
     """A paragraph on methods and results: ``text`` is one line, printing wraps it.
 
     Examples
@@ -208,7 +224,7 @@ class Report:
     __repr__ = __str__
 
 
-class Shown:
+class Shown(Named):
     """Whatever has a summary: it prints as text, and as HTML in a notebook."""
 
     def summary(self, form: str = "full") -> Summary:

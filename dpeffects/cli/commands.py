@@ -6,6 +6,7 @@ import argparse
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import fields
+from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
 import dpeffects
@@ -48,7 +49,8 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             owner: argparse.ArgumentParser = getattr(found, "owner", self)
             wrong = next((x for x in unknown if x.startswith("-")), "")
-            hint = _near(owner, wrong.strip("-").replace("-", "_")) if wrong else ""
+            after = dict(pairwise(unknown)).get(wrong, "...")
+            hint = _near(owner, wrong.strip("-").replace("-", "_"), after) if wrong else ""
             owner.error(f"unrecognized arguments: {' '.join(unknown)}.{hint}")
         return found
 
@@ -59,13 +61,15 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {one_line(message)} (see {self.prog} --help)\n")
 
 
-def _near(parser: argparse.ArgumentParser, name: str) -> str:
+def _near(parser: argparse.ArgumentParser, name: str, value: str) -> str:
     """A hint at what was perhaps meant: an argument of the command, or an option of a method."""
     typed = {x.strip("-"): x for action in parser._actions for x in action.option_strings}
     if "option" in typed:
         kinds = (registry(), conditional_methods(), table_methods())
         options = [spec.options for specs in kinds for spec in specs.values()]
         names = [f.name for kind in options for f in fields(kind) if f.init]
+        if name in names:
+            return f" Write --option {name}={value}."
         typed = {x: f"--option {x}=..." for x in names if closest(name, [x], 0.75)} | typed
     near = closest(name, typed)
     hint = instead_of(name, typed)

@@ -66,8 +66,8 @@ class DPEBMOptions(Options):
         check_clip(self.clip, 0.01)
 
     def resolve(self, facts: Facts) -> DPEBMOptions:
-        """Refuse a missing library."""
-        boosting.require()
+        """Refuse a missing library, and a delta that it cannot hold."""
+        boosting.require(facts.budget)
         return self
 
 

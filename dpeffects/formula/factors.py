@@ -44,6 +44,8 @@ def translated(text: str) -> Iterator[None]:
         reason = reason or type(error).__name__
         if "context marker" in reason:
             reason = "a bracket is not closed, or not opened"
+        if text.strip().startswith("as."):  # `as` is a word of Python
+            reason = _CALL_ADVICE["as"]
         raise FormulaError(f"`{shorten(text.strip())}` cannot be read: {reason}") from None
 
 
@@ -123,12 +125,15 @@ _CALL_ADVICE = {
         "scale center standardize standardise zscore": "covariates are scaled to [0, 1] by their "
         "declared bounds; write the column itself",
         "poly": "write x + I(x ** 2)",
-        "cs cr cc ns s te spline": _SPLINE,
+        "cs cr cc ns s te spline rcs pspline": _SPLINE,
         "lag lead shift diff": _ROWS,
         "rank cumsum cumprod cummax cummin ntile quantile qcut": _ROWS,
         "min max mean sum median std sd var mode count": "a statistic of the column would be "
         "released unnoticed; write a public number instead",
-        "hashed factor relevel as is": "write C(x, levels=[...]), the reference level first",
+        "strata": "write the column itself, or C(x, levels=[...]), and it is adjusted for",
+        "cluster frailty": "clusters are an argument of the call: cluster='village'",
+        "interaction": "write a:b",
+        "hashed factor relevel as is i": "write C(x, levels=[...]), the reference level first",
         "offset": "for rates write dp_rate(..., offset='years'); else give outcome minus offset as "
         "a column",
         "pow": "write I(x ** 2)",

@@ -47,7 +47,7 @@ def _(
     paragraph = describe(fit, conf_level)
     if path is None:
         return Report(paragraph)
-    target = _target(path, overwrite)
+    target = _target(path)
     parts = fit.releases if isinstance(fit, Combined) else (fit,)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     document = {
@@ -63,10 +63,15 @@ def _(
         "result": fit.to_dict(conf_level) if isinstance(fit, Result) else fit.to_dict(),
     }
     twin = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    file = target.with_suffix(".json")
+    file = twin_of(target)
+    earlier = _same_record(file, twin)
+    for name, again in ((target, overwrite), (file, overwrite or bool(earlier))):
+        writing.check(name, overwrite=again is True)
+    twin = earlier or twin
     about = {"File": file.name, "SHA-256": hashlib.sha256(twin.encode()).hexdigest()}
     page = _page(fit, parts, summarise(fit, conf_level=conf_level), paragraph, now, about)
-    writing.write(file, twin.encode(), overwrite=overwrite is True)
+    if not earlier:
+        writing.write(file, twin.encode(), overwrite=overwrite is True)
     if target.suffix.lower() == ENDING:
         return page.as_docx(target, overwrite=overwrite)
     writing.write(target, page.as_html(standalone=True), overwrite=overwrite is True)
@@ -97,7 +102,7 @@ def _page(
     return Summary(f"Release record. {summary.title}", summary.alert, blocks)
 
 
-def _target(path: str | PathLike[str], overwrite: bool) -> Path:
+def _target(path: str | PathLike[str]) -> Path:
     if not isinstance(path, str | PathLike):
         raise OptionError(f'the record needs a path such as "record.html", got {path!r}')
     target = Path(path)
@@ -108,9 +113,16 @@ def _target(path: str | PathLike[str], overwrite: bool) -> Path:
             f"a release record is an .html or {ENDING} file (its .json twin is written beside it): "
             f'write "{target.with_suffix(".html").name or "record.html"}", not {str(target)!r}'
         )
-    for file in (target, twin_of(target)):
-        writing.check(file, overwrite=overwrite is True)
     return target
+
+
+def _same_record(file: Path, twin: str) -> str:
+    """The text of an earlier record of the same result, which pages of two formats can share."""
+    if not os.path.exists(file):
+        return ""
+    text = documents.read(file)
+    one, other = (documents.parse(x, file) | {"written": ""} for x in (text, twin.encode()))
+    return text.decode() if one == other else ""
 
 
 def twin_of(target: Path) -> Path:

@@ -359,7 +359,7 @@ def load_cate(path: str | PathLike[str], *, unchecked: bool = False) -> CateFunc
     _check_version(document, path, unchecked)
     try:
         fit = CateFunction.from_dict(document)
-        _ = str(fit)  # what is missing or of another kind shows here
+        _ = str(fit.summary())  # what is missing or of another kind shows here
         return fit
     except DAMAGE as error:
         raise DataError(f"{str(path)!r} is damaged: {error!r}") from None

@@ -20,6 +20,7 @@ from dpeffects.errors import DataError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
+from dpeffects.summary import Shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,7 +108,8 @@ class JsonRecord:
         try:
             document = documents.parse(text if isinstance(text, bytes) else text.encode(), name)
             result = cls.from_dict(document)
-            (str(result) + result.to_json()).encode()
+            shown = result.summary() if isinstance(result, Shown) else result
+            (str(shown) + result.to_json()).encode()
             return result
         except DAMAGE as error:
             raise DataError(f"this is not {name}: {error!r}") from None

@@ -9,11 +9,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from dpeffects.errors import nearest
 from dpeffects.guarantee import Guarantee
 from dpeffects.privacy.charges import Spend
 from dpeffects.results.export import READERS, JsonRecord, frame_of, read
-from dpeffects.summary import Report, Shown, write_about
+from dpeffects.summary import Named, Report, Shown, write_about
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +23,13 @@ _BOUND = ("name", "range", "source")
 
 
 class Reported(Shown, JsonRecord):
-    """Whatever was released: it has a paragraph for a paper and a record for a review board."""
+    """Whatever was released: it has a paragraph for a paper and a record for a review board.
+
+    Printing it shows the short summary; ``summary()`` has everything.
+    """
+
+    def __str__(self) -> str:
+        return self.summary("short").as_text()
 
     @overload
     def report(self, path: None = None, *, conf_level: float | None = None) -> Report: ...
@@ -58,7 +63,7 @@ class Reported(Shown, JsonRecord):
         return write_about(self, path, default if conf_level is None else conf_level, overwrite)
 
 
-class Coefficients:
+class Coefficients(Named):
     """What `tidy` and n say, under the names that users of statsmodels know."""
 
     @property
@@ -81,19 +86,12 @@ class Coefficients:
         """Number of records, or of persons: n."""
         return int(self.n)
 
-    if not TYPE_CHECKING:  # it would let every name pass
-
-        def __getattr__(self, name: str) -> Any:
-            """Say what the result calls what was asked for."""
-            kind = type(self).__name__
-            if name in vars(Coefficients):
-                told = ", it is no estimate of effects: see tidy()"
-            elif words := _ELSEWHERE.get(name.casefold()):
-                told = f": write {words}"
-            else:
-                own = [] if name.startswith("_") else [x for x in dir(self) if x[0] != "_"]
-                told = nearest(name, own)
-            raise AttributeError(f"{kind} has no {name}{told}")
+    @classmethod
+    def _elsewhere(cls, name: str) -> str:
+        if name in vars(Coefficients):
+            return ", it is no estimate of effects: see tidy()"
+        words = _ELSEWHERE.get(name.casefold())
+        return f": write {words}" if words else ""
 
 
 _ELSEWHERE = {

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, Interval
-from dpeffects.errors import MissingExtraError
-from dpeffects.privacy.budget import Share
+from dpeffects.errors import BudgetError, MissingExtraError
+from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.unproved.claimed import charge_library, library_seed, rows_of
 
@@ -84,9 +84,19 @@ def price_of_presence(price: Share) -> Share:
     return Share(half, price.delta * (1.0 - 1e-12) / (1.0 + math.exp(min(half, 700.0))))
 
 
-def require() -> None:
-    """Raise unless the library is there."""
+def require(budget: Budget) -> None:
+    """Raise unless the library is there, and delta is one that its floats can hold."""
     _models()
+    whole = Share(budget.epsilon, budget.delta)
+    if whole.delta and price_of_presence(whole).delta < _LEAST_DELTA:
+        raise BudgetError(
+            f"delta = {budget.delta:g} is too small for interpret at epsilon = {budget.epsilon:g}: "
+            "write a delta such as 1e-6"
+        )
+
+
+_LEAST_DELTA = 1e-290
+"""Shares of it down to 1e-30 are still positive as floats."""
 
 
 def _models() -> tuple[Any, Any]:

@@ -3,12 +3,31 @@
 door <- function(name) {
   force(name)
   function(formula, data, ..., epsilon, delta, bounds) {
-    given <- list(dp_formula(formula), to_python(data), ...)
+    asked <- substitute(list(...))
+    further <- tryCatch(list(...), error = function(e) refuse(not_there(e, asked)))
+    given <- c(list(dp_formula(formula), to_python(data)), further)
     if (!missing(epsilon)) given$epsilon <- epsilon
     if (!missing(delta)) given$delta <- delta
     if (!missing(bounds)) given$bounds <- as_bounds(bounds)
     do.call(part(dpe(), name), given, quote = TRUE)
   }
+}
+
+# What to write where an argument names a column, or a condition on it, as `lm` would read it
+not_there <- function(e, arguments) {
+  name <- sub("^object '(.*)' not found$", "\\1", conditionMessage(e))
+  if (identical(name, conditionMessage(e))) {
+    return(name)
+  }
+  here <- Filter(function(x) name %in% all.vars(x), as.list(arguments)[-1])
+  if (!length(here)) {
+    return(conditionMessage(e))
+  }
+  said <- paste(deparse(here[[1]]), collapse = " ")
+  paste0(
+    "there is no object '", name, "': columns and conditions on them are formulas with one ",
+    "side, ", names(here)[1], " = ~ ", said
+  )
 }
 
 #' Private treatment effects

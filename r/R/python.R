@@ -77,11 +77,48 @@ from_python_error <- function(e) {
   if (inherits(e, "dpeffects_error")) stop(e)
   error <- reticulate::py_last_error()
   if (is.null(error)) stop(e)
-  message <- trimws(error$value)
-  if (grepl("={", message, fixed = TRUE)) {
-    message <- paste0(message, " (a dict of Python is a list in R: ", IN_R, ")")
+  refuse(in_r(trimws(error$value)), class = error$type)
+}
+
+# What Python advises to write, as R writes it. Text in quotes is left as it is.
+in_r <- function(message) {
+  message <- dicts(message)
+  for (i in seq_along(WORDS_OF_R)) {
+    message <- gsub(names(WORDS_OF_R)[i], WORDS_OF_R[[i]], message, perl = TRUE)
   }
-  refuse(message, class = error$type)
+  message
+}
+
+WORDS_OF_R <- c(
+  "\\bpandas\\.to_numeric\\(data\\[['\"]([^'\"]*)['\"]\\]\\)" = "as.numeric(data$\\1)",
+  "\\bdata\\[['\"]([^'\"]*)['\"]\\]\\.astype\\(bool\\)" = "as.logical(data$\\1)",
+  "\\bpandas\\.read_(csv|excel)\\(" = "read.\\1(",
+  "\\bC\\(([^()]*)\\)" = "factor(\\1)",
+  "\\b(\\w+)=\\[" = "\\1 = [",
+  "(?<=[=(]|= |, )\\[([^\\[\\]]*)\\]" = "c(\\1)",
+  "\\bis_na\\(" = "is.na(",
+  "(?<=\\w) ?\\*\\* ?(?=[\\w(])" = "^",
+  "(?<==)( ?)True\\b" = "\\1TRUE",
+  "(?<==)( ?)False\\b" = "\\1FALSE",
+  "(?<==)( ?)None\\b" = "\\1NULL",
+  "\\bdpe\\.(methods|plan|reference)\\(" = "dp_\\1(",
+  "\\bdpe\\.(?=\\w)" = "",
+  "\\b(fit|ledger)\\.(?=[a-z_]+)" = "\\1$",
+  "\\bfit\\$(summary|tidy|glance)\\(\\)" = "\\1(fit)",
+  "\\b(\\w+)=(?=[\\w.\"'~(]|$)" = "\\1 = "
+)
+
+# {"age": (18, 90), "sex": ["f", "m"]} as list(age = c(18, 90), sex = c("f", "m"))
+dicts <- function(message) {
+  pattern <- "\\{[^{}]*\\}"
+  found <- regmatches(message, gregexpr(pattern, message))
+  regmatches(message, gregexpr(pattern, message)) <- lapply(found, function(x) {
+    x <- gsub("['\"]([^'\"]+)['\"]: ", "`\\1` = ", x)
+    x <- gsub("`([A-Za-z][A-Za-z0-9._]*)` = ", "\\1 = ", x)
+    x <- gsub("[(]([^()]*)[)]|\\[([^][]*)\\]", "c(\\1\\2)", x)
+    sub("^\\{(.*)\\}$", "list(\\1)", x)
+  })
+  message
 }
 
 # Call something of Python's with arguments of R

@@ -86,7 +86,31 @@ test_that("mistakes are one message", {
   expect_match(message_of(y ~ t | scale(age), df, epsilon = 1, bounds = BOUNDS), "scale")
   expect_match(message_of(y ~ t, df, bounds = BOUNDS), "epsilon")
   expect_match(message_of(y ~ t, df, epsilon = -1, bounds = BOUNDS), "epsilon")
-  expect_match(message_of(y ~ t | name, df, epsilon = 1, bounds = BOUNDS), "in R: list\\(")
+  told <- message_of(y ~ t | region, df, epsilon = 1, bounds = BOUNDS["y"])
+  expect_match(told, 'bounds = list(region = c("LEVEL", "LEVEL"))', fixed = TRUE)
+  told <- message_of(y ~ t | name, df, epsilon = 1, bounds = BOUNDS)
+  expect_match(told, 'missing = list(name = "complete")', fixed = TRUE)
   expect_match(message_of(y ~ t, df, epsilon = 1, bounds = list(y = c(1, 0))), "lower")
   expect_match(message_of(y ~ t, df, epsilon = NA), "NA")
+  told <- message_of(y ~ t, df, epsilon = 1, bounds = BOUNDS, subset = age > 40)
+  expect_match(told, "subset = ~ age > 40", fixed = TRUE)
+  told <- message_of(y ~ t, df, epsilon = 1, bounds = BOUNDS, cluster = region)
+  expect_match(told, "cluster = ~ region", fixed = TRUE)
+  expect_error(dp_ate(y ~ t, df, epsilon = stop("mine")), "mine")
+})
+
+test_that("advice is written as R writes it", {
+  said <- c(
+    "write C(x, levels=[...]), the reference level first" = "write factor(x, levels = c(...)), the reference level first",
+    "by takes \"sex + cut(age, [18, 40, 65])\"" = "by takes \"sex + cut(age, c(18, 40, 65))\"",
+    "write I(x ** 2) or is_na(x)" = "write I(x^2) or is.na(x)",
+    "Add bounds={\"age\": (18, 90), \"*_hx\": [0, 1]}" = "Add bounds = list(age = c(18, 90), `*_hx` = c(0, 1))",
+    "or pandas.to_numeric(data['name']) if it is a number" = "or as.numeric(data$name) if it is a number",
+    "Write accept_none=True" = "Write accept_none = TRUE",
+    "Ask the result for a level: fit.conf_int(0.9)" = "Ask the result for a level: fit$conf_int(0.9)",
+    "see dpe.methods()" = "see dp_methods()",
+    "covariates are scaled to [0, 1]" = "covariates are scaled to [0, 1]",
+    "Everything: fit.summary()" = "Everything: summary(fit)"
+  )
+  expect_identical(unname(in_r(names(said))), unname(said))
 })
