@@ -325,6 +325,8 @@ def _differences(first: Any, second: Any) -> list[str]:
 def _everything(result: Any) -> dict[str, Any]:
     """A result's fields, dictionary, texts and tables."""
     shown: dict[str, Any] = {"fields": result, "text": str(result), "repr": repr(result)}
+    if hasattr(result, "summary"):
+        shown["summary"] = str(result.summary())
     if hasattr(result, "to_dict"):
         shown["dict"] = result.to_dict()
     if hasattr(result, "report"):

@@ -602,4 +602,4 @@ def test_a_recorded_call_says_so():
     data, noise = PAIRS["outcome"].one, RecordedNoise(SeededNoise(1))
     fit = dpe.dp_ate("y ~ t", data, "diff_in_means", epsilon=1, bounds=BOUNDS, seed=noise)
     assert fit.guarantee.void == ("recorded by an audit",)
-    assert "NOT PRIVATE" in str(fit)
+    assert "NOT PRIVATE" in str(fit.summary())

@@ -71,7 +71,7 @@ def test_what_is_public_costs_nothing():
 def test_notes_caution_and_charge():
     fit = call()
     assert fit.caution.startswith("MANY VALUES CLIPPED to the declared range: age 1")
-    assert "*** MANY VALUES CLIPPED" in str(fit)
+    assert "*** MANY VALUES CLIPPED" in str(fit.summary())
     assert [note.split(":")[0] for note in fit.notes if "outside the declared" in note] == [
         *("y", "age", "x")
     ]

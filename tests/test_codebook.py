@@ -251,8 +251,8 @@ def test_a_long_formula_is_shortened_where_it_is_shown():
     bounds = {"y": (0, 1), "history_*": [0, 1]}
     fit = call("y ~ t | .", data, bounds, method="diff_in_means")
     assert fit.formula == "y ~ t | " + " + ".join(names)
-    assert "history_of_59 (60 terms)" in " ".join(str(fit).split())
-    assert "history_of_58" not in str(fit)
+    assert "history_of_59 (60 terms)" in " ".join(str(fit.summary()).split())
+    assert "history_of_58" not in str(fit.summary())
 
 
 def test_what_is_refused_on_the_command_line_is_one_line(folder, capsys):

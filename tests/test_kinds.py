@@ -61,7 +61,7 @@ def test_every_output_says_it(kind, tmp_path):
     fit = run(kind)
     assert (fit.guarantee.status, fit.guarantee.holds) == (kind, False)
     assert WORDS[kind] in fit.guarantee.sentence()
-    text = " ".join(str(fit).split())
+    text = " ".join(str(fit.summary()).split())
     assert f"*** {KINDS[kind].words.upper()} ***" in text
     assert WORDS[kind] in text
     assert fit.report().text.startswith(KINDS[kind].alert())

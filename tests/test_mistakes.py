@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.errors import EstimationError, closest
+from dpeffects.errors import EstimationError, OptionError, closest
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
 from tests.commands import shell
@@ -111,6 +111,14 @@ COLUMNS = {
     "names of several levels": (ate(data=pd.concat({"a": frame()}, axis=1)), 'map("_".join)'),
 }
 NAMES = {
+    "strata": (ate("y ~ t | strata(sex)"), "write the column itself"),
+    "restricted cubic splines": (ate("y ~ t | rcs(age, 3)"), "write bs(x, knots=[...]"),
+    "a factor of R": (ate("y ~ t | as.factor(sex)"), "write C(x, levels=[...])"),
+    "clusters in the formula": (ate("y ~ t | cluster(person)"), "cluster='village'"),
+    "a delta beyond floats": (
+        ate(method="dp_ebm", delta=1e-300, accept_library=True),
+        "write a delta such as 1e-6",
+    ),
     "method": (ate(method="one_stp"), "Did you mean 'one_step'?"),
     "a part of a method": (ate(method="psm"), "Did you mean 'private_psm'?"),
     "another package's method": (ate(method="dml"), "Leave method out for the default."),
@@ -415,6 +423,15 @@ SHELL = {
     "release": ("cate 'y ~ t | age' data.csv --epsilon 1 --release group", "'groups'?"),
     "bounds": ("ate 'y ~ t | age' data.csv --epsilon 1", "dpeffects bounds-template DATA"),
     "randomised": ("ate 'y ~ t' data.csv --epsilon 1 --randomised", "--option design=randomised."),
+    "a design": (
+        "ate 'y ~ t' data.csv --epsilon 1 --design randomised",
+        "Write --option design=randomised.",
+    ),
+    "a design of groups": (
+        "cate 'y ~ t' data.csv --epsilon 1 --design randomised",
+        "Write --option design=randomised.",
+    ),
+    "a design of balance": ("balance 'y ~ t' data.csv --epsilon 1 --design x", "It is for auto"),
     "randomised quantiles": ("qte 'y ~ t' data.csv --epsilon 1 --rct", "--design randomised."),
     "a word that nothing is near": (
         "ate 'y ~ t' data.csv --epsilon 1 --plot x.png",
@@ -645,3 +662,28 @@ def test_public_functions_keep_their_signatures():
         assert "epsilon" in inspect.signature(function).parameters or name == "combine"
         assert function.__name__ == name
         assert function.__doc__
+
+
+@pytest.mark.parametrize(
+    ("shown", "name", "words"),
+    [
+        ("summary", "to_latex", "Summary has no to_latex; did you mean 'as_latex'?"),
+        ("summary", "to_html", "did you mean 'as_html'?"),
+        ("report", "to_markdown", "did you mean 'as_markdown'?"),
+    ],
+)
+def test_names_of_summaries_and_reports(shown, name, words):
+    with pytest.raises(AttributeError, match=re.escape(words)):
+        getattr(getattr(fit(), shown)(), name)
+
+
+def test_a_record_in_two_formats_has_one_json(tmp_path):
+    fit().report(tmp_path / "a.html")
+    written = (tmp_path / "a.json").read_bytes()
+    fit().report(tmp_path / "a.docx")
+    assert (tmp_path / "a.json").read_bytes() == written
+    (tmp_path / "a.docx").unlink()
+    with pytest.raises(OptionError, match=re.escape("a.json exists")):
+        _fit(seed=2).report(tmp_path / "a.docx")
+    with pytest.raises(OptionError, match=re.escape("a.html exists")):
+        fit().report(tmp_path / "a.html")

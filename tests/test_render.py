@@ -53,7 +53,7 @@ def test_all_four_formats_of_all_results(name):
     for made, block in zip(tables(page(summary.as_html())), blocks, strict=True):
         assert made == [list(map(spaced, row)) for row in (block.columns, *block.rows)]
     assert fit._repr_html_() == summary.as_html() == summary._repr_html_()
-    assert str(fit) == text
+    assert str(fit.summary()) == text
 
 
 @pytest.mark.parametrize("name", NAMES)

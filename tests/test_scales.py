@@ -356,13 +356,13 @@ def test_without_a_variance_there_are_means_and_no_intervals():
     fit = dpe.dp_ate("y ~ t", frame(), "diff_in_means", **about)
     assert fit.means["conf_low"].isna().all()
     assert isinstance(fit.effect("ratio").conf_int, Unavailable)
-    assert "by arm" in str(fit)
+    assert "by arm" in str(fit.summary())
 
 
 def test_summary_paragraph_and_comparison_have_means_and_scales():
     about = {"design": "randomised", "epsilon": 2, "bounds": BOUNDS, "seed": 1}
     fit = dpe.dp_ate("y ~ t", frame(trial=True), **about)
-    text = str(fit)
+    text = str(fit.summary())
     assert "Means of y by arm" in text
     assert "% have y = 1" in text
     assert "Mean outcomes are" in str(fit.report()).replace("\n", " ")

@@ -150,7 +150,7 @@ def test_any_models_are_taken_and_shown():
     fit = dpe.dp_cate(FORMULA, data, at=at, seed=1, **given, **CLAIMED)
     plain = dpe.dp_cate(FORMULA, data, at=at, seed=1, second_stage=ridge(), **CLAIMED)
     assert fit.effects[0].point != plain.effects[0].point
-    text = " ".join(str(fit).split())
+    text = " ".join(str(fit.summary()).split())
     assert "outcome = RandomForestRegressor(" in text
     assert "propensity = RandomForestClassifier(" in text
 
@@ -164,7 +164,7 @@ def test_it_is_marked_in_every_output(monkeypatch):
     assert fit.guarantee.status == "asymptotic"
     assert not fit.guarantee.holds
     words = "asymptotic claim, not a proven guarantee at this n"
-    text = " ".join(str(fit).split())
+    text = " ".join(str(fit.summary()).split())
     assert text.lower().count(words) >= 2
     assert words in fit.to_json()
     assert "asymptotic" in repr(fit)

@@ -44,7 +44,7 @@ def test_the_average_that_is_shown_is_adjusted():
         assert value == pytest.approx(0.05, abs=0.012)
         assert abs(value - 0.05) < 3 * sd < 0.05
         assert fit.effect(data).mean() == pytest.approx(value, abs=0.005)
-        for text in (str(fit), str(fit.report()), repr(fit)):
+        for text in (str(fit.summary()), str(fit.report()), repr(fit)):
             assert f"{value:.4f}"[:5] in text or f"{value:.3f}" in text
             assert f"{apart:.4f}"[:5] not in text
 
@@ -145,7 +145,7 @@ def test_intervals_of_groups_allow_for_confounding_that_is_left():
         low, high = fit.conf_int().T
         inside += [*((low <= 0.03) & (high >= 0.03))]
         assert fit.caution.startswith("HARDLY ADJUSTED")
-        assert "HARDLY ADJUSTED" in "\n".join(str(fit).splitlines()[:5])
+        assert "HARDLY ADJUSTED" in "\n".join(str(fit.summary()).splitlines()[:5])
     assert np.mean(inside) > 0.9
 
 
@@ -213,7 +213,7 @@ def test_bandwidths_are_those_of_the_kernel(kernel):
     own = (1.0 - features.constant) / (1.0 if kernel == "gaussian" else 2.0)
     fallen = 1.0 - (1.0 - float(features.kernel(rows[:1], rows[1:])[0, 0])) / own
     assert fallen == pytest.approx(math.exp(-0.5), abs=0.06)
-    assert f"{width:.2g} of x1" in " ".join(str(fit).split())
+    assert f"{width:.2g} of x1" in " ".join(str(fit.summary()).split())
     assert run(path="linear", data=frame(80)).bandwidths == {}
 
 

@@ -716,8 +716,8 @@ def test_summaries_of_long_names_stay_in_80_columns():
         ("groups", {"by": "h + g + cut(x1, [0, 0.2, 0.4, 0.6, 0.8, 1])"}),
     ):
         fit = run(path=path, **more, **extra)
-        assert all(len(row) <= 80 for row in str(fit).splitlines())
-    assert "The first 40 of 60" in str(fit)
+        assert all(len(row) <= 80 for row in str(fit.summary()).splitlines())
+    assert "The first 40 of 60" in str(fit.summary())
 
 
 def test_variance_false_leaves_bands_for_noise_only():

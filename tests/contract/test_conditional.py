@@ -65,8 +65,8 @@ def test_a_seed_repeats(method):
 def test_result_is_complete(method, path):
     fit = run(method, path)
     assert isinstance(fit, CateFunction if "release" not in PATHS[path] else CateEffects)
-    assert all(len(row) <= 80 for row in str(fit).splitlines())
-    assert fit.guarantee.sentence().split(";")[0][:40] in " ".join(str(fit).split())
+    assert all(len(row) <= 80 for row in str(fit.summary()).splitlines())
+    assert fit.guarantee.sentence().split(";")[0][:40] in " ".join(str(fit.summary()).split())
     parsed = json.loads(fit.to_json(), parse_constant=pytest.fail)
     assert parsed["method"] == method
     assert parsed["estimand"] == "CATE"

@@ -73,7 +73,7 @@ def test_result_is_complete(name, level, options):
     assert narrow.lower < narrow.upper
     assert all(map(inside, (wide.lower, narrow.upper), (narrow.lower, wide.upper)))
     assert fit.std_error**2 >= fit.noise_variance * (1 - 1e-12)
-    text = str(fit)
+    text = str(fit.summary())
     assert fit.guarantee.sentence().split(";")[0] in " ".join(text.split())
     assert all(len(line) <= 80 for line in text.splitlines())
     assert json.loads(fit.to_json()) == json.loads(json.dumps(fit.to_dict()))
@@ -193,5 +193,5 @@ def test_every_method_is_listed():
     ],
 )
 def test_what_is_taken_for_granted_stands_before_the_estimate(name, level, words):
-    text = " ".join(str(run(name, level, {})).split())
+    text = " ".join(str(run(name, level, {}).summary()).split())
     assert text.index(words) < text.index("std. error")

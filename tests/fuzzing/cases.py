@@ -120,7 +120,7 @@ def _partly_paid(call: Call) -> str:
 def _answered(call: Call, result: Any, results: list[str]) -> tuple[str, str, bool]:
     """A result can be printed and written down."""
     try:
-        text = str(result)
+        text = str(result.summary() if hasattr(result, "summary") else result)
         wide = max(map(len, text.splitlines()), default=0)
         if call.function != "declare" and hasattr(result, "to_json"):
             results += [] if call.shown else [text, result.to_json()]

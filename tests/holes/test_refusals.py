@@ -251,10 +251,12 @@ def test_a_budget_that_promises_little_is_called_so():
             dpe.dp_balance("y ~ t | x", frame(), **budget, **more),
         ):
             if "delta" in budget and fit.guarantee.delta < (1 - 1e-9) / 200:
-                assert "WEAK PRIVACY" not in str(fit)  # no delta was spent, or not all of it
+                assert "WEAK PRIVACY" not in str(
+                    fit.summary()
+                )  # no delta was spent, or not all of it
                 continue
             assert words in fit.caution
-            head = str(fit).partition("\nFormula")[0]
+            head = str(fit.summary()).partition("\nFormula")[0]
             assert words in " ".join(head.split())
             assert words in type(fit).from_json(fit.to_json()).caution
     usual = dpe.dp_ate("y ~ t", frame(), "diff_in_means", epsilon=10, delta=1e-5, **more)

@@ -41,7 +41,7 @@ def test_a_caution_about_bounds_is_a_caution_and_no_failure_after_the_charge():
     given = {"bounds": {"time": (0, 2)}, "check_bounds": True, "epsilon": 50.0, "ledger": ledger}
     fit = survival(records(2000), **given)
     assert "time" in fit.caution
-    assert fit.caution.split(";")[0] in str(fit)
+    assert fit.caution.split(";")[0] in str(fit.summary())
     bounds = {"event": (0, 1), "years": (0, 0.2)}
     assert "years" in rate(records(2000), bounds=bounds, check_bounds=True, epsilon=50.0).caution
 

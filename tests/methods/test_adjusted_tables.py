@@ -89,7 +89,7 @@ def test_a_large_epsilon_gives_tables_by_brute_force_with_weights_of_statsmodels
     if level == "sample":
         assert np.allclose(fit.table.unadjusted.counts, unadjusted, atol=0.1)
     assert fit.basis == "adjusted"
-    assert "curves, products" in str(fit)
+    assert "curves, products" in str(fit.summary())
 
 
 def test_cells_of_brute_force_are_those_of_the_formula():
@@ -200,7 +200,7 @@ def test_a_model_that_cannot_be_learnt_is_an_association_or_refused_before_the_c
     fit = dpe.dp_survival(FORMULA, frame, **{**ASKED, "epsilon": 0.1})
     assert fit.associated
     assert fit.tidy()["p_value"].isna().all()
-    assert str(fit).index("NOT ADJUSTED") < str(fit).index("risk difference")
+    assert str(fit.summary()).index("NOT ADJUSTED") < str(fit.summary()).index("risk difference")
     assert {spend.share for spend in fit.spends} == {"table"}
     assert fit.table.confounding.kept == 0.0
     forced = dpe.dp_survival(FORMULA, frame, **{**ASKED, "epsilon": 0.1}, adjust=True)

@@ -159,7 +159,7 @@ def test_a_large_effect_is_found_where_the_budget_is_large(learner):
     assert fit.estimate == pytest.approx(2.0, abs=0.6)
     assert fit.guarantee.status == "library"
     assert "not available" in str(fit.conf_int())
-    assert " nan" not in str(fit)
+    assert " nan" not in str(fit.summary())
 
 
 def test_a_seed_repeats_it_and_voids_it():
@@ -171,7 +171,7 @@ def test_a_seed_repeats_it_and_voids_it():
 def test_residuals_beyond_the_range_are_shown():
     fit = dpe.dp_ate(FORMULA, frame(100), "dp_ebm", epsilon=0.2, seed=1, **CALL)
     assert fit.released.details["largest residual, in ranges"] > 1
-    assert "RESIDUALS BEYOND THE RANGE" in str(fit)
+    assert "RESIDUALS BEYOND THE RANGE" in str(fit.summary())
 
 
 def test_effects_at_points_follow_a_curve():
@@ -189,7 +189,7 @@ def test_effects_at_points_follow_a_curve():
     assert middle == pytest.approx(0.0, abs=0.8)
     assert 1.0 < high < 3.0
     assert fit.guarantee.status == "library"
-    assert " nan" not in str(fit)
+    assert " nan" not in str(fit.summary())
 
 
 def test_opt_in_and_options():

@@ -72,7 +72,7 @@ def test_any_learner_will_do():
     given = {"outcome": DecisionTreeRegressor(max_depth=3), "propensity": LogisticRegression()}
     fit = run(**given)
     assert abs(fit.estimate - EFFECT) < 0.06
-    assert "DecisionTreeRegressor" in str(fit)
+    assert "DecisionTreeRegressor" in str(fit.summary())
     assert run(600, folds=5, outcome=RandomForestRegressor(5)).n == 600
 
 

@@ -247,7 +247,7 @@ def test_records_beyond_a_clip_are_counted_and_said(level):
     assert fit.details["propensities within"] == "[0.4, 0.6]"
     assert beyond(fit) == pytest.approx(np.mean((e < 0.4) | (e > 0.6)), abs=0.002)
     assert "beyond the clip" in fit.caution
-    said, shown = (str(fit).index(word) for word in ("beyond the clip", "std. error"))
+    said, shown = (str(fit.summary()).index(word) for word in ("beyond the clip", "std. error"))
     assert said < shown
     chosen = run(data, epsilon=1e5, level=level)
     assert beyond(chosen) < 0.02

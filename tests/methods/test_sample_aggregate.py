@@ -250,7 +250,7 @@ def test_blocks_that_lack_an_arm_are_left_out():
     # with one or two treated records in a block, weights are all but equal
     differences = [b["y"][b["t"]].mean() - b["y"][~b["t"]].mean() for b in both]
     assert fit.estimate == pytest.approx(np.mean(differences), abs=0.02)
-    assert "left out" in " ".join(str(fit).split())
+    assert "left out" in " ".join(str(fit.summary()).split())
 
 
 def test_blocks_are_sized_by_the_released_smaller_arm():
@@ -329,9 +329,9 @@ def test_learners_are_shown_by_a_short_text():
     assert shown["propensity"] == "LogisticRegression()"
     assert shown["outcome"].startswith("Pipeline(steps=[('standardscaler', StandardScaler())")
     assert len(shown["outcome"]) <= 60
-    text = " ".join(str(fit).split())
+    text = " ".join(str(fit.summary()).split())
     assert "propensity = LogisticRegression(), blocks = 20" in text
-    assert all(len(line) <= 80 for line in str(fit).splitlines())
+    assert all(len(line) <= 80 for line in str(fit.summary()).splitlines())
     forest = models()["forest"][0]  # unfitted ensembles cannot be iterated over
     assert "RandomForestRegressor(n_estimators=5)" in str(run(outcome=forest, blocks=7))
     assert "RidgeRegression()" in str(run())
@@ -341,7 +341,7 @@ def test_learners_are_shown_by_a_short_text():
 def test_notes_and_cautions():
     fit = run()
     records = fit.n // fit.details["blocks"]
-    assert f"blocks of {records} records" in " ".join(str(fit).split())
+    assert f"blocks of {records} records" in " ".join(str(fit.summary()).split())
     assert fit.released.caution == ""
     assert fit.details["records in a block"] == f"{records} or {records + 1}"
     assert run(blocks=800).caution.startswith("TOO FEW")

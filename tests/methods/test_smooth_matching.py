@@ -55,7 +55,7 @@ def test_result_is_complete(name, options):
     low, high = fit.conf_int()
     assert low < fit.estimate < high
     assert fit.std_error**2 >= fit.noise_variance * (1 - 1e-12)
-    assert all(len(line) <= 80 for line in str(fit).splitlines())
+    assert all(len(line) <= 80 for line in str(fit.summary()).splitlines())
     assert json.loads(fit.to_json()) == json.loads(json.dumps(fit.to_dict()))
     assert fit.details["strata declared"] == 6
 

@@ -121,7 +121,7 @@ def test_records_come_back_as_they_were_up_to_cells(asked):
     assert fit.estimate == pytest.approx(reference.estimate, abs=0.02)
     assert fit.guarantee.status == "library"
     assert "not available" in str(fit.conf_int())
-    assert " nan" not in str(fit)
+    assert " nan" not in str(fit.summary())
     assert " nan" not in str(fit.report())
 
 

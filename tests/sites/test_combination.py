@@ -289,7 +289,7 @@ SUMMARIES = {
 @pytest.mark.parametrize("case", SUMMARIES)
 def test_every_summary_fits_eighty_columns(case, rule):
     fit = combine(SUMMARIES[case], rule, left_out={"Nowhere": "did not answer " * 20})
-    text = str(fit)
+    text = str(fit.summary())
     assert max(map(len, text.splitlines())) <= 80
     assert "nan" not in text.lower().replace("nancy", "")
     assert json.loads(fit.to_json())["rule"] == rule

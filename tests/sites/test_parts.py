@@ -144,7 +144,7 @@ def test_noise_parts_are_independent_and_biases_common():
     assert row["noise_variance"] == pytest.approx(0.5 * 0.032)
     assert row["bias_variance"] == pytest.approx(0.04)
     assert row["sampling_variance"] == pytest.approx(0.25 * 0.06)
-    assert "taken as common to all sites" in str(fit).replace("\n  ", " ")
+    assert "taken as common to all sites" in str(fit.summary()).replace("\n  ", " ")
     assert "For possible biases a standard deviation of 0.2 is allowed" in fit.report().text
 
 
@@ -202,7 +202,7 @@ def test_an_association_makes_the_combination_one():
     assert fit.basis == "association"
     assert isinstance(fit.p_value, Unavailable)
     assert math.isnan(fit.tidy()["p_value"][0])
-    text = " ".join(str(fit).split())
+    text = " ".join(str(fit.summary()).split())
     assert "*** B: ASSOCIATION, NOT AN EFFECT" in text
     assert "Private association of 2 sites" in text
     assert "Effects are combined with an association (B)" in text
@@ -211,10 +211,10 @@ def test_an_association_makes_the_combination_one():
     unused = combine([second("A", variance=1e-4), replace(loose, n=10)], "largest")
     assert unused.basis == "adjusted"
     assert not isinstance(unused.p_value, Unavailable)
-    assert "no confounder is missing from the formula" in " ".join(str(unused).split())
+    assert "no confounder is missing from the formula" in " ".join(str(unused.summary()).split())
     both = combine([adjusted, second("B", basis="randomised")], "all")
     assert both.basis == ""
-    assert "randomised because the sites said so: B" in " ".join(str(both).split())
+    assert "randomised because the sites said so: B" in " ".join(str(both.summary()).split())
 
 
 def test_old_and_new_releases_combine():
