@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 from dpeffects.errors import OptionError, checked_call, did_you_mean
 from dpeffects.estimators import (
     conditional_methods,
-    current,
     default_learner,
     registry,
     table_methods,
@@ -444,7 +443,7 @@ def methods(name: str | None = None) -> pd.DataFrame | str:
 
     kinds = (registry(), conditional_methods(), table_methods())
     if name is not None:
-        name, known = current(name), [name for specs in kinds for name in specs]
+        known = [name for specs in kinds for name in specs]
         if name not in known:
             names = ", ".join(dict.fromkeys(known))
             hint = did_you_mean(name, known)

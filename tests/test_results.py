@@ -388,16 +388,6 @@ def test_results_are_read_from_their_json(name):
     assert str(again.report()) == str(fit.report())
 
 
-def test_json_of_the_first_version_is_read():
-    """It had no notes, details and caution in what was released."""
-    fit = make()
-    document = fit.to_dict()
-    for name in ("notes", "details", "caution"):
-        del document["released"][name]
-    document["conf_int"]["level"] = document["conf_int"].pop("conf_level")
-    assert str(Result.from_dict(document).summary()) == str(fit.summary())
-
-
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"estimate": 1}', '{"released": 3}'])
 def test_what_is_no_json_of_a_result(text):
     with pytest.raises(DataError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from dpeffects.results.export import JsonRecord, frame_of, plain
 from dpeffects.summary import Shown
@@ -106,12 +106,6 @@ class AuditResult(Shown, JsonRecord):
         """Plain values for JSON."""
         names = ("violated", "verdict", "tightness", "largest_loss")
         return super().to_dict() | {name: plain(getattr(self, name)) for name in names}
-
-    @classmethod
-    def from_dict(cls, document: dict[str, Any]) -> Self:
-        """Read what `to_dict` gave; earlier versions wrote ``confidence`` for ``conf_level``."""
-        older = {"conf_level": document.get("confidence", 0.95)}
-        return super().from_dict(older | document)
 
     def __repr__(self) -> str:
         return f"<dpeffects audit of {self.method}: {self.verdict}>"

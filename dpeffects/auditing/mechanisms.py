@@ -9,7 +9,7 @@ from typing import Any
 
 from dpeffects.auditing.recording import RecordedNoise
 from dpeffects.errors import OptionError
-from dpeffects.estimators import conditional_methods, current, get, registry, table_methods
+from dpeffects.estimators import conditional_methods, get, registry, table_methods
 from dpeffects.flow import Estimation, Request
 from dpeffects.guarantee import rows_of
 from dpeffects.privacy.budget import Budget
@@ -76,7 +76,7 @@ def mechanism(
             raise OptionError(f"a function takes no options, got {', '.join(options)}")
         name = getattr(method, "__name__", type(method).__name__)
         return Mechanism(name, partial(_prepare_function, method))
-    if current(method) not in registry() and method in conditional_methods():
+    if method not in registry() and method in conditional_methods():
         estimand = "CATE"
     spec = table_methods().get(method) or get(method, estimand)
     if spec.tabled and estimand not in spec.estimands:

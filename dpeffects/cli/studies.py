@@ -23,7 +23,7 @@ from dpeffects.cli.output import (
 )
 from dpeffects.errors import DataError, OptionError
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators import conditional_methods, current, registry, table_methods
+from dpeffects.estimators import conditional_methods, registry, table_methods
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.leaderboard import entries, tasks
 from dpeffects.report.blocks import noted
@@ -54,7 +54,7 @@ def run_methods(args: argparse.Namespace) -> None:
     if format_of(args) == "json":
         kinds = (registry(), conditional_methods(), table_methods())
         specs = [spec for specs in kinds for spec in specs.values()]
-        facts = [_facts(spec) for spec in specs if current(args.method) in (None, spec.name)]
+        facts = [_facts(spec) for spec in specs if args.method in (None, spec.name)]
         text = json.dumps(facts[0] if len(facts) == 1 else facts, indent=2)
     elif args.method is None:
         text = _method_table()

@@ -62,10 +62,6 @@ def proved() -> dict[str, MethodSpec]:
     return {name: spec for name, spec in registry().items() if spec.guarantee == "exact"}
 
 
-FORMER = {"private_aipw": "auto"}
-"""Names of methods that others replaced. They are accepted wherever a name is, and not listed."""
-
-
 _LEARNERS = {"groups": "one_step"}
 """Methods that a release of conditional effects has by default, where it is not the R-learner: its
 effects by group are overlap-weighted."""
@@ -76,21 +72,17 @@ def default_learner(release: str) -> str:
     return _LEARNERS.get(str(release), "r_learner")
 
 
-def current(name: str) -> str:
-    """Return the name that a method has now."""
-    return FORMER.get(name, name) if isinstance(name, str) else name
-
-
 def get(name: str, estimand: str = "ATE") -> MethodSpec:
     """Return a method by name; one that has both kinds of effects has a record for each."""
-    name, conditional = current(name), estimand not in AVERAGES
+    conditional = estimand not in AVERAGES
     if isinstance(name, str) and (spec := find(name, conditional) or find(name, not conditional)):
         return spec
     if not isinstance(name, str):
         raise OptionError(f'method is one name, such as "auto", got {quoted(name)}')
     first = conditional_methods() if conditional else registry()
-    near = closest(name, [*first, *FORMER])
-    hint = f"Did you mean {current(near)!r}?" if near else "Leave method out for the default."
+    near = closest(name, [*first, "private_aipw"])
+    near = "auto" if near == "private_aipw" else near
+    hint = f"Did you mean {near!r}?" if near else "Leave method out for the default."
     if name in table_methods():
         hint = f"{name} has a function of its own, as methods({name!r}) says."
     raise OptionError(f"unknown method {quoted(name)}; there are {', '.join(first)}. {hint}")

@@ -167,15 +167,6 @@ def fit_arms(curator: Curator, options: Chosen, estimand: str, contrasts: Contra
     return replace(found, notes=(*found.notes, options.why))
 
 
-_CHOOSES = "the method chooses it by public numbers"
-_FORMER = {
-    "adjust": 'method="one_step" always adjusts, method="clipped_contrast" never does, and '
-    'on_unadjusted="error" refuses to answer without adjusting',
-    "blocks": f"one weighted sum has taken the place of blocks, and {_CHOOSES}",
-    "regression": f"there always is one, unless nothing is adjusted for: {_CHOOSES}",
-    "confounding": 'design="randomised" declares that there is none',
-}
-
 SPEC = MethodSpec(
     name="auto",
     title="chosen by public numbers",
@@ -190,6 +181,5 @@ SPEC = MethodSpec(
     fit_arms=fit_arms,
     reference=reference,
     needs_covariates=False,
-    former_options=_FORMER,
     citation="dpeffects (software): one-step estimation from private moments.",
 )

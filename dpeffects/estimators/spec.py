@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from dpeffects.errors import OptionError, instead_of, nearest, not_among
@@ -181,8 +181,8 @@ class MethodSpec:
     released values decide whether all of the budget is used: then all of it is promised.
     ``tabled`` says that a table of counts is released, of which a call of its own makes a result;
     ``several`` that a formula may have several outcomes, which are columns of the design then.
-    ``former_options`` are options that are no more, with what to write in their place. ``assumes``
-    says what has to be true for an interval to hold; a summary has it above the estimate.
+    ``assumes`` says what has to be true for an interval to hold; a summary has it above the
+    estimate.
     """
 
     name: str
@@ -210,7 +210,6 @@ class MethodSpec:
     may_stop: bool = False
     tabled: bool = False
     several: bool = False
-    former_options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def conditional(self) -> bool:
@@ -255,8 +254,6 @@ class MethodSpec:
         """Build the options; an unknown name is an error that suggests the nearest one."""
         known = [f.name for f in fields(self.options) if f.init]
         for name in given:
-            if instead := self.former_options.get(name):
-                raise OptionError(f"there is no option {name} any more: {instead}")
             if name not in known:
                 hint = instead_of(name, (*known, *ARGUMENTS, "epsilon", "delta", "method", "by"))
                 has = ", ".join(known) if known else "no options"

@@ -18,7 +18,7 @@ from dpeffects.design.codebook import Blank, Pair, matched
 from dpeffects.documents import FieldError
 from dpeffects.errors import BoundsError, DPEffectsError, FormulaError, PolicyError, RefusalError
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators import current, get, proved, table_methods
+from dpeffects.estimators import get, proved, table_methods
 from dpeffects.estimators.spec import LEVELS, MethodSpec
 from dpeffects.federation.question import STUDY, Question, check_name
 from dpeffects.federation.records import Layout, read_columns
@@ -142,7 +142,7 @@ class SitePolicy:
         if not (self.columns.get("outcome") and self.columns.get("treatment")):
             raise PolicyError("columns must name the outcome, the treatment and the covariates")
         _among("columns", self.columns, _ROLES)
-        _among("methods", [current(name) for name in self.methods], (*proved(), STUDY))
+        _among("methods", self.methods, (*proved(), STUDY))
         _among("estimands", self.estimands, AVERAGES)
         _among("level", (self.level,), LEVELS)
         _among("above_maximum", (self.above_maximum,), ("refuse", "lower"))
@@ -181,7 +181,7 @@ class SitePolicy:
 
     def grant(self, question: Question) -> Grant:
         """Return what the site will do for a question; raise RefusalError with the reason."""
-        if current(question.method) not in map(current, self.methods):
+        if question.method not in self.methods:
             raise RefusalError(f"this site does not allow the method {question.method}")
         if question.estimand not in self.estimands:
             raise RefusalError(f"this site does not allow the estimand {question.estimand}")

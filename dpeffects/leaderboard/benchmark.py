@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpeffects.errors import OptionError, checked_call, did_you_mean
-from dpeffects.estimators import current
 from dpeffects.leaderboard.board import Leaderboard
 from dpeffects.leaderboard.candidates import Entry, entries
 from dpeffects.leaderboard.memory import peak_growth
@@ -151,7 +150,6 @@ def _chosen(
     items = known if asked is None else [asked] if isinstance(asked, str | kind) else asked
     chosen: dict[str, Named] = {}
     for item in items:
-        item = current(item) if isinstance(item, str) else item
         if isinstance(item, str) and item not in known:
             hint = did_you_mean(item, known)
             raise OptionError(f"the leaderboard has no {item!r}: {', '.join(known)}.{hint}")

@@ -33,7 +33,7 @@ from dpeffects.planning.setting import (
     outcome_range,
     outcome_spread,
     read_formula,
-    refuse_former,
+    refuse_counting,
 )
 from dpeffects.privacy.budget import Budget
 from dpeffects.progress import bar
@@ -230,7 +230,7 @@ def plan(
     True
     """
     Budget(epsilon, delta)
-    refuse_former(options)
+    refuse_counting(options)
     parsed, given = read_formula(formula, bounds)
     known, two_valued = declared_bounds(parsed, given)
     check_whole("n", n, 4, _MOST)

@@ -27,7 +27,6 @@ COVARIATE_SD, INDICATOR_SD = 0.17, 0.4
 """Of a typical covariate, in ranges, and of an indicator that one record in five has."""
 TWO_ENDED = 0.3
 """A covariate that spreads more than this, which is more than evenly, has the two ends only."""
-_FORMER = {"treated": "share_treated", "selection": "confounding"}
 _COUNTING = ("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset")
 
 
@@ -90,11 +89,9 @@ class PlanSetting:
         return "|" in self.formula
 
 
-def refuse_former(options: Mapping[str, Any]) -> None:
-    """Refuse arguments of earlier versions, with what to write in their place."""
+def refuse_counting(options: Mapping[str, Any]) -> None:
+    """Refuse arguments that say which records count."""
     for name in options:
-        if name in _FORMER:
-            raise OptionError(f"there is no argument {name} any more: write {_FORMER[name]}=...")
         if name in _COUNTING:
             raise OptionError(
                 f"a plan is for records that count alike and are independent: leave out {name}, "

@@ -29,7 +29,7 @@ from dpeffects.planning.setting import (
     covariate_spread,
     declared_bounds,
     read_formula,
-    refuse_former,
+    refuse_counting,
 )
 from dpeffects.privacy.budget import Budget
 from dpeffects.progress import bar
@@ -315,7 +315,7 @@ def plan_study(
     if epsilon is None:
         raise OptionError("epsilon must be given: the whole price of the study")
     Budget(epsilon, delta)
-    refuse_former(options)
+    refuse_counting(options)
     check_whole("n", n, 4, _MOST)
     check_conf_level(conf_level)
     by_arm = dict(share_treated) if isinstance(share_treated, Mapping) else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import checked_call
 from dpeffects.inference import intervals as inference
@@ -353,12 +353,6 @@ class Result(Record):
         interval, means = self.conf_int(conf_level), self.means_at(conf_level)
         computed = {"conf_int": plain(interval), "means": plain(means)}
         return statistics | computed | super().to_dict()
-
-    @classmethod
-    def from_dict(cls, document: dict[str, Any]) -> Self:
-        """Read what `to_dict` gave; what follows from the release is computed again."""
-        caution = {"caution": document["caution"]}  # earlier versions wrote it only once
-        return super().from_dict(document | {"released": caution | document["released"]})
 
     def __repr__(self) -> str:
         what = "association" if self.associated else self.estimand

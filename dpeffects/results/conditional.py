@@ -32,16 +32,14 @@ if TYPE_CHECKING:
 
 
 _COVERS = ("noise", "effect")
-_WEIGHTED = ("r_learner",)
-"""Whose effects by group are overlap-weighted, in documents that do not say it."""
 _OVERLAP = (
     "OVERLAP-WEIGHTED: in each group records count by p (1 - p), p the chance of treatment; where "
     "effects vary within a group this is not its average effect"
 )
 _THERE = 0
 """Any value, for a covariate of which only is_na(x) is read."""
-_KIND, _VERSION, _UNCHECKED = "dpeffects effect function", 2, 1
-"""What a saved file says of itself; files of version 1 have no checksum."""
+_KIND, _VERSION = "dpeffects effect function", 2
+"""What a saved file says of itself."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -347,16 +345,15 @@ class CateFunction(SeveralRows):
         return self._head(f"function, average {number(self.function.over_records('noise')[0], 3)}")
 
 
-def load_cate(path: str | PathLike[str], *, unchecked: bool = False) -> CateFunction:
+def load_cate(path: str | PathLike[str]) -> CateFunction:
     """Read an effect function that `CateFunction.save` wrote.
 
-    A checksum shows whether the file was changed by accident; it is no signature. Files of the
-    first version have none and are read with ``unchecked=True`` only.
+    A checksum shows whether the file was changed by accident; it is no signature.
     """
     document = documents.parse(documents.read(path), path)
     if not isinstance(document, dict) or document.get("kind") != _KIND:
         raise DataError(f"{str(path)!r} does not hold an effect function of dpeffects")
-    _check_version(document, path, unchecked)
+    _check_version(document, path)
     try:
         fit = CateFunction.from_dict(document)
         _ = str(fit.summary())  # what is missing or of another kind shows here
@@ -365,16 +362,11 @@ def load_cate(path: str | PathLike[str], *, unchecked: bool = False) -> CateFunc
         raise DataError(f"{str(path)!r} is damaged: {error!r}") from None
 
 
-def _check_version(document: dict[str, Any], path: str | PathLike[str], unchecked: bool) -> None:
+def _check_version(document: dict[str, Any], path: str | PathLike[str]) -> None:
     version = document.get("version")
-    if type(version) is not int or version not in (_VERSION, _UNCHECKED):
+    if type(version) is not int or version != _VERSION:
         raise DataError(f"{str(path)!r} has version {version!r}; this dpeffects reads {_VERSION}")
-    if version == _UNCHECKED and unchecked is not True:
-        raise DataError(
-            f"{str(path)!r} has no checksum (an older dpeffects wrote it): where you know that "
-            "nobody changed it, load_cate(path, unchecked=True) reads it and save() adds one"
-        )
-    if version == _VERSION and not documents.fits(document):
+    if not documents.fits(document):
         raise DataError(
             f"{str(path)!r} is damaged: its checksum does not fit, so it was changed after it was "
             "written"
@@ -417,18 +409,6 @@ class CateEffects(SeveralEffects):
 
     def _at(self, i: int) -> dict[str, Any]:
         return {name: values[i] for name, values in self.points.items() if name not in TIDY}
-
-    @classmethod
-    def from_dict(cls, document: dict[str, Any]) -> Self:
-        """Read what `to_dict` gave.
-
-        Earlier versions wrote labels with the effects only, and did not say which effects by group
-        are overlap-weighted.
-        """
-        labels = [effect["label"] for effect in document["effects"]]
-        weighted = document["kind"] == "groups" and document["method"] in _WEIGHTED
-        older: dict[str, Any] = {"labels": labels, "points": {}, "overlap_weighted": weighted}
-        return super().from_dict(older | document)
 
     def __repr__(self) -> str:
         return self._head(f"{len(self.labels)} {self.kind}")

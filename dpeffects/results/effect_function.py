@@ -17,10 +17,6 @@ from dpeffects.results.shape import BINS, Shape, effects_by_bin, inverted, shape
 
 _ALLOWANCE = 1.25
 """Bands allow for this much more shrinkage than planned."""
-_EARLIER = (
-    "WRITTEN BY AN EARLIER VERSION: intervals and bands leave out the noise of the models of "
-    "treatment and outcome, and confounding that these may leave"
-)
 _ENTRIES = 2**21
 """Features of query rows at a time."""
 _MOST_COLUMNS = 10_000
@@ -169,7 +165,7 @@ class EffectFunction(JsonRecord):
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Self:
         """Read what `to_dict` gave; ValueError where numbers do not fit together."""
-        function = super().from_dict({"caution": _EARLIER} | document)
+        function = super().from_dict(document)
         function.check()
         return function
 

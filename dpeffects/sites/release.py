@@ -16,7 +16,7 @@ from typing import Any
 from dpeffects import documents, writing
 from dpeffects.errors import OptionError, ReleaseError, checked_call
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators import current, registry
+from dpeffects.estimators import registry
 from dpeffects.flow import Estimation, Request
 from dpeffects.guarantee import KINDS, Guarantee
 from dpeffects.inference import intervals as inference
@@ -257,8 +257,8 @@ def begin_release(
     if not isinstance(estimand, str) or estimand not in AVERAGES:
         raise OptionError(f"estimand must be {', '.join(AVERAGES)}, got {estimand!r}")
     method = arguments.get("method")
-    if isinstance(method, str) and current(method) in registry():
-        spec = registry()[current(method)]
+    if isinstance(method, str) and method in registry():
+        spec = registry()[method]
         _check_kind(spec.guarantee)
         if spec.smooth and arguments.get("variance") is False:
             raise OptionError(_NO_SCALE)

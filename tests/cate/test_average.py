@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 
@@ -11,7 +10,6 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.design.features import Fourier
-from dpeffects.documents import checksum
 from dpeffects.errors import OptionError
 from dpeffects.flow import Estimation, Request
 from dpeffects.results.effect_function import EffectFunction
@@ -215,17 +213,3 @@ def test_bandwidths_are_those_of_the_kernel(kernel):
     assert fallen == pytest.approx(math.exp(-0.5), abs=0.06)
     assert f"{width:.2g} of x1" in " ".join(str(fit.summary()).split())
     assert run(path="linear", data=frame(80)).bandwidths == {}
-
-
-def test_functions_of_before_are_read(tmp_path):
-    """Files that know nothing of recentring: no further error in their bands."""
-    fit = run(data=frame(300))
-    document = {k: x for k, x in json.loads(fit.to_json()).items() if k != "checksum"}
-    document["function"] = {k: x for k, x in document["function"].items() if k not in NEW}
-    path = tmp_path / "old.json"
-    path.write_text(json.dumps(document | {"checksum": checksum(document)}))
-    old = dpe.load_cate(path)
-    asked = frame(20, 5)[["x1", "x2", "g"]]
-    assert (old.effect(asked) == fit.effect(asked)).all()
-    assert (old.bands(asked)["std_dev"] < fit.bands(asked)["std_dev"]).all()
-    assert "EARLIER VERSION" in old.caution

@@ -321,23 +321,10 @@ def test_a_changed_function_is_refused(function, tmp_path):
     (tmp_path / "f.json").write_text(json.dumps(document))
     with pytest.raises(DataError, match="checksum"):
         dpe.load_cate(tmp_path / "f.json")
-    with pytest.raises(DataError, match="checksum"):
-        dpe.load_cate(tmp_path / "f.json", unchecked=True)
     del document["checksum"]
     (tmp_path / "f.json").write_text(json.dumps(document))
     with pytest.raises(DataError, match="checksum"):
-        dpe.load_cate(tmp_path / "f.json", unchecked=True)
-
-
-def test_an_old_function_is_read_where_that_is_asked_for(function, tmp_path):
-    """Files of the first version have no checksum."""
-    document = function.to_dict() | {"version": 1}
-    del document["checksum"]
-    (tmp_path / "old.json").write_text(json.dumps(document))
-    with pytest.raises(DataError, match="unchecked=True"):
-        dpe.load_cate(tmp_path / "old.json")
-    found = dpe.load_cate(tmp_path / "old.json", unchecked=True)
-    assert found.to_dict() == function.to_dict()
+        dpe.load_cate(tmp_path / "f.json")
 
 
 def test_what_is_no_file_of_a_function(function, tmp_path):

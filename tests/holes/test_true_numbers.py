@@ -11,7 +11,6 @@ import pytest
 import dpeffects as dpe
 from dpeffects.estimators._propensity import typical_scores
 from tests.populations import drawn
-from tests.releases import release
 
 BOUNDS = {"y": (0, 1), "x1": (-1, 1), "x2": (-1, 1)}
 FORMULA = "y ~ t | x1 + x2"
@@ -60,30 +59,6 @@ def test_a_balance_that_stops_early_promises_all_that_was_asked():
     assert not fit.edges
     assert fit.guarantee.epsilon == 8 == ledger.spent[0]
     assert "was not charged" not in str(fit.summary())
-
-
-def test_groups_of_earlier_versions_are_overlap_weighted_where_they_were():
-    document = dpe.dp_cate(
-        "y ~ t | x1 + x2",
-        table(),
-        "r_learner",
-        release="groups",
-        by="cut(x1, [-1, 0, 1])",
-        epsilon=4,
-        bounds=BOUNDS,
-        seed=1,
-    ).to_dict()
-    del document["overlap_weighted"]
-    assert "OVERLAP-WEIGHTED" in dpe.CateEffects.from_dict(document).caution
-    document["method"] = "dr_learner"
-    assert "OVERLAP-WEIGHTED" not in dpe.CateEffects.from_dict(document).caution
-
-
-def test_functions_of_earlier_versions_say_what_their_bands_leave_out():
-    document = release("function").to_dict()
-    for name in ("nuisance_sd", "confounding", "caution"):
-        del document["function"][name]
-    assert "EARLIER VERSION" in dpe.CateFunction.from_dict(document).caution
 
 
 @pytest.mark.parametrize("formula", ["y ~ t | x1 + x2", "y ~ t"])

@@ -11,7 +11,6 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import DPEffectsError, OptionError
-from dpeffects.estimators import FORMER, get, registry
 from dpeffects.inference.estimate import Estimate
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
@@ -123,37 +122,6 @@ def test_choices_depend_on_public_numbers_only(method, n, epsilon):
     prices = [[(s.label, s.epsilon, s.scale, s.mechanism) for s in one.spends] for one in made]
     assert all(one == prices[0] for one in prices)
     assert all(one.method_title == made[0].method_title for one in made)
-
-
-# --- the name of the method that it replaced ---------------------------------------------------
-
-
-def test_the_former_name_is_accepted_and_not_listed():
-    assert FORMER == {"private_aipw": "auto"}
-    assert get("private_aipw") is registry()["auto"]
-    assert "private_aipw" not in list(dpe.methods()["method"])
-    assert dpe.methods("private_aipw") == dpe.methods("auto")
-    one, two = fit(sample(), method="private_aipw"), fit(sample())
-    assert one.to_dict() == two.to_dict()
-    assert dpe.reference(FORMULA, sample(), "private_aipw").method == "auto"
-    given = {"n": 500, "epsilon": 1, "bounds": BOUNDS, "repeats": 1}
-    assert dpe.plan(FORMULA, method="private_aipw", **given).rows[0].method == "auto"
-
-
-@pytest.mark.parametrize(
-    ("option", "instead"),
-    [
-        ({"adjust": "all"}, "one_step"),
-        ({"blocks": 5}, "one weighted sum"),
-        ({"regression": True}, "chooses it"),
-        ({"confounding": 0.1}, "randomised"),
-    ],
-)
-def test_options_that_are_no_more_say_what_replaced_them(option, instead):
-    ledger = dpe.Ledger(5)
-    with pytest.raises(OptionError, match=f"any more.*{instead}"):
-        fit(sample(100), method="private_aipw", ledger=ledger, **option)
-    assert ledger.spends == ()
 
 
 @pytest.mark.parametrize(
