@@ -52,8 +52,8 @@ def read_data(path: str) -> pd.DataFrame:
     if is_parquet(path):
         column_names(path)
         return _attempt(path, lambda: pd.read_parquet(path))
-    said: dict[str, Any] = {"names": scan(path), "compression": _compression(path), **_TEXT}
-    frame = _attempt(path, lambda: pd.read_csv(path, **said))
+    names = scan(path)
+    frame = _attempt(path, lambda: pd.read_csv(path, names=names, **_TEXT))
     frame.attrs[_MARK] = True
     return frame
 
@@ -161,7 +161,7 @@ def scan(path: str) -> list[str]:
 
 def _scanned(path: str, block: int) -> list[str]:
     """Names in the header; a ``block`` of lines at a time is looked at, of 0 bytes none."""
-    with gzip.open(path) if _compression(path) else open(path, "rb") as file:
+    with gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb") as file:
         head = file.readline(LONGEST + 1).removeprefix(b"\xef\xbb\xbf")
         if not head:
             raise DataError(f"{path} cannot be read: it is empty")
@@ -173,11 +173,9 @@ def _scanned(path: str, block: int) -> list[str]:
         while lines:
             if not _fits(lines, dialect):
                 number += next(k for k, one in enumerate(lines) if not _fits([one], dialect))
-                raise DataError(
-                    f"{path} cannot be read: line {number} is not {len(names)} fields of UTF-8 "
-                    "text with commas between them, in double quotes where they hold commas or "
-                    "quotes, and without line breaks: correct it, or read the file yourself"
-                )
+                shape = f"line {number} is not {len(names)} fields in a line of UTF-8, with commas"
+                quotes = "between them, in double quotes where they hold commas or quotes"
+                raise DataError(f"{path} cannot be read: {shape} {quotes}")
             number += len(lines)
             lines = file.readlines(block) if block else []
     return names
@@ -190,10 +188,6 @@ def _fits(lines: list[bytes], dialect: re.Pattern[bytes]) -> bool:
     except UnicodeError:
         return False
     return max(map(len, lines)) <= LONGEST and dialect.fullmatch(text) is not None
-
-
-def _compression(path: str) -> Any:
-    return "gzip" if path.lower().endswith(".gz") else None
 
 
 def read_schema(path: str) -> Iterable[Any]:

@@ -566,7 +566,7 @@ class Estimation:
     def _to_check(self, public: bool = False) -> tuple[str, ...]:
         """Columns with declared ranges that `check_bounds` looks at: private ones, or public."""
         design, parts, asked = self.table.design, self.public, self.request.check_bounds
-        if asked is False or (asked is None and not (public or self._affords_a_check())):
+        if asked is False or (asked is None and not self._affords_a_check(public)):
             return ()
         known = dict.fromkeys(design.formula.outcome_columns, "outcome" in parts)
         known |= dict.fromkeys(design.formula.covariate_columns, "covariates" in parts)
@@ -574,14 +574,14 @@ class Estimation:
         declared = [n for n in ranges if design.bounds.source(n) == "declared"]
         return tuple(n for n in declared if known[n] is public)
 
-    def _affords_a_check(self) -> bool:
-        """Whether public numbers say that a check nobody asked for is cheap, and may say something.
+    def _affords_a_check(self, public: bool) -> bool:
+        """Whether a check that nobody asked for is cheap by public numbers.
 
-        Records of a site that answers by itself were made to fit their ranges.
+        It says nothing of a site that answers by itself: its records were made to fit.
         """
-        known = self.sample.size_is_public and self.request.attended
-        private = known and self.spec.guarantee != "none"
-        return private and clipped.affordable(self.design.n, self.request.budget.epsilon)
+        cheap = clipped.affordable(self.design.n, self.request.budget.epsilon)
+        checked = self.request.attended and self.spec.guarantee != "none"
+        return checked and (public or (cheap and self.sample.size_is_public))
 
     def _check_bounds(self, releaser: Releaser, n: int) -> Clipped:
         """Release how many values lay outside the declared ranges; public ones cost nothing."""

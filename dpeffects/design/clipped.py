@@ -1,8 +1,5 @@
-"""How many values lay outside their declared ranges: released privately.
-
-A call that asks for it has a count for each column. Any other has one count of all records with
-such a value, where it is cheap by public numbers: enough to see wrong units, and codes such as 999.
-"""
+"""How many values lay outside their declared ranges: released privately, by column if a call asks
+for it, and as one count of records with such a value where that is cheap by public numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ _USELESS = 0.1
 
 _JOINT, _AFFORDED = 0.01, 5_000.0
 """Proportion of the budget for one count of records, and n times epsilon from which on a call that
-did not ask has it. The noise is 2.8 % of records there (sd), and the interval 0.5 % wider."""
+did not ask has it. The noise there is 2.9 % of records (sd)."""
 _FEW = 0.01
 """Share of records from which on, beyond three deviations of the noise, there is a caution. At the
 least n times epsilon 0.6 % of calls with right bounds had one, all whose values were in other
