@@ -53,7 +53,7 @@ def dp_ate(
     missing: str | Mapping[str, str] = "error",
     weights: str | None = None,
     subset: str | None = None,
-    check_bounds: bool = False,
+    check_bounds: bool | None = None,
     means: bool = False,
     by: str | Sequence[str] | Mapping[str, str] | None = None,
     ledger: Account | Address | None = None,
@@ -131,7 +131,9 @@ def dp_ate(
         released.
     check_bounds
         True releases, out of the share "check_bounds", how many values of each numeric column lay
-        outside its declared range and were clipped to it, with a caution where it is many.
+        outside its declared range and were clipped to it, with a caution where it is many. The
+        default counts records with such a value, for 1 % of the budget, where n times epsilon is
+        5,000 or more and all records count, so that wrong units are noticed. False does nothing.
     means
         Most methods release what gives the mean outcome of each arm too, for ratios and risks
         (:meth:`Result.effect`). For those that do not, True releases it out of the share "means".
@@ -242,7 +244,7 @@ def dp_cate(
     missing: str | Mapping[str, str] = "error",
     weights: str | None = None,
     subset: str | None = None,
-    check_bounds: bool = False,
+    check_bounds: bool | None = None,
     ledger: Account | Address | None = None,
     dataset: str | None = None,
     seed: int | None = None,
@@ -351,7 +353,7 @@ def dp_balance(
     missing: str | Mapping[str, str] = "error",
     weights: str | None = None,
     subset: str | None = None,
-    check_bounds: bool = False,
+    check_bounds: bool | None = None,
     ledger: Account | Address | None = None,
     dataset: str | None = None,
     seed: int | None = None,

@@ -2,14 +2,19 @@
 
 Whatever is wrong with a file is one sentence, without anything that its rows hold.
 
-A CSV file has no types, and guessing them would let one record decide how all others are read. So
-its columns are text, and become what formula and bounds declare (`by_declaration`), in the same way
-in memory and on an engine: levels as text, numbers or bools, and numbers everywhere else.
+A CSV file has no types and no dialect, and guessing them would let one record decide how all others
+are read. So there is one dialect (`scan`), in which a line is a record; a file in another is
+refused by the number of its first line that is not so, and all readers agree on what is left. Its
+columns are text, and become what formula and bounds declare (`by_declaration`), in the same way in
+memory and on an engine: levels as text, numbers or bools, and numbers everywhere else.
 """
 
 from __future__ import annotations
 
+import csv
+import gzip
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -24,7 +29,12 @@ if TYPE_CHECKING:
 Frame = TypeVar("Frame", bound="nw.DataFrame[Any] | nw.LazyFrame[Any]")
 
 _MARK = "text of a CSV file"
-_TEXT: dict[str, Any] = {"encoding": "utf-8-sig", "keep_default_na": False, "low_memory": False}
+_TEXT: dict[str, Any] = {"header": 0, "index_col": False, "dtype": str, "low_memory": False}
+_TEXT |= {"na_values": [""], "keep_default_na": False, "skip_blank_lines": False}
+_TEXT |= {"encoding": "utf-8-sig", "sep": ",", "quotechar": '"', "doublequote": True}
+_FIELD = rb'(?:"[^"\r\n\0]*+(?:""[^"\r\n\0]*+)*+"|[^",\r\n\0]*+)'
+LONGEST = 2**20
+"""Bytes of a line. Engines have limits of their own; DuckDB's is twice this."""
 CSV = (".csv", ".csv.gz")
 PARQUET = (".parquet", ".pq")
 
@@ -39,12 +49,11 @@ def read_data(path: str) -> pd.DataFrame:
     """
     import pandas as pd
 
-    column_names(path)
     if is_parquet(path):
+        column_names(path)
         return _attempt(path, lambda: pd.read_parquet(path))
-    frame = _attempt(path, lambda: pd.read_csv(path, dtype=str, na_values=[""], **_TEXT))
-    if not isinstance(frame.index, pd.RangeIndex):
-        raise DataError(f"{path}: rows have more fields than the header has names")
+    names = scan(path)
+    frame = _attempt(path, lambda: pd.read_csv(path, names=names, **_TEXT))
     frame.attrs[_MARK] = True
     return frame
 
@@ -126,21 +135,59 @@ def refuse_text(counts: Mapping[str, int], kinds: Mapping[str, str]) -> None:
 
 def column_names(path: str) -> list[str]:
     """Return the names in a file's header or schema, each once; no row is looked at."""
-    import pandas as pd
-
     if is_parquet(path):
         names = [field.name for field in read_schema(path)]
     else:
-        head = _attempt(
-            path, lambda: pd.read_csv(path, header=None, nrows=1, dtype=object, **_TEXT)
-        )
-        names = [str(name) for name in head.iloc[0]]
+        names = _attempt(path, lambda: _scanned(path, 0))
     seen: set[str] = set()
     for name in names:
         if name and name in seen:
             raise DataError(f"{path} has two columns named {shorten(name)!r}")
         seen.add(name)
     return names
+
+
+def scan(path: str) -> list[str]:
+    """Return a name for each column of a CSV file, once every line is seen to be in the dialect.
+
+    Lines are UTF-8, not blank, and end as the header does (line feed, or carriage return and line
+    feed). Fields are separated by commas, as many as in the header; one with commas or quotes is in
+    quotes, with quotes in it doubled. What is empty is missing. A byte order mark may come first.
+    """
+    names = [name or f"Unnamed: {k}" for k, name in enumerate(column_names(path))]
+    _attempt(path, lambda: _scanned(path, 2**20))
+    return names
+
+
+def _scanned(path: str, block: int) -> list[str]:
+    """Names in the header; a ``block`` of lines at a time is looked at, of 0 bytes none."""
+    with gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb") as file:
+        head = file.readline(LONGEST + 1).removeprefix(b"\xef\xbb\xbf")
+        if not head:
+            raise DataError(f"{path} cannot be read: it is empty")
+        names = next(csv.reader([head.decode()]), [])
+        end = rb"\r\n" if head.endswith(b"\r\n") else rb"\n"
+        fields = rb"(?:%b,){%d}%b" % (_FIELD, max(len(names), 1) - 1, _FIELD)
+        dialect = re.compile(rb"(?:(?=[^\r\n])(?!\xef\xbb\xbf)%b(?:%b|\Z))*+" % (fields, end))
+        lines, number = [head], 1
+        while lines:
+            if not _fits(lines, dialect):
+                number += next(k for k, one in enumerate(lines) if not _fits([one], dialect))
+                shape = f"line {number} is not {len(names)} fields in a line of UTF-8, with commas"
+                quotes = "between them, in double quotes where they hold commas or quotes"
+                raise DataError(f"{path} cannot be read: {shape} {quotes}")
+            number += len(lines)
+            lines = file.readlines(block) if block else []
+    return names
+
+
+def _fits(lines: list[bytes], dialect: re.Pattern[bytes]) -> bool:
+    text = b"".join(lines)
+    try:
+        text.decode()
+    except UnicodeError:
+        return False
+    return max(map(len, lines)) <= LONGEST and dialect.fullmatch(text) is not None
 
 
 def read_schema(path: str) -> Iterable[Any]:
@@ -169,6 +216,8 @@ def _attempt(path: str, read: Any) -> Any:
     kind = "a Parquet file" if is_parquet(path) else "a CSV file"
     try:
         return read()
+    except DataError:
+        raise
     except ImportError:
         raise DataError("reading Parquet needs pyarrow: pip install pyarrow") from None
     except UnicodeError:

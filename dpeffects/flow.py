@@ -119,7 +119,7 @@ class Request:
     missing: str | Mapping[str, str] = "error"
     weights: str | None = None
     subset: str | None = None
-    check_bounds: bool = False
+    check_bounds: bool | None = None
     contrasts: str | None = "reference"
     """Of more than two arms: "reference" or "pairwise"; None where one effect is wanted."""
     means: bool = False
@@ -137,7 +137,7 @@ class Request:
             ("check_bounds", self.check_bounds),
             ("means", self.means),
         ):
-            if not isinstance(value, bool):
+            if not isinstance(value, bool) and (name, value) != ("check_bounds", None):
                 raise OptionError(f"{name} must be True or False, got {quoted(value)}")
         whole = isinstance(self.clusters, Integral) and not isinstance(self.clusters, bool)
         if not (self.clusters is None or (whole and self.clusters >= 2)):
@@ -233,6 +233,7 @@ class Estimation:
     response: Response | None = None
     design: Design
     clipped: Clipped = Clipped()
+    lost: str = ""
     _rows: Rows | LazyRows | None = None
 
     def __init__(self, request: Request) -> None:
@@ -264,6 +265,11 @@ class Estimation:
         if unit is not None:
             return rows_of(unit)
         return "outcome" if self.level == "label" else "record"
+
+    @property
+    def of_bounds(self) -> str:
+        """A caution where many values lay outside ranges, declared or found."""
+        return "; ".join(filter(None, (self.lost, self.clipped.caution)))
 
     def _sample(self) -> Sample:
         """Which rows count; refuses methods that do not add up rows, by public numbers."""
@@ -481,12 +487,12 @@ class Estimation:
             proportions[_levels.SHARE] = _levels.PROPORTION
         proportions |= self._counting_shares(proportions)
         if checked := len(self._to_check()):
-            proportions[clipped.SHARE] = clipped.proportion(checked)
+            proportions[clipped.SHARE] = clipped.proportion(checked, bool(request.check_bounds))
         proportions = merge_shares(proportions, request.shares)
         uses_delta = self.spec.uses_delta(self.options, facts)
         split = Split.of(request.budget, proportions, uses_delta)
         self.options.check_shares(facts, split.shares)
-        if checked:
+        if checked and request.check_bounds:
             epsilon = float(split.shares[clipped.SHARE].epsilon)
             clipped.refuse_useless(checked, epsilon, n, self.sample.size_is_public)
         if missing:
@@ -528,11 +534,13 @@ class Estimation:
         with np.errstate(all="ignore"):
             missing = self.table.design.missing
             if missing or self._rows is None:
-                found = find_bounds({x: self.table.column(x) for x in missing}, releaser)
+                n = self.design.n if self.sample.size_is_public else None
+                columns = {x: self.table.column(x) for x in missing}
+                found, self.lost = find_bounds(columns, releaser, n)
                 self.design = self.table.design.with_bounds(found)
                 self._rows = replace(self.table, design=self.design).encode(self.groups)
             curator = self._counted(Curator(self._rows, releaser, self.public))
-            if self.request.check_bounds:
+            if self.request.check_bounds is not False:
                 total = self.asked_size or curator.n
                 self.clipped = self._check_bounds(releaser, total)
             target = self.points if self.spec.conditional else self.request.estimand
@@ -557,14 +565,23 @@ class Estimation:
 
     def _to_check(self, public: bool = False) -> tuple[str, ...]:
         """Columns with declared ranges that `check_bounds` looks at: private ones, or public."""
-        design, parts = self.table.design, self.public
-        if not self.request.check_bounds:
+        design, parts, asked = self.table.design, self.public, self.request.check_bounds
+        if asked is False or (asked is None and not self._affords_a_check(public)):
             return ()
         known = dict.fromkeys(design.formula.outcome_columns, "outcome" in parts)
         known |= dict.fromkeys(design.formula.covariate_columns, "covariates" in parts)
         ranges = [n for n in design.columns.numeric if n in design.bounds and n in known]
         declared = [n for n in ranges if design.bounds.source(n) == "declared"]
         return tuple(n for n in declared if known[n] is public)
+
+    def _affords_a_check(self, public: bool) -> bool:
+        """Whether a check that nobody asked for is cheap by public numbers.
+
+        It says nothing of a site that answers by itself: its records were made to fit.
+        """
+        cheap = clipped.affordable(self.design.n, self.request.budget.epsilon)
+        checked = self.request.attended and self.spec.guarantee != "none"
+        return checked and (public or (cheap and self.sample.size_is_public))
 
     def _check_bounds(self, releaser: Releaser, n: int) -> Clipped:
         """Release how many values lay outside the declared ranges; public ones cost nothing."""
@@ -574,7 +591,8 @@ class Estimation:
                 intervals = {name: self.design.bounds.interval(name) for name in names}
                 part = frozenset({"covariates"}) if public else frozenset()
                 curator = Curator(self.table.column(*names), releaser, part)
-                found |= release_clipped(curator, intervals, n, public_size)
+                asked = bool(self.request.check_bounds)
+                found |= release_clipped(curator, intervals, n, public_size, asked)
         return found
 
     def _counted(self, curator: Curator) -> Curator:
@@ -754,7 +772,7 @@ def _result(estimation: Estimation, released: Any) -> Any:
     design, request = estimation.design, estimation.request
     about = facts_about(estimation) | {"sample": _who_counts(estimation, released)}
     notes = (*estimation.notes, *_bounds_notes(design), *estimation.clipped.notes)
-    released = _cautioned(released, estimation.clipped.caution)
+    released = _cautioned(released, estimation.of_bounds)
     if isinstance(released, Estimate):
         return Result.from_estimate(_completed(estimation, released), notes=notes, **about)
     from dpeffects import results
@@ -766,6 +784,7 @@ def _result(estimation: Estimation, released: Any) -> Any:
 
     match released:
         case ReleasedTest():
+            notes = (*filter(None, [estimation.of_bounds]), *notes)
             return results.RandomisationTest(notes=notes, **vars(released), **about)
         case EffectFunction():
             space = design.bounds.only(design.formula.covariate_columns)
@@ -830,6 +849,8 @@ def _cautioned(released: Any, caution: str) -> Any:
         own = released.fields.get("warning", "")
         fields = {**released.fields, "warning": "; ".join(filter(None, (own, caution)))}
         return replace(released, fields=fields)
+    if not hasattr(released, "caution"):  # of a test, which has it among its notes
+        return released
     return replace(released, caution="; ".join(filter(None, (released.caution, caution))))
 
 
@@ -846,8 +867,7 @@ def _completed(estimation: Estimation, released: Estimate) -> Estimate:
     """An average effect with what the request and the declared bounds say about it."""
     released = _as_asked(estimation, released)
     if estimation.unread and not released.basis:
-        caution = estimation.clipped.caution
-        released = replace(released, basis="association", caution=caution)
+        released = replace(released, basis="association", caution=estimation.of_bounds)
     if released.possible is None:
         lower, upper = estimation.design.recipe.outcome_range
         released = replace(released, possible=(lower - upper, upper - lower))

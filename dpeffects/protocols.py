@@ -75,7 +75,7 @@ class Protocol:
     unit: str | None = None
     weights: str | None = None
     subset: str | None = None
-    check_bounds: bool = False
+    check_bounds: bool | None = None
     sites: tuple[str, ...] = ()
     minimum_n: int = 0
     bounds: Mapping[str, Any] = field(default_factory=dict)

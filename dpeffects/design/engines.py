@@ -10,6 +10,7 @@ Float sums of an engine are never used.
 
 from __future__ import annotations
 
+import glob
 import operator
 import os
 from collections import deque
@@ -29,7 +30,7 @@ from dpeffects.design.arms import ARMS, TREATED, ArmByCell, Outcome, ScaledSquar
 from dpeffects.design.columns import Columns, Design, Recipe, present, refuse_missing
 from dpeffects.design.sample import Sample, identifiers
 from dpeffects.errors import DataError, DPEffectsError, OptionError
-from dpeffects.files import Frame, by_declaration, refuse_text, unreadable
+from dpeffects.files import LONGEST, Frame, by_declaration, refuse_text, scan, unreadable
 from dpeffects.formula.encoding import Arrays
 from dpeffects.formula.expression import Column, Compare, Expression, Survival
 from dpeffects.formula.ranges import middle
@@ -80,20 +81,19 @@ def open_if_path(data: Any) -> Any:
         raise DataError(
             f"data must be a frame, or the path of a .parquet or .csv file, not {path!r}: {advice}"
         )
-    if not any(letter in path for letter in "*?[") and not Path(path).exists():
+    files = [path] if Path(path).exists() else sorted(glob.glob(path, recursive=True))
+    if not files:
         raise DataError(f"there is no file {path!r}")
+    headers = [scan(file) for file in files] if kind == ".csv" else []
+    if any(names != headers[0] for names in headers):
+        raise DataError(f"{path!r}: the files have different headers")
     try:
-        import duckdb
-
-        if kind != ".csv":
-            return duckdb.read_parquet(path)
-        # As text, and with a dialect that is said: an engine would guess both from the rows.
-        plain: dict[str, Any] = {"sep": ",", "quotechar": '"', "escapechar": '"'}
-        return duckdb.read_csv(path, header=True, all_varchar=True, **plain)
+        return _with_duckdb([glob.escape(file) for file in files], headers)
     except ImportError:
         pass
     except Exception as error:
-        raise DataError(f"{path!r} cannot be read ({type(error).__name__})") from None
+        why = error if isinstance(error, DataError) else type(error).__name__
+        raise DataError(f"{path!r} cannot be read ({why})") from None
     try:
         import polars as pl
     except ImportError:
@@ -101,7 +101,31 @@ def open_if_path(data: Any) -> Any:
             'files are read by DuckDB or polars: pip install "dpeffects[duckdb]", or give a frame, '
             "pandas.read_csv(...)"
         ) from None
-    return pl.scan_csv(path, infer_schema=False) if kind == ".csv" else pl.scan_parquet(path)
+    if not headers:
+        return pl.scan_parquet(files, hive_partitioning=False, glob=False)
+    said: dict[str, Any] = {"has_header": False, "skip_lines": 1, "eol_char": "\n", "glob": False}
+    said |= {"separator": ",", "quote_char": '"', "null_values": [""], "encoding": "utf8"}
+    return pl.scan_csv(files, schema=dict.fromkeys(headers[0], pl.String), **said)
+
+
+def _with_duckdb(files: Sequence[str], headers: Sequence[Sequence[str]]) -> Any:
+    """Files that were scanned, as text; or Parquet files, if they declare the same."""
+    import duckdb
+
+    if not headers:
+        kinds = {str((one.columns, one.types)) for one in map(duckdb.read_parquet, files)}
+        if len(kinds) > 1:
+            raise DataError("the files have different columns or types")
+        return duckdb.read_parquet(files, hive_partitioning=False, union_by_name=False)
+    names = headers[0]
+    if len({name.lower() for name in names}) < len(names):
+        raise DataError("DuckDB takes names that differ in capital letters only as one")
+    said: dict[str, Any] = {"header": True, "auto_detect": False, "strict_mode": True}
+    said |= {"sep": ",", "quotechar": '"', "escapechar": '"', "comment": "", "skiprows": 0}
+    said |= {"na_values": [""], "allow_quoted_nulls": True, "null_padding": False}
+    said |= {"compression": "none", "encoding": "utf-8", "max_line_size": 2 * LONGEST}
+    said |= {"hive_partitioning": False, "union_by_name": False, "ignore_errors": False}
+    return duckdb.read_csv(files, columns=dict.fromkeys(names, "VARCHAR"), **said)
 
 
 def memory() -> int:

@@ -393,6 +393,9 @@ def unpack(
             f"the path of a .parquet or .csv file, not {type(data).__name__}: make one, as "
             f"pandas.DataFrame(data{head})"
         ) from None
+    odd = next((x for x in needed or () if x == "*" or x[:1] + x[-1:] == "^$"), None)
+    if odd and (engine := frame.implementation.name.lower()) not in ("pandas", "dask"):
+        raise DataError(f"{engine} takes the name {odd!r} as a pattern: rename the column")
     if len(names) == 1 and (mark := next((x for x in ";\t" if x in names[0]), "")):
         raise DataError(
             f"the data has one column, with {mark!r} in its name: the file is not separated by "

@@ -89,8 +89,9 @@ class Layout:
 def read_columns(path: Path, names: Iterable[str]) -> dict[str, Values]:
     """Read some columns of a CSV or Parquet file as they are written there.
 
-    Nothing that a field of a CSV file holds makes the reading fail: fields that are not there are
-    missing values, bytes that are not UTF-8 are replaced, what is beyond the header is left out.
+    Every line of a CSV file is a record, whatever it holds, and is read by itself: fields that are
+    not there are missing values, bytes that are not UTF-8 are replaced, what is beyond the header
+    is left out, and a quote that is not closed ends with its line.
     """
     names = tuple(names)
     if not path.is_file():
@@ -99,7 +100,7 @@ def read_columns(path: Path, names: Iterable[str]) -> dict[str, Values]:
         if is_parquet(str(path)):
             return _read_parquet(path, names)
         open_text = gzip.open if path.suffix.lower() == ".gz" else open
-        with open_text(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
+        with open_text(path, "rt", encoding="utf-8-sig", errors="replace", newline="\n") as file:
             return _read_csv(path, file, names)
     except (PolicyError, DataError) as error:
         raise PolicyError(str(error)) from None
@@ -113,16 +114,21 @@ def read_columns(path: Path, names: Iterable[str]) -> dict[str, Values]:
 
 def _read_csv(path: Path, file: TextIO, names: Sequence[str]) -> dict[str, Values]:
     csv.field_size_limit(sys.maxsize)
-    rows = csv.reader(file)
+    rows = map(_fields, file)
     header = next(rows, None)
     if header is None:
         raise PolicyError(f"{path} cannot be read: it is empty")
     places = _places(path, header, names)
     columns: dict[str, list[Any]] = {name: [] for name in names}
-    for row in filter(None, rows):
+    for row in rows:
         for place, column in zip(places, columns.values(), strict=True):
             column.append(row[place] if place < len(row) else None)
     return dict(columns)
+
+
+def _fields(line: str) -> list[str]:
+    line = line.rstrip("\r\n").replace("\r", " ")
+    return next(csv.reader([line])) if '"' in line else line.split(",")
 
 
 def _read_parquet(path: Path, names: Sequence[str]) -> dict[str, Values]:

@@ -364,7 +364,8 @@ def _asked(protocol: Protocol) -> dict[str, Any]:
     """What a protocol says of a plan: who counts is in the number of records."""
     names = ("formula", "epsilon", "delta", "bounds", "subgroups", "design", "contrasts", "shares")
     found = {name: getattr(protocol, name) for name in names} | dict(protocol.options)
-    return found | ({"check_bounds": True} if protocol.check_bounds else {})
+    checks = protocol.check_bounds
+    return found | ({} if checks is None else {"check_bounds": checks})
 
 
 def _columns(formula: str, by: Sequence[str], bounds: Any) -> tuple[Formula, Formula, Bounds]:

@@ -207,9 +207,9 @@ def csv_of(frame):
 DATA = {
     "empty.csv": (b"", "it is empty"),
     "header.csv": (b"y,t,age,sex\n", "0 rows"),
-    "ragged.csv": (f"y,t,age,sex\n1,0,30,f\n1,0,{SECRET},f,7,7\n".encode(), "not a CSV file"),
-    "shifted.csv": (f"y,t\n{SECRET},1,0\n{SECRET},1,0\n".encode(), "more fields than the header"),
-    "latin.csv": (csv_of(records(9)) + "1,0,30,é\n".encode("latin-1"), "not UTF-8"),
+    "ragged.csv": (f"y,t,age,sex\n1,0,30,f\n1,0,{SECRET},f,7,7\n".encode(), "line 3 is not 4"),
+    "shifted.csv": (f"y,t\n{SECRET},1,0\n{SECRET},1,0\n".encode(), "line 2 is not 2 fields"),
+    "latin.csv": (csv_of(records(9)) + "1,0,30,é\n".encode("latin-1"), "line 11 is not"),
     "utf16.csv": (csv_of(records(9)).decode().encode("utf-16"), "not UTF-8"),
     "twice.csv": (b"y,t,age,sex,y\n1,0,30,f,1\n" * 9, "two columns named 'y'"),
     "words.csv": (csv_of(records(90).assign(age=SECRET)), "age"),

@@ -22,7 +22,7 @@ import dpeffects.design
 import dpeffects.estimators
 from dpeffects.design.arms import ArmByCell, EachArm, Outcome, ScaledSquare, control
 from dpeffects.design.bounds import magnitude
-from dpeffects.design.clipped import Outside
+from dpeffects.design.clipped import AnyOutside, Outside
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import (
@@ -168,6 +168,7 @@ CASES = {
     "control": [control],
     "EachArm": [EachArm(3)],
     "magnitude": [magnitude],
+    "AnyOutside": [AnyOutside((0.2,) * D, (0.7,) * D)],
     "Outside": [Outside((0.2,) * D, (0.7,) * D)],
     "PropensityScore": [PropensityScore(WEIGHTS)],
     "ArmScores": [ArmScores(np.stack([WEIGHTS, -0.3 * WEIGHTS, WEIGHTS[::-1]]))],
