@@ -285,6 +285,8 @@ def _entry(bound: Any) -> Any:
     """A declaration as TOML writes it; two numbers without a word are a range or levels."""
     if isinstance(bound, Pair):
         return list(bound)
+    if isinstance(bound, range):
+        return {"range": [bound[0], bound[-1]], "whole": True}
     kind = "levels" if isinstance(bound, list) else "range"
     return {kind: list(bound)}
 

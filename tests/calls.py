@@ -76,12 +76,14 @@ class Call:
         term = f"cut({pair.term}, [0, 0.5, 1])" if needs_strata and pair.term else pair.term
         return f"{pair.outcome or left} ~ {right}" + (f" + {term}" if term else "")
 
-    def run(self, data: Any, noise: Frozen, pair: Pair) -> Any:
-        """Call the function."""
+    def run(self, data: Any, noise: Frozen, pair: Pair, word: str = "complete") -> Any:
+        """Call the function; where the pair has missing values, with a word for them."""
         given = {"epsilon": 1.0, **self.given, "ledger": noise.ledger(), "seed": noise}
-        given["bounds"] = {c: b for c, b in pair.bounds.items() if c in self.declared}
+        given["bounds"] = {c: b for c, b in pair.bounds.items() if c in (*self.declared, "d", "t")}
         if self.method:
             given["method"] = self.method
+        if pair.missing and self.function != "dp_randomisation_test":
+            given.setdefault("missing", word)
         if self.function in ("site_release", "study_release"):
             given["site"] = "north"
         if self.function == "study_release":
@@ -91,13 +93,22 @@ class Call:
             given |= {"site": "site", "sites": SITES, "seed": 0}
             given["ledger"] = {name: noise.ledger() for name in SITES}
         if "at" in given and pair.term:
-            given["at"] = {**AT, "z": [0.0, 0.5, 1.0]}
+            given["at"] = {
+                **AT,
+                "z": [0.0, 0.5, 1.0],
+                "d": ["2020-01-01", "2020-01-09", "2020-01-31"],
+            }
         if self.function == "answer":
             return _answer(self.text(pair), data, {**self.given, "method": self.method}, pair)
         return getattr(dpe, self.function)(self.text(pair), data, **given)
 
     def replay(
-        self, name: str, engine: str = "", unordered: bool = False, seed: int = 0
+        self,
+        name: str,
+        engine: str = "",
+        unordered: bool = False,
+        seed: int = 0,
+        word: str = "complete",
     ) -> Replayed:
         """Replay on a pair by its name, in memory or on an engine."""
         nasty = pair(name, self.n, self.public, seed)
@@ -107,7 +118,7 @@ class Call:
             orders = [places(one[one["site"] == s], other[other["site"] == s]) for s in SITES]
         with undefined():
             return replay(
-                lambda data, noise: self.run(data, noise, nasty),
+                lambda data, noise: self.run(data, noise, nasty, word),
                 *(ENGINES[engine](table.reset_index(drop=True)) for table in (one, other)),
                 seed=seed,
                 orders=orders,
@@ -126,7 +137,8 @@ def _answer(formula: str, data: Any, asked: Mapping[str, Any], pair: Pair) -> An
     covariates = [name for name in ALL if name != "y"]
     columns = {"outcome": ["y"], "treatment": ["t"], "covariates": covariates}
     with TemporaryDirectory() as folder, mock.patch("dpeffects.federation.site.rehearse"):
-        data.assign(t=data["t"].astype(int)).to_csv(Path(folder, "data.csv"), index=False)
+        treated = [None if pd.isna(t) else int(t) for t in data["t"]]
+        data.assign(t=treated).to_csv(Path(folder, "data.csv"), index=False)
         methods = [*SPECS, "study"]
         made = policy(Path(folder), data=None, columns=columns, bounds=bounds, methods=methods)
         if asked["method"] == "study":

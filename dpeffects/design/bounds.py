@@ -44,6 +44,8 @@ class Bounds(Mapping[str, "Interval | Levels"]):
     >>> b = Bounds.declared({"y": (0, 1), "region": ["N", "S"]})
     >>> b["y"], b["region"], b.source("y")
     ((0.0, 1.0), ('N', 'S'), 'declared')
+    >>> Bounds.declared({"age": range(18, 91)}).describe("age")
+    'whole numbers from 18 to 90'
     """
 
     entries: Mapping[str, Interval | Levels] = field(default_factory=dict)
@@ -55,16 +57,21 @@ class Bounds(Mapping[str, "Interval | Levels"]):
     """Columns that a codebook names and does not declare, and what to say of them."""
     dates: Mapping[str, str] = field(default_factory=dict)
     """Columns of dates, whose ranges are in days since this date."""
+    whole: frozenset[str] = frozenset()
+    """Columns whose ranges have whole numbers only, as ``range(18, 91)`` and bool columns have."""
 
     @classmethod
     def declared(cls, bounds: Mapping[str, Any] | None) -> Bounds:
-        """Check what a user declared: a tuple ``(lower, upper)`` for a range, a list for levels."""
+        """Check what a user declared: a tuple ``(lower, upper)`` for a range, a list for levels.
+
+        Python's ``range(18, 91)`` is the range (18, 90) of whole numbers.
+        """
         if isinstance(bounds, Bounds):  # those of another frame, wherever they came from
             return bounds
         if bounds is not None and not isinstance(bounds, Mapping):
             raise BoundsError(f"bounds map column names to ranges or levels, got {quoted(bounds)}")
         entries: dict[str, Interval | Levels] = {}
-        categorical, pairs, blank, dates = set(), set(), {}, {}
+        categorical, pairs, blank, dates, whole = set(), set(), {}, {}, set()
         for name, given in (bounds or {}).items():
             if not isinstance(name, str):
                 raise BoundsError(f"bounds: column names are strings, not {name!r}")
@@ -77,11 +84,15 @@ class Bounds(Mapping[str, "Interval | Levels"]):
                 continue
             if isinstance(given, tuple) and (ends := _date_range(name, given)):
                 dates[name], given = ends[0].isoformat(), (0, (ends[1] - ends[0]).days)
+            if isinstance(given, range) and given.step == 1 and given:
+                given = (given[0], given[-1])
+                whole.add(name)
             entries[name], is_levels = _read(name, given)
             if is_levels:
                 categorical.add(name)
         sources = dict.fromkeys(entries, "declared")
-        return cls(entries, sources, frozenset(categorical), frozenset(pairs), blank, dates)
+        levels, two = frozenset(categorical), frozenset(pairs)
+        return cls(entries, sources, levels, two, blank, dates, frozenset(whole))
 
     @classmethod
     def of_columns(
@@ -92,7 +103,13 @@ class Bounds(Mapping[str, "Interval | Levels"]):
         return cls.declared(bounds if isinstance(bounds, Bounds) else by_column)
 
     def with_entry(
-        self, name: str, entry: Interval | Levels, is_levels: bool, *, source: str
+        self,
+        name: str,
+        entry: Interval | Levels,
+        is_levels: bool,
+        *,
+        source: str,
+        whole: bool = False,
     ) -> Bounds:
         """Return a copy with one more column."""
         return replace(
@@ -101,11 +118,15 @@ class Bounds(Mapping[str, "Interval | Levels"]):
             sources={**self.sources, name: source},
             categorical=self.categorical | {name} if is_levels else self.categorical - {name},
             pairs=self.pairs - {name},
+            whole=self.whole | {name} if whole else self.whole - {name},
         )
 
-    def with_interval(self, name: str, lower: float, upper: float, *, source: str) -> Bounds:
+    def with_interval(
+        self, name: str, lower: float, upper: float, *, source: str, whole: bool = False
+    ) -> Bounds:
         """Return a copy with a numeric range for one more column."""
-        return self.with_entry(name, (float(lower), float(upper)), False, source=source)
+        ends = (float(lower), float(upper))
+        return self.with_entry(name, ends, False, source=source, whole=whole)
 
     def with_levels(self, name: str, levels: Sequence[Any], *, source: str) -> Bounds:
         """Return a copy with the levels of one more column."""
@@ -121,21 +142,31 @@ class Bounds(Mapping[str, "Interval | Levels"]):
             frozenset(name for name in self.pairs if name not in other) | other.pairs,
             {**self.blank, **other.blank},
             {k: x for k, x in self.dates.items() if k not in other} | dict(other.dates),
+            frozenset(name for name in self.whole if name not in other) | other.whole,
         )
 
     def as_used(self, uses: Mapping[str, str]) -> Bounds:
         """Return a copy in which two numbers mean what a formula makes of their column.
 
         Two numbers of a file are levels of a "factor" and a range of anything else (see `Pair`).
-        Two levels that are numbers, the lower first, are a range of what must be a "number".
+        Two levels that are numbers, the lower first, are a range of what must be a "number", and of
+        whole numbers where nothing whole is between them, as 0 and 1. Whole numbers are levels of a
+        "factor", but for 0 and 1, which a treatment is anyway.
         """
         found = self
         for name, use in uses.items():
             if name in self.pairs:
                 given = (list if use == "factor" else tuple)(self[name])
                 found = found.with_entry(name, *_read(name, given), source=self.source(name))
+            elif use == "factor" and name in self.whole and self[name] != (0.0, 1.0):
+                lower, upper = map(int, self[name])
+                found = found.with_levels(name, range(lower, upper + 1), source=self.source(name))
             elif use == "number" and name in self.categorical and _is_range(self[name]):
-                found = found.with_interval(name, *self[name], source=self.source(name))
+                lower, upper = map(float, self[name])
+                whole = lower.is_integer() and upper - lower == 1.0
+                found = found.with_interval(
+                    name, lower, upper, source=self.source(name), whole=whole
+                )
         return found
 
     def only(self, names: Iterable[str]) -> Bounds:
@@ -146,6 +177,7 @@ class Bounds(Mapping[str, "Interval | Levels"]):
             {name: self.source(name) for name in kept},
             frozenset(name for name in kept if self.is_levels(name)),
             dates={name: x for name, x in self.dates.items() if name in kept},
+            whole=self.whole.intersection(kept),
         )
 
     def refuse_blank(self, names: Iterable[str]) -> None:
@@ -181,6 +213,13 @@ class Bounds(Mapping[str, "Interval | Levels"]):
         if name in self.dates:
             first = date.fromisoformat(self.dates[name])
             return f"days from {first} to {first + timedelta(days=entry[1])}"
+        if name in self.whole and self.source(name) == "declared":
+            both = f"{entry[0]:.0f}", f"{entry[1]:.0f}"
+            return (
+                " or ".join(both)
+                if entry[1] - entry[0] == 1.0
+                else "whole numbers from " + " to ".join(both)
+            )
         return f"[{entry[0]:.6g}, {entry[1]:.6g}]"
 
     def __getitem__(self, name: str) -> Interval | Levels:

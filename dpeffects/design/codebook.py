@@ -28,6 +28,7 @@ _FIELDS = {
     **dict.fromkeys(("upper", "max", "maximum"), "upper"),
     "range": "range",
     "levels": "levels",
+    "whole": "whole",
 }
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]*)")
 _BOOLS = {"true": True, "false": False}
@@ -81,7 +82,8 @@ def read_bounds(path: str | os.PathLike[str]) -> Codebook:
 
     In TOML, ``age = [18, 90]`` is a range where the column is used as a number, and two levels
     where it is a factor or the treatment; ``{range = [18, 90]}`` and ``{levels = ["N", "S"]}``
-    leave no choice. A table has a line for each column: its name, lower and upper or levels.
+    leave no choice, and ``{range = [18, 90], whole = true}`` has whole numbers only. A table has a
+    line for each column: its name, lower and upper (and whole) or levels.
     """
     path = os.fspath(path)
     if path.lower().endswith((*CSV, *PARQUET)):
@@ -254,7 +256,11 @@ def _line(name: str, fields: Mapping[str, Any], where: str) -> Any:
         return Blank(f"{where}: {name!r} {_UNFILLED}")
     if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 2:
         return Blank(f"{where}: {name!r}: a range has a lower and an upper end")
-    return tuple(ends)
+    if str(given.get("whole", "")).lower() not in ("true", "yes", "1", "1.0"):
+        return tuple(ends)
+    if not all(isinstance(x, int) or getattr(x, "is_integer", bool)() for x in ends):
+        return Blank(f"{where}: {name!r}: the ends of whole numbers are whole numbers")
+    return range(int(ends[0]), int(ends[1]) + 1)
 
 
 def _is_empty(value: Any) -> bool:

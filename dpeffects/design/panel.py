@@ -219,9 +219,10 @@ def _copied(known: Bounds, name: str, names: Iterable[str], boolean: bool) -> Bo
     for each in names:
         if name in known:
             levels = known.is_levels(name)
-            known = known.with_entry(each, known[name], levels, source=known.source(name))
+            whole, source = name in known.whole, known.source(name)
+            known = known.with_entry(each, known[name], levels, source=source, whole=whole)
         elif boolean:
-            known = known.with_interval(each, 0.0, 1.0, source="dtype")
+            known = known.with_interval(each, 0.0, 1.0, source="dtype", whole=True)
         if name in known.blank:
             known = replace(known, blank={**known.blank, each: known.blank[name]})
     return known
