@@ -119,7 +119,7 @@ class Call:
         with undefined():
             return replay(
                 lambda data, noise: self.run(data, noise, nasty, word),
-                *(ENGINES[engine](table.reset_index(drop=True)) for table in (one, other)),
+                *(KINDS[engine](table.reset_index(drop=True)) for table in (one, other)),
                 seed=seed,
                 orders=orders,
                 never_refuses=self.function == "answer",
@@ -161,6 +161,21 @@ def _duckdb(data: Any) -> Any:
     return duckdb.from_df(data)
 
 
+def _pyarrow(data: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.Table.from_pandas(data)
+
+
+_FOLDER = TemporaryDirectory()
+
+
+def _file(data: Any) -> str:
+    path = Path(_FOLDER.name, f"{len(list(Path(_FOLDER.name).iterdir()))}.csv")
+    data.to_csv(path, index=False)
+    return str(path)
+
+
 class Jumping:
     """A model that answers with either end of the range, by the last digits of what it saw."""
 
@@ -177,6 +192,15 @@ class Jumping:
 
 ANY = {"estimator": "regression", "outcome": Jumping()}
 ENGINES = {"": lambda data: data, "polars": _polars, "duckdb": _duckdb}
+KINDS = {
+    **ENGINES,
+    "nullable": lambda data: data.convert_dtypes(),
+    "pandas on pyarrow": lambda data: data.convert_dtypes(dtype_backend="pyarrow"),
+    "polars in memory": lambda data: _polars(data).collect(),
+    "pyarrow": _pyarrow,
+    "file": _file,
+}
+"""Kinds of frames, each with the types that it makes of the values of a frame of pandas."""
 DELTA = {"delta": 1e-5}
 
 

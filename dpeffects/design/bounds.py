@@ -44,8 +44,6 @@ class Bounds(Mapping[str, "Interval | Levels"]):
     >>> b = Bounds.declared({"y": (0, 1), "region": ["N", "S"]})
     >>> b["y"], b["region"], b.source("y")
     ((0.0, 1.0), ('N', 'S'), 'declared')
-    >>> Bounds.declared({"age": range(18, 91)}).describe("age")
-    'whole numbers from 18 to 90'
     """
 
     entries: Mapping[str, Interval | Levels] = field(default_factory=dict)
@@ -91,8 +89,8 @@ class Bounds(Mapping[str, "Interval | Levels"]):
             if is_levels:
                 categorical.add(name)
         sources = dict.fromkeys(entries, "declared")
-        levels, two = frozenset(categorical), frozenset(pairs)
-        return cls(entries, sources, levels, two, blank, dates, frozenset(whole))
+        sets = map(frozenset, (categorical, pairs))
+        return cls(entries, sources, *sets, blank, dates, frozenset(whole))
 
     @classmethod
     def of_columns(
@@ -103,13 +101,7 @@ class Bounds(Mapping[str, "Interval | Levels"]):
         return cls.declared(bounds if isinstance(bounds, Bounds) else by_column)
 
     def with_entry(
-        self,
-        name: str,
-        entry: Interval | Levels,
-        is_levels: bool,
-        *,
-        source: str,
-        whole: bool = False,
+        self, name: str, entry: Interval | Levels, is_levels: bool, *, source: str
     ) -> Bounds:
         """Return a copy with one more column."""
         return replace(
@@ -118,15 +110,15 @@ class Bounds(Mapping[str, "Interval | Levels"]):
             sources={**self.sources, name: source},
             categorical=self.categorical | {name} if is_levels else self.categorical - {name},
             pairs=self.pairs - {name},
-            whole=self.whole | {name} if whole else self.whole - {name},
+            whole=self.whole - {name},
         )
 
     def with_interval(
         self, name: str, lower: float, upper: float, *, source: str, whole: bool = False
     ) -> Bounds:
         """Return a copy with a numeric range for one more column."""
-        ends = (float(lower), float(upper))
-        return self.with_entry(name, ends, False, source=source, whole=whole)
+        found = self.with_entry(name, (float(lower), float(upper)), False, source=source)
+        return replace(found, whole=found.whole | {name}) if whole else found
 
     def with_levels(self, name: str, levels: Sequence[Any], *, source: str) -> Bounds:
         """Return a copy with the levels of one more column."""
@@ -162,10 +154,10 @@ class Bounds(Mapping[str, "Interval | Levels"]):
                 lower, upper = map(int, self[name])
                 found = found.with_levels(name, range(lower, upper + 1), source=self.source(name))
             elif use == "number" and name in self.categorical and _is_range(self[name]):
-                lower, upper = map(float, self[name])
-                whole = lower.is_integer() and upper - lower == 1.0
+                low, high = map(float, self[name])
+                next_to = low.is_integer() and high - low == 1.0
                 found = found.with_interval(
-                    name, lower, upper, source=self.source(name), whole=whole
+                    name, low, high, source=self.source(name), whole=next_to
                 )
         return found
 
@@ -213,13 +205,6 @@ class Bounds(Mapping[str, "Interval | Levels"]):
         if name in self.dates:
             first = date.fromisoformat(self.dates[name])
             return f"days from {first} to {first + timedelta(days=entry[1])}"
-        if name in self.whole and self.source(name) == "declared":
-            both = f"{entry[0]:.0f}", f"{entry[1]:.0f}"
-            return (
-                " or ".join(both)
-                if entry[1] - entry[0] == 1.0
-                else "whole numbers from " + " to ".join(both)
-            )
         return f"[{entry[0]:.6g}, {entry[1]:.6g}]"
 
     def __getitem__(self, name: str) -> Interval | Levels:

@@ -27,7 +27,7 @@ from dpeffects.design.read import (
     unpack,
     uses,
 )
-from dpeffects.design.sample import Sample
+from dpeffects.design.sample import Sample, identifiers
 from dpeffects.errors import DataError, OptionError, listed
 from dpeffects.files import is_text
 from dpeffects.formula import Formula
@@ -219,10 +219,9 @@ def _copied(known: Bounds, name: str, names: Iterable[str], boolean: bool) -> Bo
     for each in names:
         if name in known:
             levels = known.is_levels(name)
-            whole, source = name in known.whole, known.source(name)
-            known = known.with_entry(each, known[name], levels, source=source, whole=whole)
+            known = known.with_entry(each, known[name], levels, source=known.source(name))
         elif boolean:
-            known = known.with_interval(each, 0.0, 1.0, source="dtype", whole=True)
+            known = known.with_interval(each, 0.0, 1.0, source="dtype")
         if name in known.blank:
             known = replace(known, blank={**known.blank, each: known.blank[name]})
     return known
@@ -241,11 +240,11 @@ def _pivoted(
     """
     schema, unit = frame.collect_schema(), panel.unit
     frame = _nullable(frame.select(list(dict.fromkeys([unit, panel.time, *outcomes, *once]))))
-    blank = nw.col(unit).is_null()
-    if schema[unit].is_float():
-        blank = blank | nw.col(unit).is_nan()
-    if engines.asked(frame.lazy(), {"blank": blank.cast(nw.Int64).sum()})["blank"]:
-        raise DataError(f"column {unit!r} has missing values: every row needs its own")
+    if isinstance(frame, nw.LazyFrame):
+        engines.refuse_unnamed(frame, unit)
+    else:  # lists are no groups in pandas and pyarrow
+        names = identifiers(frame[unit])
+        frame = frame.with_columns(nw.new_series(unit, names, backend=frame.implementation))
     count = {period: f"{unit} rows {k}" for k, period in enumerate(panel.periods)}
     made: dict[str, nw.Expr] = {}
     for period, name in count.items():

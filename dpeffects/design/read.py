@@ -206,6 +206,8 @@ def read(
     sample.check_types(frame.collect_schema())
     rows = engines.rows_in(frame) if isinstance(frame, nw.LazyFrame) else len(frame)
     sizes = None
+    if isinstance(frame, nw.LazyFrame) and sample.cluster is not None:
+        engines.refuse_unnamed(frame, sample.cluster)
     if sample.unit is not None:
         if isinstance(frame, nw.LazyFrame):
             sizes = engines.unit_sizes(frame, sample)
