@@ -931,8 +931,8 @@ def _bounds_notes(design: Design) -> tuple[str, ...]:
     bounds, outcome = design.bounds, design.formula.outcome
     name = outcome.name if isinstance(outcome, Column) and not design.values[-1] else ""
     if bounds.get(name) == (0.0, 1.0) and bounds.source(name) == "declared":
-        said = f"If {printed(name)} is 0 or 1 and nothing between, declare it with a list"
-        return (f'{said}, bounds={{"{printed(name)}": [0, 1]}}: that takes less noise.',)
+        said = f"If {printed(name)} is 0 or 1 and never between, declare it by a list"
+        return (f'{said}, bounds={{"{printed(name)}": [0, 1]}}: its means are risks then.',)
     if "private" not in map(design.bounds.sources.get, design.formula.outcome_columns):
         return ()
     return (

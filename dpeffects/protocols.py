@@ -50,7 +50,7 @@ class Protocol:
     --------
     >>> protocol = Protocol(
     ...     "pain + died ~ treatment | age", epsilon=1, design="randomised",
-    ...     bounds={"pain": (0, 10), "died": (0, 1), "age": (18, 100)},
+    ...     bounds={"pain": (0, 10), "died": [0, 1], "age": (18, 100)},
     ... )
     >>> print(protocol.to_toml())
     formula = "pain + died ~ treatment | age"
@@ -59,7 +59,7 @@ class Protocol:
     <BLANKLINE>
     [bounds]
     pain = {range = [0, 10]}
-    died = {range = [0, 1]}
+    died = {levels = [0, 1]}
     age = {range = [18, 100]}
     >>> Protocol.from_toml(protocol.to_toml()) == protocol
     True
