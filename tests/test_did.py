@@ -348,7 +348,7 @@ def test_what_else_is_refused():
         dpe.dp_did("s ~ t", data, epsilon=1, **TWO)
     with pytest.raises(OptionError, match="no other use"):
         dpe.dp_did("y ~ t | year", data, epsilon=1, **TWO)
-    with pytest.raises(DataError, match="missing values, and every row"):
+    with pytest.raises(DataError, match="missing values: every row"):
         dpe.dp_did("y ~ t", data.assign(id=data["id"].where(data["id"] > 3)), epsilon=1, **TWO)
     dated = data.assign(year=pd.to_datetime(data["year"], format="%Y"))
     with pytest.raises(DataError, match="holds dates"):

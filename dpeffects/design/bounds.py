@@ -60,10 +60,7 @@ class Bounds(Mapping[str, "Interval | Levels"]):
 
     @classmethod
     def declared(cls, bounds: Mapping[str, Any] | None) -> Bounds:
-        """Check what a user declared: a tuple ``(lower, upper)`` for a range, a list for levels.
-
-        Python's ``range(18, 91)`` is the range (18, 90) of whole numbers.
-        """
+        """Check what a user declared: a tuple for a range (`range` if whole), a list for levels."""
         if isinstance(bounds, Bounds):  # those of another frame, wherever they came from
             return bounds
         if bounds is not None and not isinstance(bounds, Mapping):
@@ -89,8 +86,8 @@ class Bounds(Mapping[str, "Interval | Levels"]):
             if is_levels:
                 categorical.add(name)
         sources = dict.fromkeys(entries, "declared")
-        sets = map(frozenset, (categorical, pairs))
-        return cls(entries, sources, *sets, blank, dates, frozenset(whole))
+        levels, two, whole_ = map(frozenset[str], (categorical, pairs, whole))
+        return cls(entries, sources, levels, two, blank, dates, whole_)
 
     @classmethod
     def of_columns(
@@ -147,18 +144,17 @@ class Bounds(Mapping[str, "Interval | Levels"]):
         """
         found = self
         for name, use in uses.items():
+            source = self.sources.get(name, "")
             if name in self.pairs:
                 given = (list if use == "factor" else tuple)(self[name])
-                found = found.with_entry(name, *_read(name, given), source=self.source(name))
+                found = found.with_entry(name, *_read(name, given), source=source)
             elif use == "factor" and name in self.whole and self[name] != (0.0, 1.0):
-                lower, upper = map(int, self[name])
-                found = found.with_levels(name, range(lower, upper + 1), source=self.source(name))
+                each = range(int(self[name][0]), int(self[name][1]) + 1)
+                found = found.with_levels(name, each, source=source)
             elif use == "number" and name in self.categorical and _is_range(self[name]):
                 low, high = map(float, self[name])
-                next_to = low.is_integer() and high - low == 1.0
-                found = found.with_interval(
-                    name, low, high, source=self.source(name), whole=next_to
-                )
+                whole = low.is_integer() and high - low == 1.0
+                found = found.with_interval(name, low, high, source=source, whole=whole)
         return found
 
     def only(self, names: Iterable[str]) -> Bounds:

@@ -256,11 +256,10 @@ def _line(name: str, fields: Mapping[str, Any], where: str) -> Any:
         return Blank(f"{where}: {name!r} {_UNFILLED}")
     if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 2:
         return Blank(f"{where}: {name!r}: a range has a lower and an upper end")
-    if str(given.get("whole", "")).lower() not in ("true", "yes", "1", "1.0"):
+    ints = [int(x) for x in ends if isinstance(x, int | float) and x == x // 1]
+    if str(given.get("whole", "")).lower() not in ("true", "1") or len(ints) < 2:
         return tuple(ends)
-    if not all(isinstance(x, int) or getattr(x, "is_integer", bool)() for x in ends):
-        return Blank(f"{where}: {name!r}: the ends of whole numbers are whole numbers")
-    return range(int(ends[0]), int(ends[1]) + 1)
+    return range(ints[0], ints[1] + 1)
 
 
 def _is_empty(value: Any) -> bool:

@@ -64,11 +64,6 @@ class Design:
     n: int
 
     @property
-    def whole(self) -> frozenset[str]:
-        """Columns of whole numbers; missing values with a flag are in the middle of the range."""
-        return self.bounds.whole - self.formula.flags
-
-    @property
     def width(self) -> int:
         """Number of encoded columns; it depends on the formula and the levels only."""
         return len(self.encoding.columns)
@@ -79,7 +74,7 @@ class Design:
 
         1 for a constant, 2 for an indicator, 0 for a continuum.
         """
-        ends = {name: self.bounds.interval(name) for name in self.whole}
+        ends = {name: self.bounds.interval(name) for name in self.bounds.whole}
         counts = {name: int(upper - lower) + 1 for name, (lower, upper) in ends.items()}
         outcome = self.formula.outcome
         outcome = outcome.first if isinstance(outcome, Taken) else outcome
@@ -106,7 +101,7 @@ class Design:
         numeric, bounds = self.columns.numeric, self.bounds
         known = [n for n in numeric if n in bounds]
         binary = [n for n in known if bounds.source(n) == "dtype"]
-        binary += [n for n in known if n in self.whole and bounds.interval(n) == (0.0, 1.0)]
+        binary += [n for n in known if n in bounds.whole and bounds.interval(n) == (0.0, 1.0)]
         return Strata.build(self.formula, levels_of(self.formula, bounds), binary)
 
     def grouping(self) -> Recipe:

@@ -374,8 +374,8 @@ def _by_arm(
             if name in columns.events and schema[name] != nw.Boolean:
                 good = good & _one_of(nw.col(f"c{k}"), (0, 1))
             if name in columns.whole:
-                number = nw.col(f"c{k}").cast(nw.Float64)
-                good = good & (number == number.floor())
+                value = nw.col(f"c{k}").cast(nw.Float64)
+                good = good & (value == value.floor())
             if name in columns.lenient:
                 good = _blank(nw.col(f"c{k}"), schema[name]) | good
             made[f"good {name}"] = good.cast(nw.Int64)

@@ -426,10 +426,7 @@ def require_columns(wanted: Iterable[str], names: Sequence[str], who: str) -> No
 
 
 def _retyped(frame: nw.DataFrame[Any], names: Iterable[str]) -> nw.DataFrame[Any]:
-    """Give bools and numbers a type that pandas keeps as objects because some are missing.
-
-    Whether one is shows nowhere then, and neither does the type of numbers (see `Bounds.whole`).
-    """
+    """Give bools and numbers a type that pandas keeps as objects because some are missing."""
     import pandas as pd
 
     native, schema = frame.to_native(), frame.schema
@@ -682,7 +679,9 @@ class _ColumnReader:
         """Put together what was found; raises where something cannot be used."""
         self._check_bounds()
         dated = {n: x for n, x in self._known.dates.items() if n in self._bounds}
-        formula, bounds = self._formula, replace(self._bounds, dates=dated)
+        formula = self._formula
+        whole = self._bounds.whole - formula.flags  # missing values are in the middle of the range
+        bounds = replace(self._bounds, dates=dated, whole=whole)
         numeric = tuple(dict.fromkeys(self._numeric))
         flags = tuple(map(Missing, sorted(formula.flags)))
         columns = Columns(
@@ -695,7 +694,7 @@ class _ColumnReader:
             formula.computed_treatment,
             _events(formula),
             (formula.outcome,) if isinstance(formula.outcome, Ordered) else (),
-            bounds.whole,
+            self._bounds.whole,
         )
         encoding = Encoding.build(formula, levels_of(formula, bounds))
         design = Design(formula, columns, bounds, tuple(self._missing), encoding, n)

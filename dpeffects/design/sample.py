@@ -327,9 +327,8 @@ def identifiers(column: nw.Series[Any]) -> IntArray:
 
     if missing_in(column).any():
         raise DataError(
-            f"column {column.name!r} has missing values, and every row needs its unit or cluster: "
-            "leave such rows out before the call, or put them in one cluster, as "
-            f'data["{column.name}"].astype("string").fillna("none") in pandas'
+            f"column {column.name!r} has missing values: every row needs its unit or cluster. Name "
+            f'those rows, as data["{column.name}"].astype("string").fillna("none"), or leave them out'
         )
     if column.dtype.is_integer() and column.dtype not in (nw.Int128, nw.UInt128, nw.UInt64):
         return column.cast(nw.Int64).to_numpy().astype(np.int64)

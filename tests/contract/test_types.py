@@ -131,7 +131,8 @@ def test_two_values_are_declared_in_several_ways_or_bools():
     of_bools = risk("", None, lambda x: x == 1)
     assert (of_bools.spends, of_bools.estimate) == (expected.spends, expected.estimate)
     assert risk("", (0, 1)).spends != expected.spends
-    assert risk("", (0, 1)).std_error > expected.std_error
+    assert "% have died = 1" in str(expected)
+    assert "% have died = 1" not in str(risk("", (0, 1)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -173,7 +174,7 @@ def test_levels_that_duckdb_took_from_categories_are_learnt():
 def test_a_gap_in_clusters_is_refused_before_the_charge(make):
     data = frame(60, 0).assign(c=[None, *np.arange(59) % 9])
     ledger, bounds = dpe.Ledger(9.0), {"y": (0, 1), "x1": (0, 1)}
-    with pytest.raises(DataError, match=r'leave such rows out .* data\["c"\]'):
+    with pytest.raises(DataError, match=r'Name those rows, as data\["c"\]'):
         dpe.dp_ate("y ~ t | x1", make(data), epsilon=9, cluster="c", bounds=bounds, ledger=ledger)
     assert not ledger.spends
 
