@@ -328,7 +328,7 @@ def identifiers(column: nw.Series[Any]) -> IntArray:
     if missing_in(column).any():
         raise DataError(
             f"column {column.name!r} has missing values: every row needs its unit or cluster. Name "
-            f'those rows, as data["{column.name}"].astype("string").fillna("none"), or leave them out'
+            f'those rows, as data["{column.name}"].astype("string").fillna("none"), or drop them'
         )
     if column.dtype.is_integer() and column.dtype not in (nw.Int128, nw.UInt128, nw.UInt64):
         return column.cast(nw.Int64).to_numpy().astype(np.int64)
