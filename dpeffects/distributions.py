@@ -116,8 +116,8 @@ def dp_randomisation_test(
     Parameters
     ----------
     formula, data, epsilon, bounds, shares, ledger, dataset, seed
-        As in :func:`dp_ate`. The outcome is 0 or 1 by its declaration: a boolean or integer column
-        with the bounds (0, 1), or a comparison, ``"I(weeks > 3) ~ t"``. No covariates are read.
+        As in :func:`dp_ate`. The outcome is 0 or 1 by its declaration: a boolean column, one with
+        the bounds [0, 1], or a comparison, ``"I(weeks > 3) ~ t"``. No covariates are read.
     treated_share
         The chance with which each record was treated, independently of all others.
     treated

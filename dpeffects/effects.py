@@ -84,8 +84,8 @@ def dp_ate(
     bounds
         ``{"y": (0, 1), "region": ["N", "S"], "*_hx": [0, 1]}`` from what the variables mean: a
         tuple is a range (of dates too, which are days since the first then), a list is levels (of
-        a treatment control first, of an outcome two, ``["no", "yes"]``, which are 0 and 1), ``*``
-        and ``?`` stand for parts of names. Or a codebook:
+        a treatment control first, of an outcome two, ``["no", "yes"]`` or ``[0, 1]``), and
+        ``range(18, 91)`` whole numbers. ``*`` and ``?`` stand for parts of names. Or a codebook:
         a frame or the path of a TOML or CSV file, with names, lower and upper or levels. ``.``
         among the covariates of the formula is all columns that are declared. Numeric columns left
         out are bounded privately out of the share "bounds". ``"from_data"`` voids the guarantee.

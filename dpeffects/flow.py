@@ -47,6 +47,7 @@ from dpeffects.estimators._clusters import (
 from dpeffects.estimators.spec import ARGUMENTS, CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import (
+    Column,
     Number,
     Ordered,
     Pair,
@@ -946,7 +947,12 @@ def _column_bounds(bounds: Bounds, names: Sequence[str]) -> list[tuple[str, str,
 
 
 def _bounds_notes(design: Design) -> tuple[str, ...]:
-    """Say what a range of the outcome that was found privately does."""
+    """Say what a range of the outcome does that was found privately, or that may be two values."""
+    bounds, outcome = design.bounds, design.formula.outcome
+    name = outcome.name if isinstance(outcome, Column) and not design.values[-1] else ""
+    if bounds.get(name) == (0.0, 1.0) and bounds.source(name) == "declared":
+        said = f"If {printed(name)} is 0 or 1 and never between, declare it by a list"
+        return (f'{said}, bounds={{"{printed(name)}": [0, 1]}}: its means are risks then.',)
     if "private" not in map(design.bounds.sources.get, design.formula.outcome_columns):
         return ()
     return (

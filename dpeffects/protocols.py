@@ -50,7 +50,7 @@ class Protocol:
     --------
     >>> protocol = Protocol(
     ...     "pain + died ~ treatment | age", epsilon=1, design="randomised",
-    ...     bounds={"pain": (0, 10), "died": (0, 1), "age": (18, 100)},
+    ...     bounds={"pain": (0, 10), "died": [0, 1], "age": (18, 100)},
     ... )
     >>> print(protocol.to_toml())
     formula = "pain + died ~ treatment | age"
@@ -59,7 +59,7 @@ class Protocol:
     <BLANKLINE>
     [bounds]
     pain = {range = [0, 10]}
-    died = {range = [0, 1]}
+    died = {levels = [0, 1]}
     age = {range = [18, 100]}
     >>> Protocol.from_toml(protocol.to_toml()) == protocol
     True
@@ -285,6 +285,8 @@ def _entry(bound: Any) -> Any:
     """A declaration as TOML writes it; two numbers without a word are a range or levels."""
     if isinstance(bound, Pair):
         return list(bound)
+    if isinstance(bound, range):
+        return {"range": [bound[0], bound[-1]], "whole": True}
     kind = "levels" if isinstance(bound, list) else "range"
     return {kind: list(bound)}
 

@@ -76,12 +76,14 @@ class Call:
         term = f"cut({pair.term}, [0, 0.5, 1])" if needs_strata and pair.term else pair.term
         return f"{pair.outcome or left} ~ {right}" + (f" + {term}" if term else "")
 
-    def run(self, data: Any, noise: Frozen, pair: Pair) -> Any:
-        """Call the function."""
+    def run(self, data: Any, noise: Frozen, pair: Pair, word: str = "complete") -> Any:
+        """Call the function; where the pair has missing values, with a word for them."""
         given = {"epsilon": 1.0, **self.given, "ledger": noise.ledger(), "seed": noise}
-        given["bounds"] = {c: b for c, b in pair.bounds.items() if c in self.declared}
+        given["bounds"] = {c: b for c, b in pair.bounds.items() if c in (*self.declared, "d", "t")}
         if self.method:
             given["method"] = self.method
+        if pair.missing and self.function != "dp_randomisation_test":
+            given.setdefault("missing", word)
         if self.function in ("site_release", "study_release"):
             given["site"] = "north"
         if self.function == "study_release":
@@ -91,13 +93,22 @@ class Call:
             given |= {"site": "site", "sites": SITES, "seed": 0}
             given["ledger"] = {name: noise.ledger() for name in SITES}
         if "at" in given and pair.term:
-            given["at"] = {**AT, "z": [0.0, 0.5, 1.0]}
+            given["at"] = {
+                **AT,
+                "z": [0.0, 0.5, 1.0],
+                "d": ["2020-01-01", "2020-01-09", "2020-01-31"],
+            }
         if self.function == "answer":
             return _answer(self.text(pair), data, {**self.given, "method": self.method}, pair)
         return getattr(dpe, self.function)(self.text(pair), data, **given)
 
     def replay(
-        self, name: str, engine: str = "", unordered: bool = False, seed: int = 0
+        self,
+        name: str,
+        engine: str = "",
+        unordered: bool = False,
+        seed: int = 0,
+        word: str = "complete",
     ) -> Replayed:
         """Replay on a pair by its name, in memory or on an engine."""
         nasty = pair(name, self.n, self.public, seed)
@@ -107,8 +118,8 @@ class Call:
             orders = [places(one[one["site"] == s], other[other["site"] == s]) for s in SITES]
         with undefined():
             return replay(
-                lambda data, noise: self.run(data, noise, nasty),
-                *(ENGINES[engine](table.reset_index(drop=True)) for table in (one, other)),
+                lambda data, noise: self.run(data, noise, nasty, word),
+                *(KINDS[engine](table.reset_index(drop=True)) for table in (one, other)),
                 seed=seed,
                 orders=orders,
                 never_refuses=self.function == "answer",
@@ -126,7 +137,8 @@ def _answer(formula: str, data: Any, asked: Mapping[str, Any], pair: Pair) -> An
     covariates = [name for name in ALL if name != "y"]
     columns = {"outcome": ["y"], "treatment": ["t"], "covariates": covariates}
     with TemporaryDirectory() as folder, mock.patch("dpeffects.federation.site.rehearse"):
-        data.assign(t=data["t"].astype(int)).to_csv(Path(folder, "data.csv"), index=False)
+        treated = [None if pd.isna(t) else int(t) for t in data["t"]]
+        data.assign(t=treated).to_csv(Path(folder, "data.csv"), index=False)
         methods = [*SPECS, "study"]
         made = policy(Path(folder), data=None, columns=columns, bounds=bounds, methods=methods)
         if asked["method"] == "study":
@@ -149,6 +161,21 @@ def _duckdb(data: Any) -> Any:
     return duckdb.from_df(data)
 
 
+def _pyarrow(data: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.Table.from_pandas(data)
+
+
+_FOLDER = TemporaryDirectory()
+
+
+def _file(data: Any) -> str:
+    path = Path(_FOLDER.name, f"{len(list(Path(_FOLDER.name).iterdir()))}.csv")
+    data.to_csv(path, index=False)
+    return str(path)
+
+
 class Jumping:
     """A model that answers with either end of the range, by the last digits of what it saw."""
 
@@ -165,6 +192,15 @@ class Jumping:
 
 ANY = {"estimator": "regression", "outcome": Jumping()}
 ENGINES = {"": lambda data: data, "polars": _polars, "duckdb": _duckdb}
+KINDS = {
+    **ENGINES,
+    "nullable": lambda data: data.convert_dtypes(),
+    "pandas on pyarrow": lambda data: data.convert_dtypes(dtype_backend="pyarrow"),
+    "polars in memory": lambda data: _polars(data).collect(),
+    "pyarrow": _pyarrow,
+    "file": _file,
+}
+"""Kinds of frames, each with the types that it makes of the values of a frame of pandas."""
 DELTA = {"delta": 1e-5}
 
 

@@ -1,12 +1,16 @@
-"""Neighbouring tables on which glue code goes wrong: eighteen pairs that differ in one record.
+"""Neighbouring tables on which glue code goes wrong: pairs that differ in one record.
 
 Columns are an outcome y, a treatment t, covariates x1, x2 (numbers), g (a level), z (a number that
 one pair needs) and a site. Where a column is public, both tables have its first value; where all
 that a pair changes is public, the outcome goes from one end of its range to the other.
+
+In pairs of `TYPES` columns have the types that pandas makes of their values, so that the value of
+one record decides on the type of all.
 """
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +25,7 @@ BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (-1, 1), "g": ["a", "b", "c"], "z": (
 SITES = ["north", "south"]
 _UNDEFINED = 0.4140625
 """`undefined` makes the root of this NaN, as that of a difference is which the last bit decides."""
-_ROLES = {"t": "treatment"} | dict.fromkeys(("x1", "x2", "g", "z"), "covariates")
+_ROLES = {"t": "treatment"} | dict.fromkeys(("x1", "x2", "g", "z", "d"), "covariates")
 
 Changes = Mapping[str, tuple[Any, Any]]
 """Values of the record by column, in one table and in the other."""
@@ -32,7 +36,7 @@ class Pair:
     """Two tables that differ in one record, and how a formula reads them.
 
     ``outcome`` is the left side of the formula, and ``term`` is added to the right side, where a
-    pair needs its own.
+    pair needs its own. ``missing`` says that values are missing.
     """
 
     name: str
@@ -42,6 +46,7 @@ class Pair:
     bounds: Mapping[str, Any]
     outcome: str = ""
     term: str = ""
+    missing: bool = False
 
     def ordered(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Records in the same order."""
@@ -84,7 +89,7 @@ def pair(name: str, n: int, public: Iterable[str] = (), seed: int = 0) -> Pair:
     """Return one of `PAIRS` on n records, different in private columns only."""
     data, record = frame(n, seed), int(np.random.default_rng(seed).integers(n))
     changes, more = PAIRS[name](data, record)
-    bounds = {**BOUNDS, **more.pop("bounds", {})}
+    bounds, inferred = {**BOUNDS, **more.pop("bounds", {})}, more.pop("inferred", None)
     private = {c: v for c, v in changes.items() if _ROLES.get(c) not in set(public)}
     if not private:
         private = {"y": bounds["y"]}
@@ -93,7 +98,12 @@ def pair(name: str, n: int, public: Iterable[str] = (), seed: int = 0) -> Pair:
         **{c: (v[0],) * 2 for c, v in changes.items()},
         **private,
     }.items():
-        one.loc[record, column], other.loc[record, column] = first, second
+        for table, value in ((one, first), (other, second)):
+            if inferred is None:
+                table.loc[record, column] = value
+            else:
+                values = [*table[column].tolist()[:record], value, *table[column][record + 1 :]]
+                table[column] = inferred(values) if column in changes else values
     return Pair(name, one, other, record, bounds, **more)
 
 
@@ -206,7 +216,87 @@ def _large_offset(data: pd.DataFrame, j: int) -> tuple[Changes, dict[str, Any]]:
     return {"y": (1e16, 1e16 + 8.0), "t": (True, False)}, {"bounds": bounds}
 
 
-PAIRS: dict[str, Callable[[pd.DataFrame, int], tuple[Changes, dict[str, Any]]]] = {
+# --- pairs in which the value of one record decides on the type of its column ---------------------
+
+
+ZERO_ONE = {"bounds": {"t": (0, 1)}}
+
+
+def _whole(data: pd.DataFrame) -> None:
+    """Outcome, treatment and covariates of whole numbers."""
+    data["y"], data["t"] = (data["y"] > 0.4).astype(int), data["t"].astype(int)
+    data["x1"], data["z"] = (data["x1"] > 0.5).astype(int), (data["z"] > 0.5).astype(int)
+    data["x2"] = np.rint(data["x2"]).astype(int)
+
+
+def _gap_in_integers(data: pd.DataFrame, j: int) -> tuple[Changes, dict[str, Any]]:
+    _whole(data)
+    gap = {"y": (1, None), "t": (1, None), "x1": (1, None), "x2": (0, None)}
+    return gap, {**ZERO_ONE, "inferred": pd.Series, "missing": True}
+
+
+def _half_in_integers(data: pd.DataFrame, j: int) -> tuple[Changes, dict[str, Any]]:
+    _whole(data)
+    half = {"y": (1, 0.5), "x1": (1, 0.5), "x2": (0, 33.5), "z": (0, 0.5)}
+    return half, {**ZERO_ONE, "inferred": pd.Series}
+
+
+def _gap_in_bools(data: pd.DataFrame, j: int) -> tuple[Changes, dict[str, Any]]:
+    _whole(data)
+    for column in ("y", "t", "x1"):
+        data[column] = data[column] == 1
+    gap = {"y": (True, None), "t": (True, None), "x1": (False, None)}
+    return gap, {**ZERO_ONE, "inferred": pd.Series, "missing": True}
+
+
+def _mixed(data: pd.DataFrame, j: int) -> tuple[Changes, dict[str, Any]]:
+    _whole(data)
+    mixed = {"y": (1, 0.25), "x1": (1, 0.75), "z": (1, 0.5)}
+    return mixed, {**ZERO_ONE, "inferred": lambda values: pd.Series(values, dtype=object)}
+
+
+def _new_category(data: pd.DataFrame, j: int) -> tuple[Changes, dict[str, Any]]:
+    data["g"] = np.where(data["g"] == "c", "b", data["g"])
+    data["site"] = pd.Categorical(data["site"])
+    return {"g": ("a", "c")}, {"inferred": pd.Categorical}
+
+
+def _no_date(data: pd.DataFrame, j: int) -> tuple[Changes, dict[str, Any]]:
+    data["d"] = [datetime.date(2020, 1, 1 + k % 28) for k in range(len(data))]
+    more = {"bounds": {"d": ("2020-01-01", "2020-01-31")}, "term": "d", "missing": True}
+    gap = {"d": (datetime.date(2020, 1, 31), pd.NaT), "y": (0.0, 1.0)}
+    return gap, {**more, "inferred": lambda values: pd.Series(values).convert_dtypes()}
+
+
+def _wider_integers(data: pd.DataFrame, j: int) -> tuple[Changes, dict[str, Any]]:
+    _whole(data)
+    wide = {"y": (1, 2**40), "x1": (1, 300), "x2": (0, -(2**20)), "z": (1, 70_000)}
+    return wide, {
+        **ZERO_ONE,
+        "inferred": lambda values: pd.to_numeric(pd.Series(values), downcast="integer"),
+    }
+
+
+def _halves_for_gaps(data: pd.DataFrame, j: int) -> tuple[Changes, dict[str, Any]]:
+    """The types of pandas that may be missing, which are made of the values as well."""
+    _whole(data)
+    half = {"y": (None, 0.5), "x1": (None, 0.5), "x2": (0, -0.5)}
+    made = lambda values: pd.Series(values, dtype=object).convert_dtypes()  # noqa: E731
+    return half, {**ZERO_ONE, "inferred": made, "missing": True}
+
+
+Change = Callable[[pd.DataFrame, int], tuple[Changes, dict[str, Any]]]
+TYPES: dict[str, Change] = {
+    "a gap in integers": _gap_in_integers,
+    "a half among integers": _half_in_integers,
+    "a gap in bools": _gap_in_bools,
+    "mixed objects": _mixed,
+    "a new category": _new_category,
+    "no date": _no_date,
+    "wider integers": _wider_integers,
+    "a half in place of a gap": _halves_for_gaps,
+}
+PAIRS: dict[str, Change] = {
     "far outside the bounds": _far_outside,
     "outcome from end to end": _end_to_end,
     "not a number in the outcome": _nan_outcome,
@@ -225,4 +315,5 @@ PAIRS: dict[str, Callable[[pd.DataFrame, int], tuple[Changes, dict[str, Any]]]] 
     "cut points and negative zero": _cut_points,
     "edges of integers": _integer_edges,
     "a large offset": _large_offset,
+    **TYPES,
 }

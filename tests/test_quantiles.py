@@ -17,7 +17,7 @@ from tests.calls import ENGINES
 Q = (0.1, 0.25, 0.5, 0.75, 0.9)
 HUGE = 1e7
 Z = float(ndtri(0.975))
-BOUNDS = {"cost": (0, 1e6), "visits": (0, 365), "score": (0, 10), "x": (0, 1), "w": (0, 2)}
+BOUNDS = {"cost": (0, 1e6), "visits": range(366), "score": range(11), "x": (0, 1), "w": (0, 2)}
 BOUNDS |= {"change": (-1000, 1000), "pay": (0, 2e5)}
 
 

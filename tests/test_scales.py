@@ -22,7 +22,7 @@ from dpeffects.inference.estimate import (
 )
 from dpeffects.results.export import record
 
-BOUNDS = {"y": (0, 1), "z": (0, 10), "x1": (-1, 1), "x2": (0, 1)}
+BOUNDS = {"y": [0, 1], "z": (0, 10), "x1": (-1, 1), "x2": (0, 1)}
 EXACT = {"epsilon": 1e5, "bounds": BOUNDS, "seed": 1}
 
 

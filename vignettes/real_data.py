@@ -159,7 +159,7 @@ print(
 # A codebook declares them all: a TOML or CSV file, or a frame, such as this one; patterns stand
 # for several columns, ``.`` for all that are declared.
 wide = visits.frame.assign(**{f"q{k}_hx": rng.integers(0, 2, len(frame)) for k in range(1, 6)})
-codebook = {"outcome": (0, 1), "x1": (0, 1), "x2": (0, 1), "*_hx": (0, 1)}
+codebook = {"outcome": (0, 1), "x1": (0, 1), "x2": (0, 1), "*_hx": range(2)}
 fit = dpe.dp_ate("outcome ~ treatment | .", wide, bounds=codebook, unit="person", **call)
 print(fit.formula)
 

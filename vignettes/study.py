@@ -25,10 +25,10 @@ births = dpe.load_data("birthweight")
 formula = "outcome ~ treatment | prenatal_first_trimester + married + mage + first_baby + medu"
 bounds = {
     "outcome": (500, 5_000),
-    "prenatal_first_trimester": (0, 1),
-    "married": (0, 1),
+    "prenatal_first_trimester": range(2),
+    "married": range(2),
     "mage": (12, 50),
-    "first_baby": (0, 1),
+    "first_baby": range(2),
     "medu": (0, 17),
 }
 

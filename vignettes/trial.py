@@ -36,11 +36,11 @@ folder = Path(tempfile.mkdtemp())
 
 BOUNDS = {
     "iq_36_months": (40, 160),
-    "below_85": (0, 1),
+    "below_85": range(2),
     "birth_weight": (500, 2_500),  # grams; low birth weight was a condition of entry
-    "mother_lt_hs": (0, 1),
-    "mother_hs": (0, 1),
-    "mother_some_college": (0, 1),
+    "mother_lt_hs": range(2),
+    "mother_hs": range(2),
+    "mother_some_college": range(2),
 }
 SCHOOLING = "mother_lt_hs + mother_hs + mother_some_college"
 PRIMARY = f"iq_36_months ~ treatment | birth_weight + {SCHOOLING}"

@@ -35,7 +35,7 @@ people = pd.DataFrame({"drug": drug, "age": age, "sex": rng.choice(["f", "m"], n
 people["pain"] = np.clip(rng.normal(5 - 0.4 * drug, 2), 0, 10)
 people["days"] = np.clip(rng.gamma(2, 3 - 0.3 * drug), 0, 60)
 people["fell"] = (rng.random(n) < 0.08 + age / 1000 + 0.02 * drug).astype(int)
-known = {"age": (18, 90), "sex": ["f", "m"], "pain": (0, 10), "days": (0, 60), "fell": (0, 1)}
+known = {"age": (18, 90), "sex": ["f", "m"], "pain": (0, 10), "days": (0, 60), "fell": [0, 1]}
 
 # %%
 # Everything is declared once: outcomes, treatment, baseline variables, subgroups. The plan needs no

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 100
 _PACKAGE = Path(__file__).resolve().parents[1]
 
-INDICATOR = (0, 1)
-"""The range of every 0/1 column."""
+INDICATOR = range(2)
+"""The whole numbers of every 0/1 column."""
 
 
 @dataclass(frozen=True)

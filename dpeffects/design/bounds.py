@@ -59,16 +59,18 @@ class Bounds(Mapping[str, "Interval | Levels"]):
     """Columns that a codebook names and does not declare, and what to say of them."""
     dates: Mapping[str, str] = field(default_factory=dict)
     """Columns of dates, whose ranges are in days since this date."""
+    whole: frozenset[str] = frozenset()
+    """Columns whose ranges have whole numbers only, as ``range(18, 91)`` and bool columns have."""
 
     @classmethod
     def declared(cls, bounds: Mapping[str, Any] | None) -> Bounds:
-        """Check what a user declared: a tuple ``(lower, upper)`` for a range, a list for levels."""
+        """Check what a user declared: a tuple for a range (`range` if whole), a list for levels."""
         if isinstance(bounds, Bounds):  # those of another frame, wherever they came from
             return bounds
         if bounds is not None and not isinstance(bounds, Mapping):
             raise BoundsError(f"bounds map column names to ranges or levels, got {quoted(bounds)}")
         entries: dict[str, Interval | Levels] = {}
-        categorical, pairs, blank, dates = set(), set(), {}, {}
+        categorical, pairs, blank, dates, whole = set(), set(), {}, {}, set()
         for name, given in (bounds or {}).items():
             if not isinstance(name, str):
                 raise BoundsError(f"bounds: column names are strings, not {name!r}")
@@ -81,11 +83,15 @@ class Bounds(Mapping[str, "Interval | Levels"]):
                 continue
             if isinstance(given, tuple) and (ends := _date_range(name, given)):
                 dates[name], given = ends[0].isoformat(), (0, (ends[1] - ends[0]).days)
+            if isinstance(given, range) and given.step == 1 and given:
+                given = (given[0], given[-1])
+                whole.add(name)
             entries[name], is_levels = _read(name, given)
             if is_levels:
                 categorical.add(name)
         sources = dict.fromkeys(entries, "declared")
-        return cls(entries, sources, frozenset(categorical), frozenset(pairs), blank, dates)
+        levels, two, whole_ = map(frozenset[str], (categorical, pairs, whole))
+        return cls(entries, sources, levels, two, blank, dates, whole_)
 
     @classmethod
     def of_columns(
@@ -105,11 +111,15 @@ class Bounds(Mapping[str, "Interval | Levels"]):
             sources={**self.sources, name: source},
             categorical=self.categorical | {name} if is_levels else self.categorical - {name},
             pairs=self.pairs - {name},
+            whole=self.whole - {name},
         )
 
-    def with_interval(self, name: str, lower: float, upper: float, *, source: str) -> Bounds:
+    def with_interval(
+        self, name: str, lower: float, upper: float, *, source: str, whole: bool = False
+    ) -> Bounds:
         """Return a copy with a numeric range for one more column."""
-        return self.with_entry(name, (float(lower), float(upper)), False, source=source)
+        found = self.with_entry(name, (float(lower), float(upper)), False, source=source)
+        return replace(found, whole=found.whole | {name}) if whole else found
 
     def with_levels(self, name: str, levels: Sequence[Any], *, source: str) -> Bounds:
         """Return a copy with the levels of one more column."""
@@ -125,21 +135,30 @@ class Bounds(Mapping[str, "Interval | Levels"]):
             frozenset(name for name in self.pairs if name not in other) | other.pairs,
             {**self.blank, **other.blank},
             {k: x for k, x in self.dates.items() if k not in other} | dict(other.dates),
+            frozenset(name for name in self.whole if name not in other) | other.whole,
         )
 
     def as_used(self, uses: Mapping[str, str]) -> Bounds:
         """Return a copy in which two numbers mean what a formula makes of their column.
 
         Two numbers of a file are levels of a "factor" and a range of anything else (see `Pair`).
-        Two levels that are numbers, the lower first, are a range of what must be a "number".
+        Two levels that are numbers, the lower first, are a range of what must be a "number", and of
+        whole numbers where nothing whole is between them, as 0 and 1. Whole numbers are levels of a
+        "factor", but for 0 and 1, which a treatment is anyway.
         """
         found = self
         for name, use in uses.items():
+            source = self.sources.get(name, "")
             if name in self.pairs:
                 given = (list if use == "factor" else tuple)(self[name])
-                found = found.with_entry(name, *_read(name, given), source=self.source(name))
+                found = found.with_entry(name, *_read(name, given), source=source)
+            elif use == "factor" and name in self.whole and self[name] != (0.0, 1.0):
+                each = range(int(self[name][0]), int(self[name][1]) + 1)
+                found = found.with_levels(name, each, source=source)
             elif use == "number" and name in self.categorical and _is_range(self[name]):
-                found = found.with_interval(name, *self[name], source=self.source(name))
+                low, high = map(float, self[name])
+                whole = low.is_integer() and high - low == 1.0
+                found = found.with_interval(name, low, high, source=source, whole=whole)
         return found
 
     def only(self, names: Iterable[str]) -> Bounds:
@@ -150,6 +169,7 @@ class Bounds(Mapping[str, "Interval | Levels"]):
             {name: self.source(name) for name in kept},
             frozenset(name for name in kept if self.is_levels(name)),
             dates={name: x for name, x in self.dates.items() if name in kept},
+            whole=self.whole.intersection(kept),
         )
 
     def refuse_blank(self, names: Iterable[str]) -> None:

@@ -28,6 +28,7 @@ _FIELDS = {
     **dict.fromkeys(("upper", "max", "maximum"), "upper"),
     "range": "range",
     "levels": "levels",
+    "whole": "whole",
 }
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]*)")
 _BOOLS = {"true": True, "false": False}
@@ -83,7 +84,8 @@ def read_bounds(path: str | os.PathLike[str]) -> Codebook:
 
     In TOML, ``age = [18, 90]`` is a range where the column is used as a number, and two levels
     where it is a factor or the treatment; ``{range = [18, 90]}`` and ``{levels = ["N", "S"]}``
-    leave no choice. A table has a line for each column: its name, lower and upper or levels.
+    leave no choice, and ``{range = [18, 90], whole = true}`` has whole numbers only. A table has a
+    line for each column: its name, lower and upper (and whole) or levels.
     """
     path = os.fspath(path)
     try:
@@ -258,7 +260,10 @@ def _line(name: str, fields: Mapping[str, Any], where: str) -> Any:
         return Blank(f"{where}: {name!r} {_UNFILLED}")
     if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 2:
         return Blank(f"{where}: {name!r}: a range has a lower and an upper end")
-    return tuple(ends)
+    ints = [int(x) for x in ends if isinstance(x, int | float) and x == x // 1]
+    if str(given.get("whole", "")).lower() not in ("true", "1") or len(ints) < 2:
+        return tuple(ends)
+    return range(ints[0], ints[1] + 1)
 
 
 def _is_empty(value: Any) -> bool:

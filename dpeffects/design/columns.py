@@ -62,8 +62,6 @@ class Design:
     missing: tuple[str, ...]
     encoding: Encoding
     n: int
-    whole: frozenset[str] = frozenset()
-    """Columns of integers or booleans, by their declared type."""
 
     @property
     def width(self) -> int:
@@ -76,11 +74,8 @@ class Design:
 
         1 for a constant, 2 for an indicator, 0 for a continuum.
         """
-        counts = {}
-        for name in self.whole & set(self.bounds):
-            lower, upper = self.bounds.interval(name)
-            if float(lower).is_integer() and float(upper).is_integer():
-                counts[name] = int(upper - lower) + 1
+        ends = {name: self.bounds.interval(name) for name in self.bounds.whole}
+        counts = {name: int(upper - lower) + 1 for name, (lower, upper) in ends.items()}
         outcome = self.formula.outcome
         outcome = outcome.first if isinstance(outcome, Taken) else outcome
         last = counts.get(outcome.name, 0) if isinstance(outcome, Column) else 0
@@ -106,7 +101,7 @@ class Design:
         numeric, bounds = self.columns.numeric, self.bounds
         known = [n for n in numeric if n in bounds]
         binary = [n for n in known if bounds.source(n) == "dtype"]
-        binary += [n for n in known if n in self.whole and bounds.interval(n) == (0.0, 1.0)]
+        binary += [n for n in known if n in bounds.whole and bounds.interval(n) == (0.0, 1.0)]
         return Strata.build(self.formula, levels_of(self.formula, bounds), binary)
 
     def grouping(self) -> Recipe:
@@ -218,6 +213,8 @@ class Columns:
     """Columns that are 0 or 1, or missing."""
     ordered: tuple[Ordered, ...] = ()
     """The outcome, where its levels are declared in order."""
+    whole: frozenset[str] = frozenset()
+    """Columns of whole numbers."""
 
     @property
     def treatment_reads(self) -> tuple[str, ...]:
@@ -286,6 +283,12 @@ class Columns:
                 raise DataError(
                     f"column {name!r} must be 0 or 1: write Surv(time, {shown} == 2) where 2 is "
                     f"the event, or I({shown} == 2) where 2 is the treatment"
+                )
+        for name in self.whole & found.keys():
+            if (found[name] % 1 > 0).any():
+                raise DataError(
+                    f"column {name!r} is declared with whole numbers, and holds others: declare a "
+                    f"range, bounds={{{name!r}: (LOWER, UPPER)}}"
                 )
         for x in (x for x in self.ordered if x.column in names):
             found[x.key] = codes(frame[x.column], self.levels[x.column], x.column in self.lenient)

@@ -278,6 +278,15 @@ def _units_of(native: Any, sample: Sample) -> Records | None:
     return identifiers(frame[sample.unit]), sample.own(frame) > 0.0
 
 
+def refuse_unnamed(frame: nw.LazyFrame[Any], column: str) -> None:
+    """Refuse names of units or clusters that cannot be used, before anything is released."""
+    run(frame, [column], partial(_looked_at, column=column))
+
+
+def _looked_at(native: Any, column: str) -> Totals:
+    return (identifiers(nw.from_native(native, eager_only=True)[column])[:0],)
+
+
 def typed(frame: Frame, kinds: Mapping[str, str]) -> Frame:
     """Read text, of a CSV file or of dates, as it is declared; refuse what does not fit."""
     if questions := unreadable(frame, kinds):
@@ -388,6 +397,9 @@ def _by_arm(
             good = _good(nw.col(f"c{k}"), schema[name], columns.levels.get(name))
             if name in columns.events and schema[name] != nw.Boolean:
                 good = good & _one_of(nw.col(f"c{k}"), (0, 1))
+            if name in columns.whole:
+                value = nw.col(f"c{k}").cast(nw.Float64)
+                good = good & (value == value.floor())
             if name in columns.lenient:
                 good = _blank(nw.col(f"c{k}"), schema[name]) | good
             made[f"good {name}"] = good.cast(nw.Int64)

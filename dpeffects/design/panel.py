@@ -27,7 +27,7 @@ from dpeffects.design.read import (
     unpack,
     uses,
 )
-from dpeffects.design.sample import Sample
+from dpeffects.design.sample import Sample, identifiers
 from dpeffects.errors import DataError, OptionError, listed
 from dpeffects.files import is_text
 from dpeffects.formula import Formula
@@ -240,11 +240,11 @@ def _pivoted(
     """
     schema, unit = frame.collect_schema(), panel.unit
     frame = _nullable(frame.select(list(dict.fromkeys([unit, panel.time, *outcomes, *once]))))
-    blank = nw.col(unit).is_null()
-    if schema[unit].is_float():
-        blank = blank | nw.col(unit).is_nan()
-    if engines.asked(frame.lazy(), {"blank": blank.cast(nw.Int64).sum()})["blank"]:
-        raise DataError(f"column {unit!r} has missing values: every row needs its own")
+    if isinstance(frame, nw.LazyFrame):
+        engines.refuse_unnamed(frame, unit)
+    else:  # lists are no groups in pandas and pyarrow
+        names = identifiers(frame[unit])
+        frame = frame.with_columns(nw.new_series(unit, names, backend=frame.implementation))
     count = {period: f"{unit} rows {k}" for k, period in enumerate(panel.periods)}
     made: dict[str, nw.Expr] = {}
     for period, name in count.items():

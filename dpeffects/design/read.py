@@ -188,15 +188,13 @@ def read(
         require_columns([name], list(schema), what)
     text = is_text(data.frame if isinstance(data, Declared) else data)
     numbers_only = {} if sample.weights is None else {sample.weights: "number"}
-    given, known = known, known.as_used(uses(formula, {} if text else schema) | numbers_only)
+    known = known.as_used(uses(formula, {} if text else schema) | numbers_only)
     formula = _with_levels(formula, known)
     if sample.weights is not None:
         sample = replace(sample, upper=_upper_weight(sample.weights, frame, known))
     kinds: dict[str, str] = {}
     if text:
         kinds = {**sample_kinds(sample, known), **kinds_of(formula, formula.columns, known)}
-        levels = {name: [*given[name]] for name in formula.columns if given.is_levels(name)}
-        kinds |= {name: "bool" for name, found in levels.items() if kind_of(found) == "bool"}
     kinds |= known.date_kinds(read_here)
     if kinds:
         frame = _with_dates(frame, known, read_here)
@@ -205,11 +203,11 @@ def read(
         except DataError:  # text in a column that a codebook names and does not declare
             known.refuse_blank(formula.columns)
             raise
-    if isinstance(frame, nw.DataFrame):
-        frame = _retyped(frame, lenient & set(formula.columns))
     sample.check_types(frame.collect_schema())
     rows = engines.rows_in(frame) if isinstance(frame, nw.LazyFrame) else len(frame)
     sizes = None
+    if isinstance(frame, nw.LazyFrame) and sample.cluster is not None:
+        engines.refuse_unnamed(frame, sample.cluster)
     if sample.unit is not None:
         if isinstance(frame, nw.LazyFrame):
             sizes = engines.unit_sizes(frame, sample)
@@ -401,6 +399,8 @@ def unpack(
             f"the data has one column, with {mark!r} in its name: the file is not separated by "
             f"commas; write commas, or pandas.read_csv(path, sep={mark!r})"
         )
+    if isinstance(frame, nw.DataFrame):
+        frame = _retyped(frame, set(needed or ()) & set(names))
     given = opened(bounds)
     if given is None or isinstance(given, str):
         return frame, known, given is not None
@@ -506,11 +506,11 @@ def _check_kind(name: str, dtype: Any, levels: tuple[Any, ...] | None) -> None:
 
 
 def _schema_levels(name: str, dtype: Any, frame: Frame) -> tuple[Any, ...] | None:
-    """Levels of an Enum of polars or DuckDB, which its maker wrote into the schema.
+    """Levels of an Enum of polars, which its maker wrote into the schema.
 
     Categories of pandas do not count, ordered or not: `astype("category")`, `cut` and `qcut` learn
-    them from the data, and nobody can tell those from categories that were written down. An Enum
-    is never made without a list.
+    them from the data, and nobody can tell those from categories that were written down. DuckDB
+    makes an ENUM of them. An Enum of polars is never made without a list.
     """
     if not isinstance(dtype, nw.Enum):
         return None
@@ -520,8 +520,7 @@ def _schema_levels(name: str, dtype: Any, frame: Frame) -> tuple[Any, ...] | Non
             f"the intervals of column {name!r} were cut outside the formula, perhaps at "
             "quantiles of the data; write cut(x, [0, 30, 60, 90]) in the formula instead"
         )
-    learnt = frame.implementation.is_pandas_like() or frame.implementation.is_dask()
-    return None if learnt else levels
+    return levels if frame.implementation.is_polars() else None
 
 
 def _levels_found(column: nw.Series[Any]) -> tuple[Any, ...]:
@@ -614,6 +613,7 @@ class _ColumnReader:
                 f'bounds={{"{name}": (LOWER, UPPER)}}, not a list of levels'
             )
         self._numeric.append(name)
+        whole = name in self._known.whole
         if name in self._known:
             ends, source = self._known.interval(name), self._known.source(name)
             if name in _events(self._formula) and ends != (0.0, 1.0):
@@ -635,7 +635,8 @@ class _ColumnReader:
         else:
             self._missing.append(name)
             return
-        self._bounds = self._bounds.with_interval(name, *ends, source=source)
+        whole = whole or (dtype == nw.Boolean and tuple(ends) == (0.0, 1.0))
+        self._bounds = self._bounds.with_interval(name, *ends, source=source, whole=whole)
 
     def ordered_column(self, name: str, source: str | None) -> None:
         """Read an outcome whose levels are declared in their order."""
@@ -681,7 +682,9 @@ class _ColumnReader:
         """Put together what was found; raises where something cannot be used."""
         self._check_bounds()
         dated = {n: x for n, x in self._known.dates.items() if n in self._bounds}
-        formula, bounds = self._formula, replace(self._bounds, dates=dated)
+        formula = self._formula
+        whole = self._bounds.whole - formula.flags  # missing values are in the middle of the range
+        bounds = replace(self._bounds, dates=dated, whole=whole)
         numeric = tuple(dict.fromkeys(self._numeric))
         flags = tuple(map(Missing, sorted(formula.flags)))
         columns = Columns(
@@ -694,12 +697,10 @@ class _ColumnReader:
             formula.computed_treatment,
             _events(formula),
             (formula.outcome,) if isinstance(formula.outcome, Ordered) else (),
+            self._bounds.whole,
         )
         encoding = Encoding.build(formula, levels_of(formula, bounds))
-        types = {name: self._schema[name] for name in numeric}
-        whole = frozenset(k for k, x in types.items() if x.is_integer() or x == nw.Boolean)
-        whole -= formula.flags  # missing values are in the middle of the range
-        design = Design(formula, columns, bounds, tuple(self._missing), encoding, n, whole)
+        design = Design(formula, columns, bounds, tuple(self._missing), encoding, n)
         any_range = Bounds()
         for name in self._missing:
             any_range = any_range.with_interval(name, 0.0, 1.0, source="private")
@@ -787,14 +788,13 @@ def queries(
     levels = levels_of(formula, bounds)
     further = {name for name, found in levels.items() if found[-1:] == (MISSING_LEVEL,)}
     lenient = (formula.flags | further) & set(formula.covariate_columns)
-    frame, _, _ = unpack(_as_frame(data, further), None)
+    frame, _, _ = unpack(_as_frame(data, further), None, formula.covariate_columns)
     frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
     if lacking := [name for name in formula.covariate_columns if name not in frame.columns]:
         raise DataError(f"the points have no column {lacking[0]!r}, which the formula has")
     kinds = kinds_of(formula, formula.covariate_columns, bounds) if is_text(data) else {}
     kinds |= bounds.date_kinds(formula.covariate_columns)
     frame = engines.typed(dates.from_objects(frame, kinds), kinds)
-    frame = _retyped(frame, lenient)
     refuse_missing(frame, [name for name in formula.covariate_columns if name not in lenient])
     flags = {x.key: missing_in(frame[x.column]) for x in map(Missing, formula.flags & lenient)}
     numeric: dict[str, npt.NDArray[Any]] = flags

@@ -64,8 +64,8 @@ class RandomisationOptions(Options):
         if not facts.indicator:
             raise OptionError(
                 "a randomisation test is for an outcome of 0 and 1 by its declaration: a boolean "
-                "column, an integer column with the bounds (0, 1), or, of decimals and in CSV "
-                "files, a comparison such as I(y > 0.5), with bounds for y"
+                'column, bounds={"y": [0, 1]}, or a comparison such as I(y > 0.5), with bounds '
+                "for y"
             )
         return self
 

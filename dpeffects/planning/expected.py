@@ -120,7 +120,8 @@ class Planner:
         made = bounds
         for name in names:
             if not bounds.is_levels(name):
-                made = made.with_interval(name, *self._usual(name), source="declared")
+                whole = name in bounds.whole
+                made = made.with_interval(name, *self._usual(name), source="declared", whole=whole)
         if arm in bounds and bounds.is_levels(arm) and len(bounds[arm]) > 2:
             names.append(arm)
         columns = self._people(n, seed) | evenly(made, names, n, seed)

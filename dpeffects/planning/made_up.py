@@ -70,6 +70,7 @@ class MadeUp:
         columns = self._as_columns(self._outcomes(people, effect, rng))
         if columns is None:
             columns, effect = self._spread_evenly(n, rng), 0.0
+        columns = {k: _fitting(k, x, self.setting.bounds, rng) for k, x in columns.items()}
         frame = pd.DataFrame({**people.columns, **columns})
         return declare(frame, self.setting.bounds), effect
 
@@ -120,10 +121,9 @@ class MadeUp:
         sd = self.setting.covariate_sd[name]
         if sd > TWO_ENDED:
             at_top = rng.random(n) < (1.0 - math.sqrt(max(1.0 - 4.0 * sd**2, 0.0))) / 2.0
-            kind = int if low.is_integer() and high.is_integer() else float
-            return np.where(at_top, kind(high), kind(low))
+            return np.where(at_top, high, low)
         shape = (0.25 / sd**2 - 1.0) / 2.0
-        return low + (high - low) * rng.beta(shape, shape, n)
+        return _fitting(name, low + (high - low) * rng.beta(shape, shape, n), bounds, rng)
 
     def _outcomes(self, people: People, effect: float, rng: np.random.Generator) -> FloatArray:
         """Outcomes as the formula has them."""
@@ -143,7 +143,7 @@ class MadeUp:
         """The column that has these outcomes, by inverting the formula's; None where it cannot."""
         expression, names = self.formula.outcome, self.formula.outcome_columns
         if expression == Column(names[0]):
-            return {names[0]: outcome.astype(int) if self.setting.two_valued else outcome}
+            return {names[0]: outcome}
         grid = np.linspace(*self.setting.bounds.interval(names[0]), _GRID)
         with np.errstate(all="ignore"):
             values = evaluate(expression, {names[0]: grid}) if len(names) == 1 else grid * np.nan
@@ -154,10 +154,9 @@ class MadeUp:
         return {names[0]: np.interp(outcome, values[order], grid[order])}
 
     def _spread_evenly(self, n: int, rng: np.random.Generator) -> dict[str, FloatArray]:
-        intervals = {
-            name: self.setting.bounds.interval(name) for name in self.formula.outcome_columns
-        }
-        return {name: rng.uniform(*ends, n) for name, ends in intervals.items()}
+        bounds, names = self.setting.bounds, self.formula.outcome_columns
+        drawn = {name: rng.uniform(*bounds.interval(name), n) for name in names}
+        return {name: _fitting(name, values, bounds, rng) for name, values in drawn.items()}
 
 
 def evenly(bounds: Bounds, names: Iterable[str], n: int, seed: int) -> dict[str, Any]:
@@ -168,8 +167,13 @@ def evenly(bounds: Bounds, names: Iterable[str], n: int, seed: int) -> dict[str,
             levels = np.array(list(bounds[name]), dtype=object)
             found[name] = levels[rng.integers(0, len(levels), n)]
         else:
-            found[name] = rng.uniform(*bounds.interval(name), n)
+            found[name] = _fitting(name, rng.uniform(*bounds.interval(name), n), bounds, rng)
     return found
+
+
+def _fitting(name: str, values: FloatArray, bounds: Bounds, rng: np.random.Generator) -> FloatArray:
+    """Values of a column; whole numbers of the same mean where it is declared with these."""
+    return np.floor(values + rng.random(len(values))) if name in bounds.whole else values
 
 
 def _indices(terms: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:

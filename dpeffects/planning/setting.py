@@ -129,7 +129,7 @@ def declared_bounds(
     levels = known[name] if name in known and known.is_levels(name) else ()
     two_valued = set(levels) == {0, 1} or tuple(map(type, levels)) == (str, str)
     if two_valued:
-        known = known.with_interval(name, 0.0, 1.0, source="declared")
+        known = known.with_interval(name, 0.0, 1.0, source="declared", whole=True)
     known = known.as_used(design.uses(formula, {}))
     for name, levels in formula.levels.items():
         known = known.with_levels(name, levels, source="declared")

@@ -157,6 +157,7 @@ def _(value: Bounds) -> dict[str, Any]:
             "levels" if value.is_levels(name) else "range": plain(value[name]),
             "source": value.source(name),
             **({"since": value.dates[name]} if name in value.dates else {}),
+            **({"whole": True} if name in value.whole else {}),
         }
         for name in value
     }
@@ -280,7 +281,8 @@ def _read_bounds(value: Any) -> Bounds:
         else:
             low, high = map(finite, entry["range"])
             require(low < high, "range")
-            bounds = bounds.with_interval(name, low, high, source=source)
+            whole = entry.get("whole", False) is True
+            bounds = bounds.with_interval(name, low, high, source=source, whole=whole)
     dates = {name: entry["since"] for name, entry in value.items() if "since" in entry}
     require(all(isinstance(x, str) and as_date(x) for x in dates.values()), "since")
     return dataclasses.replace(bounds, dates=dates)

@@ -61,8 +61,8 @@ not_there <- function(e, arguments) {
 #'   lists are dicts. A `seed` makes a run reproducible and therefore not private.
 #' @param epsilon,delta The privacy budget.
 #' @param bounds A named list. `c(18, 90)`, two numbers or two dates, is a range; text, or more
-#'   numbers, are levels, the first of them the reference; `list(1, 2)` are two levels that are
-#'   numbers. Dates are of class Date, or `"2020-12-31"`. Names can be patterns, `"*_hx"`. Or a
+#'   numbers, are levels, the first of them the reference; `list(0, 1)` are two levels that are
+#'   numbers, as of an outcome that is 0 or 1. Dates are of class Date, or `"2020-12-31"`. Names can be patterns, `"*_hx"`. Or a
 #'   codebook: a data frame, or the path of a TOML or CSV file.
 #' @return A result, for which there are [print()], [summary()], [tidy()], [glance()],
 #'   [confint()] and [others][tidy.dpeffects_result]. `fit$...` has everything that it has in

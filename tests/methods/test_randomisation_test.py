@@ -167,7 +167,7 @@ def trial(n=400, effect=0.0, seed=0):
     return pd.DataFrame({"y": y, "t": t, "x": rng.random(n)})
 
 
-CALL = {"epsilon": 1.0, "bounds": {"y": (0, 1)}}
+CALL = {"epsilon": 1.0, "bounds": {"y": [0, 1]}}
 
 
 def test_what_is_released_has_the_noise_of_the_law():
@@ -235,7 +235,7 @@ def test_the_result_is_shown_and_written():
 )
 def test_refusals_come_before_any_charge(formula, given, words):
     ledger = dpe.Ledger(1.0)
-    bounds = {"y": (0, 1), "x": (0, 1)}
+    bounds = {"y": [0, 1], "x": (0, 1)}
     with pytest.raises(OptionError, match=words):
         dpe.dp_randomisation_test(
             formula, trial(), epsilon=1, ledger=ledger, **{"bounds": bounds, **given}
@@ -261,7 +261,7 @@ def test_outcomes_of_all_kinds_are_read():
     data = trial(effect=0.1)
     data["b"], data["f"] = data["y"] == 1, data["y"].astype(float)
     given = {"epsilon": 1.0, "treated": 200, "seed": 3}
-    known = dpe.dp_randomisation_test("y ~ t", data, bounds={"y": (0, 1)}, **given)
+    known = dpe.dp_randomisation_test("y ~ t", data, bounds={"y": range(2)}, **given)
     for formula, bounds in (
         ("b ~ t", None),
         ("y ~ t", {"y": [0, 1]}),
