@@ -49,12 +49,11 @@ from dpeffects.formula.expression import (
     Spline,
     Survival,
     Taken,
-    evaluate,
     needs_domain,
     number_columns,
 )
 from dpeffects.formula.parser import dose_advice
-from dpeffects.formula.ranges import clip, middle
+from dpeffects.formula.ranges import clip
 from dpeffects.privacy.rows import ROWS, Rows
 from dpeffects.privacy.units import UnitSizes
 
@@ -138,17 +137,6 @@ class LoadedTable:
     def _index(self, recipe: Recipe) -> IntArray:
         starts = range(0, self.treated.size, ROWS)
         return np.concatenate([recipe.strata(*self._block(start)) for start in starts])
-
-    def raw(self) -> tuple[FloatArray, FloatArray]:
-        """Outcome and covariates as they are, for the non-private reference only."""
-        design = self.design
-        outcome = evaluate(design.formula.outcome, self.numeric)
-        filled = {
-            name: np.where(np.isnan(self.numeric[name]), middle(design.bounds.interval(name)), x)
-            for name, x in self.numeric.items()
-            if name in design.formula.flags
-        }
-        return outcome, design.encoding.raw_matrix({**self.numeric, **filled}, self.codes)
 
 
 def read(

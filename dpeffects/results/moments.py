@@ -195,8 +195,8 @@ class Moments(SeveralRows):
         """Regress a column on others: ``"y ~ t + x1 + region"``. Nothing is spent.
 
         Any outcome or covariate may stand on either side. ``t:sex`` is there for the factors of
-        ``by=``; other products have to be in the formula of `dp_moments`. ``.`` stands for all
-        covariates.
+        ``subgroups=``; other products have to be in the formula of `dp_moments`. ``.`` stands for
+        all covariates.
         """
         if "|" in str(formula):
             raise OptionError('a regression has no `|`: write "y ~ t + x1", or ask for effect()')
@@ -233,13 +233,13 @@ class Moments(SeveralRows):
         )
 
     def effects_by(self, factor: str, formula: str | None = None) -> SubsetEffects:
-        """Effects at each level of a factor that was named in ``by=``; ``"y ~ t | x1"``.
+        """Effects at each level of a factor that was named in ``subgroups=``; ``"y ~ t | x1"``.
 
         Slopes of covariates are the same at all levels. The difference between two levels is the
         coefficient of a product: ``regression("y ~ t + sex + t:sex")``.
         """
         if factor not in self.levels:
-            known = ", ".join(self.levels) or "no factors: name them in by="
+            known = ", ".join(self.levels) or "no factors: name them in subgroups="
             raise OptionError(f"these moments have effects by {known}; not by {factor!r}")
         outcome, covariates = self._asked(formula)
         (term, *_) = (x.term for x in self.matrix.columns if ":".join(x.term) == factor)
