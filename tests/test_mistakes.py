@@ -192,7 +192,7 @@ HABITS = {
     "rct=True": (ate(rct=True), 'Write design="randomised".'),
     "columns as groups": (
         ate(by=["sex", "age"], bounds={**BOUNDS, "sex": ["f", "m"]}),
-        'by="a + b"',
+        "write cut(age, [...])",
     ),
 }
 DATA = {

@@ -195,7 +195,7 @@ def read(
             raise
     if isinstance(frame, nw.DataFrame):
         frame = _retyped(frame, lenient & set(formula.columns))
-    sample.check_types(frame.collect_schema())
+    sample.check_types(frame.collect_schema(), given)
     rows = engines.rows_in(frame) if isinstance(frame, nw.LazyFrame) else len(frame)
     sizes = None
     if sample.unit is not None:

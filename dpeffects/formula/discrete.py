@@ -114,9 +114,8 @@ def joined(given: Any, what: str, crossed: bool = True) -> str:
     'sex + cut(age, [18, 65, 90])'
     """
     named = [given] if isinstance(given, str) else given
-    if not (
-        isinstance(named, list | tuple) and all(isinstance(x, str) and x.strip() for x in named)
-    ):
+    texts = isinstance(named, list | tuple) and all(isinstance(x, str) for x in named)
+    if not (texts and all(map(str.strip, named)) and (named or not crossed)):
         raise OptionError(f"{what} must be terms{_GROUPED}, not {type(given).__name__}")
     for text in named:
         try:
@@ -158,5 +157,5 @@ def _size(factor: Factor, binary: Collection[str]) -> int:
     raise FormulaError(
         f"term `{ex.shown(factor)}`: strata and groups need discrete terms; write "
         f"cut({name}, [...]) with cut points that do not come from the data, I({name} == 1), or "
-        f"declare its levels"
+        f"declare its levels, bounds={{{name!r}: [...]}}"
     )
