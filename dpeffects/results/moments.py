@@ -12,7 +12,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError, ReleaseError, did_you_mean
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Categorical, Factor, source
+from dpeffects.formula.expression import Categorical, Column, Factor, source
 from dpeffects.guarantee import weakest
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
@@ -55,8 +55,8 @@ _ASSUMED = {
 
 def term_of(factors: Iterable[Factor]) -> tuple[str, ...]:
     """Names of the factors of a term, in an order that does not depend on how it is written."""
-    names = {x.column if isinstance(x, Categorical) else source(x) for x in factors}
-    return tuple(sorted(names))
+    own = (Column(x.column) if isinstance(x, Categorical) else x for x in factors)
+    return tuple(sorted({x.name if isinstance(x, Column) else source(x) for x in own}))
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
