@@ -44,9 +44,7 @@ def datasets(small: bool):
 
 def target(formula: str, data: dpe.Declared) -> float:
     """Non-private matching on outcomes clipped to the declared range."""
-    outcome = formula.split("~")[0].strip()
-    clipped = data.frame.assign(**{outcome: data.frame[outcome].clip(*data.bounds[outcome])})
-    return dpe.reference(formula, dpe.declare(clipped, data.bounds), "private_psm").estimate
+    return dpe.reference(formula, data, "private_psm", level="label").estimate
 
 
 def error(formula, data, method, options, epsilon, truth, runs) -> float:

@@ -16,6 +16,7 @@ from dpeffects.estimators import (
 )
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.flow import Estimation, Request, refuse_tables
+from dpeffects.formula.discrete import joined
 from dpeffects.guarantee import KINDS
 from dpeffects.privacy.ledger import Account
 
@@ -138,9 +139,11 @@ def dp_ate(
         Most methods release what gives the mean outcome of each arm too, for ratios and risks
         (:meth:`Result.effect`). For those that do not, True releases it out of the share "means".
     by
-        Effects in several subsets, in one call and out of one budget: a mapping of names to
-        subsets, ``{"women": "sex == 'f'", "men": "sex == 'm'"}``; a list of subsets; or discrete
-        terms that make groups, ``"sex + cut(age, [18, 40, 65, 90])"``. The budget is divided among
+        Effects in several groups, in one call and out of one budget: those of the levels of a
+        column, ``"sex"``, or of a discrete term, ``"cut(age, [18, 40, 65, 90])"``; of several,
+        ``["sex", "region"]`` or ``"sex + region"``, they are crossed. Or in subsets: a list of
+        conditions, ``["age < 40", "sex == 'f'"]``, or a mapping of names to conditions,
+        ``{"women": "sex == 'f'", "men": "sex == 'm'"}``. The budget is divided among
         them. Where their texts show that nobody is in two of them, each has half of it, however
         many they are (not with ``unit``: rows of a person may be in several). All checks of all
         subsets come before the first charge.
@@ -233,7 +236,7 @@ def dp_cate(
     *,
     release: str = "function",
     at: Any = None,
-    by: str | None = None,
+    by: str | Sequence[str] | None = None,
     epsilon: float,
     delta: float = 0.0,
     bounds: Any = None,
@@ -276,8 +279,9 @@ def dp_cate(
         A frame or a dict with the covariates of the points, such as a grid of your own: they are
         printed with the result. Rows of ``data`` are refused where they can be recognised.
     by
-        Discrete terms that make disjoint groups: ``"cut(age, [18, 40, 65, 90])"``, ``"sex"``,
-        ``"sex + cut(age, [18, 65, 90])"``.
+        Columns and discrete terms whose levels make groups: ``"sex"``, ``"I(age >= 40)"``,
+        ``"cut(age, [18, 40, 65, 90])"``. Several of them, ``["sex", "region"]`` or
+        ``"sex + region"``, are crossed.
     accept_asymptotic
         With ``release="points"``, a ``second_stage`` that is "random_forest", "neural_net" or any
         scikit-learn regressor reproduces the paper's finite release, whose guarantee is a claim
@@ -312,6 +316,7 @@ def dp_cate(
         "accept_none": accept_none,
     }
     refuse_tables({"release": release, "by": by})
+    by = by if by is None else joined(by, "by")
     request = Request.of_effect(
         "CATE",
         formula,

@@ -107,13 +107,13 @@ def not_among(what: str, given: object, known: Iterable[str]) -> str:
 
 
 _ELSEWHERE = {
-    "by": "It is for dp_ate, dp_att, dp_atc and dp_cate; dp_study has subgroups=.",
+    "by": "It is for dp_ate, dp_att, dp_atc and dp_cate; dp_study and dp_moments have subgroups=.",
     "horizon": "It is for dp_survival.",
     "instrument": "It is for dp_late.",
     "offset": "It is for dp_rate.",
     "quantiles": "It is for dp_qte.",
     "before": "It is for dp_did.",
-    "subgroups": "It is for dp_study.",
+    "subgroups": "It is for dp_study and dp_moments.",
     "design": "It is for auto, diff_in_means and other methods that can rest on randomisation.",
     "estimand": "The estimand is in the name: ate, att or atc.",
     "cluster": "It is for average effects; unit= protects whole clusters.",

@@ -724,8 +724,6 @@ def _check_release(request: Request) -> None:
             raise OptionError(f'release="{release}" needs {name}=...')
         if value is not None and request.release != release:
             raise OptionError(f'{name} is for release="{release}", not "{request.release}"')
-    if request.by is not None and not isinstance(request.by, str):
-        raise OptionError(f"by must be a string of discrete terms, got {quoted(request.by)}")
 
 
 def account_of(ledger: Account | Address | None, dataset: str | None) -> Account | None:
@@ -818,12 +816,13 @@ def _result(estimation: Estimation, released: Any) -> Any:
                 **about,
             )
         case Effects():
-            by, columns = request.by, {}
-            if by is None:
+            made, columns = {}, {}
+            if request.by is None:
                 columns = point_columns(request.at, design.formula.covariate_columns)
                 labels = point_labels(columns)
             else:
-                labels = estimation.groups.design.strata().labels()
+                strata = estimation.groups.design.strata()
+                labels, made = strata.labels(), {"groups": strata.words}
             return results.CateEffects(
                 kind=request.release,
                 labels=labels,
@@ -831,7 +830,7 @@ def _result(estimation: Estimation, released: Any) -> Any:
                 points=columns,
                 overlap_weighted=released.overlap_weighted,
                 notes=(*notes, *released.notes),
-                details=({} if by is None else {"groups": by}) | dict(released.details),
+                details=made | dict(released.details),
                 **about,
             )
     return results.Balance(terms=design.encoding.names[1:], notes=notes, **released, **about)

@@ -9,6 +9,7 @@ from typing import Any
 from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimators import table_methods
 from dpeffects.flow import Estimation, Request
+from dpeffects.formula.discrete import joined
 from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
 from dpeffects.results import Moments, StudyEffects
@@ -46,7 +47,8 @@ def dp_study(
         variables, which are compared between the arms and, unless treatment was randomised,
         adjusted for.
     subgroups
-        Discrete terms, each of which makes subgroups: ``["sex", "cut(age, [18, 65, 100])"]``.
+        Discrete terms, each of which makes subgroups by itself: ``"sex"``, or
+        ``["sex", "cut(age, [18, 65, 100])"]``. They are not crossed.
     estimand
         "ATE", "ATT" or "ATC": effects on all records, on the treated or on the controls.
     design
@@ -109,7 +111,7 @@ def study_request(
     """What the arguments of :func:`dp_study` ask for."""
     if "method" in arguments:
         raise OptionError("dp_study has one method: leave method out")
-    spec, by = table_methods()["study"], _joined(subgroups)
+    spec, by = table_methods()["study"], joined(subgroups, "subgroups", crossed=False) or None
     return replace(Request.of_effect(estimand, formula, data, spec, **arguments), by=by)
 
 
@@ -118,7 +120,7 @@ def dp_moments(
     formula: str,
     data: Any,
     *,
-    by: str | None = None,
+    subgroups: str | Sequence[str] = (),
     epsilon: float,
     delta: float = 0.0,
     design: str = "observational",
@@ -141,8 +143,9 @@ def dp_moments(
         ``"y1 + y2 ~ treatment | x1 + x2 + region"``: all columns that analyses may have, each
         outcome and covariate on either side of a regression. Every column adds noise to all. With
         the square of an outcome, ``y1 + I(y1**2) ~ ...``, residuals need not have one variance.
-    by
-        Factors with declared levels, joined by ``+``, by whose levels effects are wanted.
+    subgroups
+        Factors with declared levels, ``["sex", "region"]``, by whose levels effects are wanted, by
+        those of each of them by itself.
     design
         "randomised" where treatment was assigned by chance, "observational" where not.
     data, epsilon, delta, bounds, ledger, dataset, seed
@@ -173,24 +176,14 @@ def dp_moments(
     ('(Intercept)', 'treatment', 'x1')
     """
     arguments = dict(locals())
-    for name in ("formula", "data", "by"):
+    for name in ("formula", "data", "subgroups"):
         arguments.pop(name)
-    if not (by is None or (isinstance(by, str) and by.strip())):
-        raise OptionError('by must name factors, such as "sex + region"')
+    factors = joined(subgroups, "subgroups", crossed=False) or None
     if "available" in (missing.values() if isinstance(missing, Mapping) else [missing]):
         raise OptionError('missing="available" is for dp_study: write "complete"')
-    if by is not None and isinstance(formula, str):
-        formula += f"{' +' if '|' in formula else ' |'} {by}"
+    if factors is not None and isinstance(formula, str):
+        formula += f"{' +' if '|' in formula else ' |'} {factors}"
     spec = table_methods()["moments"]
     return Estimation(
-        Request.of_effect("ATE", formula, data, spec, factors=by, **arguments)
+        Request.of_effect("ATE", formula, data, spec, factors=factors, **arguments)
     ).result()
-
-
-def _joined(subgroups: str | Sequence[str]) -> str | None:
-    """Terms that make subgroups, as one text."""
-    named = [subgroups] if isinstance(subgroups, str) else subgroups
-    listable = isinstance(named, Sequence)
-    if not (listable and all(isinstance(name, str) and name.strip() for name in named)):
-        raise OptionError('subgroups must be terms, such as "sex" or "cut(age, [18, 65, 100])"')
-    return " + ".join(named) or None

@@ -9,10 +9,11 @@ from itertools import combinations, product
 from typing import Any
 
 from dpeffects.design.read import require_columns, strata_of, unpack
-from dpeffects.errors import EstimationError, FormulaError, OptionError
+from dpeffects.errors import EstimationError, OptionError
 from dpeffects.flow import Estimation, Request, account_of, facts_about
 from dpeffects.formula import parse
 from dpeffects.formula.condition import by_level, exclude, read_condition
+from dpeffects.formula.discrete import joined
 from dpeffects.formula.expression import Number, source
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.budget import Budget, round_down
@@ -33,7 +34,7 @@ def subset_effects(request: Request, by: By) -> SubsetEffects:
     first that it is in. The rows of a unit may be in all of them.
     """
     request = replace(request.written_out(), contrasts=None)
-    subsets = _named(by, request)
+    subsets, groups = _named(by, request)
     conditions = [read_condition(text) for text in subsets.values()]
     there = unpack(request.data, None)[0].collect_schema().names()
     for condition in conditions:
@@ -59,42 +60,48 @@ def subset_effects(request: Request, by: By) -> SubsetEffects:
         results = {name: _estimated(estimation) for name, estimation in made.items()}
     finally:
         call.end()
-    return _result(request, subsets, made, results, call.price, disjoint)
+    found = _result(request, subsets, made, results, call.price, disjoint)
+    return replace(found, details={"groups": groups} | dict(found.details)) if groups else found
 
 
-def _named(by: By, request: Request) -> dict[str, str]:
-    """Conditions by name: as they are given, or one for each group that discrete terms make."""
-    if isinstance(by, str):
-        found = _groups(by, request)
-    elif isinstance(by, Mapping):
-        found = {str(name): text for name, text in by.items()}
-    elif isinstance(by, list | tuple):
+def _named(by: By, request: Request) -> tuple[dict[str, str], str]:
+    """Conditions by name, and what makes the groups if they are those of discrete terms.
+
+    A name or a term makes a group of each of its levels, and several are crossed. Conditions are a
+    list, or stand in a mapping, where a column alone is a condition as in ``subset``.
+    """
+    if isinstance(by, list | tuple) and by and not any(map(_is_terms, by)):
         found = {str(text): text for text in by}
         if len(found) < len(by):
             raise OptionError("by has the same subset twice")
+    elif isinstance(by, Mapping):
+        found = {str(name): text for name, text in by.items()}
     else:
-        raise OptionError(f"by must be terms, a list or a mapping, got {type(by).__name__}")
+        return _groups(joined(by, "by"), request)
     if not 1 <= len(found) <= MOST_SUBSETS:
         raise OptionError(f"by has {len(found)} subsets; from 1 to {MOST_SUBSETS} are estimated")
-    return found
+    return found, ""
 
 
-def _groups(by: str, request: Request) -> dict[str, str]:
-    """A condition for each combination of levels."""
-    own = parse(request.formula)
+def _is_terms(text: str) -> bool:
+    """Whether a text is one that a formula can have after the bar, as no condition is."""
     try:
-        formula = parse(f"{source(own.outcome)} ~ {source(own.treatment)} | {by}")
-    except FormulaError as error:
-        raise OptionError(
-            f'by takes discrete terms, such as "sex + cut(age, [18, 40, 65])", or a list of '
-            f"conditions: {error}"
-        ) from None
-    formula = replace(formula, outcome=Number(0.0))
-    strata = strata_of(request.data, formula, request.bounds)
+        joined(text, "by")
+    except OptionError:
+        return False
+    return True
+
+
+def _groups(by: str, request: Request) -> tuple[dict[str, str], str]:
+    """A condition for each combination of levels, and what makes the groups."""
+    own = parse(request.formula)
+    formula = parse(f"{source(own.outcome)} ~ {source(own.treatment)} | {by}")
+    strata = strata_of(request.data, replace(formula, outcome=Number(0.0)), request.bounds)
     if strata.count > MOST_SUBSETS:
         raise OptionError(f"by makes {strata.count} groups; at most {MOST_SUBSETS} are estimated")
     choices = product(*(by_level(factor) for factor in strata.factors))
-    return dict(zip(strata.labels(), (" & ".join(map(str, x)) for x in choices), strict=True))
+    texts = (" & ".join(map(str, x)) for x in choices)
+    return dict(zip(strata.labels(), texts, strict=True)), strata.words
 
 
 def _all(inside: Any, outside: Sequence[str]) -> str:

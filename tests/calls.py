@@ -515,10 +515,10 @@ MOMENTS = {
     name: Call("dp_moments", "", formula, n=n, given=given)
     for name, n, formula, given in (
         ("moments", 60, "y + I(y**2) ~ t | x1 + g", {}),
-        ("moments by level", 60, "y ~ t | x1", {"by": "g"}),
+        ("moments by level", 60, "y ~ t | x1", {"subgroups": "g"}),
         ("moments, Gaussian", 60, "y ~ t | x1 + x2 + g", DELTA),
-        ("moments, arms", 60, "y ~ g | x1 + t", {"by": "t", "design": "randomised"}),
-        ("moments by level, Gaussian", 60, "y + z ~ t | x1", {"by": GROUPS, **DELTA}),
+        ("moments, arms", 60, "y ~ g | x1 + t", {"subgroups": "t", "design": "randomised"}),
+        ("moments by level, Gaussian", 60, "y + z ~ t | x1", {"subgroups": GROUPS, **DELTA}),
         ("moments, subset, weights", 400, "y ~ t | x1", {"subset": "x2 > -0.8", "weights": "z"}),
     )
 }

@@ -315,8 +315,8 @@ def test_other_calls_need_rows_in_memory_too(tmp_path):
     given = {"epsilon": 1, "bounds": BOUNDS, "ledger": ledger}
     with pytest.raises(dpe.DPEffectsError, match="Collect the frame first"):
         dpe.dp_cate("y ~ t | x", data, "sample_aggregate", release="points", at=frame(3), **given)
-    with pytest.raises(dpe.DPEffectsError, match="in memory"):
-        dpe.reference("y ~ t", data, "diff_in_means")
+    with pytest.raises(dpe.DPEffectsError, match="Collect the frame first"):
+        dpe.reference("y ~ t | x", data, "sample_aggregate", bounds=BOUNDS)
     assert not ledger.spends
 
 

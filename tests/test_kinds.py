@@ -105,7 +105,11 @@ def test_it_is_listed_and_described_but_never_picked(kind):
     assert "other" not in proved()
     planned = dpe.plan("y ~ t", n=200, epsilon=1, bounds={"y": (0, 1)}, repeats=1)
     assert "other" not in set(planned.tidy()["method"])
-    assert dpe.reference("y ~ t", frame(), "other").method == "other"
+    if kind == "library":
+        with pytest.raises(OptionError, match="cannot leave it out"):
+            dpe.reference("y ~ t", frame(), "other")
+    else:
+        assert dpe.reference("y ~ t", frame(), "other").method == "other"
 
 
 def test_sites_do_not_send_it(kind, tmp_path):

@@ -16,6 +16,7 @@ from dpeffects.errors import DataError, DPEffectsError, FormulaError
 from dpeffects.formula import parse
 from dpeffects.privacy.sets import Box
 from dpeffects.results.conditional import load_cate
+from tests.plain import raw
 from tests.test_engines import csv, duckdb_relation, parquet, polars_file, polars_lazy
 
 N = 400
@@ -401,7 +402,7 @@ def test_the_reference_fills_as_the_private_method_does():
     data = pandas_plain(columns()).assign(t=np.arange(N) % 2)
     data["y"] = data["y"].fillna(0.5)
     table = read(data, parse("y ~ t | x + is_na(x)"), BOUNDS | {"t": [0, 1]}, ())
-    _, rows = table.raw()
+    _, rows = raw(table)
     gone = data["x"].isna()
     np.testing.assert_array_equal(rows[:, 1], data["x"].fillna(0.5))
     np.testing.assert_array_equal(rows[:, 2], gone)

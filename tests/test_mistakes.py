@@ -200,7 +200,7 @@ HABITS = {
     "rct=True": (ate(rct=True), 'Write design="randomised".'),
     "columns as groups": (
         ate(by=["sex", "age"], bounds={**BOUNDS, "sex": ["f", "m"]}),
-        'by="a + b"',
+        "write cut(age, [...])",
     ),
 }
 DATA = {

@@ -81,7 +81,6 @@ def table_ii():
     for study in STUDIES:
         outcome = formula[study].split("~")[0].strip()
         frame, bounds = data(study).frame, data(study).bounds
-        clipped = frame.assign(**{outcome: frame[outcome].clip(*bounds[outcome])})
         treated = int(frame["treatment"].sum())
         low, high = bounds[outcome]
         row = {"data": study, "cases": len(frame), "treated": treated}
@@ -90,7 +89,7 @@ def table_ii():
         row["true effect"] = (frame["mu1"] - frame["mu0"]).mean() if "mu1" in frame else np.nan
         for neighbours in (1, 3, 5, 7):
             found = dpe.reference(
-                formula[study], dpe.declare(clipped, bounds), "private_psm", neighbors=neighbours
+                formula[study], data(study), "private_psm", level="label", neighbors=neighbours
             )
             row[f"N = {neighbours}"] = found.estimate
         rows.append(row)

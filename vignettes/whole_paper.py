@@ -125,7 +125,7 @@ kept = dpe.dp_moments(
     "pain ~ drug | age + sex",
     people,
     bounds=known,
-    by="sex",
+    subgroups="sex",
     epsilon=2,
     design="randomised",
     seed=6,

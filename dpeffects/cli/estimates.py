@@ -209,7 +209,7 @@ _LATE = """\
 """
 _MOMENTS = """\
   dpeffects moments "cost + died ~ treated | age + sex + region" patients.csv \\
-      --by sex --epsilon 1 --bounds bounds.toml --out moments.json
+      --subgroups sex --epsilon 1 --bounds bounds.toml --out moments.json
   dpeffects moments "y ~ treated | age" patients.csv --epsilon 1 --delta 1e-6 \\
       --bounds bounds.toml --format html --out moments.html
 """
@@ -341,7 +341,7 @@ COMMANDS = (
         "dp_moments",
         _MOMENTS,
         changes={
-            "by": {"help": "factors by whose levels effects are wanted, joined by +"},
+            "subgroups": {"metavar": "TERM"},
             "design": _OF_TABLES["design"],
         },
         prepare=lambda args, values: with_data(values, batches=True),

@@ -49,12 +49,11 @@ from dpeffects.formula.expression import (
     Spline,
     Survival,
     Taken,
-    evaluate,
     needs_domain,
     number_columns,
 )
 from dpeffects.formula.parser import dose_advice
-from dpeffects.formula.ranges import clip, middle
+from dpeffects.formula.ranges import clip
 from dpeffects.privacy.rows import ROWS, Rows
 from dpeffects.privacy.units import UnitSizes
 
@@ -139,17 +138,6 @@ class LoadedTable:
         starts = range(0, self.treated.size, ROWS)
         return np.concatenate([recipe.strata(*self._block(start)) for start in starts])
 
-    def raw(self) -> tuple[FloatArray, FloatArray]:
-        """Outcome and covariates as they are, for the non-private reference only."""
-        design = self.design
-        outcome = evaluate(design.formula.outcome, self.numeric)
-        filled = {
-            name: np.where(np.isnan(self.numeric[name]), middle(design.bounds.interval(name)), x)
-            for name, x in self.numeric.items()
-            if name in design.formula.flags
-        }
-        return outcome, design.encoding.raw_matrix({**self.numeric, **filled}, self.codes)
-
 
 def read(
     data: Any,
@@ -188,7 +176,7 @@ def read(
         require_columns([name], list(schema), what)
     text = is_text(data.frame if isinstance(data, Declared) else data)
     numbers_only = {} if sample.weights is None else {sample.weights: "number"}
-    known = known.as_used(uses(formula, {} if text else schema) | numbers_only)
+    given, known = known, known.as_used(uses(formula, {} if text else schema) | numbers_only)
     formula = _with_levels(formula, known)
     if sample.weights is not None:
         sample = replace(sample, upper=_upper_weight(sample.weights, frame, known))
@@ -203,7 +191,7 @@ def read(
         except DataError:  # text in a column that a codebook names and does not declare
             known.refuse_blank(formula.columns)
             raise
-    sample.check_types(frame.collect_schema())
+    sample.check_types(frame.collect_schema(), given)
     rows = engines.rows_in(frame) if isinstance(frame, nw.LazyFrame) else len(frame)
     sizes = None
     if isinstance(frame, nw.LazyFrame) and sample.cluster is not None:

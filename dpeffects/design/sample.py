@@ -14,6 +14,7 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.dates import is_date
+from dpeffects.design.bounds import Bounds
 from dpeffects.design.columns import missing_in
 from dpeffects.errors import (
     DataError,
@@ -46,6 +47,16 @@ _MISSING_SAID = {
     "complete": "records without {} count as nothing",
     "weight": "records with {} stand for those without, by a released model",
 }
+
+
+def _can_be_one(name: str, known: Bounds) -> bool:
+    """Whether 1 is among what a column could be, as far as it is declared."""
+    if name not in known:
+        return True
+    if known.is_levels(name):
+        return 1 in known[name]
+    low, high = known.interval(name)
+    return low <= 1.0 <= high
 
 
 @dataclass(frozen=True)
@@ -177,8 +188,8 @@ class Sample:
             said["cluster"] = f"standard error by {printed(self.cluster)} (clusters: {clusters})"
         return said
 
-    def check_types(self, schema: Mapping[str, Any]) -> None:
-        """Refuse comparisons that no value of a column could meet, by its type."""
+    def check_types(self, schema: Mapping[str, Any], known: Bounds) -> None:
+        """Refuse comparisons that no value of a column could meet, by its type or declaration."""
         for name, values in (self.subset.values if self.subset else {}).items():
             texts = [isinstance(value, str) for value in values]
             if is_date(schema[name]):
@@ -191,6 +202,12 @@ class Sample:
                     f"column {name!r} holds text: compare it with text in quotes, as "
                     f"{show_name(name)} == 'f'; groups by levels are by=\"{show_name(name)}\", of "
                     'two columns by="a + b"'
+                )
+            if any(value is True for value in values) and not _can_be_one(name, known):
+                raise DataError(
+                    f"column {name!r} is never 1 or true, as declared: by itself it is no "
+                    f"condition. Write one, as {show_name(name)} >= 40; groups by levels are "
+                    f'by="{show_name(name)}"'
                 )
             if schema[name] == nw.Boolean and any(texts):
                 raise DataError(f"column {name!r} is true or false: compare it with True or False")

@@ -14,7 +14,6 @@ from typing import Any
 
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import clipped_contrast, one_step
-from dpeffects.estimators._aipw import reference
 from dpeffects.estimators._forecast import Forecast
 from dpeffects.estimators.clipped_contrast import (
     ClippedContrastOptions,
@@ -179,7 +178,6 @@ SPEC = MethodSpec(
     uses_delta=uses_delta,
     fit=fit,
     fit_arms=fit_arms,
-    reference=reference,
     needs_covariates=False,
     citation="dpeffects (software): one-step estimation from private moments.",
 )

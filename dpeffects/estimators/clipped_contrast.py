@@ -27,7 +27,6 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators import diff_in_means
 from dpeffects.estimators._centres import (
     Centres,
     Contrast,
@@ -524,7 +523,6 @@ SPEC = MethodSpec(
     shares=shares,
     fit=fit,
     fit_arms=fit_arms,
-    reference=diff_in_means.reference,
     variance_shares=(),
     uses_covariates=False,
     citation="dpeffects (software): clipped contrast.",

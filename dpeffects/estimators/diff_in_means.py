@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dpeffects.arrays import FloatArray
 from dpeffects.estimators._centres import Contrast, Residual, between_arms
@@ -191,16 +190,6 @@ def _variances(
     )
 
 
-def reference(
-    outcome: FloatArray, treated: npt.NDArray[np.bool_], rows: FloatArray, **options: Any
-) -> tuple[float, float]:
-    """Non-private difference in means with its unequal-variance standard error (statsmodels)."""
-    import statsmodels.api as sm
-
-    model = sm.OLS(outcome, sm.add_constant(treated.astype(float))).fit(cov_type="HC2")
-    return float(model.params[1]), float(model.bse[1])
-
-
 SPEC = MethodSpec(
     name="diff_in_means",
     title="difference in means",
@@ -212,7 +201,6 @@ SPEC = MethodSpec(
     shares=shares,
     fit=fit,
     fit_arms=fit_arms,
-    reference=reference,
     uses_covariates=False,
     citation=(
         "Koga, Chaudhuri and Page, Differentially private multi-site treatment effect estimation."

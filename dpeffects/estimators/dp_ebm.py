@@ -28,14 +28,11 @@ interval: how noise in the steps adds up is not known.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.estimators._boosting import SHARES, AdditiveEffect, released
 from dpeffects.estimators._checks import check_choice, check_clip
-from dpeffects.estimators.sample_aggregate import SPEC as ON_BLOCKS
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
@@ -96,14 +93,6 @@ def warning(effect: AdditiveEffect) -> str:
     return "RESIDUALS BEYOND THE RANGE: more may have been spent than the library charges"
 
 
-def reference(
-    y: FloatArray, treated: BoolArray, rows: FloatArray, *, estimand: str = "ATE", **options: Any
-) -> tuple[float, float]:
-    """Doubly robust by light ridge models: what additive models estimate too."""
-    made = DPEBMOptions(**options)
-    return ON_BLOCKS.reference(y, treated, rows, estimand=estimand, clip=made.clip)
-
-
 SPEC = MethodSpec(
     name="dp_ebm",
     title="DP-EBM",
@@ -115,7 +104,6 @@ SPEC = MethodSpec(
     shares=shares,
     uses_delta=with_own_delta(shares),
     fit=fit,
-    reference=reference,
     citation=(
         "Nori, Caruana, Bu, Shen and Kulkarni (2021), Accuracy, interpretability, and differential "
         "privacy via explainable boosting; Niu, Nori, Quistorff, Caruana, Ngwe and Kannan (2022), "

@@ -32,7 +32,6 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import spread_points
 from dpeffects.errors import OptionError
-from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_clip, check_whole
 from dpeffects.estimators._learners import models_of, wrap_models
 from dpeffects.estimators.model_folds import FoldModels
@@ -182,14 +181,6 @@ _CLAIM = (
 )
 
 
-def reference(
-    y: FloatArray, treated: BoolArray, rows: FloatArray, *, estimand: str = "ATE", **options: Any
-) -> tuple[float, float]:
-    """AIPW with models of all records, its standard error from influence values."""
-    given = {k: v for k, v in options.items() if k != "folds" and v is not None}
-    return sample_aggregate.reference(y, treated, rows, estimand=estimand, **given)
-
-
 SPEC = MethodSpec(
     name="dpci",
     title="claimed confidence intervals",
@@ -201,7 +192,6 @@ SPEC = MethodSpec(
     shares=shares,
     uses_delta=with_own_delta(shares),
     fit=fit,
-    reference=reference,
     citation=(
         "Schroeder, Hartenstein and Feuerriegel (2025), PrivATE: differentially private confidence "
         "intervals for average treatment effects."

@@ -16,7 +16,6 @@ from dpeffects.estimators._strata import (
     ONE_ARM,
     StrataOptions,
     capped_variance,
-    reference,
 )
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
@@ -60,7 +59,6 @@ SPEC = MethodSpec(
     options=GlobalMatchingOptions,
     shares=shares,
     fit=fit,
-    reference=reference,
     citation=CITATION,
     needs_strata=True,
 )

@@ -21,9 +21,9 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
 from dpeffects.estimators._learners import ESTIMATOR_NAMES, wrap_models
+from dpeffects.estimators.sample_aggregate import on_all
 from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.curator import Curator
@@ -116,7 +116,9 @@ def fit(curator: Curator, options: KAnonymousOptions, estimand: str) -> Estimate
     """Estimate from the anonymised table, without noise."""
 
     def answer(rows: FloatArray, treated: BoolArray, outcome: FloatArray) -> tuple[float, float]:
-        return reference(outcome, treated, rows, estimand=estimand, **vars(options))
+        kept = ("estimator", "outcome", "propensity", "clip")
+        given = {name: getattr(options, name) for name in kept}
+        return on_all(outcome, treated, anonymised(rows, options.k), estimand=estimand, **given)
 
     value, error = unprotected(curator, answer)
     return Estimate(
@@ -132,18 +134,6 @@ NONE = (
 )
 
 
-def reference(
-    y: FloatArray, treated: BoolArray, rows: FloatArray, *, estimand: str = "ATE", **options: Any
-) -> tuple[float, float]:
-    """The estimate from the anonymised table, which is the method itself."""
-    made = KAnonymousOptions(**options)
-    kept = ("estimator", "outcome", "propensity", "clip")
-    given = {name: getattr(made, name) for name in kept}
-    return sample_aggregate.reference(
-        y, treated, anonymised(rows, made.k), estimand=estimand, **given
-    )
-
-
 SPEC = MethodSpec(
     name="k_anonymous",
     title="k-anonymised covariates",
@@ -154,7 +144,6 @@ SPEC = MethodSpec(
     options=KAnonymousOptions,
     shares=shares,
     fit=fit,
-    reference=reference,
     citation=(
         "Domingo-Ferrer and Torra (2005), Ordinal, continuous and heterogeneous k-anonymity "
         "through microaggregation."

@@ -54,7 +54,7 @@ _MOST = 100
 @dataclass(frozen=True)
 class MomentsOptions(Options):
     """``design``: "observational", or "randomised" where treatment was assigned by chance;
-    ``factors``: what ``by`` names, factors by whose levels effects are wanted.
+    ``factors``: what ``subgroups`` names, factors by whose levels effects are wanted.
     """
 
     design: str = "observational"
@@ -79,7 +79,7 @@ class PlannedMoments(MomentsOptions):
 
     def shown(self) -> dict[str, Any]:
         """Options that print."""
-        return {"design": self.design, "by": self.factors}
+        return {"design": self.design, "subgroups": self.factors}
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,8 @@ def _products(
         own = [j for j, x in enumerate(columns, 1) if (x.term, x.kind) == (term, INDICATOR)]
         if not own or len(term) > 1:
             raise OptionError(
-                f"by: `{':'.join(term)}` is no factor with declared levels; of a number write "
-                "cut(x, [...])"
+                f"subgroups: `{':'.join(term)}` is no factor with declared levels; of a number "
+                "write cut(x, [...])"
             )
         for a, arm in enumerate(arms, 1):
             for j in own:

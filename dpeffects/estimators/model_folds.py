@@ -55,7 +55,6 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError, OptionError
-from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
 from dpeffects.estimators._learners import FittedModel, models_of, wrap_models
 from dpeffects.estimators.sample_aggregate import (
@@ -302,15 +301,6 @@ def _variance(
     return SamplingVariance(value, math.sqrt(noise / 2.0), largest)
 
 
-def reference(
-    y: FloatArray, treated: BoolArray, rows: FloatArray, *, estimand: str = "ATE", **options: Any
-) -> tuple[float, float]:
-    """The same estimator with models of all records, its standard error from influence values."""
-    kept = {name: options.get(name) for name in ("outcome", "propensity", "estimator", "clip")}
-    given = {name: value for name, value in kept.items() if value is not None}
-    return sample_aggregate.reference(y, treated, rows, estimand=estimand, **given)
-
-
 SPEC = MethodSpec(
     name="model_folds",
     title="models of folds",
@@ -321,7 +311,6 @@ SPEC = MethodSpec(
     options=ModelFoldsOptions,
     shares=shares,
     fit=fit,
-    reference=reference,
     citation=(
         "Lebeda, Even, Bellet and Josse (2025), Model agnostic differentially private causal "
         "inference."

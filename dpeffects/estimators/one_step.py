@@ -41,7 +41,6 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators._aipw import reference
 from dpeffects.estimators._centres import Centres, LengthsAsked, Residual, release_centres
 from dpeffects.estimators._checks import check_between, check_choice
 from dpeffects.estimators._curves import Curves, CurvesAsked
@@ -676,6 +675,5 @@ SPEC = MethodSpec(
     uses_delta=uses_delta,
     fit=fit,
     fit_arms=fit_arms,
-    reference=reference,
     citation="dpeffects (software): one-step estimation from private moments.",
 )

@@ -59,7 +59,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpeffects.arrays import BoolArray, FloatArray, Interval
+from dpeffects.arrays import FloatArray, Interval
 from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
@@ -729,35 +729,6 @@ def _moved_by_model(
     return largest**2 * second_order * min(max(square, 0.0), most)
 
 
-def reference(
-    outcome: FloatArray,
-    treated: BoolArray,
-    rows: FloatArray,
-    *,
-    estimand: str = "ATE",
-    clip: float | None = None,
-    centre: str = "arms",
-    **options: Any,
-) -> tuple[float, float]:
-    """Inverse probability weighting by statsmodels' logit, with the same centres and a given clip.
-
-    The standard error takes the propensities as known, as the private one does.
-    """
-    import statsmodels.api as sm
-
-    logit = sm.Logit(treated.astype(float), rows).fit(disp=0, maxiter=200)
-    e = np.clip(np.asarray(logit.predict(rows)), *ESTIMANDS[estimand].clip_limits(clip or 0.0))
-    middle = (outcome.min() + outcome.max()) / 2.0 if centre == "middle" else 0.0
-    arms = (outcome[treated].mean(), outcome[~treated].mean())
-    one, zero = arms if centre == "arms" else (middle, middle)
-    a, b = ESTIMANDS[estimand].weights(e)
-    part = ESTIMANDS[estimand].population(1.0 * treated, 1.0 - treated)
-    terms = np.where(treated, a * (outcome - one), -b * (outcome - zero))
-    extra = terms.sum() / part.sum()
-    variance = np.sum((terms - extra * part) ** 2) / part.sum() ** 2
-    return float(one - zero + extra), math.sqrt(variance)
-
-
 SPEC = MethodSpec(
     name="private_ipw",
     title="inverse probability weighting",
@@ -770,7 +741,6 @@ SPEC = MethodSpec(
     uses_delta=uses_delta,
     fit=fit,
     fit_arms=fit_arms,
-    reference=reference,
     needs_intercept=True,  # the other columns are centred around it
     citation=(
         "Lee, Gresele, Park and Muandet, Privacy-preserving causal inference via inverse "

@@ -28,7 +28,6 @@ More than two arms (section V of the paper): `_matched_arms`.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -319,28 +318,6 @@ def _correct_attenuation(raw: Estimate, inputs: _Inputs, options: PrivatePSMOpti
     return replace(raw, value=value, sampling=sampling, laplace=laplace, notes=notes)
 
 
-def reference(
-    outcome: FloatArray, treated: BoolArray, rows: FloatArray, neighbors: int = 5, **options: Any
-) -> tuple[float, float]:
-    """Plain matching on a logistic propensity score (statsmodels), without limits or noise."""
-    import statsmodels.api as sm
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # separation and flat likelihoods still give scores
-        model = sm.Logit(treated.astype(float), rows).fit(disp=0, maxiter=200)
-    scores = np.asarray(model.predict(rows))
-    matches = match(scores, treated, neighbors)
-    sign = np.where(treated, 1.0, -1.0)
-    imputed = np.stack([outcome[matches.neighbours[:, k]] for k in range(neighbors)]).mean(axis=0)
-    effects = sign * (outcome - imputed)
-    partner = pairs(scores, treated)
-    spread = np.where(partner >= 0, (outcome - outcome[partner]) ** 2 / 2.0, 0.0)
-    extra = (1.0 + matches.weight) ** 2 - 1.0 - matches.weight_sq
-    n = outcome.size
-    variance = (np.sum((effects - effects.mean()) ** 2) + np.sum(extra * spread)) / n**2
-    return float(effects.mean()), math.sqrt(variance)
-
-
 SPEC = MethodSpec(
     name="private_psm",
     title="propensity-score matching",
@@ -352,7 +329,6 @@ SPEC = MethodSpec(
     shares=shares,
     fit=fit,
     fit_arms=fit_arms,
-    reference=reference,
     citation=(
         "Yuan, Li, Du, Chen, Sun, Gao, He, Chen and Zhang, PrivATE: Differentially private "
         "average treatment effect estimation for observational data."

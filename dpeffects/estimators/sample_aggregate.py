@@ -403,7 +403,7 @@ _BIAS = (
 )
 
 
-def reference(
+def on_all(
     y: FloatArray, treated: BoolArray, rows: FloatArray, *, estimand: str = "ATE", **options: Any
 ) -> tuple[float, float]:
     """The same estimator on all records at once, its standard error from influence values.
@@ -431,7 +431,6 @@ SPEC = MethodSpec(
     shares=shares,
     uses_delta=uses_delta,
     fit=fit,
-    reference=reference,
     variance_shares=(),
     citation=(
         "Nissim, Raskhodnikova and Smith (2007), Smooth sensitivity and sampling in private data "

@@ -52,7 +52,6 @@ from dpeffects.estimators._strata import (
     ONE_ARM,
     StrataOptions,
     capped_variance,
-    reference,
 )
 from dpeffects.estimators.spec import Facts, MethodSpec
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
@@ -267,7 +266,6 @@ SPEC = MethodSpec(
     shares=shares,
     uses_delta=uses_delta,
     fit=fit,
-    reference=reference,
     citation=CITATION,
     needs_strata=True,
     needs_delta=True,

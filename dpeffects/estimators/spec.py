@@ -152,10 +152,6 @@ def _uses_no_delta(options: Options, facts: Facts) -> Mapping[str, float | None]
     return {}
 
 
-def _no_reference(*arguments: Any, **options: Any) -> tuple[float, float]:
-    raise OptionError("there is no non-private reference for this method")
-
-
 NO_CONFOUNDER = "no confounder is missing from the formula"
 """What every adjustment assumes."""
 
@@ -196,7 +192,6 @@ class MethodSpec:
     citation: str
     fit_arms: Callable[[Curator, Any, Any, Contrasts], Any] | None = None
     assumes: str = ""
-    reference: Callable[..., tuple[float, float]] = _no_reference
     uses_delta: Callable[[Any, Facts], Mapping[str, float | None]] = _uses_no_delta
     variance_shares: tuple[str, ...] = ("variance",)
     uses_outcome: bool = True

@@ -26,12 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
 from dpeffects.estimators._learners import ESTIMATOR_NAMES, BlockLearner, models_of, wrap_models
-from dpeffects.estimators.sample_aggregate import SPEC as ON_BLOCKS
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
@@ -125,15 +123,6 @@ def fit(curator: Curator, options: SyntheticOptions, estimand: str) -> Estimate:
     )
 
 
-def reference(
-    y: FloatArray, treated: BoolArray, rows: FloatArray, *, estimand: str = "ATE", **options: Any
-) -> tuple[float, float]:
-    """The same estimator on the records themselves, without cells."""
-    made = SyntheticOptions(**options)
-    passed = {name: getattr(made, name) for name in ("outcome", "propensity", "estimator", "clip")}
-    return ON_BLOCKS.reference(y, treated, rows, estimand=estimand, **passed)
-
-
 SPEC = MethodSpec(
     name="synthetic",
     title="synthetic data",
@@ -145,7 +134,6 @@ SPEC = MethodSpec(
     shares=shares,
     uses_delta=with_own_delta(shares),
     fit=fit,
-    reference=reference,
     citation=(
         "McKenna, Mullins, Sheldon and Miklau (2022), AIM: an adaptive and iterative mechanism for "
         "differentially private synthetic data; McKenna, Miklau and Sheldon (2021), Winning the "

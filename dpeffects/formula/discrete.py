@@ -6,15 +6,16 @@ import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeffects.errors import FormulaError
+from dpeffects.errors import FormulaError, OptionError, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.encoding import Arrays, Levels, columns_of, prepared, resolve
 from dpeffects.formula.expression import Categorical, Column, Compare, Cut, Factor, Missing
-from dpeffects.formula.parser import Formula
+from dpeffects.formula.parser import Formula, parse
 
 MAX_STRATA = 2**62
 
@@ -79,6 +80,12 @@ class Strata:
             parts.append((*_values(factor, size - len(missing)), *missing))
         return tuple(parts)
 
+    @property
+    def words(self) -> str:
+        """What makes the groups, and that they are crossed."""
+        names = (x.column if isinstance(x, Categorical) else ex.source(x) for x in self.factors)
+        return " x ".join(names) + ", crossed" * (len(self.factors) > 1)
+
     def _each(self) -> Iterator[tuple[Factor, int, Missing | None]]:
         return zip(self.factors, self.sizes, self.flags, strict=True)
 
@@ -93,6 +100,39 @@ class Strata:
         if found is None:
             raise FormulaError("strata need covariates after `|`")
         return found
+
+
+def joined(given: Any, what: str, crossed: bool = True) -> str:
+    """Terms that make groups, as one text: of a name or terms joined by ``+``, or a list of them.
+
+    ``what`` is the argument that has them, and ``crossed`` says whether groups are combinations of
+    the levels of all factors, as ``aggregate`` and ``group_by`` of R make them, or those of each.
+
+    Examples
+    --------
+    >>> joined(["sex", "cut(age, [18, 65, 90])"], "by")
+    'sex + cut(age, [18, 65, 90])'
+    """
+    named = [given] if isinstance(given, str) else given
+    texts = isinstance(named, list | tuple) and all(isinstance(x, str) for x in named)
+    if not (texts and all(map(str.strip, named)) and (named or not crossed)):
+        raise OptionError(f"{what} must be terms{_GROUPED}, not {type(given).__name__}")
+    for text in named:
+        try:
+            terms = parse(f"`an outcome` ~ `a treatment` | {text}").terms
+        except FormulaError as error:
+            raise OptionError(f"{what} takes discrete terms{_GROUPED}: {error}") from None
+        if not terms:
+            raise OptionError(f"{what}: `{shorten(text)}` names no column{_GROUPED}")
+        if not crossed and any(len(term) > 1 for term in terms):
+            raise OptionError(
+                f"{what} are those of each factor by itself: write a + b for `{shorten(text)}`; "
+                "by= of dp_ate and dp_cate has crossed groups"
+            )
+    return " + ".join(named)
+
+
+_GROUPED = ', such as "sex", ["sex", "region"], "cut(age, [18, 40, 65])" or "I(age >= 40)"'
 
 
 def _values(factor: Factor, size: int) -> list[str]:
@@ -117,5 +157,5 @@ def _size(factor: Factor, binary: Collection[str]) -> int:
     raise FormulaError(
         f"term `{ex.shown(factor)}`: strata and groups need discrete terms; write "
         f"cut({name}, [...]) with cut points that do not come from the data, I({name} == 1), or "
-        f"declare its levels"
+        f"declare its levels, bounds={{{name!r}: [...]}}"
     )

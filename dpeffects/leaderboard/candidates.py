@@ -19,8 +19,7 @@ from dpeffects.effects import dp_ate
 from dpeffects.errors import DPEffectsError, EstimationError, OptionError
 from dpeffects.estimators import registry
 from dpeffects.guarantee import KINDS
-from dpeffects.leaderboard.problems import Task
-from dpeffects.nonprivate import reference
+from dpeffects.leaderboard.problems import Task, adjusted, unadjusted
 from dpeffects.plugins import plugins
 
 OURS, BASELINE, REFERENCE = "dpeffects", "baseline", "reference"
@@ -123,15 +122,6 @@ def _method(name: str, method: str, *, by: str = OURS, **arguments: Any) -> Entr
     return Entry(name, run, citation, by, spec.guarantee, level, need, heavy)
 
 
-def _means(formula: str, data: Any, epsilon: float, seed: int) -> float:
-    return reference(formula, data, "diff_in_means").estimate
-
-
-def _adjusted(formula: str, data: Any, epsilon: float, seed: int) -> float:
-    """AIPW with light ridge models, which a level without rows in a sample does not stop."""
-    return reference(formula, data, "sample_aggregate").estimate
-
-
 _GUHA = (
     "Guha and Reiter (2025), Differentially private estimation of weighted average treatment "
     "effects for binary outcomes."
@@ -172,8 +162,8 @@ def _built_in() -> list[Entry | None]:
             for learner in ("s", "t", "dr", "r")
         ),
         _method("k_anonymous", "k_anonymous", **theirs),
-        Entry("plain_means", _means, text, **plain),
-        Entry("plain_aipw", _adjusted, text, covariates="needed", **plain),
+        Entry("plain_means", unadjusted, text, **plain),
+        Entry("plain_aipw", adjusted, text, covariates="needed", **plain),
     ]
 
 

@@ -17,8 +17,12 @@ import numpy as np
 
 from dpeffects.datasets import data_info, load_data, simulate
 from dpeffects.design.bounds import Declared, declare
+from dpeffects.design.read import read
 from dpeffects.errors import DPEffectsError
+from dpeffects.estimators.sample_aggregate import on_all
+from dpeffects.formula import parse
 from dpeffects.nonprivate import reference
+from dpeffects.privacy.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -61,10 +65,19 @@ def _population(name: str, randomised: bool) -> tuple[Declared, float]:
     data, info = load_data(name), data_info(name)
     if {"mu0", "mu1"} <= set(data.frame.columns):
         return data, _known(data)
-    outcome = data.frame[info.outcome].clip(*data.bounds.interval(info.outcome))
-    clipped = declare(data.frame.assign(**{info.outcome: outcome}), data.bounds)
-    method = "diff_in_means" if randomised else "auto"
-    return data, reference(info.formula, clipped, method).estimate
+    return data, (unadjusted if randomised else adjusted)(info.formula, data)
+
+
+def unadjusted(formula: str, data: Any, *_: Any) -> float:
+    """Return the difference in means of outcomes within the declared range."""
+    return float(reference(formula, data, "diff_in_means").estimate)
+
+
+def adjusted(formula: str, data: Any, *_: Any) -> float:
+    """Return AIPW by light ridge models of all records: a level without rows does not stop it."""
+    rows = read(data, parse(formula), None, ("outcome", "covariates", "treatment")).encode()
+    assert isinstance(rows, Rows)
+    return on_all(rows.outcome, rows.treated, rows.covariates())[0]
 
 
 def _known(data: Declared) -> float:

@@ -18,6 +18,7 @@ from dpeffects.design.bounds import Bounds
 from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimators._checks import check_choice, check_whole, is_number
 from dpeffects.formula import Formula
+from dpeffects.formula.discrete import joined
 from dpeffects.formula.expression import Number
 from dpeffects.inference.estimate import Estimate
 from dpeffects.inference.intervals import check_conf_level, std_error
@@ -324,6 +325,7 @@ def plan_study(
         if value is not None and not (is_number(value) and 0.0 < value < 1.0):
             raise OptionError(f"{name} must be between 0 and 1, got {value!r}")
     check_choice("design", design, ("observational", "randomised"))
+    joined(subgroups, "subgroups", crossed=False)
     by = (subgroups,) if isinstance(subgroups, str) else tuple(subgroups)
     parsed, used, known_bounds = _columns(formula, by, bounds)
     setting = StudySetting(

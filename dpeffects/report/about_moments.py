@@ -53,7 +53,8 @@ def _(fit: Regression, conf_level: float) -> str:
 def _(kept: Moments, conf_level: float = 0.95) -> Summary:
     tables: tuple[Block, ...] = (_worth(kept), _means(kept), *_differences(kept))
     title = "Private second moments, for regressions"
-    notes = (_ASSUMED, _FOLLOWS, *kept.notes)
+    alone = f"Effects by {' and by '.join(kept.levels)}, each by itself." if kept.levels else ""
+    notes = (_ASSUMED, _FOLLOWS, alone, *kept.notes)
     return Summary(title, alert(kept), (_header(kept), *tables, *closing(kept, notes)))
 
 

@@ -108,7 +108,8 @@ def _header(fit: StudyEffects) -> Pairs:
     more = f", ... ({len(names)} outcomes)" if len(names) > _NAMED else ""
     about = [formula, ("Outcomes", ", ".join(names[:_NAMED]) + more), ("Arms", _arms(fit))]
     if fit.subgroups:
-        about.append(("Subgroups", ", ".join(fit.subgroups)))
+        alone = ", each by itself" if len(fit.subgroups) > 1 else ""
+        about.append(("Subgroups", ", ".join(fit.subgroups) + alone))
     return Pairs((*about, *rows))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError, ReleaseError, did_you_mean
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Categorical, Factor, source
+from dpeffects.formula.expression import Categorical, Column, Factor, source
 from dpeffects.guarantee import weakest
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
@@ -55,8 +55,8 @@ _ASSUMED = {
 
 def term_of(factors: Iterable[Factor]) -> tuple[str, ...]:
     """Names of the factors of a term, in an order that does not depend on how it is written."""
-    names = {x.column if isinstance(x, Categorical) else source(x) for x in factors}
-    return tuple(sorted(names))
+    own = (Column(x.column) if isinstance(x, Categorical) else x for x in factors)
+    return tuple(sorted({x.name if isinstance(x, Column) else source(x) for x in own}))
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -195,8 +195,8 @@ class Moments(SeveralRows):
         """Regress a column on others: ``"y ~ t + x1 + region"``. Nothing is spent.
 
         Any outcome or covariate may stand on either side. ``t:sex`` is there for the factors of
-        ``by=``; other products have to be in the formula of `dp_moments`. ``.`` stands for all
-        covariates.
+        ``subgroups=``; other products have to be in the formula of `dp_moments`. ``.`` stands for
+        all covariates.
         """
         if "|" in str(formula):
             raise OptionError('a regression has no `|`: write "y ~ t + x1", or ask for effect()')
@@ -233,13 +233,13 @@ class Moments(SeveralRows):
         )
 
     def effects_by(self, factor: str, formula: str | None = None) -> SubsetEffects:
-        """Effects at each level of a factor that was named in ``by=``; ``"y ~ t | x1"``.
+        """Effects at each level of a factor that was named in ``subgroups=``; ``"y ~ t | x1"``.
 
         Slopes of covariates are the same at all levels. The difference between two levels is the
         coefficient of a product: ``regression("y ~ t + sex + t:sex")``.
         """
         if factor not in self.levels:
-            known = ", ".join(self.levels) or "no factors: name them in by="
+            known = ", ".join(self.levels) or "no factors: name them in subgroups="
             raise OptionError(f"these moments have effects by {known}; not by {factor!r}")
         outcome, covariates = self._asked(formula)
         (term, *_) = (x.term for x in self.matrix.columns if ":".join(x.term) == factor)

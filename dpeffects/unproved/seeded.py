@@ -71,6 +71,23 @@ class SeededNoise(NoiseSource):
         return self._orders.permutation(n)
 
 
+class NoNoise(SeededNoise):
+    """What is released is what is there; only the order of the records is drawn, from a seed."""
+
+    void = ("no noise was added",)
+    description = "none"
+
+    def laplace(self, values: IntArray, *scale: float) -> IntArray:
+        """The values themselves, for all kinds of noise."""
+        return values.copy()
+
+    gaussian = matrices = cubes = respond = laplace  # type: ignore[assignment]
+
+    def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
+        """The bits themselves."""
+        return bits.copy()
+
+
 def noise_source(seed: int | NoiseSource | None) -> NoiseSource:
     """Return secure noise, or noise that protects nobody: from a seed, or an audit's own."""
     if isinstance(seed, NoiseSource) and seed.void:

@@ -45,7 +45,8 @@ not_there <- function(e, arguments) {
 #'   which regressions are made afterwards, for nothing;
 #' * `dp_balance()`: balance of covariates; `dp_randomisation_test()`: a test;
 #' * `dp_multisite()`: several sites, each with a budget of its own;
-#' * `dp_reference()`: the answer without privacy, for the curator's eyes.
+#' * `dp_reference()`: the same without noise, for the curator's eyes; `call = "dp_qte"` for other
+#'   calls than `dp_ate()`.
 #'
 #' Factors, text and numbers need bounds: what a value could be, from the meaning of the
 #' variable and never from the data. Levels of a factor do not count as declared, because

@@ -545,10 +545,10 @@ BAD = {
     "continuous by": (FormulaError, "discrete", {"release": "groups", "by": "x1"}),
     "by the outcome": (FormulaError, "outcome", {"release": "groups", "by": "y"}),
     "by the treatment": (FormulaError, "treatment", {"release": "groups", "by": "t"}),
-    "by nothing": (FormulaError, "covariates", {"release": "groups", "by": ""}),
-    "by a constant": (FormulaError, "covariates", {"release": "groups", "by": "1"}),
+    "by nothing": (OptionError, "must be terms", {"release": "groups", "by": ""}),
+    "by a constant": (OptionError, "names no column", {"release": "groups", "by": "1"}),
     "by a missing column": (DataError, "'z'", {"release": "groups", "by": "z"}),
-    "by a number": (OptionError, "string", {"release": "groups", "by": 3}),
+    "by a number": (OptionError, "must be terms", {"release": "groups", "by": 3}),
     "too many groups": (
         OptionError,
         "1200 groups",

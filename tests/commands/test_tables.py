@@ -30,9 +30,9 @@ BOUNDS = {"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]}
             ("dp_rate", "y ~ t", {"offset": "age", "per": 1000}),
         ),
         (
-            ["moments", "y ~ t | age", "--by", "sex", *TRIAL],
+            ["moments", "y ~ t | age", "--subgroups=sex", *TRIAL],
             dpe.Moments,
-            ("dp_moments", "y ~ t | age", {"by": "sex"}),
+            ("dp_moments", "y ~ t | age", {"subgroups": ["sex"]}),
         ),
         (
             ["late", "age ~ y", "--instrument", "t", *TRIAL],
@@ -83,7 +83,7 @@ def test_what_cannot_be_added_is_refused(study, capsys):
 
 
 def test_saved_moments_are_regressed_on(study, capsys):
-    moments = ["moments", "y ~ t | age", "--by", "sex", *TRIAL]
+    moments = ["moments", "y ~ t | age", "--subgroups=sex", *TRIAL]
     for seed, name in ((1, "north"), (2, "south")):
         assert run(capsys, *moments, seed, "--out", f"{name}.json")[0] == 0
     both = dpe.combine_moments(["north.json", "south.json"])

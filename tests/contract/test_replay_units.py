@@ -73,7 +73,7 @@ CALLS = {
     "balance": ("dp_balance", PLAIN, {"overlap": True, "adjusted": True}),
     "quantiles": ("dp_qte", PLAIN, {}),
     "study": ("dp_study", "y + w ~ t | x1 + g", {"subgroups": "g"}),
-    "moments": ("dp_moments", "y + x2 ~ t | x1", {"by": "g"}),
+    "moments": ("dp_moments", "y + x2 ~ t | x1", {"subgroups": "g"}),
     "compliers": ("dp_late", "y ~ I(x2 > 0) | x1", {"instrument": "t", **DELTA}),
     "study, Gaussian, trial": ("dp_study", "y ~ t", {"design": "randomised", **DELTA}),
 }

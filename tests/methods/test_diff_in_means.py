@@ -9,6 +9,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.inference.estimate import Unavailable
+from tests.plain import plain
 
 
 def trial(n, seed, binary=False, share=0.4):
@@ -66,10 +67,10 @@ def test_intervals_cover(arms, binary):
 
 def test_the_released_variance_is_unbiased():
     data = trial(800, 5)
-    plain = dpe.reference("y ~ t", data, "diff_in_means").std_error ** 2
+    usual = plain("y ~ t", data, "diff_in_means").std_error ** 2
     released = [fit(data, seed=seed).released.sampling for seed in range(400)]
     values = np.array([r.value for r in released])
-    assert values.mean() == pytest.approx(plain, rel=0.1)
+    assert values.mean() == pytest.approx(usual, rel=0.1)
     # the stated noise scale is that of the spread
     assert np.sqrt(2) * released[0].noise_scale == pytest.approx(values.std(), rel=0.25)
 

@@ -15,6 +15,7 @@ from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
 from dpeffects.estimators.dpci import CrossFitted
 from dpeffects.estimators.model_folds import FoldModels
 from dpeffects.unproved.seeded import SeededNoise
+from tests.plain import plain
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
 FORMULA = "y ~ t | x1 + x2"
@@ -77,7 +78,7 @@ def test_the_noise_is_by_the_largest_influence():
         )
         terms += [one - zero + (end - one) / e for end in (0, 1)]
         terms += [one - zero - (end - zero) / (1 - e) for end in (0, 1)]
-    reference = dpe.reference(FORMULA, frame(n), "dpci", clip=0.1).estimate
+    reference = plain(FORMULA, frame(n), "dpci", clip=0.1).estimate
     gross = np.abs(np.array(terms) - reference).max()
     factor = 5 * math.sqrt(2 * math.log(n) * math.log(2 / (DELTA / 2))) / (0.5 * n)
     assert fit.spends[0].scale[0] == pytest.approx(gross * factor, rel=0.02)
@@ -89,7 +90,7 @@ def test_the_noise_is_by_the_largest_influence():
 
 def test_without_noise_it_is_the_reference():
     fit = run(3000, epsilon=1e7)
-    reference = dpe.reference(FORMULA, frame(3000), "dpci", clip=0.1)
+    reference = plain(FORMULA, frame(3000), "dpci", clip=0.1)
     assert fit.estimate == pytest.approx(reference.estimate, abs=0.2 * reference.std_error)
     assert fit.std_error == pytest.approx(reference.std_error, rel=0.1)
 

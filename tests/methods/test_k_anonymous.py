@@ -10,6 +10,7 @@ import dpeffects as dpe
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.estimators.k_anonymous import anonymised, microaggregate
 from dpeffects.unproved.claimed import unprotected
+from tests.plain import plain
 from tests.privacy.bare import curator
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
@@ -56,8 +57,8 @@ def test_groups_are_near():
 
 
 def test_larger_groups_adjust_less():
-    raw = dpe.reference("y ~ t", frame(4000), "diff_in_means").estimate
-    full = dpe.reference(FORMULA, frame(4000), "sample_aggregate").estimate
+    raw = plain("y ~ t", frame(4000), "diff_in_means").estimate
+    full = plain(FORMULA, frame(4000), "sample_aggregate").estimate
     found = [run(frame(4000), k=k).estimate for k in (5, 1500)]
     assert abs(found[0] - full) < 0.01
     assert abs(found[0] - full) < abs(found[1] - full) < abs(raw - full) + 0.01

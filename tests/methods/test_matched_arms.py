@@ -320,8 +320,6 @@ def test_one_effect_is_wanted_elsewhere():
         dpe.dp_cate(FORMULA, frame, epsilon=1, ledger=ledger)
     with pytest.raises(OptionError, match="a plan compares two arms"):
         dpe.plan(FORMULA, n=1000, epsilon=1, bounds=BOUNDS, method="private_psm")
-    with pytest.raises(OptionError, match="compares two arms"):
-        dpe.reference(FORMULA, frame, "private_psm")
     empty = frame.frame.assign(treatment="none")
     with pytest.raises(DataError, match="three arms is empty"):
         fit(empty, bounds=BOUNDS, ledger=ledger)

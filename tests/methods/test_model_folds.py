@@ -11,6 +11,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
+from tests.plain import plain
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
 FORMULA = "y ~ t | x1 + x2"
@@ -36,13 +37,13 @@ def run(n=1500, seed=0, **given):
 def test_confounding_is_adjusted_for(average, estimator):
     fits = [run(average=average, estimator=estimator, seed=s).estimate for s in range(3)]
     assert abs(np.mean(fits) - EFFECT) < 0.04
-    raw = dpe.reference("y ~ t", frame(1500), "diff_in_means").estimate
+    raw = plain("y ~ t", frame(1500), "diff_in_means").estimate
     assert raw > EFFECT + 0.05
 
 
 def test_it_nears_the_reference_as_noise_goes():
     fit = run(6000, epsilon=1e5, folds=11)
-    reference = dpe.reference(FORMULA, frame(6000), "model_folds", clip=0.1)
+    reference = plain(FORMULA, frame(6000), "model_folds", clip=0.1)
     assert fit.estimate == pytest.approx(reference.estimate, abs=0.005)
     assert fit.std_error == pytest.approx(reference.std_error, rel=0.5)
 

@@ -26,7 +26,7 @@ BOUNDS = {
     "region": ["N", "S", "W", "E"],
 }
 EXACT = 1e8
-ASKED = {"bounds": BOUNDS, "by": "sex + region"}
+ASKED = {"bounds": BOUNDS, "subgroups": "sex + region"}
 
 
 def people(n: int = 3000, seed: int = 1) -> pd.DataFrame:
@@ -336,7 +336,13 @@ def test_three_arms(data: pd.DataFrame) -> None:
     arms = np.array(["none", "low", "high"])[np.arange(len(data)) % 3]
     frame = data.assign(t=arms)
     bounds = {**BOUNDS, "t": ["none", "low", "high"]}
-    asked = {"bounds": bounds, "by": "sex", "design": "randomised", "epsilon": EXACT, "seed": 1}
+    asked = {
+        "bounds": bounds,
+        "subgroups": "sex",
+        "design": "randomised",
+        "epsilon": EXACT,
+        "seed": 1,
+    }
     kept = dpe.dp_moments(FORMULA, frame, **asked)
     fit = kept.effect("cost ~ t")
     means = frame.groupby("t")["cost"].mean()
@@ -385,9 +391,9 @@ def test_rows_that_count_differently(data: pd.DataFrame) -> None:
 @pytest.mark.parametrize(
     ("formula", "given", "told"),
     [
-        (FORMULA, {"by": "age"}, "no factor"),
-        (FORMULA, {"by": "sex:region"}, "no factor"),
-        (FORMULA, {"by": 3}, "by must name"),
+        (FORMULA, {"subgroups": "age"}, "no factor"),
+        (FORMULA, {"subgroups": "sex:region"}, "by itself"),
+        (FORMULA, {"subgroups": 3}, "subgroups must be terms"),
         (FORMULA, {"missing": "available"}, "for dp_study"),
         (FORMULA, {"design": "natural"}, "design must be"),
         (FORMULA, {"unit": "id", "cluster": "region"}, "has no argument"),
@@ -430,7 +436,7 @@ def test_columns_of_every_kind(data: pd.DataFrame) -> None:
         f"{formula} + gone + I(age**2)",
         frame,
         bounds={**BOUNDS, "gone": (20, 90)},
-        by="cut(age, [20, 40, 60, 90]) + old",
+        subgroups="cut(age, [20, 40, 60, 90]) + old",
         missing={"gone": "indicator"},
         epsilon=EXACT,
         seed=1,

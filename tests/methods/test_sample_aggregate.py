@@ -16,6 +16,7 @@ from dpeffects.estimators.sample_aggregate import default_blocks
 from dpeffects.unproved.seeded import SeededNoise
 from tests.calls import Call
 from tests.methods.test_private_ipw import BOUNDS, DOORS, FORMULA, frame
+from tests.plain import plain
 
 
 def run(data=None, estimand="ATE", **more):
@@ -83,12 +84,12 @@ def test_plain_scikit_learn_models_are_what_they_are(estimand):
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 def test_the_reference_is_the_estimator_on_all_records(estimand, estimator):
     data = frame(3000)
-    found = dpe.reference(
+    found = plain(
         FORMULA, data, "sample_aggregate", estimand=estimand, estimator=estimator, bounds=BOUNDS
     )
     assert found.estimate == pytest.approx(by_hand(data, estimand, estimator), abs=1e-4)
     method = "private_ipw" if estimator == "ipw" else "auto"
-    peer = dpe.reference(FORMULA, data, method, estimand=estimand, bounds=BOUNDS)
+    peer = plain(FORMULA, data, method, estimand=estimand, bounds=BOUNDS)
     assert found.std_error == pytest.approx(peer.std_error, rel=0.15)
 
 
@@ -183,7 +184,7 @@ def test_a_classifier_for_a_binary_outcome():
     linear_model = pytest.importorskip("sklearn.linear_model")
     data = frame(6000, binary=True)
     fit = run(data, epsilon=1e5, outcome=linear_model.LogisticRegression(C=100), blocks=30)
-    target = dpe.reference(FORMULA, data, "auto", bounds=BOUNDS)
+    target = plain(FORMULA, data, "auto", bounds=BOUNDS)
     assert fit.estimate == pytest.approx(target.estimate, abs=target.std_error)
     labels = data.assign(y=np.where(data["y"], 5.0, 2.0))
     bounds = {**BOUNDS, "y": (2, 5)}

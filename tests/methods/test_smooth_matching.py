@@ -14,8 +14,8 @@ import pytest
 import dpeffects as dpe
 from dpeffects import flow
 from dpeffects.errors import BudgetError, DPEffectsError, FormulaError, OptionError
-from dpeffects.estimators import _strata
 from dpeffects.privacy.budget import as_written
+from tests.plain import plain, stratified
 
 BOUNDS = {"y": (0, 1), "x": (0, 90), "g": ["a", "b", "c"]}
 FORMULA = "y ~ t | cut(x, [0, 40, 90]) * g"
@@ -113,7 +113,7 @@ def test_algorithm_2_of_the_paper_with_all_of_epsilon():
 def test_the_estimate_alone_beats_half_the_budget():
     """All of epsilon on the estimate: less noise than its share of a call with a variance has."""
     data = frame(2_000, 3)
-    target = dpe.reference(FORMULA, data, "smooth_matching", bounds=BOUNDS).estimate
+    target = plain(FORMULA, data, "smooth_matching", bounds=BOUNDS).estimate
     spread = [
         np.mean(
             [
@@ -158,7 +158,7 @@ def test_a_site_does_not_send_an_estimate_of_unknown_noise():
 @cases
 def test_estimates_approach_the_reference_as_epsilon_grows(name, options):
     data = frame(20_000, 5)
-    target = dpe.reference(FORMULA, data, name, bounds=BOUNDS)
+    target = plain(FORMULA, data, name, bounds=BOUNDS)
     fit = run(name, options, data, epsilon=1e6)
     near = 0.15 if options.get("matching", "means") == "means" else 1.0
     assert fit.estimate == pytest.approx(target.estimate, abs=near * target.std_error)
@@ -244,7 +244,7 @@ def test_odd_strata_are_data_not_errors(name, options, kind):
     if kind == "all strata one-armed":
         exact = run(name, options, data, epsilon=1e9)
         assert exact.estimate == pytest.approx(0.0, abs=1e-4)
-        assert dpe.reference(FORMULA, data, name, bounds=BOUNDS).estimate == 0.0
+        assert plain(FORMULA, data, name, bounds=BOUNDS).estimate == 0.0
 
 
 def test_discrete_covariates_of_every_kind():
@@ -279,7 +279,7 @@ def test_the_released_noise_variance_is_right_on_average(noise):
     """E[S_DP^2] is corrected: released noise variances average to that of the estimates."""
     data, options = frame(2_000, 3), {"sensitivity_noise": noise}
     fits = [run("smooth_matching", options, data, seed=s) for s in range(400)]
-    target = dpe.reference(FORMULA, data, "smooth_matching", bounds=BOUNDS).estimate
+    target = plain(FORMULA, data, "smooth_matching", bounds=BOUNDS).estimate
     true = np.mean([(f.estimate - target) ** 2 for f in fits])
     said = np.mean([f.noise_variance for f in fits])
     assert said == pytest.approx(true, rel=0.3)
@@ -342,7 +342,7 @@ def test_reference_is_a_regression_by_stratum():
     import statsmodels.formula.api as smf
 
     data = frame(900, 8).assign(t=lambda d: d["t"].astype(int))
-    got = dpe.reference("y ~ t | g", data, "smooth_matching", bounds=BOUNDS)
+    got = plain("y ~ t | g", data, "smooth_matching", bounds=BOUNDS)
     effect, variance = 0.0, 0.0
     for _, part in data.groupby("g"):
         model = smf.ols("y ~ t", part).fit(cov_type="HC2")
@@ -355,8 +355,6 @@ def test_reference_is_a_regression_by_stratum():
 def test_reference_on_odd_strata():
     rows = np.array([[1.0, 0], [1, 0], [1, 1], [1, 1], [1, 1]])
     treated = np.array([True, False, True, True, True])
-    effect, error = _strata.reference(np.array([3.0, 1, 5, 6, 7]), treated, rows)
+    effect, error = stratified(np.array([3.0, 1, 5, 6, 7]), treated, rows)
     assert effect == pytest.approx(2 * 2 / 5)
     assert error == 0.0  # no arm with two records in the only stratum with both
-    with pytest.raises(OptionError, match="cut"):
-        _strata.reference(np.zeros(2), treated[:2], np.array([[0.3], [0.5]]))

@@ -14,6 +14,7 @@ from dpeffects.errors import EstimationError, MissingExtraError, OptionError
 from dpeffects.ledgers.composition import epsilon_of_rho
 from dpeffects.unproved.generators import environment
 from dpeffects.unproved.generators.tables import Fitted, Tree
+from tests.plain import plain
 
 SIZES = {"t": 2, "y": 4, "a": 3, "b": 3, "c": 2}
 NAMES = list(SIZES)
@@ -117,7 +118,7 @@ def asked(monkeypatch):
 def test_records_come_back_as_they_were_up_to_cells(asked):
     data = frame(2000)
     fit = dpe.dp_ate(FORMULA, data, "synthetic", cells=32, outcome_cells=64, **CALL)
-    reference = dpe.reference(FORMULA, data, "synthetic", bounds=BOUNDS)
+    reference = plain(FORMULA, data, "synthetic", bounds=BOUNDS)
     assert fit.estimate == pytest.approx(reference.estimate, abs=0.02)
     assert fit.guarantee.status == "library"
     assert "not available" in str(fit.conf_int())
