@@ -82,8 +82,10 @@ def _arms(balance: Balance) -> Pairs:
     rows = [("Treated", f"{_count(treated, sd)} {of} (noise sd {number(sd, 2)})")]
     if balance.edges:
         part, noise = to_error((100 * outside, 100 * outside_sd), 100 * outside_sd)
-        part = printed(part, noise_ratio(outside_sd, 1.0, max(outside, RARE)))
-        scores = f"{part} % of {who} have scores below {LOW} or above {HIGH}"
+        share = printed(
+            f"{part} %", noise_ratio(outside_sd, 1.0, max(outside, RARE)), "mostly noise:"
+        )
+        scores = f"{share} of {who} have scores below {LOW} or above {HIGH}"
         rows += [
             ("Overlap", f"{scores} (noise sd {noise} %)"),
             ("Model", f"about {100 * balance.model_noise:.0f} % of its log odds are noise"),

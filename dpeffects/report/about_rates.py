@@ -29,8 +29,8 @@ def _sums(fit: RateEffects) -> Table:
     found, cells = fit.table.sums, []
     for values, scale in zip((found.events, found.time), found.scales, strict=True):
         sd = scale * math.sqrt(2.0 if found.gaussian else 4.0)  # of two halves
-        ratios = (noise_ratio(sd, value=max(x, COUNTED)) for x in values)
-        cells.append(map(printed, numbers(values, 4), ratios))
+        ratios = [noise_ratio(sd, value=max(x, COUNTED)) for x in values]
+        cells.append([*map(printed, numbers(values, 4), ratios)])
     rows = tuple(zip(("treated", "control"), *cells, strict=True))
     return Table(f"Sums{weights} (noisy)", ("arm", "events", fit.offset), rows, "lrr")
 
