@@ -289,7 +289,8 @@ class SurvivalEffects(TableEffects):
         terms.append(self._inverted(f"{name}_ratio", times, error, ratio, 1.0))
         noise = np.sqrt(shares.privacy[:, 0])
         of_ratio = noise_ratio(abs(scale) * noise, value=shown).max()
-        ratios = (*noise_ratio(noise, 1.0), noise_ratio(np.hypot(*noise), 2.0), of_ratio)
+        of_gap = noise_ratio(np.hypot(*noise), 2.0, gap / scale, signed=True)
+        ratios = (*noise_ratio(noise, 1.0), of_gap, of_ratio)
         return [replace(term, noise=x) for term, x in zip(terms, ratios, strict=True)]
 
     def _hazard_ratio(self) -> Inverted:

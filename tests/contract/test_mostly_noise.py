@@ -385,9 +385,8 @@ def test_pictures_leave_out_what_is_mostly_noise():
     ax = draw.survival(made("survival", "tiny"))
     assert texts(ax).count(NOISE) >= 4
     (line,) = (x for x in ax.lines if x.get_gid() == "treated")
-    assert (
-        len(line.get_xdata()) == ((curves["noise_ratio"] <= 1) & (curves["arm"] == "treated")).sum()
-    )
+    known = (curves["noise_ratio"] <= 1) & (curves["arm"] == "treated")
+    assert np.isfinite(line.get_ydata()).sum() == known.sum()
     study = made("study", "tiny")
     ax = draw.love(study)
     assert texts(ax).count(NOISE) == (study.table1()["smd_noise_ratio"] > 1.0).sum()

@@ -18,8 +18,8 @@ _TICKS = 6
 def survival(fit: SurvivalEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any:
     """Draw both survival curves; return the axes.
 
-    The band holds for both curves at all times at once; both are drawn where the curve is not
-    mostly noise. The numbers at risk below the picture have privacy noise.
+    The band holds for both curves at all times at once; a curve ends where it is mostly noise. The
+    numbers at risk below the picture have privacy noise.
 
     Parameters
     ----------
@@ -45,14 +45,13 @@ def survival(fit: SurvivalEffects, *, conf_level: float = 0.95, ax: Any = None) 
     with look.canvas(ax, (look.WIDTH, 4.2)) as axes:
         for k, arm in enumerate(ARMS):
             rows, how = curves[curves["arm"] == arm], look.series(k)
-            rows = rows[rows["noise_ratio"] <= 1.0]
             times, low, high = (rows[name] for name in ("time", "conf_low", "conf_high"))
             axes.fill_between(
                 times, low, high, color=how.color, alpha=0.15, linewidth=0, gid="band"
             )
             axes.plot(
                 times,
-                rows["survival"],
+                rows["survival"].where(rows["noise_ratio"] <= 1.0),
                 color=how.color,
                 linestyle=how.linestyle,
                 label=arm,
