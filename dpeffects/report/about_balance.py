@@ -161,9 +161,12 @@ def _left_out(balance: Balance) -> str:
 
 def _cells(values: tuple[float, ...], sds: tuple[float, ...]) -> list[list[str]]:
     """Differences, in brackets where they are within their noise, and the noise."""
-    texts = []
-    for value, sd in zip(values, sds, strict=True):
-        text = "n/a" if math.isnan(value) else f"{value:.3f}"
-        text = f"({text})" if within_noise(value, sd) else text
-        texts.append(printed(text, hidden(value, sd)))
-    return [texts, ["n/a" if math.isnan(sd) else f"{sd:.3f}" for sd in sds]]
+    pairs = [difference_cells(*pair) for pair in zip(values, sds, strict=True)]
+    return [list(cells) for cells in zip(*pairs, strict=True)]
+
+
+def difference_cells(value: float, sd: float) -> tuple[str, str]:
+    """A standardised difference, in brackets where it is within its noise, and the noise."""
+    text = "n/a" if math.isnan(value) else f"{round(value, 3) + 0.0:.3f}"
+    text = f"({text})" if within_noise(value, sd) else text
+    return printed(text, hidden(value, sd)), f"{sd:.3f}" if math.isfinite(sd) else "n/a"

@@ -13,6 +13,7 @@ from dpeffects.inference.noisy import COUNTED, noise_ratio
 from dpeffects.inference.scales import mean_noise
 from dpeffects.inference.table_one import MISSING, arm_sizes
 from dpeffects.report.about_arms import family_words
+from dpeffects.report.about_balance import difference_cells
 from dpeffects.report.about_conditional import listed, noise_sentence
 from dpeffects.report.blocks import (
     alert,
@@ -249,7 +250,8 @@ def _table1(fit: StudyEffects, most: int | None) -> Made:
     for row in frame.to_dict("records")[:most]:
         cells, noise = _described(row, arms)
         kinds = ("smd", "smd_weighted") if weighted else ("smd",)
-        differences = [x for kind in kinds for x in _difference(row, kind)]
+        pairs = [difference_cells(row[kind], row[f"{kind}_noise_sd"]) for kind in kinds]
+        differences = [cell for pair in pairs for cell in pair]
         rows.append((_variable(row), *cells, noise, *differences))
     after = ("weighted", "its noise") if weighted else ()
     columns = ("variable", *arms, "noise sd", "SMD", "its noise", *after)
@@ -294,14 +296,6 @@ def _described(row: Any, arms: Sequence[str]) -> tuple[list[str], str]:
         cell = printed(f"{mean} ({sd})", 2.0 * math.isnan(spread), f"{mean} ({NOISE})")
         cells.append(printed(cell, ratio))
     return cells, _short(noise)
-
-
-def _difference(row: Any, kind: str) -> tuple[str, str]:
-    """A standardised difference, in brackets where it is within its noise, and the noise."""
-    value, sd = row[kind], row[f"{kind}_noise_sd"]
-    text = f"{round(value, 3) + 0.0:.3f}"
-    text = f"({text})" if row[f"{kind}_within_noise"] else text
-    return printed(text, row[f"{kind}_noise_ratio"]), "n/a" if sd == math.inf else f"{sd:.3f}"
 
 
 @describe.register
