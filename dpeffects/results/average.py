@@ -10,7 +10,6 @@ from dpeffects.errors import checked_call
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.inference.noisy import ratio_of
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.numbers import with_error
 from dpeffects.results.record import Record
@@ -320,15 +319,13 @@ class Result(Record):
         """One row for the effect; rows of several results bind with ``pandas.concat``.
 
         What is not available is NaN. On another ``scale`` (see `effect`) there is no standard
-        error, and a column ``scale`` says which. A ``noise_ratio`` above 1: mostly noise.
+        error, and a column ``scale`` says which.
         """
         about = {name: getattr(self, name) for name in ("outcome", "estimand", "method")}
         about |= {"term": self.treatment, "guarantee": self.guarantee.status}
         found, error = self.effect(scale, conf_level), self.std_error
         if scale != "difference":
             about["scale"], error = scale, Unavailable("on this scale there is none")
-        else:
-            about["noise_ratio"] = ratio_of(self.released)
         row = effect_row(found.estimate, error, found.p_value, found.conf_int, **about)
         return frame_of([row])
 
