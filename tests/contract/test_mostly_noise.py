@@ -282,6 +282,23 @@ def test_what_table_1_prints_is_near_to_the_data():
     assert off <= 0.025 * shown
 
 
+def test_rare_levels_and_small_spreads_are_not_printed_where_noise_is_as_large():
+    """Noise is small against the range of a share, or a mean, and large against what is there."""
+    n, rare = 4000, np.array(["no", "yes"])
+    data = pd.DataFrame({"y": np.arange(n) % 2, "t": np.arange(n) // 2 % 2})
+    data["rare"] = rare[(np.arange(n) % 400 == 7).astype(int)]
+    data["tight"] = 60.0 + 0.2 * (np.arange(n) % 8 < 4)
+    bounds = {"y": (0, 1), "rare": ["no", "yes"], "tight": (0, 100)}
+    asked = {"bounds": bounds, "seed": 1, "design": "randomised"}
+    for epsilon, known in ((2.0, False), (500.0, True)):
+        fit = dpe.dp_study("y ~ t | rare + tight", data, epsilon=epsilon, **asked)
+        (table,) = (x for x in fit.tables()["table1"].blocks if isinstance(x, Table))
+        cells = {row[0]: row[1:3] for row in table.rows}
+        assert NOISE not in cells["rare no"]
+        assert (cells["rare yes"] == (NOISE, NOISE)) != known
+        assert all(re.match(r"(5[0-9]|6[0-9])[.\d]* \(noise\)", x) for x in cells["tight"])
+
+
 # --- plans ----------------------------------------------------------------------------------------
 
 
