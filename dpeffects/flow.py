@@ -609,8 +609,8 @@ class Estimation:
             curator, self.response = respond(curator, part)
         if not self.sample.size_is_public:
             part = 0.75 if self.sample.unequal else 1.0
-            size = curator.release_size("size", part)
-            self.size = max(float(size.value[0]), 0.0)
+            most, size = curator.n, curator.release_size("size", part)
+            self.size = min(max(float(size.value[0]), 0.0), most)
             if self.sample.unequal:
                 self.effective = effective_size(curator, self.size, "size", 1.0 - part)
             if self.size < _LEAST_RECORDS + 2.0 * size.sd:
@@ -826,7 +826,7 @@ def _result(estimation: Estimation, released: Any) -> Any:
             return results.CateEffects(
                 kind=request.release,
                 labels=labels,
-                effects=tuple(_as_asked(estimation, effect) for effect in released.estimates),
+                effects=tuple(_possible(estimation, effect) for effect in released.estimates),
                 points=columns,
                 overlap_weighted=released.overlap_weighted,
                 notes=(*notes, *released.notes),
@@ -865,9 +865,15 @@ def _as_asked(estimation: Estimation, released: Estimate) -> Estimate:
 
 def _completed(estimation: Estimation, released: Estimate) -> Estimate:
     """An average effect with what the request and the declared bounds say about it."""
-    released = _as_asked(estimation, released)
+    released = _possible(estimation, released)
     if estimation.unread and not released.basis:
         released = replace(released, basis="association", caution=estimation.of_bounds)
+    return released
+
+
+def _possible(estimation: Estimation, released: Estimate) -> Estimate:
+    """An effect as it was asked for, with the range that it can have by the declared bounds."""
+    released = _as_asked(estimation, released)
     if released.possible is None:
         lower, upper = estimation.design.recipe.outcome_range
         released = replace(released, possible=(lower - upper, upper - lower))

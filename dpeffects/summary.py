@@ -8,7 +8,8 @@ shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from importlib import import_module
@@ -23,6 +24,13 @@ FORMS = ("full", "short")
 """How much a summary says."""
 MOST_ROWS = 5
 """Rows of a table in a short summary."""
+NOISE = "noise"
+"""What a cell says in the place of a number that is mostly noise."""
+_ABOUT_NOISE = (
+    "noise: not printed, as the standard deviation of its noise is above a third of the number (of "
+    "a count, share, spread or ratio) or a twentieth of the range it could have. Half of these "
+    "would be printed with about {} times the epsilon, or the records."
+)
 EVERYTHING, SHORT_OF = "Everything: fit.summary()", "Everything: summary()"
 """The last line of a short summary: of a release, and of what is not one."""
 
@@ -47,6 +55,19 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     align: str
     total: bool = False
+
+
+class MostlyNoise(str):
+    """A cell in the place of a number whose noise is ``ratio`` times too large."""
+
+    ratio = math.inf
+
+
+def printed(text: str, ratio: float, noise: str = NOISE) -> str:
+    """Return a cell, or what stands in its place where its noise is too large: a ratio above 1."""
+    cell = MostlyNoise(noise)
+    cell.ratio = ratio
+    return cell if ratio > 1.0 else text
 
 
 @dataclass(frozen=True)
@@ -187,6 +208,31 @@ def _cut(table: Table) -> Table:
     return replace(table, rows=(*table.rows[:MOST_ROWS], more), total=False)
 
 
+def noise_cells(tables: Mapping[str, Summary]) -> dict[str, float]:
+    """Cells that are mostly noise, by table, row and column, and how many times too large it is."""
+    return {
+        f"{name}, {' '.join(row[: x.align.count('l')]).strip() or place}: {column}": cell.ratio
+        for name, summary in tables.items()
+        for x in summary.blocks
+        if isinstance(x, Table)
+        for place, row in enumerate(x.rows)
+        for column, cell in zip(x.columns, row, strict=True)
+        if isinstance(cell, MostlyNoise)
+    }
+
+
+def _explained(summary: Summary) -> Summary:
+    """Say what cells that are mostly noise mean, where there are any."""
+    if not (ratios := sorted(noise_cells({"": summary}).values())):
+        return summary
+    own = _ABOUT_NOISE.format(math.ceil(min(ratios[len(ratios) // 2], 1e6)))
+    blocks = list(summary.blocks)
+    place = next((k for k, x in enumerate(blocks) if isinstance(x, Notes)), len(blocks))
+    others = [item for x in blocks[place : place + 1] for item in x.items]  # type: ignore[union-attr]
+    blocks[place : place + 1] = [Notes((own, *others))]
+    return replace(summary, blocks=tuple(blocks))
+
+
 @dataclass(frozen=True, repr=False)
 class Report(Named):
     """A paragraph on methods and results: ``text`` is one line, printing wraps it.
@@ -259,7 +305,10 @@ class ByType:
             import_module(module)
         if kind not in self._known.registry:
             import_module("dpeffects.report.everything")
-        return self._known.dispatch(kind)(result, *args, **options)
+        found = self._known.dispatch(kind)(result, *args, **options)
+        if self.what == "tables":
+            return {name: _explained(table) for name, table in found.items()}
+        return _explained(found) if isinstance(found, Summary) else found
 
     def _unknown(self, result: Any, *args: Any, **options: Any) -> Any:
         raise NotImplementedError(f"no {self.what} of {type(result).__name__}")

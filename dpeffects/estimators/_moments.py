@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -56,13 +56,16 @@ def treatment_columns(arms: int) -> int:
 class Standard:
     """Covariates in [0, 1] to mean 0 and variance 1, by released means and variances.
 
-    ``variance_sd`` is the standard deviation of the noise in the released variances.
+    ``variance_sd`` is the standard deviation of the noise in the released variances; ``variances``
+    are these as they came out, where columns are standardised by no less than a twentieth of their
+    range.
     """
 
     columns: IntArray
     means: FloatArray
     sds: FloatArray
     variance_sd: float = 0.0
+    variances: FloatArray = field(default_factory=lambda: np.zeros(0))
     reads: ClassVar[tuple[str, ...]] = ("covariates",)
 
     def __call__(self, rows: Block) -> FloatArray:
@@ -125,7 +128,7 @@ def release_standard(curator: Curator, noisy: Noisy, share: str) -> Standard:
     n, columns = curator.n, varying_columns(curator)
     prior, noise = 0.05, (noisy.sd / n) ** 2
     means = np.clip(0.5 + (noisy.value / n - 0.5) * prior / (prior + noise), 0.0, 1.0)
-    variances = np.maximum(means * (1.0 - means), 0.01)
+    seen = variances = np.maximum(means * (1.0 - means), 0.01)
     other, variance_sd = np.flatnonzero(np.array(curator.values)[columns] != 2), 0.0
     if other.size:
         squares = curator.sums(
@@ -137,7 +140,9 @@ def release_standard(curator: Curator, noisy: Noisy, share: str) -> Standard:
         )
         variance_sd = squares.sd / n
         variances[other] = _pulled(squares.value / n, variance_sd**2, variances[other])
-    return Standard(columns, means, np.sqrt(variances), variance_sd)
+        seen = variances.copy()
+        seen[other] = np.minimum(squares.value / n, variances[other])
+    return Standard(columns, means, np.sqrt(variances), variance_sd, seen)
 
 
 def _pulled(seen: FloatArray, noise: float, most: FloatArray) -> FloatArray:

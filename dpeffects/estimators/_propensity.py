@@ -51,7 +51,7 @@ _MATTER = 0.25
 _SLOPE, _CONFOUNDED = 0.3, 0.035
 """Slope of outcomes along covariates and bias without adjustment, in ranges of the outcome: what
 `plan` expects."""
-_LEAST_SPREAD = 0.002
+_LEAST_SPREAD, _KNOWN = 0.002, 1e-5
 _CORRELATED = 1.2
 """Standard deviation of log odds over that of a sum of uncorrelated covariates."""
 _WIDER = 1.3
@@ -298,7 +298,8 @@ class Spreads:
         standard = release_standard(curator, sums, share)
         means, spreads = np.full((2, curator.width - 1), [[0.5], [_LEAST_SPREAD]])
         means[standard.columns - 1] = standard.means
-        spreads[standard.columns - 1] = np.maximum(standard.sds**2, _LEAST_SPREAD)
+        least = min(max(standard.variance_sd / 2.0, _KNOWN), _LEAST_SPREAD)
+        spreads[standard.columns - 1] = np.maximum(standard.variances, least)
         return cls(means, spreads, standard.variance_sd)
 
 

@@ -140,7 +140,8 @@ class Shares:
     All have the axes (treated and control, points). ``low`` and ``high`` are the share if nobody,
     or everybody, had the event where too few are at risk to tell. ``sizes`` are numbers of people
     whose share would have the same sampling variance, and ``noise`` the variances of privacy noise
-    and of confounding that is left, ``shared`` the covariances of these between the arms.
+    and of confounding that is left, ``shared`` the covariances of these between the arms,
+    ``privacy`` the variances of noise alone, infinite where too few are at risk.
     """
 
     values: FloatArray
@@ -149,6 +150,7 @@ class Shares:
     sizes: FloatArray
     noise: FloatArray
     shared: FloatArray
+    privacy: FloatArray
 
     @property
     def variances(self) -> FloatArray:
@@ -240,10 +242,24 @@ class LifeTable:
     edges: FloatArray
 
     @property
-    def at_risk(self) -> FloatArray:
-        """People of each arm at the start of each bin, or their weights, as released; noisy."""
-        found: FloatArray = np.maximum(life(self.table.counts)[0], 0.0)
-        return found
+    def weighted(self) -> bool:
+        """Whether records count by weights, and how many there are in each arm is not released."""
+        return self.table.unequal != (1.0, 1.0) and self.table.unadjusted is None
+
+    def at_risk(self, n: int) -> tuple[FloatArray, FloatArray]:
+        """Numbers at risk at each edge, which never rise, by arm, and their noise.
+
+        They start with all ``n`` records; with sums of weights where these are ``weighted``.
+        """
+        from scipy.optimize import isotonic_regression
+
+        table, plain = self.table, self.table.unadjusted or self.table
+        starts = table.sizes if self.weighted else n * plain.sizes / plain.sizes.sum()
+        counts = np.hstack([life(table.counts)[0], table.counts[:, -1:]])
+        falling = np.stack([isotonic_regression(row, increasing=False).x for row in counts])
+        unit, later = (starts / table.sizes)[:, None], np.arange(table.counts.shape[1], 0, -2)
+        noise = unit * np.sqrt(np.outer(table.noise_variance, later))
+        return np.clip(unit * falling, 0.0, starts[:, None]), noise
 
     @cached_property
     def reach(self) -> tuple[int, int]:
@@ -294,7 +310,9 @@ class LifeTable:
         sizes, more = np.maximum(own * (1.0 - own) / variance, 1.0), law.noise + law.left
         found = (law.values, low, high, sizes, np.diag(more))
         values, low, high, sizes, noise = (part.reshape(2, -1) for part in found)
-        return Shares(values, low, high, sizes, noise, np.diagonal(more, len(times)))
+        until = self.edges[list(self.reach)][:, None]
+        privacy = np.where(times > until, np.inf, np.diag(law.noise).reshape(2, -1))
+        return Shares(values, low, high, sizes, noise, np.diagonal(more, len(times)), privacy)
 
     def band(self, conf_level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Risks at the ends of the bins, and limits that hold for both arms at all ends at once.

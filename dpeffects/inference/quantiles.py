@@ -19,6 +19,7 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.inference.bins import Scale
+from dpeffects.inference.noisy import noise_ratio
 from dpeffects.inference.simultaneous import critical_value
 from dpeffects.inference.tables import ArmTable
 
@@ -30,8 +31,6 @@ _FAR = 2.0
 """Beyond a ratio of both ends, distances from zero are interpolated by their logarithms."""
 _ANGLES = 48
 """Points of an ellipse at which shares of both arms are tried."""
-_MOST = 40.0
-"""Standard errors beyond which no p-value is told apart."""
 
 
 class Ends(NamedTuple):
@@ -146,6 +145,14 @@ class Distributions:
             found[where, where] += sampling * self.table.unequal[arm] / self.table.sizes[arm]
         return np.asarray(found)
 
+    def noise_ratios(self, p: Sequence[float]) -> FloatArray:
+        """Noise in shares of both arms up to quantiles, (2, k), over the most of printed ones."""
+        share, bins = np.asarray(p, float), self.edges.size
+        below = np.stack([self._bin(arm, share)[0] + 1.0 for arm in (0, 1)])
+        cells = below * (1.0 - share) ** 2 + (bins - below) * share**2
+        by_arm = np.array(self.table.noise_variance) / self.table.sizes**2
+        return np.asarray(noise_ratio(np.sqrt(cells * by_arm[:, None]), 1.0))
+
     def _ends(self, arm: int, p: FloatArray, errors: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The least and the most that an arm's quantiles can be, if its shares are just p."""
         value, at = self._inverse(arm, np.clip(p, 0.0, 1.0))
@@ -192,18 +199,6 @@ class Distributions:
         low = np.min(tried[0][0] - tried[1][1], axis=0)
         high = np.max(tried[0][1] - tried[1][0], axis=0)
         return Ends(value, np.minimum(low, value), np.maximum(high, value))
-
-    def p_value(self, p: float) -> float:
-        """Two-sided p-value of no difference: of the interval that just reaches zero."""
-        from scipy.stats import norm
-
-        low, high = 0.0, _MOST
-        for _ in range(40):
-            z = (low + high) / 2.0
-            ends = self.difference((p,), z)
-            reaches = ends.lower[0] <= 0.0 <= ends.upper[0]
-            low, high = (low, z) if reaches else (z, high)
-        return 2.0 * float(norm.sf(high)) if low > 0.0 else 1.0
 
     def at_once(self, p: Sequence[float], conf_level: float) -> float:
         """How many standard errors hold for all these quantiles at once."""

@@ -22,6 +22,7 @@ from statistics import NormalDist
 
 from dpeffects.inference.estimate import Estimate, Means, Pair, Unavailable
 from dpeffects.inference.intervals import Interval, check_conf_level, interval, p_value
+from dpeffects.inference.noisy import ratio_of
 from dpeffects.roots import root
 
 _TRIED = 40
@@ -101,6 +102,11 @@ def of_mean(means: Means, treated: bool) -> Estimate:
     """One of the two means as an estimate, within the range of the outcome."""
     alone = means.combined(*((1.0, 0.0) if treated else (0.0, 1.0)))
     return replace(alone, possible=means.possible)
+
+
+def mean_noise(means: Means, treated: bool) -> float:
+    """The noise of one of the two means over the most that a printed one has."""
+    return ratio_of(of_mean(means, treated), share=is_risk(means))
 
 
 def _compared(

@@ -17,21 +17,19 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn
+from dpeffects.inference.noisy import COUNTED, OWN, noise_ratio
 
-_SURE = 3.0
-"""A variance, or a number of records, of fewer standard deviations of its noise is not used."""
-NO_SPREAD = "the variable does not vary by more than the noise"
-FEW = "an arm has no more records than noise could make"
+_SURE = 1.0 / OWN
+"""A variance of fewer standard deviations of its noise is not used."""
 MISSING = "missing"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A standardised difference, the standard deviation of its noise, or why there is none."""
+    """A standardised difference, and the standard deviation of its noise, which may hide all."""
 
     value: float = math.nan
-    noise_sd: float = math.nan
-    reason: str = ""
+    noise_sd: float = math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +38,8 @@ class BaselineRow:
 
     ``share`` says that it has two values: ``mean`` is the share of the records that have the
     larger one, ``count`` their number. Other means are in units of the data, and ``count`` is the
-    number of records that have a value. ``noise_sd`` is the noise in ``mean``.
+    number of records that have a value. ``noise_sd`` is the noise in ``mean``, ``noise_ratio`` that
+    over the most of what is printed; ``sd`` is NaN where it is mostly noise.
     """
 
     variable: str
@@ -49,8 +48,8 @@ class BaselineRow:
     mean: FloatArray
     sd: FloatArray
     noise_sd: FloatArray
+    noise_ratio: FloatArray
     count: FloatArray
-    count_noise_sd: FloatArray
     before: Difference
     after: Difference | None = None
 
@@ -76,22 +75,17 @@ class _Moments:
         own = vars(self).values()
         return _Moments(*(np.append(x, y) for x, y in zip(own, last, strict=True)))
 
-    def difference(self, own: _Moments, few: bool) -> Difference:
+    def difference(self, own: _Moments) -> Difference:
         """How far means of the arms differ, in standard deviations that are ``own``."""
         found = [self._between(own, *pair) for pair in combinations(range(len(self.sizes)), 2)]
-        if few:
-            return Difference(reason=FEW)
-        found = [x for x in found if not x.reason]
-        if not found:
-            return Difference(reason=NO_SPREAD)
-        largest = max(found, key=lambda x: abs(x.value))
+        largest = max(found, key=lambda x: -math.inf if math.isnan(x.value) else abs(x.value))
         return largest if len(self.sizes) == 2 else replace(largest, value=abs(largest.value))
 
     def _between(self, own: _Moments, a: int, b: int) -> Difference:
         squared = (own.variances[a] + own.variances[b]) / 2.0
         unknown = (own.variance_noise[a] + own.variance_noise[b]) / 4.0
         if squared <= max(_SURE * math.sqrt(unknown), 1e-12):
-            return Difference(reason=NO_SPREAD)
+            return Difference()
         value = float((self.means[a] - self.means[b]) / math.sqrt(squared))
         noise = (self.mean_noise[a] + self.mean_noise[b]) / squared
         return Difference(value, math.sqrt(noise + value**2 * unknown / squared**2 / 4.0))
@@ -111,11 +105,10 @@ def table_one(sums: JointSums) -> Iterator[BaselineRow]:
     before, after = _sized(sums.baseline, sums.plain), sums.weighted_baseline
     if after is not None:
         after = _sized(after, sums.whole)
-    few = bool((before.sizes[:, 0] <= _SURE * np.sqrt(before.noise[0])).any())
     columns = sums.baseline_columns
     flags = {flag: j for j in range(len(columns)) if (flag := _flag(columns, j)) >= 0}
     for group in _grouped(columns, set(flags)):
-        yield from _rows(columns, group, before, after, few)
+        yield from _rows(columns, group, before, after)
 
 
 def _sized(margin: Margin, known: Margin) -> Margin:
@@ -154,11 +147,7 @@ def _flag(columns: tuple[StudyColumn, ...], j: int) -> int:
 
 
 def _rows(
-    columns: tuple[StudyColumn, ...],
-    group: list[int],
-    before: Margin,
-    after: Margin | None,
-    few: bool,
+    columns: tuple[StudyColumn, ...], group: list[int], before: Margin, after: Margin | None
 ) -> Iterator[BaselineRow]:
     """The rows of one variable."""
     margins, column = [m for m in (before, after) if m is not None], columns[group[0]]
@@ -169,7 +158,7 @@ def _rows(
         made = zip(*(_levels(margin, group, len(names)) for margin in margins), strict=True)
         for name, moments in zip(names, made, strict=True):
             level = MISSING if name == f"({MISSING})" else name
-            yield _row(StudyColumn(name, two_valued=True), few, column.variable, level, *moments)
+            yield _row(StudyColumn(name, two_valued=True), column.variable, level, *moments)
         return
     variable, level = column.name, ""
     if column.two_valued and column.high != 1.0:
@@ -177,30 +166,28 @@ def _rows(
     if variable.startswith("is_na("):  # of an outcome
         variable, level = variable[6:-1], MISSING
     moments = tuple(_of_column(margin, columns, *group) for margin in margins)
-    yield _row(column, few, variable, level, *moments)
+    yield _row(column, variable, level, *moments)
     for flag in group[1:]:
         moments = tuple(_of_column(margin, columns, flag) for margin in margins)
-        yield _row(columns[flag], few, variable, MISSING, *moments)
+        yield _row(columns[flag], variable, MISSING, *moments)
 
 
 def _row(
-    column: StudyColumn,
-    few: bool,
-    variable: str,
-    level: str,
-    own: _Moments,
-    after: _Moments | None = None,
+    column: StudyColumn, variable: str, level: str, own: _Moments, after: _Moments | None = None
 ) -> BaselineRow:
     """A row in units of the data."""
     whole = own.with_all()
     means, counts, noise = whole.means + 0.5, whole.sizes, whole.size_noise
     scale = 1.0 if column.two_valued else column.width
     spread = whole.variances * whole.sizes / np.maximum(whole.sizes - 1.0, 1.0)
+    ratios = noise_ratio(np.sqrt(whole.mean_noise), 1.0)
     if column.two_valued:
         noise = whole.mean_noise * counts**2 + noise * means**2
         counts, spread = means * counts, means * (1.0 - means)
+        ratios.clip(noise_ratio(np.sqrt(noise), value=np.maximum(counts, COUNTED)), out=ratios)
     else:
         means = column.low + scale * means
+        spread[spread < _SURE * np.sqrt(whole.variance_noise)] = math.nan
     return BaselineRow(
         variable,
         level,
@@ -208,10 +195,10 @@ def _row(
         means,
         scale * np.sqrt(np.maximum(spread, 0.0)),
         scale * np.sqrt(whole.mean_noise),
+        ratios,
         counts,
-        np.sqrt(noise),
-        own.difference(own, few),
-        None if after is None else after.difference(own, few),
+        own.difference(own),
+        None if after is None else after.difference(own),
     )
 
 

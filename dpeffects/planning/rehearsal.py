@@ -25,6 +25,7 @@ from dpeffects.estimators.spec import MethodSpec
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.hypotheses import EQUIVALENCE, Hypothesis
 from dpeffects.inference.intervals import cdf
+from dpeffects.inference.noisy import ratio_of
 from dpeffects.planning.made_up import MadeUp
 from dpeffects.planning.setting import PlanSetting
 from dpeffects.results import Result
@@ -324,7 +325,9 @@ def _note(setting: PlanSetting, spec: MethodSpec, results: Sequence[Any]) -> tup
         return "adjusts for nothing: an association, unless treatment is randomised", False
     caution = _most(result.released.caution for result in results if not result.associated)
     some = f"not adjusted in {unadjusted} of {len(results)} rehearsals" if unadjusted else ""
-    return "; ".join(filter(None, (some, caution))), True
+    noisy = 2 * sum(ratio_of(result.released) > 1.0 for result in results) > len(results)
+    noise = "its estimate will not be printed: mostly noise" if noisy else ""
+    return "; ".join(filter(None, (some, noise, caution))), True
 
 
 def _allows(result: Any) -> bool:

@@ -37,7 +37,7 @@ from dpeffects.progress import bar
 from dpeffects.protocols import Protocol
 from dpeffects.results import StudyEffects
 from dpeffects.results.export import JsonRecord, frame_of, or_nan
-from dpeffects.summary import Shown
+from dpeffects.summary import Shown, noise_cells
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,6 +90,8 @@ class StudyPlan(Shown, JsonRecord):
         What is released: the label, the share of the budget, the noise and its price.
     basis
         What will entitle differences to be called effects.
+    noise
+        Cells of the study's tables that will say "noise" in the place of a number.
     """
 
     setting: StudySetting
@@ -97,6 +99,7 @@ class StudyPlan(Shown, JsonRecord):
     baseline: tuple[PlannedDifference, ...]
     releases: tuple[tuple[str, str, str, float, float], ...]
     basis: str
+    noise: tuple[str, ...] = ()
 
     def tidy(self) -> pd.DataFrame:
         """One row for each effect; ``subgroup`` and ``level`` are empty for all records.
@@ -359,6 +362,7 @@ def plan_study(
         tuple(map(_medians, baseline)),
         tuple((x.label, x.share, x.mechanism, x.epsilon, x.delta) for x in fits[0].spends),
         fits[0].stands_on,
+        tuple(noise_cells(fits[0].tables(conf_level))),
     )
 
 

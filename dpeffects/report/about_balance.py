@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dpeffects.guarantee import counted
+from dpeffects.inference.noisy import COUNTED, RARE, noise_ratio
 from dpeffects.report.blocks import alert, closing, header
 from dpeffects.report.paragraph import describe, paragraph
 from dpeffects.report.short import Rows, headline
@@ -14,10 +15,11 @@ from dpeffects.results.covariate_balance import (
     LOW,
     WITHIN,
     Balance,
+    hidden,
     within_noise,
 )
 from dpeffects.results.numbers import number, to_error
-from dpeffects.summary import Block, Pairs, Summary, Table, summarise
+from dpeffects.summary import Block, Pairs, Summary, Table, printed, summarise
 
 _SHOWN = 40
 _APART = 0.1
@@ -65,7 +67,7 @@ def _counted(balance: Balance) -> str:
 def _largest(balance: Balance) -> str:
     """The largest standardised difference, or nothing where none is known."""
     rows = zip(balance.terms, balance.smd, balance.noise_sd, strict=True)
-    usable = [row for row in rows if not math.isnan(row[1])]
+    usable = [x for x in rows if not (math.isnan(x[1]) or hidden(*x[1:]) > 1.0)]
     if not usable:
         return ""
     term, smd, sd = max(usable, key=lambda row: abs(row[1]))
@@ -77,10 +79,13 @@ def _arms(balance: Balance) -> Pairs:
     (treated, sd), (outside, outside_sd) = balance.treated, balance.scores_outside
     who = counted(balance.guarantee.unit)
     of = who if "size" in balance.sample else f"of {balance.n} {who}"
-    rows = [("Treated", f"{treated:.0f} {of} (noise sd {number(sd, 2)})")]
+    rows = [("Treated", f"{_count(treated, sd)} {of} (noise sd {number(sd, 2)})")]
     if balance.edges:
         part, noise = to_error((100 * outside, 100 * outside_sd), 100 * outside_sd)
-        scores = f"{part} % of {who} have scores below {LOW} or above {HIGH}"
+        share = printed(
+            f"{part} %", noise_ratio(outside_sd, 1.0, max(outside, RARE)), "mostly noise:"
+        )
+        scores = f"{share} of {who} have scores below {LOW} or above {HIGH}"
         rows += [
             ("Overlap", f"{scores} (noise sd {noise} %)"),
             ("Model", f"about {100 * balance.model_noise:.0f} % of its log odds are noise"),
@@ -102,13 +107,17 @@ def _differences(balance: Balance) -> Table:
 def _histogram(balance: Balance) -> Table:
     digits = 2 if (len(balance.edges) - 1) in (2, 4, 5, 10, 20, 25, 50) else 3
     rows = tuple(
-        (f"{low:.{digits}f} to {high:.{digits}f}", f"{one:.0f}", f"{zero:.0f}")
-        for low, high, one, zero in zip(
+        (f"{low:.{digits}f} to {high:.{digits}f}", *(_count(x, balance.count_sd) for x in counts))
+        for low, high, *counts in zip(
             balance.edges[:-1], balance.edges[1:], *balance.counts, strict=True
         )
     )
     title = f"Records by propensity score (noise sd {number(balance.count_sd, 3)})"
     return Table(title, ("score", *ARMS), rows[:_SHOWN], "lrr")
+
+
+def _count(value: float, sd: float) -> str:
+    return printed(f"{value:.0f}", noise_ratio(sd, value=max(value, COUNTED)))
 
 
 def _notes(balance: Balance) -> list[str]:
@@ -152,8 +161,12 @@ def _left_out(balance: Balance) -> str:
 
 def _cells(values: tuple[float, ...], sds: tuple[float, ...]) -> list[list[str]]:
     """Differences, in brackets where they are within their noise, and the noise."""
-    texts = []
-    for value, sd in zip(values, sds, strict=True):
-        text = "n/a" if math.isnan(value) else f"{value:.3f}"
-        texts.append(f"({text})" if within_noise(value, sd) else text)
-    return [texts, ["n/a" if math.isnan(sd) else f"{sd:.3f}" for sd in sds]]
+    pairs = [difference_cells(*pair) for pair in zip(values, sds, strict=True)]
+    return [list(cells) for cells in zip(*pairs, strict=True)]
+
+
+def difference_cells(value: float, sd: float) -> tuple[str, str]:
+    """A standardised difference, in brackets where it is within its noise, and the noise."""
+    text = "n/a" if math.isnan(value) else f"{round(value, 3) + 0.0:.3f}"
+    text = f"({text})" if within_noise(value, sd) else text
+    return printed(text, hidden(value, sd)), f"{sd:.3f}" if math.isfinite(sd) else "n/a"

@@ -13,7 +13,7 @@ from dpeffects.report.paragraph import describe, paragraph
 from dpeffects.report.short import Rows, estimates, headline
 from dpeffects.results.moments import Moments, Regression
 from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error
-from dpeffects.summary import MOST_ROWS, Block, Pairs, Summary, Table, summarise
+from dpeffects.summary import MOST_ROWS, Block, Pairs, Summary, Table, printed, summarise
 
 _SHOWN = 40
 _LOST = "n/a: {} varies by no more than the noise, given the other columns."
@@ -154,10 +154,11 @@ def _rows(
     found: list[dict[Any, Any]], names: tuple[str, ...], error: str
 ) -> tuple[tuple[str, ...], ...]:
     """Rows of numbers, to two digits of an error that is one of them; of many, the first."""
-    rows = [
-        (row["term"], *to_error([row[name] for name in names], row[error]))
-        for row in found[:_SHOWN]
-    ]
+    rows = []
+    for row in found[:_SHOWN]:
+        cells = zip(names, to_error([row[name] for name in names], row[error]), strict=True)
+        shown = (x if name == error else printed(x, row["noise_ratio"]) for name, x in cells)
+        rows.append((row["term"], *shown))
     if left := len(found) - _SHOWN:
         rows += [(f"and {left} more", *[""] * len(names))] if left > 0 else []
     return tuple(rows)

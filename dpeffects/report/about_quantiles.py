@@ -9,7 +9,7 @@ from dpeffects.results.numbers import with_ends
 from dpeffects.results.ordinal import OrdinalEffects
 from dpeffects.results.quantiles import QuantileEffects
 from dpeffects.results.survival import ARMS
-from dpeffects.summary import Summary, Table, summarise
+from dpeffects.summary import Summary, Table, printed, summarise
 
 _WHOLE = "The outcome has whole numbers only, and so have its quantiles."
 _SHOWN = 12
@@ -31,7 +31,7 @@ def _by_arm(fit: QuantileEffects, conf_level: float) -> Table:
         cells = [f"{row['quantile']:g}"]
         for arm in ARMS:
             value, low, high = with_ends(row[arm], row[f"{arm}_low"], row[f"{arm}_high"])
-            cells += [value, f"{low} to {high}"]
+            cells += [printed(value, row[f"{arm}_noise_ratio"]), f"{low} to {high}"]
         rows.append(tuple(cells))
     each = percent(conf_level, "g")
     columns = ("quantile", "treated", f"{each} interval", "control", f"{each} interval")
@@ -77,7 +77,8 @@ def _shares(fit: OrdinalEffects, conf_level: float) -> Table:
         cells = [level]
         for row in (found[k], found[count + k]):
             ends = (percent(row[name], ".1f") for name in ("conf_low", "conf_high"))
-            cells += [percent(row["share"], ".1f"), " to ".join(ends)]
+            share = printed(percent(row["share"], ".1f"), row["noise_ratio"])
+            cells += [share, " to ".join(ends)]
         rows.append(tuple(cells))
     each = percent(conf_level, "g")
     columns = ("level", "treated", f"{each} interval", "control", f"{each} interval")

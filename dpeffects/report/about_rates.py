@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+from dpeffects.inference.noisy import COUNTED, noise_ratio
 from dpeffects.report.about_tables import compared, table_of_terms
 from dpeffects.report.blocks import alert, closing, effect_cells, header, percent, relation
 from dpeffects.report.paragraph import describe, paragraph
 from dpeffects.report.short import Rows, headline
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.rates import RateEffects
-from dpeffects.summary import Summary, Table, summarise
+from dpeffects.summary import Summary, Table, printed, summarise
 
 _UNBOUNDED = (
     "The rate of the controls is not bounded away from zero at this size and budget: its ratio has "
@@ -25,8 +26,12 @@ def _per(fit: RateEffects) -> str:
 def _sums(fit: RateEffects) -> Table:
     """What was released."""
     weights = " of weights" if fit.table.confounding is not None else ""
-    sums = (numbers(x, 4) for x in (fit.table.sums.events, fit.table.sums.time))
-    rows = tuple(zip(("treated", "control"), *sums, strict=True))
+    found, cells = fit.table.sums, []
+    for values, scale in zip((found.events, found.time), found.scales, strict=True):
+        sd = scale * math.sqrt(2.0 if found.gaussian else 4.0)  # of two halves
+        ratios = [noise_ratio(sd, value=max(x, COUNTED)) for x in values]
+        cells.append([*map(printed, numbers(values, 4), ratios)])
+    rows = tuple(zip(("treated", "control"), *cells, strict=True))
     return Table(f"Sums{weights} (noisy)", ("arm", "events", fit.offset), rows, "lrr")
 
 

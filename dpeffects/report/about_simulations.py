@@ -99,7 +99,10 @@ def _(plan: StudyPlan) -> Summary:
     split = [(*x[:3], f"{x[3]:.3g}", f"{x[4]:.3g}") for x in plan.releases]
     tables.append(Table("What is released", columns, tuple(split), "lllrr"))
     alert = starred([NO_EFFECT] if plan.basis == "association" else [])
-    return Summary("Plan of a study: no data was touched", alert, (header, *tables))
+    more = [f"and {left} more, in noise"] if (left := len(plan.noise) - 25) > 0 else []
+    said = f"Tables will say noise in the place of {'; '.join([*plan.noise[:25], *more])}."
+    notes = [Notes((said,))] if plan.noise else []
+    return Summary("Plan of a study: no data was touched", alert, (header, *tables, *notes))
 
 
 def _planned_table(title: str, plan: StudyPlan, subgroup: str) -> Table:
@@ -167,7 +170,7 @@ def _figures(row: Any, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _figure(value: float, form: str) -> str:
-    return "n/a" if math.isnan(value) else f"{value:{form}}"
+    return f"{value:{form}}" if math.isfinite(value) else "n/a"
 
 
 @summarise.register

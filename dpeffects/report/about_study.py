@@ -9,8 +9,11 @@ from typing import Any
 
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.joint import StudyColumn
+from dpeffects.inference.noisy import COUNTED, noise_ratio
+from dpeffects.inference.scales import mean_noise
 from dpeffects.inference.table_one import MISSING, arm_sizes
 from dpeffects.report.about_arms import family_words
+from dpeffects.report.about_balance import difference_cells
 from dpeffects.report.about_conditional import listed, noise_sentence
 from dpeffects.report.blocks import (
     alert,
@@ -27,7 +30,7 @@ from dpeffects.report.paragraph import describe, p_words, paragraph
 from dpeffects.report.short import Rows, estimates, headline
 from dpeffects.results.numbers import number, to_error
 from dpeffects.results.study import OVERALL, StudyEffects
-from dpeffects.summary import Block, Pairs, Summary, Table, summarise, tabulate
+from dpeffects.summary import NOISE, Block, Pairs, Summary, Table, printed, summarise, tabulate
 
 SHOWN = 25
 """Effects and baseline rows in a summary."""
@@ -115,8 +118,14 @@ def _header(fit: StudyEffects) -> Pairs:
 
 def _arms(fit: StudyEffects) -> str:
     """Arms with their sizes, and the noise in these."""
-    texts = [f"{arm} {size:.0f}" for arm, size in fit.sizes.items()]
+    texts = [f"{arm} {size}" for arm, size in zip(fit.sizes, _sizes(fit), strict=True)]
     return f"{', '.join(texts)} records (noise sd {_short(arm_sizes(fit.sums)[1])})"
+
+
+def _sizes(fit: StudyEffects) -> list[str]:
+    """Numbers of records by arm."""
+    sizes, noise = arm_sizes(fit.sums)
+    return [printed(f"{x:.0f}", noise_ratio(noise, value=max(x, COUNTED))) for x in sizes]
 
 
 def _short(value: float) -> str:
@@ -140,7 +149,8 @@ def _cells(row: Any, column: StudyColumn, known: Sequence[float] = ()) -> tuple[
         [factor * x for x in numbers]
         for numbers in ((*known, row["estimate"]), (row["conf_low"], row["conf_high"]))
     )
-    return to_error(values, factor * error, ends=ends)
+    cells = to_error(values, factor * error, ends=ends)
+    return *cells[:-3], printed(cells[-3], row["noise_ratio"]), *cells[-2:]
 
 
 def _results(fit: StudyEffects, conf_level: float, simultaneous: bool, most: int | None) -> Made:
@@ -152,6 +162,9 @@ def _results(fit: StudyEffects, conf_level: float, simultaneous: bool, most: int
         means = fit.effects[i].means
         known = (means.treated, means.control) if two and means else ()
         cells = _cells(row, column, known)
+        if known and means:
+            ratios = [mean_noise(means, treated) for treated in (True, False)]
+            cells = (*map(printed, cells, ratios), *cells[2:])
         rows.append((_named(row["term"], column), *cells, p_cell(row)))
     arms = fit.sums.arms if two else ()
     columns = ("outcome", *arms, "difference", *limits(conf_level), "p-value")
@@ -179,7 +192,8 @@ def _means(fit: StudyEffects, conf_level: float, most: int | None) -> Made:
             factor = 100.0 if _percent(column) else 1.0
             error = factor * float(own["std_error"].max())
             cells = to_error([factor * x for x in own["mean"]], error)
-            rows.append((_named(column.name, column), *cells))
+            shown = map(printed, cells, own["noise_ratio"])
+            rows.append((_named(column.name, column), *shown))
     table = Table("Means by arm", ("outcome", *fit.sums.arms), tuple(rows), "l" + "r" * len(cells))
     return "means", table, ()
 
@@ -232,13 +246,13 @@ def _table1(fit: StudyEffects, most: int | None) -> Made:
     """Baseline variables by arm."""
     frame, arms = fit.table1(), (*fit.sums.arms, OVERALL)
     weighted = "smd_weighted" in frame
-    sizes = [*fit.sizes.values(), sum(fit.sizes.values())]
-    heads = [f"{size:.0f}" for size in sizes]
+    heads = [*_sizes(fit), f"{sum(fit.sizes.values()):.0f}"]
     rows = [("N", *heads, _short(arm_sizes(fit.sums)[1]), *("",) * (4 if weighted else 2))]
     for row in frame.to_dict("records")[:most]:
         cells, noise = _described(row, arms)
         kinds = ("smd", "smd_weighted") if weighted else ("smd",)
-        differences = [x for kind in kinds for x in _difference(row, kind)]
+        pairs = [difference_cells(row[kind], row[f"{kind}_noise_sd"]) for kind in kinds]
+        differences = [cell for pair in pairs for cell in pair]
         rows.append((_variable(row), *cells, noise, *differences))
     after = ("weighted", "its noise") if weighted else ()
     columns = ("variable", *arms, "noise sd", "SMD", "its noise", *after)
@@ -250,7 +264,6 @@ def _table1(fit: StudyEffects, most: int | None) -> Made:
         f"{', before weighting' if weighted else ''}. In brackets: perhaps nothing but noise. "
         "Sampling error is not in the noise.",
     ]
-    notes += [f"n/a: {reason}." for reason in dict.fromkeys(filter(None, frame["reason"]))]
     if most is not None and len(frame) > most:
         notes.append(f"The first {most} of {len(frame)} baseline rows; table1() has them all.")
     title = "Table 1. Baseline variables by arm"
@@ -273,34 +286,27 @@ def _described(row: Any, arms: Sequence[str]) -> tuple[list[str], str]:
             size = n / row[f"{arm}_mean"] if row[f"{arm}_mean"] > 0.0 else 1.0
             (count,) = to_error([n], max(own * size / 100.0, 1.0), 1)
             (share,) = to_error([100.0 * row[f"{arm}_mean"]], max(own, 0.1), 1)
-            cells.append(f"{count} ({share}%)")
+            cells.append(printed(f"{count} ({share}%)", row[f"{arm}_noise_ratio"]))
         return cells, f"{_short(100.0 * noise)}%" if noise < 1.0 else "over 100%"
     cells = []
     for arm in arms:
-        spread = row[f"{arm}_sd"]
+        spread, ratio = row[f"{arm}_sd"], row[f"{arm}_noise_ratio"]
         least = spread / 10.0 ** (_DIGITS - 1) if spread > 0.0 else noise
         error = max(row[f"{arm}_noise_sd"], least)
         mean, sd = to_error([row[f"{arm}_mean"], spread], error, 1)
-        cells.append(f"{mean} ({sd})")
+        cell = printed(f"{mean} ({sd})", 2.0 * math.isnan(spread), f"{mean} ({NOISE})")
+        cells.append(printed(cell, ratio))
     return cells, _short(noise)
-
-
-def _difference(row: Any, kind: str) -> tuple[str, str]:
-    """A standardised difference, in brackets where it is within its noise, and the noise."""
-    value, sd = row[kind], row[f"{kind}_noise_sd"]
-    if math.isnan(value):
-        return "n/a", "n/a"
-    text = f"{round(value, 3) + 0.0:.3f}"
-    return (f"({text})" if row[f"{kind}_within_noise"] else text), f"{sd:.3f}"
 
 
 @describe.register
 def _(fit: StudyEffects, conf_level: float) -> str:
     rows = fit.tidy(conf_level).to_dict("records")
     what = "Associations" if fit.associated else "Effects"
-    sizes = ", ".join(f"{size:.0f} records in {arm}" for arm, size in fit.sizes.items())
+    sizes = zip(fit.sizes, _sizes(fit), strict=True)
+    known = ", ".join(f"{size} records in {arm}" for arm, size in sizes if size != NOISE)
     findings = [
-        f"The arms have about {sizes}.",
+        f"The arms have about {known}." if known else "",
         f"{what} by outcome, with {percent(conf_level)} intervals, are {listed(rows)}.",
         family_words(fit, conf_level),
         _subgroup_sentence(fit),
@@ -339,13 +345,13 @@ def _subgroup_sentence(fit: StudyEffects) -> str:
 def _baseline_sentence(fit: StudyEffects) -> str:
     """Say how far the arms differ at the start."""
     rows = fit.table1().to_dict("records")
-    known = [row for row in rows if not math.isnan(row["smd"])]
+    known = [row for row in rows if row["smd_noise_ratio"] <= 1.0]
     if not known:
         return ""
     row = max(known, key=lambda row: abs(row["smd"]))
     name = " ".join(filter(None, (row["variable"], row["level"])))
-    after = [abs(row.get("smd_weighted", math.nan)) for row in rows]
-    left = max((x for x in after if not math.isnan(x)), default=None)
+    after = [row for row in rows if row.get("smd_weighted_noise_ratio", math.nan) <= 1.0]
+    left = max((abs(row["smd_weighted"]) for row in after), default=None)
     weighted = "" if left is None else f" After weighting none is above {left:.2f}."
     return (
         f"Of {_counted(len(rows), 'baseline variable')} or levels, the largest standardised "

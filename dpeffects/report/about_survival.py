@@ -10,9 +10,10 @@ from dpeffects.report.paragraph import describe, p_words, paragraph
 from dpeffects.report.short import Rows, headline
 from dpeffects.results.numbers import number, numbers, to_error
 from dpeffects.results.survival import ARMS, SurvivalEffects
-from dpeffects.summary import Summary, Table, summarise
+from dpeffects.summary import Summary, Table, printed, summarise
 
 _SHOWN = 6
+_RECORDS = "Numbers at risk are weighted, as parts of the records of their arm. "
 _CHANGES = 2.58
 """Standard errors beyond which hazards are said not to be proportional: 1 % by chance."""
 
@@ -63,12 +64,14 @@ def _curves(fit: SurvivalEffects, conf_level: float) -> Table:
         cells = [time]
         for row in (arm[k] for arm in arms):
             band = f"{row['conf_low']:.3f}-{row['conf_high']:.3f}"
-            cells += [f"{row['survival']:.3f}", band, f"{row['at_risk']:.0f}"]
+            curve = printed(f"{row['survival']:.3f}", row["noise_ratio"])
+            cells += [curve, band, printed(f"{row['at_risk']:.0f}", row["at_risk_noise_ratio"])]
         rows.append(tuple(cells))
     columns = ["time"]
     for arm in ARMS:
         columns += [arm, "band", "at risk"]
-    title = f"Survival, with a joint band ({percent(conf_level)}) and noisy numbers at risk"
+    what = "weighted numbers at risk" if fit.life.weighted else "numbers at risk"
+    title = f"Survival, with a joint band ({percent(conf_level)}) and noisy {what}"
     return Table(title, tuple(columns), tuple(rows), "r" * len(columns))
 
 
@@ -87,7 +90,8 @@ def _notes(fit: SurvivalEffects, conf_level: float) -> list[str]:
         for arm, row in zip(ARMS, halves.to_dict("records"), strict=True)
     ]
     notes.append(f"Median time to the event: {', '.join(parts)}.")
-    weighted = "" if fit.table.unequal == (1.0, 1.0) else "Numbers at risk are sums of weights. "
+    weighted = "" if fit.table.unequal == (1.0, 1.0) else _RECORDS
+    weighted = "Numbers at risk are sums of weights. " if fit.life.weighted else weighted
     notes.append(
         f"{weighted}The band holds for both curves at all times at once. Within an interval of the "
         "table hazards are taken as constant: where most events come early in an interval, or all "

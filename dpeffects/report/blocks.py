@@ -15,12 +15,13 @@ from dpeffects.formula import parse
 from dpeffects.formula.expression import source as source_of
 from dpeffects.guarantee import KINDS, column_of, counted
 from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.noisy import ratio_of
 from dpeffects.privacy.charges import Spend
 from dpeffects.report.layout import NO_BREAK
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import NOT_AVAILABLE, joined, number, numbers, text_of, to_error
 from dpeffects.results.record import Bound, Record
-from dpeffects.summary import Block, Notes, Pairs, Table
+from dpeffects.summary import Block, Notes, Pairs, Table, printed
 
 if TYPE_CHECKING:
     from dpeffects.results.several import AtOnce
@@ -289,6 +290,8 @@ def effect_table(result: Result | Combined, conf_level: float) -> Table:
         cells: tuple[str, ...] = (value, *[NOT_AVAILABLE] * 3)
     else:
         cells = to_error((result.estimate, error), error, ends=tuple(interval))
+    if isinstance(result, Result):
+        cells = (printed(cells[0], ratio_of(result.released)), *cells[1:])
     name = "association" if result.associated else result.estimand
     return Table(title, columns, ((name, *cells, p_text(result.p_value)),), "lrrrrr")
 
@@ -296,11 +299,13 @@ def effect_table(result: Result | Combined, conf_level: float) -> Table:
 def effect_cells(row: Mapping[Any, Any], error: float | None = None) -> tuple[str, ...]:
     """Estimate, standard error and both ends of the interval of a row of `tidy`.
 
-    They have two digits of the standard error, or of another ``error``.
+    They have two digits of the standard error, or of another ``error``. Where an estimate is mostly
+    noise, its interval holds all the same.
     """
     shown = (row["estimate"], row["std_error"])
     known = _error_of(row) if error is None else error
-    return to_error(shown, known, ends=(row["conf_low"], row["conf_high"]))
+    value, *others = to_error(shown, known, ends=(row["conf_low"], row["conf_high"]))
+    return printed(value, row.get("noise_ratio", 0.0)), *others
 
 
 def cells_of_rows(rows: Sequence[Mapping[Any, Any]]) -> list[tuple[str, ...]]:

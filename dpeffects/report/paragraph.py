@@ -12,7 +12,7 @@ from dpeffects.errors import OptionError
 from dpeffects.guarantee import KINDS, Guarantee, column_of, protected
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.inference.scales import is_risk
+from dpeffects.inference.scales import is_risk, mean_noise
 from dpeffects.report.blocks import (
     bounds_text,
     formula_text,
@@ -138,6 +138,8 @@ def risk_words(fit: Result) -> tuple[str, ...]:
     """Say two risks as they are said to people."""
     means = fit.released.means
     if means is None or not is_risk(means):
+        return ()
+    if max(mean_noise(means, treated) for treated in (True, False)) > 1.0:
         return ()
     one, zero = (100.0 * min(max(x, 0.0), 1.0) for x in (means.treated, means.control))
     if fit.associated:

@@ -12,8 +12,10 @@ from dpeffects.estimators import conditional_methods, registry, table_methods
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source
 from dpeffects.inference.estimate import UNADJUSTED
+from dpeffects.inference.noisy import ratio_of
 from dpeffects.report.blocks import RANDOMISED, cells_of_rows, effect_cells, percent, relation
 from dpeffects.report.paragraph import p_words
+from dpeffects.results.average import Result
 from dpeffects.results.covariate_balance import Balance
 from dpeffects.results.moments import Moments, Regression
 from dpeffects.results.numbers import NOT_AVAILABLE
@@ -58,6 +60,8 @@ def short(result: Record | Combined, guarantee: str, **options: Any) -> Summary:
 def headline(result: Any, conf_level: float = 0.95, **options: Any) -> Rows:
     """Say what was estimated, and the first numbers; each type may have its own function."""
     rows = result.tidy(conf_level, **options).to_dict("records")
+    if isinstance(result, Result):
+        rows[0]["noise_ratio"] = ratio_of(result.released)
     what = relation(result) + ("" if result.associated else f" ({result.estimand})")
     return estimates(rows, what, conf_level, at_once=options.get("simultaneous", False))
 

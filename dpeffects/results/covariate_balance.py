@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dpeffects.inference.noisy import STANDARDISED, noise_ratio
 from dpeffects.results.export import frame_of
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
@@ -72,8 +73,8 @@ class Balance(Record):
     def tidy(self) -> pd.DataFrame:
         """One row a covariate: differences before and after weighting, and the noise in them.
 
-        ``within_noise`` says that a difference may be nothing but noise; what was not released, or
-        is not usable, is NaN.
+        ``within_noise`` says that a difference may be nothing but noise, a ``noise_ratio`` above 1
+        that it is mostly noise; what was not released, or is not usable, is NaN.
         """
         missing = (math.nan,) * len(self.terms)
         adjusted = self.smd_adjusted or missing, self.noise_sd_adjusted or missing
@@ -82,9 +83,11 @@ class Balance(Record):
             "smd": self.smd,
             "noise_sd": self.noise_sd,
             "within_noise": list(map(within_noise, self.smd, self.noise_sd)),
+            "noise_ratio": list(map(hidden, self.smd, self.noise_sd)),
             "smd_adjusted": adjusted[0],
             "noise_sd_adjusted": adjusted[1],
             "within_noise_adjusted": list(map(within_noise, *adjusted)),
+            "noise_ratio_adjusted": list(map(hidden, *adjusted)),
             "reason": self.reasons,
         }
         return frame_of(columns | {"guarantee": self.guarantee.status})
@@ -147,6 +150,11 @@ class Balance(Record):
 def within_noise(value: float, sd: float) -> bool | None:
     """Tell whether a difference may be nothing but noise; None where there is none."""
     return None if math.isnan(value) else abs(value) <= WITHIN * sd
+
+
+def hidden(value: float, sd: float) -> float:
+    """Return the noise of a difference over the most that a printed one has."""
+    return float(noise_ratio(sd, STANDARDISED, value, signed=True))
 
 
 def _largest(values: tuple[float, ...]) -> float:

@@ -16,6 +16,7 @@ from dpeffects.formula.expression import Categorical, Column, Factor, source
 from dpeffects.guarantee import weakest
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.noisy import OWN, noise_ratio
 from dpeffects.inference.regression import (
     ARM,
     INDICATOR,
@@ -26,6 +27,7 @@ from dpeffects.inference.regression import (
     regress,
 )
 from dpeffects.results.average import Result
+from dpeffects.results.covariate_balance import hidden
 from dpeffects.results.export import effect_row, frame_of, or_nan
 from dpeffects.results.record import Record
 from dpeffects.results.several import ArmEffects, SeveralRows, SubsetEffects
@@ -311,7 +313,9 @@ class Moments(SeveralRows):
                 own = fit.estimate([1.0])
                 row = {"term": column.name, "mean": own.value}
                 row |= {"mean_noise_sd": math.sqrt(own.gaussian)}
-                row |= {"sd": math.sqrt(max(fit.residual_variance, 0.0))}
+                known = OWN * fit.residual_variance > fit.residual_noise
+                row |= {"sd": math.sqrt(fit.residual_variance) if known else math.nan}
+                row["noise_ratio"] = noise_ratio(row["mean_noise_sd"], column.high - column.low)
                 rows.append(row | {"low": column.low, "high": column.high})
         return frame_of(rows)
 
@@ -455,9 +459,9 @@ def _difference(fit: LinearFit, arm: str) -> dict[str, float]:
     found = {"mean_reference": base.value, "mean": base.value + gap.value}
     variance, noise = fit.residual_variance, fit.residual_noise
     if variance <= 2.0 * noise or isinstance(gap.sampling, Unavailable):
-        return found | dict.fromkeys(("smd", "std_error", "noise_sd"), math.nan)
+        return found | dict.fromkeys(("smd", "std_error", "noise_sd", "noise_ratio"), math.nan)
     smd = gap.value / math.sqrt(variance)
     own = gap.gaussian / variance + (smd * noise / (2.0 * variance)) ** 2
     sampling = or_nan(inference.sampling_variance(gap)) / variance
     errors = {"std_error": math.sqrt(own + sampling), "noise_sd": math.sqrt(own)}
-    return found | {"smd": smd} | errors
+    return found | {"smd": smd} | errors | {"noise_ratio": hidden(smd, math.sqrt(own))}

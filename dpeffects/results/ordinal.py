@@ -11,6 +11,7 @@ import numpy as np
 from dpeffects.inference import intervals as inference
 from dpeffects.inference import ordinal
 from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.noisy import ratio_of
 from dpeffects.results.export import frame_of
 from dpeffects.results.survival import ARMS
 from dpeffects.results.tabled import TableEffects, Term
@@ -82,5 +83,6 @@ class OrdinalEffects(TableEffects):
             interval = term.conf_int(conf_level)
             low, high = (np.nan, np.nan) if isinstance(interval, Unavailable) else tuple(interval)
             own = {"share": term.estimate, "conf_low": low, "conf_high": high}
+            own["noise_ratio"] = ratio_of(term.released, share=True)
             rows.append({"arm": name, self.outcome: level} | own)
         return frame_of(rows)

@@ -91,8 +91,10 @@ class QuantileEffects(TableEffects):
         found = {name: self.distributions.quantile(arm, p, z) for arm, name in enumerate(ARMS)}
         found["difference"] = self.distributions.difference(p, z)
         columns: dict[str, Any] = {"quantile": list(p)}
-        for name, ends in found.items():
+        ratios = self.distributions.noise_ratios(p)
+        for k, (name, ends) in enumerate(found.items()):
             columns |= {name: ends.value, f"{name}_low": ends.lower, f"{name}_high": ends.upper}
+            columns[f"{name}_noise_ratio"] = ratios[k] if k < 2 else ratios.max(axis=0)
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         return frame_of(rows)
 
@@ -121,7 +123,8 @@ class QuantileEffects(TableEffects):
         if self.whole:
             sampling = Unavailable("quantiles of whole numbers have no standard error")
         released = self._based(Estimate(float(one.value[0]), sampling))
-        return Inverted(f"quantile {p:g}", released, limits=partial(self._limits, p))
+        noise = float(self.distributions.noise_ratios((p,)).max())
+        return Inverted(f"quantile {p:g}", released, limits=partial(self._limits, p), noise=noise)
 
     def _limits(self, p: float, z: float) -> tuple[float, float]:
         found = self.distributions.difference((p,), z)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from dpeffects.inference import intervals as inference
 from dpeffects.inference import scales
@@ -37,6 +38,11 @@ class Ratio(Term):
             return Unavailable("the second number is not above zero")
         found = inference.std_error(self.means.combined(1.0, -self.estimate))
         return found if isinstance(found, Unavailable) else found / self.means.control
+
+    def row(self, conf_level: float = 0.95) -> dict[str, Any]:
+        """The number as a row of `tidy`; it is mostly noise where one of the two is."""
+        noise = max(scales.mean_noise(self.means, treated) for treated in (True, False))
+        return super().row(conf_level) | {"noise_ratio": noise}
 
     def conf_int(self, conf_level: float = 0.95) -> Interval | Unavailable:
         """Its confidence interval; it ends in infinity where the second may be zero."""

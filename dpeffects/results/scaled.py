@@ -215,6 +215,7 @@ def mean_rows(
                 "arm": arm,
                 "mean": alone.point,
                 "std_error": error,
+                "noise_ratio": scales.mean_noise(means, treated),
                 "conf_low": low,
                 "conf_high": high,
             }

@@ -14,6 +14,7 @@ from dpeffects.errors import OptionError, not_among
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.hypotheses import Hypothesis
+from dpeffects.inference.noisy import ratio_of
 from dpeffects.results.average import Result
 from dpeffects.results.export import TIDY, effect_row, frame_of, or_nan, plain
 from dpeffects.results.hypothesis_test import Test, Tests, facts_tested
@@ -134,7 +135,8 @@ class SeveralEffects(SeveralRows):
     def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
         """One row for each effect; what is not available is NaN.
 
-        ``covers`` says what the interval is for: the effect, or privacy noise only.
+        ``covers`` says what the interval is for: the effect, or privacy noise only. An estimate
+        whose ``noise_ratio`` is above 1 is mostly noise.
         """
         intervals = self.conf_int(conf_level, simultaneous=simultaneous).tolist()
         p_values = self.p_values(simultaneous=simultaneous).tolist()
@@ -146,6 +148,7 @@ class SeveralEffects(SeveralRows):
             error = inference.std_error(effect)
             row = effect_row(effect.point, error, p_values[i], interval, term=label)
             row |= {"noise_sd": math.sqrt(effect.noise_variance), "covers": covers}
+            row["noise_ratio"] = ratio_of(effect)
             rows.append(self._at(i) | row)
         return self._frame(rows)
 

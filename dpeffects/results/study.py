@@ -16,7 +16,7 @@ from dpeffects.inference.intervals import check_conf_level
 from dpeffects.inference.joint import JointSums, StudyColumn
 from dpeffects.inference.table_one import arm_sizes, table_one
 from dpeffects.results.average import Result
-from dpeffects.results.covariate_balance import within_noise
+from dpeffects.results.covariate_balance import hidden, within_noise
 from dpeffects.results.export import effect_row, frame_of, or_nan
 from dpeffects.results.record import Record
 from dpeffects.results.scaled import check_scale, mean_rows, scaled_effect
@@ -158,12 +158,13 @@ class StudyEffects(AtOnce):
 
         One row for each variable, or level of a factor. For each arm, and overall: the number of
         records (``treated_n``), the mean or, where ``share`` is True, the share of those records
-        in their arm (``treated_mean``), its standard deviation (``treated_sd``) and the noise in
-        the mean (``treated_noise_sd``). Then ``smd``, treated less control over the root of the
-        mean of both variances (of more than two arms, the largest between two of them), its noise,
-        and whether it may be nothing but noise; the same after weighting, where records were
-        weighted. Sampling error is not in noise. Numbers are possible ones: shares of a factor add
-        up to 1. `tables` has it as it is printed.
+        in their arm (``treated_mean``), its standard deviation (``treated_sd``, NaN where that is
+        mostly noise) and the noise in the mean (``treated_noise_sd``). Then ``smd``, treated less
+        control over the root of the mean of both variances (of more than two arms, the largest
+        between two of them), its noise, and whether it may be nothing but noise; the same after
+        weighting, where records were weighted. What has a ``noise_ratio`` above 1 is mostly noise.
+        Sampling error is not in noise. Numbers are possible ones: shares of a factor add up to 1.
+        `tables` has it as it is printed.
         """
         rows = []
         for row in table_one(self.sums):
@@ -175,13 +176,15 @@ class StudyEffects(AtOnce):
                     f"{arm}_mean": float(row.mean[k]),
                     f"{arm}_sd": float(row.sd[k]),
                     f"{arm}_noise_sd": float(row.noise_sd[k]),
+                    f"{arm}_noise_ratio": float(row.noise_ratio[k]),
                 }
             for difference, name in ((row.before, "smd"), (row.after, "smd_weighted")):
                 if difference is not None:
                     value, sd = difference.value, difference.noise_sd
                     made |= {name: value, f"{name}_noise_sd": sd}
                     made[f"{name}_within_noise"] = within_noise(value, sd)
-            rows.append(made | {"reason": row.before.reason})
+                    made[f"{name}_noise_ratio"] = hidden(value, sd)
+            rows.append(made)
         return frame_of(rows, list(rows[0]) if rows else ["variable", "level", "share"])
 
     def tables(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> dict[str, Summary]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from dpeffects.errors import OptionError
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import NO_TEST, Interval, check_conf_level
 from dpeffects.inference.life_table import LifeTable, Shares
+from dpeffects.inference.noisy import COUNTED, noise_ratio
 from dpeffects.results.export import frame_of
 from dpeffects.results.tabled import TableEffects, Term
 
@@ -34,11 +35,13 @@ Limits = Callable[[float], tuple[float, float]]
 class Inverted(Term):
     """A number whose interval holds what a test does not reject.
 
-    ``limits`` gives its ends for a number of standard errors; ``null`` is the value without effect.
+    ``limits`` gives its ends for a number of standard errors; ``null`` is the value without effect,
+    ``noise`` its `noise_ratio`.
     """
 
     limits: Limits | None = None
     null: float = 0.0
+    noise: float = 0.0
 
     @property
     def std_error(self) -> float | Unavailable:
@@ -77,7 +80,8 @@ class Inverted(Term):
         """The number as a row of `tidy`; its statistic is that of the test, if there is one."""
         row, p = super().row(conf_level), self.p_value
         z = math.nan if isinstance(p, Unavailable) else -_NORMAL.inv_cdf(max(p, 1e-300) / 2.0)
-        return row | {"statistic": math.copysign(z, self.estimate - self.null)}
+        signed = math.copysign(z, self.estimate - self.null)
+        return row | {"statistic": signed, "noise_ratio": self.noise}
 
 
 def _normal(conf_level: float) -> float:
@@ -146,25 +150,29 @@ class SurvivalEffects(TableEffects):
     def curves(self, conf_level: float = 0.95) -> pd.DataFrame:
         """Both survival curves at the ends of the intervals, with a joint band.
 
-        The band holds for both curves as a whole. ``at_risk`` are the people at risk just after a
-        time, noisy (weighted, where covariates were adjusted for); curves never rise.
+        The band holds for both curves as a whole. ``at_risk`` are the records at risk just after a
+        time, noisy: a part of those in the arm, or sums of weights where ``weighted`` is True.
+        Neither rises. What has a ``noise_ratio`` above 1 is mostly noise.
         """
         from scipy.optimize import isotonic_regression
 
         life = self.life
         check_conf_level(conf_level)
         risks, lower, upper = life.band(conf_level)
-        last = np.maximum(self.table.counts[:, -1:], 0.0)
-        at_risk = np.concatenate([life.at_risk, last], axis=1)
+        at_risk, noise = life.at_risk(self.n)
+        ratios = noise_ratio(noise, value=np.maximum(at_risk, COUNTED))
+        of_curve = noise_ratio(np.sqrt(life.shares(life.edges[1:]).privacy), 1.0)
         rows = []
         for arm, name in enumerate(ARMS):
             curve = 1.0 - isotonic_regression(risks[arm]).x.clip(0.0, 1.0)
             low = np.minimum.accumulate(1.0 - upper[arm])
             high = 1.0 - np.maximum.accumulate(lower[arm])
-            columns = (at_risk[arm], [1.0, *curve], [1.0, *low], [1.0, *high])
-            for time, count, *values in zip(self.edges, *columns, strict=True):
-                shown = dict(zip(("survival", "conf_low", "conf_high"), values, strict=True))
-                rows.append({"arm": name, "time": time, "at_risk": count} | shown)
+            columns = {"time": self.edges, "at_risk": at_risk[arm], "survival": [1.0, *curve]}
+            columns |= {"noise_ratio": [0.0, *of_curve[arm]], "at_risk_noise_ratio": ratios[arm]}
+            columns |= {"conf_low": [1.0, *low], "conf_high": [1.0, *high]}
+            about = {"arm": name, "weighted": life.weighted}
+            values = zip(*columns.values(), strict=True)
+            rows += [about | dict(zip(columns, row, strict=True)) for row in values]
         return frame_of(rows)
 
     def rmst(self, horizon: float | None = None, conf_level: float = 0.95) -> pd.DataFrame:
@@ -279,12 +287,18 @@ class SurvivalEffects(TableEffects):
         terms.append(self._inverted(f"{name}_difference", gap, error, difference))
         times, error = _ratio(shown, abs(scale) * errors, scale**2 * shared)
         terms.append(self._inverted(f"{name}_ratio", times, error, ratio, 1.0))
-        return terms
+        noise = np.sqrt(shares.privacy[:, 0])
+        of_ratio = noise_ratio(abs(scale) * noise, value=shown).max()
+        of_gap = noise_ratio(np.hypot(*noise), 2.0, gap / scale, signed=True)
+        ratios = (*noise_ratio(noise, 1.0), of_gap, of_ratio)
+        return [replace(term, noise=x) for term, x in zip(terms, ratios, strict=True)]
 
     def _hazard_ratio(self) -> Inverted:
         ratio, error = self.life.hazard_ratio()
-        limits = self.life.hazard_ratios
-        return self._inverted("hazard_ratio", ratio, ratio * error, limits, 1.0)
+        limits, counts = self.life.hazard_ratios, self.table.counts[:, 1:-1:2]
+        noise = np.sqrt(np.multiply(self.table.noise_variance, counts.shape[1]))
+        found = self._inverted("hazard_ratio", ratio, ratio * error, limits, 1.0)
+        return replace(found, noise=noise_ratio(noise, value=counts.sum(axis=1)).max())
 
     def _logrank(self) -> Inverted:
         return self._inverted("logrank", self.life.logrank, 1.0, None)

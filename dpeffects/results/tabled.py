@@ -13,6 +13,7 @@ from dpeffects.arrays import FloatArray
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import NO_EFFECT, Estimate, Unavailable
 from dpeffects.inference.intervals import Interval
+from dpeffects.inference.noisy import noise_ratio, ratio_of
 from dpeffects.inference.tables import ArmTable, Functional
 from dpeffects.results.export import effect_row, or_nan
 from dpeffects.results.several import SeveralRows
@@ -70,7 +71,9 @@ class Term:
     def row(self, conf_level: float = 0.95) -> dict[str, Any]:
         """The number as a row of `tidy`."""
         interval, p_value = self.conf_int(conf_level), or_nan(self.p_value)
-        return effect_row(self.estimate, self.std_error, p_value, interval, term=self.name)
+        row = effect_row(self.estimate, self.std_error, p_value, interval, term=self.name)
+        of_log = noise_ratio(math.sqrt(self.released.noise_variance), value=1.0)
+        return row | {"noise_ratio": of_log if self.scale == "log" else ratio_of(self.released)}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dpeffects.results.covariate_balance import WITHIN, Balance
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
 from dpeffects.results.study import StudyEffects
-from dpeffects.summary import draw
+from dpeffects.summary import NOISE, draw
 
 _CUSTOMARY = 0.1
 """Differences beyond this are usually called unbalanced."""
@@ -52,6 +52,10 @@ def love(fit: Balance | StudyEffects, *, most: int | None = _MOST, ax: Any = Non
     if most is not None and (not isinstance(most, int) or most < 1):
         raise OptionError(f"most must be a number from 1 on, or None, got {most!r}")
     found = fit.tidy() if isinstance(fit, Balance) else _of_table1(fit)
+    noisy = found["noise_ratio"] > 1.0
+    found.loc[noisy, "smd"] = np.nan
+    found.loc[found["noise_ratio_adjusted"] > 1.0, "smd_adjusted"] = np.nan
+    found["lacks"] = np.where(noisy, NOISE, "n/a")
     order = found["smd"].abs().sort_values(ascending=False, na_position="last", kind="stable")
     found = found.loc[order.index].reset_index(drop=True)
     differences, left = found[:most], found[len(found) if most is None else most :]
@@ -68,9 +72,8 @@ def love(fit: Balance | StudyEffects, *, most: int | None = _MOST, ax: Any = Non
         if weighted:
             _marks(axes, rows + shift, differences, "_adjusted", "s", look.RED)
         for row in rows[differences["smd"].isna().to_numpy()]:
-            axes.text(
-                0.0, row, "n/a", ha="center", va="center", fontsize=look.SMALL, color=look.SOFT
-            )
+            place: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": look.SMALL}
+            axes.text(0.0, row, differences["lacks"][row], color=look.SOFT, **place)
         look.rows(axes, differences["term"].tolist())
         low, high = axes.get_xlim()
         axes.set_xlim(min(low, -1.5 * _CUSTOMARY), max(high, 1.5 * _CUSTOMARY))
@@ -104,7 +107,7 @@ def _of_table1(fit: StudyEffects) -> Any:
     names = {"smd": "smd", "smd_weighted": "smd_adjusted"}
     for old, new in names.items():
         more = new.removeprefix("smd")
-        for what in ("", "_noise_sd", "_within_noise"):
+        for what in ("", "_noise_sd", "_within_noise", "_noise_ratio"):
             given = found[f"{old}{what}"].to_numpy() if f"{old}{what}" in found else np.nan
             found[f"{what.removeprefix('_') or 'smd'}{more}"] = given
     return found

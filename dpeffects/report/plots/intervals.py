@@ -396,6 +396,7 @@ def contrasts(
 
 def _effects(fit: SeveralEffects, what: str, conf_level: float, simultaneous: bool, ax: Any) -> Any:
     points = fit.tidy(conf_level, simultaneous=simultaneous)
+    points.loc[points["noise_ratio"] > 1.0, "estimate"] = np.nan  # the interval is drawn alone
     kind = "noise only" if what == "point" else "noise and sampling"
     at_once = ", all at once" if simultaneous else ""
     caption = f"{percent(conf_level, 'g')} intervals: {kind}{at_once}"
@@ -462,6 +463,7 @@ def terms(fit: TableEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any
         Axes to draw on; by default those of a new figure.
     """
     table = fit.tidy(conf_level)
+    table.loc[table["noise_ratio"] > 1.0, "estimate"] = np.nan
     with look.canvas(ax, (look.WIDTH, 1.0 + 0.3 * len(table))) as axes:
         for row, found in enumerate(table.to_dict("records")):
             look.interval(axes, row, found["conf_low"], found["conf_high"], gid="whole")

@@ -10,7 +10,7 @@ from dpeffects.report.blocks import percent
 from dpeffects.report.plots import style as look
 from dpeffects.results.numbers import number
 from dpeffects.results.survival import ARMS, SurvivalEffects
-from dpeffects.summary import draw
+from dpeffects.summary import draw, printed
 
 _TICKS = 6
 
@@ -18,8 +18,8 @@ _TICKS = 6
 def survival(fit: SurvivalEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any:
     """Draw both survival curves; return the axes.
 
-    The band holds for both curves at all times at once. The numbers at risk below the picture have
-    privacy noise.
+    The band holds for both curves at all times at once; a curve ends where it is mostly noise. The
+    numbers at risk below the picture have privacy noise.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def survival(fit: SurvivalEffects, *, conf_level: float = 0.95, ax: Any = None) 
             )
             axes.plot(
                 times,
-                rows["survival"],
+                rows["survival"].where(rows["noise_ratio"] <= 1.0),
                 color=how.color,
                 linestyle=how.linestyle,
                 label=arm,
@@ -71,11 +71,17 @@ def _at_risk(ax: Any, fit: SurvivalEffects, curves: Any) -> None:
     last = len(fit.edges) - 1
     picked = np.unique(np.linspace(0, last, min(_TICKS, last) + 1).round().astype(int))
     ax.set_xticks([fit.edges[k] for k in picked], [number(fit.edges[k]) for k in picked])
-    ax.set_xlabel(f"time\nnumber at risk (standard deviation of noise: {_noise(fit):.0f})\n\n")
+    what = "weighted number at risk" if fit.life.weighted else "number at risk"
+    noise = float(fit.life.at_risk(fit.n)[1].max())
+    ax.set_xlabel(f"time\n{what} (standard deviation of noise: {noise:.0f})\n\n")
     for row, arm in enumerate(ARMS):
-        counts = curves.loc[curves["arm"] == arm, "at_risk"].to_numpy()
+        own = curves[curves["arm"] == arm]
+        cells = [
+            printed(f"{x:.0f}", ratio)
+            for x, ratio in zip(own["at_risk"], own["at_risk_noise_ratio"], strict=True)
+        ]
         texts = [(arm, 0.0, -22.0, "right")]
-        texts += [(f"{counts[k]:.0f}", fit.edges[k], 0.0, "center") for k in picked]
+        texts += [(cells[k], fit.edges[k], 0.0, "center") for k in picked]
         for text, time, aside, align in texts:
             ax.annotate(
                 text,
@@ -90,11 +96,6 @@ def _at_risk(ax: Any, fit: SurvivalEffects, curves: Any) -> None:
                 annotation_clip=False,
                 gid=f"at risk {arm}",
             )
-
-
-def _noise(fit: SurvivalEffects) -> float:
-    """Standard deviation of the noise in the first numbers at risk."""
-    return float(np.sqrt(max(fit.table.noise_variance) * fit.table.counts.shape[1]))
 
 
 draw.register(SurvivalEffects, survival)

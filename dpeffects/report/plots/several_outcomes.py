@@ -14,7 +14,7 @@ from dpeffects.report.plots import style as look
 from dpeffects.report.plots.diagnostics import love
 from dpeffects.results.numbers import to_error
 from dpeffects.results.study import StudyEffects
-from dpeffects.summary import draw
+from dpeffects.summary import draw, printed
 
 _ROWS = 60
 """Rows of a picture."""
@@ -31,6 +31,7 @@ class _Row:
     error: float
     unit: float
     whole: bool = True
+    noise_ratio: float = 0.0
 
     @property
     def drawn(self) -> tuple[float, float, float]:
@@ -41,7 +42,7 @@ class _Row:
     def text(self) -> str:
         """Estimate and interval in units of the outcome."""
         value, low, high = to_error((self.value, self.low, self.high), self.error)
-        return f"{value} [{low}, {high}]"
+        return f"{printed(value, self.noise_ratio)} [{low}, {high}]"
 
 
 def outcomes(
@@ -129,12 +130,14 @@ def _rows(
 
 def _made(row: Any, label: str, unit: float, whole: bool) -> _Row:
     value, low, high = (row[name] for name in ("estimate", "conf_low", "conf_high"))
-    return _Row(label, value, low, high, row["std_error"], unit, whole)
+    return _Row(label, value, low, high, row["std_error"], unit, whole, row["noise_ratio"])
 
 
 def _draw(ax: Any, place: int, row: _Row) -> None:
     value, low, high = row.drawn
     look.interval(ax, place, low, high, linewidth=1.1, marker="", gid="interval")
+    if row.noise_ratio > 1.0:
+        return
     if np.isfinite(value):
         shape: dict[str, Any] = {"marker": "s", "markersize": 6.0}
         if not row.whole:
