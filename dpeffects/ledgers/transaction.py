@@ -93,7 +93,7 @@ class Transaction:
     """Reads and adds entries, each found by its number and checked against its digest.
 
     The newest entry holds the numbers of the others that matter, so nothing rests on an index: one
-    that is damaged can hide entries. ``added`` are the entries that are new.
+    that is damaged can hide entries. ``added`` are the entries that are, or should be, new.
     """
 
     def __init__(self, session: Session) -> None:
@@ -205,9 +205,9 @@ class Transaction:
         written = datetime.now(UTC).isoformat(timespec="seconds")
         entry = Entry(*event, written, head.digest if head else START)
         entry = entry.sealed(self.heads, self.node)
+        self.added.append(entry)
         self._session.rows(_INSERT, **entry.values())
         self._newest = self._found[number] = entry
-        self.added.append(entry)
         return entry
 
     def _ends(self, dataset: str) -> Sequence[int]:
