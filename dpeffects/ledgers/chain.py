@@ -2,9 +2,9 @@
 
 A ledger that was set back to an older copy is sound in itself. It is refused all the same where
 somebody knows a later entry: a process that has used it; the mark, a small file beside it that
-every writer leaves; and its anchor, a note at a second place. Mark and anchor are written after the
-commit of an entry, so that neither is ever ahead of the ledger, and the anchor before anything is
-drawn, so that it is never behind what was released (claim L5).
+every writer leaves; and its anchor, a note at a second place. Both are written after the commit of
+an entry, so that neither is ever ahead of the ledger: the mark when a call has ended, before its
+result is seen, and the anchor before anything is drawn, so that it is never behind (claim L5).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dpeffects import writing
 from dpeffects.errors import LedgerError, OptionError
 from dpeffects.ledgers.entry import Entry
 from dpeffects.ledgers.replay import Replay
-from dpeffects.ledgers.transaction import EntryStore, Transaction
+from dpeffects.ledgers.transaction import EntryStore, Session, Transaction
 
 Address = str | os.PathLike[str]
 """A path, ``sqlite:///path``, or ``postgresql://user@host/database``."""
@@ -57,10 +57,13 @@ class Chain:
                 self._find_anchor(book)
             if head is not None:
                 self.seen = (head.number, head.digest)
-            if head is not None and write:
-                self.mark.write(head.number, head.digest)
-                if self.anchor is not None:
-                    self.anchor.write(head.number, head.digest, more)
+            if self.seen and write and not more:
+                self.mark.write(*self.seen)
+            if self.seen and write and self.anchor:
+                noted = self.anchor.write(*self.seen, more)
+                if noted != self.seen:  # another writer was faster; is that of the same chain?
+                    with self.transaction(write=False):
+                        pass
         except LedgerError as error:
             if book is None or not book.added:
                 raise
@@ -119,7 +122,7 @@ class Chain:
 class Mark:
     """The newest entry of a ledger in a file, in a small file beside it; on a server there is none.
 
-    It may be behind: of writers at the same moment, and where it cannot be written.
+    It may be behind: by a call that was killed, and where it cannot be written.
     """
 
     def __init__(self, ledger: Path | None) -> None:
@@ -162,38 +165,32 @@ class Anchor:
     def make(self, number: int, digest: str) -> None:
         """Note an entry where nothing is noted of this ledger yet."""
         self.store.create()
-        self._run(
-            "INSERT INTO dpeffects_anchors VALUES (:ledger, :number, :digest) "
-            "ON CONFLICT DO NOTHING",
-            number,
-            digest,
-        )
+        known = {"ledger": self._ledger, "number": number, "digest": digest}
+        with self.store.session(write=True) as session:
+            sql = "INSERT INTO dpeffects_anchors VALUES (:ledger, :number, :digest)"
+            session.rows(f"{sql} ON CONFLICT DO NOTHING", **known)
 
     def read(self) -> Known:
         """Return number and digest; an anchor that is not there is no reason to go on."""
         with self.store.session(write=False) as session:
-            sql = "SELECT number, digest FROM dpeffects_anchors WHERE ledger = :ledger"
-            rows = session.rows(sql, ledger=self._ledger)
-        if not rows:
-            raise LedgerError(
-                f"{self.store.name} has no anchor of this ledger: if you are sure that the ledger "
-                "is the newest, make one with `dpeffects ledger anchor`"
-            )
-        return int(rows[0][0]), str(rows[0][1])
+            return self._noted(session)
 
-    def write(self, number: int, digest: str, more: bool) -> None:
-        """Note an entry, unless a newer one is noted already."""
-        self._run(
-            "UPDATE dpeffects_anchors SET number = :number, digest = :digest "
-            "WHERE ledger = :ledger AND number < :number",
-            number,
-            digest,
-            more,
-        )
-
-    def _run(self, sql: str, number: int, digest: str, more: bool = False) -> None:
+    def write(self, number: int, digest: str, more: bool) -> Known:
+        """Note an entry, unless a newer one is noted already; return what is noted."""
+        known = {"ledger": self._ledger, "number": number, "digest": digest}
         with self.store.session(write=True, more=more) as session:
-            session.rows(sql, ledger=self._ledger, number=number, digest=digest)
+            sql = "UPDATE dpeffects_anchors SET number = :number, digest = :digest"
+            session.rows(f"{sql} WHERE ledger = :ledger AND number < :number", **known)
+            return self._noted(session)
+
+    def _noted(self, session: Session) -> Known:
+        sql = "SELECT number, digest FROM dpeffects_anchors WHERE ledger = :ledger"
+        for number, digest in session.rows(sql, ledger=self._ledger):
+            return number, digest
+        raise LedgerError(
+            f"{self.store.name} has no anchor of this ledger: if you are sure that the ledger is "
+            "the newest, make one with `dpeffects ledger anchor`"
+        )
 
 
 def _set_back(store: EntryStore, seen: Known, who: str) -> LedgerError:

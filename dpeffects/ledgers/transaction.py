@@ -128,6 +128,7 @@ class Transaction:
 
     def holds(self, number: int, digest: str) -> bool:
         """Say whether an entry is there that was seen before."""
+        self.head()  # mostly it is that one
         entry = self.entry(number)
         return entry is not None and entry.digest == digest
 
@@ -141,6 +142,7 @@ class Transaction:
                     "the ledger is damaged: its newest entry is not where it should be"
                 )
             self._newest = entry
+            self._found |= {entry.number: entry} if entry else {}
         return self._newest
 
     def opening(self, dataset: str) -> Entry:

@@ -134,18 +134,18 @@ def test_no_two_entries_are_equal_by_chance(place, kind, monkeypatch):
 
 
 def test_every_writer_leaves_the_mark(folder, monkeypatch):
-    """Scripts as sites do: after each thing that adds an entry, the mark is the newest."""
+    """Scripts as sites do: after each thing that ends, the mark is the newest entry."""
     monkeypatch.chdir(folder)
     ledger = create_ledger("a.db", "nsw", epsilon=100.0)
     store = Store("a.db", 100.0)
     room = ledger.reserve(Budget(0.5), TERMS, {})
+    room.charge(spend("a", 0.25), TERMS)
 
     def shell(line):
         args = make_parser(COMMANDS).parse_args(["ledger", *line.split()])
         args.run(args)
 
     acts = [
-        lambda: room.charge(spend("a", 0.25), TERMS),
         room.settle,
         lambda: ledger.charge(spend("b", 0.25), TERMS),
         lambda: ledger.allot("x", 0.1),
@@ -268,7 +268,7 @@ CALLS = [
 NEEDED = {
     "dp_late": {"instrument": "z"},
     "dp_rate": {"offset": "years"},
-    "dp_survival": {"horizon": 3.0},
+    "dp_survival": {"horizon": 3.0, "formula": "Surv(time, event) ~ t | x"},
     "dp_did": {"before": "y0"},
 }
 
@@ -284,9 +284,9 @@ def test_every_public_call_refuses_a_ledger_that_was_set_back(folder, anchored):
     early.put_back(mark=True) if anchored else None
     assert len(CALLS) >= 11
     for name in CALLS:
-        given = {"epsilon": 1, "ledger": path, **NEEDED.get(name, {})}
+        given = {"formula": "y ~ t | x", "epsilon": 1, "ledger": path, **NEEDED.get(name, {})}
         with pytest.raises(LedgerError, match="set back"):
-            getattr(dpe, name)("y ~ t | x", Untouchable(), **given)
+            getattr(dpe, name)(data=Untouchable(), **given)
 
 
 def test_an_anchor_is_somewhere_else_and_is_made_once(folder):
@@ -343,6 +343,32 @@ def test_a_charge_that_cannot_be_anchored_is_not_drawn(place, folder, kind, monk
             room.charge(spend("a", 0.25), TERMS)
     assert ledger.spent == (Fraction(1, 4), 0)
     assert "sound" in verify_ledger(address)
+
+
+def test_a_ledger_that_is_set_back_between_commit_and_anchor(folder, monkeypatch):
+    """Another writer spends the same budget and is anchored first: the one before does not draw."""
+    from dpeffects.ledgers.chain import Anchor
+
+    path, real = folder / "a.db", Anchor.write
+    ledger = create_ledger(path, "nsw", epsilon=1.0, anchor=folder / "anchor.db")
+    early, turns = Copies(path), []
+
+    def interrupted(self, *given):
+        if turns and turns.pop() == "set back":
+            early.put_back()
+            early.put_back(mark=True)
+            open_ledger(path).charge(spend("other", 0.25), TERMS)
+        elif turns == [] and given[0] == 4:
+            open_ledger(path).charge(spend("other", 0.25), TERMS)
+        return real(self, *given)
+
+    monkeypatch.setattr(Anchor, "write", interrupted)
+    turns.append("set back")
+    with pytest.raises(LedgerError, match="this process has seen: it was replaced or set back"):
+        ledger.charge(spend("a", 1.0), TERMS)
+    assert [s.label for s in open_ledger(path).spends] == ["other"]
+    open_ledger(path).charge(spend("b", 0.25), TERMS)  # another is faster, and all is well
+    assert [s.label for s in open_ledger(path).spends] == ["other", "b", "other"]
 
 
 def _never(*_):
