@@ -9,10 +9,12 @@ result is seen, and the anchor before anything is drawn, so that it is never beh
 
 from __future__ import annotations
 
+import hashlib
 import os
+import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dpeffects import writing
@@ -88,16 +90,12 @@ class Chain:
                 raise _set_back(self.store, seen, who)
         if head is not None and head not in replay.digests:
             raise LedgerError(f"{name} does not hold the entry {head}: it was replaced or set back")
-        anchored = (
-            f"not behind {self.anchor.store.name}"
-            if self.anchor
-            else "no anchor, so that a folder or machine restored as a whole would not show"
-        )
-        return (
-            f"{name}: sound, {replay.entries} entries, {replay.charges} charges, "
-            f"{len(replay.states)} dataset{'s' if len(replay.states) != 1 else ''}; {anchored}; "
-            f"head {replay.last}"
-        )
+        anchored = "no anchor, so that a folder or machine restored as a whole would not show"
+        if self.anchor is not None:
+            anchored = f"not behind {self.anchor.store.name}"
+        datasets = f"{len(replay.states)} dataset{'s' if len(replay.states) != 1 else ''}"
+        counts = f"{replay.entries} entries, {replay.charges} charges, {datasets}"
+        return f"{name}: sound, {counts}; {anchored}; head {replay.last}"
 
     def _find_anchor(self, book: Transaction) -> None:
         """Take the anchor that was given, or the one that the newest entry names."""
@@ -130,26 +128,41 @@ class Mark:
 
     def read(self) -> Known | None:
         """Return number and digest, or None where nothing was noted yet."""
-        if self.path is None or not self.path.exists():
-            return None
-        try:
-            number, digest = self.path.read_text(encoding="ascii").split()
-            return int(number), digest
-        except (OSError, ValueError) as error:
-            raise LedgerError(
-                f"{self.path} cannot be read; it says which entry of the ledger is the newest, so "
-                "remove it only if you are sure of the ledger"
-            ) from error
+        last = time.monotonic() + 1.0
+        while self.path is not None and self.path.exists():
+            with suppress(OSError, ValueError):
+                text = self.path.read_text(encoding="ascii")
+                number, digest, _ = text.split()
+                if text == _line(int(number), digest):
+                    return int(number), digest
+            if time.monotonic() > last:
+                raise LedgerError(
+                    f"{self.path} cannot be read; it says which entry of the ledger is the newest, "
+                    "so remove it only if you are sure of the ledger"
+                )
+            time.sleep(0.01)  # somebody is writing it
+        return None
 
     def write(self, number: int, digest: str) -> None:
-        """Note an entry, unless a newer one is noted already."""
+        """Note an entry, unless a newer one is noted already; in place, which is fast."""
         if self.path is None or (self.read() or (0, ""))[0] >= number:
             return
+        line = _line(number, digest).encode("ascii")
         try:
-            writing.replace_file(self.path, f"{number} {digest}\n".encode("ascii"))
-        except OSError as error:
-            said = f"cannot write {self.path}: {error.strerror or error}"
-            warnings.warn(f"{said}; an older copy of the ledger may go unnoticed", stacklevel=2)
+            with self.path.open("r+b") as file:
+                file.write(line)
+        except OSError:  # it is not there, or somebody else's
+            try:
+                writing.replace_file(self.path, line)
+            except OSError as error:
+                said = f"cannot write {self.path}: {error.strerror or error}"
+                warnings.warn(f"{said}; an older copy of the ledger may go unnoticed", stacklevel=2)
+
+
+def _line(number: int, digest: str) -> str:
+    """What a mark says, in the same length for all entries, with a sum that shows half of one."""
+    text = f"{number:020d} {digest}"
+    return f"{text} {hashlib.sha256(text.encode()).hexdigest()}\n"
 
 
 class Anchor:
@@ -162,24 +175,19 @@ class Anchor:
         self.store, self._ledger = store, ledger
         store.name = f"its anchor {store.name}"
 
-    def make(self, number: int, digest: str) -> None:
-        """Note an entry where nothing is noted of this ledger yet."""
-        self.store.create()
-        known = {"ledger": self._ledger, "number": number, "digest": digest}
-        with self.store.session(write=True) as session:
-            sql = "INSERT INTO dpeffects_anchors VALUES (:ledger, :number, :digest)"
-            session.rows(f"{sql} ON CONFLICT DO NOTHING", **known)
-
     def read(self) -> Known:
         """Return number and digest; an anchor that is not there is no reason to go on."""
         with self.store.session(write=False) as session:
             return self._noted(session)
 
-    def write(self, number: int, digest: str, more: bool) -> Known:
+    def write(self, number: int, digest: str, more: bool, make: bool = False) -> Known:
         """Note an entry, unless a newer one is noted already; return what is noted."""
         known = {"ledger": self._ledger, "number": number, "digest": digest}
+        make_sql = "INSERT INTO dpeffects_anchors VALUES (:ledger, :number, :digest)"
+        sql = "UPDATE dpeffects_anchors SET number = :number, digest = :digest"
         with self.store.session(write=True, more=more) as session:
-            sql = "UPDATE dpeffects_anchors SET number = :number, digest = :digest"
+            if make:
+                session.rows(f"{make_sql} ON CONFLICT DO NOTHING", **known)
             session.rows(f"{sql} WHERE ledger = :ledger AND number < :number", **known)
             return self._noted(session)
 

@@ -130,12 +130,7 @@ class DurableLedger(Shown, Divisible):
         self.charge_call(0, spend, terms, allotment)
 
     def charge_call(
-        self,
-        call: int,
-        spend: Spend,
-        terms: Terms | None,
-        allotment: str = "",
-        so_far: str = "",
+        self, call: int, spend: Spend, terms: Terms | None, allotment: str = "", so_far: str = ""
     ) -> None:
         """Charge the reservation of a call, or what is left where ``call`` is 0.
 
@@ -433,7 +428,8 @@ def anchor_ledger(address: Address, place: Address) -> None:
             raise LedgerError(f"{store.name} has no dataset to anchor")
         first = book.opening(book.datasets()[0])
     named = str(second.path or second.name.replace(":***@", "@"))
-    Anchor(second, first.digest).make(head.number, head.digest)
+    second.create()
+    Anchor(second, first.digest).write(head.number, head.digest, more=False, make=True)
     with Chain(store, place).transaction(write=True) as book:
         if book.heads.anchor != named:
             book.add("anchor", first.dataset, {"anchor": named}, book.state(first.dataset))
