@@ -401,7 +401,7 @@ def test_every_edit_of_every_entry_is_noticed(file):
     edits, last = [], {entry.kind: entry.number for entry in entries}
     for number in range(1, len(entries) + 1):
         for column in COLUMNS[1:] if number in last.values() else ():
-            value = "call + 1" if column == "call" else f"{column} || '0'"
+            value = "call + 1" if column == "call" else f"{column} || ' '"
             edit = f"UPDATE dpeffects_entries SET {column} = {value} WHERE number = ?"
             edits.append((edit, number))
         edits.append(("DELETE FROM dpeffects_entries WHERE number = ?", number))
