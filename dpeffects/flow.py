@@ -640,12 +640,13 @@ class Estimation:
         return _result(self, released)
 
     def close(self) -> None:
-        """End the reservation (see `Account.settle`); failing that, it stays reserved."""
+        """End the reservation (see `Account.settle`); failing that, say what is known of it."""
         try:
             if self._reservation is not None:
                 self._reservation.settle()
         except LedgerError as failure:
-            warnings.warn(f"budget stays reserved in the ledger: {failure}", stacklevel=3)
+            kept = "while its end is not in the ledger, the rest of its budget stays reserved"
+            warnings.warn(f"{failure}; {kept}", stacklevel=3)
 
 
 def checked(request: Request) -> tuple[MethodSpec, Options, Formula]:

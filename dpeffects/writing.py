@@ -17,7 +17,7 @@ StrPath = str | os.PathLike[str]
 
 _SQLITE = b"SQLite format 3\0"
 BESIDE = ("-journal", "-wal", "-shm", ".seen")
-"""Endings of files that SQLite and a federation read beside a ledger: they belong to it."""
+"""Endings of files that are read beside a ledger: they belong to it."""
 _FORCE = "overwrite=True"
 _SEPARATORS = tuple(filter(None, (os.sep, os.altsep)))
 

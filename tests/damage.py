@@ -35,6 +35,7 @@ def totals(path: Path, create: bool = False) -> list[Any]:
     found = []
     work = path.with_suffix(".work")
     shutil.copy(path, work)
+    Path(f"{work}.seen").unlink(missing_ok=True)  # the mark of the copy before
     for name in ("nsw", "ihdp"):
         ledger = open_ledger(work, name)
         calls = tuple((call.number, call.epsilon) for call in ledger.open_calls())

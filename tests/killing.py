@@ -2,14 +2,16 @@
 
     python -m tests.killing calls ADDRESS KILLS PROCESSES CHARGES SECONDS
     python -m tests.killing allotment ADDRESS KILLS PROCESSES CHARGES SECONDS
+    python -m tests.killing anchored ADDRESS KILLS PROCESSES CHARGES SECONDS
     python -m tests.killing site ADDRESS KILLS PROCESSES CHARGES SECONDS
 
 A call reserves, charges and settles. After each charge, and a moment for drawing, it writes the
 label of the charge to a log: what is in the log was released. Of "allotment", every other process
-asks for the same half of the budget, and charges that. A site finds, pays for, draws and
-answers requests, some of its own and some that all processes are asked; the log has what it has
-drawn and what it has sent. The budget is for CHARGES charges; processes are killed within SECONDS
-of their start. Prints the counts as JSON.
+asks for the same half of the budget, and charges that. Of "anchored", the ledger has an anchor in
+a file, and whatever is in the log must not be after the entry that is noted there. A site finds,
+pays for, draws and answers requests, some of its own and some that all processes are asked; the log
+has what it has drawn and what it has sent. The budget is for CHARGES charges; processes are killed
+within SECONDS of their start. Prints the counts as JSON.
 """
 
 from __future__ import annotations
@@ -115,12 +117,26 @@ def settle_dead(ledger, alive: set[int]) -> None:
             ledger.settle(call.number)
 
 
-def kill(work, address: str, kills: int, processes: int, most: int, longest: float):
+def beyond(ledger, log: Path) -> int:
+    """Count what was released and is after the entry that the anchor has noted."""
+    labels = set(log.read_text().splitlines())
+    number, _ = ledger._chain.anchor.read()
+    entries = ledger.entries()[number:]
+    return sum(e.kind == "charge" and e.body["spend"]["label"] in labels for e in entries)
+
+
+@contextlib.contextmanager
+def kill(work, address: str, kills: int, processes: int, most: int, longest: float, anchored: bool):
     """Run and kill processes; return the ledger, the lines of the log, and failures to open."""
     chance = random.Random(1)
-    ledger = create_ledger(address, "nsw", epsilon=float(as_written(PRICE) * most))
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
+        ledger = create_ledger(
+            address,
+            "nsw",
+            epsilon=float(as_written(PRICE) * most),
+            anchor=f"{folder}/anchor.db" if anchored else None,
+        )
         log = Path(folder) / "released"
         out = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         names = count()
@@ -135,10 +151,11 @@ def kill(work, address: str, kills: int, processes: int, most: int, longest: flo
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             failed += not opens(address)
+            failed += beyond(ledger, log) if anchored else 0
             if done % 20 == 19:
                 settle_dead(ledger, {pid for _, pid in alive})
         os.close(out)
-        return ledger, log.read_text().splitlines(), failed
+        yield ledger, log.read_text().splitlines(), failed
 
 
 def count_calls(ledger, released: list[str], failed: int) -> dict:
@@ -206,6 +223,7 @@ def count_requests(ledger, lines: list[str], failed: int) -> dict:
 WORK = {
     "calls": (call_until_killed, count_calls),
     "allotment": (allot_until_killed, count_calls),
+    "anchored": (call_until_killed, count_calls),
     "site": (answer_until_killed, count_requests),
 }
 ZEROS = (
@@ -226,5 +244,6 @@ ZEROS = (
 if __name__ == "__main__":
     kind, where, kills, processes, most, longest = sys.argv[1:]
     work, counts = WORK[kind]
-    found = counts(*kill(work, where, int(kills), int(processes), int(most), float(longest)))
-    print(json.dumps(found))
+    times = (int(kills), int(processes), int(most), float(longest))
+    with kill(work, where, *times, kind == "anchored") as done:
+        print(json.dumps(counts(*done)))

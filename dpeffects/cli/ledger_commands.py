@@ -8,10 +8,10 @@ from dpeffects import writing
 from dpeffects.cli.commands import Command
 from dpeffects.errors import OptionError
 from dpeffects.ledgers import (
+    anchor_ledger,
     create_ledger,
     ledger_datasets,
     open_ledger,
-    upgrade_ledger,
     verify_ledger,
 )
 from dpeffects.ledgers.composition import COMPOSITIONS
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands of the ledger, each with the function that runs it."""
     commands = parser.add_subparsers(metavar="command", required=True)
     parsers = {}
-    for function in (create, list_datasets, show, allot, release, verify, export, settle, upgrade):
+    for function in (create, list_datasets, show, allot, release, verify, export, settle, anchor):
         name, about = function.__name__.removesuffix("_datasets"), function.__doc__
         parsers[name] = commands.add_parser(name, help=about, description=about)
         parsers[name].add_argument("ledger", help="a path, or postgresql://user@host/database")
@@ -32,6 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--delta", type=float, default=0.0, help="total allowed, for good")
     add("--composition", choices=list(COMPOSITIONS), default="sum")
     add("--unit", help="the column of persons, say, all of whose rows every call must protect")
+    about = "a second place, as for a ledger, that notes its newest entry"
+    for name in ("create", "verify"):
+        parsers[name].add_argument("--anchor", help=about)
+    parsers["anchor"].add_argument("place", help=about)
     parsers["show"].add_argument("--dataset", help="one dataset; all where it is left out")
     parsers["verify"].add_argument("--head", help="the head that an earlier check printed")
     for name in ("allot", "release"):
@@ -49,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def create(args: argparse.Namespace) -> None:
     """Create a ledger, or add a dataset to one."""
     budget = {"epsilon": args.epsilon, "delta": args.delta}
-    agreed = {"composition": args.composition, "unit": args.unit}
+    agreed = {"composition": args.composition, "unit": args.unit, "anchor": args.anchor}
     ledger = create_ledger(args.ledger, args.dataset, **budget, **agreed)
     print(f'{ledger}\nledger_id = "{ledger.id}"  # for the policy of a site, where it is one')
 
@@ -88,8 +92,8 @@ def release(args: argparse.Namespace) -> None:
 
 
 def verify(args: argparse.Namespace) -> None:
-    """Check that nothing was changed or lost."""
-    print(verify_ledger(args.ledger, args.head))
+    """Check that nothing was changed, lost or set back."""
+    print(verify_ledger(args.ledger, args.head, anchor=args.anchor))
 
 
 def export(args: argparse.Namespace) -> None:
@@ -109,9 +113,10 @@ def settle(args: argparse.Namespace) -> None:
     print(ledger)
 
 
-def upgrade(args: argparse.Namespace) -> None:
-    """Bring a ledger of an earlier version up to date."""
-    print(upgrade_ledger(args.ledger))
+def anchor(args: argparse.Namespace) -> None:
+    """Note the newest entry at a second place, from here on."""
+    anchor_ledger(args.ledger, args.place)
+    print(verify_ledger(args.ledger))
 
 
 COMMANDS = (

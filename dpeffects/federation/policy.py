@@ -55,8 +55,8 @@ class SitePolicy:
     site
         The name under which the site's key is registered at the centre.
     data, ledger
-        A CSV or Parquet file, and the file of its ledger, which ``dpeffects ledger create`` makes
-        once; scripts that use the same data use the same ledger.
+        A CSV or Parquet file, and its ledger, a file or ``postgresql://user@host/database``, which
+        ``dpeffects ledger create`` makes once; scripts that use the same data use the same ledger.
     max_epsilon, max_delta
         Largest price of one question. ``above_maximum="lower"`` answers a question that asks for
         more epsilon with the maximum; "refuse" does not.
@@ -65,6 +65,8 @@ class SitePolicy:
     dataset, ledger_id
         Which dataset of the ledger, where it has several; which ledger, as printed when it was
         made, so that no other is taken for it.
+    anchor
+        Where the ledger's anchor is, if not where the ledger says (`dpeffects.create_ledger`).
     methods, columns, bounds
         Methods allowed ("study" for studies), columns by role (outcome, treatment, covariates, and
         subgroups of studies), and what the site declares about their values. Every
@@ -80,7 +82,7 @@ class SitePolicy:
 
     site: str
     data: Path
-    ledger: Path
+    ledger: Path | str
     max_epsilon: float
     total_epsilon: float
     methods: tuple[str, ...]
@@ -98,6 +100,7 @@ class SitePolicy:
     max_memory: int = 2000
     dataset: str | None = None
     ledger_id: str | None = None
+    anchor: Path | str | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> SitePolicy:
@@ -115,9 +118,10 @@ class SitePolicy:
         entries = dict(values)
         try:
             documents.check_names(cls, values, "a policy")
-            for name in ("data", "ledger"):
+            for name in ("data", "ledger", *({"anchor"} & set(values))):
                 documents.check_type(name, values[name], str)
-                entries[name] = folder / values[name]
+                if name == "data" or "://" not in values[name]:
+                    entries[name] = folder / values[name]
             for name in ("columns", "bounds"):
                 documents.check_type(name, values.get(name, {}), Mapping[Any, Any])
             bounds = values.get("bounds", {})
@@ -177,6 +181,7 @@ class SitePolicy:
             self.total_delta,
             dataset=self.dataset,
             ledger_id=self.ledger_id,
+            anchor=self.anchor,
         )
 
     def grant(self, question: Question) -> Grant:

@@ -12,17 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import sqlite3
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpeffects import writing
 from dpeffects.errors import BudgetError, LedgerError, OptionError, PolicyError, RefusalError
 from dpeffects.ledgers import Address, create_ledger, open_ledger
-from dpeffects.ledgers.entry import Entry
 from dpeffects.ledgers.transaction import Transaction as Book
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.ledger import Terms, require_like
@@ -40,9 +35,7 @@ class Store:
     """The ledger of a site over all questions, safe against crashes and concurrent processes.
 
     It opens a ledger that is there, and never makes one: a ledger that is missing, empty, damaged,
-    of another dataset or budget, or set back is a PolicyError. Beside a ledger in a file it keeps
-    ``<file>.seen``, the newest entry it has seen, to notice a file that was replaced by a new one
-    or by an older copy.
+    of another dataset or budget, or set back is a PolicyError.
 
     Parameters
     ----------
@@ -54,10 +47,13 @@ class Store:
         Which dataset's budget; needed where the ledger has several.
     ledger_id
         What ``dpeffects ledger create`` printed; another ledger is refused.
+    anchor
+        Where the ledger's anchor is, if not where the ledger says.
 
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> store = Store.create(Path(tempfile.mkdtemp()) / "site.db", "hospital", epsilon=1.0)
     >>> store.reserve("q1", "hash", Price(0.5))
     >>> store.finish("q1", {"status": "ok"})
@@ -73,13 +69,10 @@ class Store:
         *,
         dataset: str | None = None,
         ledger_id: str | None = None,
+        anchor: Address | None = None,
     ) -> None:
         with self._ready():
-            try:
-                self._ledger = open_ledger(address, dataset)
-            except LedgerError as error:
-                raise _old_ledger(address) or error from error
-        self._mark = Mark(self._ledger.path)
+            self._ledger = open_ledger(address, dataset, anchor=anchor)
         total = self._ledger.agreement.budget
         if (total.epsilon, total.delta) != (epsilon, delta):
             raise PolicyError(
@@ -92,8 +85,6 @@ class Store:
                 f"the ledger {self._ledger.address} is {self._ledger.id}, not the one that the "
                 f"policy names, {ledger_id}: put that one back"
             )
-        with self._book(write=False):
-            pass  # it holds what was seen before
 
     @classmethod
     def create(cls, address: Address, dataset: str, epsilon: float, delta: float = 0.0) -> Store:
@@ -127,18 +118,16 @@ class Store:
             except BudgetError:
                 raise self._refusal(book, price) from None
             body = {"request": request, "question": question, **price._asdict()}
-            body["before"] = next((entry.number for entry in self._asked(book)), 0)
             book.add("request", self._ledger.dataset, body, after)
 
     def finish(self, request: str, reply: Mapping[str, Any]) -> None:
         """Keep the reply to a reserved request; it can be kept once."""
         json.dumps(reply, allow_nan=False)
         with self._book(write=True) as book:
-            latest = self._latest(book, request)
+            latest = book.asked(self._ledger.dataset, request)
             if latest is None or latest.kind == "reply":
                 raise BudgetError(f"request {request!r} is not waiting for a reply")
             body = {"request": request, "to": latest.number, "reply": dict(reply)}
-            body["before"] = next(entry.number for entry in self._asked(book))
             state = book.state(self._ledger.dataset)
             book.add("reply", self._ledger.dataset, body, state)
 
@@ -155,15 +144,8 @@ class Store:
         with self._book(write=False) as book:
             return self._ledger.agreement.remaining(book.state(self._ledger.dataset))
 
-    def _asked(self, book: Book) -> Iterator[Entry]:
-        return book.asked(self._ledger.dataset)
-
-    def _latest(self, book: Book, request: str) -> Entry | None:
-        """Return the reply to a request, or the request where there is none yet."""
-        return next((e for e in self._asked(book) if e.body["request"] == request), None)
-
     def _find(self, book: Book, request: str, question: str) -> dict[str, Any] | None:
-        latest = self._latest(book, request)
+        latest = book.asked(self._ledger.dataset, request)
         if latest is None:
             return None
         entry = book.entry(latest.body["to"]) if latest.kind == "reply" else latest
@@ -190,18 +172,9 @@ class Store:
 
     @contextlib.contextmanager
     def _book(self, write: bool) -> Iterator[Book]:
-        """Begin a transaction on the ledger that was seen before; remember what it holds then."""
-        with self._ready():
-            seen = self._mark.read()
-            with self._ledger.transaction(write) as book:
-                if seen and not book.holds(*seen):
-                    raise LedgerError(
-                        f"{self._ledger.address} does not hold entry {seen[0]}, which was seen in "
-                        "it: it was replaced or set back; put the newest one back"
-                    )
-                yield book
-            if write:
-                self._mark.write(*self._ledger.seen)
+        """Begin a transaction on the ledger."""
+        with self._ready(), self._ledger.transaction(write) as book:
+            yield book
 
     @contextlib.contextmanager
     def _ready(self) -> Iterator[None]:
@@ -210,54 +183,3 @@ class Store:
             yield
         except (LedgerError, OptionError) as error:
             raise PolicyError(f"the site's ledger cannot be used: {error}") from error
-
-
-class Mark:
-    """The newest entry that a site has seen, in a small file beside that of the ledger.
-
-    It is written after a commit, so it is never ahead of the ledger; a ledger on a server has none.
-    """
-
-    def __init__(self, ledger: Path | None) -> None:
-        self._path = Path(f"{os.path.realpath(ledger)}.seen") if ledger else None
-
-    def read(self) -> tuple[int, str] | None:
-        """Return number and digest, or None where nothing was seen yet."""
-        if self._path is None or not self._path.exists():
-            return None
-        try:
-            number, digest = self._path.read_text(encoding="ascii").split()
-            return int(number), digest
-        except (OSError, ValueError) as error:
-            raise LedgerError(
-                f"{self._path} cannot be read; it says which entry of the ledger is the newest, so "
-                "remove it only if you are sure of the ledger"
-            ) from error
-
-    def write(self, number: int, digest: str) -> None:
-        """Keep the entry, unless a newer one is kept already."""
-        if self._path is None or (self.read() or (0, ""))[0] >= number:
-            return
-        try:
-            writing.replace_file(self._path, f"{number} {digest}\n".encode("ascii"))
-        except OSError as error:
-            raise LedgerError(f"cannot write {self._path}: {error.strerror or error}") from error
-
-
-def _old_ledger(address: Address) -> LedgerError | None:
-    """Say what to do with a ledger that sites kept before it was the one of scripts too."""
-    path = Path(os.fspath(address))
-    if not path.is_file():
-        return None
-    try:
-        uri = f"{path.absolute().as_uri()}?mode=ro"
-        with contextlib.closing(sqlite3.connect(uri, uri=True)) as old:
-            rows = old.execute("SELECT epsilon, delta FROM requests").fetchall()
-        spent = [float(sum(Fraction(row[i]) for row in rows)) for i in (0, 1)]
-    except (sqlite3.Error, ValueError, TypeError):
-        return None
-    return LedgerError(
-        f"{path} is a ledger of an earlier dpeffects, with epsilon = {spent[0]:g}, delta = "
-        f"{spent[1]:g} spent: make a new one with what is left of the totals (dpeffects ledger "
-        "create FILE --dataset NAME --epsilon E --delta D), and name it in the policy"
-    )

@@ -1,21 +1,21 @@
 """Ledgers that outlive the process: in a SQLite file, or on a PostgreSQL server."""
 
+from dpeffects.ledgers.chain import Address
 from dpeffects.ledgers.durable import (
-    Address,
     DurableLedger,
+    anchor_ledger,
     create_ledger,
     ledger_datasets,
     open_ledger,
-    upgrade_ledger,
     verify_ledger,
 )
 
 __all__ = [
     "Address",
     "DurableLedger",
+    "anchor_ledger",
     "create_ledger",
     "ledger_datasets",
     "open_ledger",
-    "upgrade_ledger",
     "verify_ledger",
 ]

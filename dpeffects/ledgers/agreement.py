@@ -164,7 +164,8 @@ class Agreement:
         call that has charged all of its epsilon costs what its charges do; one that has not costs
         all that was reserved, wherever it ended.
         """
-        after, ended = refund(state, hold)
+        after = replace(state, held=state.held.minus(hold.left))
+        ended = replace(hold, left=NONE, open=False)
         if hold.paid == NONE:
             return _kept(after, hold, hold.left), ended
         stopped = not negligible(hold.rest.first, hold.whole.first)
@@ -186,7 +187,7 @@ class Agreement:
         require_positive(spend)
         require_like(self.terms(state), terms)
         if hold is not None and not hold.open:
-            raise BudgetError("the reservation of this call was settled; nothing was drawn")
+            raise BudgetError("the reservation of this call was settled: it pays for no more")
         before = (hold or state).noncomposable_epsilon
         cost = self.composition.of_charge(spend, before)
         price = price_of(spend)
@@ -221,11 +222,6 @@ def _kept(state: State, hold: Hold, back: Cost) -> State:
         return state.with_part(hold.allotment, part)
     state = state.with_part(hold.allotment, part.less((-back.first, -back.delta)))
     return replace(state, held=state.held.plus(back))
-
-
-def refund(state: State, hold: Hold) -> tuple[State, Hold]:
-    """End a call and refund what it has reserved and not used, as layout version 1 did."""
-    return replace(state, held=state.held.minus(hold.left)), replace(hold, left=NONE, open=False)
 
 
 def _charged(state: State, price: Cost, cost: Cost, terms: Terms | None) -> State:

@@ -10,17 +10,15 @@ from __future__ import annotations
 import os
 import platform
 import unicodedata
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpeffects.errors import BudgetError, LedgerError, OptionError, checked_call
-from dpeffects.ledgers import replay
-from dpeffects.ledgers.agreement import Agreement, charge_body, payments
-from dpeffects.ledgers.entry import Entry, State
+from dpeffects.ledgers.agreement import Agreement, charge_body, payments, price_of
+from dpeffects.ledgers.chain import Address, Anchor, Chain, store_of
+from dpeffects.ledgers.entry import NONE, Entry, State
 from dpeffects.ledgers.loss_distributions import tight_epsilon
 from dpeffects.ledgers.statement import OpenCall, Statement
 from dpeffects.ledgers.transaction import EntryStore, Transaction
@@ -39,9 +37,6 @@ from dpeffects.summary import Shown, Summary, check_form
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Address = str | os.PathLike[str]
-"""A path, ``sqlite:///path``, or ``postgresql://user@host/database``."""
 
 
 class DurableLedger(Shown, Divisible):
@@ -64,17 +59,14 @@ class DurableLedger(Shown, Divisible):
         Whose budget this is; what the dataset allows, and how charges add up.
     id
         Says which ledger this is: no other has the same, whatever its file is called.
-    seen
-        Number and digest of the newest entry that this object has seen.
     """
 
-    def __init__(self, store: EntryStore, opening: Entry) -> None:
-        self._store = store
-        self.address, self.path = store.name, store.path
+    def __init__(self, chain: Chain, opening: Entry) -> None:
+        self._chain, self._store, self.transaction = chain, chain.store, chain.transaction
+        self.address, self.path = chain.store.name, chain.store.path
         self.dataset = opening.dataset
         self.agreement = Agreement.read(opening.body)
         self.id = opening.digest[:16]
-        self.seen = (opening.number, opening.digest)
 
     @property
     def state(self) -> State:
@@ -112,7 +104,6 @@ class DurableLedger(Shown, Divisible):
             before = transaction.state(self.dataset)
             state = self.agreement.allot(before, name, share)
             if state is not before:
-                transaction.expect_allotments()
                 body = {"allotment": name, "share": share}
                 transaction.add("allot", self.dataset, body, state)
 
@@ -139,17 +130,23 @@ class DurableLedger(Shown, Divisible):
         self.charge_call(0, spend, terms, allotment)
 
     def charge_call(
-        self, call: int, spend: Spend, terms: Terms | None, allotment: str = ""
+        self, call: int, spend: Spend, terms: Terms | None, allotment: str = "", so_far: str = ""
     ) -> None:
-        """Charge the reservation of a call, or what is left where ``call`` is 0."""
-        with self.transaction(write=True, more=call > 0) as transaction:
-            before = transaction.state(self.dataset)
-            hold = transaction.hold(self.dataset, call) if call else None
-            if call and hold is None:
-                raise BudgetError("the reservation of this call was settled; nothing was drawn")
-            state, hold = self.agreement.charge(before, hold, spend, terms, allotment)
-            body = charge_body(spend, terms) | _named(allotment)
-            transaction.add("charge", self.dataset, body, state, hold, call)
+        """Charge the reservation of a call, or what is left where ``call`` is 0.
+
+        ``so_far`` is for errors: what the call has charged and drawn before.
+        """
+        try:
+            with self.transaction(write=True, more=call > 0) as transaction:
+                before = transaction.state(self.dataset)
+                hold = transaction.hold(self.dataset, call) if call else None
+                if call and hold is None:
+                    raise BudgetError("the reservation of this call was settled: it pays no more")
+                state, hold = self.agreement.charge(before, hold, spend, terms, allotment)
+                body = charge_body(spend, terms) | _named(allotment)
+                transaction.add("charge", self.dataset, body, state, hold, call)
+        except LedgerError as error:
+            raise LedgerError(f"{error}; no noise was drawn for this charge{so_far}") from error
 
     def reserve(
         self, budget: Budget, terms: Terms, about: Mapping[str, str], allotment: str = ""
@@ -203,7 +200,7 @@ class DurableLedger(Shown, Divisible):
 
     def verify(self, head: str | None = None) -> str:
         """Check the whole ledger, and say so in a line; see `verify_ledger`."""
-        return replay.verify(self._store, head)
+        return self._chain.verify(head)
 
     def tight(self, delta: float | None = None) -> float:
         """Return a tighter epsilon at ``delta`` for all charges so far (extra ``accounting``).
@@ -254,21 +251,6 @@ class DurableLedger(Shown, Divisible):
 
     __str__ = __repr__
 
-    @contextmanager
-    def transaction(self, write: bool, more: bool = False) -> Iterator[Transaction]:
-        """Begin a transaction; refuse a ledger that has lost what this object saw in it."""
-        with self._store.session(write, more) as session:
-            transaction = Transaction(session)
-            if not transaction.holds(*self.seen):
-                raise LedgerError(
-                    f"{self.address} has lost or changed entry {self.seen[0]}, which this process "
-                    "has seen: it was replaced or set back; nothing was drawn"
-                )
-            yield transaction
-            head = transaction.head()
-        if head is not None:
-            self.seen = (head.number, head.digest)
-
 
 def _named(allotment: str) -> dict[str, str]:
     return {"allotment": allotment} if allotment else {}
@@ -278,18 +260,28 @@ class Reservation(Account):
     """The part of a durable ledger that one call may charge."""
 
     def __init__(self, ledger: DurableLedger, call: int) -> None:
-        self._ledger, self.call = ledger, call
+        self._ledger, self.call, self._paid = ledger, call, NONE
 
     def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
         """Nothing to check before a charge: the whole budget is reserved."""
 
     def charge(self, spend: Spend, terms: Terms | None = None) -> None:
         """Record a charge against the reservation, or refuse it."""
-        self._ledger.charge_call(self.call, spend, terms)
+        self._ledger.charge_call(self.call, spend, terms, so_far=self._so_far)
+        self._paid = self._paid.plus(price_of(spend))
 
     def settle(self) -> None:
         """End the reservation."""
-        self._ledger.settle(self.call, reason="the call ended")
+        try:
+            self._ledger.settle(self.call, reason="the call ended")
+        except LedgerError as error:
+            raise LedgerError(f"{error}{self._so_far}") from error
+
+    @property
+    def _so_far(self) -> str:
+        epsilon, delta = map(float, self._paid)
+        paid = f"charged epsilon {epsilon:.6g}, delta {delta:.3g}, and drawn what that pays for"
+        return f"; before, the call has {paid if any(self._paid) else 'charged and drawn nothing'}"
 
 
 @checked_call
@@ -301,6 +293,7 @@ def create_ledger(
     delta: float = 0.0,
     composition: str = "sum",
     unit: str | None = None,
+    anchor: Address | None = None,
 ) -> DurableLedger:
     """Create a ledger for a dataset, or add a dataset to a study's ledger.
 
@@ -320,6 +313,11 @@ def create_ledger(
         The column of persons, say, all of whose rows every call must protect
         (``dp_ate(..., unit="patient_id")``); calls that protect less are refused. Without it the
         first charge says what the ledger protects, and others are refused.
+    anchor
+        A second place, on another disk or server, as ``address`` is: the newest entry of the ledger
+        is noted there before anything is drawn, and whoever opens the ledger later, by whatever
+        call, is refused where it is older than that. It closes what a backup opens: a folder that
+        is restored as a whole has its budget back, and nothing in it shows that.
 
     Returns
     -------
@@ -334,10 +332,11 @@ def create_ledger(
     """
     require_name("dataset", dataset)
     agreement = Agreement.make(epsilon, delta, composition, unit)
-    store = _store(address)
+    if anchor is not None:
+        store_of(anchor)  # it can be read
+    store = store_of(address)
     store.create()
-    with store.session(write=True) as session:
-        transaction = Transaction(session)
+    with Chain(store).transaction(write=True) as transaction:
         for other in transaction.datasets():
             if _alike(other) == _alike(dataset):
                 budget = Agreement.read(transaction.opening(other).body).budget
@@ -345,9 +344,10 @@ def create_ledger(
                     f"{store.name} has a budget for {other} already: "
                     f"epsilon = {budget.epsilon:g}, delta = {budget.delta:g}"
                 )
-        body = agreement.body() | {"salt": uuid.uuid4().hex}
-        opening = transaction.add("dataset", dataset, body, State())
-    return DurableLedger(store, opening)
+        transaction.add("dataset", dataset, agreement.body(), State())
+    if anchor is not None:
+        anchor_ledger(address, anchor)
+    return open_ledger(address, dataset, anchor=anchor)
 
 
 def _alike(name: str) -> str:
@@ -355,7 +355,9 @@ def _alike(name: str) -> str:
     return "".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
-def open_ledger(address: Address, dataset: str | None = None) -> DurableLedger:
+def open_ledger(
+    address: Address, dataset: str | None = None, *, anchor: Address | None = None
+) -> DurableLedger:
     """Open a ledger that `create_ledger` made.
 
     Parameters
@@ -364,6 +366,8 @@ def open_ledger(address: Address, dataset: str | None = None) -> DurableLedger:
         A path, or ``postgresql://user@host/database``.
     dataset
         Which dataset's budget; needed where the ledger has several.
+    anchor
+        Where the anchor is, if not where the ledger says; see `create_ledger`.
 
     Returns
     -------
@@ -377,46 +381,63 @@ def open_ledger(address: Address, dataset: str | None = None) -> DurableLedger:
     >>> open_ledger(f"{folder.name}/study.db").dataset
     'nsw'
     """
-    store = _existing(address, dataset)
-    with store.session(write=False) as session:
-        transaction = Transaction(session)
+    chain = Chain(_existing(address, dataset), anchor)
+    with chain.transaction(write=False) as transaction:
         names = transaction.datasets()
         if dataset is None and len(names) == 1:
             dataset = names[0]
         if dataset not in names:
             asked = "say which dataset" if dataset is None else f"there is no dataset {dataset!r}"
-            raise LedgerError(f"{store.name}: {asked}; it has {', '.join(names) or 'none yet'}")
-        return DurableLedger(store, transaction.opening(dataset))
+            name = chain.store.name
+            raise LedgerError(f"{name}: {asked}; it has {', '.join(names) or 'none yet'}")
+        return DurableLedger(chain, transaction.opening(dataset))
 
 
 def ledger_datasets(address: Address) -> tuple[str, ...]:
     """Return the names of the datasets in a ledger."""
-    with _existing(address).session(write=False) as session:
-        return tuple(Transaction(session).datasets())
+    with Chain(_existing(address)).transaction(write=False) as transaction:
+        return tuple(transaction.datasets())
 
 
-def verify_ledger(address: Address, head: str | None = None) -> str:
+def verify_ledger(
+    address: Address, head: str | None = None, *, anchor: Address | None = None
+) -> str:
     """Check a whole ledger, and say so in a line; raise LedgerError where it is not sound.
 
     Every entry must fit its digest and its predecessor, every total what the entries before it
     give, and no total may exceed what is allowed. A ledger that was set back to an earlier copy
-    is sound in itself: pass the ``head`` that an earlier check printed to notice that.
+    is sound in itself. It is noticed by the mark beside it, if that was not set back too, and by
+    its anchor, if it has one (see `create_ledger`); else pass the ``head`` that an earlier check
+    printed.
     """
-    return replay.verify(_existing(address), head)
+    return Chain(_existing(address), anchor).verify(head)
 
 
-def upgrade_ledger(address: Address) -> str:
-    """Bring a ledger of layout version 1 up to date, and say so in a line.
+def anchor_ledger(address: Address, place: Address) -> None:
+    """Note the newest entry of a ledger at a second place too, from here on.
 
-    All of it is checked first, and nothing is changed where it is not sound. Calls that were open
-    end as in `DurableLedger.settle`. Keep a copy of the file until this is done.
+    `create_ledger` does this for a new ledger. Use it for one that has no anchor yet, or whose
+    anchor was lost or has moved, and only if you are sure that the ledger is the newest.
     """
-    return replay.upgrade(_existing(address))
+    store, second = _existing(address), store_of(place)
+    if (store.path or store.name) == (second.path or second.name):
+        raise OptionError("an anchor is at another place than its ledger")
+    with store.session(write=False) as session:
+        book = Transaction(session)
+        if (head := book.head()) is None:
+            raise LedgerError(f"{store.name} has no dataset to anchor")
+        first = book.opening(book.datasets()[0])
+    named = str(second.path or second.name.replace(":***@", "@"))
+    second.create()
+    Anchor(second, first.digest).write(head.number, head.digest, more=False, make=True)
+    with Chain(store, place).transaction(write=True) as book:
+        if book.heads.anchor != named:
+            book.add("anchor", first.dataset, {"anchor": named}, book.state(first.dataset))
 
 
 def _existing(address: Address, dataset: str | None = None) -> EntryStore:
     """Return the store of a ledger; where there is no file, say how to make one."""
-    store = _store(address)
+    store = store_of(address)
     # os.path.exists, because Path.exists raises an error for names that no file can have
     if store.path is not None and not os.path.exists(store.path):
         name = dataset or "NAME"
@@ -425,22 +446,3 @@ def _existing(address: Address, dataset: str | None = None) -> EntryStore:
             f"{store.name} --dataset {name} --epsilon 1 --delta 0"
         )
     return store
-
-
-def _store(address: Address) -> EntryStore:
-    text = os.fspath(address)
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise OptionError(f"a ledger is a path or a URL, got {address!r}")
-    scheme, separator, rest = text.partition("://")
-    if not separator or scheme == "sqlite":
-        from dpeffects.ledgers.sqlite import SQLiteStore
-
-        path = rest.removeprefix("/") if separator else text
-        if not path or path == ":memory:":
-            raise OptionError("a ledger in a file needs a path; in memory, use dpeffects.Ledger")
-        return SQLiteStore(path)
-    if scheme.partition("+")[0] in ("postgresql", "postgres"):
-        from dpeffects.ledgers.postgresql import PostgreSQLStore
-
-        return PostgreSQLStore(text)
-    raise OptionError(f"a ledger is a path, sqlite:///path or postgresql://..., got {scheme}://")

@@ -1,8 +1,10 @@
 """One line of a durable ledger: what happened, the totals after it, and a link to the line before.
 
 Entries are only ever added. Each carries the totals of its dataset, the number of the newest entry
-of every dataset, and a digest of itself and of its predecessor. So the newest entry says, under its
-digest, where the newest totals are: an edit is noticed, and totals that are not the newest too.
+of every dataset, a nonce, and a digest of itself and of its predecessor. So the newest entry says,
+under its digest, where the newest totals are: an edit is noticed, and totals that are not the
+newest too. No two ledgers have the same entry by chance, not even one that was set back and then
+spent again in the same way: its numbers repeat, and its nonces do not.
 """
 
 from __future__ import annotations
@@ -10,26 +12,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
 from dpeffects.errors import LedgerError
+from dpeffects.ledgers.tree import Nodes, Read, changed, key_of
 from dpeffects.privacy.ledger import Part, Parts, Terms
 
-COLUMNS = (
-    "number",
-    "kind",
-    "dataset",
-    "call_number",
-    "body",
-    "state",
-    "hold",
-    "heads",
-    "written",
-    "previous",
-    "digest",
-)
 START = "0" * 64
 """Stands for the digest before the first entry."""
 
@@ -100,15 +90,11 @@ class State:
     def read(cls, text: str) -> Self:
         """Read the totals from JSON."""
         stored = json.loads(text)
-        return cls(
-            spent=Cost.read(stored["spent"]),
-            used=Cost.read(stored["used"]),
-            held=Cost.read(stored["held"]),
-            noncomposable_epsilon=Fraction(stored["joint"]),
-            charges=int(stored["charges"]),
-            terms=stored["terms"] and read_terms(stored["terms"]),
-            allotments={k: _read_part(x) for k, x in stored.get("allotments", {}).items()},
-        )
+        read: dict[str, Any] = {k: Cost.read(stored[k]) for k in ("spent", "used", "held")}
+        read["noncomposable_epsilon"] = Fraction(stored["noncomposable_epsilon"])
+        read["terms"] = stored["terms"] and read_terms(stored["terms"])
+        read["allotments"] = {k: _read_part(x) for k, x in stored["allotments"].items()}
+        return cls(**stored | read)
 
 
 @dataclass(frozen=True)
@@ -124,8 +110,7 @@ class Hold:
     open
         False when the call has ended.
     whole, paid
-        Plain epsilon and delta: the budget of the call, and the sum of its charges. Layout version
-        1 did not keep them.
+        Plain epsilon and delta: the budget of the call, and the sum of its charges.
     allotment
         The name of the allotment that it is of, or empty.
     """
@@ -144,50 +129,40 @@ class Hold:
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Read the reservation from JSON, also from that of layout version 1."""
+        """Read the reservation from JSON."""
         stored = json.loads(text)
-        return cls(
-            left=Cost.read(stored["left"]),
-            noncomposable_epsilon=Fraction(stored["joint"]),
-            open=bool(stored["open"]),
-            whole=Cost.read(stored.get("whole", ("0", "0"))),
-            paid=Cost.read(stored.get("paid", ("0", "0"))),
-            allotment=stored.get("allotment", ""),
-        )
+        read: dict[str, Any] = {k: Cost.read(stored[k]) for k in ("left", "whole", "paid")}
+        read["noncomposable_epsilon"] = Fraction(stored["noncomposable_epsilon"])
+        return cls(**stored | read)
 
 
-class Head(NamedTuple):
-    """Numbers of a dataset's entries: the first, the newest, and where to begin to look.
+class Heads(NamedTuple):
+    """Where to begin to look, after an entry.
 
-    ``asked`` is the newest request or reply, or 0; ``calls`` has the newest entry of each call that
-    is open.
+    ``datasets`` has the numbers of the first and the newest entry of each; ``calls`` and
+    ``requests`` are the entries that hold the tops of the trees of open calls and of requests, or
+    0; ``anchor`` is the place where the newest entry is noted too, or empty.
     """
 
-    first: int
-    last: int
-    asked: int = 0
-    calls: Mapping[int, int] = {}
+    datasets: Mapping[str, Sequence[int]] = {}
+    calls: int = 0
+    requests: int = 0
+    anchor: str = ""
 
-    @classmethod
-    def read(cls, stored: Sequence[Any]) -> Self:
-        """Read a head from JSON."""
-        first, last, asked, calls = stored
-        return cls(first, last, asked, {int(call): number for call, number in calls.items()})
-
-
-Heads = Mapping[str, Head]
-
-
-def heads_after(heads: Heads, number: int, kind: str, dataset: str, call: int) -> Heads:
-    """Return the heads of all datasets after an entry."""
-    if kind == "dataset":
-        return {**heads, dataset: Head(number, number)}
-    head = heads[dataset]
-    calls = {k: v for k, v in head.calls.items() if k != call}
-    if call and kind != "settle":
-        calls[call] = number
-    asked = number if kind in ("request", "reply") else head.asked
-    return {**heads, dataset: Head(head.first, number, asked, calls)}
+    def after(self, read: Read, entry: Entry) -> tuple[Self, Nodes]:
+        """Return the heads after an entry, and the nodes that it holds."""
+        number, kind, dataset, body = entry.number, entry.kind, entry.dataset, entry.body
+        first = number if kind == "dataset" else self.datasets[dataset][0]
+        heads = self._replace(datasets={**self.datasets, dataset: [first, number]})
+        if kind in ("request", "reply"):
+            key = key_of(dataset, body["request"])
+            nodes, top = changed(read, self.requests, key, number, keep=True)
+            return heads._replace(requests=top), nodes
+        if entry.call:
+            key = key_of(dataset, entry.call)
+            nodes, top = changed(read, self.calls, key, number, keep=kind != "settle")
+            return heads._replace(calls=top), nodes
+        return heads._replace(anchor=body["anchor"]) if kind == "anchor" else heads, {}
 
 
 @dataclass(frozen=True)
@@ -195,79 +170,60 @@ class Entry:
     """A line of the ledger.
 
     "dataset" adds one, "reserve", "charge" and "settle" are of calls, "request" and "reply" of a
-    federation, "allot" and "release" of allotments, "upgrade" is the first line of this layout in
-    an older ledger. ``call`` is the
-    number of the entry that reserved for the call, or 0; ``heads`` are those of all datasets after
-    this entry, none in layout version 1; ``written`` is the clock of the writer, for show.
+    federation, "allot" and "release" of allotments, "anchor" says where the newest entry is noted
+    from here on. ``call`` is the number of the entry that reserved for the call, or 0; ``nonce`` is
+    drawn for the entry; ``heads`` and ``nodes`` say where others are to be found; ``written`` is
+    the clock of the writer, for show.
     """
 
     number: int
+    nonce: str
     kind: str
     dataset: str
     call: int
     body: dict[str, Any]
     state: State
     hold: Hold | None
-    heads: Heads
     written: str
     previous: str
+    heads: Heads = field(default_factory=Heads)
+    nodes: Nodes = field(default_factory=dict)
     digest: str = ""
 
-    def sealed(self) -> Self:
-        """Return the entry with its digest: SHA-256 of itself and of the digest before it."""
-        return replace(self, digest=_digest(self._content()))
+    def sealed(self, before: Heads, read: Read) -> Self:
+        """Return the entry with its heads, its nodes and its digest (SHA-256, of all columns)."""
+        heads, nodes = before.after(read, self)
+        entry = replace(self, heads=heads, nodes=nodes)
+        return replace(entry, digest=_digest([*entry.values().values()][:-1]))
 
     def values(self) -> dict[str, Any]:
         """Return the columns as they are stored."""
-        return dict(zip(COLUMNS, (*self._content(), self.digest), strict=True))
-
-    def _content(self) -> tuple[Any, ...]:
-        hold = to_text(self.hold) if self.hold else ""
-        heads = to_text(self.heads) if self.heads else ""
-        texts = (to_text(self.body), to_text(self.state), hold, heads, self.written, self.previous)
-        return (self.number, self.kind, self.dataset, self.call, *texts)
+        return {k: x if isinstance(x, int | str) else to_text(x) for k, x in vars(self).items()}
 
     @classmethod
     def read(cls, row: Sequence[Any]) -> Self:
         """Read a stored row; one that does not fit its digest is an error."""
-        cls.check(row)
-        number, kind, dataset, call, body, state, hold, heads, written, previous, digest = row
         try:
-            return cls(
-                number=int(number),
-                kind=kind,
-                dataset=dataset,
-                call=int(call),
-                body=json.loads(body),
-                state=State.read(state),
-                hold=Hold.read(hold) if hold else None,
-                heads={k: Head.read(head) for k, head in json.loads(heads or "{}").items()},
-                written=written,
-                previous=previous,
-                digest=digest,
-            )
+            if _digest(row[:-1]) != row[-1]:
+                raise ValueError
+            number, nonce, kind, dataset, call = row[:5]
+            body, state, hold, written, previous, heads, nodes, digest = row[5:]
+            event = number, nonce, kind, dataset, call, json.loads(body)
+            totals = State.read(state), None if hold == "null" else Hold.read(hold)
+            found = Heads(*json.loads(heads)), json.loads(nodes)
+            return cls(*event, *totals, written, previous, *found, digest)
         except _UNREADABLE as error:
-            raise LedgerError("the ledger has an entry that cannot be read") from error
-
-    @staticmethod
-    def check(row: Sequence[Any]) -> None:
-        """Raise LedgerError unless a stored row fits its digest."""
-        try:
-            same = _digest(row[:-1]) == row[-1]
-        except _UNREADABLE:
-            same = False
-        if not same:
-            raise LedgerError(f"entry {row[0]!r} of the ledger was changed after it was written")
+            said = f"entry {row[0]!r} of the ledger was changed after it was written"
+            raise LedgerError(said) from error
 
 
+COLUMNS = tuple(column.name for column in fields(Entry))
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 
 def _digest(content: Sequence[Any]) -> str:
-    """Digest of the columns before it; rows of layout version 1 had no heads."""
-    at = COLUMNS.index("heads")
-    row = list(content) if content[at] else [*content[:at], *content[at + 1 :]]
-    return hashlib.sha256(to_text(row).encode()).hexdigest()
+    """Digest of the columns before it."""
+    return hashlib.sha256(to_text(list(content)).encode()).hexdigest()
 
 
 def read_terms(stored: Sequence[Any]) -> Terms:
@@ -297,7 +253,5 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, Fraction):
         return f"{value.numerator}/{value.denominator}"
     if isinstance(value, State | Hold):
-        stored = dict(vars(value))
-        stored["joint"] = stored.pop("noncomposable_epsilon")
-        return {k: x for k, x in stored.items() if x or not k.startswith("allotment")}
+        return vars(value)
     raise TypeError(f"a ledger does not hold {type(value).__name__}")

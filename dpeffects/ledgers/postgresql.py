@@ -88,7 +88,7 @@ class PostgreSQLStore(EntryStore):
         code = getattr(error.orig, "sqlstate", None) or ""
         said = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
         fallback = "cannot be used" if code else "cannot be reached, or the connection was lost"
-        return f"{self.name} {_REASONS.get(code, fallback)} ({said[0]}); nothing was drawn"
+        return f"{self.name} {_REASONS.get(code, fallback)} ({said[0]})"
 
 
 def _take_turn(session: Session) -> None:

@@ -115,7 +115,7 @@ class SQLiteStore(EntryStore):
             except sqlite3.Error as error:
                 raise LedgerError(self._explained(error)) from error
             except (UnicodeError, OverflowError, MemoryError) as error:
-                raise LedgerError(f"{self.name} is damaged; nothing was drawn") from error
+                raise LedgerError(f"{self.name} is damaged") from error
 
     def _check_file(self) -> None:
         """Refuse what is no file, and a file with two names: a journal belongs to a name."""
@@ -124,11 +124,11 @@ class SQLiteStore(EntryStore):
         except OSError:
             return  # said when it is opened
         if not stat.S_ISREG(status.st_mode):
-            raise LedgerError(f"{self.name} is not a file; nothing was drawn")
+            raise LedgerError(f"{self.name} is not a file")
         if status.st_nlink > 1:
             raise LedgerError(
                 f"{self.name} has a second name (a hard link), and a ledger must have one: "
-                "remove the other link, or copy the file; nothing was drawn"
+                "remove the other link, or copy the file"
             )
 
     def _connect(self, mode: str) -> sqlite3.Connection:
@@ -141,7 +141,7 @@ class SQLiteStore(EntryStore):
         reason = _REASONS.get(code & 0xFF, "cannot be used")
         if "no such table" in str(error):
             reason = "is not a ledger of dpeffects"
-        return f"{self.name} {reason} ({error}); nothing was drawn"
+        return f"{self.name} {reason} ({error})"
 
 
 def _begin(connection: sqlite3.Connection, journal: str | None) -> None:

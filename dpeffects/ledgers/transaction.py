@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
 from dpeffects.errors import LedgerError
-from dpeffects.ledgers.entry import (
-    COLUMNS,
-    START,
-    Entry,
-    Head,
-    Heads,
-    Hold,
-    State,
-    heads_after,
-)
+from dpeffects.ledgers.entry import COLUMNS, START, Entry, Heads, Hold, State
+from dpeffects.ledgers.tree import Node, find, key_of, leaves
+from dpeffects.privacy.noise import nonce
 
 Rows = list[tuple[Any, ...]]
 
-VERSION = 2
-"""Version of the layout. `upgrade_ledger` reads version 1."""
-ALLOTTING = 3
-"""The same with allotments. A ledger has it from its first one on: dpeffects that do not know of
-allotments refuse it."""
+VERSION = 4
+"""Version of the layout."""
 
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM dpeffects_entries"
 _INSERT = (
@@ -82,16 +72,15 @@ class EntryStore(ABC):
         names = {row[0] for row in session.rows(self.list_triggers)}
         return [f"the trigger {name} is gone" for name in self.triggers if name not in names]
 
-    def require_sound(self, session: Session) -> None:
-        """Raise LedgerError where something is wrong with the storage itself."""
-        if faults := self.faults(session):
-            raise LedgerError(f"{self.name} is not sound: {'; '.join(faults)}")
-
     def make_tables(self, session: Session) -> None:
         """Make tables, indexes and triggers, and note the version of the layout."""
-        types = {"number": f"{self.integer} PRIMARY KEY", "call_number": f"{self.integer} NOT NULL"}
+        types = {"number": f"{self.integer} PRIMARY KEY", "call": f"{self.integer} NOT NULL"}
         columns = ", ".join(f"{name} {types.get(name, 'TEXT NOT NULL')}" for name in COLUMNS)
         session.rows("CREATE TABLE dpeffects_version (version INTEGER NOT NULL)")
+        session.rows(
+            "CREATE TABLE dpeffects_anchors (ledger TEXT PRIMARY KEY, "
+            f"number {self.integer} NOT NULL, digest TEXT NOT NULL)"
+        )
         session.rows(f"CREATE TABLE dpeffects_entries ({columns})")
         for statement in self.additions:
             session.rows(statement)
@@ -99,63 +88,47 @@ class EntryStore(ABC):
             session.rows(f"CREATE TRIGGER {name} {action}")
         session.rows(f"INSERT INTO dpeffects_version VALUES ({VERSION})")
 
-    def upgrade_tables(self, session: Session) -> None:
-        """Turn the tables of layout version 1 into those of this one."""
-        session.rows("ALTER TABLE dpeffects_entries ADD COLUMN heads TEXT NOT NULL DEFAULT ''")
-        for index in ("dpeffects_by_dataset", "dpeffects_by_call", "dpeffects_datasets"):
-            session.rows(f"DROP INDEX IF EXISTS {index}")
-        for statement in self.additions:
-            session.rows(statement)
-        session.rows(f"UPDATE dpeffects_version SET version = {VERSION}")
-
 
 class Transaction:
     """Reads and adds entries, each found by its number and checked against its digest.
 
     The newest entry holds the numbers of the others that matter, so nothing rests on an index: one
-    that is damaged can hide entries.
+    that is damaged can hide entries. ``added`` are the entries that are, or should be, new.
     """
 
-    def __init__(self, session: Session, check_version: bool = True) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._newest: Entry | None = None
-        if check_version:
-            self.check_version()
-
-    def check_version(self) -> None:
-        """Refuse a ledger of another version."""
-        versions = self.versions()
-        if versions == [1]:
-            raise LedgerError(
-                "the ledger has layout version 1, of an earlier dpeffects: bring it up to date, "
-                "once, with `dpeffects ledger upgrade` and its address"
-            )
-        if versions not in ([VERSION], [ALLOTTING]):
+        self._found: dict[int, Entry | None] = {}
+        self.added: list[Entry] = []
+        versions = [row[0] for row in session.rows("SELECT version FROM dpeffects_version")]
+        if versions != [VERSION]:
             words = ", ".join(str(version)[:20] for version in versions) or "none"
             raise LedgerError(
-                f"the ledger has layout version {words}, and this dpeffects reads {VERSION} and "
-                f"{ALLOTTING}: use the version of dpeffects that wrote it, or a newer one"
+                f"the ledger has layout version {words}, and this dpeffects reads {VERSION}: use "
+                "the version of dpeffects that wrote it"
             )
 
-    def expect_allotments(self) -> None:
-        """Note that there are allotments."""
-        if self.versions() != [ALLOTTING]:
-            self._session.rows(f"UPDATE dpeffects_version SET version = {ALLOTTING}")
-
-    def versions(self) -> list[Any]:
-        """Return the layout version, as a list of one."""
-        return [row[0] for row in self._session.rows("SELECT version FROM dpeffects_version")]
+    @property
+    def heads(self) -> Heads:
+        """Where to begin to look for entries."""
+        head = self.head()
+        return head.heads if head else Heads()
 
     def datasets(self) -> list[str]:
         """Return the names of the datasets, in the order they were added."""
-        return sorted(self._heads(), key=lambda name: self._heads()[name].first)
+        found = self.heads.datasets
+        return sorted(found, key=lambda name: found[name][0])
 
     def entry(self, number: int) -> Entry | None:
         """Return one entry."""
-        return self._one("WHERE number = :number", number=number)
+        if number not in self._found:
+            self._found[number] = self._one("WHERE number = :number", number=number)
+        return self._found[number]
 
     def holds(self, number: int, digest: str) -> bool:
         """Say whether an entry is there that was seen before."""
+        self.head()  # mostly it is that one
         entry = self.entry(number)
         return entry is not None and entry.digest == digest
 
@@ -169,47 +142,50 @@ class Transaction:
                     "the ledger is damaged: its newest entry is not where it should be"
                 )
             self._newest = entry
+            self._found |= {entry.number: entry} if entry else {}
         return self._newest
 
     def opening(self, dataset: str) -> Entry:
         """Return the entry that added a dataset."""
-        return self._of(dataset, self._head(dataset).first)
+        return self._of(dataset, self._ends(dataset)[0])
 
     def state(self, dataset: str) -> State:
         """Return the newest totals of a dataset."""
-        return self._of(dataset, self._head(dataset).last).state
+        return self._of(dataset, self._ends(dataset)[1]).state
 
     def hold(self, dataset: str, call: int) -> Hold | None:
         """Return what a call has left of its reservation, or None where it has ended."""
-        number = self._head(dataset).calls.get(call)
+        number = find(self.node, self.heads.calls, key_of(dataset, call))
         return self._of(dataset, number).hold if number else None
 
     def open_calls(self, dataset: str) -> list[tuple[Entry, Hold]]:
         """Return the calls that have not ended: how each began, and what it has left."""
-        calls = sorted(self._head(dataset).calls)
-        holds = [(self._of(dataset, call), self.hold(dataset, call)) for call in calls]
-        return [(entry, hold) for entry, hold in holds if hold]
+        found = [self.entry(number) for number in leaves(self.node, self.heads.calls)]
+        newest = {e.call: e.hold for e in found if e and e.dataset == dataset}
+        return [(self._of(dataset, call), hold) for call, hold in sorted(newest.items()) if hold]
 
-    def asked(self, dataset: str) -> Iterator[Entry]:
-        """Return the requests and replies of a federation, newest first."""
-        number = self._head(dataset).asked
-        while number:
-            entry = self._of(dataset, number)
-            yield entry
-            number = entry.body["before"]
+    def asked(self, dataset: str, request: str) -> Entry | None:
+        """Return the reply to a request of a federation, or the request if it has none, or None."""
+        number = find(self.node, self.heads.requests, key_of(dataset, request))
+        return self._of(dataset, number) if number else None
+
+    def node(self, number: int, place: str) -> Node:
+        """Return a node of a tree from the entry that holds it."""
+        entry = self.entry(number)
+        if entry is None or place not in entry.nodes:
+            raise LedgerError(f"the ledger is damaged: it has lost entry {number}")
+        return entry.nodes[place]
 
     def all(self, dataset: str | None = None) -> Iterator[Entry]:
         """Return all entries, or those of a dataset, in order; the chain must be whole."""
         last = START
         rows = self._session.rows(f"{_SELECT} ORDER BY number")
-        for number, row in enumerate(rows, start=1):
-            if row[0] != number or row[COLUMNS.index("previous")] != last:
+        for number, entry in enumerate(map(Entry.read, rows), start=1):
+            if (entry.number, entry.previous) != (number, last):
                 raise LedgerError(f"the ledger is not sound: entry {number} is missing or changed")
-            last = row[-1]
-            if dataset in (None, row[COLUMNS.index("dataset")]):
-                yield Entry.read(row)
-            else:
-                Entry.check(row)
+            last = entry.digest
+            if dataset in (None, entry.dataset):
+                yield entry
         head = self.head()
         if last != (head.digest if head else START):
             raise LedgerError("the ledger is not sound: its newest entries are missing")
@@ -222,38 +198,25 @@ class Transaction:
         state: State,
         hold: Hold | None = None,
         call: int = 0,
-        heads: Heads | None = None,
     ) -> Entry:
         """Add an entry after the newest. One that reserves gives its own number to its call."""
         head = self.head()
         number = head.number + 1 if head else 1
         call = number if kind == "reserve" else call
-        before = self._heads() if heads is None else heads
-        entry = Entry(
-            number=number,
-            kind=kind,
-            dataset=dataset,
-            call=call,
-            body=body,
-            state=state,
-            hold=hold,
-            heads=heads_after(before, number, kind, dataset, call),
-            written=datetime.now(UTC).isoformat(timespec="seconds"),
-            previous=head.digest if head else START,
-        ).sealed()
+        event = number, nonce(), kind, dataset, call, body, state, hold
+        written = datetime.now(UTC).isoformat(timespec="seconds")
+        entry = Entry(*event, written, head.digest if head else START)
+        entry = entry.sealed(self.heads, self.node)
+        self.added.append(entry)
         self._session.rows(_INSERT, **entry.values())
-        self._newest = entry
+        self._newest = self._found[number] = entry
         return entry
 
-    def _heads(self) -> Heads:
-        head = self.head()
-        return head.heads if head else {}
-
-    def _head(self, dataset: str) -> Head:
-        head = self._heads().get(dataset)
-        if head is None:
+    def _ends(self, dataset: str) -> Sequence[int]:
+        ends = self.heads.datasets.get(dataset)
+        if ends is None:
             raise LedgerError(f"the ledger has no dataset {dataset!r} any more")
-        return head
+        return ends
 
     def _of(self, dataset: str, number: int) -> Entry:
         entry = self.entry(number)

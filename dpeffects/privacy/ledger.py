@@ -412,7 +412,7 @@ class Ledger(Divisible):
             if part is None:
                 self.check(*price, terms, allotment)
             elif not part.open:
-                raise BudgetError("the reservation of this call was settled; nothing was drawn")
+                raise BudgetError("the reservation of this call was settled: it pays for no more")
             else:
                 self._require_room(price, part.left)
             above = part.above if part else self._parent
@@ -434,7 +434,7 @@ class Ledger(Divisible):
         if os.getpid() != self._process:
             raise LedgerError(
                 "this ledger is in the memory of the process that made it, and this one was forked "
-                "from it: use a ledger in a file (dpeffects.create_ledger); nothing was drawn"
+                "from it: use a ledger in a file (dpeffects.create_ledger)"
             )
 
     def cover(self, spend: Spend) -> None:

@@ -292,6 +292,11 @@ def checked(values: IntArray) -> IntArray:
     return values
 
 
+def nonce() -> str:
+    """Return 128 random bits as text, which nobody has drawn before: for entries of ledgers."""
+    return secrets.token_hex(16)
+
+
 def _random_bits(count: int, size: int) -> list[int]:
     """Whole numbers of ``size`` random bits, a multiple of 8."""
     raw, step = os.urandom(count * size // 8), size // 8

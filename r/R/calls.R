@@ -135,6 +135,8 @@ dp_reference <- door("reference")
 #' @param ... Further arguments in Python, such as `delta`, `method` or `design`.
 #' @param address Path of the ledger, or the address of a database.
 #' @param dataset Name of the data in the ledger.
+#' @param anchor Where the ledger's anchor is, if not where the ledger says. `create_ledger()` takes
+#'   it too, and notes the newest entry there, so that a backup that is put back is refused.
 #' @return A plan, a data frame (or text), a ledger.
 #' @examples
 #' \dontrun{
@@ -158,4 +160,6 @@ create_ledger <- function(address, dataset, ..., epsilon) {
 
 #' @rdname dp_plan
 #' @export
-open_ledger <- function(address, dataset = NULL) dpe()$open_ledger(address, dataset)
+open_ledger <- function(address, dataset = NULL, anchor = NULL) {
+  dpe()$open_ledger(address, dataset, anchor = anchor)
+}

@@ -264,7 +264,7 @@ def test_every_line_of_the_demo_can_be_typed(study, capsys, monkeypatch):
     """Its commands, typed again in its folder, say what it said."""
     out = run(capsys, "demo", "--folder", "here", "--seed", 1)[1]
     monkeypatch.chdir("here")
-    for name in ("study.db", "smoking.html", "smoking.json"):
+    for name in ("study.db", "study.db.seen", "smoking.html", "smoking.json"):
         (study / "here" / name).unlink()
     steps = re.findall(
         r"^\$ dpeffects ((?:.*\\\n)*.*)\n((?:.*\n)*?)\n(?=\d\. |The files)", out, re.M

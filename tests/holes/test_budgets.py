@@ -30,7 +30,6 @@ from dpeffects.ledgers import (
     create_ledger,
     ledger_datasets,
     open_ledger,
-    upgrade_ledger,
     verify_ledger,
 )
 from dpeffects.privacy.budget import Budget
@@ -40,7 +39,6 @@ from tests.damage import damaged_copies, totals
 from tests.federation.sites import frame, policy, question
 from tests.killing import TERMS, spend
 
-OLD = Path(__file__).parents[1] / "privacy" / "files" / "version_1.db"
 CALL = ("earnings_1978 ~ treatment", dpe.load_data("lalonde"), "diff_in_means")
 
 
@@ -284,44 +282,6 @@ def test_a_ledger_is_not_made_inside_another_file(tmp_path):
         create_ledger(tmp_path / "a.db", "nsw", epsilon=1.0)
 
 
-def test_a_ledger_of_the_version_before(tmp_path):
-    """It is refused until it is brought up to date, and keeps what it has given back."""
-    path = tmp_path / "study.db"
-    shutil.copy(OLD, path)
-    for act in (
-        lambda: open_ledger(path, "nsw"),
-        lambda: create_ledger(path, "more", epsilon=1.0),
-        lambda: verify_ledger(path),
-    ):
-        with pytest.raises(LedgerError, match="dpeffects ledger upgrade"):
-            act()
-    assert "13 entries checked" in upgrade_ledger(path)
-    assert "already" in upgrade_ledger(path)
-    assert "sound, 16 entries" in verify_ledger(path)
-    nsw, ihdp = open_ledger(path, "nsw"), open_ledger(path, "ihdp")
-    # three charges that ended, a call that had charged (0.5), and one that had not (nothing)
-    assert nsw.spent == (Fraction(1, 4) * 2 + Fraction(1, 8) + Fraction(1, 2), 0)
-    assert nsw.open_calls() == ()
-    assert ihdp.spent == (Fraction(1, 8), Fraction(1e-6))
-    nsw.charge(spend("new", 0.125))
-    assert "sound" in verify_ledger(path)
-
-
-def test_an_old_ledger_that_was_changed_is_not_brought_up_to_date(tmp_path):
-    path = tmp_path / "study.db"
-    shutil.copy(OLD, path)
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
-        sql = "SELECT sql FROM sqlite_master WHERE name = 'dpeffects_no_update'"
-        guard = other.execute(sql).fetchone()[0]
-        other.execute("DROP TRIGGER dpeffects_no_update")
-        other.execute("UPDATE dpeffects_entries SET body = replace(body, '0.25', '0.01')")
-        other.execute(guard)
-    before = path.read_bytes()
-    with pytest.raises(LedgerError, match="changed"):
-        upgrade_ledger(path)
-    assert path.read_bytes() == before
-
-
 # --- damage -----------------------------------------------------------------------------------
 
 
@@ -379,7 +339,9 @@ def empty(path):
 
 def fresh(path):
     path.unlink()
+    mark = path.with_name(f"{path.name}.seen").rename(path.with_name("aside"))
     create_ledger(path, "hospital", epsilon=2.0)
+    mark.rename(path.with_name(f"{path.name}.seen"))
 
 
 def edited(path):
@@ -424,23 +386,6 @@ def test_an_edited_policy_does_not_raise_the_budget(tmp_path, total):
     with pytest.raises(PolicyError, match="write these into the policy"):
         north.store()
     assert answer(question(), north)["reason"] == site.NOT_READY
-
-
-def test_a_site_ledger_of_the_version_before(tmp_path):
-    """It says what was spent and how to go on, and is not taken for an empty one."""
-    policy(tmp_path)
-    (tmp_path / "ledger.sqlite").unlink()
-    with contextlib.closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as old:
-        old.execute(
-            "CREATE TABLE requests (request TEXT PRIMARY KEY, question TEXT NOT NULL, epsilon TEXT "
-            "NOT NULL, delta TEXT NOT NULL, terms TEXT NOT NULL, reply TEXT) STRICT"
-        )
-        old.execute("INSERT INTO requests VALUES ('q', 'h', '0.5', '1e-06', 'record', NULL)")
-        old.commit()
-    from dpeffects.federation import Store
-
-    with pytest.raises(PolicyError, match=r"earlier dpeffects, with epsilon = 0\.5, delta = 1e-06"):
-        Store(tmp_path / "ledger.sqlite", 2.0)
 
 
 def test_a_request_costs_what_a_call_of_its_price_costs(tmp_path):

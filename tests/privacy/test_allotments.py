@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import random
-import shutil
 import signal
 import sqlite3
 import threading
@@ -18,7 +17,7 @@ import dpeffects as dpe
 from dpeffects.errors import BudgetError, LedgerError, OptionError, RefusalError
 from dpeffects.federation.store import Price, Store
 from dpeffects.guarantee import rows_of
-from dpeffects.ledgers import create_ledger, open_ledger, upgrade_ledger
+from dpeffects.ledgers import create_ledger, open_ledger
 from dpeffects.ledgers.transaction import Session
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.charges import Spend
@@ -26,7 +25,6 @@ from dpeffects.privacy.ledger import Ledger, Terms
 from tests.killing import TERMS, spend
 
 ABOUT = {"method": "diff_in_means", "formula": "y ~ t"}
-OLD = Path(__file__).parent / "files" / "version_1.db"
 TINY = 1e-15
 CALL = ("earnings_1978 ~ treatment", dpe.load_data("lalonde"), "diff_in_means")
 
@@ -433,7 +431,6 @@ def test_a_process_that_dies_after_it_reserved(address, charged):
 
 
 def test_a_full_disk_makes_no_allotment(file, monkeypatch):
-    """Neither the entry nor the version of the layout is there when the entry cannot be written."""
     ledger, real = create_ledger(file, "nsw", epsilon=1.0), Session.rows
 
     def full(self, sql, **values):
@@ -442,45 +439,11 @@ def test_a_full_disk_makes_no_allotment(file, monkeypatch):
         return real(self, sql, **values)
 
     monkeypatch.setattr(Session, "rows", full)
-    with pytest.raises(LedgerError, match="nothing was drawn"):
+    with pytest.raises(LedgerError, match="disk is full"):
         ledger.allot("secondary", 0.3)
     monkeypatch.setattr(Session, "rows", real)
     assert ledger.remaining == (1.0, 0.0)
-    assert versions(ledger) == [2]
-
-
-# --- older ledgers, and older packages --------------------------------------------------------
-
-
-def versions(ledger):
-    with ledger.transaction(write=False) as transaction:
-        return transaction.versions()
-
-
-def test_an_older_package_refuses_a_ledger_with_allotments(address):
-    """It knows layout 2 alone, and looks at the layout in every transaction."""
-    ledger = create_ledger(address, "nsw", epsilon=1.0)
-    ledger.charge(spend("a", 0.1), TERMS)
-    assert versions(ledger) == [2]
-    before = [entry.values() for entry in ledger.entries()]
-    assert "allotment" not in json.dumps(before)
-    ledger.allot("secondary", 0.3)
-    assert versions(ledger) == [3]
-    assert [entry.values() for entry in ledger.entries()[:2]] == before
-    ledger.release("secondary")
-    assert versions(ledger) == [3]
-    assert "has layout version 3 already" in upgrade_ledger(address)
-
-
-def test_a_ledger_of_layout_1(folder):
-    shutil.copy(OLD, folder / "old.db")
-    upgrade_ledger(folder / "old.db")
-    names = dpe.ledgers.ledger_datasets(folder / "old.db")
-    ledger = open_ledger(folder / "old.db", names[0])
-    left = ledger.remaining
-    ledger.allot("secondary", 0.01)
-    assert ledger.remaining[0] < left[0]
-    assert sound(ledger)
+    assert ledger.allotments == {}
 
 
 def test_edits_are_noticed(file):
@@ -494,6 +457,7 @@ def test_edits_are_noticed(file):
         ("release", {"allotment": "primary"}),
     ):
         Path(file).unlink(missing_ok=True)
+        Path(f"{file}.seen").unlink(missing_ok=True)
         ledger = create_ledger(file, "nsw", epsilon=1.0)
         ledger.allot("secondary", 0.3)
         ledger.allot("gone", 0.1)

@@ -266,7 +266,7 @@ class TestBothBackends:
         ledger.charge(spend("a", 0.1))
         ledger.reserve(Budget(0.5), TERMS, ABOUT).charge(spend("b", 0.2), TERMS)
         said = ledger.verify()
-        assert "sound, 4 entries, 2 charges, 1 dataset; head " in said
+        assert "sound, 4 entries, 2 charges, 1 dataset; no anchor, so that a folder" in said
         assert said == verify_ledger(address)
         head = said.split()[-1]
         ledger.charge(spend("c", 0.1))
@@ -371,7 +371,8 @@ def test_addresses(folder, monkeypatch):
     create_ledger(f"sqlite:///{folder}/study.db", "d", epsilon=1.0)
     create_ledger("odd name?#%.db", "e", epsilon=1.0).charge(spend("x"))
     assert ledger_datasets("study.db") == ("a", "b", "c", "d")
-    assert sorted(p.name for p in folder.iterdir()) == ["odd name?#%.db", "study.db"]
+    files = [name + end for name in ("odd name?#%.db", "study.db") for end in ("", ".seen")]
+    assert sorted(p.name for p in folder.iterdir()) == files
     for bad in ("", "sqlite://", ":memory:", "mysql://x/y"):
         with pytest.raises(OptionError):
             open_ledger(bad)
@@ -455,7 +456,7 @@ def test_a_full_disk(file):
     os.chmod(file, 0o666)
     said = as_nobody(act)
     assert said.startswith("LedgerError")
-    assert "nothing was drawn" in said
+    assert "(charge) is not in the ledger; no noise was drawn for this charge" in said
     again = open_ledger(file)
     assert 5 <= len(again.spends) < 105
     assert "sound" in again.verify()
@@ -504,7 +505,7 @@ def test_a_full_disk_during_a_call(file, monkeypatch):
     nsw = dpe.load_data("lalonde")
     with (
         pytest.warns(UserWarning, match="stays reserved"),
-        pytest.raises(LedgerError, match="nothing was drawn"),
+        pytest.raises(LedgerError, match="before, the call has charged and drawn nothing"),
     ):
         dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1, ledger=file)
     monkeypatch.setattr(Session, "rows", add)
@@ -569,8 +570,8 @@ def test_entries_cannot_be_edited(file):
         "DELETE FROM dpeffects_entries",
         "UPDATE dpeffects_entries SET state = ''",
         "INSERT OR REPLACE INTO dpeffects_entries SELECT * FROM dpeffects_entries",
-        "INSERT INTO dpeffects_entries SELECT 9, kind, dataset, call_number, body, state, hold, "
-        "heads, written, previous, digest FROM dpeffects_entries LIMIT 1",
+        "INSERT INTO dpeffects_entries SELECT 9, nonce, kind, dataset, call, body, state, hold, "
+        "written, previous, heads, nodes, digest FROM dpeffects_entries LIMIT 1",
     )
     with contextlib.closing(sqlite3.connect(file)) as connection:
         for edit in edits:
@@ -662,7 +663,7 @@ def test_a_file_that_was_deleted_is_not_made_again(file, folder):
     os.remove(file)
     with pytest.raises(LedgerError, match="cannot be opened"):
         ledger.charge(spend("a"))
-    assert list(folder.iterdir()) == []
+    assert [p.name for p in folder.iterdir()] == ["study.db.seen"]
 
 
 def test_a_write_ahead_log_made_by_others_is_no_harm(file):
