@@ -151,7 +151,8 @@ def _binary(rng: np.random.Generator, n: int, *, effect: float = -0.1) -> Declar
     _check_between("effect", effect, -0.2, 0.2)
     x, risk, treatment = _confounders(rng, n)
     mu0 = 0.2 + 0.6 * risk
-    return _declared(x, treatment, _bernoulli(rng, mu0 + effect * treatment), mu0, effect, (0, 1))
+    outcome = _bernoulli(rng, mu0 + effect * treatment)
+    return declare(_declared(x, treatment, outcome, mu0, effect, (0, 1)), outcome=INDICATOR)
 
 
 def _three_arms(rng: np.random.Generator, n: int, *, effect: float = 0.2) -> Declared:

@@ -112,13 +112,13 @@ def test_rows_of_periods(kind, gap):
 TWO = [[0, 1], [False, True], range(2), [0.0, 1.0]]
 
 
-def risk(kind, bound, values=None):
+def risk(kind, bound, values=None, **given):
     rng = np.random.default_rng(0)
     data = pd.DataFrame({"t": np.arange(400) % 2, "died": rng.integers(0, 2, 400)})
     if values is not None:
         data["died"] = values(data["died"])
     bounds = {} if bound is None else {"died": bound}
-    return dpe.dp_ate("died ~ t", KINDS[kind](data), epsilon=1, bounds=bounds, seed=1)
+    return dpe.dp_ate("died ~ t", KINDS[kind](data), epsilon=1, bounds=bounds, seed=1, **given)
 
 
 def test_two_values_are_declared_in_several_ways_or_bools():
@@ -137,8 +137,10 @@ def test_two_values_are_declared_in_several_ways_or_bools():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_other_numbers_than_the_declared_ones_are_refused(kind):
+    ledger = dpe.Ledger(1.0)
     with pytest.raises(DataError, match="'died' is declared with whole numbers, and holds others"):
-        risk(kind, [0, 1], lambda x: x * 0.5)
+        risk(kind, [0, 1], lambda x: x * 0.5, method="diff_in_means", ledger=ledger)
+    assert not ledger.spends
 
 
 def test_the_note_says_how_to_declare_two_values():
