@@ -99,8 +99,8 @@ def _(plan: StudyPlan) -> Summary:
     split = [(*x[:3], f"{x[3]:.3g}", f"{x[4]:.3g}") for x in plan.releases]
     tables.append(Table("What is released", columns, tuple(split), "lllrr"))
     alert = starred([NO_EFFECT] if plan.basis == "association" else [])
-    more = [f"and {left} more, in noise"] if (left := len(plan.noise) - 25) > 0 else []
-    said = f"Tables will say noise in the place of {'; '.join([*plan.noise[:25], *more])}."
+    others = [f"and {left} more, in noise"] if (left := len(plan.noise) - 25) > 0 else []
+    said = f"Tables will say noise in the place of {'; '.join([*plan.noise[:25], *others])}."
     notes = [Notes((said,))] if plan.noise else []
     return Summary("Plan of a study: no data was touched", alert, (header, *tables, *notes))
 

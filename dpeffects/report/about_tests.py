@@ -78,7 +78,7 @@ def _row(test: Test) -> dict[str, float]:
     low, high = (math.nan, math.nan) if isinstance(ends, Unavailable) else ends
     error = (high - low) / 4.0 if math.isfinite(high - low) else math.nan
     row = {"std_error": error, "conf_low": low, "conf_high": high}
-    return row | {"estimate": test.estimate}
+    return row | {"estimate": test.estimate, "noise_ratio": test.noise_ratio}
 
 
 def _interval(test: Test) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.hypotheses import EQUIVALENCE, Evidence, Hypothesis, check_test_level
 from dpeffects.inference.intervals import Interval
+from dpeffects.inference.noisy import ratio_of
 from dpeffects.results.export import JsonRecord, frame_of, or_nan
 from dpeffects.results.numbers import number
 from dpeffects.summary import Shown
@@ -41,9 +42,9 @@ class Test(Shown, JsonRecord):
         would be shown for every margin above it.
     conf_level, tests
         1 less the level of the test, and how many tests it holds for at once.
-    subject, term, method, guarantee, caution
+    subject, term, method, guarantee, caution, noise_ratio
         What the number is called ("effect", "ratio"), name of the effect, method that estimated
-        it, what is promised, what nobody should overlook.
+        it, what is promised, what nobody should overlook, and above 1 that it is mostly noise.
 
     Examples
     --------
@@ -69,6 +70,7 @@ class Test(Shown, JsonRecord):
     method: str = ""
     guarantee: str = ""
     caution: str = ""
+    noise_ratio: float = 0.0
 
     @classmethod
     def of(
@@ -87,7 +89,7 @@ class Test(Shown, JsonRecord):
         conf_level = check_test_level(conf_level)
         given = {"asked": asked, "conf_level": conf_level, "tests": tests, **about}
         if isinstance(evidence, Estimate):
-            given.setdefault("estimate", evidence.point)
+            given = {"estimate": evidence.point, "noise_ratio": ratio_of(evidence)} | given
             evidence = Evidence.of(evidence)
         if isinstance(evidence, Unavailable):
             given.setdefault("estimate", math.nan)

@@ -376,6 +376,15 @@ def test_a_plan_of_methods_says_whose_estimate_will_be_noise():
 # --- numbers at risk, pictures --------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("setting", ["tiny", "small", "large"])
+@pytest.mark.parametrize("kind", ["survival", "adjusted survival"])
+def test_numbers_at_risk_never_rise(kind, setting):
+    fit = made(kind, setting)
+    counts = [own["at_risk"] for _, own in fit.curves().groupby("arm")]
+    assert all((own.diff().dropna() <= 1e-9).all() for own in counts)
+    assert sum(own.iloc[0] for own in counts) == pytest.approx(fit.n)
+
+
 def test_adjusted_numbers_at_risk_are_records():
     fit, data = made("adjusted survival", "usual"), people(20_000)
     curves = fit.curves()
