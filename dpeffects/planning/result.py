@@ -30,6 +30,7 @@ from dpeffects.planning.setting import (
     confounding_of,
     covariate_spread,
     declared_bounds,
+    many,
     outcome_range,
     outcome_spread,
     read_formula,
@@ -251,7 +252,7 @@ def plan(
     if asked.alternative != "two-sided" and not conf_level > 0.5:
         raise OptionError("one-sided tests need a conf_level above 0.5")
     mean, sd, two_valued = outcome_spread(*ends, outcome_mean, outcome_sd, two_valued)
-    r2 = (R2_TWO_VALUED if two_valued else R2) if r2 is None else r2
+    r2 = (R2_TWO_VALUED * many(parsed, known) ** 2 if two_valued else R2) if r2 is None else r2
     check_between("r2", r2, 0.0, 0.99)
     if method is None and not set(options) <= {"release", "at", "by"}:
         raise OptionError("options belong to a method: name one with method=...")
@@ -268,7 +269,7 @@ def plan(
         two_valued=two_valued,
         share_treated=float(share_treated),
         r2=float(r2),
-        confounding=confounding_of(design, confounding, parsed.has_covariates),
+        confounding=confounding_of(design, confounding, parsed, known),
         covariate_sd=covariate_spread(parsed, known, covariate_sd),
         conf_level=float(conf_level),
         power=float(power),

@@ -339,7 +339,7 @@ def plan_study(
         share_treated=share,
         arm_shares=by_arm,
         subgroup_shares=_by_name("subgroup_shares", subgroup_shares),
-        confounding=confounding_of(design, confounding, parsed.has_covariates),
+        confounding=confounding_of(design, confounding, parsed, known_bounds),
         covariate_sd=covariate_spread(used, known_bounds, covariate_sd),
         conf_level=float(conf_level),
         power=float(power),
