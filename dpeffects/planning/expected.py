@@ -16,7 +16,7 @@ from dpeffects.estimators._checks import is_number
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source
 from dpeffects.inference.joint import Margin, StudyColumn
-from dpeffects.planning.made_up import ALIGNED, MadeUp, People, evenly
+from dpeffects.planning.made_up import ALIGNED, MadeUp, People
 from dpeffects.planning.setting import (
     COVARIATE_SD,
     R2,
@@ -117,9 +117,10 @@ class Planner:
         import pandas as pd
 
         bounds, arm = self.setting.bounds, self._formula.treatment_name
-        several = arm in bounds and bounds.is_levels(arm) and len(bounds[arm]) > 2
-        people, rng = self._people(n, seed), np.random.default_rng([seed, 3])
-        columns = people.columns | evenly(bounds, [arm] if several else [], n, seed)
+        people, rng = self._people(n, seed), np.random.default_rng([seed, 2])
+        columns = dict(people.columns)
+        if arm in bounds and bounds.is_levels(arm) and len(bounds[arm]) > 2:
+            columns[arm] = rng.choice(np.array(list(bounds[arm]), dtype=object), n)
         for name in self._formula.outcome_columns:
             columns[name] = self._outcome(name, people.score, rng)
         return declare(pd.DataFrame(columns), bounds)

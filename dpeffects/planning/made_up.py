@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
-from dpeffects.design.bounds import Bounds, Declared, declare
+from dpeffects.design.bounds import Declared, declare
 from dpeffects.design.read import read
 from dpeffects.formula import parse
 from dpeffects.formula.expression import Column, evaluate
@@ -39,12 +38,12 @@ class MadeUp:
     """Made-up records, with the same covariates and treatments for every method and effect.
 
     Covariates go together by a few factors that they share. They have a normal law, cut to their
-    range, or one of two values, or levels of which the second is half as frequent as the first, the
-    third a third, and so on. Two sums of the formula's encoded terms with random weights,
-    correlated by 0.5, are what covariates say about outcome and treatment. The log odds of
-    treatment are linear in one. Outcomes have a beta law on their range whose mean is linear in
-    the other, and two values where that is assumed. By turns confounding goes up and down, so that
-    what is left of it is in the spread of estimates and not in their mean.
+    range, or one of two values, or levels of which the first is the most frequent, the second a
+    quarter of that, the third a ninth, and so on. Two sums of the formula's encoded terms with
+    random weights, correlated by 0.5, are what covariates say about outcome and treatment. The log
+    odds of treatment are linear in one. Outcomes have a beta law on their range whose mean is
+    linear in the other, and two values where that is assumed. By turns confounding goes up and
+    down, so that what is left of it is in the spread of estimates and not in their mean.
     """
 
     def __init__(self, setting: PlanSetting) -> None:
@@ -124,7 +123,7 @@ class MadeUp:
         """A column that is as high within its law as a normal one."""
         bounds, at = self.setting.bounds, NormalDist().inv_cdf
         if bounds.is_levels(name):
-            sizes = np.cumsum(1.0 / np.arange(1, len(bounds[name]) + 1))
+            sizes = np.cumsum(1.0 / np.arange(1, len(bounds[name]) + 1) ** 2)
             cuts = [at(share) for share in sizes[:-1] / sizes[-1]]
             return self._levels(name, np.searchsorted(cuts, normal))
         low, high = bounds.interval(name)
@@ -168,18 +167,6 @@ class MadeUp:
             name: self.setting.bounds.interval(name) for name in self.formula.outcome_columns
         }
         return {name: rng.uniform(*ends, n) for name, ends in intervals.items()}
-
-
-def evenly(bounds: Bounds, names: Iterable[str], n: int, seed: int) -> dict[str, Any]:
-    """Columns spread evenly over their range, or over their levels."""
-    rng, found = np.random.default_rng([seed, 2]), {}
-    for name in names:
-        if bounds.is_levels(name):
-            levels = np.array(list(bounds[name]), dtype=object)
-            found[name] = levels[rng.integers(0, len(levels), n)]
-        else:
-            found[name] = rng.uniform(*bounds.interval(name), n)
-    return found
 
 
 def _related(columns: int, n: int, rng: np.random.Generator) -> FloatArray:
