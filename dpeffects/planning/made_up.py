@@ -89,7 +89,7 @@ class MadeUp:
 
         rng, s, formula = np.random.default_rng(seed), self.setting, self.formula
         names = formula.covariate_columns
-        normals = _related(len(names), n, rng)
+        normals = _related(len(names), n, rng) if names else ()
         columns = {name: self._covariate(name, z) for name, z in zip(names, normals, strict=True)}
         index = tilt = np.zeros(n)
         if columns:
@@ -123,7 +123,8 @@ class MadeUp:
         """A column that is as high within its law as a normal one."""
         bounds, at = self.setting.bounds, NormalDist().inv_cdf
         if bounds.is_levels(name):
-            sizes = np.cumsum(1.0 / np.arange(1, len(bounds[name]) + 1) ** 2)
+            rarer = 0 if self.setting.estimand == "CATE" else 2  # who asks for groups has them
+            sizes = np.cumsum(1.0 / np.arange(1, len(bounds[name]) + 1) ** rarer)
             cuts = [at(share) for share in sizes[:-1] / sizes[-1]]
             return self._levels(name, np.searchsorted(cuts, normal))
         low, high = bounds.interval(name)

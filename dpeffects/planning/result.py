@@ -31,6 +31,7 @@ from dpeffects.planning.setting import (
     covariate_spread,
     declared_bounds,
     many,
+    one_epsilon,
     outcome_range,
     outcome_spread,
     read_formula,
@@ -184,14 +185,14 @@ def plan(
         Share of treated records.
     r2
         Part of the outcome's variance within arms that covariates explain; by default 0.2, and 0.05
-        for an outcome with two values.
+        for an outcome with two values, more with more than six columns: 0.14 with 50.
     confounding
-        Standard deviation of the log odds of treatment that covariates explain; by default 0.7. It
-        is 0 in a trial; with 0.7 a propensity score tells treated from other records with a
-        c-statistic of about 0.69, with 0.3 of 0.58, with 1.5 of 0.83. What covariates say about
-        treatment and what they say about the outcome correlate by 0.8, so the crude difference
-        between the arms is off by about 0.7 x 0.8 x the root of ``r2`` standard deviations of the
-        outcome.
+        Standard deviation of the log odds of treatment that covariates explain; by default 0.7, and
+        more with more than six columns: 1.2 with 50. It is 0 in a trial; with 0.7 a propensity
+        score tells treated from other records with a c-statistic of about 0.69, with 0.3 of 0.58,
+        with 1.5 of 0.83. What covariates say about treatment and what they say about the outcome
+        correlate by 0.5, so the crude difference between the arms is off by about 0.7 x 0.5 x the
+        root of ``r2`` standard deviations of the outcome.
     covariate_sd
         Standard deviation of numeric covariates in parts of their declared range; by default 0.17.
         A mapping says it by name. A covariate with the range (0, 1) is taken for an indicator that
@@ -200,7 +201,7 @@ def plan(
     conf_level, power
         Of the interval, and for the smallest detectable effect.
     repeats
-        Rehearsals of each method; by default 12 or, with many records, fewer.
+        Rehearsals of each method; by default 12 or, with many records or columns, fewer.
     effect
         An effect at which to tell the power of the test; with a margin it is ``null`` by default.
     null, alternative, margin
@@ -230,6 +231,7 @@ def plan(
     >>> study.rows[0].half_width < 0.2
     True
     """
+    one_epsilon(epsilon, "write plan(..., epsilon=1).against([1, 3])")
     Budget(epsilon, delta)
     refuse_former(options)
     parsed, given = read_formula(formula, bounds)

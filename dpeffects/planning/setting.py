@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+import numpy as np
+
 from dpeffects.design import read as design
 from dpeffects.design.bounds import Bounds, skeleton
 from dpeffects.design.codebook import Blank, opened
-from dpeffects.errors import BoundsError, OptionError
+from dpeffects.errors import BoundsError, BudgetError, OptionError
 from dpeffects.estimators._checks import check_between, is_number
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Column, Survival, source
@@ -90,6 +92,12 @@ class PlanSetting:
     def covariates(self) -> bool:
         """Whether the formula has any."""
         return "|" in self.formula
+
+
+def one_epsilon(epsilon: Any, instead: str) -> None:
+    """Refuse several at once, with what to write."""
+    if np.ndim(epsilon):
+        raise BudgetError(f"a plan is for one epsilon, such as epsilon=1; for several {instead}")
 
 
 def refuse_former(options: Mapping[str, Any]) -> None:

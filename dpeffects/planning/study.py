@@ -28,6 +28,7 @@ from dpeffects.planning.setting import (
     confounding_of,
     covariate_spread,
     declared_bounds,
+    one_epsilon,
     read_formula,
     refuse_former,
 )
@@ -314,6 +315,7 @@ def plan_study(
         )
     if epsilon is None:
         raise OptionError("epsilon must be given: the whole price of the study")
+    one_epsilon(epsilon, "call plan_study once for each")
     Budget(epsilon, delta)
     refuse_former(options)
     check_whole("n", n, 4, _MOST)
