@@ -16,7 +16,7 @@ from dpeffects.estimators._checks import is_number
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source
 from dpeffects.inference.joint import Margin, StudyColumn
-from dpeffects.planning.made_up import ALIGNED, MadeUp, People
+from dpeffects.planning.made_up import ALIGNED, MadeUp, People, ranked
 from dpeffects.planning.setting import (
     COVARIATE_SD,
     R2,
@@ -117,22 +117,21 @@ class Planner:
         import pandas as pd
 
         bounds, arm = self.setting.bounds, self._formula.treatment_name
-        people, rng = self._people(n, seed), np.random.default_rng([seed, 2])
-        columns = dict(people.columns)
+        people = self._people(n, seed)
+        columns, score = dict(people.columns), people.score
+        for k, name in enumerate(self._formula.outcome_columns):
+            columns[name] = self._outcome(name, score, [seed, 2, k])
         if arm in bounds and bounds.is_levels(arm) and len(bounds[arm]) > 2:
-            columns[arm] = rng.choice(np.array(list(bounds[arm]), dtype=object), n)
-        for name in self._formula.outcome_columns:
-            columns[name] = self._outcome(name, people.score, rng)
+            arms = ranked(score, 0.0, [seed, 3]) * len(bounds[arm])
+            columns[arm] = np.array(list(bounds[arm]), dtype=object)[arms.astype(int)]
         return declare(pd.DataFrame(columns), bounds)
 
-    def _outcome(self, name: str, score: FloatArray, rng: np.random.Generator) -> Any:
+    def _outcome(self, name: str, score: FloatArray, seed: list[int]) -> Any:
         """An outcome that covariates explain as much of as a plan takes them to."""
-        s, n, values = self.setting, len(score), list(self.setting.bounds[name])
+        s, values = self.setting, list(self.setting.bounds[name])
         named = s.bounds.is_levels(name)
         levels = named or (values == [0, 1] and name not in s.outcome_sd)
-        r2 = self._explained(levels)
-        mixed = math.sqrt(r2) * score + math.sqrt(1.0 - r2) * rng.standard_normal(n)
-        rank = (mixed.argsort().argsort() + 0.5) / n
+        rank = ranked(score, self._explained(levels), seed)
         if not levels:
             low, high = self._usual(name)
             return low + (high - low) * rank

@@ -170,6 +170,13 @@ class MadeUp:
         return {name: rng.uniform(*ends, n) for name, ends in intervals.items()}
 
 
+def ranked(score: FloatArray, r2: float, seed: list[int]) -> FloatArray:
+    """Ranks of records, in (0, 1), that a score explains this part of."""
+    noise = np.random.default_rng(seed).standard_normal(len(score))
+    mixed = math.sqrt(r2) * score + math.sqrt(1.0 - r2) * noise
+    return np.asarray((mixed.argsort().argsort() + 0.5) / len(score))
+
+
 def _related(columns: int, n: int, rng: np.random.Generator) -> FloatArray:
     """Normal columns that share some factors, each by weights of its own."""
     weights = rng.standard_normal((columns, _FACTORS))
