@@ -222,7 +222,8 @@ def plan(
     rehearsed (20,000 by methods that fit models in blocks), and errors are taken to fall with the
     root of n, which is the least
     that noise does. How near plans come to real runs, with true figures in these arguments and
-    with the defaults, is in ``benchmarks/results/plan.md``.
+    with the defaults, is in ``benchmarks/results/plan.md``; with many columns, where a plan may be
+    off by a fifth and more, in ``plan_columns.md`` beside it.
 
     Examples
     --------
