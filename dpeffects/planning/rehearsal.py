@@ -36,8 +36,8 @@ MOST_RECORDS, MOST_OF_LEARNERS = 200_000, 20_000
 """Records that are rehearsed, the latter by methods that fit models in blocks, which takes longer,
 and half as many where they are rehearsed again and again. Errors with more are taken to fall with
 the root of n."""
-_REPEATS, _RECORDS, _RECORDS_OF_LEARNERS = 12, 120_000, 6_000
-"""Rehearsals: so many, or fewer that have so many records in all."""
+_REPEATS, _RECORDS, _RECORDS_OF_LEARNERS, _VALUES = 12, 120_000, 6_000, 1_500_000
+"""Rehearsals: so many, or fewer that have so many records, or values of covariates, in all."""
 _FEW = 3
 """Rehearsals where there is no test to tell the power of."""
 _PRIOR = 24
@@ -110,7 +110,7 @@ def row(setting: PlanSetting, method: str, made: MadeUp, *, few: bool = False) -
     results: list[Any] = []
     runs: list[Rehearsed] = []
     effect = setting.assumed or 0.0
-    for seed in range(_repeats(setting, n, learns, few)):
+    for seed in range(_repeats(made, n, learns, few)):
         records, effect_there = made.records(n, seed, effect)
         budget = {"epsilon": setting.epsilon, "delta": setting.delta, "seed": seed}
         result = estimate(setting.formula, records, spec.name, **budget, **options)
@@ -303,8 +303,9 @@ def _options(setting: PlanSetting, spec: MethodSpec) -> dict[str, Any]:
     return dict(setting.options) | told
 
 
-def _repeats(setting: PlanSetting, n: int, learns: bool, few: bool) -> int:
-    most = setting.repeats or min(_REPEATS, max(2, _RECORDS // n))
+def _repeats(made: MadeUp, n: int, learns: bool, few: bool) -> int:
+    values = n * max(len(made.formula.covariate_columns), 1)
+    most = made.setting.repeats or min(_REPEATS, max(2, min(_RECORDS // n, _VALUES // values)))
     most = min(most, _FEW) if few else most
     return min(most, max(1, _RECORDS_OF_LEARNERS // n)) if learns else most
 

@@ -30,6 +30,8 @@ from dpeffects.planning.setting import (
     confounding_of,
     covariate_spread,
     declared_bounds,
+    many,
+    one_epsilon,
     outcome_range,
     outcome_spread,
     read_formula,
@@ -183,14 +185,14 @@ def plan(
         Share of treated records.
     r2
         Part of the outcome's variance within arms that covariates explain; by default 0.2, and 0.05
-        for an outcome with two values.
+        for an outcome with two values, more with more than six columns: 0.14 with 50.
     confounding
-        Standard deviation of the log odds of treatment that covariates explain; by default 0.7. It
-        is 0 in a trial; with 0.7 a propensity score tells treated from other records with a
-        c-statistic of about 0.69, with 0.3 of 0.58, with 1.5 of 0.83. What covariates say about
-        treatment and what they say about the outcome correlate by 0.8, so the crude difference
-        between the arms is off by about 0.7 x 0.8 x the root of ``r2`` standard deviations of the
-        outcome.
+        Standard deviation of the log odds of treatment that covariates explain; by default 0.7, and
+        more with more than six columns: 1.2 with 50. It is 0 in a trial; with 0.7 a propensity
+        score tells treated from other records with a c-statistic of about 0.69, with 0.3 of 0.58,
+        with 1.5 of 0.83. What covariates say about treatment and what they say about the outcome
+        correlate by 0.5, so the crude difference between the arms is off by about 0.7 x 0.5 x the
+        root of ``r2`` standard deviations of the outcome.
     covariate_sd
         Standard deviation of numeric covariates in parts of their declared range; by default 0.17.
         A mapping says it by name. A covariate with the range (0, 1) is taken for an indicator that
@@ -199,7 +201,7 @@ def plan(
     conf_level, power
         Of the interval, and for the smallest detectable effect.
     repeats
-        Rehearsals of each method; by default 12 or, with many records, fewer.
+        Rehearsals of each method; by default 12 or, with many records or columns, fewer.
     effect
         An effect at which to tell the power of the test; with a margin it is ``null`` by default.
     null, alternative, margin
@@ -220,7 +222,8 @@ def plan(
     rehearsed (20,000 by methods that fit models in blocks), and errors are taken to fall with the
     root of n, which is the least
     that noise does. How near plans come to real runs, with true figures in these arguments and
-    with the defaults, is in ``benchmarks/results/plan.md``.
+    with the defaults, is in ``benchmarks/results/plan.md``; with many columns, where a plan may be
+    off by a fifth and more, in ``plan_columns.md`` beside it.
 
     Examples
     --------
@@ -229,6 +232,7 @@ def plan(
     >>> study.rows[0].half_width < 0.2
     True
     """
+    one_epsilon(epsilon, "write plan(..., epsilon=1).against([1, 3])")
     Budget(epsilon, delta)
     refuse_counting(options)
     parsed, given = read_formula(formula, bounds)
@@ -251,7 +255,7 @@ def plan(
     if asked.alternative != "two-sided" and not conf_level > 0.5:
         raise OptionError("one-sided tests need a conf_level above 0.5")
     mean, sd, two_valued = outcome_spread(*ends, outcome_mean, outcome_sd, two_valued)
-    r2 = (R2_TWO_VALUED if two_valued else R2) if r2 is None else r2
+    r2 = (R2_TWO_VALUED * many(parsed, known) ** 2 if two_valued else R2) if r2 is None else r2
     check_between("r2", r2, 0.0, 0.99)
     if method is None and not set(options) <= {"release", "at", "by"}:
         raise OptionError("options belong to a method: name one with method=...")
@@ -268,7 +272,7 @@ def plan(
         two_valued=two_valued,
         share_treated=float(share_treated),
         r2=float(r2),
-        confounding=confounding_of(design, confounding, parsed.has_covariates),
+        confounding=confounding_of(design, confounding, parsed, known),
         covariate_sd=covariate_spread(parsed, known, covariate_sd),
         conf_level=float(conf_level),
         power=float(power),

@@ -29,6 +29,7 @@ from dpeffects.planning.setting import (
     confounding_of,
     covariate_spread,
     declared_bounds,
+    one_epsilon,
     read_formula,
     refuse_counting,
 )
@@ -318,6 +319,7 @@ def plan_study(
         )
     if epsilon is None:
         raise OptionError("epsilon must be given: the whole price of the study")
+    one_epsilon(epsilon, "call plan_study once for each")
     Budget(epsilon, delta)
     refuse_counting(options)
     check_whole("n", n, 4, _MOST)
@@ -344,7 +346,7 @@ def plan_study(
         share_treated=share,
         arm_shares=by_arm,
         subgroup_shares=_by_name("subgroup_shares", subgroup_shares),
-        confounding=confounding_of(design, confounding, parsed.has_covariates),
+        confounding=confounding_of(design, confounding, parsed, known_bounds),
         covariate_sd=covariate_spread(used, known_bounds, covariate_sd),
         conf_level=float(conf_level),
         power=float(power),
