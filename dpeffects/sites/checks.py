@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError, ReleaseError, not_among
 from dpeffects.flow import LEVEL_OF_1, TREATED
 from dpeffects.lazy import no_collection
@@ -49,7 +48,6 @@ _TURNED = re.compile(r"(?:is|=) (?:0|0\.0|false), ", re.IGNORECASE)
 """In the words of a site that has 0 as treated, or as the event."""
 
 S = TypeVar("S", bound=Sent)
-T = TypeVar("T")
 
 
 def read_all(releases: Any, read: Callable[[Any], S], function: str) -> tuple[S, ...]:
@@ -151,18 +149,6 @@ def check_plausible(releases: Sequence[S], why_not: Callable[[S], str]) -> None:
                 f"the release of the site {release.site!r} is not plausible: {reason}; combine the "
                 "others, and name it in left_out"
             )
-
-
-def twins(sent: Mapping[str, T], numbers: Callable[[T], FloatArray]) -> tuple[str, str] | None:
-    """The first two sites that sent equal things, whose numbers are then equal too."""
-    seen: dict[tuple[float, ...], list[str]] = {}
-    for site, own in sent.items():
-        alike = seen.setdefault(tuple(numbers(own).ravel().tolist()), [])
-        for before in alike:
-            if own == sent[before]:
-                return before, site
-        alike.append(site)
-    return None
 
 
 def check_rule(rule: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 
 import numpy as np
@@ -85,6 +85,15 @@ class Errors:
     def variance(self) -> Floats:
         """Total private variance of each site."""
         return self.mean + self.noise + self.bias
+
+    def at_least(self, least: Floats) -> Errors:
+        """The same with sampling variances that are not below some."""
+        low = self.mean < least
+        if not low.any():
+            return self
+        new = {"released": least, "largest": least, "mean": least}
+        new |= dict.fromkeys(("scale", "spread", "slope"), np.zeros_like(least))
+        return replace(self, **{k: np.where(low, x, getattr(self, k)) for k, x in new.items()})
 
     def common_bias(self, weights: Floats) -> float:
         """Variance of the weighted sum of the biases, which are taken as common to all sites."""

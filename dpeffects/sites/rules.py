@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpeffects.sites.error_distribution import Errors
 from dpeffects.sites.variance_inflation import inflation_ivw, inflation_mvagg
-from dpeffects.sites.weights import Floats, all_sites, ivw, largest, mvagg
+from dpeffects.sites.weights import Floats, all_sites, equal, ivw, largest, mvagg
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Rule:
         Weights from the sites' records and variances.
     inflation
         Where weights are chosen by noisy variances: a factor for each sampling variance.
-    needs_variance, by_records, random_effects
-        Whether every site needs a variance, weights follow the numbers of records, and effects are
-        taken to differ between sites.
+    needs_variance, by_records, random_effects, median
+        Whether every site needs a variance, weights follow the numbers of records, effects are
+        taken to differ between sites, and weights are votes for a median.
     leaves_out
         Where sites can get no weight: why.
     """
@@ -36,6 +36,7 @@ class Rule:
     needs_variance: bool = True
     by_records: bool = False
     random_effects: bool = False
+    median: bool = False
     leaves_out: str = ""
 
 
@@ -65,6 +66,7 @@ RULES = {
             ivw,
             random_effects=True,
         ),
+        Rule("robust", "the median of the sites, whatever one of them says", equal, median=True),
     )
 }
 

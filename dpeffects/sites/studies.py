@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.documents import refuse_twins
 from dpeffects.errors import ReleaseError
 from dpeffects.guarantee import weakest
 from dpeffects.inference.joint import StudyColumn, together
@@ -20,8 +21,8 @@ from dpeffects.sites.checks import (
     check_request,
     check_same,
     read_all,
-    twins,
 )
+from dpeffects.sites.doubts import named, numbers
 from dpeffects.sites.study_document import StudyRelease, read_study, why_not
 
 _SAME: dict[str, Callable[[StudyRelease], str]] = {
@@ -114,7 +115,7 @@ def combine_studies(
     check_same(sent, _SAME)
     for other in sent[1:]:
         _check_columns(sent[0], other)
-    _refuse_twins(sent)
+    refuse_twins({x.site: x.study.sums.whole.sums.ravel() for x in sent})
     check_plausible(sent, why_not)
     return _combined(sent, absent)
 
@@ -158,13 +159,6 @@ def _differ(one: StudyRelease, other: StudyRelease, what: str) -> ReleaseError:
     return ReleaseError(f"the sites {one.site!r} and {other.site!r} differ in {what}")
 
 
-def _refuse_twins(sent: Sequence[StudyRelease]) -> None:
-    """Refuse one release that was sent for two sites: noise never comes out the same twice."""
-    found = twins({x.site: x.study.sums.whole for x in sent}, lambda margin: margin.sums)
-    if found:
-        raise ReleaseError("the sites {!r} and {!r} sent one and the same release".format(*found))
-
-
 def _combined(sent: Sequence[StudyRelease], absent: Mapping[str, str]) -> StudyEffects:
     studies = [release.study for release in sent]
     bases = {study.stands_on for study in studies}
@@ -175,7 +169,10 @@ def _combined(sent: Sequence[StudyRelease], absent: Mapping[str, str]) -> StudyE
     own = {f"site {x.site}": _facts(x.study) for x in sent}
     own |= {f"site {site}": f"left out: {reason}" for site, reason in absent.items()}
     protocol = {"protocol": sent[0].protocol} if sent[0].protocol else {}
-    warnings = dict.fromkeys(study.warning for study in studies if study.warning)
+    size = np.array([study.sums.plain.records.sum() for study in studies])
+    n, found = np.array([study.n for study in studies]), numbers([x.effects for x in studies])
+    doubts = named([x.site for x in sent], size / size.sum(), n, *found)
+    warnings = dict.fromkeys((*doubts, *(study.warning for study in studies if study.warning)))
     return replace(
         studies[0],
         sums=sums,

@@ -32,7 +32,7 @@ from dpeffects.results import StudyEffects
 from dpeffects.results.export import plain
 from dpeffects.sites import document
 from dpeffects.sites.document import many, one_of, record, text, typed, whole
-from dpeffects.sites.plausible import charges_add_up
+from dpeffects.sites.plausible import FAR, LEAST, charges_add_up
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.release_fields import (
     BOUND,
@@ -51,8 +51,6 @@ FORMAT, VERSION = "dpeffects study release", 1
 _MOST_BYTES = 50_000_000
 _OF_A_CENTRE = ("sites", "site_names", "target")
 """Fields of `JointSums` that a site's own do not have."""
-_LEAST, _FAR = 0.5, 100.0
-"""As in `plausible`: parts of the least noise that are asked for, and noises that are too far."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -356,9 +354,9 @@ def why_not(release: StudyRelease) -> str:
     if reason := charges_add_up(study.spends, study.guarantee):
         return reason
     noise = np.sqrt(plain.noise)
-    if noise[1].min() < _LEAST / study.guarantee.epsilon:
+    if noise[1].min() < LEAST / study.guarantee.epsilon:
         return "it claims less noise than its epsilon allows for"
-    far = _FAR * (1.0 + noise.max())
+    far = FAR * (1.0 + noise.max())
     if plain.sizes.sum() > study.n + far:
         return "it has more records than it says"
     if (np.abs(plain.sums) > np.abs(plain.sizes)[..., None] / 2.0 + far).any():

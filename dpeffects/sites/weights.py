@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+_ALIKE = 4.0
+"""A site whose outcomes vary half as much as those of others is still taken at its word."""
 
 
 def mvagg(n: Floats, variance: Floats) -> Floats:
@@ -62,3 +64,28 @@ def largest(n: Floats, variance: Floats) -> Floats:
     weights = np.zeros_like(n)
     weights[int(np.argmax(n))] = 1.0
     return weights
+
+
+def equal(n: Floats, variance: Floats) -> Floats:
+    """One vote for each site, whatever it claims."""
+    return np.full_like(n, 1.0 / n.size)
+
+
+def supported(n: Floats, variance: Floats, most: Floats) -> Floats:
+    """The least sampling variances that the sites together bear out, below ``most``.
+
+    A quarter of what a site's records would have with outcomes that vary as those of the other
+    sites do: as the lower median of these, which no single site decides.
+
+    Examples
+    --------
+    >>> supported(np.full(3, 100.0), np.array([0.0, 0.04, 0.02]), np.ones(3)).tolist()
+    [0.005, 0.0, 0.0]
+    """
+    own = n * variance
+    order = np.sort(own)
+    if own.size < 2:
+        return np.zeros_like(n)
+    middle = (own.size - 2) // 2
+    others = np.where(own <= order[middle], order[middle + 1], order[middle])
+    return np.asarray(np.minimum(others / _ALIKE / n, most))

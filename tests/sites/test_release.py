@@ -439,12 +439,12 @@ def test_a_site_says_who_counts():
     data = people()
     given = {"epsilon": 4, "method": "diff_in_means", "bounds": {"y": (0, 1)}, "seed": 1}
     sent = {
-        name: dpe.site_release("y ~ t", data, site=name, **given, **more)
+        name: dpe.site_release("y ~ t", data, site=name, **given | more)
         for name, more in {
             "rows": {},
             "people": {"unit": "person"},
             "adults": {"subset": "age >= 18"},
-            "others": {"subset": "age>=18"},
+            "others": {"subset": "age>=18", "seed": 2},
             "old": {"subset": "age >= 65"},
         }.items()
     }
