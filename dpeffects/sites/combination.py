@@ -32,7 +32,7 @@ from dpeffects.sites.checks import (
     check_same,
     read_all,
 )
-from dpeffects.sites.doubts import named
+from dpeffects.sites.doubts import away, named
 from dpeffects.sites.error_distribution import Errors, SumLaw
 from dpeffects.sites.notes import FEW_SITES, listed, notes
 from dpeffects.sites.plausible import outcome_width, why_not
@@ -477,7 +477,9 @@ def _combined(
     low, high = _possible(releases, weights.tolist()) or (-math.inf, math.inf)
     variance = most + [release.released.noise_variance for release in releases]
     variance[known] = errors.variance
-    about = [release.site for release in releases], weights, n, estimates[:, None]
+    sites = [release.site for release in releases]
+    far = away(estimates[:, None], variance[:, None])
+    shares = weights if rule.needs_variance else np.where(weights > 0.0, n / n.sum(), 0.0)
     return Combined(
         rule=rule.name,
         estimate=min(max(point, low), high),
@@ -487,7 +489,7 @@ def _combined(
         left_out={**_reasons(releases, weights, unusable, rule), **absent},
         heterogeneity=test if known.size > 1 else Unavailable(_TOO_FEW),
         notes=notes(releases, weights, rule, law, test),
-        named=named(*about, variance[:, None], by_n=not rule.needs_variance),
+        named=named(sites, shares, n, variance, far),
         conf_level=conf_level,
         law=law,
     )

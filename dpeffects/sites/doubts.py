@@ -8,7 +8,7 @@ site cannot excuse itself, and sites whose effects differ are not accused.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -28,54 +28,65 @@ def named(
     sites: Sequence[str],
     weights: Floats,
     n: Floats,
-    value: Floats,
     variance: Floats,
+    far: Floats,
     *,
-    by_n: bool = False,
-    own: Floats | None = None,
+    looks: int = 1,
 ) -> tuple[str, ...]:
-    """Sentences on sites that nobody should overlook; estimates are (sites, effects).
-
-    ``by_n`` says that weights follow the numbers of records, which then carry the result; ``own``
-    are the variances of the sites' own errors, where they are not those of the first estimate.
-    """
+    """Sentences on sites that nobody should overlook; one of ``looks`` effects is ``far`` away."""
     if len(sites) < 2:
         return ()
-    records, error = n / n.sum(), weights**2 * (variance[:, 0] if own is None else own)
+    records, error = n / n.sum(), weights**2 * variance
     error = error / max(float(error.sum()), 1e-300)
-    carried = np.where(by_n & (weights > 0.0), records, weights)
-    far, most = _away(value, variance), math.log(value.size / _CHANCE) / math.sqrt(2.0)
     whom = "ALL OTHERS" if len(sites) > 2 else "EACH OTHER"
     cases = (
-        (far > most, f"DISAGREES WITH {whom}, by {far.max():.1f} standard errors"),
-        (carried > np.maximum(0.5, 2.0 * records), "CARRIES MORE THAN ITS RECORDS JUSTIFY"),
-        (carried > _MOST, f"CARRIES THE RESULT, {carried.max():.0%} of it"),
+        (
+            far > math.log(len(sites) * looks / _CHANCE) / math.sqrt(2.0),
+            f"DISAGREES WITH {whom}, by {far.max():.1f} standard errors",
+        ),
+        (weights > np.maximum(0.5, 2.0 * records), "CARRIES MORE THAN ITS RECORDS JUSTIFY"),
+        (weights > _MOST, f"CARRIES THE RESULT, {weights.max():.0%} of it"),
         (error > np.maximum(0.9, 2.0 * weights), f"HAS {error.max():.0%} OF THE ERROR"),
     )
     return tuple(f"{listed(np.array(sites)[who])}: {words}" for who, words in cases if who.any())
 
 
+Counted = Mapping[str, tuple[float, float, Sequence[Estimate]]]
+"""Sites that count by records: how many do, of how many, and the site's estimates."""
+
+
+def by_records(sent: Counted, far: Floats | None = None) -> tuple[str, ...]:
+    """The same of sites that count by records."""
+    size, n, estimates = zip(*sent.values(), strict=True)
+    value, variance = numbers(estimates)
+    far = away(value, variance) if far is None else far
+    weights = np.array(size) / np.sum(size)
+    looks = value.shape[1]
+    return named(list(sent), weights, np.array(n), variance[:, 0], far, looks=looks)
+
+
 def numbers(sent: Sequence[Sequence[Estimate]]) -> tuple[Floats, Floats]:
-    """Estimates and their variances, one row a site; one that is not there is as large as any."""
+    """Estimates and their variances, one row a site; what has none is as uncertain as can be."""
     value = np.array([[x.value for x in own] for own in sent])
     variance = np.array([[or_nan(total_variance(x)) for x in own] for own in sent])
     return value, np.nan_to_num(variance, nan=1e100)
 
 
-def _away(value: Floats, variance: Floats) -> Floats:
+def away(value: Floats, variance: Floats) -> Floats:
     """How many standard errors each site is from all others, in the effect where that is most."""
     unit = np.maximum(variance.min(axis=0), 1e-300)
     w, y = unit / np.maximum(variance, unit), (value - np.median(value, axis=0)) / np.sqrt(unit)
-    total, square, first, second = map(_of_others, (w, w * w, w * y, w * y * y))
+    none = np.zeros((1, value.shape[1]))
+
+    def of_others(x: Floats) -> Floats:  # without loss of digits
+        before, after = (np.vstack([none, np.cumsum(part, axis=0)[:-1]]) for part in (x, x[::-1]))
+        return np.asarray(before + after[::-1])
+
+    if len(value) < 2:
+        return np.zeros(len(value))
+    total, square, first, second = map(of_others, (w, w * w, w * y, w * y * y))
     mean, spread = first / total, square / total
     over = np.maximum(second - first * mean - (len(value) - 2), 0.0)
     tau2 = over / np.maximum(total - spread, 1e-300) if len(value) > 2 else 0.0
     found = np.abs(y - mean) / np.sqrt(1.0 / w + 1.0 / total + tau2 * (1.0 + spread / total))
     return np.asarray(found.max(axis=1))
-
-
-def _of_others(x: Floats) -> Floats:
-    """Sums over all sites but one, without loss of digits."""
-    none = np.zeros((1, x.shape[1]))
-    before, after = (np.vstack([none, np.cumsum(part, axis=0)[:-1]]) for part in (x, x[::-1]))
-    return np.asarray(before + after[::-1])

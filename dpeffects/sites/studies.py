@@ -22,7 +22,7 @@ from dpeffects.sites.checks import (
     check_same,
     read_all,
 )
-from dpeffects.sites.doubts import named, numbers
+from dpeffects.sites.doubts import by_records
 from dpeffects.sites.study_document import StudyRelease, read_study, why_not
 
 _SAME: dict[str, Callable[[StudyRelease], str]] = {
@@ -169,9 +169,9 @@ def _combined(sent: Sequence[StudyRelease], absent: Mapping[str, str]) -> StudyE
     own = {f"site {x.site}": _facts(x.study) for x in sent}
     own |= {f"site {site}": f"left out: {reason}" for site, reason in absent.items()}
     protocol = {"protocol": sent[0].protocol} if sent[0].protocol else {}
-    size = np.array([study.sums.plain.records.sum() for study in studies])
-    n, found = np.array([study.n for study in studies]), numbers([x.effects for x in studies])
-    doubts = named([x.site for x in sent], size / size.sum(), n, *found)
+    plain = [float(study.sums.plain.records.sum()) for study in studies]
+    counted = zip(sent, plain, studies, strict=True)
+    doubts = by_records({x.site: (size, own.n, own.effects) for x, size, own in counted})
     warnings = dict.fromkeys((*doubts, *(study.warning for study in studies if study.warning)))
     return replace(
         studies[0],

@@ -27,7 +27,7 @@ from dpeffects.results.moments import added
 from dpeffects.results.record import Record
 from dpeffects.results.tabled import TableEffects
 from dpeffects.sites.checks import check_levels
-from dpeffects.sites.doubts import named, numbers
+from dpeffects.sites.doubts import by_records, numbers
 from dpeffects.sites.plausible import why_not_moments, why_not_table
 from dpeffects.sites.release_fields import check_site
 
@@ -87,9 +87,9 @@ def combine_tables(results: Mapping[str, T | str | os.PathLike[str]]) -> T:
         f"site {name}": f"n = {x.n}, epsilon = {x.guarantee.epsilon:g}" for name, x in read.items()
     }
     everyone = tuple(read.values())
-    size = np.array([x.table.sizes.sum() for x in everyone])
-    n, found = np.array([x.n for x in everyone]), numbers([_differences(x) for x in everyone])
-    doubts = named(list(read), size / size.sum(), n, *found)
+    doubts = by_records(
+        {name: (float(x.table.sizes.sum()), x.n, _differences(x)) for name, x in read.items()}
+    )
     warnings = "; ".join(dict.fromkeys(filter(None, (*doubts, *(x.warning for x in everyone)))))
     return replace(
         first,
@@ -146,11 +146,11 @@ def combine_moments(
     _check_plausible(read, why_not_moments)
     if len(everyone) < 2 or not made.outcomes:
         return made
-    size, n = (np.array(x) for x in ([x.matrix.n for x in everyone], [x.n for x in everyone]))
-    without = [added([x for x in everyone if x is not own]) for own in everyone]
-    _, own = numbers([_effects(x) for x in everyone])
-    found = numbers([_effects(x) for x in without])
-    doubts = named(list(read), size / size.sum(), n, *found, own=own[:, 0])
+    whole, _ = numbers([_effects(made)])
+    rest, error = numbers([_effects(added([x for x in everyone if x is not y])) for y in everyone])
+    far = (np.abs(whole - rest) / np.sqrt(error)).max(axis=1)  # sums are more than effects
+    counted = {site: (x.matrix.n, x.n, _effects(x)) for site, x in read.items()}
+    doubts = by_records(counted, far)
     return replace(made, warning="; ".join(filter(None, (*doubts, made.warning))))
 
 

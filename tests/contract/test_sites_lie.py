@@ -26,7 +26,7 @@ from dpeffects.federation import collect
 from dpeffects.inference.estimate import SamplingVariance, Unavailable
 from dpeffects.inference.intervals import interval
 from dpeffects.sites import Combined, SiteRelease, StudyRelease, combine
-from dpeffects.sites.doubts import named
+from dpeffects.sites.doubts import away, named
 from dpeffects.sites.robust import MedianLaw
 from dpeffects.sites.rules import RULES
 from dpeffects.sites.weights import supported
@@ -79,12 +79,11 @@ def _moments(document: dict[str, Any]) -> None:
 
 
 _PROTOCOL = dpe.Protocol("y ~ t", epsilon=1, design="randomised", bounds={"y": (0, 1)})
+_EFFECT = {"method": "diff_in_means", "epsilon": 1, "bounds": BOUNDS, "design": "randomised"}
 _TABLE = {"epsilon": 1, "design": "randomised", "bounds": {"y": [0, 1]}}
 WAYS = {
     "combine": Way(
-        lambda data, site, seed: dpe.site_release(
-            "y ~ t", data, site=site, method="diff_in_means", epsilon=1, bounds=BOUNDS, seed=seed
-        ),
+        lambda data, site, seed: dpe.site_release("y ~ t", data, site=site, **_EFFECT, seed=seed),
         lambda document: SiteRelease.from_dict(_with_checksum(document)),
         lambda sent: dpe.combine(list(sent.values())),
         _effect,
@@ -201,6 +200,7 @@ Combining = Callable[[dict[str, Any]], Any]
 def unanswered(name: str, ways: dict[str, Combining], given: str) -> list[tuple[Any, ...]]:
     """Lies that are neither refused nor named, and change a combination."""
     honest = {rule: seen(combined(SENT[name])) for rule, combined in ways.items()}
+    assert not any("Liar" in own.cautions for own in honest.values())
     found = []
     for path, document in lies(documents(name)[given], few=len(ways) == 1):
         for rule, combined in ways.items():
@@ -337,7 +337,8 @@ def test_effects_that_differ_are_not_an_accusation() -> None:
     rng = np.random.default_rng(2)
     sites, n = [f"S{j}" for j in range(10)], np.full(10, 100.0)
     value, variance = rng.normal(0.0, 0.3, (10, 1)), np.full((10, 1), 1e-4)
-    assert named(sites, n / n.sum(), n, value, variance) == ()
+    shares = n / n.sum()
+    assert named(sites, shares, n, variance[:, 0], away(value, variance)) == ()
     value[3] = 5.0
-    (words,) = named(sites, n / n.sum(), n, value, variance)
+    (words,) = named(sites, shares, n, variance[:, 0], away(value, variance))
     assert words.startswith("S3: DISAGREES WITH ALL OTHERS")
