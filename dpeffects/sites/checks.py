@@ -48,6 +48,7 @@ _TURNED = re.compile(r"(?:is|=) (?:0|0\.0|false), ", re.IGNORECASE)
 """In the words of a site that has 0 as treated, or as the event."""
 
 S = TypeVar("S", bound=Sent)
+T = TypeVar("T")
 
 
 def read_all(releases: Any, read: Callable[[Any], S], function: str) -> tuple[S, ...]:
@@ -141,14 +142,34 @@ def _named(request: str) -> str:
     return f"the request {request!r}" if request else "no request"
 
 
-def check_plausible(releases: Sequence[S], why_not: Callable[[S], str]) -> None:
-    """Refuse a release that cannot be what it says."""
-    for release in releases:
+def check_plausible(sent: Mapping[str, T], why_not: Callable[[T], str]) -> None:
+    """Refuse what cannot be what it says."""
+    for site, release in sent.items():
         if reason := why_not(release):
             raise ReleaseError(
-                f"the release of the site {release.site!r} is not plausible: {reason}; combine the "
+                f"the release of the site {site!r} is not plausible: {reason}; combine the "
                 "others, and name it in left_out"
             )
+
+
+def received(
+    releases: Any,
+    read: Callable[[Any], S],
+    function: str,
+    *,
+    trust: Any,
+    request: Any,
+    left_out: Any,
+) -> tuple[tuple[S, ...], dict[str, str]]:
+    """What the sites sent, signed where that is asked for, and sites without a release."""
+    sent = read_all(releases, read, function)
+    absent = check_left_out(left_out, sent)
+    if trust is not None:
+        from dpeffects.sites.signing import verify_all
+
+        verify_all(sent, trust)
+    check_request(sent, request)
+    return sent, absent
 
 
 def check_rule(rule: Any) -> str:

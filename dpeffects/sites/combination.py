@@ -24,20 +24,18 @@ from dpeffects.results.record import Coefficients, Reported
 from dpeffects.results.scaled import ScaledEffect, mean_rows, scaled_effect
 from dpeffects.sites.checks import (
     SAME,
-    check_left_out,
     check_levels,
     check_plausible,
-    check_request,
     check_rule,
     check_same,
-    read_all,
+    received,
 )
 from dpeffects.sites.doubts import away, named
 from dpeffects.sites.error_distribution import Errors, SumLaw
 from dpeffects.sites.notes import FEW_SITES, listed, notes
 from dpeffects.sites.plausible import outcome_width, why_not
 from dpeffects.sites.random_effects import MixedLaw, random_effects
-from dpeffects.sites.release import SiteRelease, read_release
+from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.robust import MedianLaw, robust
 from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity
 from dpeffects.sites.weights import Floats, supported
@@ -243,9 +241,7 @@ class Combined(Reported, Coefficients):
         level = check_conf_level(self.conf_level if conf_level is None else conf_level)
         means = self.released.means
         if means is None:
-            why = "the median of the sites' effects is not that of means"
-            none = "not all sites that were used send mean outcomes"
-            return Unavailable(why if RULES[self.rule].median else none)
+            return Unavailable("not all sites that were used send mean outcomes, or it is a median")
         return frame_of(mean_rows(means, level))
 
     def effect(self, scale: str = "difference", conf_level: float | None = None) -> ScaledEffect:
@@ -433,17 +429,12 @@ def combine(
     """
     check_rule(rule)
     check_conf_level(conf_level)
-    sent = read_all(releases, read_release, "combine")
-    absent = check_left_out(left_out, sent)
-    if trust is not None:
-        from dpeffects.sites.signing import verify_all
-
-        verify_all(sent, trust)
-    check_request(sent, request)
+    who = {"trust": trust, "request": request, "left_out": left_out}
+    sent, absent = received(releases, SiteRelease.read, "combine", **who)
     check_same(sent, SAME)
     check_levels({release.site: release.released.notes for release in sent})
     refuse_twins({release.site: _noisy(release.released) for release in sent})
-    check_plausible(sent, why_not)
+    check_plausible({release.site: release for release in sent}, why_not)
     return _combined(sent, RULES[rule], conf_level, absent)
 
 

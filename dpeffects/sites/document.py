@@ -12,16 +12,16 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from functools import cache, partial
 from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from dpeffects import documents
+from dpeffects import documents, writing
 from dpeffects.arrays import FloatArray
-from dpeffects.errors import ReleaseError
+from dpeffects.errors import OptionError, ReleaseError
 
 MOST = 1e60
 """No number in a release is larger in size, so that squares and their sums stay finite."""
@@ -37,6 +37,71 @@ def read_file(path: str | os.PathLike[str], most: int) -> bytes:
         return documents.content(path, most)
     except documents.UnreadableError as reason:
         raise ReleaseError(f"it cannot be read: {reason}") from None
+
+
+class Sent:
+    """What a site sends: a document that is written with a checksum, and read with every check."""
+
+    __slots__ = ()
+    FORMAT: ClassVar[str]
+    MOST_BYTES: ClassVar[int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document as plain values."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Self:
+        """Check a document and read it; anything wrong with it is a ReleaseError."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _finished(values: dict[str, Any], signature: Any) -> dict[str, Any]:
+        """A document with its checksum, and its signature where there is one."""
+        try:
+            values["checksum"] = documents.checksum(values)
+        except (TypeError, ValueError) as error:
+            raise ReleaseError(f"this cannot be written as JSON: {error}") from None
+        return values if signature is None else values | {"signature": asdict(signature)}
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return the document as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the document to a file; a release that is there is replaced, nothing else is."""
+        ours = documents.holds(path, "format", self.FORMAT)
+        try:
+            writing.write(path, self.to_json() + "\n", overwrite=ours)
+        except OptionError as error:
+            raise ReleaseError(str(error)) from None
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read JSON text."""
+        return cls.from_dict(parse(text))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a file; errors name it."""
+        try:
+            return cls.from_json(read_file(path, cls.MOST_BYTES).decode("utf-8"))
+        except UnicodeDecodeError:
+            raise ReleaseError(f"{path}: it cannot be read as text") from None
+        except ReleaseError as error:
+            raise ReleaseError(f"{path}: {error}") from None
+
+    @classmethod
+    def read(cls, source: Any) -> Self:
+        """Read a release from whatever holds it: the object itself, a dict, or a path."""
+        if isinstance(source, cls):
+            return source
+        if isinstance(source, Mapping):
+            return cls.from_dict(source)
+        if isinstance(source, str | os.PathLike):
+            return cls.load(source)
+        kinds = f"a {cls.__name__}, a dict or a path"
+        raise ReleaseError(f"a release is {kinds}, not {type(source).__name__}")
 
 
 def parse(text: str | bytes) -> Any:

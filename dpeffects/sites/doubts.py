@@ -60,9 +60,8 @@ def by_records(sent: Counted, far: Floats | None = None) -> tuple[str, ...]:
     size, n, estimates = zip(*sent.values(), strict=True)
     value, variance = numbers(estimates)
     far = away(value, variance) if far is None else far
-    weights = np.array(size) / np.sum(size)
-    looks = value.shape[1]
-    return named(list(sent), weights, np.array(n), variance[:, 0], far, looks=looks)
+    about = list(sent), np.array(size) / np.sum(size), np.array(n), variance[:, 0]
+    return named(*about, far, looks=value.shape[1])
 
 
 def numbers(sent: Sequence[Sequence[Estimate]]) -> tuple[Floats, Floats]:

@@ -1,8 +1,7 @@
 """The median of the sites, and an interval that holds whatever one of them says.
 
-Every site has one vote. **The median of three or more numbers lies between two of the others,
-whatever any one of them is**: so no site moves the estimate, or an end of the interval, further
-than to where its neighbours are.
+**The median of three or more numbers lies between two of the others, whatever any one of them is**:
+so no site moves the estimate, or an end of the interval, further than to where others are.
 
 The ends are the medians of the ends of the sites' own intervals. With J sites an end is wrong where
 those of m = floor(J / 2) + 1 sites are. If one site lies, m - 1 of the others suffice on the side
@@ -55,8 +54,7 @@ class MedianLaw:
         others, m = self.sd.size - 1, self.sd.size // 2 + 1
 
         def gap(x: float) -> float:
-            a = math.exp(x)
-            return float(bdtrc(m - 2, others, a) + bdtrc(m - 1, others, a)) - 2.0 * tail
+            return float(np.sum(bdtrc([m - 2, m - 1], others, math.exp(x)))) - 2.0 * tail
 
         x = root(gap, _LEAST - 9.0, _MOST) if gap(_MOST) > 0.0 else _MOST
         return max(-float(ndtri(math.exp(x))), -(math.log(2.0) + x) / math.sqrt(2.0))

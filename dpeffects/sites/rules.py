@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpeffects.sites.error_distribution import Errors
 from dpeffects.sites.variance_inflation import inflation_ivw, inflation_mvagg
-from dpeffects.sites.weights import Floats, all_sites, equal, ivw, largest, mvagg
+from dpeffects.sites.weights import Floats, all_sites, ivw, largest, mvagg
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,10 @@ class Rule:
     leaves_out: str = ""
 
 
+def _one_vote(n: Floats, variance: Floats) -> Floats:
+    return ivw(n, n / n)
+
+
 RULES = {
     rule.name: rule
     for rule in (
@@ -66,7 +70,7 @@ RULES = {
             ivw,
             random_effects=True,
         ),
-        Rule("robust", "the median of the sites, whatever one of them says", equal, median=True),
+        Rule("robust", "the median of the sites, whatever one says", _one_vote, median=True),
     )
 }
 

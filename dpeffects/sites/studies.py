@@ -16,14 +16,12 @@ from dpeffects.inference.joint import StudyColumn, together
 from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.results import StudyEffects
 from dpeffects.sites.checks import (
-    check_left_out,
     check_plausible,
-    check_request,
     check_same,
-    read_all,
+    received,
 )
 from dpeffects.sites.doubts import by_records
-from dpeffects.sites.study_document import StudyRelease, read_study, why_not
+from dpeffects.sites.study_document import StudyRelease, why_not
 
 _SAME: dict[str, Callable[[StudyRelease], str]] = {
     "the protocol": lambda release: release.protocol,
@@ -99,13 +97,8 @@ def combine_studies(
     >>> dpe.combine_studies(sent, protocol=protocol).n
     445
     """
-    sent = read_all(releases, read_study, "combine_studies")
-    absent = check_left_out(left_out, sent)
-    if trust is not None:
-        from dpeffects.sites.signing import verify_all
-
-        verify_all(sent, trust)
-    check_request(sent, request)
+    who = {"trust": trust, "request": request, "left_out": left_out}
+    sent, absent = received(releases, StudyRelease.read, "combine_studies", **who)
     if protocol is not None:
         made = protocol if isinstance(protocol, Protocol) else read_protocol(protocol)
         _check_protocol(sent, made)
@@ -116,7 +109,7 @@ def combine_studies(
     for other in sent[1:]:
         _check_columns(sent[0], other)
     refuse_twins({x.site: x.study.sums.whole.sums.ravel() for x in sent})
-    check_plausible(sent, why_not)
+    check_plausible({x.site: x for x in sent}, why_not)
     return _combined(sent, absent)
 
 

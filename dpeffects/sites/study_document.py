@@ -7,16 +7,14 @@ sums.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from dpeffects import documents, writing
 from dpeffects.errors import BoundsError, OptionError, ReleaseError, checked_call
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import table_methods
@@ -48,13 +46,12 @@ from dpeffects.sites.release_fields import (
 )
 
 FORMAT, VERSION = "dpeffects study release", 1
-_MOST_BYTES = 50_000_000
 _OF_A_CENTRE = ("sites", "site_names", "target")
 """Fields of `JointSums` that a site's own do not have."""
 
 
 @dataclass(frozen=True, repr=False)
-class StudyRelease:
+class StudyRelease(document.Sent):
     """One site's private study, ready to be sent; made by `study_release` or `from_result`.
 
     Parameters
@@ -68,6 +65,8 @@ class StudyRelease:
     signature
         See `dpeffects.sites.signing`.
     """
+
+    FORMAT, MOST_BYTES = FORMAT, 50_000_000
 
     site: str
     study: StudyEffects
@@ -116,47 +115,14 @@ class StudyRelease:
             "caution": _one_line(study.warning),
             "notes": [_one_line(note) for note in study.notes if note],
         }
-        try:
-            values["checksum"] = documents.checksum(values)
-        except (TypeError, ValueError) as error:
-            raise ReleaseError(f"this cannot be written as JSON: {error}") from None
-        if self.signature is not None:
-            values["signature"] = plain(self.signature)
-        return values
-
-    def to_json(self, indent: int | None = None) -> str:
-        """Return the document as JSON text."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the document to a file; a release that is there is replaced, nothing else is."""
-        ours = documents.holds(path, "format", FORMAT)
-        try:
-            writing.write(path, self.to_json() + "\n", overwrite=ours)
-        except OptionError as error:
-            raise ReleaseError(str(error)) from None
+        return self._finished(values, self.signature)
 
     @classmethod
-    def from_dict(cls, values: Any) -> StudyRelease:
+    def from_dict(cls, values: Any) -> Self:
         """Check a document and read it; anything wrong with it is a ReleaseError."""
         found = _read(values)
         about = {name: found.pop(name) for name in ("site", "request")}
         return cls(**about, signature=found.pop("signature", None), study=_study(**found))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> StudyRelease:
-        """Read JSON text."""
-        return cls.from_dict(document.parse(text))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> StudyRelease:
-        """Read a file; errors name it."""
-        try:
-            return cls.from_json(document.read_file(path, _MOST_BYTES).decode("utf-8"))
-        except UnicodeDecodeError:
-            raise ReleaseError(f"{path}: it cannot be read as text") from None
-        except ReleaseError as error:
-            raise ReleaseError(f"{path}: {error}") from None
 
     def __repr__(self) -> str:
         guarantee, outcomes = self.study.guarantee, len(self.study.outcomes)
@@ -232,17 +198,6 @@ def begin_study(protocol: Protocol, data: Any, **more: Any) -> Estimation:
         ready.close()
         raise OptionError("a name or a level has characters that cannot be printed; rename it")
     return ready
-
-
-def read_study(source: Any) -> StudyRelease:
-    """Read a release from whatever holds it: a StudyRelease, a dict, or a path."""
-    if isinstance(source, StudyRelease):
-        return source
-    if isinstance(source, Mapping):
-        return StudyRelease.from_dict(source)
-    if isinstance(source, str | os.PathLike):
-        return StudyRelease.load(source)
-    raise ReleaseError(f"it is a StudyRelease, a dict or a path, not {type(source).__name__}")
 
 
 # --- reading ----------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TypeVar, cast
@@ -26,12 +26,11 @@ from dpeffects.results import (
 from dpeffects.results.moments import added
 from dpeffects.results.record import Record
 from dpeffects.results.tabled import TableEffects
-from dpeffects.sites.checks import check_levels
+from dpeffects.sites.checks import check_levels, check_plausible
 from dpeffects.sites.doubts import by_records, numbers
 from dpeffects.sites.plausible import why_not_moments, why_not_table
 from dpeffects.sites.release_fields import check_site
 
-R = TypeVar("R")
 T = TypeVar("T", bound=TableEffects)
 _KINDS: tuple[type[TableEffects], ...] = (
     SurvivalEffects,
@@ -81,7 +80,7 @@ def combine_tables(results: Mapping[str, T | str | os.PathLike[str]]) -> T:
     for name, other in others:
         _check_same(first, other, first_name, name)
     check_levels({name: result.notes for name, result in read.items()})
-    _check_plausible(read, why_not_table)
+    check_plausible(read, why_not_table)
     documents.refuse_twins({name: x.table.counts.ravel() for name, x in read.items()})
     own = {
         f"site {name}": f"n = {x.n}, epsilon = {x.guarantee.epsilon:g}" for name, x in read.items()
@@ -143,7 +142,7 @@ def combine_moments(
         raise OptionError("combine_moments adds what dp_moments gave at each site")
     everyone = list(read.values())
     made = added(everyone)
-    _check_plausible(read, why_not_moments)
+    check_plausible(read, why_not_moments)
     if len(everyone) < 2 or not made.outcomes:
         return made
     whole, _ = numbers([_effects(made)])
@@ -157,13 +156,6 @@ def combine_moments(
 def _effects(moments: Moments) -> Sequence[Estimate]:
     found = moments.effect()
     return found.effects if isinstance(found, ArmEffects) else (found.released,)
-
-
-def _check_plausible(read: Mapping[str, R], why_not: Callable[[R], str]) -> None:
-    """Refuse a result that cannot be what it says."""
-    for site, result in read.items():
-        if reason := why_not(result):
-            raise ReleaseError(f"what the site {site!r} sent is not plausible: {reason}")
 
 
 def _differences(result: TableEffects) -> list[Estimate]:

@@ -66,16 +66,9 @@ def largest(n: Floats, variance: Floats) -> Floats:
     return weights
 
 
-def equal(n: Floats, variance: Floats) -> Floats:
-    """One vote for each site, whatever it claims."""
-    return np.full_like(n, 1.0 / n.size)
-
-
 def supported(n: Floats, variance: Floats, most: Floats) -> Floats:
-    """The least sampling variances that the sites together bear out, below ``most``.
-
-    A quarter of what a site's records would have with outcomes that vary as those of the other
-    sites do: as the lower median of these, which no single site decides.
+    """The least sampling variances that sites bear out, at most ``most``: a quarter of what their
+    records would have with outcomes as variable as those of the others (their lower median).
 
     Examples
     --------
