@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -91,9 +92,10 @@ class Errors:
         low = self.mean < least
         if not low.any():
             return self
-        new = {"released": least, "largest": least, "mean": least}
+        new = dict.fromkeys(("released", "largest", "mean"), least)
         new |= dict.fromkeys(("scale", "spread", "slope"), np.zeros_like(least))
-        return replace(self, **{k: np.where(low, x, getattr(self, k)) for k, x in new.items()})
+        raised: dict[str, Any] = {k: np.where(low, x, getattr(self, k)) for k, x in new.items()}
+        return replace(self, **raised)
 
     def common_bias(self, weights: Floats) -> float:
         """Variance of the weighted sum of the biases, which are taken as common to all sites."""
