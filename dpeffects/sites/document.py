@@ -10,7 +10,6 @@ import json
 import marshal
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from functools import cache, partial
@@ -21,6 +20,7 @@ import numpy as np
 
 from dpeffects import documents, writing
 from dpeffects.arrays import FloatArray
+from dpeffects.documents import kind, quoted
 from dpeffects.errors import OptionError, ReleaseError
 
 MOST = 1e60
@@ -106,36 +106,12 @@ class Sent:
 
 def parse(text: str | bytes) -> Any:
     """Read JSON strictly: no key twice, no NaN or infinity."""
+    if isinstance(text, str) and text.startswith("\ufeff"):
+        raise ReleaseError("this is not JSON: a byte order mark stands before it")
     try:
-        if isinstance(text, bytes | bytearray):
-            text = text.decode(json.detect_encoding(text), "surrogatepass")
-        if isinstance(text, str) and text.startswith("\ufeff"):
-            raise ReleaseError("this is not JSON: a byte order mark stands before it")
-        return _DECODER.decode(text)
-    except ReleaseError:
-        raise
-    except RecursionError:
-        raise ReleaseError("this is not a site release: it is nested too deeply") from None
-    except (ValueError, TypeError) as error:
-        raise ReleaseError(
-            f"this is not JSON, which releases of sites are: {str(error).splitlines()[0]}"
-        ) from None
-
-
-def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ReleaseError(f"the field {shown(twice)} stands twice")
-    return values
-
-
-def _no_constant(name: str) -> Any:
-    raise ReleaseError(f"{name} is not a finite number")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
-"""Made once: a centre reads documents by the hundred thousand."""
+        return documents.parse_json(text)
+    except documents.FieldError as error:
+        raise ReleaseError(str(error)) from None
 
 
 # Checks: each takes a value and the name of its field, and returns what is kept of the value, or
@@ -207,7 +183,7 @@ def text(value: Any, name: str, *, empty: bool = False) -> str:
 def one_of(value: Any, name: str, *, allowed: tuple[str, ...]) -> str:
     """One of a few words."""
     if not isinstance(value, str) or value not in allowed:
-        raise ReleaseError(f"{name} must be {' or '.join(allowed)}, got {shown(value)}")
+        raise ReleaseError(f"{name} must be {' or '.join(allowed)}, got {quoted(value)}")
     return value
 
 
@@ -305,20 +281,6 @@ _PLAIN: dict[Any, Check] = {
     int: partial(whole, least=-1),
     bool: flag,
 }
-
-
-def kind(value: Any) -> str:
-    """Name a type in the words of JSON."""
-    if value is None:
-        return "null"
-    names = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
-    names |= {list: "a list", tuple: "a list", dict: "an object"}
-    return names.get(type(value), type(value).__name__)
-
-
-def shown(value: Any) -> str:
-    """A value for an error message: short and printable."""
-    return repr(value)[:60] if isinstance(value, str | int | float | None) else kind(value)
 
 
 def printable(value: str) -> str:

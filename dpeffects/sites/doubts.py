@@ -2,7 +2,7 @@
 
 How far a site is from the others is measured by its own error, that of their mean, and how far
 their effects differ between themselves (DerSimonian and Laird's variance without the site): one
-site cannot excuse itself, and sites whose effects differ are not accused.
+site cannot excuse itself, and sites whose effects differ are seldom accused.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def named(
         return ()
     records, error = n / n.sum(), weights**2 * variance
     error = error / max(float(error.sum()), 1e-300)
+    several = np.count_nonzero(weights) > 1
     whom = "ALL OTHERS" if len(sites) > 2 else "EACH OTHER"
     cases = (
         (
@@ -46,7 +47,7 @@ def named(
         ),
         (weights > np.maximum(0.5, 2.0 * records), "CARRIES MORE THAN ITS RECORDS JUSTIFY"),
         (weights > _MOST, f"CARRIES THE RESULT, {weights.max():.0%} of it"),
-        (error > np.maximum(0.9, 2.0 * weights), f"HAS {error.max():.0%} OF THE ERROR"),
+        (several & (error > np.maximum(0.9, 2.0 * weights)), f"HAS {error.max():.0%} OF THE ERROR"),
     )
     return tuple(f"{listed(np.array(sites)[who])}: {words}" for who, words in cases if who.any())
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from dpeffects.documents import kind, quoted
 from dpeffects.errors import BoundsError, OptionError, ReleaseError, checked_call
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import table_methods
@@ -227,13 +228,14 @@ _FIELDS: Fields = {
 def _read(values: Any) -> dict[str, Any]:
     """The checked fields of a document."""
     if not isinstance(values, Mapping):
-        raise ReleaseError(f"a study release is an object, not {document.kind(values)}")
+        raise ReleaseError(f"a study release is an object, not {kind(values)}")
     if values.get("format") != FORMAT:
         raise ReleaseError(f"this is not a study release: format is not {FORMAT!r}")
     version = values.get("version")
     if type(version) is not int or version != VERSION:
-        shown = document.shown(version)
-        raise ReleaseError(f"version {shown} of the format is not known; this reads {VERSION}")
+        raise ReleaseError(
+            f"version {quoted(version)} of the format is not known; this reads {VERSION}"
+        )
     known = _FIELDS | ({"signature": signature_field} if "signature" in values else {})
     found: dict[str, Any] = record(values, "", fields=known, make=dict)
     check_sum(values)
