@@ -63,7 +63,7 @@ def notes(
         )
     if rule.by_records and any("size" in release.sample for release in releases):
         sentences.append("Sites count by all their records, not by those that count in an effect.")
-    if test.p_value < _DIFFER and not rule.random_effects:
+    if test.p_value < _DIFFER and not (rule.random_effects or rule.median):
         sentences.append(
             f"The sites' effects seem to differ (p = {test.p_value:.2g}). The interval is for the "
             'weighted mean of the effects in these sites; rule="random" is for sites like these.'
