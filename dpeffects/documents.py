@@ -8,13 +8,13 @@ import os
 import stat
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from dpeffects.errors import DataError
+from dpeffects.errors import DataError, ReleaseError
 
 MOST_BYTES = 100_000_000
 
@@ -46,6 +46,23 @@ def fits(document: Mapping[str, Any]) -> bool:
         return document.get("checksum") == checksum(document)
     except (TypeError, ValueError, RecursionError):  # such as 1e999, which no document holds
         return False
+
+
+def refuse_twins(sent: Mapping[str, Iterable[float]]) -> None:
+    """Refuse one release that came from two sites, by its noisy numbers, whoever signed it.
+
+    Noise does not come out the same twice. Only a few counts may: fewer than four whole numbers
+    are not compared.
+    """
+    first: dict[tuple[float, ...], str] = {}
+    for site, numbers in sent.items():
+        own = tuple(map(float, numbers))
+        if len(own) < 4 and all(map(float.is_integer, own)):
+            continue
+        if first.setdefault(own, site) != site:
+            raise ReleaseError(
+                f"the sites {first[own]!r} and {site!r} sent one and the same release"
+            )
 
 
 class UnreadableError(Exception):

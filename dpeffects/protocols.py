@@ -90,6 +90,8 @@ class Protocol:
             "subgroups": (subgroups,) if isinstance(subgroups, str) else _tuple(subgroups),
             "sites": _tuple(self.sites),
         }
+        if isinstance(self.options, Mapping):  # None is what an option is by default
+            own["options"] = {k: x for k, x in self.options.items() if x is not None}
         for name, value in own.items():
             object.__setattr__(self, name, value)
         try:
@@ -116,6 +118,16 @@ class Protocol:
         _, _, formula = checked(request)
         asked = {n: getattr(self, n) for n in ("unit", "missing", "weights", "subset")}
         Sample.asked(parse(self.formula), formula.columns, **asked)
+        for name, bound in self.bounds.items():
+            if isinstance(bound, Blank) and name in formula.columns:
+                raise OptionError(bound.why)
+        known = {name: x for name, x in self.bounds.items() if not isinstance(x, Blank)}
+        object.__setattr__(self, "bounds", Codebook(known))
+        try:
+            documents.canonical(self.to_dict())
+            tomllib.loads(self.to_toml())
+        except (TypeError, ValueError):
+            raise OptionError("bounds and options are texts, and numbers that are finite") from None
 
     def request(self, data: Any, **more: Any) -> Request:
         """The study on some data; ``more`` says who pays."""
@@ -170,8 +182,7 @@ class Protocol:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; bounds as in a TOML file."""
         values = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
-        bounds = {k: x for k, x in self.bounds.items() if not isinstance(x, Blank)}
-        return values | {"bounds": {name: _plain(_entry(x)) for name, x in bounds.items()}}
+        return values | {"bounds": {name: _entry(x) for name, x in self.bounds.items()}}
 
     @classmethod
     def from_dict(cls, values: Any, where: str = "protocol", folder: Path = Path()) -> Protocol:
@@ -197,18 +208,14 @@ class Protocol:
         for f in fields(self):
             default = f.default if f.default_factory is MISSING else {}
             value = getattr(self, f.name)
-            if value == default or (f.name == "bounds" and not values["bounds"]):
+            if value == default:
                 continue
             if f.name in _TABLES and isinstance(value, Mapping):
-                written = values[f.name] if f.name != "bounds" else self._written_bounds()
                 tables += ["", f"[{f.name}]"]
-                tables += [f"{toml_key(name)} = {_toml(x)}" for name, x in written.items()]
+                tables += [f"{toml_key(name)} = {_toml(x)}" for name, x in values[f.name].items()]
             else:
                 lines.append(f"{f.name} = {_toml(value)}")
         return "\n".join([*lines, *tables])
-
-    def _written_bounds(self) -> dict[str, Any]:
-        return {name: _entry(x) for name, x in self.bounds.items() if not isinstance(x, Blank)}
 
     @classmethod
     def from_toml(cls, text: str, where: str = "protocol", folder: Path = Path()) -> Protocol:
@@ -270,11 +277,13 @@ def _check_names(values: Mapping[str, Any]) -> None:
 
 
 def _declared(bounds: Any) -> Any:
-    """Bounds as a codebook, which may describe columns that one site lacks."""
+    """Bounds as a TOML file declares them, which may describe columns that one site lacks."""
     if isinstance(bounds, str) and bounds == "from_data":
         raise OptionError("a protocol declares its bounds: they cannot be read from data")
     found = opened(bounds) or {}
-    return found if isinstance(found, Codebook) else Codebook(found)
+    blank = {name: x for name, x in found.items() if isinstance(x, Blank)}
+    plain = {name: _plain(_entry(x)) for name, x in found.items() if name not in blank}
+    return Codebook(declarations(plain, "bounds") | blank)
 
 
 def _tuple(value: Any) -> Any:
@@ -287,8 +296,9 @@ def _entry(bound: Any) -> Any:
         return list(bound)
     if isinstance(bound, range):
         return {"range": [bound[0], bound[-1]], "whole": True}
-    kind = "levels" if isinstance(bound, list) else "range"
-    return {kind: list(bound)}
+    if isinstance(bound, list | tuple):
+        return {"levels" if isinstance(bound, list) else "range": list(bound)}
+    return bound
 
 
 def _plain(value: Any) -> Any:
@@ -296,7 +306,9 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
-    return value.isoformat() if isinstance(value, datetime.date) else value
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _toml(value: Any) -> str:
@@ -309,4 +321,4 @@ def _toml(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, str):
         return toml_text(value)
-    return value.isoformat() if isinstance(value, datetime.date) else repr(value)
+    return repr(value)

@@ -205,7 +205,7 @@ def test_sites_add_their_tables_or_say_why_not() -> None:
     other = dpe.dp_survival("Surv(time, died) ~ t", made(), **{**ASKED, "bins": 5}, seed=1)
     with pytest.raises(ReleaseError, match="differ in edges"):
         dpe.combine_tables({"North": north, "South": other})
-    with pytest.raises(ReleaseError, match="one and the same table"):
+    with pytest.raises(ReleaseError, match="one and the same release"):
         dpe.combine_tables({"North": north, "South": north})
     with pytest.raises(BoundsError, match="0 or 1"):
         dpe.dp_survival("Surv(time, died) ~ t", made(), **ASKED, bounds={"died": (0.6, 1)})

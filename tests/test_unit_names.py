@@ -11,7 +11,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import BudgetError, ReleaseError
 from dpeffects.guarantee import Guarantee, column_of, rows_of
-from dpeffects.sites.release import read_release
+from dpeffects.sites.release import SiteRelease
 from tests.privacy.test_budget import NAMES
 
 BOUNDS = {"y": (0, 1), "x": (0, 1)}
@@ -114,7 +114,7 @@ def test_sites_name_the_unit(tmp_path):
     for release in sent:
         path = tmp_path / f"{release.site}.json"
         release.save(path)
-        assert read_release(path) == release
+        assert SiteRelease.read(path) == release
     both = dpe.combine(sent)
     assert both.n == 240
     assert "all rows of one patient_id" in flat(both.summary())
@@ -140,7 +140,7 @@ def test_a_release_with_another_unit_is_refused(unit):
     document = json.loads(releases(["patient_id"])[0].to_json())
     document["guarantee"]["unit"] = unit
     with pytest.raises(ReleaseError, match="unit"):
-        read_release(document)
+        SiteRelease.read(document)
 
 
 def test_comparisons_say_that_units_differ():

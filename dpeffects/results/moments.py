@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.documents import refuse_twins
 from dpeffects.errors import OptionError, ReleaseError, did_you_mean
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Categorical, Column, Factor, source
@@ -433,9 +434,7 @@ def added(moments: Sequence[Moments]) -> Moments:
         if first.guarantee.unit != other.guarantee.unit:
             raise ReleaseError("sites protect different units")
         matrix = matrix.plus(other.matrix)
-    released = [x.matrix.entries for x in moments]
-    if len(set(released)) < len(released):
-        raise ReleaseError("one and the same release was given twice")
+    refuse_twins({f"number {i}": x.matrix.entries for i, x in enumerate(moments, 1)})
     note = f"Moments of {len(moments)} sites were added; each protects its own records."
     return replace(
         first,

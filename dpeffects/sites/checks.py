@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError, ReleaseError, not_among
 from dpeffects.flow import LEVEL_OF_1, TREATED
 from dpeffects.lazy import no_collection
@@ -143,26 +142,34 @@ def _named(request: str) -> str:
     return f"the request {request!r}" if request else "no request"
 
 
-def check_plausible(releases: Sequence[S], why_not: Callable[[S], str]) -> None:
-    """Refuse a release that cannot be what it says."""
-    for release in releases:
+def check_plausible(sent: Mapping[str, T], why_not: Callable[[T], str]) -> None:
+    """Refuse what cannot be what it says."""
+    for site, release in sent.items():
         if reason := why_not(release):
             raise ReleaseError(
-                f"the release of the site {release.site!r} is not plausible: {reason}; combine the "
+                f"the release of the site {site!r} is not plausible: {reason}; combine the "
                 "others, and name it in left_out"
             )
 
 
-def twins(sent: Mapping[str, T], numbers: Callable[[T], FloatArray]) -> tuple[str, str] | None:
-    """The first two sites that sent equal things, whose numbers are then equal too."""
-    seen: dict[tuple[float, ...], list[str]] = {}
-    for site, own in sent.items():
-        alike = seen.setdefault(tuple(numbers(own).ravel().tolist()), [])
-        for before in alike:
-            if own == sent[before]:
-                return before, site
-        alike.append(site)
-    return None
+def received(
+    releases: Any,
+    read: Callable[[Any], S],
+    function: str,
+    *,
+    trust: Any,
+    request: Any,
+    left_out: Any,
+) -> tuple[tuple[S, ...], dict[str, str]]:
+    """What the sites sent, signed where that is asked for, and sites without a release."""
+    sent = read_all(releases, read, function)
+    absent = check_left_out(left_out, sent)
+    if trust is not None:
+        from dpeffects.sites.signing import verify_all
+
+        verify_all(sent, trust)
+    check_request(sent, request)
+    return sent, absent
 
 
 def check_rule(rule: Any) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 import numpy.typing as npt
 
+from dpeffects.documents import refuse_twins
 from dpeffects.errors import EstimationError, checked_call
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.hypotheses import Evidence, Hypothesis
@@ -23,21 +24,21 @@ from dpeffects.results.record import Coefficients, Reported
 from dpeffects.results.scaled import ScaledEffect, mean_rows, scaled_effect
 from dpeffects.sites.checks import (
     SAME,
-    check_left_out,
     check_levels,
     check_plausible,
-    check_request,
     check_rule,
     check_same,
-    read_all,
+    received,
 )
+from dpeffects.sites.doubts import away, named
 from dpeffects.sites.error_distribution import Errors, SumLaw
 from dpeffects.sites.notes import FEW_SITES, listed, notes
-from dpeffects.sites.plausible import why_not
+from dpeffects.sites.plausible import outcome_width, why_not
 from dpeffects.sites.random_effects import MixedLaw, random_effects
-from dpeffects.sites.release import SiteRelease, read_release
+from dpeffects.sites.release import SiteRelease
+from dpeffects.sites.robust import MedianLaw, robust
 from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity
-from dpeffects.sites.weights import Floats
+from dpeffects.sites.weights import Floats, supported
 from dpeffects.summary import Summary, draw, show
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class Combined(Reported, Coefficients):
         Whether the sites' effects differ by more than their errors.
     notes
         Sentences for the reader.
+    named
+        Sites that carry the result or disagree with all others; among the cautions.
     """
 
     rule: str
@@ -79,8 +82,9 @@ class Combined(Reported, Coefficients):
     left_out: Mapping[str, str]
     heterogeneity: Heterogeneity | Unavailable
     notes: tuple[str, ...]
+    named: tuple[str, ...] = ()
     conf_level: float = 0.95
-    law: Law | MixedLaw | Unavailable = field(default=Unavailable(""), compare=False)
+    law: Law | MixedLaw | MedianLaw | Unavailable = field(default=Unavailable(""), compare=False)
 
     @property
     def estimand(self) -> str:
@@ -131,7 +135,7 @@ class Combined(Reported, Coefficients):
                 sites_of.setdefault(words, []).append(release.site)
         few = FEW_SITES.get(len(self.used), "") if RULES[self.rule].random_effects else ""
         said = [f"{listed(sites)}: {words}" for words, sites in sites_of.items()]
-        return tuple(filter(None, (*said, few)))
+        return tuple(filter(None, (*self.named, *said, few)))
 
     @property
     def caution(self) -> str:
@@ -220,7 +224,8 @@ class Combined(Reported, Coefficients):
             variance = self.std_error**2 - self.noise_variance - self.bias_variance
         estimates = [release.released for release in self.releases]
         none = Unavailable("the law of a combination is in conf_int")
-        means = combined_means(estimates, self.weights, variance)
+        median = RULES[self.rule].median
+        means = None if median else combined_means(estimates, self.weights, variance)
         return Estimate(self.estimate, none, possible=self.possible, basis=self.basis, means=means)
 
     @property
@@ -236,7 +241,7 @@ class Combined(Reported, Coefficients):
         level = check_conf_level(self.conf_level if conf_level is None else conf_level)
         means = self.released.means
         if means is None:
-            return Unavailable("not all sites that were used send mean outcomes")
+            return Unavailable("not all sites that were used send mean outcomes, or it is a median")
         return frame_of(mean_rows(means, level))
 
     def effect(self, scale: str = "difference", conf_level: float | None = None) -> ScaledEffect:
@@ -386,7 +391,8 @@ def combine(
         "ivw": by inverse variance. "mvagg": by records, over the subset of sites with the least
         variance (papers 002/003). "all": by records, every site. "largest": the site with most
         records. "random": random effects, for the mean effect of sites like these where effects
-        may differ between sites.
+        may differ between sites. "robust": the median of three sites or more, which no single site
+        moves beyond the others, and whose interval holds if one of them lies.
     conf_level
         Level of the interval in the summary.
     trust
@@ -423,16 +429,12 @@ def combine(
     """
     check_rule(rule)
     check_conf_level(conf_level)
-    sent = read_all(releases, read_release, "combine")
-    absent = check_left_out(left_out, sent)
-    if trust is not None:
-        from dpeffects.sites.signing import verify_all
-
-        verify_all(sent, trust)
-    check_request(sent, request)
+    who = {"trust": trust, "request": request, "left_out": left_out}
+    sent, absent = received(releases, SiteRelease.read, "combine", **who)
     check_same(sent, SAME)
     check_levels({release.site: release.released.notes for release in sent})
-    check_plausible(sent, why_not)
+    refuse_twins({release.site: _noisy(release.released) for release in sent})
+    check_plausible({release.site: release for release in sent}, why_not)
     return _combined(sent, RULES[rule], conf_level, absent)
 
 
@@ -445,30 +447,50 @@ def _combined(
             f"no site has a usable variance, which rule={rule.name!r} needs ({releases[0].site!r}: "
             f"{unusable[releases[0].site]}); use rule='all' or 'largest'"
         )
+    if rule.median and known.size < 3:
+        raise EstimationError("rule='robust' needs three sites: of two, one cannot tell who errs")
     estimates = np.array([release.released.value for release in releases], dtype=float)
     n = np.array([release.n for release in releases], dtype=float)
+    most = np.array([(outcome_width(release) or 0.0) ** 2 for release in releases]) / n
+    errors = errors.at_least(supported(n[known], errors.mean, most[known]))
     test = heterogeneity(estimates[known], errors.variance, errors.excess)
     weights = np.zeros(len(releases))
-    law: Law | MixedLaw | Unavailable
+    law: Law | MixedLaw | MedianLaw | Unavailable
     if rule.random_effects and known.size > 1:
         weights[known], law = random_effects(estimates[known], errors)
     else:
         index = known if rule.needs_variance else slice(None)
         weights[index] = rule.weights(n[index], errors.variance if rule.needs_variance else n)
         law = _law(releases, weights, rule, (known, errors, unusable))
+    point = float(weights @ estimates)
+    if rule.median:
+        point, law = robust(estimates[known], errors)
     low, high = _possible(releases, weights.tolist()) or (-math.inf, math.inf)
+    variance = most + [release.released.noise_variance for release in releases]
+    variance[known] = errors.variance
+    sites = [release.site for release in releases]
+    far = away(estimates[:, None], variance[:, None])
+    shares = weights if rule.needs_variance else np.where(weights > 0.0, n / n.sum(), 0.0)
     return Combined(
         rule=rule.name,
-        estimate=min(max(float(weights @ estimates), low), high),
+        estimate=min(max(point, low), high),
         std_error=law if isinstance(law, Unavailable) else law.unit,
         releases=releases,
         weights=tuple(weights.tolist()),
         left_out={**_reasons(releases, weights, unusable, rule), **absent},
         heterogeneity=test if known.size > 1 else Unavailable(_TOO_FEW),
         notes=notes(releases, weights, rule, law, test),
+        named=named(sites, shares, n, variance, far),
         conf_level=conf_level,
         law=law,
     )
+
+
+def _noisy(released: Estimate) -> list[float]:
+    """The numbers of a release that have noise."""
+    own, means = released.sampling, released.means
+    found = [released.value] + ([] if isinstance(own, Unavailable) else [own.value])
+    return found if means is None else [*found, means.treated, means.control]
 
 
 Usable = tuple[npt.NDArray[np.int64], Errors, dict[str, str]]

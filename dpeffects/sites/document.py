@@ -10,18 +10,18 @@ import json
 import marshal
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from functools import cache, partial
 from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from dpeffects import documents
+from dpeffects import documents, writing
 from dpeffects.arrays import FloatArray
-from dpeffects.errors import ReleaseError
+from dpeffects.documents import kind, quoted
+from dpeffects.errors import OptionError, ReleaseError
 
 MOST = 1e60
 """No number in a release is larger in size, so that squares and their sums stay finite."""
@@ -39,38 +39,79 @@ def read_file(path: str | os.PathLike[str], most: int) -> bytes:
         raise ReleaseError(f"it cannot be read: {reason}") from None
 
 
+class Sent:
+    """What a site sends: a document that is written with a checksum, and read with every check."""
+
+    __slots__ = ()
+    FORMAT: ClassVar[str]
+    MOST_BYTES: ClassVar[int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document as plain values."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Self:
+        """Check a document and read it; anything wrong with it is a ReleaseError."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _finished(values: dict[str, Any], signature: Any) -> dict[str, Any]:
+        """A document with its checksum, and its signature where there is one."""
+        try:
+            values["checksum"] = documents.checksum(values)
+        except (TypeError, ValueError) as error:
+            raise ReleaseError(f"this cannot be written as JSON: {error}") from None
+        return values if signature is None else values | {"signature": asdict(signature)}
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return the document as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the document to a file; a release that is there is replaced, nothing else is."""
+        ours = documents.holds(path, "format", self.FORMAT)
+        try:
+            writing.write(path, self.to_json() + "\n", overwrite=ours)
+        except OptionError as error:
+            raise ReleaseError(str(error)) from None
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read JSON text."""
+        return cls.from_dict(parse(text))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a file; errors name it."""
+        try:
+            return cls.from_json(read_file(path, cls.MOST_BYTES).decode("utf-8"))
+        except UnicodeDecodeError:
+            raise ReleaseError(f"{path}: it cannot be read as text") from None
+        except ReleaseError as error:
+            raise ReleaseError(f"{path}: {error}") from None
+
+    @classmethod
+    def read(cls, source: Any) -> Self:
+        """Read a release from whatever holds it: the object itself, a dict, or a path."""
+        if isinstance(source, cls):
+            return source
+        if isinstance(source, Mapping):
+            return cls.from_dict(source)
+        if isinstance(source, str | os.PathLike):
+            return cls.load(source)
+        kinds = f"a {cls.__name__}, a dict or a path"
+        raise ReleaseError(f"a release is {kinds}, not {type(source).__name__}")
+
+
 def parse(text: str | bytes) -> Any:
     """Read JSON strictly: no key twice, no NaN or infinity."""
+    if isinstance(text, str) and text.startswith("\ufeff"):
+        raise ReleaseError("this is not JSON: a byte order mark stands before it")
     try:
-        if isinstance(text, bytes | bytearray):
-            text = text.decode(json.detect_encoding(text), "surrogatepass")
-        if isinstance(text, str) and text.startswith("\ufeff"):
-            raise ReleaseError("this is not JSON: a byte order mark stands before it")
-        return _DECODER.decode(text)
-    except ReleaseError:
-        raise
-    except RecursionError:
-        raise ReleaseError("this is not a site release: it is nested too deeply") from None
-    except (ValueError, TypeError) as error:
-        raise ReleaseError(
-            f"this is not JSON, which releases of sites are: {str(error).splitlines()[0]}"
-        ) from None
-
-
-def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ReleaseError(f"the field {shown(twice)} stands twice")
-    return values
-
-
-def _no_constant(name: str) -> Any:
-    raise ReleaseError(f"{name} is not a finite number")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
-"""Made once: a centre reads documents by the hundred thousand."""
+        return documents.parse_json(text)
+    except documents.FieldError as error:
+        raise ReleaseError(str(error)) from None
 
 
 # Checks: each takes a value and the name of its field, and returns what is kept of the value, or
@@ -142,7 +183,7 @@ def text(value: Any, name: str, *, empty: bool = False) -> str:
 def one_of(value: Any, name: str, *, allowed: tuple[str, ...]) -> str:
     """One of a few words."""
     if not isinstance(value, str) or value not in allowed:
-        raise ReleaseError(f"{name} must be {' or '.join(allowed)}, got {shown(value)}")
+        raise ReleaseError(f"{name} must be {' or '.join(allowed)}, got {quoted(value)}")
     return value
 
 
@@ -240,20 +281,6 @@ _PLAIN: dict[Any, Check] = {
     int: partial(whole, least=-1),
     bool: flag,
 }
-
-
-def kind(value: Any) -> str:
-    """Name a type in the words of JSON."""
-    if value is None:
-        return "null"
-    names = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
-    names |= {list: "a list", tuple: "a list", dict: "an object"}
-    return names.get(type(value), type(value).__name__)
-
-
-def shown(value: Any) -> str:
-    """A value for an error message: short and printable."""
-    return repr(value)[:60] if isinstance(value, str | int | float | None) else kind(value)
 
 
 def printable(value: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +86,16 @@ class Errors:
     def variance(self) -> Floats:
         """Total private variance of each site."""
         return self.mean + self.noise + self.bias
+
+    def at_least(self, least: Floats) -> Errors:
+        """The same with sampling variances that are not below some."""
+        low = self.mean < least
+        if not low.any():
+            return self
+        new = dict.fromkeys(("released", "largest", "mean"), least)
+        new |= dict.fromkeys(("scale", "spread", "slope"), np.zeros_like(least))
+        raised: dict[str, Any] = {k: np.where(low, x, getattr(self, k)) for k, x in new.items()}
+        return replace(self, **raised)
 
     def common_bias(self, weights: Floats) -> float:
         """Variance of the weighted sum of the biases, which are taken as common to all sites."""

@@ -19,6 +19,11 @@ _RANDOM = (
     "effects may differ between sites, with a prior by which half of the standard deviations "
     "between sites are below three times the typical standard error of a site."
 )
+_MEDIAN = (
+    "The estimate is the median of the sites' estimates, and the interval that of their intervals: "
+    "each site has one vote. It holds if one of them lies, and is wider than it had to be if none "
+    "does."
+)
 FEW_SITES = {
     1: "ONE SITE CANNOT SHOW HOW FAR EFFECTS DIFFER: this is the interval for its own effect",
     2: (
@@ -58,7 +63,7 @@ def notes(
         )
     if rule.by_records and any("size" in release.sample for release in releases):
         sentences.append("Sites count by all their records, not by those that count in an effect.")
-    if test.p_value < _DIFFER and not rule.random_effects:
+    if test.p_value < _DIFFER and not (rule.random_effects or rule.median):
         sentences.append(
             f"The sites' effects seem to differ (p = {test.p_value:.2g}). The interval is for the "
             'weighted mean of the effects in these sites; rule="random" is for sites like these.'
@@ -97,6 +102,8 @@ def _interval(rule: Rule, law: object) -> str:
         return f"Standard error, interval and p-value are {law}."
     if isinstance(law, MixedLaw):
         return _RANDOM
+    if rule.median:
+        return _MEDIAN
     chosen = ", and allow for weights that were chosen by them" if rule.inflation else ""
     return f"{_LAW}{chosen}."
 

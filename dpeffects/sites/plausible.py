@@ -21,8 +21,10 @@ all of these are asked for B/(200 n epsilon).
 
 The largest estimate
 --------------------
-An effect lies within plus or minus B, and a release is off by its noise. One that is a hundred
-times further away is neither.
+An effect lies within plus or minus B, and a release is off by its noise: one that is further away
+than twenty standard deviations of it is neither. So it is with both means, which are off by
+possible biases too, with the sums of a study and with the counts of a table. What a site says is
+possible is what its bounds say.
 """
 
 from __future__ import annotations
@@ -32,8 +34,13 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+import numpy as np
+
 from dpeffects.guarantee import Guarantee
+from dpeffects.inference.estimate import Means
 from dpeffects.privacy.charges import Spend
+from dpeffects.results import Moments
+from dpeffects.results.tabled import TableEffects
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.release_fields import version_of
 
@@ -41,9 +48,10 @@ _NUMBER = r"([-+0-9.e]+)"
 _RANGE = re.compile(rf"\[{_NUMBER}, {_NUMBER}\]")
 _SHOWN = 5e-6
 """Bounds are written with six digits: the largest relative error of an end."""
-_LEAST, _CLIPPED = 0.5, 0.01
-_MOST = 100.0
-"""Times range plus noise: noise of so many standard deviations has a chance below 1e-60."""
+LEAST, _CLIPPED = 0.5, 0.01
+FAR = 20.0
+"""Standard deviations of noise: more have a chance below 1e-12, and releases of all methods at n =
+60 to 4,000 and epsilon 0.05 to 37 went 1.4 of them beyond the range."""
 _ROUNDED = 1e-8
 """Shares of a budget are rounded down, and totals shown as they were asked for, by less."""
 
@@ -57,13 +65,59 @@ def why_not(release: SiteRelease) -> str:
     if width is None:
         return "it does not say the range of its outcome"
     clipped = version_of(release.released, release.sample) > 1
-    least = _LEAST * (_CLIPPED if clipped else 1.0) * width / (release.n * guarantee.epsilon)
+    least = LEAST * (_CLIPPED if clipped else 1.0) * width / (release.n * guarantee.epsilon)
     noise = math.sqrt(release.released.noise_variance)
     if noise < least or noise == 0.0:
         return "it claims less noise than n, epsilon and the range of its outcome allow for"
-    if abs(release.estimate) > _MOST * (_ends(release, 1.0) + noise):
+    most = _ends(release, 1.0)
+    if abs(release.estimate) > most + FAR * noise:
         return "its estimate is far beyond the range of its outcome and its noise"
+    low, high = release.released.possible or (-width, width)
+    if max(-low, high) > most or min(-low, high) < width:
+        return "the effects that it calls possible are not those of the range of its outcome"
+    means = release.released.means
+    return "" if means is None else _why_not_means(means, release, noise)
+
+
+def _why_not_means(means: Means, release: SiteRelease, noise: float) -> str:
+    """Say why mean outcomes cannot be those behind an estimate, or return an empty text."""
+    low, high = _written_range(release.bounds[0][1])
+    rounded = _SHOWN * (abs(low) + abs(high))
+    ends = means.possible or (low, high)
+    if max(abs(ends[0] - low), abs(ends[1] - high)) > rounded:
+        return "the range of its means is not that of its outcome"
+    for mean in (means.combined(1.0, 0.0), means.combined(0.0, 1.0)):
+        far = FAR * math.sqrt(mean.noise_variance + mean.bias_variance) + rounded
+        if not low - far <= mean.value <= high + far:
+            return "a mean is far beyond the range of its outcome and its noise"
+    if means.combined(1.0, -1.0).noise_variance < 0.5 * noise**2:
+        return "its means have less noise than the difference between them"
+    if means.design and min(means.design[:2]) < (1.0 - _ROUNDED) / release.n:
+        return "its means have more records than it says"
     return ""
+
+
+def why_not_table(result: TableEffects) -> str:
+    """Say why a table cannot be what it says, or return an empty text."""
+    table = result.table.unadjusted or result.table
+    noise = np.sqrt(np.maximum(table.noise_variance, 0.0))
+    if noise.min() * result.guarantee.epsilon < LEAST:
+        return "it claims less noise than its epsilon allows for"
+    far = FAR * (1.0 + noise.max())
+    if table.counts.sum() > result.n + far * math.sqrt(table.counts.size):
+        return "it has more records than it says"
+    return "it has a count far below zero" if table.counts.min() < -far else ""
+
+
+def why_not_moments(result: Moments) -> str:
+    """Say why moments cannot be what they say; each record's columns have a norm of at most 1."""
+    matrix = result.matrix
+    room, more = (result.n + FAR * (1.0 + x**0.5) for x in (matrix.variance, matrix.size_variance))
+    if max(map(abs, matrix.entries)) > room or not 0.0 < matrix.n <= more:
+        return "its sums are those of more records than it says"
+    # records that are as many, by their weights, as 1 to n of equal weight
+    possible = 1.0 - _ROUNDED <= matrix.unequal <= max(more, 1.0)
+    return "" if possible else "its weights are more unequal than weights can be"
 
 
 def charges_add_up(spends: Sequence[Spend], guarantee: Guarantee) -> str:

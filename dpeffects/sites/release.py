@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
-from dpeffects import documents, writing
 from dpeffects.errors import OptionError, ReleaseError, checked_call
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import registry
@@ -49,7 +47,6 @@ from dpeffects.sites.release_fields import (
 )
 
 _ESTIMATED = ("estimand", "formula", "outcome", "treatment", "method", "level", "n")
-_MOST_BYTES = 10_000_000
 _NO_SCALE = (
     "a site does not send this: the scale of its noise is private, so no centre could weigh it. "
     "Leave out variance=False"
@@ -57,7 +54,7 @@ _NO_SCALE = (
 
 
 @dataclass(frozen=True, repr=False, slots=True)
-class SiteRelease:
+class SiteRelease(document.Sent):
     """One site's private effect, ready to be sent; made by `site_release` or `from_result`.
 
     Parameters
@@ -90,6 +87,8 @@ class SiteRelease:
     >>> SiteRelease.from_json(release.to_json()) == release
     True
     """
+
+    FORMAT, MOST_BYTES = FORMAT, 10_000_000
 
     site: str
     released: Estimate
@@ -161,43 +160,21 @@ class SiteRelease:
             "caution": released.caution,
             "notes": list(released.notes),
         }
-        try:
-            values["checksum"] = documents.checksum(values)
-        except (TypeError, ValueError) as error:
-            raise ReleaseError(f"this cannot be written as JSON: {error}") from None
-        if self.signature is not None:
-            values["signature"] = plain(self.signature)
-        return values
+        return self._finished(values, self.signature)
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return the document as JSON text."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the document to a file; a release that is there is replaced, nothing else is."""
-        ours = documents.holds(path, "format", FORMAT)
-        try:
-            writing.write(path, self.to_json() + "\n", overwrite=ours)
-        except OptionError as error:
-            raise ReleaseError(str(error)) from None
+        return super(SiteRelease, self).to_json(indent)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> SiteRelease:
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Check a document and read it; anything wrong with it is a ReleaseError."""
         return cls(**read_fields(values))
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> SiteRelease:
+    def from_json(cls, text: str | bytes) -> Self:
         """Read JSON text."""
         return cls(**read_text(text))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> SiteRelease:
-        """Read a file; errors name it."""
-        try:
-            return cls.from_json(_text_of(path))
-        except ReleaseError as error:
-            raise ReleaseError(f"{path}: {error}") from None
 
     def __repr__(self) -> str:
         return (
@@ -266,17 +243,6 @@ def begin_release(
         raise OptionError("a site sends one effect: leave out by, and release with subset=...")
     one = {**arguments, "contrasts": None}
     return Estimation(Request.of_effect(estimand, formula, data, **one))
-
-
-def read_release(source: Any) -> SiteRelease:
-    """Read a release from whatever holds it: a SiteRelease, a dict, or a path."""
-    if isinstance(source, SiteRelease):
-        return source
-    if isinstance(source, Mapping):
-        return SiteRelease.from_dict(source)
-    if isinstance(source, str | os.PathLike):
-        return SiteRelease.load(source)
-    raise ReleaseError(f"a release is a SiteRelease, a dict or a path, not {type(source).__name__}")
 
 
 def _check_kind(kind: str) -> None:
@@ -378,10 +344,3 @@ def _sampling_document(sampling: SamplingVariance | Unavailable) -> dict[str, An
         "noise_scale": sampling.noise_scale,
         "largest": None if sampling.largest == math.inf else sampling.largest,
     }
-
-
-def _text_of(path: str | os.PathLike[str]) -> str:
-    try:
-        return document.read_file(path, _MOST_BYTES).decode("utf-8")
-    except UnicodeDecodeError:
-        raise ReleaseError("it cannot be read as text") from None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from dpeffects.documents import checksum
+from dpeffects.documents import checksum, kind, quoted
 from dpeffects.errors import ReleaseError
 from dpeffects.estimands import AVERAGES
 from dpeffects.guarantee import Guarantee, column_of
@@ -280,13 +280,13 @@ def _fields_of(version: int, sample: bool, signed: bool) -> Fields:
 def fields_of(values: Any) -> Fields:
     """The fields that a document of its version has, each with its check."""
     if not _is_object(values):
-        raise ReleaseError(f"a site release is an object, not {document.kind(values)}")
+        raise ReleaseError(f"a site release is an object, not {kind(values)}")
     written, version = values.get("format"), values.get("version")
     if not isinstance(written, str) or written != FORMAT:
         raise ReleaseError(f"this is not a site release: format is not {FORMAT!r}")
     if type(version) is not int or version not in VERSIONS:
         raise ReleaseError(
-            f"version {document.shown(version)} of the format is not known; "
+            f"version {quoted(version)} of the format is not known; "
             f"this dpeffects reads versions {', '.join(map(str, VERSIONS))}"
         )
     return _fields_of(version, "sample" in values, "signature" in values)

@@ -22,9 +22,9 @@ class Rule:
         Weights from the sites' records and variances.
     inflation
         Where weights are chosen by noisy variances: a factor for each sampling variance.
-    needs_variance, by_records, random_effects
-        Whether every site needs a variance, weights follow the numbers of records, and effects are
-        taken to differ between sites.
+    needs_variance, by_records, random_effects, median
+        Whether every site needs a variance, weights follow the numbers of records, effects are
+        taken to differ between sites, and weights are votes for a median.
     leaves_out
         Where sites can get no weight: why.
     """
@@ -36,7 +36,12 @@ class Rule:
     needs_variance: bool = True
     by_records: bool = False
     random_effects: bool = False
+    median: bool = False
     leaves_out: str = ""
+
+
+def _one_vote(n: Floats, variance: Floats) -> Floats:
+    return ivw(n, n / n)
 
 
 RULES = {
@@ -65,6 +70,7 @@ RULES = {
             ivw,
             random_effects=True,
         ),
+        Rule("robust", "the median of the sites, whatever one says", _one_vote, median=True),
     )
 }
 

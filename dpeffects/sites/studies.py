@@ -9,20 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.documents import refuse_twins
 from dpeffects.errors import ReleaseError
 from dpeffects.guarantee import weakest
 from dpeffects.inference.joint import StudyColumn, together
 from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.results import StudyEffects
 from dpeffects.sites.checks import (
-    check_left_out,
     check_plausible,
-    check_request,
     check_same,
-    read_all,
-    twins,
+    received,
 )
-from dpeffects.sites.study_document import StudyRelease, read_study, why_not
+from dpeffects.sites.doubts import by_records
+from dpeffects.sites.study_document import StudyRelease, why_not
 
 _SAME: dict[str, Callable[[StudyRelease], str]] = {
     "the protocol": lambda release: release.protocol,
@@ -98,13 +97,8 @@ def combine_studies(
     >>> dpe.combine_studies(sent, protocol=protocol).n
     445
     """
-    sent = read_all(releases, read_study, "combine_studies")
-    absent = check_left_out(left_out, sent)
-    if trust is not None:
-        from dpeffects.sites.signing import verify_all
-
-        verify_all(sent, trust)
-    check_request(sent, request)
+    who = {"trust": trust, "request": request, "left_out": left_out}
+    sent, absent = received(releases, StudyRelease.read, "combine_studies", **who)
     if protocol is not None:
         made = protocol if isinstance(protocol, Protocol) else read_protocol(protocol)
         _check_protocol(sent, made)
@@ -114,8 +108,8 @@ def combine_studies(
     check_same(sent, _SAME)
     for other in sent[1:]:
         _check_columns(sent[0], other)
-    _refuse_twins(sent)
-    check_plausible(sent, why_not)
+    refuse_twins({x.site: x.study.sums.whole.sums.ravel() for x in sent})
+    check_plausible({x.site: x for x in sent}, why_not)
     return _combined(sent, absent)
 
 
@@ -158,13 +152,6 @@ def _differ(one: StudyRelease, other: StudyRelease, what: str) -> ReleaseError:
     return ReleaseError(f"the sites {one.site!r} and {other.site!r} differ in {what}")
 
 
-def _refuse_twins(sent: Sequence[StudyRelease]) -> None:
-    """Refuse one release that was sent for two sites: noise never comes out the same twice."""
-    found = twins({x.site: x.study.sums.whole for x in sent}, lambda margin: margin.sums)
-    if found:
-        raise ReleaseError("the sites {!r} and {!r} sent one and the same release".format(*found))
-
-
 def _combined(sent: Sequence[StudyRelease], absent: Mapping[str, str]) -> StudyEffects:
     studies = [release.study for release in sent]
     bases = {study.stands_on for study in studies}
@@ -175,7 +162,10 @@ def _combined(sent: Sequence[StudyRelease], absent: Mapping[str, str]) -> StudyE
     own = {f"site {x.site}": _facts(x.study) for x in sent}
     own |= {f"site {site}": f"left out: {reason}" for site, reason in absent.items()}
     protocol = {"protocol": sent[0].protocol} if sent[0].protocol else {}
-    warnings = dict.fromkeys(study.warning for study in studies if study.warning)
+    plain = [float(study.sums.plain.records.sum()) for study in studies]
+    counted = zip(sent, plain, studies, strict=True)
+    doubts = by_records({x.site: (size, own.n, own.effects) for x, size, own in counted})
+    warnings = dict.fromkeys((*doubts, *(study.warning for study in studies if study.warning)))
     return replace(
         studies[0],
         sums=sums,

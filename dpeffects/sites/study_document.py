@@ -7,16 +7,15 @@ sums.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from dpeffects import documents, writing
+from dpeffects.documents import kind, quoted
 from dpeffects.errors import BoundsError, OptionError, ReleaseError, checked_call
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import table_methods
@@ -32,7 +31,7 @@ from dpeffects.results import StudyEffects
 from dpeffects.results.export import plain
 from dpeffects.sites import document
 from dpeffects.sites.document import many, one_of, record, text, typed, whole
-from dpeffects.sites.plausible import charges_add_up
+from dpeffects.sites.plausible import FAR, LEAST, charges_add_up
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.release_fields import (
     BOUND,
@@ -48,15 +47,12 @@ from dpeffects.sites.release_fields import (
 )
 
 FORMAT, VERSION = "dpeffects study release", 1
-_MOST_BYTES = 50_000_000
 _OF_A_CENTRE = ("sites", "site_names", "target")
 """Fields of `JointSums` that a site's own do not have."""
-_LEAST, _FAR = 0.5, 100.0
-"""As in `plausible`: parts of the least noise that are asked for, and noises that are too far."""
 
 
 @dataclass(frozen=True, repr=False)
-class StudyRelease:
+class StudyRelease(document.Sent):
     """One site's private study, ready to be sent; made by `study_release` or `from_result`.
 
     Parameters
@@ -70,6 +66,8 @@ class StudyRelease:
     signature
         See `dpeffects.sites.signing`.
     """
+
+    FORMAT, MOST_BYTES = FORMAT, 50_000_000
 
     site: str
     study: StudyEffects
@@ -118,47 +116,14 @@ class StudyRelease:
             "caution": _one_line(study.warning),
             "notes": [_one_line(note) for note in study.notes if note],
         }
-        try:
-            values["checksum"] = documents.checksum(values)
-        except (TypeError, ValueError) as error:
-            raise ReleaseError(f"this cannot be written as JSON: {error}") from None
-        if self.signature is not None:
-            values["signature"] = plain(self.signature)
-        return values
-
-    def to_json(self, indent: int | None = None) -> str:
-        """Return the document as JSON text."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the document to a file; a release that is there is replaced, nothing else is."""
-        ours = documents.holds(path, "format", FORMAT)
-        try:
-            writing.write(path, self.to_json() + "\n", overwrite=ours)
-        except OptionError as error:
-            raise ReleaseError(str(error)) from None
+        return self._finished(values, self.signature)
 
     @classmethod
-    def from_dict(cls, values: Any) -> StudyRelease:
+    def from_dict(cls, values: Any) -> Self:
         """Check a document and read it; anything wrong with it is a ReleaseError."""
         found = _read(values)
         about = {name: found.pop(name) for name in ("site", "request")}
         return cls(**about, signature=found.pop("signature", None), study=_study(**found))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> StudyRelease:
-        """Read JSON text."""
-        return cls.from_dict(document.parse(text))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> StudyRelease:
-        """Read a file; errors name it."""
-        try:
-            return cls.from_json(document.read_file(path, _MOST_BYTES).decode("utf-8"))
-        except UnicodeDecodeError:
-            raise ReleaseError(f"{path}: it cannot be read as text") from None
-        except ReleaseError as error:
-            raise ReleaseError(f"{path}: {error}") from None
 
     def __repr__(self) -> str:
         guarantee, outcomes = self.study.guarantee, len(self.study.outcomes)
@@ -236,17 +201,6 @@ def begin_study(protocol: Protocol, data: Any, **more: Any) -> Estimation:
     return ready
 
 
-def read_study(source: Any) -> StudyRelease:
-    """Read a release from whatever holds it: a StudyRelease, a dict, or a path."""
-    if isinstance(source, StudyRelease):
-        return source
-    if isinstance(source, Mapping):
-        return StudyRelease.from_dict(source)
-    if isinstance(source, str | os.PathLike):
-        return StudyRelease.load(source)
-    raise ReleaseError(f"it is a StudyRelease, a dict or a path, not {type(source).__name__}")
-
-
 # --- reading ----------------------------------------------------------------------------------
 
 _FIELDS: Fields = {
@@ -274,13 +228,14 @@ _FIELDS: Fields = {
 def _read(values: Any) -> dict[str, Any]:
     """The checked fields of a document."""
     if not isinstance(values, Mapping):
-        raise ReleaseError(f"a study release is an object, not {document.kind(values)}")
+        raise ReleaseError(f"a study release is an object, not {kind(values)}")
     if values.get("format") != FORMAT:
         raise ReleaseError(f"this is not a study release: format is not {FORMAT!r}")
     version = values.get("version")
     if type(version) is not int or version != VERSION:
-        shown = document.shown(version)
-        raise ReleaseError(f"version {shown} of the format is not known; this reads {VERSION}")
+        raise ReleaseError(
+            f"version {quoted(version)} of the format is not known; this reads {VERSION}"
+        )
     known = _FIELDS | ({"signature": signature_field} if "signature" in values else {})
     found: dict[str, Any] = record(values, "", fields=known, make=dict)
     check_sum(values)
@@ -356,9 +311,9 @@ def why_not(release: StudyRelease) -> str:
     if reason := charges_add_up(study.spends, study.guarantee):
         return reason
     noise = np.sqrt(plain.noise)
-    if noise[1].min() < _LEAST / study.guarantee.epsilon:
+    if noise[1].min() < LEAST / study.guarantee.epsilon:
         return "it claims less noise than its epsilon allows for"
-    far = _FAR * (1.0 + noise.max())
+    far = FAR * (1.0 + noise.max())
     if plain.sizes.sum() > study.n + far:
         return "it has more records than it says"
     if (np.abs(plain.sums) > np.abs(plain.sizes)[..., None] / 2.0 + far).any():

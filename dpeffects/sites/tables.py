@@ -8,15 +8,27 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TypeVar, cast
 
+import numpy as np
+
 from dpeffects import documents
 from dpeffects.errors import DataError, OptionError, ReleaseError
 from dpeffects.guarantee import weakest
+from dpeffects.inference.estimate import Estimate
 from dpeffects.inference.tables import ArmTable, together
-from dpeffects.results import Moments, OrdinalEffects, QuantileEffects, RateEffects, SurvivalEffects
+from dpeffects.results import (
+    ArmEffects,
+    Moments,
+    OrdinalEffects,
+    QuantileEffects,
+    RateEffects,
+    SurvivalEffects,
+)
 from dpeffects.results.moments import added
 from dpeffects.results.record import Record
 from dpeffects.results.tabled import TableEffects
-from dpeffects.sites.checks import check_levels, twins
+from dpeffects.sites.checks import check_levels, check_plausible
+from dpeffects.sites.doubts import by_records, numbers
+from dpeffects.sites.plausible import why_not_moments, why_not_table
 from dpeffects.sites.release_fields import check_site
 
 T = TypeVar("T", bound=TableEffects)
@@ -68,12 +80,16 @@ def combine_tables(results: Mapping[str, T | str | os.PathLike[str]]) -> T:
     for name, other in others:
         _check_same(first, other, first_name, name)
     check_levels({name: result.notes for name, result in read.items()})
-    _refuse_twins(read)
+    check_plausible(read, why_not_table)
+    documents.refuse_twins({name: x.table.counts.ravel() for name, x in read.items()})
     own = {
         f"site {name}": f"n = {x.n}, epsilon = {x.guarantee.epsilon:g}" for name, x in read.items()
     }
     everyone = tuple(read.values())
-    warnings = "; ".join(dict.fromkeys(filter(None, (x.warning for x in everyone))))
+    doubts = by_records(
+        {name: (float(x.table.sizes.sum()), x.n, _differences(x)) for name, x in read.items()}
+    )
+    warnings = "; ".join(dict.fromkeys(filter(None, (*doubts, *(x.warning for x in everyone)))))
     return replace(
         first,
         table=together([x.table for x in everyone]),
@@ -117,13 +133,35 @@ def combine_moments(
     >>> dpe.combine_moments(sites).n
     10000
     """
-    given = list(results.values()) if isinstance(results, Mapping) else list(results)
+    by_name = isinstance(results, Mapping)
+    given = dict(results if by_name else ((str(i), x) for i, x in enumerate(results, 1)))
     if not given:
         raise OptionError("combine_moments needs the moments of one site or more")
-    read = [_moments(x) for x in given]
-    if not all(isinstance(x, Moments) for x in read):
+    read = {site: _moments(x) for site, x in given.items()}
+    if not all(isinstance(x, Moments) for x in read.values()):
         raise OptionError("combine_moments adds what dp_moments gave at each site")
-    return added(read)
+    everyone = list(read.values())
+    made = added(everyone)
+    check_plausible(read, why_not_moments)
+    if len(everyone) < 2 or not made.outcomes:
+        return made
+    whole, _ = numbers([_effects(made)])
+    rest, error = numbers([_effects(added([x for x in everyone if x is not y])) for y in everyone])
+    far = (np.abs(whole - rest) / np.sqrt(error)).max(axis=1)  # sums are more than effects
+    counted = {site: (x.matrix.n, x.n, _effects(x)) for site, x in read.items()}
+    doubts = by_records(counted, far)
+    return replace(made, warning="; ".join(filter(None, (*doubts, made.warning))))
+
+
+def _effects(moments: Moments) -> Sequence[Estimate]:
+    found = moments.effect()
+    return found.effects if isinstance(found, ArmEffects) else (found.released,)
+
+
+def _differences(result: TableEffects) -> list[Estimate]:
+    """Differences between arms in the parts of records up to each cell."""
+    law = result.table.law(lambda shares: np.cumsum(np.subtract(*shares))[:-1])
+    return [law.estimate(i) for i in range(law.values.size)]
 
 
 def _moments(given: Moments | str | os.PathLike[str]) -> Moments:
@@ -170,10 +208,3 @@ def _check_same(one: TableEffects, other: TableEffects, name: str, another: str)
         raise ReleaseError(f"{name} and {another} have tables of different sizes")
     if one.guarantee.unit != other.guarantee.unit:
         raise ReleaseError(f"{name} and {another} protect different units")
-
-
-def _refuse_twins(results: Mapping[str, TableEffects]) -> None:
-    """Refuse one release that was sent for two sites: noise never comes out the same twice."""
-    found = twins({name: x.table for name, x in results.items()}, lambda table: table.counts)
-    if found:
-        raise ReleaseError("{} and {} sent one and the same table".format(*found))

@@ -30,7 +30,7 @@ def inflation_ivw(n: Floats, errors: Errors, weights: Floats) -> Floats:
     With V the total variance, d(w^2)/dr = -2 w^2 (1 - w) V'(r) / V, and |r - v| is s on average.
     """
     added = 4.0 * errors.scale**2 * (1.0 - weights) * errors.slope / errors.variance
-    return 1.0 + _relative(added, errors.mean)
+    return 1.0 + _relative(added, errors)
 
 
 def inflation_mvagg(n: Floats, errors: Errors, weights: Floats) -> Floats:
@@ -45,7 +45,7 @@ def inflation_mvagg(n: Floats, errors: Errors, weights: Floats) -> Floats:
     leaves = _leaving(n, errors.variance, weights)
     added = height * _below(joins, errors, weights)
     added += (1.0 - height) * _below(leaves, errors, weights)
-    return 1.0 + _relative(added, errors.mean)
+    return 1.0 + _relative(added, errors)
 
 
 def _below(jump: Floats, errors: Errors, weights: Floats) -> Floats:
@@ -99,5 +99,7 @@ def _leaving(n: Floats, variance: Floats, weights: Floats) -> Floats:
     return np.maximum(part, 0.0) / others**2 * (2.0 * records - n) / n
 
 
-def _relative(added: Floats, mean: Floats) -> Floats:
-    return np.divide(added, mean, out=np.zeros_like(added), where=mean > 0.0)
+def _relative(added: Floats, errors: Errors) -> Floats:
+    """What is added to sampling variances, over them; no variance is above its bound."""
+    added = np.clip(added, 0.0, np.maximum(errors.largest - errors.mean, 0.0))
+    return np.divide(added, errors.mean, out=np.zeros_like(added), where=errors.mean > 0.0)

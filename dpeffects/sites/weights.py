@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+_ALIKE = 4.0
+"""A site whose outcomes vary half as much as those of others is still taken at its word."""
 
 
 def mvagg(n: Floats, variance: Floats) -> Floats:
@@ -62,3 +64,21 @@ def largest(n: Floats, variance: Floats) -> Floats:
     weights = np.zeros_like(n)
     weights[int(np.argmax(n))] = 1.0
     return weights
+
+
+def supported(n: Floats, variance: Floats, most: Floats) -> Floats:
+    """The least sampling variances that sites bear out, at most ``most``: a quarter of what their
+    records would have with outcomes as variable as those of the others (their lower median).
+
+    Examples
+    --------
+    >>> supported(np.full(3, 100.0), np.array([0.0, 0.04, 0.02]), np.ones(3)).tolist()
+    [0.005, 0.0, 0.0]
+    """
+    own = n * variance
+    order = np.sort(own)
+    if own.size < 2:
+        return np.zeros_like(n)
+    middle = (own.size - 2) // 2
+    others = np.where(own <= order[middle], order[middle + 1], order[middle])
+    return np.asarray(np.minimum(others / _ALIKE / n, most))

@@ -188,7 +188,8 @@ def test_random_effects_keep_the_common_bias():
 
 
 def test_the_interval_is_cut_to_what_is_possible_for_the_mean():
-    sent = [second("A", 0.9), second("B", 0.9, possible=(-2.0, 2.0))]
+    wide = replace(second("B", 0.9, possible=(-2.0, 2.0)), bounds=(("y", "[0, 2]", "declared"),))
+    sent = [second("A", 0.9), wide]
     fit = combine(sent, "all")
     assert fit.possible == (-1.5, 1.5)
     assert combine(sent[:1], "all").conf_int().upper == 1.0

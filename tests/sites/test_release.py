@@ -21,7 +21,6 @@ from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.sites import SiteRelease, site_release
 from dpeffects.sites.document import number, parse, shared
-from dpeffects.sites.release import read_release
 from tests.sites.examples import estimate, release
 
 N = 400
@@ -345,10 +344,10 @@ def test_read_release_takes_what_holds_one(tmp_path):
     made = release()
     made.save(tmp_path / "a.json")
     for source in (made, made.to_dict(), tmp_path / "a.json", str(tmp_path / "a.json")):
-        assert read_release(source) == made
+        assert SiteRelease.read(source) == made
     for source in (3, None, b"x", [made], made.to_json().encode()):
         with pytest.raises(ReleaseError, match="SiteRelease, a dict or a path"):
-            read_release(source)
+            SiteRelease.read(source)
 
 
 # --- fuzz ----------------------------------------------------------------------------------------
@@ -439,12 +438,12 @@ def test_a_site_says_who_counts():
     data = people()
     given = {"epsilon": 4, "method": "diff_in_means", "bounds": {"y": (0, 1)}, "seed": 1}
     sent = {
-        name: dpe.site_release("y ~ t", data, site=name, **given, **more)
+        name: dpe.site_release("y ~ t", data, site=name, **given | more)
         for name, more in {
             "rows": {},
             "people": {"unit": "person"},
             "adults": {"subset": "age >= 18"},
-            "others": {"subset": "age>=18"},
+            "others": {"subset": "age>=18", "seed": 2},
             "old": {"subset": "age >= 65"},
         }.items()
     }
