@@ -126,8 +126,8 @@ def reference(
     arguments |= {"epsilon": _UNLIMITED, "seed": NoNoise(seed)}
     fit = _sampled(_CALLS[call](formula, data, **arguments))
     several = Unavailable("there are several: tidy() has them")
-    found = (getattr(fit, name, several) for name in ("estimate", "std_error"))
-    return Reference(fit.estimand, *found, fit.method, fit.formula, fit.n, fit)
+    value, error = (getattr(fit, name, several) for name in ("estimate", "std_error"))
+    return Reference(fit.estimand, value, error, fit.method, fit.formula, fit.n, fit)
 
 
 def _of_method(call: str, method: str | None, given: dict[str, Any]) -> dict[str, Any]:

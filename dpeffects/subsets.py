@@ -77,7 +77,11 @@ def _named(by: By, request: Request) -> tuple[dict[str, str], str]:
     elif isinstance(by, Mapping):
         found = {str(name): text for name, text in by.items()}
     else:
-        return _groups(joined(by, "by"), request)
+        try:
+            terms = joined(by, "by")
+        except OptionError as error:
+            raise OptionError(f'{error}; conditions are a list, by=["age < 40", ...]') from None
+        return _groups(terms, request)
     if not 1 <= len(found) <= MOST_SUBSETS:
         raise OptionError(f"by has {len(found)} subsets; from 1 to {MOST_SUBSETS} are estimated")
     return found, ""

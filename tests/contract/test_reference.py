@@ -277,6 +277,15 @@ def test_adjusted_estimates_are_those_of_statsmodels(method, option, estimand):
     assert found.std_error == pytest.approx(target.std_error, rel=wide)
 
 
+def test_standard_errors_are_those_of_sampling_alone():
+    """Intervals of a private association allow for confounding too."""
+    _, error = difference(DATA)
+    found = dpe.reference("y ~ t | x", DATA, "clipped_contrast", bounds=BOUNDS)
+    assert found.std_error == pytest.approx(error, rel=0.03)
+    fit = dpe.dp_ate("y ~ t | x", DATA, "clipped_contrast", bounds=BOUNDS, epsilon=LARGE, seed=1)
+    assert fit.std_error > 2 * error
+
+
 def test_more_than_two_arms():
     means = DATA.groupby("dose")["y"].mean()
     found = dpe.reference("y ~ dose", DATA, "diff_in_means", bounds=BOUNDS).tidy()
