@@ -18,14 +18,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from statistics import NormalDist
 
 from dpeffects.inference.estimate import Estimate, Means, Pair, Unavailable
 from dpeffects.inference.intervals import Interval, check_conf_level, interval, p_value
 from dpeffects.roots import root
 
-_TRIED = 40
-"""Hypotheses that are tried for one that fits, where none follows from the means."""
+_EVEN = 0.5
+"""Where both means are the same, of r / (1 + r)."""
 _NORMAL = NormalDist()
 
 
@@ -86,8 +87,8 @@ def mean_interval(means: Means, treated: bool, conf_level: float = 0.95) -> Inte
     plain = interval(alone, conf_level)
     if not is_risk(means) or isinstance(plain, Unavailable):
         return plain
-    ends = _inverted(lambda m: mean_p_value(means, treated, m), alone.point, 1.0 - conf_level)
-    return Interval(*ends, conf_level)
+    tested = _Inverted.of(lambda m: mean_p_value(means, treated, m), alone.point)
+    return Interval(*tested.ends(1.0 - conf_level), conf_level)
 
 
 def mean_p_value(means: Means, treated: bool, null: float) -> float:
@@ -116,27 +117,58 @@ def _compared(
     plain = interval(means.combined(1.0, -1.0), conf_level)
     if isinstance(plain, Unavailable):
         return Compared(value, plain, plain)
-    start = one / (one + zero) if one + zero > 0.0 else 0.5
-    low, high = _inverted(fits, start, 1.0 - conf_level)
-    return Compared(value, Interval(_over(low), _over(high), conf_level), fits(0.5))
+    start = one / (one + zero) if one + zero > 0.0 else _EVEN
+    tested = _Inverted.of(fits, start)
+    low, high = tested.ends(1.0 - conf_level)
+    return Compared(value, Interval(_over(low), _over(high), conf_level), tested.p_value)
 
 
 def _over(q: float) -> float:
     return q / (1.0 - q) if q < 1.0 else math.inf
 
 
-def _inverted(fits: Callable[[float], float], start: float, level: float) -> Pair:
-    """Ends within [0, 1] of what a test does not reject at this level; all, if it rejects all."""
-    if fits(start) <= level:
-        start = max((k / _TRIED for k in range(_TRIED + 1)), key=fits)
-        if fits(start) <= level:
-            return 0.0, 1.0
-    return _end(fits, start, 0.0, level), _end(fits, start, 1.0, level)
+@dataclass(frozen=True)
+class _Inverted:
+    """A test of numbers from 0 to 1, turned into intervals and the p-value that goes with them.
 
+    ``fits`` are p-values, ``best`` fits best. P-values are over that of the best, so that no level
+    rejects all numbers. An interval goes from the lowest number that is not rejected to the
+    highest; where both ends of the scale fit and the null hypothesis does not, it has that in it,
+    and so the p-value is the larger of those of the null hypothesis and of the end beyond it.
+    """
 
-def _end(fits: Callable[[float], float], inside: float, outside: float, level: float) -> float:
-    """Where a test begins to reject, between a value that fits and an end of the scale."""
-    return _root(lambda q: fits(q) - level, outside, inside)
+    fits: Callable[[float], float]
+    best: float
+
+    @classmethod
+    def of(cls, fits: Callable[[float], float], start: float) -> _Inverted:
+        """Begin with a number that fits, as a rule; others are tried where it does not."""
+        fits = cache(fits)
+        surely = fits(start) > 1.0 - 1e-9
+        return cls(fits, start if surely else max((start, 0.0, _EVEN, 1.0), key=fits))
+
+    def ends(self, level: float) -> Pair:
+        """Ends of what is not rejected at this level."""
+        level *= self.fits(self.best)
+        return self._end(0.0, level), self._end(1.0, level)
+
+    def _end(self, outside: float, level: float) -> float:
+        """Where the test begins to reject, between an end of the scale and what fits best."""
+        between = (_EVEN,) if min(outside, self.best) < _EVEN < max(outside, self.best) else ()
+        tried = [outside, *between, self.best]
+        if self.fits(outside) >= level:
+            return outside
+        rejected = max(k for k, q in enumerate(tried[:-1]) if self.fits(q) < level)
+        pair = tried[rejected], tried[rejected + 1]
+        return _root(lambda q: self.fits(q) - level, *pair)
+
+    @property
+    def p_value(self) -> float:
+        """Of no effect: it is below a level exactly where the interval lacks the middle."""
+        if self.best == _EVEN or not (top := self.fits(self.best)):
+            return 1.0
+        beyond = 0.0 if self.best > _EVEN else 1.0
+        return min(1.0, max(self.fits(_EVEN), self.fits(beyond)) / top)
 
 
 def _root(function: Callable[[float], float], start: float, end: float) -> float:
