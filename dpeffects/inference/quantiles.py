@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.inference.bins import Scale
+from dpeffects.inference.monotone import Rising, isotonic
 from dpeffects.inference.simultaneous import Largest, critical_value, reach
 from dpeffects.inference.tables import ArmTable
 
@@ -63,10 +64,8 @@ class Distributions:
     @cached_property
     def cumulative(self) -> FloatArray:
         """Shares of records up to the end of each bin, increasing: (2, bins)."""
-        from scipy.optimize import isotonic_regression
-
         raw = np.clip(np.cumsum(self.table.shares, axis=1)[:, :-1], 0.0, 1.0)
-        rows = [isotonic_regression(row).x if row.size else row for row in raw]
+        rows = [isotonic(row) for row in raw]
         return np.column_stack([np.clip(np.stack(rows), 0.0, 1.0), np.ones(2)])
 
     def _bin(self, arm: int, p: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -79,15 +78,13 @@ class Distributions:
         return at, np.clip(into, 0.0, 1.0)
 
     @cached_property
-    def _smooth(self) -> list[Any]:
+    def _smooth(self) -> list[Rising | None]:
         """Smooth inverses of the cumulative shares of both arms, None where they have few steps."""
-        from scipy.interpolate import PchipInterpolator
-
-        found: list[Any] = []
+        found: list[Rising | None] = []
         for up in self.cumulative:
             rising = np.append(np.diff(up) > 1e-12, True)
             steps = up[rising], self.edges[rising]
-            found.append(PchipInterpolator(*steps) if rising.sum() > 2 else None)
+            found.append(Rising(*steps) if rising.sum() > 2 else None)
         return found
 
     def _inverse(self, arm: int, p: FloatArray) -> tuple[FloatArray, IntArray]:

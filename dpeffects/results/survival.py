@@ -16,6 +16,7 @@ from dpeffects.errors import OptionError
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import NO_TEST, Interval, check_conf_level
 from dpeffects.inference.life_table import LifeTable, Shares
+from dpeffects.inference.monotone import isotonic
 from dpeffects.inference.simultaneous import reach, two_sided
 from dpeffects.results.export import frame_of
 from dpeffects.results.tabled import TableEffects, Term
@@ -143,8 +144,6 @@ class SurvivalEffects(TableEffects):
         The band holds for both curves as a whole. ``at_risk`` are the people at risk just after a
         time, noisy (weighted, where covariates were adjusted for); curves never rise.
         """
-        from scipy.optimize import isotonic_regression
-
         life = self.life
         check_conf_level(conf_level)
         risks, lower, upper = life.band(conf_level)
@@ -152,7 +151,7 @@ class SurvivalEffects(TableEffects):
         at_risk = np.concatenate([life.at_risk, last], axis=1)
         rows = []
         for arm, name in enumerate(ARMS):
-            curve = 1.0 - isotonic_regression(risks[arm]).x.clip(0.0, 1.0)
+            curve = 1.0 - isotonic(risks[arm]).clip(0.0, 1.0)
             low = np.minimum.accumulate(1.0 - upper[arm])
             high = 1.0 - np.maximum.accumulate(lower[arm])
             columns = (at_risk[arm], [1.0, *curve], [1.0, *low], [1.0, *high])
