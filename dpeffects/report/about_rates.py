@@ -24,7 +24,7 @@ def _per(fit: RateEffects) -> str:
 
 def _sums(fit: RateEffects) -> Table:
     """What was released."""
-    weights = " of weights" if fit.table.confounding is not None else ""
+    weights = " of weights" if fit.details else ""
     sums = (numbers(x, 4) for x in (fit.table.sums.events, fit.table.sums.time))
     rows = tuple(zip(("treated", "control"), *sums, strict=True))
     return Table(f"Sums{weights} (noisy)", ("arm", "events", fit.offset), rows, "lrr")

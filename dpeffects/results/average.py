@@ -127,10 +127,17 @@ class Result(Record):
     def conf_int(self, conf_level: float = 0.95) -> Interval | Unavailable:
         """Confidence interval for the effect; ``low, high = fit.conf_int()``.
 
-        Returns `Unavailable`, which prints its reason, when the method released no sampling
-        variance.
+        Where this is an association, the interval is that of the association. Returns
+        `Unavailable`, which prints its reason, when the method released no sampling variance.
         """
         return inference.interval(self.released, conf_level)
+
+    def conf_int_of_effect(self, conf_level: float = 0.95) -> Interval | Unavailable:
+        """Interval for the effect, also where this is an association.
+
+        Then it allows for confounding as strong as it usually is in studies, which is a guess.
+        """
+        return inference.interval(self.released.as_effect(), conf_level)
 
     @property
     def p_value(self) -> float | Unavailable:
@@ -255,10 +262,12 @@ class Result(Record):
             Instead of bias: how much more frequent a confounder of two values is among the treated,
             and what it adds to the outcome.
         outcome_sd
-            Standard deviation of the outcome, for E-values. By default the one that the method
-            released, or a quarter of the outcome's range.
+            Standard deviation of the outcome, for approximate E-values. By default the one that the
+            method released, or a quarter of the outcome's range.
         control_risk
-            For an outcome of 0 and 1: its mean without treatment, which makes E-values exact.
+            For an outcome of 0 and 1: its mean without treatment. By default both risks, and the
+            interval of their ratio, are those that the method released. Where it released none,
+            E-values are approximate.
         conf_level
             Level of the interval.
 

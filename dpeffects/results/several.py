@@ -190,6 +190,13 @@ class AtOnce(SeveralEffects):
         """What entitles these to be called effects: one of `BASES`, or empty."""
         return self.effects[0].basis
 
+    def conf_int_of_effect(
+        self, conf_level: float = 0.95, *, simultaneous: bool = True
+    ) -> FloatArray:
+        """Intervals for effects, where these are associations: they allow for confounding."""
+        effects = tuple(effect.as_effect() for effect in self.effects)
+        return replace(self, effects=effects).conf_int(conf_level, simultaneous=simultaneous)
+
     @property
     def means(self) -> pd.DataFrame | Unavailable:
         """Mean outcomes by arm, with 95 % intervals; see `means_at`."""
