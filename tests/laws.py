@@ -92,7 +92,9 @@ def means(rng: np.random.Generator, risks: bool) -> Means:
     true = top * 10.0 ** rng.uniform(-2.5, -0.05, 2) if rng.random() < 0.7 else (0.3 * top,) * 2
     sizes, noise = 10.0 ** rng.uniform(1.3, 4, 2), top * 10.0 ** rng.uniform(-4, -0.7)
     own = [(m * (top - m) if risks else m * top / 4) / k for m, k in zip(true, sizes, strict=True)]
-    found = [rng.normal(m, math.sqrt(v)) + rng.laplace(0, noise) for m, v in zip(true, own)]
+    found = [
+        rng.normal(m, math.sqrt(v)) + rng.laplace(0, noise) for m, v in zip(true, own, strict=True)
+    ]
     variances = tuple(
         MeansVariance(SamplingVariance(v, 0.1 * v * rng.integers(0, 2), top**2), 1.0 - k, float(k))
         for k, v in enumerate(own)
@@ -169,12 +171,12 @@ def _did(rng: np.random.Generator) -> Any:
 def _combined(rng: np.random.Generator) -> Any:
     """Sites of the same call, whose means are moved."""
     template, rule = release("sites").releases[0], str(rng.choice(list(RULES)))
-    sent = []
+    sent, with_both = [], bool(rng.random() < 0.2)  # scales are slow
     for k in range(int(rng.integers(1, 6))):
         found = _moved(rng, template.released)
         value = min(max(found.value, -0.9), 0.9)
         pair = replace(found.means, treated=found.means.control + value)
-        released = replace(found, value=value, means=pair)
+        released = replace(found, value=value, means=pair if with_both else None)
         sent.append(replace(template, site=f"site {k}", released=released))
     return combine(sent, rule)
 
@@ -195,8 +197,9 @@ def _several(name: str) -> Callable[[np.random.Generator], Any]:
 def _study(rng: np.random.Generator) -> Any:
     fit = made("study of three arms")
     effects = [replace(_moved(rng, x), means=None) for x in fit.effects]
-    effects = tuple([with_means(rng), *effects[1:]])
-    return replace(fit, effects=effects)
+    if rng.random() < 0.3:
+        effects[0] = with_means(rng)
+    return replace(fit, effects=tuple(effects))
 
 
 def _tabled(name: str, other: Callable[[np.random.Generator, Any], Any]) -> Any:
@@ -272,7 +275,9 @@ def stated(fit: Any, alpha: float) -> Iterator[Stated]:
         at = [0.4 * fit.horizon, 0.9 * fit.horizon]
         tables = fit.risk(at, level), fit.rmst(at[0], level)
         for row in (row for table in tables for row in table.to_dict("records")):
-            yield from _row(row, alpha, f"{row['term']} at {row['time']:g}", NULLS.get(row["term"], 0.0))
+            yield from _row(
+                row, alpha, f"{row['term']} at {row['time']:g}", NULLS.get(row["term"], 0.0)
+            )
 
 
 def _scales(fit: Any) -> tuple[str, ...]:

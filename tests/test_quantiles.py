@@ -273,7 +273,9 @@ def test_everything_has_a_value_whatever_the_counts_are(seed):
         assert (np.diff(band.value) >= 0.0).all()
         assert np.isfinite(band).all()
     assert (found.reach(Q) >= 0.0).all()
-    assert Z - 1e-9 <= found.at_once(Q).critical_value(0.95) <= float(ndtri(1.0 - 0.05 / 10.0)) + 1e-9
+    assert (
+        Z - 1e-9 <= found.at_once(Q).critical_value(0.95) <= float(ndtri(1.0 - 0.05 / 10.0)) + 1e-9
+    )
 
 
 def test_p_values_go_with_intervals_and_more_epsilon_is_never_worse():

@@ -59,11 +59,6 @@ class Part:
     variance: float
     noise: bool = False
 
-    @property
-    def confounds(self) -> bool:
-        """Whether it allows for confounding: that is no error of an association."""
-        return self.name.startswith("confounding") and not self.noise
-
 
 @dataclass(frozen=True)
 class Influence:
@@ -129,8 +124,6 @@ class MeansPart:
     treated: float
     control: float
     noise: bool = False
-
-    confounds = Part.confounds
 
 
 @dataclass(frozen=True)
@@ -216,6 +209,11 @@ def _times(own: SamplingVariance, factor: float, relative: float) -> SamplingVar
     return SamplingVariance(value, math.hypot(scale, relative * value), factor * own.largest)
 
 
+def _confounds(part: Part | MeansPart) -> bool:
+    """Whether a part allows for confounding, by its name: that is no error of an association."""
+    return part.name.startswith("confounding") and not part.noise
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A point estimate with everything needed to build an interval from it.
@@ -255,12 +253,12 @@ class Estimate:
             raise ValueError(f"basis must be one of {', '.join(BASES)}, got {self.basis!r}")
         if not self.associated:
             return
-        if aside := tuple(part for part in self.parts if part.confounds):
-            kept = tuple(part for part in self.parts if not part.confounds)
+        if aside := tuple(filter(_confounds, self.parts)):
+            kept = tuple(part for part in self.parts if not _confounds(part))
             object.__setattr__(self, "parts", kept)
             object.__setattr__(self, "allowed", (*self.allowed, *aside))
-        if self.means is not None and any(part.confounds for part in self.means.parts):
-            parts = tuple(part for part in self.means.parts if not part.confounds)
+        if self.means is not None and any(map(_confounds, self.means.parts)):
+            parts = tuple(part for part in self.means.parts if not _confounds(part))
             object.__setattr__(self, "means", replace(self.means, parts=parts))
 
     def as_effect(self) -> Estimate:

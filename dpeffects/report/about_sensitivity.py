@@ -86,7 +86,9 @@ def _(found: SensitivityAnalysis, conf_level: float | None = None) -> Rows:
     for name, end in (("estimate", ""), ("interval", "_limit")):
         bias, e_value = (figures[f"{figure}{end}"] for figure in ("tipping_bias", "e_value"))
         about = " (approximate)" if found.approximate else ""
-        takes = f"a bias of {_text(found, bias)}, or confounding of E-value {_short(e_value)}{about}"
+        takes = (
+            f"a bias of {_text(found, bias)}, or confounding of E-value {_short(e_value)}{about}"
+        )
         if bias == 0.0:
             takes = "nothing: it includes zero as it is"
         rows.append((f"Moves the {name} to zero", takes))

@@ -10,7 +10,7 @@ from dpeffects.errors import checked_call
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.results.export import effect_row, frame_of, or_nan, plain
+from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import with_error
 from dpeffects.results.record import Record
 from dpeffects.results.scaled import NO_MEANS, ScaledEffect, mean_rows, scaled_effect
@@ -226,8 +226,9 @@ class Result(Record):
         Returns
         -------
         ScaledEffect
-            Intervals of ratios and odds hold by inversion of tests, noise included, and may end in
-            infinity: the control mean is not bounded away from zero then.
+            It has ``estimate``, ``conf_int()``, ``p_value``, ``tidy()`` and ``summary()``, and is
+            printed as a sentence. Intervals of ratios and odds hold by inversion of tests, noise
+            included, and may end in infinity: the control mean is not bounded away from zero then.
 
         Examples
         --------
@@ -237,7 +238,11 @@ class Result(Record):
         >>> fit.effect("ratio").estimate > 0.0
         True
         """
-        return scaled_effect(self.released, scale, conf_level, self.treatment, self.outcome)
+        about = {name: getattr(self, name) for name in ("outcome", "estimand", "method")}
+        about |= {"term": self.treatment, "guarantee": self.guarantee.status}
+        named = {"std_error": self.std_error, "about": about, "caution": self.caution}
+        asked = (self.released, scale, conf_level, self.treatment, self.outcome)
+        return scaled_effect(*asked, **named)
 
     def sensitivity(
         self,
@@ -330,13 +335,7 @@ class Result(Record):
         What is not available is NaN. On another ``scale`` (see `effect`) there is no standard
         error, and a column ``scale`` says which.
         """
-        about = {name: getattr(self, name) for name in ("outcome", "estimand", "method")}
-        about |= {"term": self.treatment, "guarantee": self.guarantee.status}
-        found, error = self.effect(scale, conf_level), self.std_error
-        if scale != "difference":
-            about["scale"], error = scale, Unavailable("on this scale there is none")
-        row = effect_row(found.estimate, error, found.p_value, found.conf_int, **about)
-        return frame_of([row])
+        return self.effect(scale, conf_level).tidy()
 
     def _glance(self) -> dict[str, Any]:
         """The release, and its sources of error."""

@@ -260,7 +260,7 @@ class AtOnce(SeveralEffects):
             found = scaled_effect(effect, scale, each, self.treatment, self.outcome)
             p, none = found.p_value, Unavailable("on this scale there is none")
             p = p if isinstance(p, Unavailable) else min(1.0, count * p)
-            rows.append(effect_row(found.estimate, none, p, found.conf_int, term=label))
+            rows.append(effect_row(found.estimate, none, p, found.interval, term=label))
         return self._frame([row | {"scale": scale} for row in rows])
 
     def plot(self, conf_level: float = 0.95, *, simultaneous: bool = True, ax: Any = None) -> Any:

@@ -216,7 +216,7 @@ class StudyEffects(AtOnce):
                 rows.append(effect_row(math.nan, none, none, none, term=label))
                 continue
             p = float(np.minimum(1.0, count * or_nan(found.p_value)))
-            rows.append(effect_row(found.estimate, none, p, found.conf_int, term=label))
+            rows.append(effect_row(found.estimate, none, p, found.interval, term=label))
         if len(refused) == len(rows):
             raise refused[0]
         return self._frame([row | {"scale": scale} for row in rows])

@@ -1,0 +1,55 @@
+"""Whether p-values and intervals are one law: 200 results of each kind and more.
+
+    python benchmarks/one_law.py            # half an hour on one core
+    python benchmarks/one_law.py --small    # a quick look, nothing saved
+
+For each kind of result that has an interval and a p-value, results are made of released numbers
+that are drawn at random (`tests/laws.py`). A pair is one interval and one p-value of a result at
+alpha 0.01, 0.05 or 0.2. It is in order where p < alpha exactly where the interval at 1 - alpha,
+which is closed, lacks the value of no effect.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pandas as pd
+from report import save
+
+from dpeffects.progress import bar
+from tests.laws import ALPHAS, KINDS, stated
+
+SMALL = "--small" in sys.argv
+RESULTS = 5 if SMALL else 200
+NOTE = (
+    "A pair is one interval and one p-value of a result at alpha 0.01, 0.05 or 0.2. It is in order "
+    "where p < alpha exactly where the interval at 1 - alpha, which is closed, lacks the value of "
+    "no effect. Numbers are drawn at random in the place of released ones."
+)
+
+
+def main() -> None:
+    """Make results of all kinds and count."""
+    rows = []
+    for kind, (_, make) in bar(list(KINDS.items()), "kinds"):
+        rng = np.random.default_rng(2)
+        found = [[*stated(fit, a)] for fit in (make(rng) for _ in range(RESULTS)) for a in ALPHAS]
+        pairs = [pair for some in found for pair in some]
+        rows.append(
+            {
+                "kind": kind,
+                "results": RESULTS,
+                "pairs": len(pairs),
+                "p < alpha": sum(pair.p_value < pair.alpha for pair in pairs),
+                "not one law": sum(not pair.one_law for pair in pairs),
+            }
+        )
+    table = pd.DataFrame(rows)
+    print(table.to_string(index=False))
+    if not SMALL:
+        save("one_law", "P-values and intervals are one law", {"": table}, NOTE)
+
+
+if __name__ == "__main__":
+    main()
