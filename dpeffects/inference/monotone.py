@@ -8,28 +8,22 @@ from dpeffects.arrays import FloatArray
 
 
 def isotonic(values: FloatArray) -> FloatArray:
-    """The nearest numbers that never fall, by least squares: those that do are pooled.
+    """The nearest numbers that never fall, by least squares: the min-max formula.
 
     Examples
     --------
     >>> isotonic(np.array([1.0, 3.0, 2.0, 4.0])).tolist()
     [1.0, 2.5, 2.5, 4.0]
     """
-    means: list[float] = []
-    sizes: list[int] = []
-    for mean in values.tolist():
-        size = 1
-        while means and means[-1] >= mean:
-            many = sizes.pop()
-            mean = (mean * size + means.pop() * many) / (size + many)
-            size += many
-        means.append(mean)
-        sizes.append(size)
-    return np.repeat(np.array(means), sizes)
+    sums, n = np.append(0.0, np.cumsum(values)), values.size
+    count = np.arange(1, n + 1) - np.arange(n)[:, None]
+    means = np.where(count > 0, (sums[1:] - sums[:-1, None]) / np.maximum(count, 1), np.inf)
+    least = np.minimum.accumulate(means[:, ::-1], axis=1)[:, ::-1]  # of all that end there or later
+    return np.asarray(np.where(count > 0, least, -np.inf).max(axis=0, initial=-np.inf))
 
 
 class Rising:
-    """A smooth curve through three points or more that rise in both coordinates, and never falls.
+    """A smooth curve through three points or more that rise in both coordinates, never falling.
 
     It is the cubic interpolation of Fritsch and Butland (1984).
     """
@@ -40,11 +34,10 @@ class Rising:
         one, other = 2.0 * h[1:] + h[:-1], h[1:] + 2.0 * h[:-1]
         inner = (one + other) / (one / slope[:-1] + other / slope[1:])
         ends = (
-            ((2.0 * a + b) * first - a * second) / (a + b)
-            for a, b, first, second in ((*h[:2], *slope[:2]), (*h[:-3:-1], *slope[:-3:-1]))
+            max(((2.0 * a + b) * near - a * far) / (a + b), 0.0)
+            for a, b, near, far in ((*h[:2], *slope[:2]), (*h[:-3:-1], *slope[:-3:-1]))
         )
-        first, last = (max(float(end), 0.0) for end in ends)
-        self.steep = np.concatenate([[first], inner, [last]])
+        self.steep = np.concatenate([[next(ends)], inner, [next(ends)]])
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """Its values between the first point and the last."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from statistics import NormalDist
 
 from dpeffects.inference.estimate import Estimate, Means, Pair, Unavailable
@@ -60,8 +60,13 @@ def ratio(means: Means, conf_level: float = 0.95) -> Compared:
     >>> found.value, [round(end, 3) for end in found.interval]
     (1.5, [1.382, 1.633])
     """
-    curve = _Ratio.of(means)
-    return _compared(means, lambda q: _fits(means, curve, q), conf_level)
+    return _compared(means, False, conf_level)
+
+
+def no_effect(means: Means) -> float | Unavailable:
+    """The p-value of a ratio of 1 that goes with the interval of `ratio`."""
+    missing = means.sampling
+    return missing if isinstance(missing, Unavailable) else _tested(means, False)[1].p_value
 
 
 def ratio_p_value(means: Means, null: float) -> float:
@@ -76,9 +81,7 @@ def odds_p_value(means: Means, null: float) -> float:
 
 def odds(means: Means, conf_level: float = 0.95) -> Compared:
     """The odds of the treated mean over those of the control mean, for an outcome of 0 and 1."""
-    curve, one, zero = _Odds(), *(min(max(x, 0.0), 1.0) for x in (means.treated, means.control))
-    a, b = one * (1.0 - zero), zero * (1.0 - one)
-    return _compared(means, lambda q: _fits(means, curve, q), conf_level, (a, b))
+    return _compared(means, True, conf_level)
 
 
 def mean_interval(means: Means, treated: bool, conf_level: float = 0.95) -> Interval | Unavailable:
@@ -104,23 +107,28 @@ def of_mean(means: Means, treated: bool) -> Estimate:
     return replace(alone, possible=means.possible)
 
 
-def _compared(
-    means: Means,
-    fits: Callable[[float], float],
-    conf_level: float,
-    parts: Pair | None = None,
-) -> Compared:
-    """Invert a test of r = q / (1 - q), q from 0 to 1; ``parts`` are numerator and denominator."""
+def _compared(means: Means, by_odds: bool, conf_level: float) -> Compared:
+    """Invert a test of r = q / (1 - q), q from 0 to 1."""
     check_conf_level(conf_level)
-    one, zero = parts or (max(means.treated, 0.0), max(means.control, 0.0))
-    value = one / zero if zero > 0.0 else math.inf if one > 0.0 else math.nan
+    value, tested = _tested(means, by_odds)
     plain = interval(means.combined(1.0, -1.0), conf_level)
     if isinstance(plain, Unavailable):
         return Compared(value, plain, plain)
-    start = one / (one + zero) if one + zero > 0.0 else _EVEN
-    tested = _Inverted.of(fits, start)
     low, high = tested.ends(1.0 - conf_level)
     return Compared(value, Interval(_over(low), _over(high), conf_level), tested.p_value)
+
+
+@lru_cache(maxsize=16)  # intervals at several levels and a p-value try the same hypotheses
+def _tested(means: Means, by_odds: bool) -> tuple[float, _Inverted]:
+    """A ratio, of the means or of their odds, and the test of it."""
+    curve = _Odds() if by_odds else _Ratio.of(means)
+    one, zero = (max(x, 0.0) for x in (means.treated, means.control))
+    if by_odds:
+        one, zero = min(one, 1.0), min(zero, 1.0)
+        one, zero = one * (1.0 - zero), zero * (1.0 - one)
+    value = one / zero if zero > 0.0 else math.inf if one > 0.0 else math.nan
+    start = one / (one + zero) if one + zero > 0.0 else _EVEN
+    return value, _Inverted.of(lambda q: _fits(means, curve, q), start)
 
 
 def _over(q: float) -> float:

@@ -45,8 +45,7 @@ class Ratio(Term):
     @property
     def p_value(self) -> float | Unavailable:
         """Two-sided p-value of a ratio of 1, by the test that the interval inverts."""
-        untested = self.released.associated
-        return Unavailable(NO_TEST) if untested else scales.ratio(self.means).p_value
+        return Unavailable(NO_TEST) if self.released.associated else scales.no_effect(self.means)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
