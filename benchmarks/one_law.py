@@ -1,6 +1,6 @@
 """Whether p-values and intervals are one law: 200 results of each kind and more.
 
-    python benchmarks/one_law.py            # half an hour on one core
+    python benchmarks/one_law.py            # some ten minutes on two cores
     python benchmarks/one_law.py --small    # a quick look, nothing saved
 
 For each kind of result that has an interval and a p-value, results are made of released numbers
@@ -12,6 +12,7 @@ which is closed, lacks the value of no effect.
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -29,23 +30,24 @@ NOTE = (
 )
 
 
+def counted(kind: str) -> dict[str, object]:
+    """Make results of a kind and count what is not one law."""
+    rng, make = np.random.default_rng(2), KINDS[kind][1]
+    fits = (make(rng) for _ in range(RESULTS))
+    pairs = [pair for fit in fits for alpha in ALPHAS for pair in stated(fit, alpha)]
+    return {
+        "kind": kind,
+        "results": RESULTS,
+        "pairs": len(pairs),
+        "p < alpha": sum(pair.p_value < pair.alpha for pair in pairs),
+        "not one law": sum(not pair.one_law for pair in pairs),
+    }
+
+
 def main() -> None:
     """Make results of all kinds and count."""
-    rows = []
-    for kind, (_, make) in bar(list(KINDS.items()), "kinds"):
-        rng = np.random.default_rng(2)
-        found = [[*stated(fit, a)] for fit in (make(rng) for _ in range(RESULTS)) for a in ALPHAS]
-        pairs = [pair for some in found for pair in some]
-        rows.append(
-            {
-                "kind": kind,
-                "results": RESULTS,
-                "pairs": len(pairs),
-                "p < alpha": sum(pair.p_value < pair.alpha for pair in pairs),
-                "not one law": sum(not pair.one_law for pair in pairs),
-            }
-        )
-    table = pd.DataFrame(rows)
+    with ProcessPoolExecutor(3) as pool:
+        table = pd.DataFrame([*bar(pool.map(counted, KINDS), "kinds", len(KINDS))])
     print(table.to_string(index=False))
     if not SMALL:
         save("one_law", "P-values and intervals are one law", {"": table}, NOTE)
