@@ -240,9 +240,9 @@ class Result(Record):
         """
         about = {name: getattr(self, name) for name in ("outcome", "estimand", "method")}
         about |= {"term": self.treatment, "guarantee": self.guarantee.status}
-        named = {"std_error": self.std_error, "about": about, "caution": self.caution}
+        named: dict[str, Any] = {"std_error": self.std_error, "caution": self.caution}
         asked = (self.released, scale, conf_level, self.treatment, self.outcome)
-        return scaled_effect(*asked, **named)
+        return scaled_effect(*asked, about=about, **named)
 
     def sensitivity(
         self,

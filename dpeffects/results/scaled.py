@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import OptionError, not_among
@@ -115,11 +114,10 @@ def scaled_effect(
         if scale == "nnt":
             _require(released.means, scale)
         value, through = released.point, False
-        interval, p = difference or (
-            partial(inference.interval, released),
-            inference.p_value(released),
-        )
-        ends = interval(conf_level)
+        if difference is None:
+            ends, p = inference.interval(released, conf_level), inference.p_value(released)
+        else:
+            ends, p = difference[0](conf_level), difference[1]
         if scale == "nnt":
             value, ends, through = _needed(value, ends)
     else:
@@ -140,18 +138,13 @@ def scaled_effect(
     words = _said(scale, named, *shown, p, through)
     if scale != "difference":
         about = about | {"std_error": NO_ERROR}
-    names, given = (treatment, outcome), {"difference": difference, **about}
-    return ScaledEffect(
-        scale,
-        value,
-        ends,
-        p,
-        words,
-        through,
-        conf_level=conf_level,
-        again=lambda level: scaled_effect(released, scale, level, *names, **given),
-        **about,
-    )
+
+    def again(level: float) -> ScaledEffect:
+        named = (treatment, outcome)
+        return scaled_effect(released, scale, level, *named, difference=difference, **about)
+
+    made = (scale, value, ends, p, words, through)
+    return ScaledEffect(*made, conf_level=conf_level, again=again, **about)
 
 
 def _require(means: Means | None, scale: str) -> Means:

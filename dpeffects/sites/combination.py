@@ -244,9 +244,9 @@ class Combined(Reported, Coefficients):
         level = check_conf_level(self.conf_level if conf_level is None else conf_level)
         about = {"term": self.treatment, "outcome": self.outcome, "estimand": self.estimand}
         about |= {"method": self.rule, "guarantee": self.status}
-        named = {"std_error": self.std_error, "about": about, "caution": self.caution}
-        known, asked = (self.conf_int, self.p_value), (self.released, scale, level)
-        return scaled_effect(*asked, self.treatment, self.outcome, difference=known, **named)
+        named: dict[str, Any] = {"difference": (self.conf_int, self.p_value), "about": about}
+        named |= {"std_error": self.std_error, "caution": self.caution}
+        return scaled_effect(self.released, scale, level, self.treatment, self.outcome, **named)
 
     @property
     def sites(self) -> pd.DataFrame:
