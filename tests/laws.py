@@ -260,6 +260,10 @@ def stated(fit: Any, alpha: float) -> Iterator[Stated]:
         if scale in _scales(fit):
             for row in fit.tidy(level, scale=scale).to_dict("records"):
                 yield from _row(row, alpha, f"{scale} of {row['term']}", null)
+    if hasattr(fit, "p_value") and not isinstance(fit, dpe.QuantileEffects):
+        low, high = fit.conf_int(level)
+        row = {"conf_low": low, "conf_high": high, "p_value": fit.p_value}
+        yield from _row(row, alpha, "itself", 0.0)
     if "nnt" in _scales(fit) and hasattr(fit, "effect"):
         found = fit.effect("nnt", level)
         if isinstance(found.p_value, float):

@@ -166,7 +166,7 @@ class SensitivityAnalysis(Record):
     @property
     def risk_ratio_limit(self) -> float | Unavailable:
         """The limit of the interval of the risk ratio that is nearest to 1; 1 where it has 1."""
-        ends: Interval | Unavailable | None = self.risks and self.risks.interval
+        ends = None if self.risks is None else self.risks.interval
         if isinstance(ends, Interval):
             return max(ends.lower, 1.0) if self.estimate > 0.0 else min(ends.upper, 1.0)
         limit = self.limit if ends is None else ends

@@ -23,8 +23,8 @@ from tests.kinds_of_summaries import made
 from tests.laws import ABOUT, ALPHAS, KINDS, stated, with_means
 from tests.releases import release
 
-SLOW = {"study": 1, "sites": 2, "survival": 2, "rates": 2, "on scales": 4, "arms": 2, "subsets": 2}
-"""How many results of a kind are made; 6 of the others."""
+SLOW = {"study": 1, "sites": 2, "survival": 2, "rates": 2, "on scales": 3, "arms": 2, "subsets": 2}
+"""How many results of a kind are made; 4 of the others."""
 CLASSES = [getattr(results, name) for name in results.__all__ if name != "load_cate"]
 CLASSES.append(dpe.Combined)
 
@@ -33,11 +33,30 @@ CLASSES.append(dpe.Combined)
 def test_p_is_below_alpha_exactly_where_the_interval_lacks_the_null(kind):
     rng = np.random.default_rng(7)
     make = KINDS[kind][1]
-    for _ in range(SLOW.get(kind, 6)):
+    for _ in range(SLOW.get(kind, 4)):
         fit = make(rng)
         pairs = [pair for alpha in ALPHAS for pair in stated(fit, alpha)]
         assert pairs
         assert not [pair for pair in pairs if not pair.one_law]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_interval_ends_at_the_null_where_its_level_is_that_of_the_p_value(kind):
+    """Just above a p-value the interval lacks the null, just below it has it."""
+    rng, make = np.random.default_rng(11), KINDS[kind][1]
+    checked = set()
+    for _ in range(20):
+        if checked:
+            break
+        fit = make(rng)
+        for one in stated(fit, 0.05):
+            if 0.002 < one.p_value < 0.8 and one.what not in checked and len(checked) < 2:
+                checked.add(one.what)
+                for alpha in (0.999 * one.p_value, 1.001 * one.p_value):
+                    again = [pair for pair in stated(fit, alpha) if pair.what == one.what]
+                    assert again
+                    assert all(pair.one_law for pair in again)
+    assert checked
 
 
 @pytest.mark.parametrize("name", ["adjusted", "quantiles", "compliers", "ordered levels", "did"])
