@@ -222,7 +222,7 @@ def test_intervals_cover_the_difference(sample, scale, n, epsilon, treated):
         inside.append((ends.lower - slack <= one - other) & (one - other <= ends.upper + slack))
         if k >= 30:
             continue
-        ends = found.difference(Q, found.at_once(Q, 0.95))
+        ends = found.difference(Q, found.at_once(Q).critical_value(0.95))
         everywhere.append(
             np.all((ends.lower - slack <= one - other) & (one - other <= ends.upper + slack))
         )
@@ -272,8 +272,10 @@ def test_everything_has_a_value_whatever_the_counts_are(seed):
     for band in found.band(0.95):
         assert (np.diff(band.value) >= 0.0).all()
         assert np.isfinite(band).all()
-    assert 0.0 <= found.p_value(0.5) <= 1.0
-    assert Z - 1e-9 <= found.at_once(Q, 0.95) <= float(ndtri(1.0 - 0.05 / 10.0)) + 1e-9
+    assert (found.reach(Q) >= 0.0).all()
+    assert (
+        Z - 1e-9 <= found.at_once(Q).critical_value(0.95) <= float(ndtri(1.0 - 0.05 / 10.0)) + 1e-9
+    )
 
 
 def test_p_values_go_with_intervals_and_more_epsilon_is_never_worse():

@@ -104,8 +104,8 @@ print(dpe.compare(*fits.values(), names=list(fits), stat="conf_int"))
 # effects that vary                        what chance leaves unknown of it
 # imbalance left by the weights            at label level only: public weights balance the arms
 #                                          nearly, not wholly
-# confounding, a guess                     in associations only: how far off unadjusted differences
-#                                          tend to be
+# confounding, a guess                     of associations, in ``conf_int_of_effect()`` only: how
+#                                          far off unadjusted differences tend to be
 # ======================================== =========================================================
 #
 # The first line shrinks with more records, those of noise with more epsilon or more records. Those
@@ -116,7 +116,8 @@ print(dpe.compare(*fits.values(), names=list(fits), stat="conf_int"))
 # -------------------------------
 # Where n, epsilon and the covariates do not carry an adjustment, and nobody declared a trial, what
 # comes out is called an association, from the title to ``report()``, and has no p-value. Its
-# interval is wide, because it allows for confounding of the usual size.
+# interval is that of the association; ``conf_int_of_effect()`` allows for confounding of the usual
+# size, and is wide.
 
 data = dpe.simulate("confounded", n=2_000, seed=3)
 text = dpe.data_info("confounded").formula

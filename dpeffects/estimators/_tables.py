@@ -389,7 +389,7 @@ def fit_table(
 def confounding_left(options: TableOptions, adjustment: Adjustment | None) -> Confounding | None:
     """What is left of confounding: in a trial none, but noise in a model moves estimates there too.
 
-    An association has an allowance for all of it, which is a guess.
+    Of an association all of it may be left: the guess is kept beside its interval, not in it.
     """
     if adjustment is None:
         return None if options.randomised else Confounding(unadjusted_variance())

@@ -11,8 +11,8 @@
 More than two arms have one sum each, of residuals and of their squares: a record is in one of them,
 so that all of them, and all differences, cost a quarter more than that one sum.
 
-With ``design="randomised"`` this is an effect. Otherwise it is an association: the interval has an
-allowance for confounding, which is a guess, and there is no test.
+With ``design="randomised"`` this is an effect. Otherwise it is an association, with its own
+interval and no test: what an effect's interval allows for confounding is a guess, kept beside it.
 """
 
 from __future__ import annotations

@@ -209,6 +209,11 @@ def _times(own: SamplingVariance, factor: float, relative: float) -> SamplingVar
     return SamplingVariance(value, math.hypot(scale, relative * value), factor * own.largest)
 
 
+def _confounds(part: Part | MeansPart) -> bool:
+    """Whether a part allows for confounding, by its name: that is no error of an association."""
+    return part.name.startswith("confounding") and not part.noise
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A point estimate with everything needed to build an interval from it.
@@ -224,6 +229,9 @@ class Estimate:
     ``caution`` is what nobody should overlook, in a few words; ``influence`` says how rows make
     the estimate, for variances by cluster and unit; ``means`` are the two mean outcomes that it
     compares, where the method releases what says them.
+
+    Parts for confounding are errors of an effect. Where the basis is "association" they are put
+    aside, in ``allowed``: the interval is that of the association.
     """
 
     value: float
@@ -238,10 +246,24 @@ class Estimate:
     caution: str = ""
     influence: Influence | None = field(default=None, repr=False, compare=False)
     means: Means | None = None
+    allowed: tuple[Part, ...] = ()
 
     def __post_init__(self) -> None:
         if self.basis and self.basis not in BASES:
             raise ValueError(f"basis must be one of {', '.join(BASES)}, got {self.basis!r}")
+        if not self.associated:
+            return
+        if aside := tuple(filter(_confounds, self.parts)):
+            kept = tuple(part for part in self.parts if not _confounds(part))
+            object.__setattr__(self, "parts", kept)
+            object.__setattr__(self, "allowed", (*self.allowed, *aside))
+        if self.means is not None and any(map(_confounds, self.means.parts)):
+            parts = tuple(part for part in self.means.parts if not _confounds(part))
+            object.__setattr__(self, "means", replace(self.means, parts=parts))
+
+    def as_effect(self) -> Estimate:
+        """The same with what is allowed for confounding, as an effect's interval has it."""
+        return replace(self, basis="", parts=(*self.parts, *self.allowed), allowed=())
 
     @property
     def point(self) -> float:

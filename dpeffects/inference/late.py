@@ -115,7 +115,7 @@ class Wald:
         return 1.0 if isinstance(found, Unavailable) else found
 
     def region(self, conf_level: float = 0.95) -> tuple[Interval, ...]:
-        """All effects that are not rejected, in up to a few pieces; all, where it rejects all."""
+        """All effects that are not rejected, in up to a few pieces."""
         level = check_conf_level(conf_level)
         if level not in self._regions:
             self._regions[level] = self._not_rejected(level)
@@ -126,12 +126,32 @@ class Wald:
         """What was computed so far."""
         return {}
 
+    @cached_property
+    def _tried(self) -> dict[float, float]:
+        """Effects that are tried in their order, no effect among them, and their p-values."""
+        tried = {*np.linspace(*self.possible, _TRIED).tolist(), self.value, 0.0}
+        return {x: self._fits(x) for x in sorted(tried)}
+
+    @property
+    def no_effect(self) -> float | Unavailable:
+        """P-value of no effect among compliers, by the interval from lowest to highest.
+
+        It is below alpha exactly where that interval, at 1 - alpha, lacks 0. Where a weak
+        instrument leaves two pieces with 0 between them, `p_value` is less: that of no effect on
+        the outcome.
+        """
+        if isinstance(found := self.p_value(), Unavailable):
+            return found
+        fits, top = self._tried.items(), max(self._tried.values())
+        sides = [max(p for x, p in fits if sign * x >= 0.0) for sign in (-1.0, 1.0)]
+        return min(sides) / top if top else 1.0
+
     def _not_rejected(self, conf_level: float) -> tuple[Interval, ...]:
-        level = 1.0 - conf_level
         if isinstance(interval(replace(self.residual, basis="")), Unavailable):
             return (Interval(*self.possible, conf_level),)
-        tried = sorted({*np.linspace(*self.possible, _TRIED).tolist(), self.value})
-        fits = [self._fits(x) - level for x in tried]
+        # where the best of all possible effects is rejected, others are compared with it
+        tried, level = [*self._tried], (1.0 - conf_level) * max(self._tried.values())
+        fits = [p - level for p in self._tried.values()]
         ends = [tried[0]] if fits[0] > 0.0 else []
         for k in range(len(tried) - 1):
             if (fits[k] > 0.0) != (fits[k + 1] > 0.0):

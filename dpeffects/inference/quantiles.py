@@ -4,8 +4,9 @@ A quantile is where the cumulative share of an arm reaches p: shares with noise,
 and interpolated within a bin. Its interval is that of the share, carried to the outcome (Woodruff
 1952): from where the share is z standard errors below p to where it is as many above. So it needs
 no density. Within a bin that is much denser than its neighbours, or less dense, nobody knows where
-the records are (many may share one value), and the interval reaches to the end of the bin. An
-interval for a difference has those of all pairs of shares that are together within z errors.
+the records are (many may share one value), and the interval reaches to the end of the bin; below
+`_WHOLE` standard errors it reaches a part of the way, so that p-values are graded too. An interval
+for a difference has those of all pairs of shares that are together within z errors.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.inference.bins import Scale
+from dpeffects.inference.monotone import Rising, isotonic
 from dpeffects.inference.noisy import noise_ratio
-from dpeffects.inference.simultaneous import critical_value
+from dpeffects.inference.simultaneous import Largest, critical_value, reach
 from dpeffects.inference.tables import ArmTable
 
 _UNEVEN = 2.0
@@ -29,8 +31,11 @@ _COARSE = 1.5
 """It is coarse where its share is so many standard errors."""
 _FAR = 2.0
 """Beyond a ratio of both ends, distances from zero are interpolated by their logarithms."""
-_ANGLES = 48
-"""Points of an ellipse at which shares of both arms are tried."""
+_WHOLE = 1.2
+"""Standard errors from which on an interval reaches to the ends of such a bin: those at 80 % and
+above do."""
+_ANGLES = 13
+"""Points of a quarter of an ellipse at which shares of both arms are tried."""
 
 
 class Ends(NamedTuple):
@@ -60,10 +65,8 @@ class Distributions:
     @cached_property
     def cumulative(self) -> FloatArray:
         """Shares of records up to the end of each bin, increasing: (2, bins)."""
-        from scipy.optimize import isotonic_regression
-
         raw = np.clip(np.cumsum(self.table.shares, axis=1)[:, :-1], 0.0, 1.0)
-        rows = [isotonic_regression(row).x if row.size else row for row in raw]
+        rows = [isotonic(row) for row in raw]
         return np.column_stack([np.clip(np.stack(rows), 0.0, 1.0), np.ones(2)])
 
     def _bin(self, arm: int, p: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -76,15 +79,13 @@ class Distributions:
         return at, np.clip(into, 0.0, 1.0)
 
     @cached_property
-    def _smooth(self) -> list[Any]:
+    def _smooth(self) -> list[Rising | None]:
         """Smooth inverses of the cumulative shares of both arms, None where they have few steps."""
-        from scipy.interpolate import PchipInterpolator
-
-        found: list[Any] = []
+        found: list[Rising | None] = []
         for up in self.cumulative:
             rising = np.append(np.diff(up) > 1e-12, True)
             steps = up[rising], self.edges[rising]
-            found.append(PchipInterpolator(*steps) if rising.sum() > 2 else None)
+            found.append(Rising(*steps) if rising.sum() > 2 else None)
         return found
 
     def _inverse(self, arm: int, p: FloatArray) -> tuple[FloatArray, IntArray]:
@@ -153,59 +154,66 @@ class Distributions:
         by_arm = np.array(self.table.noise_variance) / self.table.sizes**2
         return np.asarray(noise_ratio(np.sqrt(cells * by_arm[:, None]), 1.0))
 
-    def _ends(self, arm: int, p: FloatArray, errors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _ends(
+        self, arm: int, p: FloatArray, errors: FloatArray, z: float | FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         """The least and the most that an arm's quantiles can be, if its shares are just p."""
         value, at = self._inverse(arm, np.clip(p, 0.0, 1.0))
         shares = np.diff(self.cumulative[arm], prepend=0.0)
         coarse = self._uneven[arm][at] & (shares[at] > _COARSE * errors) & (at > 0)
+        part = np.where(coarse, np.minimum(z / _WHOLE, 1.0), 0.0)
         low, high = self.edges[np.maximum(at - 1, 0)], self.edges[at]
-        found = np.where(coarse, low, value), np.where(coarse, high, value)
-        if self.scale.whole:
-            return np.ceil(found[0] - 1e-9) + 0.0, np.ceil(found[1] - 1e-9) + 0.0
-        return found
+        return self._shown(value - part * (value - low)), self._shown(value + part * (high - value))
+
+    def _shown(self, values: FloatArray) -> FloatArray:
+        """Quantiles of whole numbers are whole numbers."""
+        return np.ceil(values - 1e-9) + 0.0 if self.scale.whole else values
 
     def _values(self, arm: int, p: FloatArray) -> FloatArray:
-        found = self._inverse(arm, p)[0]
-        return np.ceil(found - 1e-9) + 0.0 if self.scale.whole else found
+        return self._shown(self._inverse(arm, p)[0])
 
     def quantile(self, arm: int, p: Sequence[float], z: float) -> Ends:
         """Quantiles of an arm, with ends z standard errors of the share away."""
         errors, at = _sd(self._errors(tuple(p))).reshape(2, -1)[arm], np.asarray(p, float)
         value = self._values(arm, at)
-        lower, _ = self._ends(arm, at - z * errors, errors)
-        _, upper = self._ends(arm, at + z * errors, errors)
+        lower, _ = self._ends(arm, at - z * errors, errors, z)
+        _, upper = self._ends(arm, at + z * errors, errors, z)
         return Ends(value, np.minimum(lower, value), np.maximum(upper, value))
 
-    def difference(self, p: Sequence[float], z: float) -> Ends:
+    def difference(self, p: Sequence[float], z: float | FloatArray) -> Ends:
         """Quantiles of treated records minus those of controls.
 
-        Shares of both arms that are together within z standard errors are tried, on an ellipse.
+        Shares of both arms that are together within z standard errors are tried. Their errors are
+        independent, and a quantile grows with its share: so the least difference is on the quarter
+        of an ellipse where treated shares are lower and those of controls higher, and intervals
+        grow with z, which may be one for each quantile.
         """
-        errors, at = self._errors(tuple(p)), np.asarray(p, float)
-        k, sd = at.size, _sd(errors)
-        together = np.clip(np.diag(errors[:k, k:]) / (sd[:k] * sd[k:]), -1.0, 1.0)
-        turn = np.arange(_ANGLES)[:, None] * (2.0 * np.pi / _ANGLES)
-        moves = (
-            np.cos(turn) + 0.0 * together,
-            together * np.cos(turn) + np.sqrt(1.0 - together**2) * np.sin(turn),
-        )
-        tried = []
-        for arm, move in enumerate(moves):
-            own = sd[arm * k : (arm + 1) * k]
-            shares, all_errors = at + z * own * move, np.broadcast_to(own, move.shape)
-            low, high = self._ends(arm, shares.ravel(), all_errors.ravel())
-            tried.append((low.reshape(move.shape), high.reshape(move.shape)))
+        sd, at = _sd(self._errors(tuple(p))).reshape(2, -1), np.asarray(p, float)
+        turn = np.linspace(0.0, np.pi / 2.0, _ANGLES)[:, None]
+        moves = np.cos(turn), np.sin(turn)
         value = self._values(0, at) - self._values(1, at)
-        low = np.min(tried[0][0] - tried[1][1], axis=0)
-        high = np.max(tried[0][1] - tried[1][0], axis=0)
-        return Ends(value, np.minimum(low, value), np.maximum(high, value))
+        low, high = (
+            self._ends(0, at + sign * z * sd[0] * moves[0], sd[0], z)[side]
+            - self._ends(1, at - sign * z * sd[1] * moves[1], sd[1], z)[1 - side]
+            for side, sign in enumerate((-1.0, 1.0))
+        )
+        return Ends(value, np.minimum(low.min(axis=0), value), np.maximum(high.max(axis=0), value))
 
-    def at_once(self, p: Sequence[float], conf_level: float) -> float:
-        """How many standard errors hold for all these quantiles at once."""
+    def reach(self, p: Sequence[float]) -> FloatArray:
+        """How many standard errors intervals of differences need to have zero."""
+
+        def limits(z: float | FloatArray) -> tuple[FloatArray, FloatArray]:
+            found = self.difference(p, z)
+            return found.lower, found.upper
+
+        return reach(limits, 0.0, len(p))
+
+    def at_once(self, p: Sequence[float]) -> Largest:
+        """The law of the largest error, in standard errors, of all these quantiles."""
         errors, k = self._errors(tuple(p)), len(p)
         sd = _sd(errors)
         correlation = errors / np.outer(sd, sd)
-        return critical_value((correlation[:k, :k] + correlation[k:, k:]) / 2.0, conf_level)
+        return Largest.of((correlation[:k, :k] + correlation[k:, k:]) / 2.0)
 
     def band(self, conf_level: float) -> tuple[Ends, Ends]:
         """Cumulative shares of both arms, with bands that hold everywhere in both at once."""

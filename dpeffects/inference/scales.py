@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from statistics import NormalDist
 
 from dpeffects.inference.estimate import Estimate, Means, Pair, Unavailable
@@ -25,8 +26,8 @@ from dpeffects.inference.intervals import Interval, check_conf_level, interval, 
 from dpeffects.inference.noisy import ratio_of
 from dpeffects.roots import root
 
-_TRIED = 40
-"""Hypotheses that are tried for one that fits, where none follows from the means."""
+_EVEN = 0.5
+"""Where both means are the same, of r / (1 + r)."""
 _NORMAL = NormalDist()
 
 
@@ -60,8 +61,13 @@ def ratio(means: Means, conf_level: float = 0.95) -> Compared:
     >>> found.value, [round(end, 3) for end in found.interval]
     (1.5, [1.382, 1.633])
     """
-    curve = _Ratio.of(means)
-    return _compared(means, lambda q: _fits(means, curve, q), conf_level)
+    return _compared(means, False, conf_level)
+
+
+def no_effect(means: Means) -> float | Unavailable:
+    """The p-value of a ratio of 1 that goes with the interval of `ratio`."""
+    missing = means.sampling
+    return missing if isinstance(missing, Unavailable) else _tested(means, False)[1].p_value
 
 
 def ratio_p_value(means: Means, null: float) -> float:
@@ -76,9 +82,7 @@ def odds_p_value(means: Means, null: float) -> float:
 
 def odds(means: Means, conf_level: float = 0.95) -> Compared:
     """The odds of the treated mean over those of the control mean, for an outcome of 0 and 1."""
-    curve, one, zero = _Odds(), *(min(max(x, 0.0), 1.0) for x in (means.treated, means.control))
-    a, b = one * (1.0 - zero), zero * (1.0 - one)
-    return _compared(means, lambda q: _fits(means, curve, q), conf_level, (a, b))
+    return _compared(means, True, conf_level)
 
 
 def mean_interval(means: Means, treated: bool, conf_level: float = 0.95) -> Interval | Unavailable:
@@ -87,8 +91,8 @@ def mean_interval(means: Means, treated: bool, conf_level: float = 0.95) -> Inte
     plain = interval(alone, conf_level)
     if not is_risk(means) or isinstance(plain, Unavailable):
         return plain
-    ends = _inverted(lambda m: mean_p_value(means, treated, m), alone.point, 1.0 - conf_level)
-    return Interval(*ends, conf_level)
+    tested = _Inverted.of(lambda m: mean_p_value(means, treated, m), alone.point)
+    return Interval(*tested.ends(1.0 - conf_level), conf_level)
 
 
 def mean_p_value(means: Means, treated: bool, null: float) -> float:
@@ -109,40 +113,76 @@ def mean_noise(means: Means, treated: bool) -> float:
     return ratio_of(of_mean(means, treated), share=is_risk(means))
 
 
-def _compared(
-    means: Means,
-    fits: Callable[[float], float],
-    conf_level: float,
-    parts: Pair | None = None,
-) -> Compared:
-    """Invert a test of r = q / (1 - q), q from 0 to 1; ``parts`` are numerator and denominator."""
+def _compared(means: Means, by_odds: bool, conf_level: float) -> Compared:
+    """Invert a test of r = q / (1 - q), q from 0 to 1."""
     check_conf_level(conf_level)
-    one, zero = parts or (max(means.treated, 0.0), max(means.control, 0.0))
-    value = one / zero if zero > 0.0 else math.inf if one > 0.0 else math.nan
+    value, tested = _tested(means, by_odds)
     plain = interval(means.combined(1.0, -1.0), conf_level)
     if isinstance(plain, Unavailable):
         return Compared(value, plain, plain)
-    start = one / (one + zero) if one + zero > 0.0 else 0.5
-    low, high = _inverted(fits, start, 1.0 - conf_level)
-    return Compared(value, Interval(_over(low), _over(high), conf_level), fits(0.5))
+    low, high = tested.ends(1.0 - conf_level)
+    return Compared(value, Interval(_over(low), _over(high), conf_level), tested.p_value)
+
+
+@lru_cache(maxsize=16)  # intervals at several levels and a p-value try the same hypotheses
+def _tested(means: Means, by_odds: bool) -> tuple[float, _Inverted]:
+    """A ratio, of the means or of their odds, and the test of it."""
+    curve = _Odds() if by_odds else _Ratio.of(means)
+    one, zero = (max(x, 0.0) for x in (means.treated, means.control))
+    if by_odds:
+        one, zero = min(one, 1.0), min(zero, 1.0)
+        one, zero = one * (1.0 - zero), zero * (1.0 - one)
+    value = one / zero if zero > 0.0 else math.inf if one > 0.0 else math.nan
+    start = one / (one + zero) if one + zero > 0.0 else _EVEN
+    return value, _Inverted.of(lambda q: _fits(means, curve, q), start)
 
 
 def _over(q: float) -> float:
     return q / (1.0 - q) if q < 1.0 else math.inf
 
 
-def _inverted(fits: Callable[[float], float], start: float, level: float) -> Pair:
-    """Ends within [0, 1] of what a test does not reject at this level; all, if it rejects all."""
-    if fits(start) <= level:
-        start = max((k / _TRIED for k in range(_TRIED + 1)), key=fits)
-        if fits(start) <= level:
-            return 0.0, 1.0
-    return _end(fits, start, 0.0, level), _end(fits, start, 1.0, level)
+@dataclass(frozen=True)
+class _Inverted:
+    """A test of numbers from 0 to 1, turned into intervals and the p-value that goes with them.
 
+    ``fits`` are p-values, ``best`` fits best. P-values are over that of the best, so that no level
+    rejects all numbers. An interval goes from the lowest number that is not rejected to the
+    highest; where both ends of the scale fit and the null hypothesis does not, it has that in it,
+    and so the p-value is the larger of those of the null hypothesis and of the end beyond it.
+    """
 
-def _end(fits: Callable[[float], float], inside: float, outside: float, level: float) -> float:
-    """Where a test begins to reject, between a value that fits and an end of the scale."""
-    return _root(lambda q: fits(q) - level, outside, inside)
+    fits: Callable[[float], float]
+    best: float
+
+    @classmethod
+    def of(cls, fits: Callable[[float], float], start: float) -> _Inverted:
+        """Begin with a number that fits, as a rule; others are tried where it does not."""
+        fits = cache(fits)
+        surely = fits(start) > 1.0 - 1e-9
+        return cls(fits, start if surely else max((start, 0.0, _EVEN, 1.0), key=fits))
+
+    def ends(self, level: float) -> Pair:
+        """Ends of what is not rejected at this level."""
+        level *= self.fits(self.best)
+        return self._end(0.0, level), self._end(1.0, level)
+
+    def _end(self, outside: float, level: float) -> float:
+        """Where the test begins to reject, between an end of the scale and what fits best."""
+        between = (_EVEN,) if min(outside, self.best) < _EVEN < max(outside, self.best) else ()
+        tried = [outside, *between, self.best]
+        if self.fits(outside) >= level:
+            return outside
+        rejected = max(k for k, q in enumerate(tried[:-1]) if self.fits(q) < level)
+        pair = tried[rejected], tried[rejected + 1]
+        return _root(lambda q: self.fits(q) - level, *pair)
+
+    @property
+    def p_value(self) -> float:
+        """Of no effect: it is below a level exactly where the interval lacks the middle."""
+        if self.best == _EVEN or not (top := self.fits(self.best)):
+            return 1.0
+        beyond = 0.0 if self.best > _EVEN else 1.0
+        return min(1.0, max(self.fits(_EVEN), self.fits(beyond)) / top)
 
 
 def _root(function: Callable[[float], float], start: float, end: float) -> float:

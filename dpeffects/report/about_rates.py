@@ -25,7 +25,7 @@ def _per(fit: RateEffects) -> str:
 
 def _sums(fit: RateEffects) -> Table:
     """What was released."""
-    weights = " of weights" if fit.table.confounding is not None else ""
+    weights = " of weights" if fit.details else ""
     found, cells = fit.table.sums, []
     for values, scale in zip((found.events, found.time), found.scales, strict=True):
         sd = scale * math.sqrt(2.0 if found.gaussian else 4.0)  # of two halves

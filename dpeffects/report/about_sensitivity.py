@@ -85,7 +85,10 @@ def _(found: SensitivityAnalysis, conf_level: float | None = None) -> Rows:
     rows = estimates(found.tidy().to_dict("records"), relation(found), found.conf_level)
     for name, end in (("estimate", ""), ("interval", "_limit")):
         bias, e_value = (figures[f"{figure}{end}"] for figure in ("tipping_bias", "e_value"))
-        takes = f"a bias of {_text(found, bias)}, or confounding of E-value {_short(e_value)}"
+        about = " (approximate)" if found.approximate else ""
+        takes = (
+            f"a bias of {_text(found, bias)}, or confounding of E-value {_short(e_value)}{about}"
+        )
         if bias == 0.0:
             takes = "nothing: it includes zero as it is"
         rows.append((f"Moves the {name} to zero", takes))
@@ -197,6 +200,11 @@ def _deviation(found: SensitivityAnalysis) -> str:
         return (
             f"Risk ratios are those to a risk of {number(found.control_risk)} without treatment, "
             "as given."
+        )
+    if not found.approximate:
+        return (
+            "Risk ratios are those of the released risks; that of the limit is the limit of the "
+            "interval of their ratio."
         )
     known = found.deviation
     if isinstance(known, Unavailable):

@@ -42,7 +42,7 @@ def _(found: Tests) -> Summary:
         )
         for test, (value, _, low, high) in zip(found, cells, strict=True)
     )
-    level = "" if isinstance(first.conf_int, Unavailable) else percent(_level(first))
+    level = "" if isinstance(first.interval, Unavailable) else percent(_level(first))
     title = f"{first.what[0].upper()}{first.what[1:]}"
     columns = ("", "estimate", f"{level} low".strip(), "high", "p-value", "shown")
     table = Table(title, columns, rows, "lrrrrr")
@@ -67,14 +67,14 @@ def _kind(test: Test) -> str:
 
 def _cells(test: Test) -> tuple[str, ...]:
     """The estimate, and both ends of the interval."""
-    if isinstance(test.conf_int, Unavailable):
+    if isinstance(test.interval, Unavailable):
         return number(test.estimate, 4), NOT_AVAILABLE, NOT_AVAILABLE
-    return with_ends(test.estimate, *test.conf_int)
+    return with_ends(test.estimate, *test.interval)
 
 
 def _row(test: Test) -> dict[str, float]:
     """The same as a row of `tidy`, whose error is what the interval says of it."""
-    ends = test.conf_int
+    ends = test.interval
     low, high = (math.nan, math.nan) if isinstance(ends, Unavailable) else ends
     error = (high - low) / 4.0 if math.isfinite(high - low) else math.nan
     row = {"std_error": error, "conf_low": low, "conf_high": high}
@@ -82,7 +82,7 @@ def _row(test: Test) -> dict[str, float]:
 
 
 def _interval(test: Test) -> str:
-    if isinstance(test.conf_int, Unavailable):
+    if isinstance(test.interval, Unavailable):
         return ""
     _, low, high = _cells(test)
     ends = f"from {low} to {high}"

@@ -15,6 +15,7 @@ from dpeffects.formula import parse
 from dpeffects.formula.expression import source as source_of
 from dpeffects.guarantee import KINDS, column_of, counted
 from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.intervals import Interval
 from dpeffects.inference.noisy import ratio_of
 from dpeffects.privacy.charges import Spend
 from dpeffects.report.layout import NO_BREAK
@@ -100,13 +101,25 @@ def closing(result: Record, notes: Iterable[str]) -> tuple[Block, ...]:
     details = tuple((str(name), text_of(value, 4)) for name, value in result.details.items())
     settings = _settings(result)
     blocks = (
-        noted(notes),
+        noted((*_of_the_effect(result), *notes)),
         Pairs(settings, "How it was released") if settings else None,
         budget(result) if result.spends else None,
         Pairs(details, "Details") if details else None,
         Pairs((("Cite", result.citation),)) if result.citation else None,
     )
     return tuple(block for block in blocks if block)
+
+
+def _of_the_effect(result: Any) -> tuple[str, ...]:
+    """Say where the interval of the effect is, beside that of an association."""
+    if not (result.associated and hasattr(result, "conf_int_of_effect")):
+        return ()
+    ends = getattr(result, "released", None) and result.conf_int_of_effect()
+    told = f", {number(ends[0], 3)} to {number(ends[1], 3)}" if isinstance(ends, Interval) else ""
+    return (
+        "Intervals are those of the association. Interval for the effect, if confounding is as "
+        f"strong as it usually is in studies, which is a guess: fit.conf_int_of_effect(){told}.",
+    )
 
 
 def noted(notes: Iterable[str]) -> Notes | None:

@@ -10,7 +10,7 @@ from dpeffects.errors import checked_call
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.results.export import effect_row, frame_of, or_nan, plain
+from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import with_error
 from dpeffects.results.record import Record
 from dpeffects.results.scaled import NO_MEANS, ScaledEffect, mean_rows, scaled_effect
@@ -127,10 +127,17 @@ class Result(Record):
     def conf_int(self, conf_level: float = 0.95) -> Interval | Unavailable:
         """Confidence interval for the effect; ``low, high = fit.conf_int()``.
 
-        Returns `Unavailable`, which prints its reason, when the method released no sampling
-        variance.
+        Where this is an association, the interval is that of the association. Returns
+        `Unavailable`, which prints its reason, when the method released no sampling variance.
         """
         return inference.interval(self.released, conf_level)
+
+    def conf_int_of_effect(self, conf_level: float = 0.95) -> Interval | Unavailable:
+        """Interval for the effect, also where this is an association.
+
+        Then it allows for confounding as strong as it usually is in studies, which is a guess.
+        """
+        return inference.interval(self.released.as_effect(), conf_level)
 
     @property
     def p_value(self) -> float | Unavailable:
@@ -219,8 +226,9 @@ class Result(Record):
         Returns
         -------
         ScaledEffect
-            Intervals of ratios and odds hold by inversion of tests, noise included, and may end in
-            infinity: the control mean is not bounded away from zero then.
+            It has ``estimate``, ``conf_int()``, ``p_value``, ``tidy()`` and ``summary()``, and is
+            printed as a sentence. Intervals of ratios and odds hold by inversion of tests, noise
+            included, and may end in infinity: the control mean is not bounded away from zero then.
 
         Examples
         --------
@@ -230,7 +238,11 @@ class Result(Record):
         >>> fit.effect("ratio").estimate > 0.0
         True
         """
-        return scaled_effect(self.released, scale, conf_level, self.treatment, self.outcome)
+        about = {name: getattr(self, name) for name in ("outcome", "estimand", "method")}
+        about |= {"term": self.treatment, "guarantee": self.guarantee.status}
+        named: dict[str, Any] = {"std_error": self.std_error, "caution": self.caution}
+        asked = (self.released, scale, conf_level, self.treatment, self.outcome)
+        return scaled_effect(*asked, about=about, **named)
 
     def sensitivity(
         self,
@@ -255,10 +267,12 @@ class Result(Record):
             Instead of bias: how much more frequent a confounder of two values is among the treated,
             and what it adds to the outcome.
         outcome_sd
-            Standard deviation of the outcome, for E-values. By default the one that the method
-            released, or a quarter of the outcome's range.
+            Standard deviation of the outcome, for approximate E-values. By default the one that the
+            method released, or a quarter of the outcome's range.
         control_risk
-            For an outcome of 0 and 1: its mean without treatment, which makes E-values exact.
+            For an outcome of 0 and 1: its mean without treatment. By default both risks, and the
+            interval of their ratio, are those that the method released. Where it released none,
+            E-values are approximate.
         conf_level
             Level of the interval.
 
@@ -321,13 +335,7 @@ class Result(Record):
         What is not available is NaN. On another ``scale`` (see `effect`) there is no standard
         error, and a column ``scale`` says which.
         """
-        about = {name: getattr(self, name) for name in ("outcome", "estimand", "method")}
-        about |= {"term": self.treatment, "guarantee": self.guarantee.status}
-        found, error = self.effect(scale, conf_level), self.std_error
-        if scale != "difference":
-            about["scale"], error = scale, Unavailable("on this scale there is none")
-        row = effect_row(found.estimate, error, found.p_value, found.conf_int, **about)
-        return frame_of([row])
+        return self.effect(scale, conf_level).tidy()
 
     def _glance(self) -> dict[str, Any]:
         """The release, and its sources of error."""

@@ -16,10 +16,10 @@ import numpy as np
 from dpeffects import documents
 from dpeffects.dates import as_date
 from dpeffects.design.bounds import SOURCES, Bounds
-from dpeffects.errors import DataError
+from dpeffects.errors import DataError, OptionError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.inference.intervals import Interval
+from dpeffects.inference.intervals import Interval, check_conf_level
 from dpeffects.summary import Shown
 
 if TYPE_CHECKING:
@@ -113,6 +113,41 @@ class JsonRecord:
             return result
         except DAMAGE as error:
             raise DataError(f"this is not {name}: {error!r}") from None
+
+
+class AtALevel(JsonRecord):
+    """Numbers with an ``interval`` at one ``conf_level``, and ``again`` at any other."""
+
+    interval: Interval | Unavailable
+    conf_level: float
+    again: Callable[[float], Any] | None
+
+    def conf_int(self, conf_level: float | None = None) -> Interval | Unavailable:
+        """The interval, by default at the level that was asked for."""
+        return self.at(conf_level).interval
+
+    def at(self, conf_level: float | None = None) -> Self:
+        """The same at another level of confidence."""
+        if conf_level is None or conf_level == self.conf_level:
+            return self
+        if self.again is None:
+            raise OptionError(
+                f"this was read from JSON, with an interval at {self.conf_level:g} alone; ask the "
+                "result that it is of for another level"
+            )
+        found: Self = self.again(check_conf_level(conf_level))
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; the interval is ``conf_int``."""
+        found = super().to_dict()
+        del found["again"]
+        return {"conf_int" if name == "interval" else name: x for name, x in found.items()}
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Self:
+        """Read what `to_dict` gave."""
+        return super().from_dict({**document, "interval": document["conf_int"]})
 
 
 def fields_of(value: Any) -> dict[str, Any]:

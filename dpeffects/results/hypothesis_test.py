@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.hypotheses import EQUIVALENCE, Evidence, Hypothesis, check_test_level
 from dpeffects.inference.intervals import Interval
 from dpeffects.inference.noisy import ratio_of
-from dpeffects.results.export import JsonRecord, frame_of, or_nan
+from dpeffects.results.export import AtALevel, JsonRecord, frame_of, or_nan
 from dpeffects.results.numbers import number
 from dpeffects.summary import Shown
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Test(Shown, JsonRecord):
+class Test(Shown, AtALevel):
     """A test of an effect, from what was released already: nothing is spent.
 
     Parameters
@@ -33,10 +33,10 @@ class Test(Shown, JsonRecord):
         The effect, within the range that an effect can have.
     p_value
         Adjusted for the number of tests, where there are several; or why there is none.
-    conf_int
-        The interval that goes with the test: it lies in what is to be shown exactly where the
-        p-value is below 1 - conf_level. For a one-sided test it has one end, for equivalence it is
-        that of two one-sided tests, at 1 - 2 (1 - conf_level).
+    interval
+        What ``conf_int()`` gives, the interval that goes with the test: it lies in what is to be
+        shown exactly where the p-value is below 1 - conf_level. For a one-sided test it has one
+        end, for equivalence it is that of two one-sided tests, at 1 - 2 (1 - conf_level).
     excluded
         The smallest effect that is excluded in both directions: by two one-sided tests equivalence
         would be shown for every margin above it.
@@ -61,7 +61,7 @@ class Test(Shown, JsonRecord):
     asked: Hypothesis
     estimate: float
     p_value: float | Unavailable
-    conf_int: Interval | Unavailable
+    interval: Interval | Unavailable
     excluded: float | Unavailable
     conf_level: float = 0.95
     tests: int = 1
@@ -71,6 +71,7 @@ class Test(Shown, JsonRecord):
     guarantee: str = ""
     caution: str = ""
     noise_ratio: float = 0.0
+    again: Callable[[float], Any] | None = field(default=None, compare=False)
 
     @classmethod
     def of(
@@ -88,17 +89,20 @@ class Test(Shown, JsonRecord):
         """
         conf_level = check_test_level(conf_level)
         given = {"asked": asked, "conf_level": conf_level, "tests": tests, **about}
+        given["again"] = lambda level: cls.of(
+            evidence, asked, conf_level=level, tests=tests, **about
+        )
         if isinstance(evidence, Estimate):
             given = {"estimate": evidence.point, "noise_ratio": ratio_of(evidence)} | given
             evidence = Evidence.of(evidence)
         if isinstance(evidence, Unavailable):
             given.setdefault("estimate", math.nan)
-            return cls(p_value=evidence, conf_int=evidence, excluded=evidence, **given)
+            return cls(p_value=evidence, interval=evidence, excluded=evidence, **given)
         each = 1.0 - (1.0 - conf_level) / tests
         given.setdefault("estimate", evidence.point)
         return cls(
             p_value=min(1.0, tests * asked.p_value(evidence)),
-            conf_int=asked.conf_int(evidence, each),
+            interval=asked.conf_int(evidence, each),
             excluded=asked.excluded(evidence, each),
             **given,
         )
@@ -144,7 +148,7 @@ class Test(Shown, JsonRecord):
 
     def row(self) -> dict[str, Any]:
         """The test as a row of `tidy`."""
-        interval, asked = self.conf_int, self.asked
+        interval, asked = self.interval, self.asked
         null = {"two-sided": asked.null, "greater": asked.low, "less": asked.high}
         low, high = (math.nan, math.nan) if isinstance(interval, Unavailable) else interval
         return {

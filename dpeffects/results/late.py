@@ -8,7 +8,7 @@ from functools import cached_property
 
 from dpeffects.inference import scales
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.inference.intervals import Interval
+from dpeffects.inference.intervals import NO_TEST, Interval
 from dpeffects.inference.late import Wald
 from dpeffects.results.tabled import TableEffects, Term
 
@@ -31,6 +31,11 @@ class LateTerm(Term):
     def std_error(self) -> float | Unavailable:
         """Its standard error, by the delta method."""
         return self.wald.std_error
+
+    @property
+    def p_value(self) -> float | Unavailable:
+        """P-value of no effect among compliers, by the interval."""
+        return Unavailable(NO_TEST) if self.released.associated else self.wald.no_effect
 
     def conf_int(self, conf_level: float = 0.95) -> Interval:
         """From the lowest to the highest effect that is not rejected."""
@@ -77,8 +82,8 @@ class LateEffect(TableEffects):
 
     @cached_property
     def p_value(self) -> float | Unavailable:
-        """P-value of no effect among compliers, which is that of no effect of the instrument."""
-        return self.table.p_value()
+        """P-value of no effect among compliers, by `conf_int`: that of the row ``late``."""
+        return self.terms()[0].p_value
 
     def region(self, conf_level: float = 0.95) -> tuple[Interval, ...]:
         """Effects among compliers that a test does not reject, in one piece or two (Fieller)."""

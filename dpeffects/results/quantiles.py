@@ -123,8 +123,14 @@ class QuantileEffects(TableEffects):
         if self.whole:
             sampling = Unavailable("quantiles of whole numbers have no standard error")
         released = self._based(Estimate(float(one.value[0]), sampling))
+        limits, reached = partial(self._limits, p), float(self._reached[self.asked.index(p)])
         noise = float(self.distributions.noise_ratios((p,)).max())
-        return Inverted(f"quantile {p:g}", released, limits=partial(self._limits, p), noise=noise)
+        return Inverted(f"quantile {p:g}", released, limits=limits, reached=reached, noise=noise)
+
+    @cached_property
+    def _reached(self) -> FloatArray:
+        """How many standard errors intervals need to have zero; all are looked for together."""
+        return self.distributions.reach(self.asked)
 
     def _limits(self, p: float, z: float) -> tuple[float, float]:
         found = self.distributions.difference((p,), z)
@@ -134,7 +140,7 @@ class QuantileEffects(TableEffects):
         """How many standard errors an interval has to each side."""
         check_conf_level(conf_level)
         if simultaneous:
-            return self.distributions.at_once(p, conf_level)
+            return self.distributions.at_once(p).critical_value(conf_level)
         return NormalDist().inv_cdf(0.5 + conf_level / 2.0)
 
     def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> FloatArray:
@@ -147,11 +153,17 @@ class QuantileEffects(TableEffects):
         return self.distributions.difference(self.asked, z)
 
     def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
-        """One row for each quantile asked for; ``simultaneous`` intervals hold for all at once."""
+        """One row for each quantile asked for.
+
+        ``simultaneous``: intervals hold for all at once, and p-values are adjusted for that.
+        """
         frame = super().tidy(conf_level)
         if simultaneous:
             low, high = self.conf_int(conf_level, simultaneous=True).T
             frame = frame.assign(conf_low=low, conf_high=high)
+        if simultaneous and not self.associated:
+            law = self.distributions.at_once(self.asked)
+            frame = frame.assign(p_value=[law.p_value(z) for z in self._reached.tolist()])
         return frame
 
     @property

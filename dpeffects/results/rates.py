@@ -11,7 +11,7 @@ from typing import Any
 from dpeffects.inference import intervals as inference
 from dpeffects.inference import scales
 from dpeffects.inference.estimate import Means, Unavailable
-from dpeffects.inference.intervals import Interval
+from dpeffects.inference.intervals import NO_TEST, Interval
 from dpeffects.inference.rates import RateTable
 from dpeffects.results.tabled import TableEffects, Term
 
@@ -20,7 +20,7 @@ from dpeffects.results.tabled import TableEffects, Term
 class Ratio(Term):
     """A ratio of two numbers: its interval is what a test of it does not reject.
 
-    ``released`` is the difference of the two, which is tested for no effect.
+    ``released`` is the difference of the two.
     """
 
     means: Means = field(kw_only=True)
@@ -47,6 +47,11 @@ class Ratio(Term):
     def conf_int(self, conf_level: float = 0.95) -> Interval | Unavailable:
         """Its confidence interval; it ends in infinity where the second may be zero."""
         return scales.ratio(self.means, conf_level).interval
+
+    @property
+    def p_value(self) -> float | Unavailable:
+        """Two-sided p-value of a ratio of 1, by the test that the interval inverts."""
+        return Unavailable(NO_TEST) if self.released.associated else scales.no_effect(self.means)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

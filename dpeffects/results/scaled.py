@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import OptionError, not_among
 from dpeffects.inference import intervals as inference
 from dpeffects.inference import scales
 from dpeffects.inference.estimate import Estimate, Means, Unavailable
 from dpeffects.inference.intervals import NO_TEST, Interval
-from dpeffects.results.export import JsonRecord, or_nan
+from dpeffects.results.export import AtALevel, effect_row, frame_of, or_nan
 from dpeffects.results.numbers import number, with_ends
+from dpeffects.summary import Shown, Summary, show
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCALES = {
     "difference": "difference of means",
@@ -29,23 +34,42 @@ NO_MEANS = Unavailable(
 )
 
 
+NO_ERROR = Unavailable("on this scale there is none")
+
+
 @dataclass(frozen=True)
-class ScaledEffect(JsonRecord):
+class ScaledEffect(Shown, AtALevel):
     """An effect on a scale: a number, its interval, its p-value, and a sentence about them.
 
     ``scale`` is one of "difference", "ratio", "odds", "lift" (ratio less 1) and "nnt" (1 over the
     difference of two risks). An interval may end in infinity. That of a number needed to treat goes
     through infinity, where the difference may be zero: then ``through_infinity`` is True, and it
-    has all numbers from ``conf_int.lower`` up and all from ``conf_int.upper`` down. Printing it
-    gives the sentence.
+    has all numbers from its lower end up and all from its upper end down. Printing it gives the
+    sentence.
     """
 
     scale: str
     estimate: float
-    conf_int: Interval | Unavailable
+    interval: Interval | Unavailable
     p_value: float | Unavailable
     words: str
     through_infinity: bool = False
+    std_error: float | Unavailable = NO_ERROR
+    about: Mapping[str, Any] = field(default_factory=dict)
+    caution: str = ""
+    conf_level: float = 0.95
+    again: Callable[[float], Any] | None = field(default=None, repr=False, compare=False)
+
+    def tidy(self, conf_level: float | None = None) -> pd.DataFrame:
+        """One row, with the columns of `Result.tidy`; what is not available is NaN."""
+        found = self.at(conf_level)
+        about = {**self.about} | ({} if self.scale == "difference" else {"scale": self.scale})
+        values = found.estimate, found.std_error, found.p_value, found.interval
+        return frame_of([effect_row(*values, **about)])
+
+    def summary(self, form: str = "full", *, conf_level: float | None = None) -> Summary:
+        """The same as a summary, with what nobody should overlook; it is short in any case."""
+        return show(self.at(conf_level), form)
 
     def __str__(self) -> str:
         return self.words
@@ -75,11 +99,13 @@ def scaled_effect(
     treatment: str,
     outcome: str,
     *,
-    difference: tuple[Interval | Unavailable, float | Unavailable] | None = None,
+    difference: tuple[Callable[[float], Any], float | Unavailable] | None = None,
+    **about: Any,
 ) -> ScaledEffect:
     """Put an effect on a scale; refuses scales that the outcome, as declared, does not have.
 
-    ``difference`` are its interval and p-value as a difference, where another law gives them.
+    ``difference`` are its interval and p-value as a difference, where another law gives them;
+    ``about`` are further fields of the result.
     """
     inference.check_conf_level(conf_level)
     scale = check_scale(scale)
@@ -88,10 +114,10 @@ def scaled_effect(
         if scale == "nnt":
             _require(released.means, scale)
         value, through = released.point, False
-        ends, p = difference or (
-            inference.interval(released, conf_level),
-            inference.p_value(released),
-        )
+        if difference is None:
+            ends, p = inference.interval(released, conf_level), inference.p_value(released)
+        else:
+            ends, p = difference[0](conf_level), difference[1]
         if scale == "nnt":
             value, ends, through = _needed(value, ends)
     else:
@@ -110,7 +136,15 @@ def scaled_effect(
         named += " (negative: for one fewer)" if through else ""
         shown = shown if through else _as_numbers_of_people(value, ends)
     words = _said(scale, named, *shown, p, through)
-    return ScaledEffect(scale, value, ends, p, words, through)
+    if scale != "difference":
+        about = about | {"std_error": NO_ERROR}
+
+    def again(level: float) -> ScaledEffect:
+        named = (treatment, outcome)
+        return scaled_effect(released, scale, level, *named, difference=difference, **about)
+
+    made = (scale, value, ends, p, words, through)
+    return ScaledEffect(*made, conf_level=conf_level, again=again, **about)
 
 
 def _require(means: Means | None, scale: str) -> Means:

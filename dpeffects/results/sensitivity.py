@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import OptionError
-from dpeffects.inference import explained_away
+from dpeffects.inference import explained_away, scales
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import Interval
@@ -131,21 +132,49 @@ class SensitivityAnalysis(Record):
 
     # --- what it takes to explain it away ---------------------------------------------------------
 
+    @cached_property
+    def risks(self) -> scales.Compared | None:
+        """The ratio of both released risks, with its interval; None where there are none."""
+        means = self.released.means
+        known = means is not None and scales.has_odds(means) and self.control_risk is None
+        return scales.ratio(means, self.conf_level) if known and means is not None else None
+
+    @property
+    def approximate(self) -> bool:
+        """Whether risk ratios are approximate, for want of risks."""
+        return self.risks is None and self.control_risk is None
+
     def risk_ratio(self, effect: float) -> float | Unavailable:
-        """The risk ratio of an effect: exact with ``control_risk``, approximate without it."""
+        """The risk ratio of an effect, to the released risk of controls or ``control_risk``.
+
+        It is approximate where there is neither, or the outcome is not one of 0 and 1.
+        """
         if not math.isfinite(effect):
             return Unavailable("the estimate is not a finite number")
-        if self.control_risk is not None:
-            return min(max(self.control_risk + effect, 0.0), 1.0) / self.control_risk
+        control, means = self.control_risk, self.released.means
+        if self.risks is not None and means is not None:
+            control = min(max(means.control, 0.0), 1.0)
+        if control == 0.0:
+            return Unavailable("the released risk of controls is not above zero")
+        if control is not None:
+            return min(max(control + effect, 0.0), 1.0) / control
         known = self.deviation
         if isinstance(known, Unavailable):
             return known
         return explained_away.approximate_risk_ratio(effect / known[0])
 
+    @property
+    def risk_ratio_limit(self) -> float | Unavailable:
+        """The limit of the interval of the risk ratio that is nearest to 1; 1 where it has 1."""
+        ends = None if self.risks is None else self.risks.interval
+        if isinstance(ends, Interval):
+            return max(ends.lower, 1.0) if self.estimate > 0.0 else min(ends.upper, 1.0)
+        limit = self.limit if ends is None else ends
+        return limit if isinstance(limit, Unavailable) else self.risk_ratio(limit)
+
     def e_value(self, effect: float) -> float | Unavailable:
         """The E-value of an effect."""
-        ratio = self.risk_ratio(effect)
-        return ratio if isinstance(ratio, Unavailable) else explained_away.e_value(ratio)
+        return _e_value(self.risk_ratio(effect))
 
     def robustness_value(self, effect: float) -> float | Unavailable:
         """Cinelli and Hazlett's robustness value, from the sampling error and n."""
@@ -219,15 +248,13 @@ class SensitivityAnalysis(Record):
         """What moves the estimate, and the limit of its interval, to no effect."""
         names = ("tipping_bias", "risk_ratio", "e_value", "robustness_value")
         found: dict[str, float | Unavailable] = {}
-        for end, value in (("", self.estimate), ("_limit", self.limit)):
+        ratios = self.risk_ratio(self.estimate), self.risk_ratio_limit
+        ends = ("", self.estimate, ratios[0]), ("_limit", self.limit, ratios[1])
+        for end, value, ratio in ends:
             figures: tuple[float | Unavailable, ...] = (value,) * len(names)
             if not isinstance(value, Unavailable):
-                figures = (
-                    abs(value),
-                    self.risk_ratio(value),
-                    self.e_value(value),
-                    self.robustness_value(value),
-                )
+                robust = self.robustness_value(value)
+                figures = (abs(value), ratio, _e_value(ratio), robust)
             found |= {name + end: x for name, x in zip(names, figures, strict=True)}
         return found
 
@@ -250,6 +277,10 @@ class SensitivityAnalysis(Record):
             f"<dpeffects sensitivity of {self.estimand} {value}, "
             f"E-value {shown}, {self.guarantee.line(self.n)}>"
         )
+
+
+def _e_value(ratio: float | Unavailable) -> float | Unavailable:
+    return ratio if isinstance(ratio, Unavailable) else explained_away.e_value(ratio)
 
 
 def _check_number(name: str, value: Any) -> None:

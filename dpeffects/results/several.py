@@ -19,7 +19,7 @@ from dpeffects.results.average import Result
 from dpeffects.results.export import TIDY, effect_row, frame_of, or_nan, plain
 from dpeffects.results.hypothesis_test import Test, Tests, facts_tested
 from dpeffects.results.record import Record
-from dpeffects.results.scaled import NO_MEANS, check_scale, mean_rows, scaled_effect
+from dpeffects.results.scaled import NO_ERROR, NO_MEANS, check_scale, mean_rows, scaled_effect
 from dpeffects.summary import Summary, draw, show
 
 if TYPE_CHECKING:
@@ -193,6 +193,13 @@ class AtOnce(SeveralEffects):
         """What entitles these to be called effects: one of `BASES`, or empty."""
         return self.effects[0].basis
 
+    def conf_int_of_effect(
+        self, conf_level: float = 0.95, *, simultaneous: bool = True
+    ) -> FloatArray:
+        """Intervals for effects, where these are associations: they allow for confounding."""
+        effects = tuple(effect.as_effect() for effect in self.effects)
+        return replace(self, effects=effects).conf_int(conf_level, simultaneous=simultaneous)
+
     @property
     def means(self) -> pd.DataFrame | Unavailable:
         """Mean outcomes by arm, with 95 % intervals; see `means_at`."""
@@ -244,19 +251,26 @@ class AtOnce(SeveralEffects):
     ) -> pd.DataFrame:
         """One row for each effect, its name in ``term``; what is not available is NaN.
 
-        ``scale`` is one of those of `Result.effect`.
+        ``scale`` is one of those of `Result.effect`. Outcomes that do not have it are NaN: a number
+        that can be negative has no ratio.
         """
         scale = check_scale(scale)
         if scale == "difference":
             return super().tidy(conf_level, simultaneous=simultaneous)
         count = len(self.effects) if simultaneous else 1
         each = 1.0 - (1.0 - inference.check_conf_level(conf_level)) / count
-        rows = []
+        rows, refused = [], []
         for label, effect in zip(self.labels, self.effects, strict=True):
-            found = scaled_effect(effect, scale, each, self.treatment, self.outcome)
-            p, none = found.p_value, Unavailable("on this scale there is none")
-            p = p if isinstance(p, Unavailable) else min(1.0, count * p)
-            rows.append(effect_row(found.estimate, none, p, found.conf_int, term=label))
+            try:
+                found = scaled_effect(effect, scale, each, self.treatment, self.outcome)
+            except OptionError as error:
+                refused.append(error)
+                rows.append(effect_row(math.nan, NO_ERROR, NO_ERROR, NO_ERROR, term=label))
+                continue
+            p = float(np.minimum(1.0, count * or_nan(found.p_value)))
+            rows.append(effect_row(found.estimate, NO_ERROR, p, found.interval, term=label))
+        if len(refused) == len(rows):
+            raise refused[0]
         return self._frame([row | {"scale": scale} for row in rows])
 
     def plot(self, conf_level: float = 0.95, *, simultaneous: bool = True, ax: Any = None) -> Any:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dpeffects.errors import OptionError
 from dpeffects.inference.estimate import NO_EFFECT, Estimate, Unavailable
 from dpeffects.inference.interaction import interaction
@@ -17,9 +15,9 @@ from dpeffects.inference.joint import JointSums, StudyColumn
 from dpeffects.inference.table_one import arm_sizes, table_one
 from dpeffects.results.average import Result
 from dpeffects.results.covariate_balance import hidden, within_noise
-from dpeffects.results.export import effect_row, frame_of, or_nan
+from dpeffects.results.export import frame_of
 from dpeffects.results.record import Record
-from dpeffects.results.scaled import check_scale, mean_rows, scaled_effect
+from dpeffects.results.scaled import mean_rows
 from dpeffects.results.several import AtOnce, SubsetEffects
 from dpeffects.summary import Summary, draw, tabulate
 
@@ -195,34 +193,6 @@ class StudyEffects(AtOnce):
         ``as_markdown()`` and ``as_docx("table.docx")``.
         """
         return tabulate(self, conf_level=conf_level, simultaneous=simultaneous)
-
-    def tidy(
-        self, conf_level: float = 0.95, *, simultaneous: bool = True, scale: str = "difference"
-    ) -> pd.DataFrame:
-        """One row for each effect, its name in ``term``; what is not available is NaN.
-
-        ``scale`` is one of those of `Result.effect`. Outcomes that do not have it are NaN: a
-        number that can be negative has no ratio. ``fit.one("died").effect("ratio")`` is one alone.
-        """
-        scale = check_scale(scale)
-        if scale == "difference":
-            return super().tidy(conf_level, simultaneous=simultaneous)
-        count = len(self.effects) if simultaneous else 1
-        each = 1.0 - (1.0 - check_conf_level(conf_level)) / count
-        rows, refused = [], []
-        none = Unavailable("on this scale there is none")
-        for label, effect in zip(self.labels, self.effects, strict=True):
-            try:
-                found = scaled_effect(effect, scale, each, self.treatment, label)
-            except OptionError as error:
-                refused.append(error)
-                rows.append(effect_row(math.nan, none, none, none, term=label))
-                continue
-            p = float(np.minimum(1.0, count * or_nan(found.p_value)))
-            rows.append(effect_row(found.estimate, none, p, found.conf_int, term=label))
-        if len(refused) == len(rows):
-            raise refused[0]
-        return self._frame([row | {"scale": scale} for row in rows])
 
     def plot(
         self,

@@ -16,7 +16,9 @@ from dpeffects.errors import OptionError
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import NO_TEST, Interval, check_conf_level
 from dpeffects.inference.life_table import LifeTable, Shares
+from dpeffects.inference.monotone import isotonic
 from dpeffects.inference.noisy import COUNTED, noise_ratio
+from dpeffects.inference.simultaneous import reach, two_sided
 from dpeffects.results.export import frame_of
 from dpeffects.results.tabled import TableEffects, Term
 
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
 
 ARMS = ("treated", "control")
 _NORMAL = NormalDist()
-_FARTHEST = 40.0
-"""Standard errors beyond which a p-value is zero."""
 
 Limits = Callable[[float], tuple[float, float]]
 
@@ -36,12 +36,14 @@ class Inverted(Term):
     """A number whose interval holds what a test does not reject.
 
     ``limits`` gives its ends for a number of standard errors; ``null`` is the value without effect,
+    ``reached`` how many standard errors an interval needs to have it, where that is known, and
     ``noise`` its `noise_ratio`.
     """
 
     limits: Limits | None = None
     null: float = 0.0
     noise: float = 0.0
+    reached: float | None = None
 
     @property
     def std_error(self) -> float | Unavailable:
@@ -60,7 +62,7 @@ class Inverted(Term):
         low, high = self.limits(_normal(conf_level))
         return Interval(low, high, conf_level)
 
-    @property
+    @cached_property
     def p_value(self) -> float | Unavailable:
         """Two-sided p-value of no effect: one less the level whose interval ends there."""
         if not self.tested:
@@ -68,13 +70,10 @@ class Inverted(Term):
         if self.released.associated:
             return Unavailable(NO_TEST)
         if self.limits is None:
-            return _two_sided(abs(self.estimate))
-        near, far = 0.0, _FARTHEST
-        for _ in range(60):
-            z = (near + far) / 2.0
-            low, high = self.limits(z)
-            near, far = (near, z) if low <= self.null <= high else (z, far)
-        return _two_sided(far)
+            return two_sided(abs(self.estimate))
+        if self.reached is not None:
+            return two_sided(self.reached)
+        return two_sided(float(reach(self.limits, self.null)[0]))
 
     def row(self, conf_level: float = 0.95) -> dict[str, Any]:
         """The number as a row of `tidy`; its statistic is that of the test, if there is one."""
@@ -86,10 +85,6 @@ class Inverted(Term):
 
 def _normal(conf_level: float) -> float:
     return _NORMAL.inv_cdf(0.5 + check_conf_level(conf_level) / 2.0)
-
-
-def _two_sided(z: float) -> float:
-    return math.erfc(z / math.sqrt(2.0))
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -154,8 +149,6 @@ class SurvivalEffects(TableEffects):
         time, noisy: a part of those in the arm, or sums of weights where ``weighted`` is True.
         Neither rises. What has a ``noise_ratio`` above 1 is mostly noise.
         """
-        from scipy.optimize import isotonic_regression
-
         life = self.life
         check_conf_level(conf_level)
         risks, lower, upper = life.band(conf_level)
@@ -164,7 +157,7 @@ class SurvivalEffects(TableEffects):
         of_curve = noise_ratio(np.sqrt(life.shares(life.edges[1:]).privacy), 1.0)
         rows = []
         for arm, name in enumerate(ARMS):
-            curve = 1.0 - isotonic_regression(risks[arm]).x.clip(0.0, 1.0)
+            curve = 1.0 - isotonic(risks[arm]).clip(0.0, 1.0)
             low = np.minimum.accumulate(1.0 - upper[arm])
             high = 1.0 - np.maximum.accumulate(lower[arm])
             columns = {"time": self.edges, "at_risk": at_risk[arm], "survival": [1.0, *curve]}

@@ -14,7 +14,7 @@ from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import NO_EFFECT, Estimate, Unavailable
 from dpeffects.inference.intervals import Interval
 from dpeffects.inference.noisy import noise_ratio, ratio_of
-from dpeffects.inference.tables import ArmTable, Functional
+from dpeffects.inference.tables import ArmTable, Confounding, Functional
 from dpeffects.results.export import effect_row, or_nan
 from dpeffects.results.several import SeveralRows
 from dpeffects.summary import draw
@@ -103,11 +103,21 @@ class TableEffects(SeveralRows):
         What entitles differences to be called effects: one of `BASES`.
     warning
         What nobody should overlook, of the method's own.
+    allowed
+        Of associations, what an effect's interval would allow for confounding: a guess, which
+        `conf_int_of_effect` has, and no other interval.
     """
 
     table: ArmTable
     stands_on: str = ""
     warning: str = ""
+    allowed: Confounding | None = None
+
+    def __post_init__(self) -> None:
+        aside = getattr(self.table, "confounding", None)
+        if self.associated and aside is not None:
+            object.__setattr__(self, "allowed", aside)
+            object.__setattr__(self, "table", replace(self.table, confounding=None))
 
     def terms(self) -> Sequence[Term]:
         """The numbers that `tidy` and the summary have."""
@@ -148,6 +158,13 @@ class TableEffects(SeveralRows):
         found = [term.conf_int(conf_level) for term in self.terms()]
         none = (math.nan, math.nan)
         return np.array([none if isinstance(x, Unavailable) else tuple(x) for x in found])
+
+    def conf_int_of_effect(self, conf_level: float = 0.95) -> FloatArray:
+        """Intervals for effects, where these are associations: with `allowed` for confounding."""
+        if self.allowed is None:
+            return self.conf_int(conf_level)
+        table = replace(self.table, confounding=self.allowed)
+        return replace(self, table=table, stands_on="", allowed=None).conf_int(conf_level)
 
     def tidy(self, conf_level: float = 0.95) -> pd.DataFrame:
         """One row for each number, its name in ``term``; what is not available is NaN."""

@@ -17,7 +17,7 @@ from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.hypotheses import Evidence, Hypothesis
 from dpeffects.inference.intervals import NO_TEST, Interval, Law, check_conf_level
 from dpeffects.inference.weighted import combined_means
-from dpeffects.results.export import effect_row, frame_of, or_nan, plain
+from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.hypothesis_test import Test, facts_tested
 from dpeffects.results.numbers import with_error
 from dpeffects.results.record import Coefficients, Reported
@@ -247,9 +247,11 @@ class Combined(Reported, Coefficients):
     def effect(self, scale: str = "difference", conf_level: float | None = None) -> ScaledEffect:
         """Put the combined effect on a scale, as `Result.effect` does."""
         level = check_conf_level(self.conf_level if conf_level is None else conf_level)
-        known = self.conf_int(level), self.p_value
-        about = self.treatment, self.outcome
-        return scaled_effect(self.released, scale, level, *about, difference=known)
+        about = {"term": self.treatment, "outcome": self.outcome, "estimand": self.estimand}
+        about |= {"method": self.rule, "guarantee": self.status}
+        named: dict[str, Any] = {"difference": (self.conf_int, self.p_value), "about": about}
+        named |= {"std_error": self.std_error, "caution": self.caution}
+        return scaled_effect(self.released, scale, level, self.treatment, self.outcome, **named)
 
     @property
     def sites(self) -> pd.DataFrame:
@@ -291,13 +293,7 @@ class Combined(Reported, Coefficients):
 
     def tidy(self, conf_level: float | None = None, *, scale: str = "difference") -> pd.DataFrame:
         """One row for the effect, with the columns of `Result.tidy`."""
-        about = {"term": self.treatment, "outcome": self.outcome, "estimand": self.estimand}
-        about |= {"method": self.rule, "guarantee": self.status}
-        found, error = self.effect(scale, conf_level), self.std_error
-        if scale != "difference":
-            about["scale"], error = scale, Unavailable("on this scale there is none")
-        row = effect_row(found.estimate, error, found.p_value, found.conf_int, **about)
-        return frame_of([row])
+        return self.effect(scale, conf_level).tidy()
 
     def glance(self) -> pd.DataFrame:
         """One row for the combination, with the columns of `Result.glance` and more on sites.

@@ -173,7 +173,7 @@ def test_noise_in_the_outcomes_variance_takes_no_allowance_away():
             bounds=bounds,
             shares={"models": 1e-6},
         )
-        lower, upper = fit.conf_int()
+        lower, upper = fit.conf_int_of_effect()
         held += lower <= 0.0 <= upper
     assert held >= 27
 

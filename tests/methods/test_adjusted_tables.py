@@ -202,7 +202,8 @@ def test_a_model_that_cannot_be_learnt_is_an_association_or_refused_before_the_c
     assert fit.tidy()["p_value"].isna().all()
     assert str(fit.summary()).index("NOT ADJUSTED") < str(fit.summary()).index("risk difference")
     assert {spend.share for spend in fit.spends} == {"table"}
-    assert fit.table.confounding.kept == 0.0
+    assert fit.table.confounding is None
+    assert fit.allowed.kept == 0.0
     forced = dpe.dp_survival(FORMULA, frame, **{**ASKED, "epsilon": 0.1}, adjust=True)
     assert "HARDLY ADJUSTED" in forced.caution
     trial = dpe.dp_survival(FORMULA, frame, **ASKED, epsilon=0.1, design="randomised")
