@@ -29,7 +29,7 @@ def reach(limits: Callable[[Any], tuple[Any, Any]], null: float, count: int = 1)
     which they grow: so a p-value is below alpha exactly where an interval at 1 - alpha lacks null.
     """
     near, far = np.zeros(count), np.full(count, _FARTHEST)
-    for _ in range(56):  # to the last digit
+    for _ in range(60):  # to the last digit
         z = (near + far) / 2.0
         low, high = limits(z if count > 1 else float(z[0]))
         there = (np.asarray(low) <= null) & (null <= np.asarray(high))
