@@ -167,7 +167,7 @@ def received(
     if trust is not None:
         from dpeffects.sites.signing import verify_all
 
-        verify_all(sent, trust)
+        verify_all(typing.cast(Any, sent), trust)
     check_request(sent, request)
     return sent, absent
 

@@ -133,8 +133,8 @@ def combine_moments(
     >>> dpe.combine_moments(sites).n
     10000
     """
-    by_name = isinstance(results, Mapping)
-    given = dict(results if by_name else ((str(i), x) for i, x in enumerate(results, 1)))
+    numbered = {str(i): x for i, x in enumerate(results, 1)}
+    given = results if isinstance(results, Mapping) else numbered
     if not given:
         raise OptionError("combine_moments needs the moments of one site or more")
     read = {site: _moments(x) for site, x in given.items()}
