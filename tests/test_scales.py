@@ -286,7 +286,7 @@ def test_an_association_has_ratios_and_no_test():
     fit = dpe.dp_ate("y ~ t", frame(), "clipped_contrast", epsilon=5, bounds=BOUNDS, seed=1)
     found = fit.effect("ratio")
     assert isinstance(found.p_value, Unavailable)
-    assert str(found).startswith("Association of t with y")
+    assert found.words.startswith("Association of t with y")
 
 
 def test_scales_that_an_outcome_does_not_have_are_refused():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 import dpeffects as dpe
-from dpeffects.errors import OptionError
+from dpeffects.errors import DPEffectsError, OptionError
 from dpeffects.results.record import Reported
 from dpeffects.summary import Pairs, Prose
 from tests.kinds_of_summaries import NAMES, made
@@ -41,6 +44,30 @@ def test_a_release_in_about_ten_lines(name):
     else:
         assert said["Guarantee"] == holds.short()
         assert ("VOID" in said["Guarantee"]) == bool(holds.void)
+
+
+def _derived(result):
+    """What follows from a result: tests, sensitivity, effects on scales."""
+    yield result
+    asked = [(name, ()) for name in ("test", "sensitivity", "summary")]
+    for name, given in [*asked, *(("effect", (x,)) for x in ("difference", "ratio", "odds"))]:
+        try:
+            found = getattr(result, name)(*given)
+        except (AttributeError, DPEffectsError):
+            continue
+        yield found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_everything_goes_to_another_process_and_says_there_whether_it_is_private(name):
+    """Effects on scales and tests did not pickle, a sentence on a void effect did not say so."""
+    void = getattr(getattr(made(name), "guarantee", None), "void", ())
+    for one in _derived(made(name)):
+        for other in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one)):
+            assert str(other) == str(one)
+            if hasattr(one, "again"):
+                assert str(other.conf_int(0.8)) == str(one.conf_int(0.8))
+        assert not void or "NOT PRIVATE" in str(one)
 
 
 def test_an_estimate_is_that_of_the_table():

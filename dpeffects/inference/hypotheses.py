@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from numbers import Real
 from typing import Any, Protocol
 
@@ -81,21 +81,22 @@ class Evidence:
         An interval is cut to what is possible, so numbers outside of it are ruled out, whatever was
         released.
         """
-        low, high = possible or (-math.inf, math.inf)
+        within = possible or (-math.inf, math.inf)
+        above, below = (partial(_one_sided, law, within, point, sign) for sign in (1.0, -1.0))
+        return cls(point, above, below, interval, within)
 
-        def beyond(distance: float) -> float:
-            if law.unit == 0.0:
-                return 0.0 if distance > 0.0 else 1.0
-            tail = float(law.tail(abs(distance)))
-            return tail if distance >= 0.0 else 1.0 - tail
 
-        def above(null: float) -> float:
-            return beyond(point - null) if low <= null <= high else float(null > high)
-
-        def below(null: float) -> float:
-            return beyond(null - point) if low <= null <= high else float(null < low)
-
-        return cls(point, above, below, interval, (low, high))
+def _one_sided(
+    law: ErrorLaw, within: tuple[float, float], point: float, sign: float, null: float
+) -> float:
+    """P-value of an effect that is at most ``null``; at least, where ``sign`` is -1."""
+    if not within[0] <= null <= within[1]:
+        return float(sign * (null - within[0]) > 0.0)
+    distance = sign * (point - null)
+    if law.unit == 0.0:
+        return 0.0 if distance > 0.0 else 1.0
+    tail = float(law.tail(abs(distance)))
+    return tail if distance >= 0.0 else 1.0 - tail
 
 
 @dataclass(frozen=True)

@@ -332,9 +332,9 @@ def create_ledger(
     """
     require_name("dataset", dataset)
     agreement = Agreement.make(epsilon, delta, composition, unit)
-    if anchor is not None:
-        store_of(anchor)  # it can be read
     store = store_of(address)
+    if anchor is not None:
+        _second_place(store, anchor)  # before there is a ledger that could be used without it
     store.create()
     with Chain(store).transaction(write=True) as transaction:
         for other in transaction.datasets():
@@ -419,20 +419,27 @@ def anchor_ledger(address: Address, place: Address) -> None:
     `create_ledger` does this for a new ledger. Use it for one that has no anchor yet, or whose
     anchor was lost or has moved, and only if you are sure that the ledger is the newest.
     """
-    store, second = _existing(address), store_of(place)
-    if (store.path or store.name) == (second.path or second.name):
-        raise OptionError("an anchor is at another place than its ledger")
+    store = _existing(address)
+    second = _second_place(store, place)
     with store.session(write=False) as session:
         book = Transaction(session)
         if (head := book.head()) is None:
             raise LedgerError(f"{store.name} has no dataset to anchor")
         first = book.opening(book.datasets()[0])
     named = str(second.path or second.name.replace(":***@", "@"))
-    second.create()
     Anchor(second, first.digest).write(head.number, head.digest, more=False, make=True)
     with Chain(store, place).transaction(write=True) as book:
         if book.heads.anchor != named:
             book.add("anchor", first.dataset, {"anchor": named}, book.state(first.dataset))
+
+
+def _second_place(store: EntryStore, place: Address) -> EntryStore:
+    """Return the store of an anchor, made where there is none."""
+    second = store_of(place)
+    if len({os.path.realpath(x.path) if x.path else x.name for x in (store, second)}) == 1:
+        raise OptionError("an anchor is at another place than its ledger")
+    second.create()
+    return second
 
 
 def _existing(address: Address, dataset: str | None = None) -> EntryStore:

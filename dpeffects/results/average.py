@@ -292,7 +292,7 @@ class Result(Record):
         from dpeffects.results.sensitivity import SensitivityAnalysis
 
         return SensitivityAnalysis(
-            **{f.name: getattr(self, f.name) for f in fields(self)},
+            **{f.name: getattr(self, f.name) for f in fields(Result)},
             bias=bias,
             prevalence_difference=prevalence_difference,
             confounder_effect=confounder_effect,

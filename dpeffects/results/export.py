@@ -120,7 +120,7 @@ class AtALevel(JsonRecord):
 
     interval: Interval | Unavailable
     conf_level: float
-    again: Callable[[float], Any] | None
+    again: Callable[..., Any] | None
 
     def conf_int(self, conf_level: float | None = None) -> Interval | Unavailable:
         """The interval, by default at the level that was asked for."""
@@ -135,7 +135,7 @@ class AtALevel(JsonRecord):
                 f"this was read from JSON, with an interval at {self.conf_level:g} alone; ask the "
                 "result that it is of for another level"
             )
-        found: Self = self.again(check_conf_level(conf_level))
+        found: Self = self.again(conf_level=check_conf_level(conf_level))
         return found
 
     def to_dict(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpeffects.inference.estimate import Estimate, Unavailable
@@ -71,7 +72,7 @@ class Test(Shown, AtALevel):
     guarantee: str = ""
     caution: str = ""
     noise_ratio: float = 0.0
-    again: Callable[[float], Any] | None = field(default=None, compare=False)
+    again: Callable[..., Any] | None = field(default=None, compare=False)
 
     @classmethod
     def of(
@@ -89,9 +90,7 @@ class Test(Shown, AtALevel):
         """
         conf_level = check_test_level(conf_level)
         given = {"asked": asked, "conf_level": conf_level, "tests": tests, **about}
-        given["again"] = lambda level: cls.of(
-            evidence, asked, conf_level=level, tests=tests, **about
-        )
+        given["again"] = partial(cls.of, evidence, asked, tests=tests, **about)
         if isinstance(evidence, Estimate):
             given = {"estimate": evidence.point, "noise_ratio": ratio_of(evidence)} | given
             evidence = Evidence.of(evidence)

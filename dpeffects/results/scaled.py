@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import OptionError, not_among
+from dpeffects.guarantee import alarm
 from dpeffects.inference import intervals as inference
 from dpeffects.inference import scales
 from dpeffects.inference.estimate import Estimate, Means, Unavailable
@@ -58,7 +60,7 @@ class ScaledEffect(Shown, AtALevel):
     about: Mapping[str, Any] = field(default_factory=dict)
     caution: str = ""
     conf_level: float = 0.95
-    again: Callable[[float], Any] | None = field(default=None, repr=False, compare=False)
+    again: Callable[..., Any] | None = field(default=None, repr=False, compare=False)
 
     def tidy(self, conf_level: float | None = None) -> pd.DataFrame:
         """One row, with the columns of `Result.tidy`; what is not available is NaN."""
@@ -72,7 +74,8 @@ class ScaledEffect(Shown, AtALevel):
         return show(self.at(conf_level), form)
 
     def __str__(self) -> str:
-        return self.words
+        mark = alarm(self.about.get("guarantee", "exact"))
+        return f"*** {mark} ***\n{self.words}" if mark else self.words
 
 
 _ALSO = {
@@ -138,11 +141,8 @@ def scaled_effect(
     words = _said(scale, named, *shown, p, through)
     if scale != "difference":
         about = about | {"std_error": NO_ERROR}
-
-    def again(level: float) -> ScaledEffect:
-        named = (treatment, outcome)
-        return scaled_effect(released, scale, level, *named, difference=difference, **about)
-
+    given = {"treatment": treatment, "outcome": outcome, "difference": difference, **about}
+    again = partial(scaled_effect, released, scale, **given)
     made = (scale, value, ends, p, words, through)
     return ScaledEffect(*made, conf_level=conf_level, again=again, **about)
 

@@ -75,7 +75,10 @@ class NoNoise(SeededNoise):
     """What is released is what is there; only the order of the records is drawn, from a seed."""
 
     void = ("no noise was added",)
-    description = "none"
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.description = f"none (records in an order of seed {seed})"
 
     def laplace(self, values: IntArray, *scale: float) -> IntArray:
         """The values themselves, for all kinds of noise."""

@@ -289,6 +289,18 @@ def test_every_public_call_refuses_a_ledger_that_was_set_back(folder, anchored):
             getattr(dpe, name)(data=Untouchable(), **given)
 
 
+@pytest.mark.parametrize("place", ["none/a.db", "a.db", "link.db", "a.db.seen", "text.csv"])
+def test_without_its_anchor_there_is_no_ledger(folder, place):
+    """The ledger was made before its anchor, and could be spent from where that had failed."""
+    (folder / "link.db").symlink_to(folder / "a.db")
+    (folder / "text.csv").write_text("y,t\n1,0\n")
+    with pytest.raises(DPEffectsError):
+        create_ledger(folder / "a.db", "x", epsilon=1.0, anchor=folder / place)
+    assert not (folder / "a.db").exists()
+    create_ledger(folder / "a.db", "x", epsilon=1.0, anchor=folder / "anchor.db")
+    assert "not behind its anchor" in verify_ledger(folder / "a.db")
+
+
 def test_an_anchor_is_somewhere_else_and_is_made_once(folder):
     path, place = folder / "a.db", folder / "anchor.db"
     ledger = create_ledger(path, "x", epsilon=1.0)
