@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -173,18 +174,6 @@ def _lipschitz() -> Found:
     )
 
 
-@claim(
-    "001", "Corollary 9", "Noise of sqrt(2 log(2 / delta)) / epsilon suffices (Hall et al. 2013)"
-)
-def _corollary() -> Found:
-    return _exact_delta("Corollary 9")
-
-
-@claim("001", "Definition 2", "Noise of sqrt(2 ln(1.25 / delta)) / epsilon suffices")
-def _definition() -> Found:
-    return _exact_delta("Definition 2")
-
-
 def _exact_delta(item: str) -> Found:
     rows = table("001_gaussian").query("item == @item and epsilon <= 10")
     low, high = (rows[rows["epsilon"] == epsilon].iloc[0] for epsilon in (5.0, 10.0))
@@ -195,6 +184,13 @@ def _exact_delta(item: str) -> Found:
         "The classical bound is for epsilon below 1; the paper's figures go to 10. The package "
         "uses the analytic Gaussian mechanism.",
     )
+
+
+for _item, _printed in {
+    "Corollary 9": "Noise of sqrt(2 log(2 / delta)) / epsilon suffices (Hall et al. 2013)",
+    "Definition 2": "Noise of sqrt(2 ln(1.25 / delta)) / epsilon suffices",
+}.items():
+    claim("001", _item, _printed)(partial(_exact_delta, _item))
 
 
 @claim("001", "Lemma 1", "The score does not react to small errors of the nuisances")
@@ -233,16 +229,12 @@ def _formula_row(item: str, learner: str) -> Found:
     )
 
 
-@claim(
+claim(
     "001", "Lemma 2", "The noise of the R-learner is the largest influence times c(eps, delta, n)"
+)(partial(_formula_row, "Lemma 2", "R-learner"))
+claim("001", "Lemma 2b", "The noise of the DR-learner is the largest influence times c")(
+    partial(_formula_row, "Lemma 2b", "DR-learner")
 )
-def _noise_of_r() -> Found:
-    return _formula_row("Lemma 2", "R-learner")
-
-
-@claim("001", "Lemma 2b", "The noise of the DR-learner is the largest influence times c")
-def _noise_of_dr() -> Found:
-    return _formula_row("Lemma 2b", "DR-learner")
 
 
 @claim(
@@ -388,9 +380,12 @@ def _functions_settle(learner: str) -> Found:
     )
 
 
-@claim("001", "Figure 4", "Functions converge to those of the non-private learner")
-def _functions_of_r() -> Found:
-    return _functions_settle("R-learner")
+claim("001", "Figure 4", "Functions converge to those of the non-private learner")(
+    partial(_functions_settle, "R-learner")
+)
+claim("001", "Figure 10", "Functions of the DR-learner converge as those of the R-learner do")(
+    partial(_functions_settle, "DR-learner")
+)
 
 
 @claim("001", "Figure 5", "The PEHE falls with the budget towards that of the non-private learner")
@@ -511,11 +506,6 @@ def _enlarged() -> Found:
         "paper does not say how it keeps fitted ones from 0 and 1; here they are within 0.01 and "
         "0.99.",
     )
-
-
-@claim("001", "Figure 10", "Functions of the DR-learner converge as those of the R-learner do")
-def _functions_of_dr() -> Found:
-    return _functions_settle("DR-learner")
 
 
 @claim("001", "Figure 10", "They converge more rapidly than finite releases")
