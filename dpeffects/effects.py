@@ -176,33 +176,8 @@ def dp_ate(
     >>> fit.estimand, fit.n, fit.guarantee.status
     ('ATE', 445, 'void: seeded')
     """
-    return estimate_effect(
-        "ATE",
-        formula,
-        data,
-        method,
-        epsilon=epsilon,
-        delta=delta,
-        level=level,
-        bounds=bounds,
-        shares=shares,
-        variance=variance,
-        contrasts=contrasts,
-        unit=unit,
-        max_rows=max_rows,
-        cluster=cluster,
-        clusters=clusters,
-        missing=missing,
-        weights=weights,
-        subset=subset,
-        check_bounds=check_bounds,
-        means=means,
-        by=by,
-        ledger=ledger,
-        dataset=dataset,
-        seed=seed,
-        **options,
-    )
+    given = dict(locals())
+    return estimate_effect("ATE", **given.pop("options"), **given)
 
 
 @checked_call
@@ -310,36 +285,15 @@ def dp_cate(
     >>> fit.effect({"x1": [0.1, 0.9], "x2": [0.5, 0.5]}).shape
     (2,)
     """
-    accepted = {
-        "accept_asymptotic": accept_asymptotic,
-        "accept_library": accept_library,
-        "accept_none": accept_none,
-    }
+    given = dict(locals())
+    asked = {name: given.pop(name) for name in ("release", "at", "by")}
+    accepted = {kind.accept: given.pop(kind.accept) for kind in KINDS.values() if kind.accept}
     refuse_tables({"release": release, "by": by})
-    by = by if by is None else joined(by, "by")
-    request = Request.of_effect(
-        "CATE",
-        formula,
-        data,
-        default_learner(release) if method is None else method,
-        epsilon=epsilon,
-        delta=delta,
-        bounds=bounds,
-        shares=shares,
-        variance=variance,
-        unit=unit,
-        max_rows=max_rows,
-        missing=missing,
-        weights=weights,
-        subset=subset,
-        check_bounds=check_bounds,
-        ledger=ledger,
-        dataset=dataset,
-        seed=seed,
-        **options,
-    )
+    asked["by"] = by if by is None else joined(by, "by")
+    given["method"] = default_learner(release) if method is None else method
+    request = Request.of_effect("CATE", **given.pop("options"), **given)
     options = {**options, **{name: x for name, x in accepted.items() if x is not False}}
-    request = replace(request, options=options, release=release, at=at, by=by)
+    request = replace(request, options=options, **asked)
     return cast("CateFunction | CateEffects", Estimation(request).result())
 
 
@@ -406,31 +360,10 @@ def dp_balance(
     >>> found.tidy()["term"].tolist(), found.guarantee.status
     (['x1', 'x2'], 'void: seeded')
     """
+    given = dict(locals())
     from dpeffects.estimators.balance import BALANCE
 
-    request = Request.of_effect(
-        estimand,
-        formula,
-        data,
-        BALANCE,
-        epsilon=epsilon,
-        delta=delta,
-        bounds=bounds,
-        shares=shares,
-        unit=unit,
-        max_rows=max_rows,
-        missing=missing,
-        weights=weights,
-        subset=subset,
-        check_bounds=check_bounds,
-        ledger=ledger,
-        dataset=dataset,
-        seed=seed,
-        adjusted=adjusted,
-        overlap=overlap,
-        clip=clip,
-        bins=bins,
-    )
+    request = Request.of_effect(given.pop("estimand"), method=BALANCE, **given)
     return cast("Balance", Estimation(request).result())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import fields, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -227,6 +228,11 @@ _OF_TABLES: dict[str, dict[str, Any]] = {
     "design": {"choices": ("observational", "randomised"), "help": "of the study"},
     "estimand": {"help": "who is compared, where covariates are adjusted for"},
 }
+_by_blocks = partial(
+    function_command,
+    prepare=lambda args, values: with_data(values, batches=True),
+    record=True,
+)
 COMMANDS = (
     *(
         function_command(
@@ -263,16 +269,14 @@ COMMANDS = (
         record=True,
         save="write the function; dpeffects.load_cate reads it",
     ),
-    function_command(
+    _by_blocks(
         "balance",
         "dp_balance",
         _BALANCE,
-        prepare=lambda args, values: with_data(values, batches=True),
         conf_level=False,
-        record=True,
         plot="draw the differences (love plot)",
     ),
-    function_command(
+    _by_blocks(
         "survival",
         "dp_survival",
         _SURVIVAL,
@@ -280,11 +284,9 @@ COMMANDS = (
             "bins": {"type": int, "nargs": None, "help": "intervals of the life table"},
             **_OF_TABLES,
         },
-        prepare=lambda args, values: with_data(values, batches=True),
-        record=True,
         plot="draw both survival curves",
     ),
-    function_command(
+    _by_blocks(
         "qte",
         "dp_qte",
         _QTE,
@@ -292,28 +294,22 @@ COMMANDS = (
             "quantiles": {"type": float, "nargs": "+", "help": "shares of records; 0.5: median"},
             **_OF_TABLES,
         },
-        prepare=lambda args, values: with_data(values, batches=True),
-        record=True,
         plot="draw both distributions",
     ),
-    function_command(
+    _by_blocks(
         "ordinal",
         "dp_ordinal",
         _ORDINAL,
         changes=_OF_TABLES,
-        prepare=lambda args, values: with_data(values, batches=True),
-        record=True,
         plot="draw the shares at each level",
     ),
-    function_command(
+    _by_blocks(
         "rate",
         "dp_rate",
         _RATE,
         changes=_OF_TABLES,
-        prepare=lambda args, values: with_data(values, batches=True),
-        record=True,
     ),
-    function_command(
+    _by_blocks(
         "did",
         "dp_did",
         _DID,
@@ -324,19 +320,15 @@ COMMANDS = (
             "change": {"type": float, "nargs": 2, "help": "a range that changes lie in"},
             "check_bounds": {"help": "release how many values were outside their bounds"},
         },
-        prepare=lambda args, values: with_data(values, batches=True),
-        record=True,
         plot="draw the effect, or the differences by period",
     ),
-    function_command(
+    _by_blocks(
         "late",
         "dp_late",
         _LATE,
         changes={"design": {**_OF_TABLES["design"], "help": "of the instrument"}},
-        prepare=lambda args, values: with_data(values, batches=True),
-        record=True,
     ),
-    function_command(
+    _by_blocks(
         "moments",
         "dp_moments",
         _MOMENTS,
@@ -344,20 +336,16 @@ COMMANDS = (
             "subgroups": {"metavar": "TERM"},
             "design": _OF_TABLES["design"],
         },
-        prepare=lambda args, values: with_data(values, batches=True),
-        record=True,
     ),
-    function_command(
+    _by_blocks(
         "randomisation-test",
         "dp_randomisation_test",
         _TEST,
-        prepare=lambda args, values: with_data(values, batches=True),
         changes={
             "treated": {"help": "how many records were treated"},
             "treated_share": {"help": "chance with which each record was treated"},
         },
         conf_level=False,
-        record=True,
     ),
     function_command(
         "release",

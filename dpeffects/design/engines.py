@@ -180,8 +180,29 @@ class LazyTable:
         return LazyRows(both, dict(self.ready), strata)
 
 
+class _OnEngine:
+    """What is public about rows on an engine."""
+
+    table: LazyTable
+
+    @property
+    def n(self) -> int:
+        """Number of records or units."""
+        return self.table.design.n
+
+    @property
+    def weighted(self) -> bool:
+        """True where rows have weights."""
+        return self.table.sample.weighted
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of a unit that can have a weight."""
+        return 1 if self.table.sizes is None else MOST_ROWS
+
+
 @dataclass(frozen=True)
-class ColumnsOnEngine:
+class ColumnsOnEngine(_OnEngine):
     """Values of columns, in the place of covariates and outcome; there is nothing else."""
 
     table: LazyTable
@@ -204,21 +225,6 @@ class ColumnsOnEngine:
     def names(self) -> tuple[str, ...]:
         """Names of the columns."""
         return self.columns
-
-    @property
-    def n(self) -> int:
-        """Number of records or units."""
-        return self.table.design.n
-
-    @property
-    def weighted(self) -> bool:
-        """True where rows have weights."""
-        return self.table.sample.weighted
-
-    @property
-    def most_rows(self) -> int:
-        """Rows of a unit that can have a weight."""
-        return 1 if self.table.sizes is None else MOST_ROWS
 
     def fold(self, function: Summand, *parts: str) -> Totals:
         """Add up a function of blocks of values."""
@@ -491,7 +497,7 @@ def _pair(found: Mapping[int, Mapping[Any, int]], what: Any) -> IntArray:
 
 
 @dataclass(frozen=True)
-class LazyRows:
+class LazyRows(_OnEngine):
     """Private rows on an engine. Only the curator looks inside.
 
     ``groups`` make the strata, where they are not those of the covariates.
@@ -504,21 +510,6 @@ class LazyRows:
     @property
     def _recipe(self) -> Recipe:
         return self.table.design.recipe
-
-    @property
-    def n(self) -> int:
-        """Number of records or units."""
-        return self.table.design.n
-
-    @property
-    def weighted(self) -> bool:
-        """True where rows have weights."""
-        return self.table.sample.weighted
-
-    @property
-    def most_rows(self) -> int:
-        """Rows of a unit that can have a weight."""
-        return 1 if self.table.sizes is None else MOST_ROWS
 
     @property
     def width(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.arms import ARMS, ArmByCell
 from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
-from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators._checks import check_between, check_flag
 from dpeffects.estimators._posterior import unadjusted_variance
 from dpeffects.estimators._propensity import (
@@ -37,7 +38,7 @@ from dpeffects.estimators._propensity import (
 )
 from dpeffects.estimators._weighting_error import reweighted
 from dpeffects.estimators.clipped_contrast import StudyOptions, refuse_unadjusted
-from dpeffects.estimators.spec import Facts, Options
+from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity, relative_weights
 from dpeffects.inference.tables import ArmTable, Confounding
 from dpeffects.privacy.curator import Asked, Curator
@@ -64,6 +65,16 @@ records beyond a clip are those that differ most."""
 
 
 _RECORDS = "records by arm and cell"
+
+table_spec = partial(
+    MethodSpec,
+    estimands=AVERAGES,
+    levels=("sample", "label"),
+    variance_shares=(),
+    needs_covariates=False,
+    tabled=True,
+)
+"""The record of a method that releases a table of both arms."""
 
 
 @dataclass(frozen=True)

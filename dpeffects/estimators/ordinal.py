@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpeffects.errors import OptionError
-from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._tables import (
     OutcomeCell,
     TableOptions,
     fit_table,
     table_delta,
     table_shares,
+    table_spec,
 )
-from dpeffects.estimators.spec import MethodSpec
 from dpeffects.formula.expression import Column, Expression, Ordered
 from dpeffects.privacy.curator import Curator
 from dpeffects.results.ordinal import OrdinalEffects
@@ -47,18 +46,13 @@ def fit(curator: Curator, options: OrdinalOptions, estimand: str) -> Tabled:
     return fit_table(OrdinalEffects, curator, options, estimand, OutcomeCell(), levels)
 
 
-TABLE = MethodSpec(
+TABLE = table_spec(
     name="ordinal_table",
     title="noisy table of arms and levels",
     about="dp_ordinal: one table of arm and level; cumulative risks, Mann-Whitney, odds ratio",
-    estimands=AVERAGES,
-    levels=("sample", "label"),
     options=OrdinalOptions,
     shares=table_shares,
     fit=fit,
     uses_delta=table_delta,
-    variance_shares=(),
-    needs_covariates=False,
-    tabled=True,
     citation="dpeffects (software): noisy distributions by arm.",
 )

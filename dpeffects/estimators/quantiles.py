@@ -18,7 +18,6 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError
-from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_between, is_number
 from dpeffects.estimators._tables import (
     Adjustment,
@@ -28,9 +27,10 @@ from dpeffects.estimators._tables import (
     release_table,
     table_delta,
     table_shares,
+    table_spec,
     tabled,
 )
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.spec import Facts, Options
 from dpeffects.inference.bins import MOST, Scale, number_of_bins, place
 from dpeffects.inference.tables import ArmTable
 from dpeffects.privacy.curator import Curator
@@ -160,21 +160,16 @@ def _ends(
     return place(scale, grid, seen.plausible, options.quantiles, bins, apart)
 
 
-TABLE = MethodSpec(
+TABLE = table_spec(
     name="quantile_table",
     title="noisy distributions by arm",
     about=(
         "dp_qte: one table of arm and bin of the outcome; quantiles of both arms and their "
         "differences"
     ),
-    estimands=AVERAGES,
-    levels=("sample", "label"),
     options=QuantileOptions,
     shares=shares,
     fit=fit,
     uses_delta=uses_delta,
-    variance_shares=(),
-    needs_covariates=False,
-    tabled=True,
     citation="dpeffects (software): noisy distributions by arm.",
 )

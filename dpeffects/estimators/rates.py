@@ -22,7 +22,6 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
-from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import is_number
 from dpeffects.estimators._tables import (
     Adjustment,
@@ -30,9 +29,10 @@ from dpeffects.estimators._tables import (
     TableWeight,
     confounding_left,
     table_shares,
+    table_spec,
     tabled,
 )
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.spec import Facts, Options
 from dpeffects.formula.expression import Column, Expression, Pair, columns
 from dpeffects.inference.rates import ArmSums, RateTable
 from dpeffects.privacy.charges import Noisy
@@ -236,19 +236,14 @@ def _pair(values: FloatArray) -> tuple[float, float]:
     return one, other
 
 
-TABLE = MethodSpec(
+TABLE = table_spec(
     name="rate",
     title="rates per person-time",
     about="dp_rate: sums of events and of time by arm; rates, their difference and ratio",
     assumes="the time of a record does not depend on what would have happened",
-    estimands=AVERAGES,
-    levels=("sample", "label"),
     options=RateOptions,
     shares=shares,
     fit=fit,
     uses_delta=uses_delta,
-    variance_shares=(),
-    needs_covariates=False,
-    tabled=True,
     citation="dpeffects (software): noisy sums of events and time.",
 )

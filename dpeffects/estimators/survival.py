@@ -13,7 +13,6 @@ import math
 from dataclasses import dataclass
 
 from dpeffects.errors import OptionError
-from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import is_number
 from dpeffects.estimators._tables import (
     OutcomeCell,
@@ -21,8 +20,8 @@ from dpeffects.estimators._tables import (
     fit_table,
     table_delta,
     table_shares,
+    table_spec,
 )
-from dpeffects.estimators.spec import MethodSpec
 from dpeffects.formula.expression import Expression, Survival
 from dpeffects.privacy.curator import Curator
 from dpeffects.results.survival import SurvivalEffects
@@ -76,11 +75,6 @@ class SurvivalOptions(TableOptions):
         return Survival(written.time, written.event, self.edges)
 
 
-def shares(level: str, options: SurvivalOptions) -> dict[str, float]:
-    """Split of the budget; the table has all of it where no model is released."""
-    return table_shares(level, options)
-
-
 def fit(curator: Curator, options: SurvivalOptions, estimand: str) -> Tabled:
     """Release the model of treatment, where there is one, and the life table."""
     edges = options.edges
@@ -89,7 +83,7 @@ def fit(curator: Curator, options: SurvivalOptions, estimand: str) -> Tabled:
     return fit_table(SurvivalEffects, *about, events=range(1, cells - 1, 2), edges=edges)
 
 
-TABLE = MethodSpec(
+TABLE = table_spec(
     name="life_table",
     title="noisy life table by arm",
     about=(
@@ -97,14 +91,9 @@ TABLE = MethodSpec(
         "hazard ratio"
     ),
     assumes="censoring does not depend on what would have happened",
-    estimands=AVERAGES,
-    levels=("sample", "label"),
     options=SurvivalOptions,
-    shares=shares,
+    shares=table_shares,
     fit=fit,
     uses_delta=table_delta,
-    variance_shares=(),
-    needs_covariates=False,
-    tabled=True,
     citation="dpeffects (software): noisy life tables.",
 )

@@ -192,14 +192,18 @@ class Not(Condition):
 
 
 @dataclass(frozen=True)
-class All(Condition):
-    """Several conditions at once."""
+class _Several(Condition):
+    """Several conditions."""
 
     parts: tuple[Condition, ...]
 
     def _leaves(self) -> Iterator[Leaf]:
         for part in self.parts:
             yield from part._leaves()
+
+
+class All(_Several):
+    """Several conditions at once."""
 
     def _truth(self, columns: Arrays) -> Truth:
         true, false = zip(*(part._truth(columns) for part in self.parts), strict=True)
@@ -209,15 +213,8 @@ class All(Condition):
         return " & ".join(f"({x})" if isinstance(x, All | Either) else str(x) for x in self.parts)
 
 
-@dataclass(frozen=True)
-class Either(Condition):
+class Either(_Several):
     """At least one of several conditions."""
-
-    parts: tuple[Condition, ...]
-
-    def _leaves(self) -> Iterator[Leaf]:
-        for part in self.parts:
-            yield from part._leaves()
 
     def _truth(self, columns: Arrays) -> Truth:
         true, false = zip(*(part._truth(columns) for part in self.parts), strict=True)

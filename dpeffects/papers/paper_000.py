@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,57 +21,26 @@ def _literal(item: str) -> Found:
     return Found(said, bool(rows["mismatches"].sum() == 0), "A literal version is in the vignette.")
 
 
-@claim("000", "Algorithm 1", "Logistic regression; at sample level noise on weights and scores")
-def algorithm_1() -> Found:
-    """Scales of the noise."""
-    return _literal("Algorithm 1")
-
-
-@claim("000", "Algorithm 2", "Flipped treatments; neighbours by the distance of scores")
-def algorithm_2() -> Found:
-    """Neighbours and flips."""
-    return _literal("Algorithm 2")
-
-
-@claim(
-    "000", "Algorithm 3", "Each record in turn takes the N nearest that have not served k N times"
+for _item, _printed in {
+    "Algorithm 1": "Logistic regression; at sample level noise on weights and scores",
+    "Algorithm 2": "Flipped treatments; neighbours by the distance of scores",
+    "Algorithm 3": "Each record in turn takes the N nearest that have not served k N times",
+    "Equation 4": "A counterfactual is the mean outcome of the matched neighbours",
+    "Equation 10": "k is rounded, at least 1 and at most M / N",
+    "Equation 12": "At sample level k is rounded, and at least 1",
+}.items():
+    claim("000", _item, _printed)(partial(_literal, _item))
+claim("000", "Equation 11", "At sample level equation 9 is used with e3, h and released values")(
+    partial(_literal, "Equation 12")  # the limit of equation 12 is this one, rounded
 )
-def algorithm_3() -> Found:
-    """Neighbours under limits."""
-    return _literal("Algorithm 3")
 
 
 @claim("000", "Algorithm 4", "The three phases one after the other")
-def algorithm_4() -> Found:
-    """The estimate without noise."""
+def _algorithm_4() -> Found:
     rows = table("000_algorithms").query("item == 'Algorithm 4'")
     largest = rows["largest difference"].max()
     found = _literal("Algorithm 4")
     return Found(f"{found.measured} by more than 0.01; at most {largest:.1g}", found.holds)
-
-
-@claim("000", "Equation 4", "A counterfactual is the mean outcome of the matched neighbours")
-def equation_4() -> Found:
-    """Matched differences."""
-    return _literal("Equation 4")
-
-
-@claim("000", "Equation 10", "k is rounded, at least 1 and at most M / N")
-def equation_10() -> Found:
-    """Limits at label level."""
-    return _literal("Equation 10")
-
-
-@claim("000", "Equation 12", "At sample level k is rounded, and at least 1")
-def equation_12() -> Found:
-    """Limits at sample level."""
-    return _literal("Equation 12")
-
-
-@claim("000", "Equation 11", "At sample level equation 9 is used with e3, h and released values")
-def equation_11() -> Found:
-    """The limit of equation 12 is this one, rounded."""
-    return _literal("Equation 12")
 
 
 def _value(item: str, words: str) -> Any:
@@ -81,8 +51,7 @@ def _value(item: str, words: str) -> Any:
 @claim(
     "000", "Equation 5", "The loss log(1 + exp(-x'w t)) with T = 0 or 1", "sections III-A, III-D"
 )
-def equation_5() -> Found:
-    """Coding of the treatment."""
+def _equation_5() -> Found:
     printed, coded = _value("Equation 5", ", 0 and 1"), _value("Equation 5", "-1 and 1")
     return Found(
         "pairs in which the treated record has the higher score: "
@@ -94,16 +63,14 @@ def equation_5() -> Found:
 
 
 @claim("000", "Equation 6", "Expected squared error is variance plus squared bias")
-def equation_6() -> Found:
-    """An identity."""
+def _equation_6() -> Found:
     row = _value("Equation 6", "squared").iloc[0]
     same = bool(abs(row.value - 1) < CLEAR * row.se)
     return Found(f"{row.value:.3f} times (se {row.se:.3f})", same, "An identity.")
 
 
 @claim("000", "Equation 7", "The bias of a sum is about c B n1 M1 / k, with c = 0.01")
-def equation_7() -> Found:
-    """The guess of the bias."""
+def _equation_7() -> Found:
     rows = _value("Equation 7", "bias")
     return Found(
         f"the bias is {between(rows['value'])} times the guess in {len(rows)} cases",
@@ -114,8 +81,7 @@ def equation_7() -> Found:
 
 
 @claim("000", "Equation 8", "The variance of the noise on a sum is about 2 k^2 B^2 / epsilon^2")
-def equation_8() -> Found:
-    """Noise of k + 1, not of k."""
+def _equation_8() -> Found:
     rows = _value("Equation 8", "variance")
     said = ", ".join(f"{row.what.split(': ')[1]}: {row.value:.2f}" for row in rows.itertuples())
     return Found(
@@ -127,8 +93,7 @@ def equation_8() -> Found:
 
 
 @claim("000", "Equation 9", "k* = sqrt(epsilon c n1 M1 / 2) minimises equation 8")
-def equation_9() -> Found:
-    """The minimiser."""
+def _equation_9() -> Found:
     ratio, worse = (
         _value("Equation 9", "minimiser").iloc[0],
         _value("Equation 9", "minimum").iloc[0],
@@ -160,8 +125,7 @@ def _theorem(level: str, said: str) -> Found:
 
 
 @claim("000", "Theorem 1", "At label level Algorithm 4 satisfies epsilon-label DP")
-def theorem_1() -> Found:
-    """Sensitivity at label level."""
+def _theorem_1() -> Found:
     return _theorem(
         "label",
         "When the smaller arm has too few places, the last in line get fewer than N neighbours, "
@@ -172,8 +136,7 @@ def theorem_1() -> Found:
 
 
 @claim("000", "Theorem 2", "At sample level Algorithm 4 satisfies epsilon-sample DP")
-def theorem_2() -> Found:
-    """Sensitivity at sample level."""
+def _theorem_2() -> Found:
     return _theorem(
         "sample",
         "As with Theorem 1; at sample level k is nearly always 1 or 2, so neighbours run out in "
@@ -182,8 +145,7 @@ def theorem_2() -> Found:
 
 
 @claim("000", "Definition 6", "Neighbouring tables differ by the presence of one record")
-def definition_6() -> Found:
-    """What the proofs show."""
+def _definition_6() -> Found:
     return Found(
         "appendix C compares tables of the same size that differ in one record",
         False,
@@ -194,8 +156,7 @@ def definition_6() -> Found:
 
 
 @claim("000", "Definition 7", "Label DP: tables that differ in one outcome")
-def definition_7() -> Found:
-    """The same in the package."""
+def _definition_7() -> Found:
     rows = table("000_theorems_1_2").query("level == 'label' and epsilon >= 0.5")
     return Found(
         f"the exact sensitivity of the sums is at most {rows['largest ratio'].max():.2f} times "
@@ -207,8 +168,7 @@ def definition_7() -> Found:
 @claim(
     "000", "Lemma 4", "One record moves the weights by at most 2 d / (n lambda) in L1", "appendix"
 )
-def lemma_4() -> Found:
-    """Random and extreme neighbours."""
+def _lemma_4() -> Found:
     rows = table("000_lemma_4")
     return Found(
         f"at most {rows['largest ratio'].max():.2f} times that over {rows['runs'].sum()} pairs",
@@ -219,8 +179,7 @@ def lemma_4() -> Found:
 
 
 @claim("000", "Theorem 3", "Squared error of a sum at most 2((k + 1) B / epsilon)^2 + (R B / N)^2")
-def theorem_3() -> Found:
-    """The bound against simulation."""
+def _theorem_3() -> Found:
     rows = table("000_theorem_3")
     worst = rows.loc[((rows["ratio"] - 1) / rows["se"]).idxmax()]
     return Found(
@@ -233,8 +192,7 @@ def theorem_3() -> Found:
 
 
 @claim("000", "Theorem 3", "R is the sum of max(0, u - k) over the records", "appendix D")
-def theorem_3_count() -> Found:
-    """Uses beyond k N, not k."""
+def _theorem_3_count() -> Found:
     rows = table("000_theorem_3")
     return Found(
         f"the bound is {between(rows['printed'])} times as large as with uses beyond k N",
@@ -248,14 +206,12 @@ def theorem_3_count() -> Found:
 
 
 @claim("000", "Table I", "A list of symbols")
-def table_i() -> Found:
-    """Nothing to compute."""
+def _table_i() -> Found:
     return Found("-", None, "It has no quantity.")
 
 
 @claim("000", "Table II", "139 + 608, 185 + 260, 858 + 3944 and 489 + 511 records")
-def table_ii() -> Found:
-    """Sizes of the arms."""
+def _table_ii() -> Found:
     rows = table("000_table_ii").set_index("data")
     printed = {"IHDP": (139, 608), "Lalonde": (185, 260), "ACIC": (858, 3944)}
     same = all(tuple(rows.loc[k, ["treated", "control"]]) == v for k, v in printed.items())
@@ -269,8 +225,7 @@ def table_ii() -> Found:
 
 
 @claim("000", "Table III", "The time of PrivATE is n d + n log n + n N")
-def table_iii() -> Found:
-    """Growth of the time of matching."""
+def _table_iii() -> Found:
     rows = table("000_table_iii")
     growth = {
         name: np.polyfit(np.log(part["n"]), np.log(part["s"]), 1)[0]
@@ -290,15 +245,13 @@ def _costs(column: str) -> Any:
 
 
 @claim("000", "Table IV", "PrivATE takes less than a second on every data set")
-def table_iv_fast() -> Found:
-    """Seconds of PrivATE."""
+def _table_iv_fast() -> Found:
     cost = _costs("s").loc[OURS]
     return Found(f"at most {cost.to_numpy().max():.2f} s", bool(cost.to_numpy().max() < 1))
 
 
 @claim("000", "Table IV", "Sample level takes slightly longer than label level")
-def table_iv_levels() -> Found:
-    """Both levels."""
+def _table_iv_levels() -> Found:
     rows = table("000_tables_iv_v").set_index(["method", "data"])
     label, sample = (rows.loc[name] for name in OURS)
     gap = (sample["s"] - label["s"]) / np.hypot(sample["se"], label["se"])
@@ -311,8 +264,7 @@ def table_iv_levels() -> Found:
 
 
 @claim("000", "Table IV", "AIM takes by far the longest")
-def table_iv_aim() -> Found:
-    """AIM against PrivATE."""
+def _table_iv_aim() -> Found:
     cost = _costs("s")
     ratio = cost.loc["AIM"] / cost.drop(index="AIM").max()
     return Found(
@@ -323,8 +275,7 @@ def table_iv_aim() -> Found:
 
 
 @claim("000", "Table V", "PrivATE needs the least memory")
-def table_v_least() -> Found:
-    """Peak memory of both levels, and of the least of the others."""
+def _table_v_least() -> Found:
     cost = _costs("MB")
     own, least = cost.loc[OURS].max(), cost.drop(index=OURS).min()
     said = ", ".join(f"{data} {own[data]:.0f} and {least[data]:.0f}" for data in own.index)
@@ -337,8 +288,7 @@ def table_v_least() -> Found:
 
 
 @claim("000", "Table V", "AIM needs far more memory than the others")
-def table_v_most() -> Found:
-    """Peak memory of AIM."""
+def _table_v_most() -> Found:
     cost = _costs("MB")
     ratio = cost.loc["AIM"] / cost.drop(index="AIM").max()
     return Found(

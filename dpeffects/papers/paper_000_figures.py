@@ -6,6 +6,7 @@ Tables named after a figure are of the algorithm as printed; those that end in `
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,7 @@ def by_data(values: Any) -> str:
 
 
 @claim("000", "Figure 1", "A diagram of the three phases")
-def figure_1() -> Found:
-    """Nothing to compute."""
+def _figure_1() -> Found:
     return Found("-", None, "It has no quantity; Algorithms 1 to 4 are its content.")
 
 
@@ -84,8 +84,7 @@ def _beats(a: str, others: tuple[str, ...]) -> tuple[str, int, int, int]:
 
 
 @claim("000", "Figure 2", "The errors of all methods fall as epsilon grows", "section IV-B")
-def falling() -> Found:
-    """From the smallest epsilon to the largest."""
+def _falling() -> Found:
     fallen, rest, risen = 0, [], 0
     for (data, setting), part in _figure_2().groupby(["data", "setting"]):
         if setting in (LABEL, SAMPLE, *RIVALS) and len(part) > 1:
@@ -102,8 +101,7 @@ def falling() -> Found:
 
 
 @claim("000", "Figure 2", "PrivATE at label level has a smaller error than all baselines")
-def label_beats() -> Found:
-    """Label level against the rivals."""
+def _label_beats() -> Found:
     said, wins, losses, total = _beats(LABEL, RIVALS)
     return Found(
         f"clearly smaller to clearly larger: {said}",
@@ -113,8 +111,7 @@ def label_beats() -> Found:
 
 
 @claim("000", "Figure 2", "PrivATE at sample level outperforms all baselines everywhere")
-def sample_beats() -> Found:
-    """Sample level against the rivals."""
+def _sample_beats() -> Found:
     said, wins, losses, total = _beats(SAMPLE, RIVALS)
     ours = _against(SAMPLE, "default")
     return Found(
@@ -127,15 +124,13 @@ def sample_beats() -> Found:
 
 
 @claim("000", "Figure 2", "Label level performs best, followed by sample level")
-def label_before_sample() -> Found:
-    """The two levels."""
+def _label_before_sample() -> Found:
     said, _, losses, _ = _beats(LABEL, (SAMPLE,))
     return Found(f"clearly smaller to clearly larger: {said}", losses == 0, "")
 
 
 @claim("000", "Figure 2", "Lalonde at epsilon 3: most baselines above 1, PrivATE below 0.2")
-def lalonde_at_3() -> Found:
-    """One panel."""
+def _lalonde_at_3() -> Found:
     rows = _figure_2().query("data == 'Lalonde' and epsilon == 3").set_index("setting")
     own, rest = rows.loc[[LABEL, SAMPLE]], rows.loc[rows.index.intersection(list(RIVALS))]
     return Found(
@@ -146,8 +141,7 @@ def lalonde_at_3() -> Found:
 
 
 @claim("000", "Figure 2", "At epsilon 4 the two levels are similar")
-def similar_at_4() -> Found:
-    """The two levels."""
+def _similar_at_4() -> Found:
     label, sample = (_cells(_figure_2(), name, 4.0) for name in (LABEL, SAMPLE))
     return Found(
         f"label {_said(label)}; sample {_said(sample)}",
@@ -158,8 +152,7 @@ def similar_at_4() -> Found:
 
 
 @claim("000", "Figure 2", "IPW-PP is the poorest on most data sets, most at small epsilon")
-def ipw_is_poorest() -> Found:
-    """Worst method at epsilon 0.5."""
+def _ipw_is_poorest() -> Found:
     rows = _figure_2()
     rows = rows[rows["setting"].isin((LABEL, SAMPLE, *RIVALS)) & (rows["epsilon"] == 0.5)]
     worst = rows.loc[rows.groupby("data")["error"].idxmax()].set_index("data")["setting"]
@@ -174,8 +167,7 @@ def ipw_is_poorest() -> Found:
 @claim(
     "000", "Figure 2", "For epsilon up to 1.5 SmoothDPM and DPCI are near or above 1 on most data"
 )
-def near_or_above_1() -> Found:
-    """Cells at or above 0.8."""
+def _near_or_above_1() -> Found:
     rows = _figure_2().query("epsilon <= 1.5")
     parts = {name: rows[rows["setting"] == name] for name in ("SmoothDPM", "DPCI")}
     share = {name: float((part["error"] > 0.8).mean()) for name, part in parts.items()}
@@ -189,8 +181,7 @@ def near_or_above_1() -> Found:
 
 
 @claim("000", "Figure 2", "At epsilon 1 the error of PrivSyn exceeds 1 on all data sets")
-def privsyn() -> Found:
-    """Not available."""
+def _privsyn() -> Found:
     return Found(
         "-",
         None,
@@ -200,8 +191,7 @@ def privsyn() -> Found:
 
 
 @claim("000", "Figure 2", "At epsilon 1 the error of PrivATE is below 1 in all cases")
-def below_one() -> Found:
-    """Fifty runs a cell, and a thousand where it is close."""
+def _below_one() -> Found:
     rows = table("000_figure_2").query("epsilon == 1")
     worst = rows.loc[rows["error"].idxmax()]
     ours = table("000_figure_2_ours").query("epsilon == 1 and setting == 'private_psm, sample'")
@@ -218,8 +208,7 @@ def below_one() -> Found:
 
 
 @claim("000", "Figure 2", "AIM is worse than PrivATE")
-def aim_is_worse() -> Found:
-    """AIM against both levels."""
+def _aim_is_worse() -> Found:
     said, wins, losses, _ = _beats(SAMPLE, ("AIM",))
     label, more, fewer, _ = _beats(LABEL, ("AIM",))
     return Found(
@@ -233,21 +222,19 @@ def aim_is_worse() -> Found:
 @claim(
     "000", "Figure 2", "Label level is below 0.2 on several data sets at epsilon 0.5", "section I"
 )
-def label_at_a_half() -> Found:
-    """The smallest epsilon."""
+def _label_at_a_half() -> Found:
     cells = _cells(_figure_2(), LABEL, 0.5)
     return Found(_said(cells), bool((cells["error"] + cells["se"] < 0.2).sum() >= 2), _RANGES)
 
 
-def _with_adaptive(figure: str, level: str, ours: bool = False) -> Any:
+def _with_adaptive(figure: str, level: str) -> Any:
     """Fixed limits, and the limit that follows from epsilon."""
     import pandas as pd
 
-    end, method = ("_ours", "private_psm") if ours else ("", "PrivATE")
-    fixed = table(f"{figure}{end}")
+    fixed = table(figure)
     base = "000_figure_7" if fixed["neighbours"].nunique() > 1 else "000_figure_2"
-    other = table(f"{base}{end}")
-    own = other[other["setting"] == f"{method}, {level}"].assign(setting="adaptive")
+    other = table(base)
+    own = other[other["setting"] == f"PrivATE, {level}"].assign(setting="adaptive")
     return pd.concat([fixed, own], ignore_index=True)
 
 
@@ -272,9 +259,9 @@ def _worse(rows: Any) -> dict[str, float]:
     return {k: 1.0 - _near_best(rows, k, "setting")[1] for k in ("k = 1", "k = 10", "k = 50")}
 
 
-def _adaptive(figure: str, level: str, why: str) -> Found:
-    said, share = _near_best(_with_adaptive(figure, level), "adaptive", "setting")
-    return Found(said, share > 0.8, why)
+def _adaptive_at_sample_level(figure: str) -> Found:
+    said, share = _near_best(_with_adaptive(figure, "sample"), "adaptive", "setting")
+    return Found(said, share > 0.8, "It is k = 1 in nearly all settings.")
 
 
 def _k_ratio(rows: Any, epsilon: float) -> tuple[Any, Any]:
@@ -325,15 +312,13 @@ def _adaptive_at_label_level(figure: str, enough: float) -> Found:
     )
 
 
-@claim("000", "Figure 3", "No fixed limit does well on all data sets and epsilons", "section IV-C")
-def no_fixed_limit() -> Found:
-    """Each fixed limit against the best."""
-    return _no_fixed("000_figure_3")
+claim("000", "Figure 3", "No fixed limit does well on all data sets and epsilons", "section IV-C")(
+    partial(_no_fixed, "000_figure_3")
+)
 
 
 @claim("000", "Figure 3", "A small limit is better at small epsilon")
-def small_first() -> Found:
-    """k = 50 against k = 1 at epsilon 0.5."""
+def _small_first() -> Found:
     ratio, gap = _k_ratio(table("000_figure_3"), 0.5)
     ours, _ = _k_ratio(table("000_figure_3_ours"), 0.5)
     return Found(
@@ -344,8 +329,7 @@ def small_first() -> Found:
 
 
 @claim("000", "Figure 3", "A large limit can be better at large epsilon")
-def large_last() -> Found:
-    """k = 50 against k = 1 at epsilon 4."""
+def _large_last() -> Found:
     out, gap = _k_ratio(table("000_figure_3"), 4.0)
     zero, zero_gap = _k_ratio(_counted_as_zero(), 4.0)
     return Found(
@@ -357,9 +341,7 @@ def large_last() -> Found:
 
 
 @claim("000", "Figure 3", "The error of a small fixed limit hardly falls with epsilon")
-def small_is_flat() -> Found:
-    """k = 1 from 0.5 to 4."""
-
+def _small_is_flat() -> Found:
     def ratio(rows: Any) -> Any:
         first, last = (_cells(rows, "k = 1", epsilon) for epsilon in (0.5, 4.0))
         return last["error"] / first["error"]
@@ -373,10 +355,15 @@ def small_is_flat() -> Found:
     )
 
 
-@claim("000", "Figure 3", "The adaptive limit is good in nearly all settings")
-def adaptive_limit() -> Found:
-    """Adaptive against the best."""
-    return _adaptive_at_label_level("000_figure_3", 0.8)
+claim("000", "Figure 3", "The adaptive limit is good in nearly all settings")(
+    partial(_adaptive_at_label_level, "000_figure_3", 0.8)
+)
+claim("000", "Figure 8", "At label level no fixed limit is good for N = 1, 3, 7", "appendix H")(
+    partial(_no_fixed, "000_figure_8")
+)
+claim("000", "Figure 8", "The adaptive limit has low errors in most cases, N = 1, 3, 7")(
+    partial(_adaptive_at_label_level, "000_figure_8", 0.5)
+)
 
 
 def _coefficient(figure: str, name: str, chosen: str) -> Found:
@@ -389,8 +376,7 @@ def _coefficient(figure: str, name: str, chosen: str) -> Found:
 
 
 @claim("000", "Figure 4", "c matters much: too small or too large a c is worse", "section IV-C")
-def c_matters() -> Found:
-    """Smallest, chosen and largest c."""
+def _c_matters() -> Found:
     rows = table("000_figure_4").set_index(["data", "epsilon"])
     small, middle, large = (rows[rows["c"] == c][["error", "se"]] for c in (1e-4, 1e-2, 1.0))
     low, high = _gap(small, middle), _gap(large, middle)
@@ -403,10 +389,15 @@ def c_matters() -> Found:
     )
 
 
-@claim("000", "Figure 4", "c = 0.01 is good for all data sets and epsilons")
-def c_chosen() -> Found:
-    """The paper's choice."""
-    return _coefficient("000_figure_4", "c", "0.01")
+claim("000", "Figure 4", "c = 0.01 is good for all data sets and epsilons")(
+    partial(_coefficient, "000_figure_4", "c", "0.01")
+)
+claim("000", "Figure 9", "c = 0.01 is good for N = 1, 3, 7", "appendix H")(
+    partial(_coefficient, "000_figure_9", "c", "0.01")
+)
+claim("000", "Figure 11", "h = 0.001 is good for N = 1, 3, 7", "appendix I")(
+    partial(_coefficient, "000_figure_11", "h", "0.001")
+)
 
 
 def _large_worse(figure: str, keys: list[str]) -> Found:
@@ -431,15 +422,13 @@ def _large_worse(figure: str, keys: list[str]) -> Found:
     )
 
 
-@claim("000", "Figure 5", "A large fixed limit is much worse than a small one", "section IV-D")
-def large_is_worse() -> Found:
-    """k = 50 against k = 1."""
-    return _large_worse("000_figure_5", ["data", "epsilon"])
+claim("000", "Figure 5", "A large fixed limit is much worse than a small one", "section IV-D")(
+    partial(_large_worse, "000_figure_5", ["data", "epsilon"])
+)
 
 
 @claim("000", "Figure 5", "The smallest limit is not optimal at large epsilon")
-def smallest_not_best() -> Found:
-    """k = 1 against the others at epsilon 3 and more."""
+def _smallest_not_best() -> Found:
     rows = _with_adaptive("000_figure_5", "sample").query("epsilon >= 3")
     said, share = _near_best(rows, "k = 1", "setting")
     return Found(
@@ -449,15 +438,19 @@ def smallest_not_best() -> Found:
     )
 
 
-@claim("000", "Figure 5", "The adaptive limit is good in various settings")
-def adaptive_at_sample_level() -> Found:
-    """Adaptive against the best."""
-    return _adaptive("000_figure_5", "sample", "It is k = 1 in nearly all settings.")
+claim("000", "Figure 5", "The adaptive limit is good in various settings")(
+    partial(_adaptive_at_sample_level, "000_figure_5")
+)
+claim("000", "Figure 10", "Sample level, N = 1, 3, 7: the adaptive limit is good", "appendix I")(
+    partial(_adaptive_at_sample_level, "000_figure_10")
+)
+claim(
+    "000", "Figure 10", "A larger k tends to cause significant errors, N = 1, 3, 7", "appendix I"
+)(partial(_large_worse, "000_figure_10", ["data", "epsilon", "neighbours"]))
 
 
 @claim("000", "Figure 6", "A larger h tends to have a larger error", "section IV-D")
-def h_matters() -> Found:
-    """Largest and smallest h."""
+def _h_matters() -> Found:
     rows = table("000_figure_6").set_index(["data", "epsilon"])
     large, small = (rows[rows["h"] == h][["error", "se"]] for h in (1.0, 1e-4))
     gap = _gap(large, small)
@@ -471,15 +464,13 @@ def h_matters() -> Found:
     )
 
 
-@claim("000", "Figure 6", "h = 0.001 is a good choice")
-def h_chosen() -> Found:
-    """The paper's choice."""
-    return _coefficient("000_figure_6", "h", "0.001")
+claim("000", "Figure 6", "h = 0.001 is a good choice")(
+    partial(_coefficient, "000_figure_6", "h", "0.001")
+)
 
 
 @claim("000", "Figure 7", "PrivATE is robust to the number of neighbours", "appendix G")
-def neighbours() -> Found:
-    """N = 1, 3, 5 and 7."""
+def _neighbours() -> Found:
     import pandas as pd
 
     rows = pd.concat([table("000_figure_7"), table("000_figure_2")], ignore_index=True)
@@ -497,47 +488,8 @@ def neighbours() -> Found:
     )
 
 
-@claim("000", "Figure 8", "At label level no fixed limit is good for N = 1, 3, 7", "appendix H")
-def no_fixed_limit_other_n() -> Found:
-    """Each fixed limit against the best."""
-    return _no_fixed("000_figure_8")
-
-
-@claim("000", "Figure 8", "The adaptive limit has low errors in most cases, N = 1, 3, 7")
-def adaptive_other_n() -> Found:
-    """Adaptive against the best."""
-    return _adaptive_at_label_level("000_figure_8", 0.5)
-
-
-@claim("000", "Figure 9", "c = 0.01 is good for N = 1, 3, 7", "appendix H")
-def c_other_n() -> Found:
-    """The paper's choice."""
-    return _coefficient("000_figure_9", "c", "0.01")
-
-
-@claim("000", "Figure 10", "Sample level, N = 1, 3, 7: the adaptive limit is good", "appendix I")
-def adaptive_at_sample_level_other_n() -> Found:
-    """Adaptive against the best."""
-    return _adaptive("000_figure_10", "sample", "It is k = 1 in nearly all settings.")
-
-
-@claim(
-    "000", "Figure 10", "A larger k tends to cause significant errors, N = 1, 3, 7", "appendix I"
-)
-def large_is_worse_other_n() -> Found:
-    """k = 50 against k = 1."""
-    return _large_worse("000_figure_10", ["data", "epsilon", "neighbours"])
-
-
-@claim("000", "Figure 11", "h = 0.001 is good for N = 1, 3, 7", "appendix I")
-def h_other_n() -> Found:
-    """The paper's choice."""
-    return _coefficient("000_figure_11", "h", "0.001")
-
-
 @claim("000", "Figure 12", "A small share for the treatments gives a large error", "appendix I")
-def few_for_treatments() -> Found:
-    """A tenth against a half or more."""
+def _few_for_treatments() -> Found:
     rows = table("000_figure_12")
     few = rows[rows["second"] == 0.1].groupby(["data", "epsilon"])["error"].mean()
     many = rows[rows["second"] >= 0.5].groupby(["data", "epsilon"])["error"].mean()
@@ -552,8 +504,7 @@ def few_for_treatments() -> Found:
 
 
 @claim("000", "Figure 12", "No division is best for all data sets and epsilons")
-def no_best_division() -> Found:
-    """The best of each panel."""
+def _no_best_division() -> Found:
     rows = table("000_figure_12")
     best = rows.loc[rows.groupby(["data", "epsilon"])["error"].idxmin()]
     said = ", ".join(
@@ -566,8 +517,7 @@ def no_best_division() -> Found:
 
 
 @claim("000", "Figure 12", "0.1 : 0.7 : 0.2 has low errors on all data sets and epsilons")
-def chosen_division() -> Found:
-    """The paper's choice."""
+def _chosen_division() -> Found:
     rows = table("000_figure_12").assign(neighbours=5)
     rows["split"] = rows["first"].map("{:g}".format) + " : " + rows["second"].map("{:g}".format)
     said, share = _near_best(rows, "0.1 : 0.7", "split")
@@ -575,8 +525,7 @@ def chosen_division() -> Found:
 
 
 @claim("000", "Section V", "Several treatments can be compared in pairs, privately")
-def several_treatments() -> Found:
-    """Three arms at label level."""
+def _several_treatments() -> Found:
     rows = table("000_section_v").query("level == 'label' and epsilon == 1")
     rows = rows.rename(columns={"difference in means": "means"})
     off = (rows["estimate"] - rows["truth"]).abs()
@@ -594,8 +543,7 @@ def several_treatments() -> Found:
 
 
 @claim("000", "Section V", "Generalised randomised response perturbs several treatments")
-def several_treatments_flipped() -> Found:
-    """Three arms at sample level."""
+def _several_treatments_flipped() -> Found:
     rows = table("000_section_v").query("level == 'sample' and epsilon == 1")
     near = (rows["estimate"] - rows["difference in means"]).abs()
     off = (rows["estimate"] - rows["truth"]).abs()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,11 @@ def _number(value: float, se: float) -> str:
     return f"{value:.3g} (se {se:.2g})"
 
 
+def _each(rows: pd.DataFrame, said: str, between: str = ", ") -> str:
+    """What is said of each row of a table, with its values by the names of their columns."""
+    return between.join(said.format(**row) for _, row in rows.reset_index().iterrows())
+
+
 def _falls(values: list[float], errors: list[float]) -> bool:
     """Whether each value is below the one before, by more than two standard errors."""
     steps = zip(values, values[1:], errors, errors[1:], strict=False)
@@ -49,9 +55,13 @@ def _constant(data: str) -> float:
     )
 
 
+def _fit(data: str, learner: str, stage: str) -> pd.Series[Any]:
+    return _one("001_finite", data=data, learner=learner, stage=stage)
+
+
 def _finite(data: str, learner: str, stage: str, epsilon: float) -> float:
     """PEHE of the finite release: independent noise adds its variance."""
-    row = _one("001_finite", data=data, learner=learner, stage=stage)
+    row = _fit(data, learner, stage)
     return math.hypot(row["plain"], row["noise sd"] / epsilon)
 
 
@@ -119,11 +129,8 @@ def _finite_is_private() -> Found:
 @claim("001", "Theorem 1", "The noise need not grow with the number of queries d")
 def _many_queries() -> Found:
     rows = table("001_theorem_1").query("n == 2700").set_index("stage")
-    said = "; ".join(
-        f"{stage} {_number(row['own point'], row['own point se'])} at one point, "
-        f"{_number(row['300 points'], row['se'])} at 300"
-        for stage, row in rows.iterrows()
-    )
+    said = "{stage} {own point:.3g} (se {own point se:.2g}) at one point, "
+    said = _each(rows, said + "{300 points:.3g} (se {se:.2g}) at 300", "; ")
     return Found(
         f"epsilon where 1 is claimed: {said}",
         bool((rows["300 points"] < 1 + 2 * rows["se"]).all()),
@@ -135,10 +142,7 @@ def _many_queries() -> Found:
 @claim("001", "Theorem 1", "The noise may shrink with n like sqrt(ln n) / n")
 def _with_n() -> Found:
     rows = table("001_theorem_1").query("stage == 'forest'").sort_values("n")
-    said = ", ".join(
-        f"{_number(r['own point'], r['own point se'])} at n = {r['n']:,}"
-        for _, r in rows.iterrows()
-    )
+    said = _each(rows, "{own point:.3g} (se {own point se:.2g}) at n = {n:,}")
     return Found(
         f"epsilon of a forest at the record's own point: {said}",
         False,
@@ -149,7 +153,7 @@ def _with_n() -> Found:
 @claim("001", "Theorem 2", "Equation 18 is (epsilon, delta)-DP for any Gaussian kernel")
 def _functional_noise() -> Found:
     rows = table("001_theorem_2").query("case == 'any loss with constant L' and h == 1")
-    said = ", ".join(f"{r['epsilon']:.2g} in {r['dimension']:.0f}" for _, r in rows.iterrows())
+    said = _each(rows, "{epsilon:.2g} in {dimension:.0f}")
     return Found(
         f"h = 1, claimed epsilon 1: exact epsilon {said} dimensions",
         bool((rows["epsilon"] <= 1).all()),
@@ -173,18 +177,6 @@ def _lipschitz() -> Found:
     )
 
 
-@claim(
-    "001", "Corollary 9", "Noise of sqrt(2 log(2 / delta)) / epsilon suffices (Hall et al. 2013)"
-)
-def _corollary() -> Found:
-    return _exact_delta("Corollary 9")
-
-
-@claim("001", "Definition 2", "Noise of sqrt(2 ln(1.25 / delta)) / epsilon suffices")
-def _definition() -> Found:
-    return _exact_delta("Definition 2")
-
-
 def _exact_delta(item: str) -> Found:
     rows = table("001_gaussian").query("item == @item and epsilon <= 10")
     low, high = (rows[rows["epsilon"] == epsilon].iloc[0] for epsilon in (5.0, 10.0))
@@ -195,6 +187,13 @@ def _exact_delta(item: str) -> Found:
         "The classical bound is for epsilon below 1; the paper's figures go to 10. The package "
         "uses the analytic Gaussian mechanism.",
     )
+
+
+for _item, _printed in {
+    "Corollary 9": "Noise of sqrt(2 log(2 / delta)) / epsilon suffices (Hall et al. 2013)",
+    "Definition 2": "Noise of sqrt(2 ln(1.25 / delta)) / epsilon suffices",
+}.items():
+    claim("001", _item, _printed)(partial(_exact_delta, _item))
 
 
 @claim("001", "Lemma 1", "The score does not react to small errors of the nuisances")
@@ -213,7 +212,7 @@ def _orthogonal() -> Found:
 @claim("001", "Lemma 1", "The influence of records that train the nuisances can be neglected")
 def _neglected() -> Found:
     rows = table("001_lemma_1").query("part != 'derivative of the mean score'").set_index("case")
-    said = "; ".join(f"{case} {_number(row['mean'], row['se'])}" for case, row in rows.iterrows())
+    said = _each(rows, "{case} {mean:.3g} (se {se:.2g})", "; ")
     return Found(
         f"epsilon of a record that trains only the nuisances, of a claimed 1: {said}",
         bool((rows["mean"] - 2 * rows["se"] < 1).all()),
@@ -233,16 +232,12 @@ def _formula_row(item: str, learner: str) -> Found:
     )
 
 
-@claim(
+claim(
     "001", "Lemma 2", "The noise of the R-learner is the largest influence times c(eps, delta, n)"
+)(partial(_formula_row, "Lemma 2", "R-learner"))
+claim("001", "Lemma 2b", "The noise of the DR-learner is the largest influence times c")(
+    partial(_formula_row, "Lemma 2b", "DR-learner")
 )
-def _noise_of_r() -> Found:
-    return _formula_row("Lemma 2", "R-learner")
-
-
-@claim("001", "Lemma 2b", "The noise of the DR-learner is the largest influence times c")
-def _noise_of_dr() -> Found:
-    return _formula_row("Lemma 2b", "DR-learner")
 
 
 @claim(
@@ -274,10 +269,7 @@ def _unsquared() -> Found:
 @claim("001", "Lemma 4", "The smooth sensitivity is at most sqrt(log n) / n times the gross error")
 def _smooth() -> Found:
     rows = table("001_theorem_1").query("n == 2700").set_index("stage")
-    said = "; ".join(
-        f"{stage} {_number(row['moved'], row['moved se'])} of {row['lemma 4']:.2g}"
-        for stage, row in rows.iterrows()
-    )
+    said = _each(rows, "{stage} {moved:.3g} (se {moved se:.2g}) of {lemma 4:.2g}", "; ")
     return Found(
         f"one record moves the answer at its own point, of the bound: {said}",
         bool((rows["moved"] - 2 * rows["moved se"] <= rows["lemma 4"]).all()),
@@ -299,9 +291,7 @@ def _algebra() -> Found:
 @claim("001", "Lemma 5", "They are the influence functions of the R- and the DR-learner")
 def _whose_influence() -> Found:
     rows = table("001_lemma_5").query("learner == 'DR-learner'").set_index("cells")
-    said = ", ".join(
-        f"{_number(row['ratio'], row['se'])} for {cells} cells" for cells, row in rows.iterrows()
-    )
+    said = _each(rows, "{ratio:.3g} (se {se:.2g}) for {cells} cells")
     return Found(
         f"true influence on a learner of means in cells, over the printed: {said}",
         bool((rows["ratio"] - 2 * rows["se"] <= 1).all()),
@@ -339,7 +329,7 @@ def _setting() -> Found:
 @claim("001", "Figure 2", "DP-CATE can be used with any machine learning model")
 def _any_model() -> Found:
     rows = table("001_figure_2")
-    said = ", ".join(f"{r['model']} {_number(r['plain'], r['se'])}" for _, r in rows.iterrows())
+    said = _each(rows, "{model} {plain:.3g} (se {se:.2g})")
     return Found(
         f"it runs; PEHE before noise: {said}",
         True,
@@ -362,10 +352,7 @@ def _settles() -> Found:
 
 @claim("001", "Figure 3", "The predictions under forest and network are almost identical")
 def _identical() -> Found:
-    forest, network = (
-        _one("001_finite", data="data set 1", learner="R-learner", stage=stage)
-        for stage in ("forest", "network")
-    )
+    forest, network = (_fit("data set 1", "R-learner", stage) for stage in ("forest", "network"))
     return Found(
         f"before noise they differ by {_number(forest['from network'], forest['from network se'])} "
         f"(root mean square), and their PEHE is {_number(forest['plain'], forest['se'])} and "
@@ -388,9 +375,12 @@ def _functions_settle(learner: str) -> Found:
     )
 
 
-@claim("001", "Figure 4", "Functions converge to those of the non-private learner")
-def _functions_of_r() -> Found:
-    return _functions_settle("R-learner")
+claim("001", "Figure 4", "Functions converge to those of the non-private learner")(
+    partial(_functions_settle, "R-learner")
+)
+claim("001", "Figure 10", "Functions of the DR-learner converge as those of the R-learner do")(
+    partial(_functions_settle, "DR-learner")
+)
 
 
 @claim("001", "Figure 5", "The PEHE falls with the budget towards that of the non-private learner")
@@ -437,10 +427,7 @@ def _hematocrit() -> Found:
 @claim("001", "Figure 6", "Smaller budgets show as a larger variation of the predictions")
 def _variation() -> Found:
     rows = table("001_figure_6")
-    said = ", ".join(
-        f"{_number(r['noise sd'], r['noise sd se'])} at {r['epsilon']:g}"
-        for _, r in rows.iterrows()
-    )
+    said = _each(rows, "{noise sd:.3g} (se {noise sd se:.2g}) at {epsilon:g}")
     falls = _falls(rows["pehe"].tolist(), rows["se"].tolist())
     return Found(f"stand-in: noise sd {said}", falls, _STAND_IN)
 
@@ -462,11 +449,8 @@ def _constant_effect() -> Found:
 @claim("001", "Figure 7", "The loss in precision due to the guarantee is fairly small")
 def _small_loss() -> Found:
     rows = table("001_figure_7").query("epsilon == 1")
-    said = "; ".join(
-        f"{row['genes']:,.0f} genes: PEHE {_number(row['pehe'], row['se'])} and "
-        f"{row['plain']:.2g} without noise"
-        for _, row in rows.iterrows()
-    )
+    said = "{genes:,.0f} genes: PEHE {pehe:.3g} (se {se:.2g}) and {plain:.2g} without noise"
+    said = _each(rows, said, "; ")
     return Found(
         f"stand-in, effect 1, epsilon 1: {said}",
         bool((rows["pehe"] < 2 * rows["plain"]).all()),
@@ -499,8 +483,8 @@ def _mechanisms() -> Found:
 @claim("001", "Figure 9", "Noise of the DR-learner is extremely enlarged")
 def _enlarged() -> Found:
     ratios = {
-        stage: _one("001_finite", data="data set 1", learner="DR-learner", stage=stage)["noise sd"]
-        / _one("001_finite", data="data set 1", learner="R-learner", stage=stage)["noise sd"]
+        stage: _fit("data set 1", "DR-learner", stage)["noise sd"]
+        / _fit("data set 1", "R-learner", stage)["noise sd"]
         for stage in ("network", "forest", "linear")
     }
     said = ", ".join(f"{stage} {ratio:.2f}" for stage, ratio in ratios.items())
@@ -513,16 +497,9 @@ def _enlarged() -> Found:
     )
 
 
-@claim("001", "Figure 10", "Functions of the DR-learner converge as those of the R-learner do")
-def _functions_of_dr() -> Found:
-    return _functions_settle("DR-learner")
-
-
 @claim("001", "Figure 10", "They converge more rapidly than finite releases")
 def _rapidly() -> Found:
-    finite = _one("001_finite", data="data set 1", learner="DR-learner", stage="network")[
-        "noise sd"
-    ]
+    finite = _fit("data set 1", "DR-learner", "network")["noise sd"]
     low, high = (_function("data set 1", "DR-learner", epsilon) for epsilon in (0.5, 5.0))
     left = high["distance"] / low["distance"]
     return Found(
@@ -558,7 +535,7 @@ def _boosting() -> Found:
 @claim("001", "Figure 11", "For small budgets DP-EBM is not reliable")
 def _not_reliable() -> Found:
     rows = table("001_figure_11").query("epsilon == 0.5")
-    said = ", ".join(f"{r['learner']} {_number(r['pehe'], r['se'])}" for _, r in rows.iterrows())
+    said = _each(rows, "{learner} {pehe:.3g} (se {se:.2g})")
     constant = _constant("data set 1")
     return Found(
         f"PEHE at epsilon 0.5: {said}; a constant scores {constant:.2f}",
@@ -585,9 +562,7 @@ def _superior() -> Found:
 @claim("001", "Figure 13", "DP-CATE is better than k-anonymisation for almost all budgets")
 def _anonymous() -> Found:
     rows = table("001_figure_13")
-    said = ", ".join(
-        f"{_number(r['pehe'], r['se'])} for k = {r['k']:.0f}" for _, r in rows.iterrows()
-    )
+    said = _each(rows, "{pehe:.3g} (se {se:.2g}) for k = {k:.0f}")
     finite = [_finite("data set 1", "R-learner", "network", e) for e in _BUDGETS]
     shown = ", ".join(f"{value:.2f}" for value in finite)
     wins = sum(value < rows["pehe"].median() for value in finite)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -192,23 +193,21 @@ def _variance_bound() -> Found:
     return Found(text, bool(row["mismatches"] == 0))
 
 
-for _paper, _section in (("002", "Section 4.1"), ("003", "Section IV-A")):
-
-    @claim(_paper, _section, "IST has N = 18,995 people, 9,705 treated and 9,703 controls")
-    def _size_of_ist() -> Found:
-        return _sizes("IST", "18,995 seems to be the number without a stroke: {:,}.")
-
-    @claim(_paper, _section, "STAR has 10,331 pupils, 2,643 treated and 7,688 controls")
-    def _size_of_star() -> Found:
-        return _sizes("STAR", "Pupils with a score in mathematics; the paper does not say which.")
-
-
 def _sizes(study: str, why: str) -> Found:
     rows = _read("003_data").query("data == @study").set_index("count")
     here = rows["ours"].astype(int)
     text = f"{here['n']:,}: {here['treated']:,} treated and {here['control']:,} controls"
     same = here["n"] == int(rows["printed"]["n"])
     return Found(text, bool(same), why.format(here.get("without a stroke", 0)))
+
+
+for _paper, _section in (("002", "Section 4.1"), ("003", "Section IV-A")):
+    claim(_paper, _section, "IST has N = 18,995 people, 9,705 treated and 9,703 controls")(
+        partial(_sizes, "IST", "18,995 seems to be the number without a stroke: {:,}.")
+    )
+    claim(_paper, _section, "STAR has 10,331 pupils, 2,643 treated and 7,688 controls")(
+        partial(_sizes, "STAR", "Pupils with a score in mathematics; the paper does not say which.")
+    )
 
 
 @both("Figure 1", "raw data stays at the site, and only private estimates leave")
@@ -300,14 +299,12 @@ def _least_spread(figure: str, paper: str) -> Found:
 
 for _paper in _TWO:
     _names = "three" if _paper == "002" else "four"
-
-    @claim(_paper, "Figure 3", f"MVAgg generally has the least error of the {_names} rules")
-    def _best_of_two_sites(paper: str = _paper) -> Found:
-        return _generally_best("3", paper)
-
-    @claim(_paper, "Figure 3", "the standard deviations of MVAgg are mostly the smallest")
-    def _least_spread_of_two_sites(paper: str = _paper) -> Found:
-        return _least_spread("3", paper)
+    claim(_paper, "Figure 3", f"MVAgg generally has the least error of the {_names} rules")(
+        partial(_generally_best, "3", _paper)
+    )
+    claim(_paper, "Figure 3", "the standard deviations of MVAgg are mostly the smallest")(
+        partial(_least_spread, "3", _paper)
+    )
 
 
 @both("Figure 3", "the estimate is never less accurate as alpha grows, for all rules")
@@ -410,9 +407,9 @@ def _inverse_variance_at_three_sites() -> Found:
     return Found(text, bool(better > worse), why)
 
 
-@claim("002", "Figure 4", "on STAR MVAgg is best for all alphas")
-def _star_first_version() -> Found:
-    return _generally_best("5", "002")
+claim("002", "Figure 4", "on STAR MVAgg is best for all alphas")(
+    partial(_generally_best, "5", "002")
+)
 
 
 @claim("003", "Figure 5", "on STAR MVAgg is best for alpha much larger than 1")
@@ -439,7 +436,7 @@ def _by_method(figure: str, method: str) -> Any:
     return _errors(figure).xs(method, level="method")
 
 
-def _outperforms(figure: str, paper: str) -> Found:
+def _outperforms(figure: str) -> Found:
     frame = _errors(figure)
     beaten = _beaten(frame, ("AggAll", "AggLargest"))
     counts = {rule: int(_beats(frame, rule).sum()) for rule in ("AggAll", "AggLargest")}
@@ -464,7 +461,7 @@ def _against_inverse_variance(figure: str, low: float, high: float, best: str) -
     return Found(text, count[best] > count[other], why)
 
 
-def _spread_of_all(figure: str, paper: str) -> Found:
+def _spread_of_all(figure: str) -> Found:
     frame = _alpha(_errors(figure), low=4.0)["sd"]
     ratio = frame[["AggAll", "AggLargest"]].min(axis=1) / frame["MVAgg"]
     text = f"alpha 4, 8: AggAll and AggLargest have {ratio.median():.1f} times its standard "
@@ -494,9 +491,8 @@ def _global_is_large(figure: str) -> Found:
     return Found(text, bool(rows.max().max() >= 0.9))
 
 
-def _smooth_is_small(figure: str, paper: str) -> Found:
-    rules = ["MVAgg"] if paper == "002" else ["MVAgg", "IVW"]
-    rows = _by_method(figure, "smooth_matching")["error"][rules]
+def _smooth_is_small(figure: str, of: tuple[str, ...]) -> Found:
+    rows = _by_method(figure, "smooth_matching")["error"][list(of)]
     at_most, large = rows.max().max(), _alpha(rows, low=8.0).max().max()
     ours = _by_package(figure)
     text = f"at most {at_most:.2f}, and {large:.3f} at alpha 8; the package's own choices {ours}"
@@ -511,40 +507,23 @@ def _by_package(figure: str) -> str:
 
 for _paper in _TWO:
     _who = "MVAgg outperforms" if _paper == "002" else "MVAgg and IVW outperform"
-    _whose = "MVAgg" if _paper == "002" else "MVAgg or IVW"
+    _whose = ("MVAgg",) if _paper == "002" else ("MVAgg", "IVW")
     for _figure in ("8", "9", "10", "11"):
-
-        @claim(_paper, f"Figure {_figure}", f"{_who} AggAll and AggLargest in general")
-        def _rules_on_matching(figure: str = _figure, paper: str = _paper) -> Found:
-            return _outperforms(figure, paper)
-
-        @claim(_paper, f"Figure {_figure}", "for large alpha MVAgg has a much smaller spread")
-        def _spread_on_matching(figure: str = _figure, paper: str = _paper) -> Found:
-            return _spread_of_all(figure, paper)
-
-        @claim(_paper, f"Figure {_figure}", "SmoothDPMatching is much better than GlobalDPMatching")
-        def _smooth_against_global(figure: str = _figure) -> Found:
-            return _smooth_below_global(figure)
-
-        @claim(_paper, f"Figure {_figure}", "errors of GlobalDPMatching can be around 1 or more")
-        def _global_errors(figure: str = _figure) -> Found:
-            return _global_is_large(figure)
-
-        @claim(
-            _paper,
-            f"Figure {_figure}",
-            f"smooth with {_whose}: below 1 always, around 0.1 or less for large alpha",
-        )
-        def _smooth_errors(figure: str = _figure, paper: str = _paper) -> Found:
-            return _smooth_is_small(figure, paper)
-
+        _judges: dict[str, Callable[[str], Found]] = {
+            f"{_who} AggAll and AggLargest in general": _outperforms,
+            "for large alpha MVAgg has a much smaller spread": _spread_of_all,
+            "SmoothDPMatching is much better than GlobalDPMatching": _smooth_below_global,
+            "errors of GlobalDPMatching can be around 1 or more": _global_is_large,
+            f"smooth with {' or '.join(_whose)}: below 1 always, around 0.1 or less for large "
+            "alpha": partial(_smooth_is_small, of=_whose),
+        }
+        for _printed, _judge in _judges.items():
+            claim(_paper, f"Figure {_figure}", _printed)(partial(_judge, _figure))
 
 for _figure in ("8", "9", "10", "11"):
-
-    @claim("003", f"Figure {_figure}", "MVAgg is best for alpha much smaller than 1")
-    def _small_alpha_on_matching(figure: str = _figure) -> Found:
-        return _against_inverse_variance(figure, 0.0, 0.25, "MVAgg")
-
-    @claim("003", f"Figure {_figure}", "IVW is best for alpha near 1")
-    def _equal_alpha_on_matching(figure: str = _figure) -> Found:
-        return _against_inverse_variance(figure, 1.0, 1.0, "IVW")
+    claim("003", f"Figure {_figure}", "MVAgg is best for alpha much smaller than 1")(
+        partial(_against_inverse_variance, _figure, 0.0, 0.25, "MVAgg")
+    )
+    claim("003", f"Figure {_figure}", "IVW is best for alpha near 1")(
+        partial(_against_inverse_variance, _figure, 1.0, 1.0, "IVW")
+    )

@@ -54,8 +54,7 @@ def _each(values: pd.Series, form: str = "{:.3f}") -> str:
 
 
 @claim("004", "Algorithm 1", "Two disjoint halves: weights with noise, then a weighted mean")
-def the_algorithm_is_in_the_package() -> Found:
-    """Against a second implementation, over random splits of the same rows."""
+def _the_algorithm_is_in_the_package() -> Found:
     z = table("004_algorithm_1")["z"]
     return Found(
         f"private_ipw(as_printed=True) against the paper's lines, {len(z)} cases: differences over "
@@ -66,8 +65,7 @@ def the_algorithm_is_in_the_package() -> Found:
 
 
 @claim("004", "Algorithm 1", "The output is private with respect to all of D", "section 3.2")
-def nothing_bounds_the_propensities() -> Found:
-    """Single estimates far beyond anything that the noise is made for."""
+def _nothing_bounds_the_propensities() -> Found:
     rows = _cells("004_table_2", "printed, model noise, rows not scaled")
     return Found(
         f"single estimates on IHDP up to {rows['largest'].max():,.0f}, with outcomes of some tens",
@@ -78,8 +76,7 @@ def nothing_bounds_the_propensities() -> Found:
 
 
 @claim("004", "Lemma 3", "The bias g has (-1)^t in the exponent", "equation 8")
-def the_sign_in_the_bias() -> Found:
-    """Simulated noise against both formulas."""
+def _the_sign_in_the_bias() -> Found:
     frame = table("004_figure_1")
     off = {
         which: int(((frame[f"g {which}"] - frame["simulated"]).abs() > 3 * frame["se"]).sum())
@@ -96,8 +93,7 @@ def the_sign_in_the_bias() -> Found:
 
 
 @claim("004", "Lemma 3", "The bias goes to zero as epsilon or the number of points m + n grows")
-def the_bias_by_n() -> Found:
-    """More records for the estimate alone do not help."""
+def _the_bias_by_n() -> Found:
     frame = table("004_lemma_3")
     first, last = frame.iloc[0], frame.iloc[-1]
     return Found(
@@ -109,8 +105,7 @@ def the_bias_by_n() -> Found:
 
 
 @claim("004", "Lemma 6", "Two noisy estimates are within eta with probability 1 - gamma")
-def lemma_6() -> Found:
-    """Outcomes of either sign cancel in the printed eta."""
+def _lemma_6() -> Found:
     frame = table("004_lemma_6")
     printed = frame[frame["version"] == "printed"]
     right = frame[frame["version"] == "corrected"]
@@ -126,8 +121,7 @@ def lemma_6() -> Found:
 
 
 @claim("004", "Corollary 7", "P(|tau_n - tau| >= Delta) is at most |g| / Delta")
-def corollary_7() -> Found:
-    """Markov's inequality for the size of a mean."""
+def _corollary_7() -> Found:
     frame = table("004_corollary_7")
     low = frame["happens"] - 3 * frame["se"]
     broken = {b: int((low > frame[b]).sum()) for b in ("printed", "with the right g", "corrected")}
@@ -170,8 +164,7 @@ for _number, _of in {4: "ATE", 5: "ATE", 8: "ATT", 9: "ATC", 10: "ATT", 11: "ATC
 
 
 @claim("004", "Appendix F", "The ATT and the ATC are sums divided by n")
-def divided_by_n() -> Found:
-    """The printed estimators against the true effects."""
+def _divided_by_n() -> Found:
     frame = table("004_appendix_f")
     att = frame[frame["estimand"] == "ATT"].set_index("way")
     said, ours = att.loc["as printed"], att.loc["private_ipw"]
@@ -187,8 +180,7 @@ def divided_by_n() -> Found:
 
 
 @claim("004", "Figure 1", "The bias decreases when m and epsilon increase")
-def the_bias_falls() -> Found:
-    """The right bias on the paper's synthetic data."""
+def _the_bias_falls() -> Found:
     frame = table("004_figure_1")
     ordered = frame.sort_values(["epsilon", "m"])
     grid = ordered["g proved"].abs().to_numpy().reshape(ordered["epsilon"].nunique(), -1)
@@ -213,8 +205,7 @@ def _fewer(first: pd.Series, last: pd.Series) -> bool:
 
 
 @claim("004", "Figure 2", "Fewer wrong signs as epsilon grows", "a")
-def fewer_wrong_signs() -> Found:
-    """Both noises, the small effect."""
+def _fewer_wrong_signs() -> Found:
     both, model = _signs("printed, both noises", 0.1), _signs("printed, model noise", 0.1)
     return Found(
         f"effect 0.1, epsilon 0.2 to 0.99: {both['wrong signs'].iloc[0]:.2f} to "
@@ -226,8 +217,7 @@ def fewer_wrong_signs() -> Found:
 
 
 @claim("004", "Figure 2", "Fewer wrong signs for the larger effect", "b")
-def fewer_for_the_larger() -> Found:
-    """At the least epsilon."""
+def _fewer_for_the_larger() -> Found:
     small, large = (_signs("printed, both noises", effect).iloc[0] for effect in (0.1, 2.0))
     return Found(
         f"epsilon 0.2: {small['wrong signs']:.2f} (se {small['se']:.2f}) for effect 0.1, "
@@ -237,8 +227,7 @@ def fewer_for_the_larger() -> Found:
 
 
 @claim("004", "Figure 2", "Estimates converge to those without noise as m grows", "c, d")
-def converges_with_m() -> Found:
-    """Noise in the model shrinks with m; the last noise does not."""
+def _converges_with_m() -> Found:
     frame = table("004_figure_2_means").query("effect == 2.0")
     model = frame[frame["setting"] == "model noise"].set_index("m")
     both = frame[frame["setting"] == "both noises"].set_index("m")
@@ -255,8 +244,7 @@ def converges_with_m() -> Found:
 
 
 @claim("004", "Figure 2", "Increasing tau yields exponentially larger mean estimates", "c, d")
-def linear_in_the_effect() -> Found:
-    """The mean at an effect half-way between the two."""
+def _linear_in_the_effect() -> Found:
     frame = table("004_figure_2_means").query("setting == 'model noise' and m == 500")
     low, middle, high = frame.sort_values("effect")["mean"]
     return Found(
@@ -271,8 +259,7 @@ def linear_in_the_effect() -> Found:
 
 
 @claim("004", "Table 1", "Key quantities")
-def symbols() -> Found:
-    """A list of symbols."""
+def _symbols() -> Found:
     return Found(
         "a list of symbols",
         holds=None,
@@ -287,8 +274,7 @@ def _without_noise(name: str) -> tuple[str, float, float]:
 
 
 @claim("004", "Table 2", "The average tau-hat is 4.80")
-def average_on_ihdp() -> Found:
-    """Outcomes are other draws of the same surface."""
+def _average_on_ihdp() -> Found:
     return Found(
         _without_noise("004_table_2")[0],
         holds=None,
@@ -297,8 +283,7 @@ def average_on_ihdp() -> Found:
 
 
 @claim("004", "Table 2", "n = 500, and 100 treated and 100 controls", "section 4")
-def two_sizes() -> Found:
-    """The paper names two sizes in one sentence."""
+def _two_sizes() -> Found:
     few, many = (
         _cells("004_table_2", "printed, model noise, rows not scaled", n)["wrong signs"]
         for n in (200, 500)
@@ -311,8 +296,7 @@ def two_sizes() -> Found:
 
 
 @claim("004", "Table 2", "Mean of tau-hat_n: -237487.30, 32.34, 8.37, 5.22, 5.31")
-def means_on_ihdp() -> Found:
-    """Rows of norm at most 1, as the paper says."""
+def _means_on_ihdp() -> Found:
     own = _cells("004_table_2", "printed, model noise")
     return Found(
         f"{_each(own['mean'], '{:.2f}')} (se at most {own['se'].max():.2f}); rows not scaled: "
@@ -338,15 +322,13 @@ def _shares(name: str, noise: str, setting: str, why: str, others: str = "") -> 
 
 
 @claim("004", "Table 2", "Wrong signs of tau-hat_n: .515, .425, .344, .287, .229")
-def signs_of_the_model_on_ihdp() -> Found:
-    """Noise in the model, rows of norm at most 1."""
+def _signs_of_the_model_on_ihdp() -> Found:
     other = "printed, model noise, rows not scaled"
     return _shares("004_table_2", "model noise", "printed, model noise", _NOT_SCALED, other)
 
 
 @claim("004", "Table 2", "Wrong signs of what is released: .517, .425, .347, .301, .228")
-def signs_of_both_on_ihdp() -> Found:
-    """Both noises, rows of norm at most 1."""
+def _signs_of_both_on_ihdp() -> Found:
     why = (
         "Rows of norm at most 1 and the least noise of section 3.2. The printed row hardly differs "
         "from the one with noise in the model only, which that noise does not allow."
@@ -363,8 +345,7 @@ def _falls(name: str, setting: str) -> tuple[bool, str]:
 
 
 @claim("004", "Table 2", "Larger epsilon: closer means and fewer wrong signs", "section 4")
-def larger_epsilon_on_ihdp() -> Found:
-    """Both noises."""
+def _larger_epsilon_on_ihdp() -> Found:
     holds, text = _falls("004_table_2", "printed, both noises")
     return Found(
         f"both noises, epsilon 0.2 to 0.99: {text}",
@@ -374,8 +355,7 @@ def larger_epsilon_on_ihdp() -> Found:
 
 
 @claim("004", "Table 3", "The average tau-hat is 902.11")
-def average_on_lalonde() -> Found:
-    """The sample of 722 men."""
+def _average_on_lalonde() -> Found:
     text, mean, se = _without_noise("004_table_3")
     return Found(
         text,
@@ -385,8 +365,7 @@ def average_on_lalonde() -> Found:
 
 
 @claim("004", "Table 3", "Mean of tau-hat_n: 872.21, 899.15, 895.26, 906.70, 904.17")
-def means_on_lalonde() -> Found:
-    """Noise in the model, rows of norm at most 1."""
+def _means_on_lalonde() -> Found:
     own = _cells("004_table_3", "printed, model noise")
     printed = np.array(PRINTED["004_table_3"]["model noise: mean"])
     near = np.abs(own["mean"].to_numpy() - printed) < 3 * np.sqrt(2) * own["se"].to_numpy()
@@ -398,8 +377,7 @@ def means_on_lalonde() -> Found:
 
 
 @claim("004", "Table 3", "Wrong signs of tau-hat_n: .143, .072, .049, .027, .035")
-def signs_of_the_model_on_lalonde() -> Found:
-    """Noise in the model, rows of norm at most 1."""
+def _signs_of_the_model_on_lalonde() -> Found:
     why = (
         "Of the same size, but not within chance: how covariates were prepared is not said, and "
         "the noise in the log odds depends on it."
@@ -408,14 +386,12 @@ def signs_of_the_model_on_lalonde() -> Found:
 
 
 @claim("004", "Table 3", "Wrong signs of what is released: .154, .071, .05, .039, .034")
-def signs_of_both_on_lalonde() -> Found:
-    """Both noises: the last one is missing in the printed row."""
+def _signs_of_both_on_lalonde() -> Found:
     return _shares("004_table_3", "both noises", "printed, both noises", _MODEL_ONLY)
 
 
 @claim("004", "Table 3", "Larger epsilon: closer means and fewer wrong signs", "section 4")
-def larger_epsilon_on_lalonde() -> Found:
-    """Noise in the model alone, and both noises."""
+def _larger_epsilon_on_lalonde() -> Found:
     model, text = _falls("004_table_3", "printed, model noise")
     both, other = _falls("004_table_3", "printed, both noises")
     return Found(

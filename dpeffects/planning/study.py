@@ -300,23 +300,14 @@ def plan_study(
     >>> study.tidy()["half_width"].round(3).tolist()
     [1.323, 0.02]
     """
+    given = dict(locals())
     if isinstance(formula, Protocol):
-        given = {"epsilon": epsilon, "delta": delta, "bounds": bounds, "subgroups": subgroups}
-        for name, value in (given | options).items():
+        said = {"epsilon": epsilon, "delta": delta, "bounds": bounds, "subgroups": subgroups}
+        for name, value in (said | options).items():
             if value or (name == "delta" and value != 0.0):
                 raise OptionError(f"{name} is what the protocol says: leave it out")
-        return plan_study(
-            **_asked(formula),
-            n=n,
-            outcome_mean=outcome_mean,
-            outcome_sd=outcome_sd,
-            share_treated=share_treated,
-            subgroup_shares=subgroup_shares,
-            confounding=confounding,
-            covariate_sd=covariate_sd,
-            conf_level=conf_level,
-            power=power,
-        )
+        del given["options"]
+        return plan_study(**given | _asked(formula))
     if epsilon is None:
         raise OptionError("epsilon must be given: the whole price of the study")
     one_epsilon(epsilon, "call plan_study once for each")

@@ -289,17 +289,11 @@ class Result(Record):
         >>> stated.stated
         400.0
         """
+        given = {name: x for name, x in locals().items() if name != "self"}
         from dpeffects.results.sensitivity import SensitivityAnalysis
 
-        return SensitivityAnalysis(
-            **{f.name: getattr(self, f.name) for f in fields(Result)},
-            bias=bias,
-            prevalence_difference=prevalence_difference,
-            confounder_effect=confounder_effect,
-            outcome_sd=outcome_sd,
-            control_risk=control_risk,
-            conf_level=conf_level,
-        )
+        own = {f.name: getattr(self, f.name) for f in fields(Result)}
+        return SensitivityAnalysis(**own, **given)
 
     @checked_call
     def summary(self, form: str = "full", *, conf_level: float = 0.95) -> Summary:

@@ -12,7 +12,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError, not_among
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.estimate import NO_EFFECT, Estimate, Unavailable
 from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.inference.noisy import ratio_of
 from dpeffects.results.average import Result
@@ -53,6 +53,28 @@ class SeveralRows(Record):
     def _head(self, what: str) -> str:
         name = "association" if self.associated else self.estimand
         return f"<dpeffects {name} {what}, {self.method}, {self.guarantee.line(self.n)}>"
+
+
+class Based:
+    """What numbers stand on by the word of their method, with its ``warning``."""
+
+    stands_on: str
+    warning: str
+
+    @property
+    def basis(self) -> str:
+        """What entitles these to be called effects: one of `BASES`, or empty."""
+        return self.stands_on
+
+    @property
+    def associated(self) -> bool:
+        """Whether these are associations: not adjusted for, and not declared to be randomised."""
+        return self.stands_on == "association"
+
+    @property
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
+        return "; ".join(filter(None, (NO_EFFECT if self.associated else "", self.warning)))
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import OptionError
-from dpeffects.inference.estimate import NO_EFFECT, Estimate, Unavailable
+from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.interaction import interaction
 from dpeffects.inference.intervals import check_conf_level
 from dpeffects.inference.joint import JointSums, StudyColumn
@@ -18,7 +18,7 @@ from dpeffects.results.covariate_balance import hidden, within_noise
 from dpeffects.results.export import frame_of
 from dpeffects.results.record import Record
 from dpeffects.results.scaled import mean_rows
-from dpeffects.results.several import AtOnce, SubsetEffects
+from dpeffects.results.several import AtOnce, Based, SubsetEffects
 from dpeffects.summary import Summary, draw, tabulate
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ OVERALL = "overall"
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class StudyEffects(AtOnce):
+class StudyEffects(Based, AtOnce):
     """Effects on several outcomes, in subgroups too, and the baseline variables by arm.
 
     All of it follows from one joint release. Intervals hold, and p-values are adjusted, for all
@@ -51,21 +51,6 @@ class StudyEffects(AtOnce):
     subgroups: tuple[str, ...] = ()
     stands_on: str = ""
     warning: str = ""
-
-    @property
-    def basis(self) -> str:
-        """What entitles these to be called effects: one of `BASES`, or empty."""
-        return self.stands_on
-
-    @property
-    def associated(self) -> bool:
-        """Whether these are associations: not adjusted for, and not declared to be randomised."""
-        return self.stands_on == "association"
-
-    @property
-    def doubts(self) -> str:
-        """What nobody should overlook about the estimates; empty when all is well."""
-        return "; ".join(filter(None, (NO_EFFECT if self.associated else "", self.warning)))
 
     @property
     def outcomes(self) -> tuple[str, ...]:
@@ -223,16 +208,8 @@ class StudyEffects(AtOnce):
         ax
             Axes to draw on; by default those of a new figure.
         """
-        return draw(
-            self,
-            conf_level=conf_level,
-            simultaneous=simultaneous,
-            by=by,
-            kind=kind,
-            standardised=standardised,
-            most=most,
-            ax=ax,
-        )
+        given = dict(locals())
+        return draw(given.pop("self"), **given)
 
     def _group(self, subgroup: str) -> int:
         """Index of a factor that makes subgroups."""

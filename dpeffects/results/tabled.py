@@ -11,12 +11,12 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import NO_EFFECT, Estimate, Unavailable
+from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.intervals import Interval
 from dpeffects.inference.noisy import noise_ratio, ratio_of
 from dpeffects.inference.tables import ArmTable, Confounding, Functional
 from dpeffects.results.export import effect_row, or_nan
-from dpeffects.results.several import SeveralRows
+from dpeffects.results.several import Based, SeveralRows
 from dpeffects.summary import draw
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Tabled:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class TableEffects(SeveralRows):
+class TableEffects(Based, SeveralRows):
     """Numbers that are all made of one noisy table of records by arm.
 
     Parameters
@@ -137,21 +137,6 @@ class TableEffects(SeveralRows):
 
     def _based(self, estimate: Estimate) -> Estimate:
         return replace(estimate, basis=self.stands_on)
-
-    @property
-    def basis(self) -> str:
-        """What entitles these to be called effects: one of `BASES`, or empty."""
-        return self.stands_on
-
-    @property
-    def associated(self) -> bool:
-        """Whether these are associations: not adjusted for, and not declared to be randomised."""
-        return self.stands_on == "association"
-
-    @property
-    def doubts(self) -> str:
-        """What nobody should overlook about the estimates; empty when all is well."""
-        return "; ".join(filter(None, (NO_EFFECT if self.associated else "", self.warning)))
 
     def conf_int(self, conf_level: float = 0.95) -> FloatArray:
         """Intervals, one row for each term of `tidy`."""

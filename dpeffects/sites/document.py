@@ -247,7 +247,7 @@ def typed(hint: Any, without: tuple[str, ...] = ()) -> Check:
         return partial(_made, kind=hint, checks={name: typed(hints[name]) for name in named})
     if outer is UnionType:
         (only,) = (choice for choice in inner if choice is not NoneType)
-        return partial(_if_there, check=typed(only))
+        return partial(if_there, check=typed(only))
     if outer is tuple and inner[-1] is ...:
         return partial(many, check=typed(inner[0]))
     if outer is tuple:
@@ -263,7 +263,8 @@ def _made(value: Any, name: str, *, kind: Callable[..., Any], checks: Mapping[st
         raise ReleaseError(f"{name}: its numbers do not fit together") from None
 
 
-def _if_there(value: Any, name: str, *, check: Check) -> Any:
+def if_there(value: Any, name: str, *, check: Check) -> Any:
+    """What passes a check, or null."""
     return None if value is None else check(value, name)
 
 

@@ -16,8 +16,8 @@ package add is several times as much, because arms are smaller than n and budget
 
 Methods that clip residuals around released means add noise for the clip instead of the range. Their
 clips are at least 1/181 of the range, and the terms of their sums are twice as wide or more, so the
-noise has a standard deviation of 0.015 B/(n epsilon) or more. Their releases are of version 2, and
-all of these are asked for B/(200 n epsilon).
+noise has a standard deviation of 0.015 B/(n epsilon) or more. Their releases have parts, a possible
+range, a basis or means, and all with one of these are asked for B/(200 n epsilon).
 
 The largest estimate
 --------------------
@@ -42,7 +42,6 @@ from dpeffects.privacy.charges import Spend
 from dpeffects.results import Moments
 from dpeffects.results.tabled import TableEffects
 from dpeffects.sites.release import SiteRelease
-from dpeffects.sites.release_fields import version_of
 
 _NUMBER = r"([-+0-9.e]+)"
 _RANGE = re.compile(rf"\[{_NUMBER}, {_NUMBER}\]")
@@ -64,7 +63,8 @@ def why_not(release: SiteRelease) -> str:
     width = outcome_width(release)
     if width is None:
         return "it does not say the range of its outcome"
-    clipped = version_of(release.released, release.sample) > 1
+    told = release.released
+    clipped = told.parts or told.possible or told.basis or told.means or release.sample
     least = LEAST * (_CLIPPED if clipped else 1.0) * width / (release.n * guarantee.epsilon)
     noise = math.sqrt(release.released.noise_variance)
     if noise < least or noise == 0.0:

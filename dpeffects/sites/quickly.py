@@ -18,7 +18,6 @@ from dpeffects.errors import ReleaseError
 from dpeffects.sites import document
 from dpeffects.sites.release_fields import (
     RELEASE,
-    SECOND,
     SIGNATURE,
     Fields,
     arguments,
@@ -29,7 +28,7 @@ from dpeffects.sites.release_fields import (
 _ASIDE = ("checksum", "signature")
 _OWN = ("site", "n", "estimate", "variance", "sample", "means", "notes", *_ASIDE)
 """Fields that each site has its own of."""
-_COMMON = tuple(name for name in RELEASE | SECOND if name not in _OWN)
+_COMMON = tuple(name for name in RELEASE if name not in _OWN)
 _MOST_KNOWN = 1000
 
 
@@ -46,7 +45,7 @@ def _read_plain(text: str) -> dict[str, Any] | None:
         if type(values) is not dict:
             return None
         about = [values.get(name) for name in _COMMON]
-        about += "sample" in values, "signature" in values
+        about.append("signature" in values)
         common = _common(marshal.dumps(about, 2), values)
         if values.keys() != common.names:
             return None
@@ -58,7 +57,7 @@ def _read_plain(text: str) -> dict[str, Any] | None:
         total = "sha256:" + sha256(written.encode("ascii")).hexdigest()
         if text.count('"') != quotes or total != values["checksum"]:
             return None
-        return arguments(common.fields | fields, values["version"])
+        return arguments(common.fields | fields)
     except (ReleaseError, ValueError, TypeError, RecursionError):
         return None
 
@@ -95,7 +94,7 @@ def _common(key: bytes, values: Mapping[str, Any]) -> _Common:
 def _checked(values: Mapping[str, Any]) -> _Common:
     checks = fields_of(values)
     if values.keys() != checks.keys():
-        raise ReleaseError("its fields are not those of its version")
+        raise ReleaseError("its fields are not those of a release")
     shared = {name: values[name] for name in checks if name not in _OWN}
     fields = {name: check for name, check in checks.items() if name in shared}
     summed = sorted(checks.keys() - set(_ASIDE))

@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from numbers import Real
 from typing import Any, Self
+
+import numpy as np
 
 from dpeffects.errors import OptionError, ReleaseError, checked_call
 from dpeffects.estimands import AVERAGES
@@ -18,15 +21,7 @@ from dpeffects.estimators import registry
 from dpeffects.flow import Estimation, Request
 from dpeffects.guarantee import KINDS, Guarantee
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import (
-    Estimate,
-    Means,
-    MeansPart,
-    MeansVariance,
-    Part,
-    SamplingVariance,
-    Unavailable,
-)
+from dpeffects.inference.estimate import Estimate, Means, Unavailable
 from dpeffects.privacy.charges import Spend
 from dpeffects.results import Result
 from dpeffects.results.export import plain
@@ -39,11 +34,12 @@ from dpeffects.sites.release_fields import (
     FORMAT,
     GUARANTEE,
     KINDS_SENT,
+    VERSION,
     Signature,
     check_site,
     means_document,
     read_fields,
-    version_of,
+    sampling_document,
 )
 
 _ESTIMATED = ("estimand", "formula", "outcome", "treatment", "method", "level", "n")
@@ -148,12 +144,18 @@ class SiteRelease(document.Sent):
         released = self.released
         values: dict[str, Any] = {
             "format": FORMAT,
-            "version": version_of(released, self.sample),
+            "version": VERSION,
             **{name: getattr(self, name) for name in ("site", "request", *_ESTIMATED)},
             "estimate": self.estimate,
-            **_estimate_document(released, version_of(released, self.sample)),
-            **({"sample": dict(self.sample)} if self.sample else {}),
-            **({} if released.means is None else {"means": means_document(released.means)}),
+            "variance": {
+                "noise": {"laplace": list(released.laplace), "gaussian": released.gaussian},
+                "sampling": sampling_document(released.sampling),
+                "parts": [plain(part) for part in released.parts],
+            },
+            "possible": released.possible and list(released.possible),
+            "basis": released.basis,
+            "sample": dict(self.sample),
+            "means": means_document(released.means),
             "guarantee": {name: plain(getattr(self.guarantee, name)) for name in GUARANTEE},
             "spends": [plain(spend.to_dict()) for spend in self.spends],
             "bounds": [dict(zip(BOUND, bound, strict=True)) for bound in self.bounds],
@@ -261,50 +263,29 @@ def _plain_estimate(result: Result) -> Estimate:
     """Return the estimate in plain floats; a variance that is not finite is not available."""
     released, sampling = result.released, result.released.sampling
     if not isinstance(sampling, Unavailable):
-        value, scale = float(sampling.value), float(sampling.noise_scale)
-        if math.isfinite(value) and math.isfinite(scale) and not math.isnan(sampling.largest):
+        value, scale, largest = sampling.value, sampling.noise_scale, sampling.largest
+        if math.isfinite(value) and math.isfinite(scale) and not math.isnan(largest):
             # a bound below zero leaves nothing but zero
-            sampling = SamplingVariance(value, scale, max(float(sampling.largest), 0.0))
+            sampling = replace(sampling, largest=max(largest, 0.0))
         else:
             sampling = Unavailable("the released variance is not a finite number")
-    return replace(
-        released,
-        value=float(released.value),
-        sampling=sampling,
-        laplace=tuple(float(scale) for scale in released.laplace),
-        gaussian=float(released.gaussian),
-        parts=tuple(
-            Part(_one_line(part.name), float(part.variance), bool(part.noise))
-            for part in released.parts
-        ),
-        possible=_plain_range(released.possible),
-        notes=tuple(_one_line(note) for note in result.notes if note),
-        details={},
-        caution=_one_line(released.caution),
-        means=_plain_means(released.means),
+    found: Estimate = _in_floats(
+        replace(
+            released,
+            sampling=sampling,
+            possible=_with_ends(released.possible),
+            notes=tuple(note for note in result.notes if note),
+            details={},
+            influence=None,
+            means=_plain_means(released.means),
+        )
     )
+    return found
 
 
 def _plain_means(means: Means | None) -> Means | None:
     """Return means in plain floats; what a document cannot hold is left out."""
-    if means is None:
-        return None
-    sampling, design = means.sampling, [float(x) for x in means.design or ()]
-    if not isinstance(sampling, Unavailable):
-        sampling = tuple(_plain_part(part) for part in sampling)
-    made = Means(
-        float(means.treated),
-        float(means.control),
-        Unavailable(_one_line(sampling.reason)) if isinstance(sampling, Unavailable) else sampling,
-        laplace=tuple((float(a), float(b)) for a, b in means.laplace),
-        gaussian=tuple((float(a), float(b)) for a, b in means.gaussian),
-        parts=tuple(
-            MeansPart(_one_line(x.name), float(x.treated), float(x.control), bool(x.noise))
-            for x in means.parts
-        ),
-        possible=_plain_range(means.possible),
-        design=means.design and (design[0], design[1], design[2]),
-    )
+    made = means and _in_floats(replace(means, possible=_with_ends(means.possible)))
     try:
         json.dumps(means_document(made), allow_nan=False)
     except ValueError:
@@ -312,35 +293,18 @@ def _plain_means(means: Means | None) -> Means | None:
     return made
 
 
-def _plain_part(part: MeansVariance) -> MeansVariance:
-    own = part.variance
-    variance = SamplingVariance(float(own.value), float(own.noise_scale), float(own.largest))
-    return MeansVariance(variance, *map(float, (part.treated, part.control, part.both)))
+def _in_floats(value: Any) -> Any:
+    """The same with plain floats for all numbers, and texts of one line."""
+    if isinstance(value, tuple):
+        return tuple(map(_in_floats, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        own = {f.name: _in_floats(getattr(value, f.name)) for f in fields(value)}
+        return replace(value, **own)
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    return float(value) if isinstance(value, Real) else _one_line(value)
 
 
-def _plain_range(possible: tuple[float, float] | None) -> tuple[float, float] | None:
-    """Return the range in plain floats; one without ends says nothing."""
-    if possible is None or not all(map(math.isfinite, possible)):
-        return None
-    return float(possible[0]), float(possible[1])
-
-
-def _estimate_document(released: Estimate, version: int) -> dict[str, Any]:
-    """The error of the estimate; in version 2 also its parts, what is possible, and the basis."""
-    noise = {"laplace": list(released.laplace), "gaussian": released.gaussian}
-    variance: dict[str, Any] = {"noise": noise, "sampling": _sampling_document(released.sampling)}
-    if version == 1:
-        return {"variance": variance}
-    variance["parts"] = [plain(part) for part in released.parts]
-    possible = None if released.possible is None else list(released.possible)
-    return {"variance": variance, "possible": possible, "basis": released.basis}
-
-
-def _sampling_document(sampling: SamplingVariance | Unavailable) -> dict[str, Any]:
-    if isinstance(sampling, Unavailable):
-        return {"unavailable": _one_line(sampling.reason)}
-    return {
-        "released": sampling.value,
-        "noise_scale": sampling.noise_scale,
-        "largest": None if sampling.largest == math.inf else sampling.largest,
-    }
+def _with_ends(possible: tuple[float, float] | None) -> tuple[float, float] | None:
+    """The range; one without ends says nothing."""
+    return possible if possible is not None and all(map(math.isfinite, possible)) else None

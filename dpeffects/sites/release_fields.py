@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from dpeffects.documents import checksum, kind, quoted
@@ -24,12 +24,20 @@ from dpeffects.inference.estimate import (
 )
 from dpeffects.privacy.charges import Spend
 from dpeffects.sites import document
-from dpeffects.sites.document import MOST, flag, many, number, one_of, record, shared, text, whole
+from dpeffects.sites.document import (
+    MOST,
+    flag,
+    if_there,
+    many,
+    number,
+    one_of,
+    record,
+    shared,
+    text,
+    whole,
+)
 
-FORMAT = "dpeffects site release"
-VERSIONS = (1, 2, 3, 4)
-"""The second also has parts of the error, a possible range and a basis, the third who counts, the
-fourth mean outcomes."""
+FORMAT, VERSION = "dpeffects site release", 1
 
 KINDS_SENT = ("exact", "asymptotic")
 """Kinds of guarantees that a release may have."""
@@ -137,32 +145,14 @@ guarantee_field = partial(shared, check=partial(record, fields=GUARANTEE, make=G
 spend_field = partial(shared, check=partial(record, fields=SPEND, make=Spend), known={})
 bound_field = partial(shared, check=partial(record, fields=BOUND, make=bound_triple), known={})
 _NOISE: Fields = {"laplace": partial(many, check=_not_negative), "gaussian": _not_negative}
-_VARIANCE: Fields = {"noise": partial(record, fields=_NOISE, make=dict), "sampling": _sampling}
 _PART: Fields = {"name": text, "variance": _not_negative, "noise": flag}
-_PARTS: Fields = {"parts": partial(many, check=partial(record, fields=_PART, make=Part))}
+_VARIANCE: Fields = {
+    "noise": partial(record, fields=_NOISE, make=dict),
+    "sampling": _sampling,
+    "parts": partial(many, check=partial(record, fields=_PART, make=Part)),
+}
 SIGNATURE: Fields = {"algorithm": text, "key": text, "value": text}
 signature_field = partial(record, fields=SIGNATURE, make=Signature)
-RELEASE: Fields = {
-    "format": text,
-    "version": whole,
-    "site": check_site,
-    "request": partial(text, empty=True),
-    "estimand": partial(one_of, allowed=AVERAGES),
-    "formula": text,
-    "outcome": text,
-    "treatment": text,
-    "method": text,
-    "level": partial(one_of, allowed=("sample", "label")),
-    "n": partial(whole, least=1),
-    "estimate": number,
-    "variance": partial(record, fields=_VARIANCE, make=dict),
-    "guarantee": guarantee_field,
-    "spends": partial(many, check=spend_field),
-    "bounds": partial(many, check=bound_field),
-    "caution": partial(text, empty=True),
-    "notes": _texts,
-    "checksum": text,
-}
 
 
 def _possible(value: Any, name: str) -> tuple[float, float] | None:
@@ -174,18 +164,10 @@ def _possible(value: Any, name: str) -> tuple[float, float] | None:
     return ends[0], ends[1]
 
 
-SECOND: Fields = {
-    "variance": partial(record, fields=_VARIANCE | _PARTS, make=dict),
-    "possible": _possible,
-    "basis": partial(one_of, allowed=("", *BASES)),
-}
-"""The fields of version 2 that differ from those of version 1, or are new."""
-
-
 def sample_words(value: Any, name: str) -> dict[str, str]:
     """Who counts, in words, by argument."""
-    if not isinstance(value, Mapping) or not 0 < len(value) <= _MOST_SAID:
-        raise ReleaseError(f"{name} must be an object of 1 to {_MOST_SAID} texts")
+    if not isinstance(value, Mapping) or len(value) > _MOST_SAID:
+        raise ReleaseError(f"{name} must be an object of at most {_MOST_SAID} texts")
     return {text(key, name): text(said, f"{name}.{key}") for key, said in value.items()}
 
 
@@ -194,10 +176,6 @@ def _numbers(value: Any, name: str, *, count: int) -> tuple[float, ...]:
     if len(found) != count:
         raise ReleaseError(f"{name} must be {count} numbers")
     return found
-
-
-def _design(value: Any, name: str) -> tuple[float, ...] | None:
-    return None if value is None else _numbers(value, name, count=3)
 
 
 def _means_variances(value: Any, name: str) -> tuple[MeansVariance, ...] | Unavailable:
@@ -228,24 +206,56 @@ _MEANS: Fields = {
     "gaussian": partial(many, check=_pair),
     "parts": partial(many, check=partial(record, fields=_MEANS_PART, make=MeansPart)),
     "possible": _possible,
-    "design": _design,
+    "design": partial(if_there, check=partial(_numbers, count=3)),
 }
-_means = partial(record, fields=_MEANS, make=Means)
+RELEASE: Fields = {
+    "format": text,
+    "version": whole,
+    "site": check_site,
+    "request": partial(text, empty=True),
+    "estimand": partial(one_of, allowed=AVERAGES),
+    "formula": text,
+    "outcome": text,
+    "treatment": text,
+    "method": text,
+    "level": partial(one_of, allowed=("sample", "label")),
+    "n": partial(whole, least=1),
+    "estimate": number,
+    "variance": partial(record, fields=_VARIANCE, make=dict),
+    "possible": _possible,
+    "basis": partial(one_of, allowed=("", *BASES)),
+    "sample": sample_words,
+    "means": partial(if_there, check=partial(record, fields=_MEANS, make=Means)),
+    "guarantee": guarantee_field,
+    "spends": partial(many, check=spend_field),
+    "bounds": partial(many, check=bound_field),
+    "caution": partial(text, empty=True),
+    "notes": _texts,
+    "checksum": text,
+}
 
 
-def means_document(means: Means) -> dict[str, Any]:
-    """Mean outcomes as they are sent."""
+def sampling_document(sampling: SamplingVariance | Unavailable) -> dict[str, Any]:
+    """A sampling variance as it is sent."""
+    if isinstance(sampling, Unavailable):
+        return {"unavailable": " ".join(sampling.reason.split())}
+    return {
+        "released": sampling.value,
+        "noise_scale": sampling.noise_scale,
+        "largest": None if sampling.largest == math.inf else sampling.largest,
+    }
+
+
+def means_document(means: Means | None) -> dict[str, Any] | None:
+    """Mean outcomes as they are sent, where there are any."""
+    if means is None:
+        return None
     sampling: Any = means.sampling
     if isinstance(sampling, Unavailable):
-        sampling = {"unavailable": sampling.reason}
+        sampling = sampling_document(sampling)
     else:
         sampling = [
-            {
-                "released": part.variance.value,
-                "noise_scale": part.variance.noise_scale,
-                "largest": None if part.variance.largest == math.inf else part.variance.largest,
-                **{name: getattr(part, name) for name in _FORM},
-            }
+            sampling_document(part.variance) | {name: getattr(part, name) for name in _FORM}
             for part in sampling
         ]
     return {
@@ -269,37 +279,31 @@ def _check_difference(means: Means | None, estimate: float) -> None:
         raise ReleaseError("means: their difference is not the estimate")
 
 
-@cache
-def _fields_of(version: int, sample: bool, signed: bool) -> Fields:
-    known = RELEASE | (SECOND if version > 1 else {})
-    known |= {"sample": sample_words} if version == 3 or (sample and version == 4) else {}
-    known |= {"means": _means} if version == 4 else {}
-    return known | ({"signature": signature_field} if signed else {})
+_SIGNED = RELEASE | {"signature": signature_field}
 
 
 def fields_of(values: Any) -> Fields:
-    """The fields that a document of its version has, each with its check."""
+    """The fields that a document has, each with its check."""
     if not _is_object(values):
         raise ReleaseError(f"a site release is an object, not {kind(values)}")
     written, version = values.get("format"), values.get("version")
     if not isinstance(written, str) or written != FORMAT:
         raise ReleaseError(f"this is not a site release: format is not {FORMAT!r}")
-    if type(version) is not int or version not in VERSIONS:
+    if type(version) is not int or version != VERSION:
         raise ReleaseError(
-            f"version {quoted(version)} of the format is not known; "
-            f"this dpeffects reads versions {', '.join(map(str, VERSIONS))}"
+            f"version {quoted(version)} of the format is not known; this dpeffects reads {VERSION}"
         )
-    return _fields_of(version, "sample" in values, "signature" in values)
+    return _SIGNED if "signature" in values else RELEASE
 
 
 def read_fields(values: Any) -> dict[str, Any]:
     """Check a document; return the arguments of the SiteRelease that it holds."""
     fields: dict[str, Any] = record(values, "", fields=fields_of(values), make=dict)
     check_sum(values)
-    return arguments(fields, values["version"])
+    return arguments(fields)
 
 
-def arguments(fields: dict[str, Any], version: int) -> dict[str, Any]:
+def arguments(fields: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a SiteRelease, of fields that passed their checks."""
     for name in ("format", "version", "checksum"):
         del fields[name]
@@ -308,27 +312,11 @@ def arguments(fields: dict[str, Any], version: int) -> dict[str, Any]:
         value=fields.pop("estimate"),
         sampling=variance["sampling"],
         **variance["noise"],
-        parts=variance.get("parts", ()),
-        possible=fields.pop("possible", None),
-        basis=fields.pop("basis", ""),
-        notes=fields.pop("notes"),
-        caution=fields.pop("caution"),
-        means=fields.pop("means", None),
+        parts=variance["parts"],
+        **{name: fields.pop(name) for name in ("possible", "basis", "notes", "caution", "means")},
     )
     _check_difference(released.means, released.value)
-    least = version_of(released, fields.get("sample", {}))
-    if least != version:  # it would have another checksum when written again
-        raise ReleaseError(f"it has nothing that version {version} is for: write version {least}")
     return fields | {"released": released}
-
-
-def version_of(released: Estimate, sample: Mapping[str, str]) -> int:
-    """The version that a release is written in: the first that holds all of it."""
-    if released.means is not None:
-        return 4
-    if sample:
-        return 3
-    return 2 if released.parts or released.possible is not None or released.basis else 1
 
 
 def check_sum(values: Mapping[str, Any]) -> None:

@@ -58,14 +58,8 @@ def combine_studies(
         What the sites were asked to run, or its file. Releases of another protocol, of sites that
         it does not name, or of fewer records than it asks for are refused, and sites that it names
         and that sent nothing are shown.
-    trust
-        Folder with one public key for each site, ``NAME.pem``. Releases that are not signed by
-        the key of their site are then refused.
-    request
-        The request that the sites were given; releases that answer another one are refused. By
-        default all must answer the same one, or none.
-    left_out
-        Site -> reason, for sites that did not answer; they are shown in the summary.
+    trust, request, left_out
+        As in :func:`combine`.
 
     Returns
     -------

@@ -215,7 +215,7 @@ _FIELDS: Fields = {
     "n": partial(whole, least=1),
     "basis": partial(one_of, allowed=("", *BASES)),
     "sums": typed(JointSums, without=_OF_A_CENTRE),
-    "sample": lambda value, name: sample_words(value, name) if value else {},
+    "sample": sample_words,
     "guarantee": partial(record, fields=GUARANTEE, make=Guarantee),
     "spends": partial(many, check=partial(record, fields=SPEND, make=Spend)),
     "bounds": partial(many, check=partial(record, fields=BOUND, make=bound_triple)),

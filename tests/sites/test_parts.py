@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 from dataclasses import replace
@@ -12,7 +11,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpeffects.documents import checksum
 from dpeffects.errors import ReleaseError
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
 from dpeffects.sites import SiteRelease, combine, signing, site_release
@@ -39,7 +37,6 @@ def second(site="North", value=0.3, variance=0.01, **changes):
 def test_everything_travels():
     sent = second()
     document = json.loads(sent.to_json())
-    assert document["version"] == 2
     assert SiteRelease.from_dict(document) == sent
     fit = make(
         Estimate(
@@ -65,20 +62,12 @@ def test_everything_travels():
         {"parts": (), "possible": None, "basis": "association"},
     ],
 )
-def test_each_of_them_makes_it_the_second_version(changes):
+def test_each_of_them_travels_alone(changes):
     sent = second(**changes)
-    assert sent.to_dict()["version"] == 2
     assert SiteRelease.from_json(sent.to_json()) == sent
 
 
-def test_without_them_the_document_is_what_it_was():
-    document = release().to_dict()
-    assert document["version"] == 1
-    assert not {"possible", "basis"} & set(document)
-    assert set(document["variance"]) == {"noise", "sampling"}
-
-
-def test_signatures_hold_for_both_versions(tmp_path):
+def test_signatures_hold_with_parts_and_without(tmp_path):
     private, public = signing.make_keys("North", tmp_path)
     (tmp_path / "keys").mkdir()
     public.rename(tmp_path / "keys" / public.name)
@@ -100,7 +89,6 @@ BAD = {
     "negative part": (("variance", "parts", 0, "variance"), -1.0, "not be negative"),
     "part without a name": (("variance", "parts", 0, "name"), "", "is empty"),
     "noise in words": (("variance", "parts", 0, "noise"), "no", "true or false"),
-    "of the first version": (("version",), 1, "unknown field"),
 }
 
 
@@ -109,15 +97,6 @@ def test_what_is_wrong_is_said(case):
     path, value, words = BAD[case]
     with pytest.raises(ReleaseError, match=words):
         SiteRelease.from_dict(changed(path, value, GOOD))
-
-
-def test_a_second_version_with_nothing_new_is_refused():
-    """Written again it would be of the first version, and have another checksum."""
-    document = copy.deepcopy(GOOD) | {"possible": None, "basis": ""}
-    document["variance"]["parts"] = []
-    document["checksum"] = checksum(document)
-    with pytest.raises(ReleaseError, match="nothing that version 2 is for"):
-        SiteRelease.from_dict(document)
 
 
 @pytest.mark.parametrize("value", [None, True, 3, -1.5, "x", "", [], {}, [[]], {"a": 1}])
@@ -218,7 +197,7 @@ def test_an_association_makes_the_combination_one():
     assert "randomised because the sites said so: B" in " ".join(str(both.summary()).split())
 
 
-def test_old_and_new_releases_combine():
+def test_releases_with_parts_and_without_combine():
     fit = combine([*releases([0.2, 0.3]), second("New")], "ivw")
     assert fit.basis == ""
     assert fit.possible is None
