@@ -267,6 +267,21 @@ def test_covariates_that_explain_a_risk_are_no_lie() -> None:
         assert combine(sent).n == 2700
 
 
+def test_a_claimed_variance_of_risks_does_not_shorten_the_interval_of_their_ratio() -> None:
+    rng, call = np.random.default_rng(2), {"epsilon": 2, "bounds": {"y": [0, 1]}, "seed": 1}
+    sent = []
+    for site in "abc":
+        t = rng.integers(0, 2, 600)
+        data = pd.DataFrame({"y": (rng.random(600) < 0.2 + 0.1 * t).astype(int), "t": t})
+        sent.append(dpe.site_release("y ~ t", data, site=site, method="diff_in_means", **call))
+        call["seed"] += 1
+    means = sent[2].released.means
+    lie = replace(sent[2].released, means=replace(means, design=(1e-9, 1e-9, 0.0)))
+    honest, other = (combine([*sent[:2], x]) for x in (sent[2], replace(sent[2], released=lie)))
+    widths = [float(np.diff(x.effect("ratio").conf_int())[0]) for x in (honest, other)]
+    assert widths[1] > 0.95 * widths[0]
+
+
 # --- twins ---------------------------------------------------------------------------------------
 
 
