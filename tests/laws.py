@@ -172,7 +172,7 @@ def _combined(rng: np.random.Generator) -> Any:
     """Sites of the same call, whose means are moved."""
     template, rule = release("sites").releases[0], str(rng.choice(list(RULES)))
     sent, with_both = [], bool(rng.random() < 0.2)  # scales are slow
-    for k in range(int(rng.integers(1, 6))):
+    for k in range(int(rng.integers(3 if RULES[rule].median else 1, 6))):  # a median is of three
         found = _moved(rng, template.released)
         value = min(max(found.value, -0.9), 0.9)
         pair = replace(found.means, treated=found.means.control + value)

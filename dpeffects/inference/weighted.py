@@ -69,12 +69,16 @@ def combined_means(
         parts=_parts(known),
         possible=_possible(known),
     )
-    made = replace(made, design=_design(known, made))
     difference = made.combined(1.0, -1.0)
     own = sampling_variance(difference)
-    if variance is None or isinstance(own, Unavailable) or not 0.0 < own < variance:
+    if variance is not None and not isinstance(own, Unavailable) and 0.0 < own < variance:
+        made = made.scaled(variance / own)
+    if (design := _design(known, made)) is None:
         return made
-    return made.scaled(variance / own)
+    made = replace(made, design=design)
+    own = scales.variance_at(made, 1.0, -1.0, *scales.likely(made))
+    factor = max(1.0, (variance or 0.0) / max(own, 1e-300))
+    return replace(made, design=(factor * design[0], factor * design[1], factor * design[2]))
 
 
 Known = list[tuple[Means, float]]

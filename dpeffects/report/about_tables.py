@@ -83,6 +83,7 @@ def with_limits(row: Mapping[Any, Any]) -> str:
     """An estimate of `tidy` with its interval, as it is said in a sentence."""
     ends = row["conf_low"], row["conf_high"]
     value, low, high = with_ends(row["estimate"], *ends, row["std_error"])
+    value = "mostly noise" if math.isinf(row["estimate"]) else value
     if math.isnan(row["conf_low"]):
         return value
     if row["conf_high"] == math.inf:
