@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -36,18 +35,6 @@ def test_plans_audits_and_studies():
     is_read_again(dpe.audit("diff_in_means", epsilon=1, runs=200, seed=1))
     is_read_again(dpe.simulate_study(fits, "confounded", n=200, epsilon=1, repeats=2, seed=1))
     is_read_again(dpe.bench(["diff_in_means"], data=["confounded"], repeats=1, epsilon=1, seed=1))
-
-
-def test_groups_of_the_first_version_are_read():
-    """Labels stood with the effects only, and the points nowhere."""
-    fit = release("groups")
-    document = fit.to_dict()
-    del document["labels"], document["points"]
-    for effect in document["effects"]:
-        for name in ("value", "notes", "details", "caution"):
-            del effect[name]
-    silent = replace(fit, effects=tuple(replace(effect, caution="") for effect in fit.effects))
-    assert str(dpe.CateEffects.from_dict(document)) == str(silent)
 
 
 def test_releases_of_a_changed_combination_are_checked_again():

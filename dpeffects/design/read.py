@@ -342,11 +342,6 @@ def _with_dates(frame: Any, known: Bounds, names: Iterable[str]) -> Any:
     return frame
 
 
-def is_lazy(data: Any) -> bool:
-    """True where the rows are not in memory."""
-    return isinstance(unpack(data, None)[0], nw.LazyFrame)
-
-
 def unpack(
     data: Any, bounds: Any, needed: Iterable[str] | None = None
 ) -> tuple[Frame, Bounds, bool]:

@@ -58,6 +58,7 @@ from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
 from dpeffects.estimators._learners import FittedModel, models_of, wrap_models
 from dpeffects.estimators.sample_aggregate import (
+    check_parts,
     default_blocks,
     effect_interval,
     refuse_noise,
@@ -74,7 +75,6 @@ from dpeffects.privacy.folds import ESTIMATORS, Folds, Terms
 from dpeffects.privacy.parts import isolated
 
 AVERAGES = ("estimates", "predictions")
-_LEAST_RECORDS = 4
 _CLIP = 0.1
 
 
@@ -158,14 +158,7 @@ class ModelFoldsOptions(Options):
 
     def check(self, n: int, smallest_arm: int | None, arms: int = 2) -> None:
         """Refuse folds that are too many for the records."""
-        most = n // _LEAST_RECORDS
-        if most < 2:
-            raise OptionError(f"model_folds needs at least {2 * _LEAST_RECORDS} records")
-        if self.folds is not None and self.folds > most:
-            raise OptionError(
-                f"folds = {self.folds} for {n} records: a fold needs {_LEAST_RECORDS} records, "
-                f"so at most {most} folds"
-            )
+        check_parts("model_folds", "fold", self.folds, n)
 
     def resolve(self, facts: Facts) -> ModelFoldsOptions:
         """Try the models on made-up records; refuse where noise would hide every effect."""

@@ -112,14 +112,7 @@ class SampleAggregateOptions(Options):
 
     def check(self, n: int, smallest_arm: int | None, arms: int = 2) -> None:
         """Refuse blocks that are too many for the records."""
-        most = n // _LEAST_RECORDS
-        if most < 2:
-            raise OptionError(f"sample_aggregate needs at least {2 * _LEAST_RECORDS} records")
-        if self.blocks is not None and self.blocks > most:
-            raise OptionError(
-                f"blocks = {self.blocks} for {n} records: a block needs {_LEAST_RECORDS} records, "
-                f"so at most {most} blocks"
-            )
+        check_parts("sample_aggregate", "block", self.blocks, n)
 
     def resolve(self, facts: Facts) -> SampleAggregateOptions:
         """Try the models on made-up records; refuse where noise would hide every effect."""
@@ -181,6 +174,18 @@ def default_blocks(
     while any(blocks % k == 0 for k in range(2, math.isqrt(blocks) + 1)):
         blocks += 1
     return blocks
+
+
+def check_parts(method: str, part: str, asked: int | None, n: int) -> None:
+    """Refuse parts that are too many for the records."""
+    most = n // _LEAST_RECORDS
+    if most < 2:
+        raise OptionError(f"{method} needs at least {2 * _LEAST_RECORDS} records")
+    if asked is not None and asked > most:
+        raise OptionError(
+            f"{part}s = {asked} for {n} records: a {part} needs {_LEAST_RECORDS} records, "
+            f"so at most {most} {part}s"
+        )
 
 
 def refuse_noise(facts: Facts, parts: int, name: str) -> None:

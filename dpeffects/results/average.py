@@ -12,7 +12,7 @@ from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.intervals import Interval
 from dpeffects.results.export import frame_of, or_nan, plain
 from dpeffects.results.numbers import with_error
-from dpeffects.results.record import Record
+from dpeffects.results.record import OneEstimate
 from dpeffects.results.scaled import NO_MEANS, ScaledEffect, mean_rows, scaled_effect
 from dpeffects.summary import Summary, draw, show
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Result(Record):
+class Result(OneEstimate):
     """A private treatment effect, ready to print, export or combine.
 
     Parameters
@@ -52,8 +52,6 @@ class Result(Record):
     True
     """
 
-    released: Estimate
-
     @classmethod
     def from_estimate(
         cls,
@@ -76,24 +74,9 @@ class Result(Record):
         )
 
     @property
-    def estimate(self) -> float:
-        """The released effect, within the range that an effect can have."""
-        return self.released.point
-
-    @property
     def basis(self) -> str:
         """What entitles this to be called an effect: one of `BASES`, or empty."""
         return self.released.basis
-
-    @property
-    def associated(self) -> bool:
-        """Whether this is an association: not adjusted for, and not declared to be randomised."""
-        return self.released.associated
-
-    @property
-    def doubts(self) -> str:
-        """What nobody should overlook about the estimates; empty when all is well."""
-        return "; ".join(self.released.cautions)
 
     @property
     def sampling_variance(self) -> float | Unavailable:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from dpeffects.guarantee import Guarantee
+from dpeffects.inference.estimate import Estimate
 from dpeffects.privacy.charges import Spend
 from dpeffects.results.export import READERS, JsonRecord, frame_of, read
 from dpeffects.summary import Named, Report, Shown, write_about
@@ -242,3 +243,25 @@ def _read_bound(value: Any) -> Bound:
 
 
 READERS[Bound] = _read_bound
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class OneEstimate(Record):
+    """What is known of one released estimate."""
+
+    released: Estimate
+
+    @property
+    def estimate(self) -> float:
+        """The released effect, within the range that an effect can have."""
+        return self.released.point
+
+    @property
+    def associated(self) -> bool:
+        """Whether this is an association: not adjusted for, and not declared to be randomised."""
+        return self.released.associated
+
+    @property
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
+        return "; ".join(self.released.cautions)

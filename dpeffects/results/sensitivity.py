@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from dpeffects.errors import OptionError
 from dpeffects.inference import explained_away, scales
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import SamplingVariance, Unavailable
 from dpeffects.inference.intervals import Interval
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.numbers import number, with_error
-from dpeffects.results.record import Record
+from dpeffects.results.record import OneEstimate
 from dpeffects.summary import draw
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _RANGE = re.compile(r"\[([-+0-9.e]+), ([-+0-9.e]+)\]")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SensitivityAnalysis(Record):
+class SensitivityAnalysis(OneEstimate):
     """What unmeasured confounding would do to an effect; made by ``fit.sensitivity()``.
 
     Parameters
@@ -56,7 +56,6 @@ class SensitivityAnalysis(Record):
     False
     """
 
-    released: Estimate
     bias: float | None = None
     prevalence_difference: float | None = None
     confounder_effect: float | None = None
@@ -84,21 +83,6 @@ class SensitivityAnalysis(Record):
             raise OptionError("control_risk is for an outcome of 0 and 1")
 
     # --- what is looked at ------------------------------------------------------------------------
-
-    @property
-    def estimate(self) -> float:
-        """The released effect."""
-        return self.released.point
-
-    @property
-    def associated(self) -> bool:
-        """Whether this is an association: not adjusted for, and not declared to be randomised."""
-        return self.released.associated
-
-    @property
-    def doubts(self) -> str:
-        """What nobody should overlook about the estimates; empty when all is well."""
-        return "; ".join(self.released.cautions)
 
     @property
     def limit(self) -> float | Unavailable:

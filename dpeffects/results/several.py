@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -193,12 +193,6 @@ class SeveralEffects(SeveralRows):
             entry |= {"label": label, "estimate": entry["value"], "conf_int": plain(interval)}
             entry["noise_variance"] = plain(effect.noise_variance)
         return document
-
-    @classmethod
-    def from_dict(cls, document: dict[str, Any]) -> Self:
-        """Read what `to_dict` gave; what follows from the release is computed again."""
-        effects = [{"value": effect["estimate"]} | effect for effect in document["effects"]]
-        return super().from_dict(document | {"effects": effects})
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -279,28 +279,31 @@ def _check_difference(means: Means | None, estimate: float) -> None:
         raise ReleaseError("means: their difference is not the estimate")
 
 
-_SIGNED = RELEASE | {"signature": signature_field}
-
-
-def fields_of(values: Any) -> Fields:
+def fields_of(values: Any, known: Fields = RELEASE, what: str = "site") -> Fields:
     """The fields that a document has, each with its check."""
     if not _is_object(values):
-        raise ReleaseError(f"a site release is an object, not {kind(values)}")
+        raise ReleaseError(f"a {what} release is an object, not {kind(values)}")
     written, version = values.get("format"), values.get("version")
-    if not isinstance(written, str) or written != FORMAT:
-        raise ReleaseError(f"this is not a site release: format is not {FORMAT!r}")
+    form = f"dpeffects {what} release"
+    if not isinstance(written, str) or written != form:
+        raise ReleaseError(f"this is not a {what} release: format is not {form!r}")
     if type(version) is not int or version != VERSION:
         raise ReleaseError(
             f"version {quoted(version)} of the format is not known; this dpeffects reads {VERSION}"
         )
-    return _SIGNED if "signature" in values else RELEASE
+    return known | ({"signature": signature_field} if "signature" in values else {})
 
 
 def read_fields(values: Any) -> dict[str, Any]:
     """Check a document; return the arguments of the SiteRelease that it holds."""
-    fields: dict[str, Any] = record(values, "", fields=fields_of(values), make=dict)
-    check_sum(values)
-    return arguments(fields)
+    return arguments(checked(values, fields_of(values)))
+
+
+def checked(values: Any, known: Fields) -> dict[str, Any]:
+    """The fields of a document that passed their checks, and the checksum of all."""
+    fields: dict[str, Any] = record(values, "", fields=known, make=dict)
+    _check_sum(values)
+    return fields
 
 
 def arguments(fields: dict[str, Any]) -> dict[str, Any]:
@@ -319,7 +322,7 @@ def arguments(fields: dict[str, Any]) -> dict[str, Any]:
     return fields | {"released": released}
 
 
-def check_sum(values: Mapping[str, Any]) -> None:
+def _check_sum(values: Mapping[str, Any]) -> None:
     """Refuse a document that does not have the checksum of what it holds."""
     try:
         fits = checksum(values) == values["checksum"]

@@ -8,45 +8,38 @@ sums.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
-from dpeffects.documents import kind, quoted
 from dpeffects.errors import BoundsError, OptionError, ReleaseError, checked_call
-from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import table_methods
 from dpeffects.flow import Estimation
-from dpeffects.guarantee import Guarantee
-from dpeffects.inference.estimate import BASES
 from dpeffects.inference.joint import JointSums, Margin
 from dpeffects.ledgers import Address
-from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Account
 from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.results import StudyEffects
 from dpeffects.results.export import plain
 from dpeffects.sites import document
-from dpeffects.sites.document import many, one_of, record, text, typed, whole
+from dpeffects.sites.document import text, typed
 from dpeffects.sites.plausible import FAR, LEAST, charges_add_up
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.release_fields import (
     BOUND,
     GUARANTEE,
-    SPEND,
+    RELEASE,
+    VERSION,
     Fields,
     Signature,
-    bound_triple,
     check_site,
-    check_sum,
-    sample_words,
-    signature_field,
+    checked,
+    fields_of,
 )
 
-FORMAT, VERSION = "dpeffects study release", 1
+FORMAT = "dpeffects study release"
 _OF_A_CENTRE = ("sites", "site_names", "target")
 """Fields of `JointSums` that a site's own do not have."""
 
@@ -203,42 +196,17 @@ def begin_study(protocol: Protocol, data: Any, **more: Any) -> Estimation:
 
 # --- reading ----------------------------------------------------------------------------------
 
+_OF_AN_EFFECT = ("outcome", "method", "level", "estimate", "variance", "possible", "means")
 _FIELDS: Fields = {
-    "format": text,
-    "version": whole,
-    "site": check_site,
-    "request": partial(text, empty=True),
+    **{name: check for name, check in RELEASE.items() if name not in _OF_AN_EFFECT},
     "protocol": partial(text, empty=True),
-    "estimand": partial(one_of, allowed=AVERAGES),
-    "formula": text,
-    "treatment": text,
-    "n": partial(whole, least=1),
-    "basis": partial(one_of, allowed=("", *BASES)),
     "sums": typed(JointSums, without=_OF_A_CENTRE),
-    "sample": sample_words,
-    "guarantee": partial(record, fields=GUARANTEE, make=Guarantee),
-    "spends": partial(many, check=partial(record, fields=SPEND, make=Spend)),
-    "bounds": partial(many, check=partial(record, fields=BOUND, make=bound_triple)),
-    "caution": partial(text, empty=True),
-    "notes": partial(many, check=text),
-    "checksum": text,
 }
 
 
 def _read(values: Any) -> dict[str, Any]:
     """The checked fields of a document."""
-    if not isinstance(values, Mapping):
-        raise ReleaseError(f"a study release is an object, not {kind(values)}")
-    if values.get("format") != FORMAT:
-        raise ReleaseError(f"this is not a study release: format is not {FORMAT!r}")
-    version = values.get("version")
-    if type(version) is not int or version != VERSION:
-        raise ReleaseError(
-            f"version {quoted(version)} of the format is not known; this reads {VERSION}"
-        )
-    known = _FIELDS | ({"signature": signature_field} if "signature" in values else {})
-    found: dict[str, Any] = record(values, "", fields=known, make=dict)
-    check_sum(values)
+    found = checked(values, fields_of(values, _FIELDS, "study"))
     for name in ("format", "version", "checksum"):
         del found[name]
     _check_shapes(found["sums"])

@@ -180,26 +180,9 @@ def _caption(conf_level: float, simultaneous: bool, by: str | None, left: int) -
 
 
 @draw.register
-def _(
-    fit: StudyEffects,
-    *,
-    conf_level: float = 0.95,
-    simultaneous: bool = True,
-    by: str | None = None,
-    kind: str = "forest",
-    standardised: bool | None = None,
-    most: int | None = None,
-    ax: Any = None,
-) -> Any:
+def _(fit: StudyEffects, *, kind: str = "forest", most: int | None = None, **asked: Any) -> Any:
     if kind not in ("forest", "love"):
         raise OptionError(f'kind must be "forest" or "love", got {kind!r}')
     if kind == "love":
-        return love(fit, most=most, ax=ax)
-    return outcomes(
-        fit,
-        conf_level=conf_level,
-        simultaneous=simultaneous,
-        by=by,
-        standardised=standardised,
-        ax=ax,
-    )
+        return love(fit, most=most, ax=asked.get("ax"))
+    return outcomes(fit, **asked)
