@@ -16,7 +16,6 @@ import statsmodels.api as sm
 
 from dpeffects.design import read as design
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators import current
 from dpeffects.estimators.matching import match, pairs
 from dpeffects.estimators.sample_aggregate import on_all
 from dpeffects.formula import parse
@@ -50,7 +49,7 @@ def plain(formula, data, method="auto", *, estimand="ATE", bounds=None, **option
     outcome, rows = raw(table)
     if not set(parsed.outcome_columns) & set(table.design.missing):
         outcome = np.clip(outcome, *table.design.recipe.outcome_range)
-    return ESTIMATORS[current(method)](outcome, table.treated, rows, estimand=estimand, **options)
+    return ESTIMATORS[method](outcome, table.treated, rows, estimand=estimand, **options)
 
 
 def means(outcome, treated, rows=None, **options):
