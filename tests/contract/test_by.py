@@ -22,7 +22,7 @@ BOUNDS = {
     **{"y": (0, 1), "x": (0, 1), "age": (18, 90), "sex": ["f", "m"], "race": ["w", "b", "h"]},
     **{
         "grade": [1, 2, 3],
-        "old": (0, 1),
+        "old": [0, 1],
         "clinic": [f"c{k}" for k in range(1001)],
         "odd name": [0, 1],
     },

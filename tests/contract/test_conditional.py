@@ -83,7 +83,7 @@ def test_result_is_complete(method, path):
         wide = fit.conf_int(simultaneous=True).T
         usable = np.isfinite(low)
         assert (low < fit.estimates)[usable].all()
-        assert (fit.estimates < high)[usable].all()
+        assert (fit.estimates <= high)[usable].all()
         assert (wide[0] < low)[usable].all()
         assert tidy["term"].tolist() == list(fit.labels)
 

@@ -22,7 +22,7 @@ from dpeffects.privacy.release import Split
 from dpeffects.privacy.sets import BoxGrid, Sensitivity, Steps
 from dpeffects.privacy.smooth import Lattice, Smoothing, SmoothlyNoisy
 from tests.calls import CALLS, PLAIN, SPECS
-from tests.neighbours import BOUNDS, PAIRS, pair
+from tests.neighbours import BOUNDS, PAIRS, TYPES, pair
 from tests.replay import Frozen, Measuring, replay
 
 WAYS = [("", False), ("", True), ("polars", False), ("duckdb", True)]
@@ -61,6 +61,8 @@ def test_pairs_differ_in_one_record(name, public):
     differs = [not nasty.one[c].equals(nasty.other[c]) for c in nasty.one]
     assert any(differs)
     one, other = (table.drop(index=nasty.record) for table in nasty.ordered())
+    if name in TYPES:  # types are what differs; values do not
+        one, other = (table.astype(object) for table in (one, other))
     pd.testing.assert_frame_equal(one, other)
     for table, before in zip(nasty.unordered(), nasty.ordered(), strict=True):
         pd.testing.assert_frame_equal(table.sort_index(), before)

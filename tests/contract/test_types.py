@@ -131,7 +131,7 @@ def test_two_values_are_declared_in_several_ways_or_bools():
     of_bools = risk("", None, lambda x: x == 1)
     assert (of_bools.spends, of_bools.estimate) == (expected.spends, expected.estimate)
     assert risk("", (0, 1)).spends != expected.spends
-    assert "% have died = 1" in str(expected)
+    assert "% have died = 1" in str(expected.summary())
     assert "% have died = 1" not in str(risk("", (0, 1)))
 
 

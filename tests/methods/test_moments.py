@@ -20,9 +20,9 @@ from tests.calls import ENGINES
 FORMULA = "cost + died ~ t | age + sex + region"
 BOUNDS = {
     "cost": (0, 60),
-    "died": (0, 1),
+    "died": [0, 1],
     "age": (20, 90),
-    "sex": (0, 1),
+    "sex": [0, 1],
     "region": ["N", "S", "W", "E"],
 }
 EXACT = 1e8
