@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
-from scipy.special import bdtrc, ndtr, ndtri
 
 from dpeffects.roots import root
 from dpeffects.sites.error_distribution import Errors
@@ -43,6 +43,8 @@ class MedianLaw:
 
     def upper_point(self, tail: float) -> float:
         """Return the distance to the further end of the interval of level 1 - 2 ``tail``."""
+        from scipy.special import ndtri
+
         if tail >= 0.5:
             return 0.0
         half, last = self._quantile(tail) * self.sd, self.sd.size // 2
@@ -51,6 +53,8 @@ class MedianLaw:
 
     def _quantile(self, tail: float) -> float:
         """How many standard errors the sites' own intervals have to either side."""
+        from scipy.special import bdtrc, ndtri
+
         others, m = self.sd.size - 1, self.sd.size // 2 + 1
 
         def gap(x: float) -> float:
@@ -72,7 +76,7 @@ class MedianLaw:
     @property
     def unit(self) -> float:
         """Half the width of the central 68.3 %."""
-        return self.upper_point(float(ndtr(-1.0)))
+        return self.upper_point(NormalDist().cdf(-1.0))
 
 
 def robust(estimate: Floats, errors: Errors) -> tuple[float, MedianLaw]:
