@@ -22,7 +22,7 @@ BOUNDS = {
     "cost": (0, 60),
     "died": [0, 1],
     "age": (20, 90),
-    "sex": [0, 1],
+    "sex": range(2),
     "region": ["N", "S", "W", "E"],
 }
 EXACT = 1e8
@@ -267,7 +267,7 @@ def test_sites_add_up(data: pd.DataFrame, tmp_path) -> None:
     path.write_text(south.to_json())
     assert dpe.combine_moments({"North": north, "South": path}) == both
     assert dpe.combine_moments([north, south]).guarantee.epsilon == EXACT
-    with pytest.raises(ReleaseError, match="twice"):
+    with pytest.raises(ReleaseError, match="one and the same"):
         dpe.combine_moments([north, north])
     other = dpe.dp_moments(FORMULA, parts[1], bounds={**BOUNDS, "age": (0, 99)}, epsilon=1, seed=1)
     with pytest.raises(ReleaseError, match="differ"):
@@ -318,7 +318,8 @@ def test_mostly_noise_is_said_and_nothing_fails(n: int, epsilon: float) -> None:
 
 def test_worth_halves_the_noise_at_the_size_that_it_names(data: pd.DataFrame) -> None:
     one, four = (
-        dpe.dp_moments(FORMULA, data, **ASKED, epsilon=e, seed=1).worth for e in (1.0, 4.0)
+        dpe.dp_moments(FORMULA, data, **ASKED, check_bounds=False, epsilon=e, seed=1).worth
+        for e in (1.0, 4.0)
     )
     ratio = one["noise_to_sampling"] / four["noise_to_sampling"]
     assert ratio.to_numpy() == pytest.approx(4.0)
