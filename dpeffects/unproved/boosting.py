@@ -89,9 +89,11 @@ def require(budget: Budget) -> None:
     _models()
     whole = Share(budget.epsilon, budget.delta)
     if whole.delta and price_of_presence(whole).delta < _LEAST_DELTA:
+        usual = price_of_presence(Share(budget.epsilon, 1e-6)).delta >= _LEAST_DELTA
+        advice = "a delta such as 1e-6" if usual else "an epsilon of at most 1300"
         raise BudgetError(
-            f"delta = {budget.delta:g} is too small for interpret at epsilon = {budget.epsilon:g}: "
-            "write a delta such as 1e-6"
+            f"dp_ebm: delta = {budget.delta:g} is too small for interpret at "
+            f"epsilon = {budget.epsilon:g}: write {advice}"
         )
 
 

@@ -20,7 +20,7 @@ def columns(
     names = [f"x{j}" for j in range(m)]
     bound: Any = (-3, 3)
     if kind == "indicators":
-        x, bound = (rng.random((n, m)) < np.linspace(0.2, 0.7, m)).astype(int), (0, 1)
+        x, bound = (rng.random((n, m)) < np.linspace(0.2, 0.7, m)).astype(int), [0, 1]
     elif kind == "skewed":
         x, bound = rng.beta(1, 6, (n, m)), (0, 1)
     else:

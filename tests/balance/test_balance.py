@@ -122,13 +122,13 @@ def test_a_difference_within_its_noise_is_marked():
     assert abs(table.loc["x1", "smd"]) <= 1.96 * table.loc["x1", "noise_sd"]
     assert np.isnan(table.loc["x2", "smd"])  # all in one point of its declared range
     assert "vary" in table.loc["x2", "reason"]
-    text = str(found)
+    text = str(found.summary())
     assert f"({table.loc['x1', 'smd']:.3f})" in text
     assert "n/a" in text
     assert "NOT PRIVATE: seeded" in text
     sure = balance(frame(20_000), 5.0)
     assert not sure.tidy()["within_noise"].iloc[0]
-    assert f"({sure.smd[0]:.3f})" not in str(sure)
+    assert f"({sure.smd[0]:.3f})" not in str(sure.summary())
 
 
 def test_what_is_released_is_chosen_from_public_numbers():
@@ -136,18 +136,18 @@ def test_what_is_released_is_chosen_from_public_numbers():
     assert len(many.smd_adjusted) == 4
     middle = balance(frame(4000))
     assert middle.smd_adjusted == ()
-    assert "Balance after weighting was not released" in " ".join(str(middle).split())
+    assert "Balance after weighting was not released" in " ".join(str(middle.summary()).split())
     assert {s.share for s in middle.spends} == {"balance", "propensity", "overlap"}
     assert {s.share for s in few.spends} == {"balance"}
     assert sum(s.epsilon for s in few.spends) == pytest.approx(1.0)
-    assert "all of epsilon went to the differences" in " ".join(str(few).split())
+    assert "all of epsilon went to the differences" in " ".join(str(few.summary()).split())
     assert (few.edges, few.counts, len(few.overlap())) == ((), ((), ()), 0)
     assert np.isnan(few.glance().loc[0, "scores_outside"])
     assert dpe.Balance.from_json(few.to_json()).to_json() == few.to_json()
     with pytest.raises(OptionError, match="no histogram"):
         few.plot("overlap")
     forced = balance(frame(400), adjusted=False, overlap=True)
-    assert "mostly noise" in str(forced)  # the propensity model, at this n
+    assert "mostly noise" in str(forced.summary())  # the propensity model, at this n
     assert min(forced.noise_sd) > 1.5 * max(few.noise_sd)
 
 
@@ -205,7 +205,7 @@ def test_an_arm_without_records_stops_the_releases(treated):
         assert sum(spend.epsilon for spend in found.spends) < 1.21
         assert found.guarantee.epsilon == 4.0  # noisy counts decided to stop
         assert 0 <= found.treated[0] <= 2000
-        text = " ".join(str(found).split())
+        text = " ".join(str(found.summary()).split())
         assert "no propensity model was released" in text
         assert "No difference is known" in " ".join(str(found.report()).split())
 
@@ -221,7 +221,7 @@ def test_shares_and_counts_are_possible_ones():
         assert np.sum(found.counts) == pytest.approx(300)
         assert 0.0 <= found.scores_outside[0] <= 1.0
         assert not re.search(
-            r" -\d", str(found).split("Records by propensity")[1].split("Notes")[0]
+            r" -\d", str(found.summary()).split("Records by propensity")[1].split("Notes")[0]
         )
 
 
@@ -294,7 +294,7 @@ def test_exports():
     assert found.overlap()["count"].tolist() == [*found.counts[0], *found.counts[1]]
     assert found.glance().loc[0, "covariates"] == 4
     assert "NOT PRIVATE" in repr(found)
-    lines = str(found).splitlines()
+    lines = str(found.summary()).splitlines()
     assert max(map(len, lines)) <= 80
     assert sum(line.startswith("0.") for line in lines) == 10
 

@@ -281,7 +281,7 @@ def test_queries_outside_the_bounds_are_clipped_and_it_is_said(fit):
     notes = " ".join(points.notes)
     assert "2 values of x1" in notes
     assert "1 value of x2" in notes
-    assert "2 values of x1" in " ".join(str(points).split())
+    assert "2 values of x1" in " ".join(str(points.summary()).split())
 
 
 ONE = {"x1": [0.5], "x2": [0.0], "g": ["a"]}

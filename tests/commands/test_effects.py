@@ -92,7 +92,8 @@ def test_whole_numbers_of_a_csv_file_are_no_type(tmp_path):
         (tmp_path / "data.csv").write_text(f"y,t\n0,1\n1,0\n0,0\n{last},1\n")
         table = read(read_data(str(tmp_path / "data.csv")), parse("y ~ t"), {"y": (0, 1)}, ())
         assert table.numeric["y"].dtype == float
-        assert not table.design.whole
+        assert not table.design.bounds.whole
+        assert not table.design.indicator
 
 
 def test_without_a_seed_it_is_private(study, capsys):
@@ -297,9 +298,10 @@ def test_a_file_with_declared_flags_gives_what_a_frame_gives(study, capsys):
     more = ["--release", "groups", "--by", "sex", "--seed", 1, "--format", "json"]
     code, out, _ = run(capsys, "cate", FORMULA, *ESTIMATE, *more)
     assert code == 0
-    given = {"release": "groups", "by": "sex", "epsilon": 1, "bounds": DECLARED, "seed": 1}
-    fit = dpe.dp_cate(FORMULA, records(), **given)
+    given = {"release": "groups", "by": "sex", "epsilon": 1, "seed": 1}
+    fit = dpe.dp_cate(FORMULA, records(), bounds=DECLARED | {"y": [0, 1]}, **given)
     assert [e["conf_int"] for e in json.loads(out)["effects"]] == fit.conf_int().tolist()
+    given["bounds"] = DECLARED
     assert not np.allclose(dpe.dp_cate(FORMULA, as_in_csv(), **given).conf_int(), fit.conf_int())
 
 

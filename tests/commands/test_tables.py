@@ -94,7 +94,8 @@ def test_saved_moments_are_regressed_on(study, capsys):
     assert "toprule" in (study / "table.tex").read_text()
     assert "no column `x`" in refused(capsys, "regress", "y ~ x", "north.json")
     assert "cannot be read as moments" in refused(capsys, "regress", "y ~ t", "data.csv")
-    assert "given twice" in refused(capsys, "regress", "y ~ t", "north.json", "north.json")
+    twice = refused(capsys, "regress", "y ~ t", "north.json", "north.json")
+    assert "one and the same release" in twice
 
 
 def test_changes_of_long_data(study, capsys):

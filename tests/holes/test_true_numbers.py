@@ -79,7 +79,7 @@ def test_plans_of_a_plain_difference_fall_with_the_root_of_n(formula):
 
 def test_plans_say_what_most_rehearsals_were_cautious_about():
     bounds = {"y": (0, 10), "x": (0, 1), "z": (-3, 3)}
-    fit = dpe.plan("y ~ t | x + z", n=1000, epsilon=1, bounds=bounds, method="private_ipw")
+    fit = dpe.plan("y ~ t | x + z", n=800, epsilon=1, bounds=bounds, method="private_ipw")
     assert "HARDLY ADJUSTED" in fit.rows[0].note
     fit = dpe.plan(
         "y ~ t | x + z", n=600, epsilon=1, bounds=bounds, method="r_learner", estimand="CATE"

@@ -147,7 +147,7 @@ def test_confounding_is_removed(method, level):
     assert (np.abs(found.estimates - TRUTH) < 3.5 * errors).all()
     assert (errors < 0.012).all()
     assert found.basis == "adjusted"
-    assert "over the records of all arms" in " ".join(str(found).split())
+    assert "over the records of all arms" in " ".join(str(found.summary()).split())
 
 
 def test_weighted_means_are_those_of_a_regression_for_each_arm():

@@ -10,7 +10,7 @@ import statsmodels.api as sm
 import dpeffects as dpe
 from dpeffects.estimators import _fitted, joint
 
-BOUNDS = {"x": (-3.0, 3.0), "sex": (0, 1), "score": (0.0, 1.0), "event": (0, 1)}
+BOUNDS = {"x": (-3.0, 3.0), "sex": [0, 1], "score": (0.0, 1.0), "event": [0, 1]}
 FORMULA = "score + event ~ t | x + sex"
 
 

@@ -80,7 +80,8 @@ def by_hand(declared, neighbours=5):
 def test_label_level_is_matching_with_little_noise_on_it():
     frame = data(700)
     effects, variances, weight = by_hand(frame)
-    found = fit(frame, contrasts="pairwise", match_limit=700, epsilon=1e5, penalty=1e-9, seed=1)
+    given = {"epsilon": 1e5, "penalty": 1e-9, "check_bounds": False, "seed": 1}
+    found = fit(frame, contrasts="pairwise", match_limit=700, **given)
     assert list(found.labels) == list(TRUTH)
     assert found.estimates == pytest.approx(effects, abs=2e-4)
     errors = found.tidy()["std_error"].to_numpy()
@@ -185,8 +186,8 @@ def test_noisy_scores_are_cautioned_and_a_bias_has_no_interval():
         assert words in fit(frame, level="sample", epsilon=epsilon, seed=1).caution
     literal = fit(frame, level="sample", debias=False, seed=1)
     assert np.isnan(literal.conf_int()).all()
-    assert "shrink these estimates towards zero" in str(literal)
-    assert "n/a" in str(literal)
+    assert "shrink these estimates towards zero" in str(literal.summary())
+    assert "n/a" in str(literal.summary())
     assert "that no interval accounts for" in " ".join(str(literal.report()).split())
 
 
@@ -211,7 +212,7 @@ def test_a_result_is_written_read_and_shown(tmp_path):
     assert dpe.ArmEffects.from_json(found.to_json()) == found
     assert list(found.tidy()["term"]) == ["low - none", "high - none"]
     assert list(found.tidy().columns[:3]) == ["term", "estimate", "std_error"]
-    text = str(found)
+    text = str(found.summary())
     for words in ("between 3 arms", "none (reference), low, high", "hold at once with 95 %"):
         assert words in text
     assert "high -{} none" in found.summary().as_latex()  # no ligature
@@ -242,7 +243,7 @@ def test_a_summary_of_many_contrasts_is_cut():
     given = {"bounds": bounds, "level": "label", "contrasts": "pairwise", "variance": False}
     found = dpe.dp_ate("y ~ t | x", frame, "private_psm", epsilon=1, **given)
     assert len(found.tidy()) == 45
-    text = " ".join(str(found).split())
+    text = " ".join(str(found.summary()).split())
     assert "The first 40 of 45" in text
     assert "Standard errors and intervals are not available: variance=False" in text
 

@@ -414,9 +414,9 @@ def test_shares_given_for_the_second_half_are_used():
 
 def test_a_weak_model_is_left_flat_and_says_so():
     small = run(frame(200), epsilon=0.3)
-    assert "little is adjusted for" in " ".join(str(small).split())
+    assert "little is adjusted for" in " ".join(str(small.summary()).split())
     assert small.options["model_share"] < 0.3 < run(frame(20_000)).options["model_share"] + 0.01
-    assert "little is adjusted for" not in " ".join(str(run(frame(20_000))).split())
+    assert "little is adjusted for" not in " ".join(str(run(frame(20_000)).summary()).split())
 
 
 def test_what_the_method_says_of_itself():
@@ -426,4 +426,4 @@ def test_what_the_method_says_of_itself():
         for options in (PrivateIPWOptions(), PrivateIPWOptions(centre="none")):
             assert sum(spec.shares(level, options).values()) <= 1.0 + 1e-9
     assert "clip" in dpe.methods("private_ipw")
-    assert "Not normalised" in str(run(centre="middle"))
+    assert "Not normalised" in str(run(centre="middle").summary())

@@ -139,7 +139,8 @@ def test_paper_split_at_sample_level():
 
 
 def test_the_summary_says_that_sample_level_matching_adjusts_for_little():
-    assert "adjusts for little" in " ".join(str(fit(data(500), level="sample")).split())
+    text = str(fit(data(500), level="sample").summary())
+    assert "adjusts for little" in " ".join(text.split())
 
 
 def test_reference_is_loudly_not_private():

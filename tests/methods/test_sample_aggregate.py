@@ -263,7 +263,7 @@ def test_blocks_are_sized_by_the_released_smaller_arm():
         sizes[share] = 8000 / fit.details["blocks"]
         assert fit.details["blocks"] * 5 <= 1.05 * 8000 * min(share, 1 - share)
         assert fit.doubts == ""
-        assert [spend.share for spend in fit.spends] == ["count", "estimate"]
+        assert [spend.share for spend in fit.spends] == ["check_bounds", "count", "estimate"]
         again = run(data.sample(frac=1.0, random_state=2), epsilon=2.0)
         assert again.details["treated, control records (noisy)"]
     assert sizes[0.05] > 4 * sizes[0.5]
@@ -334,9 +334,9 @@ def test_learners_are_shown_by_a_short_text():
     assert "propensity = LogisticRegression(), blocks = 20" in text
     assert all(len(line) <= 80 for line in str(fit.summary()).splitlines())
     forest = models()["forest"][0]  # unfitted ensembles cannot be iterated over
-    assert "RandomForestRegressor(n_estimators=5)" in str(run(outcome=forest, blocks=7))
-    assert "RidgeRegression()" in str(run())
-    assert "Ridge()" not in str(run(estimator="ipw"))
+    assert "RandomForestRegressor(n_estimators=5)" in str(run(outcome=forest, blocks=7).summary())
+    assert "RidgeRegression()" in str(run().summary())
+    assert "Ridge()" not in str(run(estimator="ipw").summary())
 
 
 def test_notes_and_cautions():

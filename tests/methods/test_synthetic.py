@@ -20,7 +20,7 @@ SIZES = {"t": 2, "y": 4, "a": 3, "b": 3, "c": 2}
 NAMES = list(SIZES)
 CLIQUES = [("y", "t"), ("t", "y", "a"), ("b", "a"), ("c",), ("a",)]
 FORMULA = "y ~ t | x + g + k"
-BOUNDS = {"y": (0, 10), "x": (0, 1), "g": ["a", "b", "c"], "k": (0, 2)}
+BOUNDS = {"y": (0, 10), "x": (0, 1), "g": ["a", "b", "c"], "k": range(3)}
 CALL = {"epsilon": 1.0, "delta": 1e-5, "bounds": BOUNDS, "accept_library": True}
 READY = (environment.folder() / "bin" / "python").exists()
 needs_library = pytest.mark.skipif(not READY, reason="dpeffects synthetic-setup has not run")

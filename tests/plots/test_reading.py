@@ -107,9 +107,11 @@ def trial(**given):
 
 def sites(count):
     names = [f"Hospital of St. ${k}_x^2$ and all of its wards, old and new" for k in range(count)]
-    sent = dpe.site_release("y ~ t", people(), site="s", bounds=BOUNDS, epsilon=1)
+    sent = [
+        dpe.site_release("y ~ t", people(), site=name, bounds=BOUNDS, epsilon=1) for name in names
+    ]
     absent = {f"a very far island, number ${k}$": "it did not answer" for k in range(4)}
-    return dpe.combine([replace(sent, site=name) for name in names], "all", left_out=absent)
+    return dpe.combine(sent, "all", left_out=absent)
 
 
 RUNS = pd.DataFrame(
