@@ -448,7 +448,7 @@ def test_balance_is_audited():
 
 
 def randomised_shown(data, seed):
-    given = {"epsilon": 1, "treated_share": 0.5, "bounds": {"y": (0, 1)}, "seed": seed}
+    given = {"epsilon": 1, "treated_share": 0.5, "bounds": {"y": [0, 1]}, "seed": seed}
     return dpe.dp_randomisation_test("y ~ t", data, **given)
 
 

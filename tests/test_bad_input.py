@@ -32,6 +32,13 @@ def with_value(column, value):
 
 
 N = 40
+
+
+def mixed():
+    """Objects of which some are true or false, and some are words."""
+    return pd.Series(([True, "no"] * len(frame()))[: len(frame())], dtype=object)
+
+
 CASES = {
     "missing column": (DataError, "'z'", {"formula": "y ~ t | z"}),
     "misspelt column": (
@@ -149,20 +156,20 @@ CASES = {
         'it is String: write pandas.to_numeric(data["x"])',
         {"data": frame(x=frame().x.astype(str))},
     ),
-    "boolean objects": (
+    "mixed objects": (
         DataError,
         "or .astype(bool) for true and false",
-        {"data": frame(x=(frame().x > 0).astype(object))},
+        {"data": frame(x=mixed())},
     ),
-    "boolean objects, undeclared": (
+    "mixed objects, undeclared": (
         BoundsError,
         "data['x'].astype(bool)",
-        {"data": frame(x=(frame().x > 0).astype(object)), "bounds": {"y": (0, 1)}},
+        {"data": frame(x=mixed()), "bounds": {"y": (0, 1)}},
     ),
-    "boolean objects as treatment": (
+    "mixed objects as treatment": (
         DataError,
         "data['t'].astype(bool)",
-        {"data": frame(t=(frame().t > 0).astype(object))},
+        {"data": frame(t=mixed())},
     ),
     "a length of time": (
         DataError,
@@ -200,6 +207,17 @@ def test_one_clear_error_and_nothing_charged(error, says, change):
     assert isinstance(caught.value, dpe.DPEffectsError)
     assert says in str(caught.value)
     assert ledger.spends == ()
+
+
+@pytest.mark.parametrize("name", ["x", "t"])
+def test_boolean_objects_are_read_as_bools(name):
+    call = {"method": "private_psm", "epsilon": 1, "bounds": BOUNDS, "seed": 1}
+    bools = frame()[name] > 0
+    one, other = (
+        dpe.dp_ate("y ~ t | x", frame(**{name: bools.astype(kind)}), **call)
+        for kind in (object, bool)
+    )
+    assert one.estimate == other.estimate
 
 
 def test_an_overspend_is_refused_before_the_data_is_read():

@@ -241,13 +241,13 @@ DATA = {
     ),
     "1 and 2 as treatment": (ate(data=frame(t=[1, 2] * (N // 2))), "[CONTROL, TREATED]"),
     "a dose": (ate(data=frame(t=frame().y)), "I(t > 1)"),
-    "boolean objects": (ate(data=frame(x=objects(True, False))), ".astype(bool)"),
-    "boolean objects as treatment": (ate(data=frame(t=objects(True, False))), ".astype(bool)"),
+    "mixed objects": (ate(data=frame(x=objects(True, "no"))), ".astype(bool)"),
+    "mixed objects as treatment": (ate(data=frame(t=objects(True, "no"))), ".astype(bool)"),
     "boolean objects with gaps": (
         ate(data=frame(t=objects(True, False, None, True))),
         'missing={"t": "complete"}',
     ),
-    "Decimal": (ate(data=frame(x=objects(Decimal("0.5")))), ".astype(float)"),
+    "Decimal and words": (ate(data=frame(x=objects(Decimal("0.5"), "a"))), ".astype(float)"),
     "nullable numbers": (
         ate(data=frame(x=pd.Series([0, pd.NA] * (N // 2), dtype="Int64"))),
         'missing={"x": "complete"}',
@@ -345,6 +345,13 @@ def test_a_table_in_the_place_of_a_word_is_not_shown():
         one_line(str(caught.value))
 
 
+def test_decimals_are_read_as_numbers():
+    call = {"method": "private_psm", "epsilon": 1, "bounds": BOUNDS, "seed": 1}
+    values = (objects(Decimal("0.5"), Decimal("0.25")), objects(0.5, 0.25).astype(float))
+    one, other = (dpe.dp_ate("y ~ t | x", frame(x=x), **call) for x in values)
+    assert one.estimate == other.estimate
+
+
 def test_too_many_arguments():
     with pytest.raises(dpe.DPEffectsError, match="conf_int takes conf_level, and no more"):
         fit().conf_int(0.9, 0.8)
@@ -383,10 +390,10 @@ PUBLIC = {
     "one release": (lambda: dpe.combine(released("a")), "[north, south]"),
     "releases without brackets": (
         lambda: dpe.combine(released("a"), released("b")),
-        "rule must be one of ivw, mvagg, all, largest, random, got SiteRelease",
+        "rule must be one of ivw, mvagg, all, largest, random, robust, got SiteRelease",
     ),
     "a rule": (lambda: dpe.combine([released("a")], rule="random effects"), "mean 'random'?"),
-    "a table for a release": (lambda: dpe.combine([__file__]), "not JSON, which releases of"),
+    "a table for a release": (lambda: dpe.combine([__file__]), "this is not JSON"),
     "alternative": (lambda: fit().test(alternative="grater"), "did you mean 'greater'?"),
 }
 

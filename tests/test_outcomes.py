@@ -45,7 +45,7 @@ def answer(outcome, data, bounds, function="dp_ate", given=None):
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 def test_two_levels_are_0_and_1(call):
     _, ours = answer("died", frame(), LEVELS, *call)
-    _, theirs = answer("event", frame(), {"event": (0, 1), **BOUNDS}, *call)
+    _, theirs = answer("event", frame(), {"event": [0, 1], **BOUNDS}, *call)
     pd.testing.assert_frame_equal(ours, theirs)
 
 
@@ -53,7 +53,7 @@ def test_the_second_level_is_the_event_and_the_result_says_so():
     fit, table = answer("died", frame(), LEVELS)
     assert "died is 1 where it is Yes, and 0 where it is No." in fit.notes
     turned, _ = answer("died", frame(), {**LEVELS, "died": ["Yes", "No"]}, given={"epsilon": 1e6})
-    exact, _ = answer("event", frame(), {"event": (0, 1), **BOUNDS}, given={"epsilon": 1e6})
+    exact, _ = answer("event", frame(), {"event": [0, 1], **BOUNDS}, given={"epsilon": 1e6})
     assert turned.estimate == pytest.approx(-exact.estimate, abs=1e-3)
     assert table["estimate"][0] < 0.0
 
@@ -70,7 +70,7 @@ def test_missing_outcomes_count_as_nothing():
     some.loc[::3, ["died", "event"]] = None
     given = {"missing": "complete"}
     _, ours = answer("died", some, LEVELS, given=given)
-    _, theirs = answer("event", some, {"event": (0, 1), **BOUNDS}, given=given)
+    _, theirs = answer("event", some, {"event": [0, 1], **BOUNDS}, given=given)
     pd.testing.assert_frame_equal(ours, theirs)
 
 

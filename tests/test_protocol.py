@@ -154,7 +154,7 @@ def test_running_it_is_the_study():
     )  # fmt: skip
     assert ran.details == {**direct.details, "protocol": asked.fingerprint}
     assert replace(ran, details=direct.details) == direct
-    assert asked.fingerprint in str(ran)
+    assert asked.fingerprint in str(ran.summary())
 
 
 def test_too_few_records_are_refused_before_anything_is_paid():

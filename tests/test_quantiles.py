@@ -73,7 +73,8 @@ def test_quantiles_of_whole_numbers_are_exact(name):
     fit = qte(f"{name} ~ t", data, HUGE)
     found = fit.quantiles()
     assert np.array_equal(found[["treated", "control"]].to_numpy().T, plain(data, name))
-    assert (found == found.round(2)).all(axis=None)
+    values = found.loc[:, ~found.columns.str.endswith("noise_ratio")]
+    assert (values == values.round(2)).all(axis=None)
     assert fit.whole
     assert len(fit.ends) <= MOST + 4
 

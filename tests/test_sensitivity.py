@@ -18,10 +18,16 @@ from dpeffects.inference.explained_away import approximate_risk_ratio, e_value, 
 from dpeffects.results import SensitivityAnalysis
 from tests.commands.shell import refused, run, write_files
 from tests.reading import detexed
-from tests.test_results import flat, make
+from tests.test_results import flat as flattened
+from tests.test_results import make
 
 BINARY = (("re78", "[0, 1]", "declared"),)
 CLEAR = Estimate(0.3, SamplingVariance(0.0025, 0.0, 1.0), (0.01,), basis="adjusted")
+
+
+def flat(found):
+    """The full text of an analysis on one line."""
+    return flattened(found.summary() if isinstance(found, SensitivityAnalysis) else found)
 
 
 def fitted(estimate=CLEAR, **changes):
@@ -281,7 +287,7 @@ def test_the_command_gives_what_the_method_gives(tmp_path, monkeypatch, capsys):
     more = ["--plot", "bias.png", "--record", "record.html"]
     code, out, _ = run(capsys, "sensitivity", "effect.json", "--bias", 0.05, *more)
     assert code == 0
-    assert out.startswith(str(fit.sensitivity(bias=0.05)))
+    assert out.startswith(str(fit.sensitivity(bias=0.05).summary()))
     assert (tmp_path / "bias.png").stat().st_size > 1000
     assert "is not the JSON of an effect" in refused(capsys, "sensitivity", "bounds.toml")
     assert "cannot be read" in refused(capsys, "sensitivity", "none.json")

@@ -23,10 +23,10 @@ EXACT = 1e7
 """An epsilon that leaves nothing of the noise."""
 BOUNDS = {
     "pain": (0.0, 10.0),
-    "died": (0, 1),
+    "died": [0, 1],
     "age": (18.0, 90.0),
-    "grade": (1, 2),
-    "smokes": (0, 1),
+    "grade": range(1, 3),
+    "smokes": [0, 1],
     "region": ["n", "s", "w"],
 }
 FORMULA = "pain + died ~ t | age + region + smokes"

@@ -41,6 +41,8 @@ def _(balance: Balance, conf_level: float = 0.95) -> Summary:
 def _(balance: Balance, conf_level: float) -> str:
     largest = _largest(balance)
     findings = [f"No difference is known: {next(filter(None, balance.reasons), '')}."]
+    if not all(math.isnan(smd) for smd in balance.smd):
+        findings = ["No difference can be told: all are mostly noise."]
     if largest:
         findings = [
             f"The largest standardised mean difference is {largest}; sampling error is not in that."

@@ -293,7 +293,7 @@ class Result(OneEstimate):
         ================================================================================
         *** NOT PRIVATE: seeded ***
         About       effect of treatment on stroke_14_days (ATE)
-        Estimate    -0.0093 (95 % interval -0.0134 to -0.0052), p < 0.0001
+        Estimate    -0.0096 (95 % interval -0.0138 to -0.0055), p < 0.0001
         Design      randomised, as the call said: nothing is allowed for confounding
         Records     n = 19408
         Guarantee   VOID (seeded): not private
