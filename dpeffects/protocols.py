@@ -118,8 +118,9 @@ class Protocol:
         _, _, formula = checked(request)
         asked = {n: getattr(self, n) for n in ("unit", "missing", "weights", "subset")}
         Sample.asked(parse(self.formula), formula.columns, **asked)
+        needed = {*formula.columns} - {getattr(formula.treatment, "name", "")}  # 0 and 1 need none
         for name, bound in self.bounds.items():
-            if isinstance(bound, Blank) and name in formula.columns:
+            if isinstance(bound, Blank) and name in needed:
                 raise OptionError(bound.why)
         known = {name: x for name, x in self.bounds.items() if not isinstance(x, Blank)}
         object.__setattr__(self, "bounds", Codebook(known))
