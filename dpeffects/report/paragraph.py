@@ -128,7 +128,8 @@ def means_sentence(fit: Result, conf_level: float) -> str:
         known = "" if math.isnan(row["conf_low"]) else f" ({low} to {high})"
         texts.append(f"{value}{known} {_WITH[row['arm']]}")
     try:
-        more = f" {fit.effect('ratio', conf_level)}"
+        lines = str(fit.effect("ratio", conf_level)).splitlines()
+        more = " " + " ".join(line for line in lines if not line.startswith("***"))
     except OptionError:  # the outcome can be negative
         more = ""
     return f"{how} outcomes are {' and '.join(texts)}.{more}"
