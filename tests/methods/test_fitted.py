@@ -10,7 +10,7 @@ import statsmodels.api as sm
 import dpeffects as dpe
 from dpeffects.estimators import _fitted, joint
 
-BOUNDS = {"x": (-3.0, 3.0), "sex": [0, 1], "score": (0.0, 1.0), "event": [0, 1]}
+BOUNDS = {"x": (-3.0, 3.0), "sex": (0, 1), "score": (0.0, 1.0), "event": (0, 1)}
 FORMULA = "score + event ~ t | x + sex"
 
 
@@ -51,8 +51,8 @@ def test_noise_in_the_model_of_treatment_leaves_little(monkeypatch):
 
 
 def test_means_by_arm_are_those_of_everybody_under_either_treatment():
-    data = people()
-    fit = dpe.dp_study(FORMULA, data, bounds=BOUNDS, epsilon=1e5, seed=1)
+    data, declared = people(), BOUNDS | {"sex": [0, 1], "event": [0, 1]}
+    fit = dpe.dp_study(FORMULA, data, bounds=declared, epsilon=1e5, seed=1)
     means = fit.one("event").means.set_index("arm")["mean"]
     assert means["control"] == pytest.approx(0.15 + 0.03 * data["x"].mean(), abs=0.01)
     assert means["treated"] == pytest.approx(0.20 + 0.03 * data["x"].mean(), abs=0.01)
