@@ -61,7 +61,12 @@ def subset_effects(request: Request, by: By) -> SubsetEffects:
     finally:
         call.end()
     found = _result(request, subsets, made, results, call.price, disjoint)
-    return replace(found, details={"groups": groups} | dict(found.details)) if groups else found
+    if not groups:
+        return found
+    every = "is_na" in " ".join(subsets.values())
+    notes = () if every else ("Records without a value of what makes the groups are in none.",)
+    details = {"groups": groups} | dict(found.details)
+    return replace(found, details=details, notes=(*found.notes, *notes))
 
 
 def _named(by: By, request: Request) -> tuple[dict[str, str], str]:

@@ -384,7 +384,7 @@ def test_sites_send_means_and_a_combination_has_them():
     for release in sent:
         again = dpe.SiteRelease.from_json(release.to_json())
         assert again == release
-        assert release.to_dict()["version"] == 4
+        assert release.to_dict()["version"] == 1
     for rule in ("ivw", "mvagg", "all", "random"):
         fit = dpe.combine(sent, rule)
         one, zero = fit.means["mean"]
@@ -396,7 +396,6 @@ def test_sites_send_means_and_a_combination_has_them():
         alone = [np.diff([*scales.ratio(r.released.means).interval])[0] for r in sent]
         assert np.diff([*found.conf_int()])[0] < np.mean(alone)
     without = replace(sent[0], released=replace(sent[0].released, means=None))
-    assert without.to_dict()["version"] == 2
     old = dpe.combine([dpe.SiteRelease.from_json(without.to_json()), *sent[1:]])
     assert isinstance(old.means, Unavailable)
 

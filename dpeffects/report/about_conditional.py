@@ -153,7 +153,8 @@ def _(fit: CateEffects, conf_level: float = 0.95, simultaneous: bool = False) ->
 
 
 def _summary(fit: SeveralRows, blocks: Iterable[Block], notes: Iterable[str]) -> Summary:
-    title = f"Private conditional effects: {fit.method_title} ({fit.method})"
+    what = "Private" if fit.guarantee.kind != "none" else "Not private:"
+    title = f"{what} conditional effects: {fit.method_title} ({fit.method})"
     return Summary(title, alert(fit), (header(fit), *blocks, *closing(fit, (*notes, *fit.notes))))
 
 

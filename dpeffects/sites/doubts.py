@@ -19,6 +19,8 @@ from dpeffects.sites.notes import listed
 from dpeffects.sites.weights import Floats
 
 _MOST = 0.8
+"""Part of a result that nobody should overlook comes from one site; a convention, as those below:
+an honest site with a larger epsilon is named too, so that the words are numbers and no blame."""
 _CHANCE = 0.05
 """At most so many combinations of honest sites name one that disagrees, its errors being Laplace;
 benchmarks/results/sites_liars.md has how many do."""
@@ -45,7 +47,11 @@ def named(
             far > math.log(len(sites) * looks / _CHANCE) / math.sqrt(2.0),
             f"DISAGREES WITH {whom}, by {far.max():.1f} standard errors",
         ),
-        (weights > np.maximum(0.5, 2.0 * records), "CARRIES MORE THAN ITS RECORDS JUSTIFY"),
+        (
+            weights > np.maximum(0.5, 2.0 * records),
+            f"CARRIES {weights.max():.0%} OF THE RESULT, with {records[weights.argmax()]:.0%} of "
+            "the records",
+        ),
         (weights > _MOST, f"CARRIES THE RESULT, {weights.max():.0%} of it"),
         (several & (error > np.maximum(0.9, 2.0 * weights)), f"HAS {error.max():.0%} OF THE ERROR"),
     )
