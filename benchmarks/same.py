@@ -1,7 +1,7 @@
 """Whether two versions give the same numbers and the same words.
 
     git worktree add /tmp/before 841214ee
-    python benchmarks/same.py /tmp/before            # all calls of tests/calls.py, 3 minutes a version
+    python benchmarks/same.py /tmp/before            # all calls of tests/calls.py: a minute
     python benchmarks/same.py /tmp/before survival   # those whose name has this in it
     python benchmarks/same.py --keep before.json     # keep what this version gives ...
     python benchmarks/same.py before.json            # ... and compare later
