@@ -155,9 +155,8 @@ def test_estimates_approach_the_reference_as_epsilon_grows(name, level, options)
     if options.get("design") == "randomised":
         data["t"] = np.random.default_rng(5).permutation(data["t"])
     target = plain(formula(name), data, name, bounds=BOUNDS)
-    fit = run(name, level, {**options, **LARGE.get(name, {})}, data, epsilon=1e6)
-    near = 0.5 if name == "private_psm" else 0.3  # scores that nearly tie match others
-    assert fit.estimate == pytest.approx(target.estimate, abs=near * target.std_error)
+    fit = run(name, level, {**options, **LARGE.get(name, {})}, data, epsilon=1e7)
+    assert fit.estimate == pytest.approx(target.estimate, abs=0.3 * target.std_error)
     error = np.sqrt(fit.std_error**2 - fit.released.bias_variance)
     wider = level == "label" and "imbalance" in str(fit.released.parts)  # effects may differ
     assert error == pytest.approx(target.std_error, rel=0.2 if wider else 0.1)
