@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, settings
 
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.unproved.seeded import SeededNoise
+from tests.once import DRAWS, drawn_by
 
-DRAWS = ("laplace", "gaussian", "flip", "permutation")
-REAL = {name: vars(SecureNoise)[name] for name in DRAWS if name in vars(SecureNoise)}
+REAL = {name: vars(SecureNoise)[name] for name in DRAWS}
 
 settings.register_profile(
     "repeatable",
@@ -45,8 +45,4 @@ def pytest_runtest_setup(item):
     seeded = SeededNoise(zlib.crc32(item.nodeid.partition("::")[0].encode()))
     real = item.get_closest_marker("real_noise") is not None
     for name, drawn in REAL.items():
-        setattr(SecureNoise, name, drawn if real else _drawn_by(getattr(seeded, name)))
-
-
-def _drawn_by(draw):
-    return lambda self, *given: draw(*given)
+        setattr(SecureNoise, name, drawn if real else drawn_by(getattr(seeded, name)))
