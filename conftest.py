@@ -6,6 +6,7 @@ itself is marked `real_noise`, and says how likely it is to fail without a fault
 million runs. Programs that a test starts draw real noise; no assertion depends on its values.
 """
 
+import gc
 import zlib
 from importlib.util import find_spec
 
@@ -37,6 +38,16 @@ if find_spec("flwr") is None:  # extra "federation"
 def pytest_configure(config):
     """Name the mark of tests of system entropy."""
     config.addinivalue_line("markers", "real_noise: draws noise from system entropy")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """All tests stay; looking for garbage among thousands takes a fifth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
