@@ -7,17 +7,14 @@ million runs. Programs that a test starts draw real noise; no assertion depends 
 """
 
 import gc
-import zlib
 from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from dpeffects.privacy.noise import SecureNoise
-from dpeffects.unproved.seeded import SeededNoise
-from tests.once import DRAWS, drawn_by
+from tests.once import places, put, seeded
 
-REAL = {name: vars(SecureNoise)[name] for name in DRAWS}
+REAL = places()
 
 settings.register_profile(
     "repeatable",
@@ -53,7 +50,5 @@ def pytest_collection():
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Noise of a test by its file: its fixtures, of whatever scope, get the same in any order."""
-    seeded = SeededNoise(zlib.crc32(item.nodeid.partition("::")[0].encode()))
     real = item.get_closest_marker("real_noise") is not None
-    for name, drawn in REAL.items():
-        setattr(SecureNoise, name, drawn if real else drawn_by(getattr(seeded, name)))
+    put(REAL if real else seeded(item.nodeid.partition("::")[0]))
