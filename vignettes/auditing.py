@@ -120,7 +120,7 @@ def splits_budget(data, seed):
 
 rows = []
 for function in (splits_budget, spends_twice):
-    result = dpe.audit(function, epsilon=1, pairs=pairs, runs=RUNS // 4, seed=1)
+    result = dpe.audit(function, epsilon=1, pairs=pairs, runs=RUNS // 3, seed=1)
     verdict = "VIOLATED" if result.violated else "consistent"
     rows.append((function.__name__, result.lower, result.largest_loss, verdict))
 columns = ["function", "epsilon at least", "largest loss", "verdict"]
