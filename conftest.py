@@ -6,17 +6,15 @@ itself is marked `real_noise`, and says how likely it is to fail without a fault
 million runs. Programs that a test starts draw real noise; no assertion depends on its values.
 """
 
-import zlib
+import gc
 from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from dpeffects.privacy.noise import SecureNoise
-from dpeffects.unproved.seeded import SeededNoise
+from tests.once import places, put, seeded
 
-DRAWS = ("laplace", "gaussian", "flip", "permutation")
-REAL = {name: vars(SecureNoise)[name] for name in DRAWS if name in vars(SecureNoise)}
+REAL = places()
 
 settings.register_profile(
     "repeatable",
@@ -39,14 +37,18 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "real_noise: draws noise from system entropy")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """All tests stay; looking for garbage among thousands takes a fifth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Noise of a test by its file: its fixtures, of whatever scope, get the same in any order."""
-    seeded = SeededNoise(zlib.crc32(item.nodeid.partition("::")[0].encode()))
     real = item.get_closest_marker("real_noise") is not None
-    for name, drawn in REAL.items():
-        setattr(SecureNoise, name, drawn if real else _drawn_by(getattr(seeded, name)))
-
-
-def _drawn_by(draw):
-    return lambda self, *given: draw(*given)
+    put(REAL if real else seeded(item.nodeid.partition("::")[0]))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,13 +19,34 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name not in LONG)
 
 
+@contextmanager
+def alone(folder):
+    """Processes of a parallel run go one after the other; where it can be, by a lock on a file."""
+    try:
+        import fcntl
+    except ImportError:  # another system: each process makes its own
+        yield folder / str(os.getpid())
+        return
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # given back when the file is closed
+        yield folder
+
+
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory):
-    """The wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "--quiet"]
-    done = subprocess.run(
-        [*command, "--no-build-isolation", "-w", str(folder)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    """The wheel of this checkout, made once for all processes of a run."""
+    own = tmp_path_factory.getbasetemp()
+    with alone(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) as shared:
+        folder = shared / "wheel"
+        if not folder.exists():
+            making = own / "wheel"
+            command = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "--quiet"]
+            done = subprocess.run(
+                [*command, "--no-build-isolation", "-w", str(making)],
+                capture_output=True,
+                text=True,
+            )
+            assert done.returncode == 0, done.stderr
+            folder.parent.mkdir(exist_ok=True)
+            making.replace(folder)
     return next(folder.glob("*.whl"))

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 import dpeffects as dpe
+from tests.once import once
 from tests.releases import BOUNDS, release
 
 OF_RELEASES = (
@@ -118,7 +119,7 @@ MADE = {
 NAMES = [*OF_RELEASES, *MADE]
 
 
-@cache
+@once
 def made(name):
     """What has that name."""
     return MADE[name]() if name in MADE else release(name)

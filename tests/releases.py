@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ from sklearn.linear_model import LinearRegression
 
 import dpeffects as dpe
 from dpeffects.estimators import proved
+from tests.once import once
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (-1, 1), "g": ["a", "b"]}
 EFFECTS = {"ATE": dpe.dp_ate, "ATT": dpe.dp_att, "ATC": dpe.dp_atc}
@@ -66,7 +66,7 @@ NAMES = [*AVERAGES, *CATE, *SITES, *STUDIES, "study of sites"]
 """All effects; the balance of the arms is beside them."""
 
 
-@cache
+@once
 def release(name):
     """The release of that name; every method at every level is among them."""
     if name in PATHS:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from dpeffects.inference.estimate import Estimate, Means, MeansPart, Part, Sampl
 from dpeffects.results.tabled import TableEffects
 from tests.calls import TABLED
 from tests.kinds_of_summaries import CALL, people
+from tests.once import once
 
 CALLS = {
     "dp_ate": lambda: dpe.dp_ate("y ~ t", people(), on_unadjusted="caution", **CALL),
@@ -30,7 +30,7 @@ CALLS = {
 """One association of each function that can give one; an instrument is taken to be randomised."""
 
 
-@cache
+@once
 def association(name):
     return CALLS[name]()
 

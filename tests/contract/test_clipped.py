@@ -49,7 +49,8 @@ def called(name, data, **more):
 
 
 def said(fit):
-    return str(fit) if "VALUES CLIPPED" in str(fit) else fit.to_json()
+    text = str(fit)
+    return text if "VALUES CLIPPED" in text else fit.to_json()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from functools import cache
 from importlib import import_module
 
 import numpy as np
@@ -21,6 +20,7 @@ from dpeffects.inference.table_one import arm_sizes
 from dpeffects.results.record import Record
 from dpeffects.summary import Table, summarise
 from tests.kinds_of_summaries import WIDE, people
+from tests.once import once
 
 NOISE = "noise"
 SETTINGS = {
@@ -77,7 +77,7 @@ REFUSED = {"balance": (1500, 2.0), "subsets": (400, 0.5)}
 """What is refused with a tiny epsilon, or has no estimate, and a little more of both."""
 
 
-@cache
+@once
 def made(kind, setting):
     tiny = setting == "tiny" and kind in REFUSED
     return KINDS[kind](*(REFUSED[kind] if tiny else SETTINGS[setting]))

@@ -8,7 +8,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from functools import cache
 
 import pytest
 
@@ -18,12 +17,13 @@ from dpeffects.documents import checksum
 from dpeffects.errors import DataError, OptionError
 from dpeffects.simulations.file import append, on_file
 from tests.commands.shell import ENVIRONMENT, ESTIMATE, FORMULA, refused, run, write_files
+from tests.once import once
 from tests.releases import BOUNDS, frame
 
 ACCOUNT = ["--ledger", "study.db", "--dataset", "nsw"]
 
 
-@cache
+@once
 def sent(site, seed):
     call = {"site": site, "method": "diff_in_means", "epsilon": 1.0, "bounds": BOUNDS}
     return dpe.site_release("y ~ t", frame(seed=seed), **call)

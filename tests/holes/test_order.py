@@ -120,6 +120,7 @@ def test_sums_need_no_order(path):
     assert replayed(ONLY_SUMS[path], False, 1, "y").permutations == 0
 
 
+@pytest.mark.real_noise
 def test_a_permutation_holds_every_record_once():
     for source, n in itertools.product([SecureNoise(), SeededNoise(1)], [1, 2, 3, 1000, 300_000]):
         assert np.array_equal(np.sort(source.permutation(n)), np.arange(n))
@@ -131,6 +132,7 @@ def few_keys(size):
     return (bits << np.uint64(63)).tobytes()
 
 
+@pytest.mark.real_noise
 @pytest.mark.parametrize("entropy", ["the system's", "equal keys"])
 def test_all_orders_are_equally_likely(entropy, monkeypatch):
     """A false alarm has a chance below one in a million, by the law of chi-square."""

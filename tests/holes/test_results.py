@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 import json
 from dataclasses import replace
-from functools import cache
 
 import pytest
 
 import dpeffects as dpe
 from dpeffects.estimators import _propensity, proved
 from dpeffects.guarantee import KINDS, Guarantee
+from tests.once import once
 from tests.releases import BOUNDS, EFFECTS, frame, release
 
 DATA = frame(400)
@@ -30,7 +30,7 @@ OPTIONS = {
 }
 
 
-@cache
+@once
 def fitted(name, level, delta, estimand="ATE", **options):
     formula = "y ~ t | g" if proved()[name].needs_strata else "y ~ t | x1 + x2"
     call = {"epsilon": 4.0, "delta": delta, "bounds": BOUNDS, "level": level}

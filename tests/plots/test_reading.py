@@ -15,6 +15,7 @@ import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.inference.estimate import SHARE, Estimate, Unavailable
 from dpeffects.report.plots import style as look
+from tests.once import once
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -42,13 +43,13 @@ def people(n=6000):
     return pd.DataFrame({"y": y, "t": t, "x": x, "income": income})
 
 
-@cache
+@once
 def function(**given):
     made = {"epsilon": 4, "delta": 1e-5, "bounds": BOUNDS, "method": "dr_learner", **given}
     return dpe.dp_cate("y ~ t | x + income", people(), **made)
 
 
-@cache
+@once
 def groups(**given):
     made = {"epsilon": 4, "bounds": BOUNDS, "method": "dr_learner", **given}
     return dpe.dp_cate("y ~ t | x + income", people(), release="groups", by="income", **made)
@@ -65,7 +66,7 @@ def single(count, low=None, high=None):
     return many
 
 
-@cache
+@once
 def differences(adjusted=True):
     """Differences of many covariates, as a release with names that nobody would wish for."""
     found = dpe.dp_balance("y ~ t | x", people(), epsilon=2, bounds=BOUNDS, adjusted=True)
@@ -86,7 +87,7 @@ def differences(adjusted=True):
     )
 
 
-@cache
+@once
 def study():
     return dpe.dp_study(
         "y + I(y > 0.5) ~ t | x + income",
