@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -26,28 +25,16 @@ def installed(wheel, tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def runner(installed):
-    """A process that has loaded the libraries, and runs each script in a fork of itself."""
-    env = {**os.environ, "MPLBACKEND": "Agg", "PYTHONPATH": str(installed)}
-    command = [sys.executable, str(ROOT / "tests" / "forked.py")]
-    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=env, **streams) as process:
-        yield process
-        process.stdin.close()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
 @pytest.mark.parametrize("name", NAMES)
-def test_it_runs(name, installed, runner, tmp_path):
+def test_it_runs(name, installed, tmp_path):
     pytest.importorskip("matplotlib")
-    script, folder = installed / "dpeffects" / "_vignettes" / f"{name}.py", tmp_path / "empty"
-    folder.mkdir()
-    print(json.dumps([str(script), str(folder)]), file=runner.stdin, flush=True)
-    code = int(runner.stdout.readline())
-    printed = folder.with_suffix(".printed").read_text(encoding="utf-8")
-    assert code == 0, printed[-3000:]
-    assert printed.strip()
+    env = {**os.environ, "MPLBACKEND": "Agg", "PYTHONPATH": str(installed)}
+    script = installed / "dpeffects" / "_vignettes" / f"{name}.py"
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.strip()
 
 
 def test_all_are_listed():

@@ -94,9 +94,7 @@ def _seed(seed: Sequence[int] | None, *place: int) -> int | None:
     return int.from_bytes(words.tobytes(), "little")
 
 
-@lru_cache(maxsize=64)
 def _prepared(mechanism: Mechanism, pair: Neighbours, side: int) -> Run:
-    """Read a dataset of a pair, once for all chunks of a process."""
     data = (pair.one, pair.other)[side]
     return mechanism.prepare(data, pair.formula or mechanism.formula, pair.bounds)
 

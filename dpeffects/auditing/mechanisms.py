@@ -18,7 +18,7 @@ Run = Callable[[RecordedNoise], Any]
 """One run on a dataset that was read: noise in, everything shown out."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Mechanism:
     """Something that is run many times on neighbours.
 

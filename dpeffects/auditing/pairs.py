@@ -25,7 +25,7 @@ _ROLES = {"y": "outcome", "t": "treatment", "x": "covariates", "g": "covariates"
 _LARGE = 1e16
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Neighbours:
     """Two frames that differ in one record, or in the rows of one unit, and how to read them."""
 
