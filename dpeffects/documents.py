@@ -10,11 +10,11 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
-from pathlib import Path
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from dpeffects.errors import DataError, ReleaseError
+from dpeffects.typed import _KINDS, FieldError, kind, quoted
 
 MOST_BYTES = 100_000_000
 
@@ -120,19 +120,12 @@ def holds(path: str | os.PathLike[str], name: str, value: str) -> bool:
 # --- foreign documents, checked against the fields of a dataclass -----------------------------
 
 
-class FieldError(Exception):
-    """What is wrong with a document, in a sentence; whoever reads it raises an error of its own."""
-
-
-_KINDS = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
-_KINDS |= {NoneType: "null", Path: "a path", list: "a list", tuple: "a list"}
-_KINDS |= {dict: "an object", Mapping: "an object"}
-
-
 def parse_json(text: str | bytes) -> Any:
     """Read JSON strictly: no name twice, no NaN or infinity."""
     try:
-        return json.loads(text, object_pairs_hook=_no_name_twice, parse_constant=_no_constant)
+        return _strictly.decode(text) if isinstance(text, str) else json.loads(text, **_HOOKS)
+    except FieldError:
+        raise
     except RecursionError:
         raise FieldError("it is nested too deeply") from None
     except (ValueError, TypeError) as error:
@@ -140,14 +133,19 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = Counter(name for name, _ in pairs)
-    if len(names) < len(pairs):
-        raise FieldError(f"the field {quoted(names.most_common(1)[0][0])} stands twice")
-    return dict(pairs)
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise FieldError(f"the field {quoted(name)} stands twice")
+    return found
 
 
 def _no_constant(name: str) -> Any:
     raise FieldError(f"{name} is not a finite number")
+
+
+_HOOKS: dict[str, Any] = {"object_pairs_hook": _no_name_twice, "parse_constant": _no_constant}
+_strictly = json.JSONDecoder(**_HOOKS)
 
 
 def check_names(record: type[Any], document: Any, what: str) -> None:
@@ -215,13 +213,3 @@ def _described(hint: Any) -> str:
         return " or ".join(_KINDS.get(get_origin(x) or x, "a value") for x in inner)
     entries = f" of {_KINDS[inner[0]]}" if outer is tuple else ""
     return _KINDS.get(outer, "a value") + entries
-
-
-def kind(value: Any) -> str:
-    """Name the type of a value in the words of JSON."""
-    return _KINDS.get(type(value), type(value).__name__)
-
-
-def quoted(value: Any) -> str:
-    """Return a value for an error message: short and printable."""
-    return repr(value)[:60] if isinstance(value, str | int | float | None) else kind(value)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpeffects.documents import canonical
 from dpeffects.errors import MissingExtraError, ReleaseError
-from dpeffects.sites.document import read_file
+from dpeffects.sites.document import Signature, read_file
 from dpeffects.sites.release import SiteRelease
-from dpeffects.sites.release_fields import Signature, check_site
+from dpeffects.sites.release_fields import check_site
 from dpeffects.sites.study_document import StudyRelease
 
 if TYPE_CHECKING:
