@@ -1,4 +1,4 @@
-"""Documents that are checked when they are read: files, checksums, JSON, fields and types."""
+"""Documents as files and texts: bounded, strict JSON, with a checksum of one canonical text."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import hashlib
 import json
 import os
 import stat
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields
-from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from dpeffects.errors import DataError, ReleaseError
-from dpeffects.typed import _KINDS, FieldError, kind, quoted
+from dpeffects.typed import FieldError, quoted
 
 MOST_BYTES = 100_000_000
 
@@ -117,9 +114,6 @@ def holds(path: str | os.PathLike[str], name: str, value: str) -> bool:
     return isinstance(document, dict) and document.get(name) == value
 
 
-# --- foreign documents, checked against the fields of a dataclass -----------------------------
-
-
 def parse_json(text: str | bytes) -> Any:
     """Read JSON strictly: no name twice, no NaN or infinity."""
     try:
@@ -146,70 +140,3 @@ def _no_constant(name: str) -> Any:
 
 _HOOKS: dict[str, Any] = {"object_pairs_hook": _no_name_twice, "parse_constant": _no_constant}
 _strictly = json.JSONDecoder(**_HOOKS)
-
-
-def check_names(record: type[Any], document: Any, what: str) -> None:
-    """Refuse a document that lacks a field of a dataclass, or has one that it does not know."""
-    if not isinstance(document, Mapping):
-        raise FieldError(f"{what} is an object, not {kind(document)}")
-    known = {field.name: field for field in fields(record)}
-    unknown = next((name for name in document if name not in known), None)
-    if unknown is not None:
-        raise FieldError(f"unknown entry {quoted(unknown)}; {what} has {', '.join(known)}")
-    missing = [
-        name
-        for name, field in known.items()
-        if name not in document and field.default is field.default_factory is MISSING
-    ]
-    if missing:
-        raise FieldError(f"{', '.join(missing)} is missing")
-
-
-def check_types(record: Any) -> None:
-    """Refuse a dataclass whose fields are not of the types that it declares.
-
-    Examples
-    --------
-    >>> from dataclasses import make_dataclass
-    >>> Limits = make_dataclass("Limits", [("epsilon", float), ("names", tuple[str, ...])])
-    >>> check_types(Limits(1, ("a", "b")))
-    >>> check_types(Limits(1, ("a", 3)))
-    Traceback (most recent call last):
-    dpeffects.documents.FieldError: names must be a list of text, got a list
-    """
-    hints = get_type_hints(type(record))
-    for field in fields(record):
-        check_type(field.name, getattr(record, field.name), hints[field.name])
-
-
-def check_type(name: str, value: Any, hint: Any) -> None:
-    """Refuse a value that is not of a type, or a number that is not finite."""
-    if not _fits(value, hint):
-        raise FieldError(f"{name} must be {_described(hint)}, got {quoted(value)}")
-    if isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
-        raise FieldError(f"{name} must be finite")
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    outer, inner = get_origin(hint) or hint, get_args(hint)
-    if hint is Any:
-        return True
-    if outer in (Union, UnionType):
-        return any(_fits(value, choice) for choice in inner)
-    if outer is tuple:
-        return isinstance(value, tuple) and all(_fits(entry, inner[0]) for entry in value)
-    if outer is Mapping:
-        return isinstance(value, Mapping) and all(
-            _fits(key, inner[0]) and _fits(entry, inner[1]) for key, entry in value.items()
-        )
-    if isinstance(value, bool):
-        return outer is bool
-    return isinstance(value, int | float if outer is float else outer)
-
-
-def _described(hint: Any) -> str:
-    outer, inner = get_origin(hint) or hint, get_args(hint)
-    if outer in (Union, UnionType):
-        return " or ".join(_KINDS.get(get_origin(x) or x, "a value") for x in inner)
-    entries = f" of {_KINDS[inner[0]]}" if outer is tuple else ""
-    return _KINDS.get(outer, "a value") + entries

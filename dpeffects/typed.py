@@ -8,8 +8,10 @@ canonical text, and the same checksum and signature, when it is written again.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -26,7 +28,8 @@ MOST = 1e60
 """No number in a release is larger in size, so that squares and their sums stay finite."""
 WHOLE = "the release"
 """What a document is called in messages."""
-_LONGEST = 10_000
+LONGEST = 10_000
+"""Most characters of a text, and entries of a list."""
 _KINDS = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
 _KINDS |= {NoneType: "null", Path: "a path", list: "a list", tuple: "a list"}
 _KINDS |= {dict: "an object", Mapping: "an object"}
@@ -51,7 +54,7 @@ def quoted(value: Any) -> str:
 
 def text(value: Any, name: str) -> str:
     """A printable text of one line; control characters could forge what a reader sees."""
-    if type(value) is str and 0 < len(value) <= _LONGEST and value.isprintable():
+    if type(value) is str and 0 < len(value) <= LONGEST and value.isprintable():
         return sys.intern(value)  # many releases hold the same texts
     if not text_or_none(value, name):
         raise FieldError(f"{name} is empty")
@@ -62,8 +65,8 @@ def text_or_none(value: Any, name: str) -> str:
     """The same, or an empty text."""
     if not isinstance(value, str):
         raise FieldError(f"{name} must be text, not {kind(value)}")
-    if len(value) > _LONGEST:
-        raise FieldError(f"{name} is longer than {_LONGEST} characters")
+    if len(value) > LONGEST:
+        raise FieldError(f"{name} is longer than {LONGEST} characters")
     if not value.isprintable():
         raise FieldError(f"{name} holds characters that cannot be printed")
     return str(value)
@@ -129,6 +132,20 @@ def flag(value: Any, name: str) -> bool:
     return value
 
 
+def _of(*kinds: type) -> Check:
+    """A value of these types, whatever it is; a number that is not finite is none."""
+    words = _KINDS[kinds[-1]]
+
+    def check(value: Any, name: str) -> Any:
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise FieldError(f"{name} must be {words}, got {quoted(value)}")
+        if isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
+            raise FieldError(f"{name} must be finite")
+        return value
+
+    return check
+
+
 # --- several values ---------------------------------------------------------------------------
 
 
@@ -174,14 +191,29 @@ def check_names(
         raise FieldError(f"{what} {wrong}{'s' if len(names) > 1 else ''} {', '.join(names)}")
 
 
-def many(check: Callable[[Any, str], T]) -> Callable[[Any, str], tuple[T, ...]]:
+def check_entries(record: type[Any], given: Any, what: str) -> None:
+    """Refuse settings that lack a field of a dataclass, or have one that it does not know."""
+    if not isinstance(given, Mapping):
+        raise FieldError(f"{what} is an object, not {kind(given)}")
+    known = {field.name: field for field in fields(record)}
+    for name in given:
+        if name not in known:
+            raise FieldError(f"unknown entry {quoted(name)}; {what} has {', '.join(known)}")
+    missing = [x.name for x in known.values() if x.name not in given and not _has_default(x)]
+    if missing:
+        raise FieldError(f"{', '.join(missing)} is missing")
+
+
+def many(
+    check: Callable[[Any, str], T], longest: float = LONGEST
+) -> Callable[[Any, str], tuple[T, ...]]:
     """A list whose entries all pass a check."""
 
     def checked(value: Any, name: str) -> tuple[T, ...]:
         if type(value) is not list and not isinstance(value, list | tuple):
             raise FieldError(f"{name} must be a list, not {kind(value)}")
-        if len(value) > _LONGEST:
-            raise FieldError(f"{name} has more than {_LONGEST} entries")
+        if len(value) > longest:
+            raise FieldError(f"{name} has more than {longest} entries")
         return tuple([check(entry, name) for entry in value])
 
     return checked
@@ -220,6 +252,29 @@ def _numbers(value: Any, name: str) -> Any:
     return many(_numbers)(value, name) if isinstance(value, list) else number(value, name)
 
 
+def mapping(key: Check, check: Check) -> Check:
+    """An object of any names, whose entries all pass a check."""
+
+    def checked(value: Any, name: str) -> dict[Any, Any]:
+        if not isinstance(value, Mapping):
+            raise FieldError(f"{name} must be an object, not {kind(value)}")
+        return {key(own, name): check(entry, f"{name}.{own}") for own, entry in value.items()}
+
+    return checked
+
+
+def any_of(checks: Iterable[Check], words: str) -> Check:
+    """What passes one of several checks."""
+
+    def checked(value: Any, name: str) -> Any:
+        for check in checks:
+            with suppress(FieldError):
+                return check(value, name)
+        raise FieldError(f"{name} must be {words}, got {quoted(value)}")
+
+    return checked
+
+
 # --- by type ----------------------------------------------------------------------------------
 
 
@@ -232,6 +287,8 @@ class Types:
         Checks of single values, by type.
     exact
         Whether objects must have all the fields of their dataclass, and no others.
+    longest
+        Most entries of a list.
 
     Examples
     --------
@@ -239,12 +296,18 @@ class Types:
     (1, 2.5)
     """
 
-    def __init__(self, plain: Mapping[Any, Check], *, exact: bool = True) -> None:
-        self._plain, self._exact, self._made = plain, exact, dict[Any, Check]()
+    def __init__(
+        self, plain: Mapping[Any, Check], *, exact: bool = True, longest: float = LONGEST
+    ) -> None:
+        self._plain, self._exact, self._longest = plain, exact, longest
+        self._made: dict[Any, Check] = {}
 
     def of(self, hint: Any) -> Check:
         """The check for values of a type, which ``Annotated`` may give itself."""
         if hint not in self._made:
+            self._made[hint] = lambda value, name: self._made[hint](
+                value, name
+            )  # if it is in itself
             self._made[hint] = self.make(hint)
         return self._made[hint]
 
@@ -254,29 +317,69 @@ class Types:
         if outer is Annotated:
             return inner[1]
         if is_dataclass(hint):
-            lacking = () if self._exact else [f.name for f in fields(hint) if _has_default(f)]
-            return record(hint, self.fields(hint), lacking, exact=self._exact)
+            return self.record(hint)
         if outer in (Union, UnionType):
             return self.either(inner)
         if outer is tuple and inner[-1] is ...:
-            return many(self.of(inner[0]))
+            return many(self.of(inner[0]), self._longest)
         if outer is tuple:
             return each(*map(self.of, inner))
+        if outer is Mapping:
+            return mapping(*map(self.of, inner))
         return self._plain[outer]
 
+    def record(self, kind: Any) -> Check:
+        """Make the check for a dataclass."""
+        lacking = () if self._exact else [f.name for f in fields(kind) if _has_default(f)]
+        return record(kind, self.fields(kind), lacking, exact=self._exact)
+
     def either(self, kinds: tuple[Any, ...]) -> Check:
-        """The check for values that may be null."""
-        (only,) = (kind for kind in kinds if kind is not NoneType)
-        return if_there(self.of(only))
+        """Make the check for values of one of several types."""
+        choices = [self.of(kind) for kind in kinds if kind is not NoneType]
+        if len(choices) < len(kinds):
+            choices = [if_there(check) for check in choices]
+        return choices[0] if len(choices) == 1 else any_of(choices, _words(kinds))
 
     def fields(
         self, record: type, /, without: Collection[str] = (), **given: Check
     ) -> dict[str, Check]:
         """The checks of the fields of a dataclass: those ``given``, others by their types."""
-        hints = get_type_hints(record, include_extras=True)
+        hints = self.hints(record)
         names = [f.name for f in fields(record) if f.name not in without]
         return {name: given.get(name) or self.of(hints[name]) for name in names}
+
+    def hints(self, record: type) -> dict[str, Any]:
+        """The types of the fields of a dataclass."""
+        return get_type_hints(record, include_extras=True)
+
+    def check(self, made: Any) -> None:
+        """Refuse a dataclass whose fields are not of the types that it declares."""
+        for name, check in self.fields(type(made)).items():
+            check(getattr(made, name), name)
+
+
+def _words(kinds: Iterable[Any]) -> str:
+    return " or ".join(_KINDS.get(get_origin(kind) or kind, "a value") for kind in kinds)
 
 
 def _has_default(field: Field[Any]) -> bool:
     return field.default is not MISSING or field.default_factory is not MISSING
+
+
+class _Settings(Types):
+    """Checks of what somebody wrote by hand."""
+
+    def make(self, hint: Any) -> Check:
+        """Make the check for a type; what is wrong is said of the whole value."""
+        check, outer, inner = super().make(hint), get_origin(hint), get_args(hint)
+        if outer is tuple:
+            return any_of([check], f"a list of {_words(inner[:1])}")
+        return any_of([check], _words(inner)) if outer in (Union, UnionType) else check
+
+
+SETTINGS = _Settings(
+    {kind: _of(kind) for kind in (str, int, bool, Path)}
+    | {float: _of(int, float), Any: lambda value, _: value},
+    longest=math.inf,
+)
+"""Checks of settings that somebody wrote by hand, and not of what strangers sent."""

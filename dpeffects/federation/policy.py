@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dpeffects import documents
 from dpeffects.design.bounds import Bounds, Declared
 from dpeffects.design.codebook import Blank, Pair, matched
-from dpeffects.documents import FieldError
 from dpeffects.errors import BoundsError, DPEffectsError, FormulaError, PolicyError, RefusalError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import get, proved, table_methods
@@ -30,6 +29,7 @@ from dpeffects.formula.encoding import width_of
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
 from dpeffects.protocols import Protocol
+from dpeffects.typed import SETTINGS, FieldError, check_entries
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,13 +117,13 @@ class SitePolicy:
         """Check the entries of a policy file."""
         entries = dict(values)
         try:
-            documents.check_names(cls, values, "a policy")
+            check_entries(cls, values, "a policy")
             for name in ("data", "ledger", *({"anchor"} & set(values))):
-                documents.check_type(name, values[name], str)
+                SETTINGS.of(str)(values[name], name)
                 if name == "data" or "://" not in values[name]:
                     entries[name] = folder / values[name]
             for name in ("columns", "bounds"):
-                documents.check_type(name, values.get(name, {}), Mapping[Any, Any])
+                SETTINGS.of(Mapping[Any, Any])(values.get(name, {}), name)
             bounds = values.get("bounds", {})
             entries["bounds"] = {name: bound(name, entry) for name, entry in bounds.items()}
         except (FieldError, BoundsError) as error:
@@ -135,7 +135,7 @@ class SitePolicy:
 
     def __post_init__(self) -> None:
         try:
-            documents.check_types(self)
+            SETTINGS.check(self)
             check_name("site", self.site)
             Budget(self.max_epsilon, self.max_delta)
             Budget(self.total_epsilon, self.total_delta)
