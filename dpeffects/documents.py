@@ -27,7 +27,9 @@ def canonical(document: Mapping[str, Any]) -> bytes:
     return written(document).encode("ascii")
 
 
-written = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+written = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False
+).encode
 """The one text of a value: keys sorted, no spaces, ASCII."""
 
 

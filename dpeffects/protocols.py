@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from dpeffects import documents
 from dpeffects.design.codebook import Blank, Codebook, Pair, declarations, opened, read_bounds
@@ -22,7 +22,7 @@ from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
 from dpeffects.results import StudyEffects
 from dpeffects.studies import study_request
-from dpeffects.typed import SETTINGS, FieldError, kind, quoted
+from dpeffects.typed import SETTINGS, FieldError, at_least, kind, quoted
 
 _MOST_BYTES = 1_000_000
 _WHERE_IT_IS_RUN = ("data", "ledger", "dataset", "seed")
@@ -77,7 +77,7 @@ class Protocol:
     subset: str | None = None
     check_bounds: bool | None = None
     sites: tuple[str, ...] = ()
-    minimum_n: int = 0
+    minimum_n: Annotated[int, at_least(0)] = 0
     bounds: Mapping[str, Any] = field(default_factory=dict)
     missing: str | Mapping[str, str] = "error"
     shares: Mapping[str, float] = field(default_factory=dict)
@@ -110,8 +110,6 @@ class Protocol:
                 raise OptionError(f"{name!r} is no option of the method")
         if len(set(self.sites)) < len(self.sites) or not all(self.sites):
             raise OptionError("sites must name each site once")
-        if self.minimum_n < 0:
-            raise OptionError("minimum_n must be a whole number, 0 or more")
         if "." in self.formula.partition("|")[2].replace("+", " ").split():
             raise OptionError("write the columns out: `.` could be other columns at another site")
         request = self.request(None)

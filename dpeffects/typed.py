@@ -116,10 +116,9 @@ def at_least(least: int) -> Check:
     """A whole number that floats hold exactly."""
 
     def check(value: Any, name: str) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise FieldError(f"{name} must be a whole number, not {kind(value)}")
-        if not least <= value <= 2**53:
-            raise FieldError(f"{name} must lie between {least} and 2^53")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= 2**53:
+            told = f"must be a whole number from {least} to 2^53"
+            raise FieldError(f"{name} {told}, got {quoted(value)}")
         return value
 
     return check
@@ -166,7 +165,7 @@ def record(
             needed = [field for field in names if field not in may_lack]
             check_names(value, needed, names if exact else value, name or WHOLE)
         try:
-            own = {name: read(value[name], name) for name, read in checks.items() if name in value}
+            own = {x: read(value[x], x) for x, read in checks.items() if exact or x in value}
         except FieldError as error:
             raise FieldError(f"{name}.{error}" if name else str(error)) from None
         try:
@@ -179,29 +178,16 @@ def record(
     return check
 
 
-def check_names(
-    given: Collection[str], needed: Iterable[str], known: Collection[str], what: str
-) -> None:
-    """Refuse an object that lacks a field, or has one that is not known."""
+def check_names(given: Any, needed: Iterable[str], known: Collection[str], what: str) -> None:
+    """Refuse what is no object, or lacks a field, or has one that is not known."""
+    if not isinstance(given, Mapping):
+        raise FieldError(f"{what} is an object, not {kind(given)}")
     missing = [name for name in needed if name not in given]
     extra = [str(name)[:40] for name in given if name not in known]
     if missing or extra:
         wrong = "lacks the field" if missing else "has the unknown field"
         names = missing or extra
         raise FieldError(f"{what} {wrong}{'s' if len(names) > 1 else ''} {', '.join(names)}")
-
-
-def check_entries(record: type[Any], given: Any, what: str) -> None:
-    """Refuse settings that lack a field of a dataclass, or have one that it does not know."""
-    if not isinstance(given, Mapping):
-        raise FieldError(f"{what} is an object, not {kind(given)}")
-    known = {field.name: field for field in fields(record)}
-    for name in given:
-        if name not in known:
-            raise FieldError(f"unknown entry {quoted(name)}; {what} has {', '.join(known)}")
-    missing = [x.name for x in known.values() if x.name not in given and not _has_default(x)]
-    if missing:
-        raise FieldError(f"{', '.join(missing)} is missing")
 
 
 def many(
@@ -351,6 +337,11 @@ class Types:
     def hints(self, record: type) -> dict[str, Any]:
         """The types of the fields of a dataclass."""
         return get_type_hints(record, include_extras=True)
+
+    def names(self, record: Any, given: Any, what: str) -> None:
+        """Refuse what lacks a field of a dataclass that has no default, or has others."""
+        needed = [f.name for f in fields(record) if not _has_default(f)]
+        check_names(given, needed, [f.name for f in fields(record)], what)
 
     def check(self, made: Any) -> None:
         """Refuse a dataclass whose fields are not of the types that it declares."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 from dpeffects import documents
 from dpeffects.errors import BudgetError, FormulaError, OptionError, QuestionError
@@ -18,7 +18,7 @@ from dpeffects.formula import Formula, parse
 from dpeffects.privacy.budget import Budget
 from dpeffects.protocols import Protocol
 from dpeffects.sites.rules import RULES
-from dpeffects.typed import SETTINGS, FieldError, check_entries, quoted
+from dpeffects.typed import SETTINGS, FieldError, one_of, quoted
 
 Scalar = str | int | float | bool | None
 
@@ -77,9 +77,9 @@ class Question:
     formula: str
     epsilon: float
     method: str = "auto"
-    estimand: str = "ATE"
+    estimand: Annotated[str, one_of(*AVERAGES)] = "ATE"
     delta: float = 0.0
-    rule: str = "ivw"
+    rule: Annotated[str, one_of(*RULES)] = "ivw"
     options: Mapping[str, Scalar] = field(default_factory=dict)
     deadline: float = 60.0
     protocol: Mapping[str, Any] | None = None
@@ -113,9 +113,6 @@ class Question:
         check_name("request", self.request)
         _check_options(self.options)
         SETTINGS.check(self)
-        for name, known in (("estimand", AVERAGES), ("rule", RULES)):
-            if getattr(self, name) not in known:
-                raise FieldError(f"{name} must be one of {', '.join(known)}")
         if not 0 < self.deadline <= MAX_DEADLINE:
             raise FieldError(f"deadline must be between 0 and {MAX_DEADLINE:g} seconds")
         if len(self.formula) > MAX_FORMULA:
@@ -159,7 +156,7 @@ class Question:
     def from_dict(cls, values: Any) -> Question:
         """Read plain values; anything missing, unknown or of another type is an error."""
         try:
-            check_entries(cls, values, "a question")
+            SETTINGS.names(cls, values, "a question")
         except FieldError as error:
             raise QuestionError(f"question: {error}") from None
         return cls(**values)

@@ -224,10 +224,10 @@ class _Plain(Types):
 
     def make(self, hint: Any) -> Check:
         """Make the reader of a type, which may have its own."""
-        if own := READERS.get(hint) or getattr(hint, "from_dict", None):
-            return lambda value, _: own(value)
         if hasattr(hint, "from_records"):  # a frame
             return lambda value, _: hint.from_records(_read_any(value))
+        if own := READERS.get(hint) or getattr(hint, "from_dict", None):
+            return lambda value, _: own(value)
         if get_origin(hint) is Sequence:
             entries = many(self.of(get_args(hint)[0]), math.inf)
             return lambda value, name: list(entries(value, name))

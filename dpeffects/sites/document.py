@@ -148,6 +148,9 @@ class Sent:
     __slots__ = ()
     FORMAT: ClassVar[str]
     MOST_BYTES: ClassVar[int]
+    site: str
+    request: str
+    signature: Signature | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as plain values."""

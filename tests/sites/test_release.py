@@ -201,7 +201,7 @@ BAD = {
     "version true": (("version",), True, "version True"),
     "no n": (("n",), KeyError, "lacks the field n"),
     "unknown field": (("colour",), "red", "unknown field colour"),
-    "n of zero": (("n",), 0, "n must lie between"),
+    "n of zero": (("n",), 0, "n must be a whole number from 1"),
     "n with a fraction": (("n",), 10.5, "n must be a whole number"),
     "estimate as text": (("estimate",), "0.3", "estimate must be a number, not text"),
     "estimate true": (("estimate",), True, "estimate must be a number, not true or false"),
