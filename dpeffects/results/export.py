@@ -205,7 +205,8 @@ READERS: dict[Any, Callable[[Any], Any]] = {}
 
 def record(kind: type[T], document: Any) -> T:
     """Read a dataclass from its plain values; fields with a default may be missing."""
-    found: T = _record_of(kind)(document, kind.__name__)
+    whole: Any = kind
+    found: T = _record_of(whole)(document, kind.__name__)
     return found
 
 

@@ -31,7 +31,6 @@ from dpeffects.sites.release_fields import (
     KINDS_SENT,
     RELEASE,
     about_document,
-    check_request,
     check_site,
     estimate_document,
     one_line,
@@ -196,7 +195,7 @@ def site_release(
     >>> sent.site, sent.n, sent.guarantee.status
     ('North', 445, 'exact')
     """
-    check_request(request)
+    check_site(site, request)
     ready = begin_release(formula, data, site=site, estimand=estimand, **arguments)
     return SiteRelease.from_result(ready.result(), site, request=request)
 

@@ -50,16 +50,14 @@ SENT = Types({str: text, float: number, int: at_least(0), bool: flag})
 _SIZES = Types({str: text, float: not_negative, int: at_least(0), bool: flag})
 
 
-def check_site(site: Any) -> str:
-    """Return a name that can stand in a table and be the name of a key file."""
-    with refused():
-        return _site(site, "site")
+def check_site(site: Any, request: Any = "") -> str:
+    """Return a name that can stand in a table and be the name of a key file.
 
-
-def check_request(request: Any) -> None:
-    """Refuse what cannot be the identifier of a request; it may be empty."""
+    The identifier of the request that the site answers is checked with it, and may be empty.
+    """
     with refused():
         text_or_none(request, "request")
+        return _site(site, "site")
 
 
 def _site(value: Any, name: str) -> str:
@@ -139,7 +137,11 @@ def _variance_document(sampling: SamplingVariance | Unavailable) -> dict[str, An
 
 _MEANS = record(Means, SENT.fields(Means, sampling=_means_sampling, possible=if_there(_ends)))
 _NOISE = {"laplace": many(not_negative), "gaussian": not_negative}
-_SPREAD = {"noise": record(dict, _NOISE), "sampling": _sampling, "parts": many(_SIZES.of(Part))}
+_SPREAD: dict[str, Check] = {
+    "noise": record(dict, _NOISE),
+    "sampling": _sampling,
+    "parts": many(_SIZES.of(Part)),
+}
 _GUARANTEE = SENT.fields(
     Guarantee,
     epsilon=positive,

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpeffects.documents import canonical
 from dpeffects.errors import MissingExtraError, ReleaseError
-from dpeffects.sites.document import Sent, Signature, read_file
+from dpeffects.sites.document import Signature, read_file
+from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.release_fields import check_site
+from dpeffects.sites.study_document import StudyRelease
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ed25519
@@ -27,7 +29,7 @@ ALGORITHM = "ed25519"
 _MOST_BYTES = 100_000
 
 StrPath = str | os.PathLike[str]
-R = TypeVar("R", bound=Sent)
+R = TypeVar("R", SiteRelease, StudyRelease)
 
 
 def make_keys(site: str, folder: StrPath = ".") -> tuple[Path, Path]:
@@ -70,7 +72,7 @@ def sign(release: R, key: StrPath | ed25519.Ed25519PrivateKey) -> R:
     )
 
 
-def verify_all(releases: Iterable[Sent], folder: StrPath) -> None:
+def verify_all(releases: Iterable[Any], folder: StrPath) -> None:
     """Refuse releases that are not signed by the key of their site in a folder."""
     keys = read_keys(folder)
     for release in releases:
@@ -82,7 +84,7 @@ def verify_all(releases: Iterable[Sent], folder: StrPath) -> None:
         verify(release, keys[release.site])
 
 
-def verify(release: Sent, key: ed25519.Ed25519PublicKey) -> None:
+def verify(release: SiteRelease | StudyRelease, key: ed25519.Ed25519PublicKey) -> None:
     """Refuse a release that is not signed by this key."""
     from cryptography.exceptions import InvalidSignature
 
@@ -119,7 +121,7 @@ def fingerprint(key: ed25519.Ed25519PublicKey) -> str:
     return "sha256:" + hashlib.sha256(key.public_bytes_raw()).hexdigest()[:32]
 
 
-def _signed_bytes(release: Sent) -> bytes:
+def _signed_bytes(release: SiteRelease | StudyRelease) -> bytes:
     return canonical(replace(release, signature=None).to_dict())
 
 

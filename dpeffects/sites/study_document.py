@@ -25,24 +25,8 @@ from dpeffects.results.export import plain
 from dpeffects.sites.document import Form, Sent, Signature, refused
 from dpeffects.sites.plausible import FAR, LEAST, charges_add_up
 from dpeffects.sites.release import SiteRelease
-from dpeffects.sites.release_fields import (
-    FIELDS,
-    OWN,
-    about_document,
-    check_request,
-    check_site,
-    one_line,
-)
-from dpeffects.typed import (
-    FieldError,
-    Types,
-    array,
-    at_least,
-    flag,
-    number,
-    record,
-    text_or_none,
-)
+from dpeffects.sites.release_fields import FIELDS, OWN, about_document, check_site, one_line
+from dpeffects.typed import FieldError, Types, array, at_least, flag, number, record, text_or_none
 
 _OF_A_CENTRE = ("sites", "site_names", "target")
 """Fields of `JointSums` that a site's own do not have."""
@@ -182,8 +166,7 @@ def study_release(
     ('North', 445, True)
     """
     made = protocol if isinstance(protocol, Protocol) else read_protocol(protocol)
-    check_site(site)
-    check_request(request)
+    check_site(site, request)
     if made.sites and site not in made.sites:
         raise OptionError(f"the protocol is for {', '.join(made.sites)}, not for {site!r}")
     who = {"ledger": ledger, "dataset": dataset, "seed": seed}
