@@ -91,12 +91,14 @@ def content(path: str | os.PathLike[str], most: int) -> bytes:
     return text
 
 
-def read(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
+def read(
+    path: str | os.PathLike[str], most: int = MOST_BYTES, error: type[Exception] = DataError
+) -> bytes:
     """Read a file for the person who named it; whatever is wrong with it is one sentence."""
     try:
         return content(path, most)
     except UnreadableError as reason:
-        raise DataError(f"cannot read {str(path)!r}: {reason}") from None
+        raise error(f"{path} cannot be read: {reason}") from None
 
 
 def parse(content: bytes, path: str | os.PathLike[str]) -> Any:

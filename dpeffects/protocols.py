@@ -251,9 +251,7 @@ def read_protocol(path: str | os.PathLike[str]) -> Protocol:
     True
     """
     try:
-        text = documents.content(path, _MOST_BYTES).decode("utf-8-sig")
-    except documents.UnreadableError as reason:
-        raise OptionError(f"{path} cannot be read: {reason}") from None
+        text = documents.read(path, _MOST_BYTES, OptionError).decode("utf-8-sig")
     except UnicodeError:
         raise OptionError(f"{path} is not TOML: it is not UTF-8 text") from None
     return Protocol.from_toml(text, str(path), Path(path).parent)

@@ -42,14 +42,6 @@ def refused() -> Iterator[None]:
         raise ReleaseError(str(error)) from None
 
 
-def read_file(path: str | os.PathLike[str], most: int) -> bytes:
-    """Read a regular file of bounded size: a device or a pipe might never end."""
-    try:
-        return documents.content(path, most)
-    except documents.UnreadableError as reason:
-        raise ReleaseError(f"it cannot be read: {reason}") from None
-
-
 def parse(text: str | bytes) -> Any:
     """Read JSON strictly: no key twice, no NaN or infinity."""
     if isinstance(text, str) and text.startswith("\ufeff"):
@@ -181,8 +173,9 @@ class Sent:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a file; errors name it."""
+        content = documents.read(path, cls.MOST_BYTES, ReleaseError)
         try:
-            return cls.from_json(read_file(path, cls.MOST_BYTES).decode("utf-8"))
+            return cls.from_json(content.decode("utf-8"))
         except UnicodeDecodeError:
             raise ReleaseError(f"{path}: it cannot be read as text") from None
         except ReleaseError as error:

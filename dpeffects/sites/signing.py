@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dpeffects.documents import canonical
+from dpeffects.documents import canonical, read
 from dpeffects.errors import MissingExtraError, ReleaseError
-from dpeffects.sites.document import Signature, read_file
+from dpeffects.sites.document import Signature
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.release_fields import check_site
 from dpeffects.sites.study_document import StudyRelease
@@ -146,10 +146,7 @@ def _read_public(path: StrPath) -> ed25519.Ed25519PublicKey:
 
 
 def _read_key(path: StrPath, kind: str, load: Callable[[bytes], Any], expected: type) -> Any:
-    try:
-        content = read_file(path, _MOST_BYTES)
-    except ReleaseError as error:
-        raise ReleaseError(f"{path} {str(error).removeprefix('it ')}") from None
+    content = read(path, _MOST_BYTES, ReleaseError)
     try:
         key = load(content)
     except TypeError:

@@ -181,10 +181,7 @@ def _result(given: T | str | os.PathLike[str]) -> T:
     """A result as it is, or of a file with its JSON; its fields say of which kind it is."""
     if not isinstance(given, str | os.PathLike):
         return given
-    try:
-        text = documents.content(given, documents.MOST_BYTES)
-    except documents.UnreadableError as reason:
-        raise DataError(f"{given} cannot be read: {reason}") from None
+    text = documents.read(given)
     try:
         document = documents.parse(text, str(given))
         common = {f.name for f in fields(TableEffects)}
