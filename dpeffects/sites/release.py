@@ -135,8 +135,8 @@ class SiteRelease(Sent):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as plain values."""
-        own = {name: getattr(self, name) for name in ("site", "request", *_ESTIMATED)}
-        values = own | about_document(self) | estimate_document(self.released)
+        values = about_document(self) | estimate_document(self.released)
+        values |= {name: getattr(self, name) for name in ("site", "request", *_ESTIMATED)}
         return RELEASE.finished(values, self.signature)
 
     def to_json(self, indent: int | None = 2) -> str:

@@ -192,8 +192,7 @@ def about_document(sent: Any) -> dict[str, Any]:
     """What is sent beside the numbers: of what they are, and what was paid for them."""
     guarantee, names = sent.guarantee, ("epsilon", "delta", "unit", "neighbours")
     return {
-        **{name: getattr(sent, name) for name in ("estimand", "formula", "treatment")},
-        "n": int(sent.n),
+        **{name: plain(getattr(sent, name)) for name in ("estimand", "formula", "treatment", "n")},
         "sample": dict(sent.sample),
         "guarantee": {
             name: plain(getattr(guarantee, name)) for name in (*names, "public", "kind", "void")
