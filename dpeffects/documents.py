@@ -1,4 +1,4 @@
-"""Documents that are checked when they are read: files, checksums, JSON, fields and types."""
+"""Documents as files and texts: bounded, strict JSON, with a checksum of one canonical text."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import hashlib
 import json
 import os
 import stat
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields
-from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from dpeffects.errors import DataError, ReleaseError
+from dpeffects.typed import FieldError, quoted
 
 MOST_BYTES = 100_000_000
 
@@ -30,7 +27,9 @@ def canonical(document: Mapping[str, Any]) -> bytes:
     return written(document).encode("ascii")
 
 
-written = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+written = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False
+).encode
 """The one text of a value: keys sorted, no spaces, ASCII."""
 
 
@@ -92,12 +91,14 @@ def content(path: str | os.PathLike[str], most: int) -> bytes:
     return text
 
 
-def read(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
+def read(
+    path: str | os.PathLike[str], most: int = MOST_BYTES, error: type[Exception] = DataError
+) -> bytes:
     """Read a file for the person who named it; whatever is wrong with it is one sentence."""
     try:
         return content(path, most)
     except UnreadableError as reason:
-        raise DataError(f"cannot read {str(path)!r}: {reason}") from None
+        raise error(f"{path} cannot be read: {reason}") from None
 
 
 def parse(content: bytes, path: str | os.PathLike[str]) -> Any:
@@ -117,22 +118,12 @@ def holds(path: str | os.PathLike[str], name: str, value: str) -> bool:
     return isinstance(document, dict) and document.get(name) == value
 
 
-# --- foreign documents, checked against the fields of a dataclass -----------------------------
-
-
-class FieldError(Exception):
-    """What is wrong with a document, in a sentence; whoever reads it raises an error of its own."""
-
-
-_KINDS = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
-_KINDS |= {NoneType: "null", Path: "a path", list: "a list", tuple: "a list"}
-_KINDS |= {dict: "an object", Mapping: "an object"}
-
-
 def parse_json(text: str | bytes) -> Any:
     """Read JSON strictly: no name twice, no NaN or infinity."""
     try:
-        return json.loads(text, object_pairs_hook=_no_name_twice, parse_constant=_no_constant)
+        return _strictly.decode(text) if isinstance(text, str) else json.loads(text, **_HOOKS)
+    except FieldError:
+        raise
     except RecursionError:
         raise FieldError("it is nested too deeply") from None
     except (ValueError, TypeError) as error:
@@ -140,88 +131,16 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = Counter(name for name, _ in pairs)
-    if len(names) < len(pairs):
-        raise FieldError(f"the field {quoted(names.most_common(1)[0][0])} stands twice")
-    return dict(pairs)
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise FieldError(f"the field {quoted(name)} stands twice")
+    return found
 
 
 def _no_constant(name: str) -> Any:
     raise FieldError(f"{name} is not a finite number")
 
 
-def check_names(record: type[Any], document: Any, what: str) -> None:
-    """Refuse a document that lacks a field of a dataclass, or has one that it does not know."""
-    if not isinstance(document, Mapping):
-        raise FieldError(f"{what} is an object, not {kind(document)}")
-    known = {field.name: field for field in fields(record)}
-    unknown = next((name for name in document if name not in known), None)
-    if unknown is not None:
-        raise FieldError(f"unknown entry {quoted(unknown)}; {what} has {', '.join(known)}")
-    missing = [
-        name
-        for name, field in known.items()
-        if name not in document and field.default is field.default_factory is MISSING
-    ]
-    if missing:
-        raise FieldError(f"{', '.join(missing)} is missing")
-
-
-def check_types(record: Any) -> None:
-    """Refuse a dataclass whose fields are not of the types that it declares.
-
-    Examples
-    --------
-    >>> from dataclasses import make_dataclass
-    >>> Limits = make_dataclass("Limits", [("epsilon", float), ("names", tuple[str, ...])])
-    >>> check_types(Limits(1, ("a", "b")))
-    >>> check_types(Limits(1, ("a", 3)))
-    Traceback (most recent call last):
-    dpeffects.documents.FieldError: names must be a list of text, got a list
-    """
-    hints = get_type_hints(type(record))
-    for field in fields(record):
-        check_type(field.name, getattr(record, field.name), hints[field.name])
-
-
-def check_type(name: str, value: Any, hint: Any) -> None:
-    """Refuse a value that is not of a type, or a number that is not finite."""
-    if not _fits(value, hint):
-        raise FieldError(f"{name} must be {_described(hint)}, got {quoted(value)}")
-    if isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
-        raise FieldError(f"{name} must be finite")
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    outer, inner = get_origin(hint) or hint, get_args(hint)
-    if hint is Any:
-        return True
-    if outer in (Union, UnionType):
-        return any(_fits(value, choice) for choice in inner)
-    if outer is tuple:
-        return isinstance(value, tuple) and all(_fits(entry, inner[0]) for entry in value)
-    if outer is Mapping:
-        return isinstance(value, Mapping) and all(
-            _fits(key, inner[0]) and _fits(entry, inner[1]) for key, entry in value.items()
-        )
-    if isinstance(value, bool):
-        return outer is bool
-    return isinstance(value, int | float if outer is float else outer)
-
-
-def _described(hint: Any) -> str:
-    outer, inner = get_origin(hint) or hint, get_args(hint)
-    if outer in (Union, UnionType):
-        return " or ".join(_KINDS.get(get_origin(x) or x, "a value") for x in inner)
-    entries = f" of {_KINDS[inner[0]]}" if outer is tuple else ""
-    return _KINDS.get(outer, "a value") + entries
-
-
-def kind(value: Any) -> str:
-    """Name the type of a value in the words of JSON."""
-    return _KINDS.get(type(value), type(value).__name__)
-
-
-def quoted(value: Any) -> str:
-    """Return a value for an error message: short and printable."""
-    return repr(value)[:60] if isinstance(value, str | int | float | None) else kind(value)
+_HOOKS: dict[str, Any] = {"object_pairs_hook": _no_name_twice, "parse_constant": _no_constant}
+_strictly = json.JSONDecoder(**_HOOKS)

@@ -8,12 +8,11 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from dpeffects import documents
 from dpeffects.design.codebook import Blank, Codebook, Pair, declarations, opened, read_bounds
 from dpeffects.design.sample import Sample
-from dpeffects.documents import FieldError
 from dpeffects.errors import DataError, DPEffectsError, OptionError, nearest
 from dpeffects.estimators import table_methods
 from dpeffects.files import toml_key, toml_text
@@ -23,6 +22,7 @@ from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
 from dpeffects.results import StudyEffects
 from dpeffects.studies import study_request
+from dpeffects.typed import SETTINGS, FieldError, at_least, kind, quoted
 
 _MOST_BYTES = 1_000_000
 _WHERE_IT_IS_RUN = ("data", "ledger", "dataset", "seed")
@@ -77,7 +77,7 @@ class Protocol:
     subset: str | None = None
     check_bounds: bool | None = None
     sites: tuple[str, ...] = ()
-    minimum_n: int = 0
+    minimum_n: Annotated[int, at_least(0)] = 0
     bounds: Mapping[str, Any] = field(default_factory=dict)
     missing: str | Mapping[str, str] = "error"
     shares: Mapping[str, float] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Protocol:
         for name, value in own.items():
             object.__setattr__(self, name, value)
         try:
-            documents.check_types(self)
+            SETTINGS.check(self)
         except FieldError as error:
             raise OptionError(str(error)) from None
         for name in ("epsilon", "delta"):  # 1 and 1.0 are the same protocol
@@ -110,8 +110,6 @@ class Protocol:
                 raise OptionError(f"{name!r} is no option of the method")
         if len(set(self.sites)) < len(self.sites) or not all(self.sites):
             raise OptionError("sites must name each site once")
-        if self.minimum_n < 0:
-            raise OptionError("minimum_n must be a whole number, 0 or more")
         if "." in self.formula.partition("|")[2].replace("+", " ").split():
             raise OptionError("write the columns out: `.` could be other columns at another site")
         request = self.request(None)
@@ -189,7 +187,7 @@ class Protocol:
     def from_dict(cls, values: Any, where: str = "protocol", folder: Path = Path()) -> Protocol:
         """Read plain values; what is missing, unknown or of another kind is an error."""
         if not isinstance(values, Mapping):
-            raise OptionError(f"{where} is a table, not {documents.kind(values)}")
+            raise OptionError(f"{where} is a table, not {kind(values)}")
         try:
             _check_names(values)
             given = {name: x for name, x in values.items() if x is not None}
@@ -197,7 +195,7 @@ class Protocol:
             if isinstance(bounds, str):
                 given["bounds"] = read_bounds(folder / bounds)
             else:
-                documents.check_type("bounds", bounds, Mapping[Any, Any])
+                SETTINGS.of(Mapping[Any, Any])(bounds, "bounds")
                 given["bounds"] = declarations(bounds, "bounds")
             return cls(**given)
         except (FieldError, DPEffectsError) as error:
@@ -253,9 +251,7 @@ def read_protocol(path: str | os.PathLike[str]) -> Protocol:
     True
     """
     try:
-        text = documents.content(path, _MOST_BYTES).decode("utf-8-sig")
-    except documents.UnreadableError as reason:
-        raise OptionError(f"{path} cannot be read: {reason}") from None
+        text = documents.read(path, _MOST_BYTES, OptionError).decode("utf-8-sig")
     except UnicodeError:
         raise OptionError(f"{path} is not TOML: it is not UTF-8 text") from None
     return Protocol.from_toml(text, str(path), Path(path).parent)
@@ -271,7 +267,7 @@ def _check_names(values: Mapping[str, Any]) -> None:
         if name in options and name not in known:
             raise FieldError(f"{name!r} is an option of the method: it stands under [options]")
         if name not in known:
-            raise FieldError(f"unknown entry {documents.quoted(name)}{nearest(name, known)}")
+            raise FieldError(f"unknown entry {quoted(name)}{nearest(name, known)}")
     missing = [name for name in ("formula", "epsilon") if name not in values]
     if missing:
         raise FieldError(f"{' and '.join(missing)} must be given")

@@ -33,7 +33,7 @@ for path in ROOT.rglob("*.pyi"):  # what packages load by name
 LAYERS = [
     ["arrays", "dates", "errors", "guarantee", "plugins", "progress", "estimands", "roots"],
     ["lazy"],
-    ["documents", "writing", "files", "parallel", "summary"],
+    ["typed", "documents", "writing", "files", "parallel", "summary"],
     ["privacy"],
     ["formula", "ledgers"],
     ["design", "unproved"],

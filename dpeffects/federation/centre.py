@@ -23,6 +23,7 @@ from dpeffects.sites import (
     study_document,
 )
 from dpeffects.sites.plausible import why_not
+from dpeffects.typed import FieldError
 
 MAX_REPLY = 5_000_000
 _LONGEST = 300
@@ -157,7 +158,7 @@ def _plain(reply: Any) -> Mapping[str, Any]:
             raise ReleaseError("malformed: the reply is too long")
         try:
             reply = documents.parse_json(reply)
-        except documents.FieldError as error:
+        except FieldError as error:
             raise ReleaseError(f"malformed: {error}") from None
     if not isinstance(reply, Mapping):
         raise ReleaseError("malformed: the reply is not an object")

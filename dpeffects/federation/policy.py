@@ -10,12 +10,11 @@ import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from dpeffects import documents
 from dpeffects.design.bounds import Bounds, Declared
 from dpeffects.design.codebook import Blank, Pair, matched
-from dpeffects.documents import FieldError
 from dpeffects.errors import BoundsError, DPEffectsError, FormulaError, PolicyError, RefusalError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import get, proved, table_methods
@@ -30,6 +29,7 @@ from dpeffects.formula.encoding import width_of
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
 from dpeffects.protocols import Protocol
+from dpeffects.typed import SETTINGS, FieldError, at_least
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,10 +94,10 @@ class SitePolicy:
     estimands: tuple[str, ...] = ("ATE",)
     level: str = "sample"
     public_treatment: bool = False
-    minimum_n: int = 100
-    max_columns: int = 200
-    max_seconds: int = 60
-    max_memory: int = 2000
+    minimum_n: Annotated[int, at_least(4)] = 100
+    max_columns: Annotated[int, at_least(1)] = 200
+    max_seconds: Annotated[int, at_least(1)] = 60
+    max_memory: Annotated[int, at_least(1)] = 2000
     dataset: str | None = None
     ledger_id: str | None = None
     anchor: Path | str | None = None
@@ -117,13 +117,13 @@ class SitePolicy:
         """Check the entries of a policy file."""
         entries = dict(values)
         try:
-            documents.check_names(cls, values, "a policy")
+            SETTINGS.names(cls, values, "a policy")
             for name in ("data", "ledger", *({"anchor"} & set(values))):
-                documents.check_type(name, values[name], str)
+                SETTINGS.of(str)(values[name], name)
                 if name == "data" or "://" not in values[name]:
                     entries[name] = folder / values[name]
             for name in ("columns", "bounds"):
-                documents.check_type(name, values.get(name, {}), Mapping[Any, Any])
+                SETTINGS.of(Mapping[Any, Any])(values.get(name, {}), name)
             bounds = values.get("bounds", {})
             entries["bounds"] = {name: bound(name, entry) for name, entry in bounds.items()}
         except (FieldError, BoundsError) as error:
@@ -135,7 +135,7 @@ class SitePolicy:
 
     def __post_init__(self) -> None:
         try:
-            documents.check_types(self)
+            SETTINGS.check(self)
             check_name("site", self.site)
             Budget(self.max_epsilon, self.max_delta)
             Budget(self.total_epsilon, self.total_delta)
@@ -153,10 +153,6 @@ class SitePolicy:
         columns = [name for names in self.columns.values() for name in names]
         if self.bounds:
             _among("bounds", self.bounds, columns)
-        for name in ("minimum_n", "max_columns", "max_seconds", "max_memory"):
-            least = 4 if name == "minimum_n" else 1
-            if getattr(self, name) < least:
-                raise PolicyError(f"{name} must be a whole number of at least {least}")
         self._check_bounds()
 
     def _check_bounds(self) -> None:

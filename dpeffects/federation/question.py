@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 from dpeffects import documents
-from dpeffects.documents import FieldError
 from dpeffects.errors import BudgetError, FormulaError, OptionError, QuestionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.formula import Formula, parse
 from dpeffects.privacy.budget import Budget
 from dpeffects.protocols import Protocol
 from dpeffects.sites.rules import RULES
+from dpeffects.typed import SETTINGS, FieldError, one_of, quoted
 
 Scalar = str | int | float | bool | None
 
@@ -77,9 +77,9 @@ class Question:
     formula: str
     epsilon: float
     method: str = "auto"
-    estimand: str = "ATE"
+    estimand: Annotated[str, one_of(*AVERAGES)] = "ATE"
     delta: float = 0.0
-    rule: str = "ivw"
+    rule: Annotated[str, one_of(*RULES)] = "ivw"
     options: Mapping[str, Scalar] = field(default_factory=dict)
     deadline: float = 60.0
     protocol: Mapping[str, Any] | None = None
@@ -112,10 +112,7 @@ class Question:
     def _check(self) -> None:
         check_name("request", self.request)
         _check_options(self.options)
-        documents.check_types(self)
-        for name, known in (("estimand", AVERAGES), ("rule", RULES)):
-            if getattr(self, name) not in known:
-                raise FieldError(f"{name} must be one of {', '.join(known)}")
+        SETTINGS.check(self)
         if not 0 < self.deadline <= MAX_DEADLINE:
             raise FieldError(f"deadline must be between 0 and {MAX_DEADLINE:g} seconds")
         if len(self.formula) > MAX_FORMULA:
@@ -159,7 +156,7 @@ class Question:
     def from_dict(cls, values: Any) -> Question:
         """Read plain values; anything missing, unknown or of another type is an error."""
         try:
-            documents.check_names(cls, values, "a question")
+            SETTINGS.names(cls, values, "a question")
         except FieldError as error:
             raise QuestionError(f"question: {error}") from None
         return cls(**values)
@@ -168,7 +165,7 @@ class Question:
     def from_json(cls, text: Any) -> Question:
         """Read JSON text of bounded length; NaN, infinity and repeated entries are errors."""
         try:
-            documents.check_type("JSON", text, str)
+            SETTINGS.of(str)(text, "JSON")
             if len(text) > MAX_LENGTH:
                 raise FieldError(f"more than {MAX_LENGTH} characters")
             values = documents.parse_json(text)
@@ -186,22 +183,22 @@ class Question:
 def check_name(what: str, value: Any) -> None:
     """Refuse what cannot name a request or a site."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        got = documents.quoted(value)
+        got = quoted(value)
         raise FieldError(f"{what} must be up to 100 letters, digits and . _ : -, got {got}")
 
 
 def _check_options(options: Any) -> None:
-    documents.check_type("options", options, Mapping[Any, Any])
+    SETTINGS.of(Mapping[Any, Any])(options, "options")
     if len(options) > MAX_OPTIONS:
         raise FieldError(f"more than {MAX_OPTIONS} options")
     for name, value in options.items():
         if not isinstance(name, str) or not _OPTION.fullmatch(name):
-            raise FieldError(f"{documents.quoted(name)} is not the name of an option")
+            raise FieldError(f"{quoted(name)} is not the name of an option")
         if name in _COUNTING:
             raise FieldError(f"{name!r} cannot be an option of a question: {_ALIKE}")
         if name in _SITES_OWN or name in {f.name for f in fields(Question)}:
             raise FieldError(f"{name!r} cannot be an option of a question")
-        documents.check_type(f"option {name!r}", value, Scalar)
+        SETTINGS.of(Scalar)(value, f"option {name!r}")
         if isinstance(value, int) and abs(value) > MAX_WHOLE:
             raise FieldError(f"option {name!r} is too large")
         if isinstance(value, str) and len(value) > MAX_TEXT:

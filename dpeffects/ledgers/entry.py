@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Self
 from dpeffects.errors import LedgerError
 from dpeffects.ledgers.tree import Nodes, Read, changed, key_of
 from dpeffects.privacy.ledger import Part, Parts, Terms
+from dpeffects.typed import SETTINGS, Types
 
 START = "0" * 64
 """Stands for the digest before the first entry."""
@@ -86,16 +87,6 @@ class State:
         """Return the totals with those of an allotment changed."""
         return replace(self, allotments={**self.allotments, name: part})
 
-    @classmethod
-    def read(cls, text: str) -> Self:
-        """Read the totals from JSON."""
-        stored = json.loads(text)
-        read: dict[str, Any] = {k: Cost.read(stored[k]) for k in ("spent", "used", "held")}
-        read["noncomposable_epsilon"] = Fraction(stored["noncomposable_epsilon"])
-        read["terms"] = stored["terms"] and read_terms(stored["terms"])
-        read["allotments"] = {k: _read_part(x) for k, x in stored["allotments"].items()}
-        return cls(**stored | read)
-
 
 @dataclass(frozen=True)
 class Hold:
@@ -126,14 +117,6 @@ class Hold:
     def rest(self) -> Cost:
         """What the call has not charged, and pays all the same: nothing before a first charge."""
         return NONE if self.paid == NONE else self.whole.minus(self.paid)
-
-    @classmethod
-    def read(cls, text: str) -> Self:
-        """Read the reservation from JSON."""
-        stored = json.loads(text)
-        read: dict[str, Any] = {k: Cost.read(stored[k]) for k in ("left", "whole", "paid")}
-        read["noncomposable_epsilon"] = Fraction(stored["noncomposable_epsilon"])
-        return cls(**stored | read)
 
 
 class Heads(NamedTuple):
@@ -209,7 +192,7 @@ class Entry:
             number, nonce, kind, dataset, call = row[:5]
             body, state, hold, written, previous, heads, nodes, digest = row[5:]
             event = number, nonce, kind, dataset, call, json.loads(body)
-            totals = State.read(state), None if hold == "null" else Hold.read(hold)
+            totals = _read(State, state), _read(Hold | None, hold)
             found = Heads(*json.loads(heads)), json.loads(nodes)
             return cls(*event, *totals, written, previous, *found, digest)
         except _UNREADABLE as error:
@@ -235,6 +218,21 @@ def read_terms(stored: Sequence[Any]) -> Terms:
 def _read_part(stored: Sequence[Any]) -> Part:
     share, left, spent, is_open = stored
     return Part(Fraction(share), Cost.read(left), Cost.read(spent), bool(is_open))
+
+
+_STORED = Types(
+    {kind: SETTINGS.of(kind) for kind in (str, int, bool)}
+    | {
+        Fraction: lambda text, _: Fraction(text),
+        Cost: lambda texts, _: Cost.read(texts),
+        Terms: lambda stored, _: read_terms(stored),
+        Part: lambda stored, _: _read_part(stored),
+    }
+)
+
+
+def _read(hint: Any, text: str) -> Any:
+    return _STORED.of(hint)(json.loads(text), "the entry")
 
 
 def to_text(value: Any) -> str:

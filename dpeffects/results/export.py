@@ -7,13 +7,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import singledispatch
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from functools import cache, singledispatch
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from dpeffects import documents
+from dpeffects.arrays import FloatArray
 from dpeffects.dates import as_date
 from dpeffects.design.bounds import SOURCES, Bounds
 from dpeffects.errors import DataError, OptionError
@@ -21,6 +21,7 @@ from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval, check_conf_level
 from dpeffects.summary import Shown
+from dpeffects.typed import SETTINGS, Check, Types, many
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -204,66 +205,54 @@ READERS: dict[Any, Callable[[Any], Any]] = {}
 
 def record(kind: type[T], document: Any) -> T:
     """Read a dataclass from its plain values; fields with a default may be missing."""
-    require(isinstance(document, dict), kind.__name__)
-    hints = _hints(kind)
-    values = {
-        f.name: read(hints[f.name], document[f.name])
-        for f in dataclasses.fields(kind)  # type: ignore[arg-type]
-        if f.name in document or not _has_default(f)
-    }
-    return kind(**values)
+    whole: Any = kind
+    found: T = _record_of(whole)(document, kind.__name__)
+    return found
 
 
-def _hints(kind: type) -> dict[str, Any]:
-    import pandas as pd
-
-    return get_type_hints(kind, localns={"pd": pd})
-
-
-def _has_default(f: dataclasses.Field[Any]) -> bool:
-    missing = dataclasses.MISSING
-    return f.default is not missing or f.default_factory is not missing
+@cache
+def _record_of(kind: type) -> Check:
+    return _PLAIN.record(kind)
 
 
 def read(hint: Any, value: Any) -> Any:
     """Return the value that `plain` reduced, which has this type; ValueError if it cannot be."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if hint in READERS:
-        return READERS[hint](value)
-    if hasattr(hint, "from_records"):  # a frame
-        return hint.from_records(_read_any(value))
-    if hasattr(hint, "from_dict"):
-        return hint.from_dict(value)
-    if dataclasses.is_dataclass(hint):
-        return record(hint, value)  # type: ignore[arg-type]
-    if origin in (Union, UnionType):
-        return _read_union(arguments, value)
-    if origin is tuple:
-        require(isinstance(value, list), "a list")
-        if arguments[-1] is ...:
-            return tuple(read(arguments[0], entry) for entry in value)
-        return tuple(read(*pair) for pair in zip(arguments, value, strict=True))
-    if origin is Sequence:
-        require(isinstance(value, list), "a list")
-        return [read(arguments[0], entry) for entry in value]
-    if origin is Mapping:
-        require(isinstance(value, dict), "a mapping")
-        return {name: read(arguments[1], entry) for name, entry in value.items()}
-    if origin is np.ndarray:
-        array = np.array(value, dtype=np.float64)
-        require(bool(array.size) and bool(np.isfinite(array).all()), "an array of numbers")
-        return array
-    require(hint in (str, int, bool) and type(value) is hint, f"{value!r} is not {hint}")
-    return value
+    return _PLAIN.of(hint)(value, getattr(hint, "__name__", "it"))
 
 
-def _read_union(kinds: tuple[Any, ...], value: Any) -> Any:
-    if value is None and NoneType in kinds:
-        return None
-    if Unavailable in kinds and isinstance(value, dict) and set(value) == {"unavailable"}:
-        return Unavailable(read(str, value["unavailable"]))
-    (kind,) = (kind for kind in kinds if kind not in (NoneType, Unavailable))
-    return read(kind, value)
+class _Plain(Types):
+    """Readers of what `plain` made; entries that follow from others are not read."""
+
+    def make(self, hint: Any) -> Check:
+        """Make the reader of a type, which may have its own."""
+        if hasattr(hint, "from_records"):  # a frame
+            return lambda value, _: hint.from_records(_read_any(value))
+        if own := READERS.get(hint) or getattr(hint, "from_dict", None):
+            return lambda value, _: own(value)
+        if get_origin(hint) is Sequence:
+            entries = many(self.of(get_args(hint)[0]), math.inf)
+            return lambda value, name: list(entries(value, name))
+        return super().make(hint)
+
+    def either(self, kinds: tuple[Any, ...]) -> Check:
+        """Make the reader of what may not be available."""
+        if Unavailable not in kinds:
+            return super().either(kinds)
+        rest = tuple(kind for kind in kinds if kind is not Unavailable)
+        known = self.of(rest[0]) if len(rest) == 1 else super().either(rest)
+
+        def check(value: Any, name: str) -> Any:
+            if isinstance(value, dict) and set(value) == {"unavailable"}:
+                return Unavailable(read(str, value["unavailable"]))
+            return known(value, name)
+
+        return check
+
+    def hints(self, record: type) -> dict[str, Any]:
+        """The types of the fields of a dataclass, some of which are frames."""
+        import pandas as pd
+
+        return get_type_hints(record, localns={"pd": pd})
 
 
 def require(ok: bool, what: str) -> None:
@@ -274,9 +263,20 @@ def require(ok: bool, what: str) -> None:
 
 def finite(value: Any) -> float:
     """Return a finite number, or raise ValueError."""
-    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    require(known, f"{value!r} is not a finite number")
-    return float(value)
+    return float(SETTINGS.of(float)(value, "a number"))
+
+
+def _array(value: Any, name: str) -> FloatArray:
+    array = np.array(value, dtype=np.float64)
+    require(bool(array.size) and bool(np.isfinite(array).all()), f"{name} is no array of numbers")
+    return array
+
+
+_PLAIN = _Plain(
+    {kind: SETTINGS.of(kind) for kind in (str, int, bool)} | {np.ndarray: _array},
+    exact=False,
+    longest=math.inf,
+)
 
 
 def _read_float(value: Any) -> float:

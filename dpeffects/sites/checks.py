@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import typing
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 from dpeffects.errors import OptionError, ReleaseError, not_among
 from dpeffects.flow import LEVEL_OF_1, TREATED
 from dpeffects.lazy import no_collection
-from dpeffects.sites.document import printable
+from dpeffects.sites.document import Sent, printable
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.release_fields import check_site
 from dpeffects.sites.rules import RULES
@@ -30,18 +29,6 @@ SAME: dict[str, Callable[[SiteRelease], str]] = {
     ),
 }
 """What must be the same; sizes and numbers of clusters are each site's own."""
-
-
-class Sent(typing.Protocol):
-    """What a site sent, of whatever kind."""
-
-    @property
-    def site(self) -> str:
-        """Name of the site."""
-
-    @property
-    def request(self) -> str:
-        """Identifier of the request that it answers."""
 
 
 _TURNED = re.compile(r"(?:is|=) (?:0|0\.0|false), ", re.IGNORECASE)
@@ -167,7 +154,7 @@ def received(
     if trust is not None:
         from dpeffects.sites.signing import verify_all
 
-        verify_all(typing.cast(Any, sent), trust)
+        verify_all(sent, trust)
     check_request(sent, request)
     return sent, absent
 

@@ -6,7 +6,6 @@ charges behind them. docs/site_release.md describes every field.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -21,25 +20,22 @@ from dpeffects.estimators import registry
 from dpeffects.flow import Estimation, Request
 from dpeffects.guarantee import KINDS, Guarantee
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Estimate, Means, Unavailable
+from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.charges import Spend
 from dpeffects.results import Result
 from dpeffects.results.export import plain
 from dpeffects.results.numbers import with_error
 from dpeffects.results.record import Bound
-from dpeffects.sites import document
-from dpeffects.sites.quickly import read_text
+from dpeffects.sites.document import Sent, Signature, refused
 from dpeffects.sites.release_fields import (
-    BOUND,
-    FORMAT,
-    GUARANTEE,
     KINDS_SENT,
-    VERSION,
-    Signature,
+    RELEASE,
+    about_document,
     check_site,
-    means_document,
-    read_fields,
-    sampling_document,
+    estimate_document,
+    one_line,
+    read_estimate,
+    sendable,
 )
 
 _ESTIMATED = ("estimand", "formula", "outcome", "treatment", "method", "level", "n")
@@ -50,7 +46,7 @@ _NO_SCALE = (
 
 
 @dataclass(frozen=True, repr=False, slots=True)
-class SiteRelease(document.Sent):
+class SiteRelease(Sent):
     """One site's private effect, ready to be sent; made by `site_release` or `from_result`.
 
     Parameters
@@ -84,7 +80,7 @@ class SiteRelease(document.Sent):
     True
     """
 
-    FORMAT, MOST_BYTES = FORMAT, 10_000_000
+    FORMAT, MOST_BYTES = RELEASE.format, 10_000_000
 
     site: str
     released: Estimate
@@ -115,12 +111,10 @@ class SiteRelease(document.Sent):
             released=_plain_estimate(result),
             guarantee=result.guarantee,
             spends=result.spends,
-            bounds=tuple(
-                (_one_line(name), _one_line(text), source) for name, text, source in result.bounds
-            ),
-            sample={name: _one_line(text) for name, text in result.sample.items()},
+            bounds=one_line(result.bounds),
+            sample=one_line(result.sample),
             request=request,
-            **{name: _one_line(plain(getattr(result, name))) for name in _ESTIMATED},
+            **{name: one_line(plain(getattr(result, name))) for name in _ESTIMATED},
         )
         return cls.from_dict(release.to_dict())  # a release that cannot be read is not sent
 
@@ -141,28 +135,9 @@ class SiteRelease(document.Sent):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as plain values."""
-        released = self.released
-        values: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
-            **{name: getattr(self, name) for name in ("site", "request", *_ESTIMATED)},
-            "estimate": self.estimate,
-            "variance": {
-                "noise": {"laplace": list(released.laplace), "gaussian": released.gaussian},
-                "sampling": sampling_document(released.sampling),
-                "parts": [plain(part) for part in released.parts],
-            },
-            "possible": released.possible and list(released.possible),
-            "basis": released.basis,
-            "sample": dict(self.sample),
-            "means": means_document(released.means),
-            "guarantee": {name: plain(getattr(self.guarantee, name)) for name in GUARANTEE},
-            "spends": [plain(spend.to_dict()) for spend in self.spends],
-            "bounds": [dict(zip(BOUND, bound, strict=True)) for bound in self.bounds],
-            "caution": released.caution,
-            "notes": list(released.notes),
-        }
-        return self._finished(values, self.signature)
+        values = about_document(self) | estimate_document(self.released)
+        values |= {name: getattr(self, name) for name in ("site", "request", *_ESTIMATED)}
+        return RELEASE.finished(values, self.signature)
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return the document as JSON text."""
@@ -171,12 +146,9 @@ class SiteRelease(document.Sent):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Check a document and read it; anything wrong with it is a ReleaseError."""
-        return cls(**read_fields(values))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """Read JSON text."""
-        return cls(**read_text(text))
+        with refused():
+            found = RELEASE.read(values)
+            return cls(released=read_estimate(found), **found)
 
     def __repr__(self) -> str:
         return (
@@ -223,7 +195,7 @@ def site_release(
     >>> sent.site, sent.n, sent.guarantee.status
     ('North', 445, 'exact')
     """
-    document.text(request, "request", empty=True)
+    check_site(site, request)
     ready = begin_release(formula, data, site=site, estimand=estimand, **arguments)
     return SiteRelease.from_result(ready.result(), site, request=request)
 
@@ -255,13 +227,9 @@ def _check_kind(kind: str) -> None:
         )
 
 
-def _one_line(value: Any) -> Any:
-    return " ".join(value.split()) if isinstance(value, str) else value
-
-
 def _plain_estimate(result: Result) -> Estimate:
     """Return the estimate in plain floats; a variance that is not finite is not available."""
-    released, sampling = result.released, result.released.sampling
+    released, sampling, means = result.released, result.released.sampling, result.released.means
     if not isinstance(sampling, Unavailable):
         value, scale, largest = sampling.value, sampling.noise_scale, sampling.largest
         if math.isfinite(value) and math.isfinite(scale) and not math.isnan(largest):
@@ -277,20 +245,10 @@ def _plain_estimate(result: Result) -> Estimate:
             notes=tuple(note for note in result.notes if note),
             details={},
             influence=None,
-            means=_plain_means(released.means),
+            means=means and replace(means, possible=_with_ends(means.possible)),
         )
     )
-    return found
-
-
-def _plain_means(means: Means | None) -> Means | None:
-    """Return means in plain floats; what a document cannot hold is left out."""
-    made = means and _in_floats(replace(means, possible=_with_ends(means.possible)))
-    try:
-        json.dumps(means_document(made), allow_nan=False)
-    except ValueError:
-        return None
-    return made
+    return replace(found, means=sendable(found.means))
 
 
 def _in_floats(value: Any) -> Any:
@@ -302,7 +260,7 @@ def _in_floats(value: Any) -> Any:
         return replace(value, **own)
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    return float(value) if isinstance(value, Real) else _one_line(value)
+    return float(value) if isinstance(value, Real) else one_line(value)
 
 
 def _with_ends(possible: tuple[float, float] | None) -> tuple[float, float] | None:

@@ -1,242 +1,131 @@
-"""The fields of a site release, each with its check; docs/site_release.md describes them."""
+"""The fields of a site release, each with its check; docs/site_release.md describes them.
+
+What the types of dataclasses do not say is given by the name of the field.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from dpeffects.documents import checksum, kind, quoted
-from dpeffects.errors import ReleaseError
 from dpeffects.estimands import AVERAGES
 from dpeffects.guarantee import Guarantee, column_of
 from dpeffects.inference.estimate import (
     BASES,
     Estimate,
     Means,
-    MeansPart,
     MeansVariance,
     Part,
     SamplingVariance,
     Unavailable,
 )
 from dpeffects.privacy.charges import Spend
-from dpeffects.sites import document
-from dpeffects.sites.document import (
-    MOST,
+from dpeffects.results.export import plain
+from dpeffects.sites.document import Form, refused
+from dpeffects.typed import (
+    Check,
+    FieldError,
+    Types,
+    at_least,
     flag,
     if_there,
     many,
+    not_negative,
     number,
+    number_in,
     one_of,
+    positive,
     record,
-    shared,
     text,
-    whole,
+    text_or_none,
 )
-
-FORMAT, VERSION = "dpeffects site release", 1
 
 KINDS_SENT = ("exact", "asymptotic")
 """Kinds of guarantees that a release may have."""
-
-Fields = dict[str, document.Check]
-
 _LONGEST_UNIT = 100
 _MOST_SAID = 20
-_texts = partial(many, check=text)
+
+SENT = Types({str: text, float: number, int: at_least(0), bool: flag})
+_SIZES = Types({str: text, float: not_negative, int: at_least(0), bool: flag})
 
 
-@dataclass(frozen=True)
-class Signature:
-    """Who signed a release: the algorithm, the fingerprint of the key, the signature in base64."""
+def check_site(site: Any, request: Any = "") -> str:
+    """Return a name that can stand in a table and be the name of a key file.
 
-    algorithm: str
-    key: str
-    value: str
+    The identifier of the request that the site answers is checked with it, and may be empty.
+    """
+    with refused():
+        text_or_none(request, "request")
+        return _site(site, "site")
 
 
-def check_site(site: Any, name: str = "site") -> str:
-    """Return a name that can stand in a table and be the name of a key file."""
-    text(site, name)
+def _site(value: Any, name: str) -> str:
+    site = text(value, name)
     if site != site.strip() or len(site) > 100:
-        raise ReleaseError("site must have at most 100 characters and no spaces around them")
-    return str(site)
-
-
-def bound_triple(name: str, range: str, source: str) -> tuple[str, str, str]:
-    """Name, range in words and source of a bound."""
-    return name, range, source
-
-
-def _not_negative(value: Any, name: str) -> float:
-    if type(value) is float and 0.0 <= value <= MOST:  # as most are
-        return value
-    return number(value, name, least=0.0)
-
-
-def _positive(value: Any, name: str) -> float:
-    if _not_negative(value, name) == 0:
-        raise ReleaseError(f"{name} must be positive")
-    return value
-
-
-def _sampling(value: Any, name: str) -> SamplingVariance | Unavailable:
-    if _is_object(value) and "unavailable" in value:
-        return _unavailable(value, name)
-    sampling = _released(value, name)
-    if sampling.noise_scale == 0.0:  # only noise can take a released variance below zero
-        _not_negative(sampling.value, f"{name}.released")
-    return sampling
-
-
-def _is_object(value: Any) -> bool:
-    return type(value) is dict or isinstance(value, Mapping)
+        raise FieldError("site must have at most 100 characters and no spaces around them")
+    return site
 
 
 def _unit(value: Any, name: str) -> str:
     """Records, outcomes, or all rows of one value of a column, as `rows_of` writes it."""
     if isinstance(value, str) and column_of(value) and len(value) <= _LONGEST_UNIT:
         return text(value, name)
-    return one_of(value, name, allowed=("record", "outcome"))
+    return one_of("record", "outcome")(value, name)
 
 
-def _largest(value: Any, name: str) -> float:
-    return math.inf if value is None else _not_negative(value, name)
-
-
-_unavailable = partial(
-    record, fields={"unavailable": text}, make=lambda unavailable: Unavailable(unavailable)
-)
-_VARIANCE_RELEASED: Fields = {
-    "released": number,
-    "noise_scale": _not_negative,
-    "largest": _largest,
-}
-_released = partial(
-    record,
-    fields=_VARIANCE_RELEASED,
-    make=lambda released, **rest: SamplingVariance(released, **rest),
-)
-GUARANTEE: Fields = {
-    "epsilon": _positive,
-    "delta": partial(number, least=0.0, most=1.0),
-    "unit": _unit,
-    "neighbours": text,
-    "public": _texts,
-    "kind": partial(one_of, allowed=KINDS_SENT),
-    "void": _texts,
-}
-SPEND: Fields = {
-    "label": text,
-    "share": text,
-    "epsilon": _not_negative,
-    "delta": _not_negative,
-    "mechanism": text,
-    "sensitivity": partial(many, check=_not_negative),
-    "scale": partial(many, check=_not_negative),
-    "claim": whole,
-    "alone": flag,
-}
-BOUND: Fields = {"name": text, "range": text, "source": text}
-guarantee_field = partial(shared, check=partial(record, fields=GUARANTEE, make=Guarantee), known={})
-spend_field = partial(shared, check=partial(record, fields=SPEND, make=Spend), known={})
-bound_field = partial(shared, check=partial(record, fields=BOUND, make=bound_triple), known={})
-_NOISE: Fields = {"laplace": partial(many, check=_not_negative), "gaussian": _not_negative}
-_PART: Fields = {"name": text, "variance": _not_negative, "noise": flag}
-_VARIANCE: Fields = {
-    "noise": partial(record, fields=_NOISE, make=dict),
-    "sampling": _sampling,
-    "parts": partial(many, check=partial(record, fields=_PART, make=Part)),
-}
-SIGNATURE: Fields = {"algorithm": text, "key": text, "value": text}
-signature_field = partial(record, fields=SIGNATURE, make=Signature)
-
-
-def _possible(value: Any, name: str) -> tuple[float, float] | None:
-    if value is None:
-        return None
-    ends = many(value, name, check=number)
+def _ends(value: Any, name: str) -> tuple[float, float]:
+    ends = many(number)(value, name)
     if len(ends) != 2 or ends[0] > ends[1]:
-        raise ReleaseError(f"{name} must be a lower and an upper end, or null")
+        raise FieldError(f"{name} must be a lower and an upper end, or null")
     return ends[0], ends[1]
 
 
-def sample_words(value: Any, name: str) -> dict[str, str]:
+def _sample(value: Any, name: str) -> dict[str, str]:
     """Who counts, in words, by argument."""
     if not isinstance(value, Mapping) or len(value) > _MOST_SAID:
-        raise ReleaseError(f"{name} must be an object of at most {_MOST_SAID} texts")
+        raise FieldError(f"{name} must be an object of at most {_MOST_SAID} texts")
     return {text(key, name): text(said, f"{name}.{key}") for key, said in value.items()}
 
 
-def _numbers(value: Any, name: str, *, count: int) -> tuple[float, ...]:
-    found = many(value, name, check=number)
-    if len(found) != count:
-        raise ReleaseError(f"{name} must be {count} numbers")
-    return found
+# A sampling variance is sent as {"released", "noise_scale", "largest"}, without a largest one as
+# null, or as {"unavailable"}; in means it stands beside how it enters theirs.
 
 
-def _means_variances(value: Any, name: str) -> tuple[MeansVariance, ...] | Unavailable:
-    if _is_object(value):
-        return _unavailable(value, name)
-    return many(value, name, check=_means_variance)
+def _largest(value: Any, name: str) -> float:
+    return math.inf if value is None else not_negative(value, name)
 
 
-def _means_variance_of(
-    released: float, noise_scale: float, largest: float, **form: float
-) -> MeansVariance:
-    return MeansVariance(SamplingVariance(released, noise_scale, largest), **form)
-
-
-_pair = partial(_numbers, count=2)
-_FORM: Fields = {"treated": number, "control": number, "both": number}
-_means_variance = partial(
-    record,
-    fields=_VARIANCE_RELEASED | _FORM,
-    make=_means_variance_of,
+_FORM = {"treated": number, "control": number, "both": number}
+_VARIANCE = {"released": number, "noise_scale": not_negative, "largest": _largest}
+_released = record(
+    lambda released, noise_scale, largest: SamplingVariance(released, noise_scale, largest),
+    _VARIANCE,
 )
-_MEANS_PART: Fields = {"name": text, "treated": number, "control": number, "noise": flag}
-_MEANS: Fields = {
-    "treated": number,
-    "control": number,
-    "sampling": _means_variances,
-    "laplace": partial(many, check=_pair),
-    "gaussian": partial(many, check=_pair),
-    "parts": partial(many, check=partial(record, fields=_MEANS_PART, make=MeansPart)),
-    "possible": _possible,
-    "design": partial(if_there, check=partial(_numbers, count=3)),
-}
-RELEASE: Fields = {
-    "format": text,
-    "version": whole,
-    "site": check_site,
-    "request": partial(text, empty=True),
-    "estimand": partial(one_of, allowed=AVERAGES),
-    "formula": text,
-    "outcome": text,
-    "treatment": text,
-    "method": text,
-    "level": partial(one_of, allowed=("sample", "label")),
-    "n": partial(whole, least=1),
-    "estimate": number,
-    "variance": partial(record, fields=_VARIANCE, make=dict),
-    "possible": _possible,
-    "basis": partial(one_of, allowed=("", *BASES)),
-    "sample": sample_words,
-    "means": partial(if_there, check=partial(record, fields=_MEANS, make=Means)),
-    "guarantee": guarantee_field,
-    "spends": partial(many, check=spend_field),
-    "bounds": partial(many, check=bound_field),
-    "caution": partial(text, empty=True),
-    "notes": _texts,
-    "checksum": text,
-}
+_in_means = record(
+    lambda released, noise_scale, largest, **form: MeansVariance(
+        SamplingVariance(released, noise_scale, largest), **form
+    ),
+    _VARIANCE | _FORM,
+)
+_all_in_means = many(_in_means)
+_unavailable = record(lambda unavailable: Unavailable(unavailable), {"unavailable": text})
 
 
-def sampling_document(sampling: SamplingVariance | Unavailable) -> dict[str, Any]:
-    """A sampling variance as it is sent."""
+def _sampling(value: Any, name: str) -> SamplingVariance | Unavailable:
+    if isinstance(value, Mapping) and "unavailable" in value:
+        return _unavailable(value, name)
+    sampling = _released(value, name)
+    if sampling.noise_scale == 0.0:  # only noise can take a released variance below zero
+        not_negative(sampling.value, f"{name}.released")
+    return sampling
+
+
+def _means_sampling(value: Any, name: str) -> tuple[MeansVariance, ...] | Unavailable:
+    return (_unavailable if isinstance(value, Mapping) else _all_in_means)(value, name)
+
+
+def _variance_document(sampling: SamplingVariance | Unavailable) -> dict[str, Any]:
     if isinstance(sampling, Unavailable):
         return {"unavailable": " ".join(sampling.reason.split())}
     return {
@@ -246,87 +135,118 @@ def sampling_document(sampling: SamplingVariance | Unavailable) -> dict[str, Any
     }
 
 
-def means_document(means: Means | None) -> dict[str, Any] | None:
-    """Mean outcomes as they are sent, where there are any."""
-    if means is None:
-        return None
-    sampling: Any = means.sampling
-    if isinstance(sampling, Unavailable):
-        sampling = sampling_document(sampling)
-    else:
-        sampling = [
-            sampling_document(part.variance) | {name: getattr(part, name) for name in _FORM}
-            for part in sampling
-        ]
+_MEANS = record(Means, SENT.fields(Means, sampling=_means_sampling, possible=if_there(_ends)))
+_NOISE = {"laplace": many(not_negative), "gaussian": not_negative}
+_SPREAD: dict[str, Check] = {
+    "noise": record(dict, _NOISE),
+    "sampling": _sampling,
+    "parts": many(_SIZES.of(Part)),
+}
+_GUARANTEE = SENT.fields(
+    Guarantee,
+    epsilon=positive,
+    delta=number_in(0.0, 1.0),
+    unit=_unit,
+    kind=one_of(*KINDS_SENT),
+)
+_BOUND = {"name": text, "range": text, "source": text}
+FIELDS: dict[str, Check] = {
+    "site": _site,
+    "request": text_or_none,
+    "estimand": one_of(*AVERAGES),
+    "formula": text,
+    "outcome": text,
+    "treatment": text,
+    "method": text,
+    "level": one_of("sample", "label"),
+    "n": at_least(1),
+    "estimate": number,
+    "variance": record(dict, _SPREAD),
+    "possible": if_there(_ends),
+    "basis": one_of("", *BASES),
+    "sample": _sample,
+    "means": if_there(_MEANS),
+    "guarantee": record(Guarantee, _GUARANTEE),
+    "spends": many(_SIZES.of(Spend)),
+    "bounds": many(record(lambda **bound: tuple(bound.values()), _BOUND)),
+    "caution": text_or_none,
+    "notes": many(text),
+}
+OWN = ("site", "n", "estimate", "variance", "sample", "means", "sums", "spends")
+"""Fields that each site has its own of; charges are alike where sites are of one size."""
+RELEASE = Form("site", FIELDS, tuple(name for name in FIELDS if name not in OWN), ("spends",))
+
+
+def one_line(value: Any) -> Any:
+    """The same with texts of one line."""
+    if isinstance(value, str):
+        return " ".join(value.split())
+    if isinstance(value, tuple):
+        return tuple(map(one_line, value))
+    if isinstance(value, Mapping):
+        return {name: one_line(entry) for name, entry in value.items()}
+    return value
+
+
+def about_document(sent: Any) -> dict[str, Any]:
+    """What is sent beside the numbers: of what they are, and what was paid for them."""
+    guarantee, names = sent.guarantee, ("epsilon", "delta", "unit", "neighbours")
     return {
-        "treated": means.treated,
-        "control": means.control,
-        "sampling": sampling,
-        "laplace": [list(pair) for pair in means.laplace],
-        "gaussian": [list(pair) for pair in means.gaussian],
-        "parts": [{name: getattr(part, name) for name in _MEANS_PART} for part in means.parts],
-        "possible": None if means.possible is None else list(means.possible),
-        "design": None if means.design is None else list(means.design),
+        **{name: plain(getattr(sent, name)) for name in ("estimand", "formula", "treatment", "n")},
+        "sample": dict(sent.sample),
+        "guarantee": {
+            name: plain(getattr(guarantee, name)) for name in (*names, "public", "kind", "void")
+        },
+        "spends": [plain(spend.to_dict()) for spend in sent.spends],
+        "bounds": [dict(zip(_BOUND, bound, strict=True)) for bound in sent.bounds],
     }
 
 
-def _check_difference(means: Means | None, estimate: float) -> None:
-    """Means whose difference is not the estimate are those of something else."""
-    if means is None:
-        return
-    sizes = abs(means.treated) + abs(means.control) + abs(estimate)
-    if abs(means.treated - means.control - estimate) > 1e-6 * sizes:
-        raise ReleaseError("means: their difference is not the estimate")
+def estimate_document(released: Estimate) -> dict[str, Any]:
+    """An estimate as it is sent, by the names of its fields."""
+    return {
+        "estimate": released.value,
+        "variance": {
+            "noise": {"laplace": list(released.laplace), "gaussian": released.gaussian},
+            "sampling": _variance_document(released.sampling),
+            "parts": [plain(part) for part in released.parts],
+        },
+        "possible": released.possible and list(released.possible),
+        "basis": released.basis,
+        "means": released.means and _means_document(released.means),
+        "caution": released.caution,
+        "notes": list(released.notes),
+    }
 
 
-def fields_of(values: Any, known: Fields = RELEASE, what: str = "site") -> Fields:
-    """The fields that a document has, each with its check."""
-    if not _is_object(values):
-        raise ReleaseError(f"a {what} release is an object, not {kind(values)}")
-    written, version = values.get("format"), values.get("version")
-    form = f"dpeffects {what} release"
-    if not isinstance(written, str) or written != form:
-        raise ReleaseError(f"this is not a {what} release: format is not {form!r}")
-    if type(version) is not int or version != VERSION:
-        raise ReleaseError(
-            f"version {quoted(version)} of the format is not known; this dpeffects reads {VERSION}"
-        )
-    return known | ({"signature": signature_field} if "signature" in values else {})
-
-
-def read_fields(values: Any) -> dict[str, Any]:
-    """Check a document; return the arguments of the SiteRelease that it holds."""
-    return arguments(checked(values, fields_of(values)))
-
-
-def checked(values: Any, known: Fields) -> dict[str, Any]:
-    """The fields of a document that passed their checks, and the checksum of all."""
-    fields: dict[str, Any] = record(values, "", fields=known, make=dict)
-    _check_sum(values)
-    return fields
-
-
-def arguments(fields: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a SiteRelease, of fields that passed their checks."""
-    for name in ("format", "version", "checksum"):
-        del fields[name]
-    variance = fields.pop("variance")
-    released = Estimate(
-        value=fields.pop("estimate"),
-        sampling=variance["sampling"],
-        **variance["noise"],
-        parts=variance["parts"],
-        **{name: fields.pop(name) for name in ("possible", "basis", "notes", "caution", "means")},
+def _means_document(means: Means) -> dict[str, Any]:
+    own = means.sampling
+    sampling: Any = (
+        _variance_document(own)
+        if isinstance(own, Unavailable)
+        else [
+            _variance_document(x.variance) | {name: getattr(x, name) for name in _FORM} for x in own
+        ]
     )
-    _check_difference(released.means, released.value)
-    return fields | {"released": released}
+    return plain(means) | {"sampling": sampling}
 
 
-def _check_sum(values: Mapping[str, Any]) -> None:
-    """Refuse a document that does not have the checksum of what it holds."""
+def sendable(means: Means | None) -> Means | None:
+    """Means that a document can hold, or none."""
     try:
-        fits = checksum(values) == values["checksum"]
-    except TypeError:
-        raise ReleaseError("the release holds objects that JSON does not know") from None
-    if not fits:
-        raise ReleaseError("the checksum does not fit: the document was changed after it was made")
+        return means and _MEANS(_means_document(means), "means")
+    except FieldError:
+        return None
+
+
+def read_estimate(found: dict[str, Any]) -> Estimate:
+    """The estimate that fields which passed their checks are of; they are taken out."""
+    variance, means = found.pop("variance"), found.pop("means")
+    value: float = found.pop("estimate")
+    if means is not None:  # whose difference is not the estimate are those of something else
+        sizes = abs(means.treated) + abs(means.control) + abs(value)
+        if abs(means.treated - means.control - value) > 1e-6 * sizes:
+            raise FieldError("means: their difference is not the estimate")
+    own = {name: found.pop(name) for name in ("possible", "basis", "notes", "caution")}
+    noise, sampling, parts = variance["noise"], variance["sampling"], variance["parts"]
+    return Estimate(value, sampling, **noise, parts=parts, means=means, **own)

@@ -15,11 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dpeffects.documents import canonical
+from dpeffects.documents import canonical, read
 from dpeffects.errors import MissingExtraError, ReleaseError
-from dpeffects.sites.document import read_file
+from dpeffects.sites.document import Signature
 from dpeffects.sites.release import SiteRelease
-from dpeffects.sites.release_fields import Signature, check_site
+from dpeffects.sites.release_fields import check_site
 from dpeffects.sites.study_document import StudyRelease
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def sign(release: R, key: StrPath | ed25519.Ed25519PrivateKey) -> R:
     )
 
 
-def verify_all(releases: Iterable[SiteRelease | StudyRelease], folder: StrPath) -> None:
+def verify_all(releases: Iterable[Any], folder: StrPath) -> None:
     """Refuse releases that are not signed by the key of their site in a folder."""
     keys = read_keys(folder)
     for release in releases:
@@ -146,10 +146,7 @@ def _read_public(path: StrPath) -> ed25519.Ed25519PublicKey:
 
 
 def _read_key(path: StrPath, kind: str, load: Callable[[bytes], Any], expected: type) -> Any:
-    try:
-        content = read_file(path, _MOST_BYTES)
-    except ReleaseError as error:
-        raise ReleaseError(f"{path} {str(error).removeprefix('it ')}") from None
+    content = read(path, _MOST_BYTES, ReleaseError)
     try:
         key = load(content)
     except TypeError:

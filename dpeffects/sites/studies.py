@@ -11,17 +11,13 @@ import numpy as np
 
 from dpeffects.documents import refuse_twins
 from dpeffects.errors import ReleaseError
-from dpeffects.guarantee import weakest
 from dpeffects.inference.joint import StudyColumn, together
 from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.results import StudyEffects
-from dpeffects.sites.checks import (
-    check_plausible,
-    check_same,
-    received,
-)
+from dpeffects.sites.checks import check_plausible, check_same, received
 from dpeffects.sites.doubts import by_records
 from dpeffects.sites.study_document import StudyRelease, why_not
+from dpeffects.sites.tables import of_all_records
 
 _SAME: dict[str, Callable[[StudyRelease], str]] = {
     "the protocol": lambda release: release.protocol,
@@ -159,24 +155,13 @@ def _combined(sent: Sequence[StudyRelease], absent: Mapping[str, str]) -> StudyE
     plain = [float(study.sums.plain.records.sum()) for study in studies]
     counted = zip(sent, plain, studies, strict=True)
     doubts = by_records({x.site: (size, own.n, own.effects) for x, size, own in counted})
-    warnings = dict.fromkeys((*doubts, *(study.warning for study in studies if study.warning)))
-    return replace(
-        studies[0],
-        sums=sums,
-        effects=effects,
-        n=sum(study.n for study in studies),
-        guarantee=weakest([study.guarantee for study in studies]),
-        spends=(),
-        epsilon_asked=None,
-        stands_on=basis,
-        warning="; ".join(warnings),
-        details=protocol | own,
-        notes=(
-            *dict.fromkeys(note for study in studies for note in study.notes),
-            f"Studies of {len(sent)} sites were combined, each for its own records, which its own "
-            "budget protects. For somebody whose data is in several sites, their budgets add up.",
-        ),
+    said = (
+        f"Studies of {len(sent)} sites were combined, each for its own records, which its own "
+        "budget protects. For somebody whose data is in several sites, their budgets add up."
     )
+    details = protocol | own
+    made = {"sums": sums, "effects": effects, "stands_on": basis, "details": details}
+    return of_all_records(studies, doubts, said, **made)
 
 
 def _facts(study: StudyEffects) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -23,29 +22,34 @@ from dpeffects.privacy.ledger import Account
 from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.results import StudyEffects
 from dpeffects.results.export import plain
-from dpeffects.sites import document
-from dpeffects.sites.document import text, typed
+from dpeffects.sites.document import Form, Sent, Signature, refused
 from dpeffects.sites.plausible import FAR, LEAST, charges_add_up
 from dpeffects.sites.release import SiteRelease
-from dpeffects.sites.release_fields import (
-    BOUND,
-    GUARANTEE,
-    RELEASE,
-    VERSION,
-    Fields,
-    Signature,
-    check_site,
-    checked,
-    fields_of,
-)
+from dpeffects.sites.release_fields import FIELDS, OWN, about_document, check_site, one_line
+from dpeffects.typed import FieldError, Types, array, at_least, flag, number, record, text_or_none
 
-FORMAT = "dpeffects study release"
 _OF_A_CENTRE = ("sites", "site_names", "target")
 """Fields of `JointSums` that a site's own do not have."""
+_WORDS = ("formula", "sample", "bounds", "warning", "notes")
+_SUMS = Types({np.ndarray: array, str: text_or_none, float: number, int: at_least(-1), bool: flag})
+_FIELDS = FIELDS | {
+    "protocol": text_or_none,
+    "sums": record(JointSums, _SUMS.fields(JointSums, without=_OF_A_CENTRE)),
+}
+_NAMES = (
+    *("site", "request", "protocol", "estimand", "formula", "treatment", "n", "basis", "sums"),
+    *("sample", "guarantee", "spends", "bounds", "caution", "notes"),
+)
+_RELEASE = Form(
+    "study",
+    {name: _FIELDS[name] for name in _NAMES},
+    tuple(name for name in _NAMES if name not in OWN),
+    ("spends",),
+)
 
 
 @dataclass(frozen=True, repr=False)
-class StudyRelease(document.Sent):
+class StudyRelease(Sent):
     """One site's private study, ready to be sent; made by `study_release` or `from_result`.
 
     Parameters
@@ -60,7 +64,7 @@ class StudyRelease(document.Sent):
         See `dpeffects.sites.signing`.
     """
 
-    FORMAT, MOST_BYTES = FORMAT, 50_000_000
+    FORMAT, MOST_BYTES = _RELEASE.format, 50_000_000
 
     site: str
     study: StudyEffects
@@ -74,7 +78,11 @@ class StudyRelease(document.Sent):
             raise ReleaseError(f"it is made of what dp_study gave, not {type(result).__name__}")
         if result.sums.sites:
             raise ReleaseError("these are several sites together: each sends its own release")
-        release = cls(site, result, request)
+        about = {
+            k: one_line(getattr(result, k)) for k in ("formula", "sample", "bounds", "warning")
+        }
+        notes = tuple(one_line(note) for note in result.notes if note)
+        release = cls(site, replace(result, notes=notes, **about), request)
         return cls.from_dict(release.to_dict())  # a release that cannot be read is not sent
 
     @property
@@ -89,34 +97,25 @@ class StudyRelease(document.Sent):
     def to_dict(self) -> dict[str, Any]:
         """Return the document as plain values."""
         study = self.study
-        sums = {k: x for k, x in plain(study.sums).items() if k not in _OF_A_CENTRE}
-        values: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
+        values: dict[str, Any] = about_document(study) | {
             "site": self.site,
             "request": self.request,
             "protocol": self.protocol,
-            "estimand": study.estimand,
-            "formula": _one_line(study.formula),
-            "treatment": study.treatment,
-            "n": int(study.n),
             "basis": study.stands_on,
-            "sums": sums,
-            "sample": {name: _one_line(words) for name, words in study.sample.items()},
-            "guarantee": {name: plain(getattr(study.guarantee, name)) for name in GUARANTEE},
-            "spends": [plain(spend.to_dict()) for spend in study.spends],
-            "bounds": [dict(zip(BOUND, map(_one_line, x), strict=True)) for x in study.bounds],
-            "caution": _one_line(study.warning),
-            "notes": [_one_line(note) for note in study.notes if note],
+            "sums": {k: x for k, x in plain(study.sums).items() if k not in _OF_A_CENTRE},
+            "caution": study.warning,
+            "notes": list(study.notes),
         }
-        return self._finished(values, self.signature)
+        return _RELEASE.finished(values, self.signature)
 
     @classmethod
     def from_dict(cls, values: Any) -> Self:
         """Check a document and read it; anything wrong with it is a ReleaseError."""
-        found = _read(values)
-        about = {name: found.pop(name) for name in ("site", "request")}
-        return cls(**about, signature=found.pop("signature", None), study=_study(**found))
+        with refused():
+            found = _RELEASE.read(values)
+            _check_shapes(found["sums"])
+        about = {name: found.pop(name, None) for name in ("site", "request", "signature")}
+        return cls(**about, study=_study(**found))
 
     def __repr__(self) -> str:
         guarantee, outcomes = self.study.guarantee, len(self.study.outcomes)
@@ -167,8 +166,7 @@ def study_release(
     ('North', 445, True)
     """
     made = protocol if isinstance(protocol, Protocol) else read_protocol(protocol)
-    check_site(site)
-    document.text(request, "request", empty=True)
+    check_site(site, request)
     if made.sites and site not in made.sites:
         raise OptionError(f"the protocol is for {', '.join(made.sites)}, not for {site!r}")
     who = {"ledger": ledger, "dataset": dataset, "seed": seed}
@@ -195,22 +193,6 @@ def begin_study(protocol: Protocol, data: Any, **more: Any) -> Estimation:
 
 
 # --- reading ----------------------------------------------------------------------------------
-
-_OF_AN_EFFECT = ("outcome", "method", "level", "estimate", "variance", "possible", "means")
-_FIELDS: Fields = {
-    **{name: check for name, check in RELEASE.items() if name not in _OF_AN_EFFECT},
-    "protocol": partial(text, empty=True),
-    "sums": typed(JointSums, without=_OF_A_CENTRE),
-}
-
-
-def _read(values: Any) -> dict[str, Any]:
-    """The checked fields of a document."""
-    found = checked(values, fields_of(values, _FIELDS, "study"))
-    for name in ("format", "version", "checksum"):
-        del found[name]
-    _check_shapes(found["sums"])
-    return found
 
 
 def _study(sums: JointSums, basis: str, caution: str, protocol: str, **about: Any) -> StudyEffects:
@@ -258,7 +240,7 @@ def _check_shapes(sums: JointSums) -> None:
         and len(sums.whole.levels) == 1
     )
     if not fits:
-        raise ReleaseError("sums: arms, columns and levels do not fit together")
+        raise FieldError("sums: arms, columns and levels do not fit together")
 
 
 def _has_shape(margin: Margin, arms: int, columns: int) -> bool:
@@ -287,7 +269,3 @@ def why_not(release: StudyRelease) -> str:
     if (np.abs(plain.sums) > np.abs(plain.sizes)[..., None] / 2.0 + far).any():
         return "its sums are far beyond the ranges of their columns and its noise"
     return ""
-
-
-def _one_line(words: str) -> str:
-    return " ".join(str(words).split())

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -89,21 +89,24 @@ def combine_tables(results: Mapping[str, T | str | os.PathLike[str]]) -> T:
     doubts = by_records(
         {name: (float(x.table.sizes.sum()), x.n, _differences(x)) for name, x in read.items()}
     )
-    warnings = "; ".join(dict.fromkeys(filter(None, (*doubts, *(x.warning for x in everyone)))))
+    tables = f"Tables of {len(everyone)} sites were added"
+    said = f"{tables}; each protects its own records by its own budget."
+    table = together([x.table for x in everyone])
+    return of_all_records(everyone, doubts, said, table=table, details=own)
+
+
+def of_all_records(results: Sequence[Any], doubts: Iterable[str], said: str, **own: Any) -> Any:
+    """A result for the records of all sites, with its ``own`` numbers; ``said`` is how."""
+    warnings = dict.fromkeys(filter(None, (*doubts, *(x.warning for x in results))))
     return replace(
-        first,
-        table=together([x.table for x in everyone]),
-        n=sum(x.n for x in everyone),
-        guarantee=weakest([x.guarantee for x in everyone]),
+        results[0],
+        n=sum(x.n for x in results),
+        guarantee=weakest([x.guarantee for x in results]),
         spends=(),
         epsilon_asked=None,
-        warning=warnings,
-        details=own,
-        notes=(
-            *dict.fromkeys(note for x in everyone for note in x.notes),
-            f"Tables of {len(everyone)} sites were added; each protects its own records by its own "
-            "budget.",
-        ),
+        warning="; ".join(warnings),
+        notes=(*dict.fromkeys(note for x in results for note in x.notes), said),
+        **own,
     )
 
 
@@ -178,10 +181,7 @@ def _result(given: T | str | os.PathLike[str]) -> T:
     """A result as it is, or of a file with its JSON; its fields say of which kind it is."""
     if not isinstance(given, str | os.PathLike):
         return given
-    try:
-        text = documents.content(given, documents.MOST_BYTES)
-    except documents.UnreadableError as reason:
-        raise DataError(f"{given} cannot be read: {reason}") from None
+    text = documents.read(given)
     try:
         document = documents.parse(text, str(given))
         common = {f.name for f in fields(TableEffects)}

@@ -74,7 +74,7 @@ def test_as_a_program(folder):
     assert "1 site" in done.stdout
     done = subprocess.run([*command, "no.json"], capture_output=True, text=True, env=ENVIRONMENT)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "dpeffects: no.json: it cannot be read: No such file or directory\n"
+    assert done.stderr == "dpeffects: no.json cannot be read: No such file or directory\n"
 
 
 def test_parquet_and_standard_output(folder, capsys):

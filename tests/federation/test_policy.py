@@ -47,7 +47,7 @@ def test_a_broken_file_is_named(tmp_path, text):
 
 
 BAD = {
-    "unknown entry": ("unknown entry 'seed'", {"seed": 1}),
+    "unknown entry": ("a policy has the unknown field seed", {"seed": 1}),
     "name": ("site must be", {"site": "a b"}),
     "epsilon": ("epsilon must be positive", {"max_epsilon": 0}),
     "text epsilon": ("epsilon must be a number", {"total_epsilon": "2"}),

@@ -31,7 +31,7 @@ BAD = {
     "endless": ("deadline", {"deadline": 0}),
     "options as a list": ("options must be an object", {"options": []}),
     "nested option": ("'arms' must be text", {"options": {"arms": ["public"]}}),
-    "unknown entry": ("unknown entry 'code'", {"code": "print()"}),
+    "unknown entry": ("a question has the unknown field code", {"code": "print()"}),
     "seed": ("'seed' cannot be an option", {"options": {"seed": 1}}),
     "unit": (
         "'unit' cannot be an option of a question: sites answer for all",
@@ -55,7 +55,7 @@ def test_bad_questions_are_refused(case):
 
 @pytest.mark.parametrize("missing", ["request", "formula", "epsilon"])
 def test_missing_entries(missing):
-    with pytest.raises(QuestionError, match=f"{missing} is missing"):
+    with pytest.raises(QuestionError, match=f"a question lacks the field {missing}"):
         Question.from_dict({k: v for k, v in GOOD.items() if k != missing})
 
 

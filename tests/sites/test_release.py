@@ -20,7 +20,8 @@ from dpeffects.estimators import proved
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.sites import SiteRelease, site_release
-from dpeffects.sites.document import number, parse, shared
+from dpeffects.sites.document import Form, parse
+from dpeffects.typed import number
 from tests.sites.examples import estimate, release
 
 N = 400
@@ -200,7 +201,7 @@ BAD = {
     "version true": (("version",), True, "version True"),
     "no n": (("n",), KeyError, "lacks the field n"),
     "unknown field": (("colour",), "red", "unknown field colour"),
-    "n of zero": (("n",), 0, "n must lie between"),
+    "n of zero": (("n",), 0, "n must be a whole number from 1"),
     "n with a fraction": (("n",), 10.5, "n must be a whole number"),
     "estimate as text": (("estimate",), "0.3", "estimate must be a number, not text"),
     "estimate true": (("estimate",), True, "estimate must be a number, not true or false"),
@@ -512,11 +513,13 @@ def test_what_was_kept_may_be_forgotten_while_it_is_read():
             self.clear()
             return there
 
-    known = Forgetful()
+    form = Form("site", {"delta": number}, ("delta",))
+    form.known = (Forgetful(),)
+    document = form.finished({"delta": 0.5}, None)
     for _ in range(2):
-        assert shared(0.5, "delta", check=number, known=known) == 0.5
-    dict.__setitem__(known, marshal.dumps(0.5, 2), 0.5)
-    assert shared(0.5, "delta", check=number, known=known) == 0.5
+        assert form.read(document) == {"delta": 0.5}
+    dict.__setitem__(form.known[0], marshal.dumps([0.5], 2), ({"delta": 0.5}, {"delta": "0.5"}))
+    assert form.read(document) == {"delta": 0.5}
 
 
 def test_a_byte_order_mark_is_named():
