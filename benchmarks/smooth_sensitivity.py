@@ -24,9 +24,9 @@ import numpy as np
 import pandas as pd
 from report import save
 
+from dpeffects.ledgers.allotments import Ledger
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.smooth import Smoothing, widest

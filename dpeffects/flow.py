@@ -56,9 +56,10 @@ from dpeffects.formula.expression import (
 )
 from dpeffects.guarantee import Guarantee, printed, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
+from dpeffects.ledgers.allotments import Allotment
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Account, Allotment, Ledger, Terms
+from dpeffects.privacy.ledger import Account, CallLedger, Terms
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
@@ -251,7 +252,7 @@ class Estimation:
         about = {"method": self.spec.name, "formula": self.formula.source}
         self.allotment = account.allotment_name if account else ""
         self._reservation = account.reserve(budget, terms, about) if account else None
-        self.ledger = Ledger(budget.epsilon, budget.delta, parent=self._reservation, terms=terms)
+        self.ledger = CallLedger(budget, self._reservation, terms)
         try:
             with np.errstate(all="ignore"):
                 self._read()
@@ -528,8 +529,7 @@ class Estimation:
     def fit(self, noise: NoiseSource | None = None) -> Any:
         """Let the method release and estimate; an audit does so many times, with its own noise."""
         if noise is not None:
-            budget = self.request.budget
-            self.noise, self.ledger = noise, Ledger(budget.epsilon, budget.delta)
+            self.noise, self.ledger = noise, CallLedger(self.request.budget)
         releaser = self.releaser = Releaser(self.split, self.ledger, self.noise)
         # Whatever the user has set: where numbers overflow depends on rows, and must not raise.
         with np.errstate(all="ignore"):

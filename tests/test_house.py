@@ -124,6 +124,7 @@ def circles(files):
         graph = {name: others for name, others in graph.items() if name in used}
 
 
+DRAWS = ("laplace", "gaussian", "respond", "flip")
 MAY_DRAW = {"privacy.noise", "privacy.parts", "auditing.attack", "auditing.chunks", "datasets"}
 MAY_DRAW |= {
     "simulations.runs",
@@ -209,7 +210,11 @@ def noise_outside_the_kernel(files):
         if name.split(".")[0] in ("privacy", "unproved", "auditing"):
             continue
         for node in nodes(tree):
-            draws = isinstance(node, ast.Attribute) and node.attr in ("laplace", "gaussian", "flip")
+            draws = isinstance(node, ast.Attribute) and node.attr in (
+                "laplace",
+                "gaussian",
+                "respond",
+            )
             if draws and "releaser" in ast.unparse(node.value):
                 yield f"{name}:{node.lineno} draws noise"
             named = {getattr(node, "id", ""), getattr(node, "attr", "")}

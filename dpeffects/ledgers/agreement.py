@@ -10,14 +10,9 @@ from fractions import Fraction
 from typing import Any, Self
 
 from dpeffects.errors import BudgetError, LedgerError
-from dpeffects.ledgers.composition import Composition, find_composition
-from dpeffects.ledgers.entry import NONE, Cost, Entry, Hold, State, read_terms
-from dpeffects.privacy.budget import Budget, as_written
-from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import (
+from dpeffects.ledgers.allotments import (
     Allotted,
     Part,
-    Terms,
     agreed_terms,
     is_new,
     kept_in,
@@ -25,10 +20,13 @@ from dpeffects.privacy.ledger import (
     open_part,
     part_of,
     refusal,
-    require_like,
-    require_positive,
     rest_of_call,
 )
+from dpeffects.ledgers.composition import Composition, find_composition
+from dpeffects.ledgers.entry import NONE, Cost, Entry, Hold, State, read_terms
+from dpeffects.privacy.budget import Budget, as_written
+from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.ledger import Terms, exact_price, require_like
 
 
 @dataclass(frozen=True)
@@ -184,7 +182,7 @@ class Agreement:
         allotment: str = "",
     ) -> tuple[State, Hold | None]:
         """Charge a call's reservation, or what is left where there is none; or refuse."""
-        require_positive(spend)
+        exact_price(spend)
         require_like(self.terms(state), terms)
         if hold is not None and not hold.open:
             raise BudgetError("the reservation of this call was settled: it pays for no more")

@@ -18,9 +18,9 @@ from dpeffects.estimators._nuisance import (
 )
 from dpeffects.estimators.r_learner import RLearner
 from dpeffects.estimators.weighting import Propensity
+from dpeffects.ledgers.allotments import Ledger
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.minimise import minimise, noisy_weights
 from dpeffects.privacy.moments import Bins
 from dpeffects.privacy.release import Releaser, Split

@@ -20,9 +20,9 @@ from dpeffects.estimators.arm_sums import arm_counts
 from dpeffects.estimators.auto import AutoOptions, choose
 from dpeffects.estimators.spec import Facts
 from dpeffects.flow import Estimation, Request, _adds_up
+from dpeffects.ledgers.allotments import Ledger
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.parts import among_arms
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows

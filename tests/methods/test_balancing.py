@@ -24,10 +24,10 @@ from dpeffects.estimators._balancing import (
     lengths_part,
 )
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.ledgers.allotments import Ledger
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows
 from tests.privacy.bare import Bare, change

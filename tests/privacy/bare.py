@@ -3,9 +3,9 @@
 import numpy as np
 
 from dpeffects.design.bounds import BINS, MAGNITUDES
+from dpeffects.ledgers.allotments import Ledger
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows

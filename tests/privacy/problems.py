@@ -3,10 +3,10 @@
 import numpy as np
 
 from dpeffects.auditing.minimisers import gradient
+from dpeffects.ledgers.allotments import Ledger
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.huber import GRID, Huber, bounded_terms, on_grid
-from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.logistic import GRID as LOGISTIC_GRID
 from dpeffects.privacy.logistic import Logistic, unit_norm, whole_rows
 from dpeffects.privacy.minimise import Fit

@@ -14,6 +14,7 @@ from scipy.stats import binom
 import dpeffects as dpe
 from dpeffects.errors import BudgetError, MissingExtraError, OptionError
 from dpeffects.ledgers import create_ledger
+from dpeffects.ledgers.allotments import Ledger
 from dpeffects.ledgers.composition import (
     Composition,
     Concentrated,
@@ -24,7 +25,7 @@ from dpeffects.ledgers.composition import (
 from dpeffects.ledgers.entry import NONE
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import Ledger, Terms
+from dpeffects.privacy.ledger import Terms
 from dpeffects.privacy.noise import gaussian_scale
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.sets import Sensitivity, Steps
@@ -171,7 +172,7 @@ def test_what_covers_another_half_does_not_stand_alone():
     for part in (releaser, releaser.for_subset(split)):
         part.release("x", Steps(one, Sensitivity(1, 1.0), 1.0), share="a", claim=2, part=0.1)
         part.release("x", Steps(one, Sensitivity(9, 1.0), 1.0), share="b", claim=4, part=0.5)
-        part.flip("x", np.zeros(1, bool), share="a", claim=3)
+        part.respond("x", np.zeros(1, bool), 2, share="a", claim=3)
     found = [(s.mechanism, s.alone) for s in ledger.spends]
     assert [alone for _, alone in found] == [True] * 3 + [False] * 3
     assert {"Laplace", "Gaussian", "randomised response"} == {name for name, _ in found}

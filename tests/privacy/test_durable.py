@@ -27,9 +27,10 @@ from dpeffects.ledgers import (
     open_ledger,
     verify_ledger,
 )
+from dpeffects.ledgers.allotments import Ledger
 from dpeffects.ledgers.transaction import Session
 from dpeffects.privacy.budget import Budget, Share
-from dpeffects.privacy.ledger import Ledger, Terms
+from dpeffects.privacy.ledger import Terms
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.sets import Sensitivity, Steps
 from tests.killing import TERMS, ZEROS, spend

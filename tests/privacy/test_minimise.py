@@ -16,11 +16,11 @@ from scipy.special import ndtr
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
 from dpeffects.estimators.strengths import default_strength, least_strength
+from dpeffects.ledgers.allotments import Ledger
 from dpeffects.privacy import logistic, minimise
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget, Share, as_written
 from dpeffects.privacy.huber import GRID, Huber, along, along_error, bounded_terms, on_grid, widened
-from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.logistic import Logistic, sigmoid, unit_l1
 from dpeffects.privacy.noise import gaussian_scale
 from dpeffects.privacy.rows import Block, Rows, reads
@@ -183,7 +183,7 @@ def test_gradients_are_rounded_by_less_than_is_accounted_for():
         t = rng.random(n) < 0.5
         w = rng.normal(size=d) * 10.0 ** rng.integers(-2, 9)
         p = Logistic(d, n * 2e-12, float(rng.normal()))
-        got, _ = p._at(held(x, t), np.zeros(d), logistic._QUICK, w, np.zeros(d))
+        got, _ = p.at(held(x, t), np.zeros(d), p.quick, w, np.zeros(d))
         unit = fitted_rows(x, True)
         assert np.abs(unit - unit_rows(x)).max() <= 2.0**-17
         with np.errstate(over="ignore"):

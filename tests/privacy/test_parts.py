@@ -11,9 +11,9 @@ import pytest
 from dpeffects.errors import BudgetError, EstimationError, OptionError
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
 from dpeffects.estimators.sample_aggregate import MeanAnswer, mean_answer
+from dpeffects.ledgers.allotments import Ledger
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.parts import answer, by_block, fixed_generator, halves
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows

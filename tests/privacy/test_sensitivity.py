@@ -13,8 +13,8 @@ from dpeffects.estimators._matched_arms import ArmScores
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.matching import match, match_into, pairs
 from dpeffects.estimators.private_psm import PropensityScore
+from dpeffects.ledgers.allotments import Ledger
 from dpeffects.privacy.folds import Folds, Terms
-from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.matched import MatchedRecords, whole_weights
 from dpeffects.privacy.minimise import propensity_weights
 from dpeffects.privacy.release import Releaser, Split

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from dpeffects.errors import BudgetError, PrivacyError
+from dpeffects.ledgers.allotments import Ledger
 from dpeffects.privacy import smooth
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
