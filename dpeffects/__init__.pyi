@@ -26,7 +26,8 @@ from dpeffects.inference.theory import (
 )
 from dpeffects.leaderboard import Leaderboard, bench
 from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
-from dpeffects.ledgers.allotments import Allotment, Ledger
+from dpeffects.ledgers.allotments import Allotment
+from dpeffects.ledgers.memory import Ledger
 from dpeffects.metrics import pehe
 from dpeffects.nonprivate import reference
 from dpeffects.planning import Plan, StudyPlan, TermPlan, plan, plan_study, rehearse

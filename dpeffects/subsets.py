@@ -16,7 +16,7 @@ from dpeffects.formula.condition import by_level, exclude, read_condition
 from dpeffects.formula.discrete import joined
 from dpeffects.formula.expression import Number, source
 from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.ledgers.allotments import OneCall
+from dpeffects.ledgers.memory import OneCall
 from dpeffects.privacy.budget import Budget, round_down
 from dpeffects.privacy.charges import Spend
 from dpeffects.results.several import SubsetEffects

@@ -25,7 +25,7 @@ import numpy as np
 from dpeffects.auditing.leaves import leaves
 from dpeffects.auditing.minimisers import gradient, log_volume
 from dpeffects.errors import DPEffectsError
-from dpeffects.ledgers.allotments import Ledger
+from dpeffects.ledgers.memory import Ledger
 from dpeffects.privacy.minimise import largest_noise
 from dpeffects.privacy.release import Releaser
 from dpeffects.unproved.seeded import SeededNoise

@@ -25,7 +25,7 @@ from dpeffects.design import columns as recipe
 from dpeffects.design import sample as design_sample
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
 from dpeffects.estimators import diff_in_means, proved
-from dpeffects.ledgers.allotments import Ledger
+from dpeffects.ledgers.memory import Ledger
 from dpeffects.privacy import release
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy

@@ -365,6 +365,23 @@ def test_the_core_only_becomes_smaller():
     assert lines_of_code('"""Words."""\n\n# a comment\nx = (\n    1,\n)\n') == 3
 
 
+FIRST = ("noise", "shaped", "budget", "ledger", "charges", "rows", "sets", "exact", "release")
+TRUSTED, TIER_ONE = 3_130, 1_337
+"""Lines of code of the trusted folder, and of what a reader of one release must read (tier 1 in
+docs/architecture.md). They only become fewer too."""
+
+
+def test_the_trusted_folder_only_becomes_smaller():
+    sizes = {path.stem: lines_of_code(path.read_text()) for path in ROOT.glob("privacy/*.py")}
+    assert sum(sizes.values()) <= TRUSTED
+    assert sum(sizes[name] for name in (*FIRST, "curator")) <= TIER_ONE
+    table = (ROOT.parent / "docs" / "architecture.md").read_text()
+    _, first, second, _ = re.split(r"\*(?:tier 1|tier 2|a tier of its own):", table)
+    assert {*FIRST, "curator"} == set(re.findall(r"`(\w+)\.py`", first))
+    told = set(re.findall(r"`(\w+)\.py`", first + second))
+    assert told == sizes.keys() - {"__init__"}
+
+
 def loaded_by(code):
     code = f"{code}\nimport sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

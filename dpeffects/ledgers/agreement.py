@@ -102,14 +102,18 @@ class Agreement:
         shown, kept = self.composition.largest_call, Cost(*kept_in(state.allotments))
         left = shown(self.left(state, allotment))
         error = refusal(needed, self.budget, left, (0, 0) if allotment else shown(kept), allotment)
-        calls = state.held.minus(kept)
-        if calls.first > 0 or calls.delta > 0:
-            held = shown(calls)
-            return BudgetError(
-                f"{error}; open calls hold ({held[0]:.6g}, {held[1]:.3g}), which "
-                "`dpeffects ledger settle` ends if they are dead"
-            )
-        return error
+        return BudgetError(f"{error}{self._open_calls(state)}")
+
+    def _open_calls(self, state: State) -> str:
+        """What open calls hold, in words."""
+        calls = state.held.minus(Cost(*kept_in(state.allotments)))
+        if calls.first <= 0 and calls.delta <= 0:
+            return ""
+        held = self.composition.largest_call(calls)
+        return (
+            f"; open calls hold ({held[0]:.6g}, {held[1]:.3g}), which "
+            "`dpeffects ledger settle` ends if they are dead"
+        )
 
     def allot(self, state: State, name: str, share: Fraction) -> State:
         """Hold a share of all that is allowed; refuse another size, or more than is left."""

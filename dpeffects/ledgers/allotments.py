@@ -1,35 +1,21 @@
-"""A ledger of several calls, in memory: reservations, and shares that are kept for later calls.
-
-No proof of a release needs it: what a call draws is paid for on its own ledger, which charges this
-one too (`privacy.ledger`). `durable` has the same in a file or on a server; claims are about both.
-"""
+"""Shares of a ledger that are kept for later calls, and what ledgers of several calls share."""
 
 from __future__ import annotations
 
 import math
 import unicodedata
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import reduce
 from numbers import Real
 from typing import NamedTuple, Self
 
-from dpeffects.errors import BudgetError, OptionError, checked_call
+from dpeffects.errors import BudgetError, OptionError
 from dpeffects.guarantee import rows_of
-from dpeffects.privacy.budget import Budget, as_written, round_down, round_up
+from dpeffects.privacy.budget import Budget, as_written, round_up
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import (
-    NONE,
-    Account,
-    Amounts,
-    CallLedger,
-    Terms,
-    exact_price,
-    minus,
-    plus,
-    require_like,
-)
+from dpeffects.privacy.ledger import NONE, Account, Amounts, Terms, minus, plus
 
 
 class Part(NamedTuple):
@@ -208,241 +194,6 @@ class Allotment(Account):
         return f"Allotment({self.allotment_name!r}, {now.share:.6g} of the ledger: {now})"
 
 
-class Ledger(Divisible, CallLedger):
-    """A privacy budget for one dataset, kept over several calls (in memory).
-
-    Charges add up by basic composition (claim 1), in exact arithmetic: no float rounding lets a
-    tiny charge through for free. Threads may share one; a process that was forked may not, because
-    each would have the budget to itself. `open_ledger` has the same in a file, which outlives the
-    process and which processes may share. `allot` keeps a share for later calls, say those about
-    secondary outcomes, and `release` gives back what they have not spent.
-
-    Parameters
-    ----------
-    epsilon, delta
-        The total allowed.
-    parent
-        A ledger that is charged too, and first.
-    unit
-        The column of persons, say, all of whose rows every call must protect (``dp_ate(...,
-        unit="patient_id")``). Without it a ledger takes what it protects from its first charge.
-        It refuses others, because an epsilon for outcomes, one for records and one for all rows of
-        a person do not add up.
-    terms
-        The same in full, for this package.
-
-    Examples
-    --------
-    >>> ledger = Ledger(epsilon=1.0)
-    >>> ledger.remaining
-    (1.0, 0.0)
-    >>> secondary = ledger.allot("secondary", 0.3)
-    >>> ledger.remaining
-    (0.7, 0.0)
-    """
-
-    @checked_call
-    def __init__(
-        self,
-        epsilon: float,
-        delta: float = 0.0,
-        *,
-        parent: Account | None = None,
-        unit: str | None = None,
-        terms: Terms | None = None,
-    ) -> None:
-        super().__init__(Budget(epsilon, delta), parent, terms or agreed_terms(unit))
-        self._allotted: Parts = {}
-        self._void: set[str] = set()
-
-    @property
-    def remaining(self) -> tuple[float, float]:
-        """What is neither spent nor reserved, rounded down; less than 1e-12 is shown as none."""
-        return all_shown(self._left)
-
-    @property
-    def allotments(self) -> dict[str, Allotted]:
-        """Size, spent and left of all allotments by name, also of those that were released."""
-        return {
-            name: Allotted.of(part, all_shown(self._size(part.share)), all_shown(part.left))
-            for name, part in self._allotted.items()
-        }
-
-    @property
-    def _parts(self) -> Parts:
-        return self._allotted
-
-    def check(
-        self, epsilon: Fraction, delta: Fraction, terms: Terms | None, allotment: str = ""
-    ) -> None:
-        """Raise BudgetError unless this much is left on these terms; charges nothing."""
-        price, left, kept = (epsilon, delta), self._left, kept_in(self._allotted)
-        self._require_terms(price, terms)
-        if allotment:
-            left, kept = open_part(self._allotted, allotment).left, NONE
-        require_room(price, self._allowed, left, kept, allotment)
-
-    def _size(self, share: Fraction) -> Amounts:
-        epsilon, delta = self._allowed.exact
-        return share * epsilon, share * delta
-
-    def _hold(self, name: str, share: Fraction) -> None:
-        self._require_terms(NONE, None)
-        if self._parent is not None:
-            raise OptionError("this ledger charges another one too: allot a share of that one")
-        with self._lock:
-            if is_new(self._allotted, name, share):
-                self.check(*self._size(share), None)
-                self._take(self._size(share), "")
-                self._put(name, Part(share, self._size(share)))
-
-    def release(self, name: str) -> None:
-        """End an allotment: what is unspent is left again for calls to the ledger itself.
-
-        Calls that are open keep what they have reserved. A second time does nothing; the name is
-        not given again.
-        """
-        self._require_terms(NONE, None)
-        with self._lock:
-            part = part_of(self._allotted, name)
-            self._left = plus(self._left, part.left)
-            self._put(name, part.released())
-
-    def reserve(
-        self, budget: Budget, terms: Terms, about: Mapping[str, str], allotment: str = ""
-    ) -> Account:
-        """Reserve the whole budget of a call, or refuse it."""
-        with self._lock:
-            self.check(*budget.exact, terms, allotment)
-            above = self._parent.reserve(budget, terms, about) if self._parent else None
-            self._take(budget.exact, allotment)
-        return Reserved(self, budget, above, allotment)
-
-    def charge(self, spend: Spend, terms: Terms | None = None, *, allotment: str = "") -> None:
-        """Record a charge, or refuse it. Call before the noise is drawn, never after."""
-        price = exact_price(spend)
-        with self._lock:
-            self.check(*price, terms, allotment)
-            if self._parent is not None:
-                self._parent.charge(spend, self._terms or terms)
-            self._take(price, allotment)
-            self._book([spend], price, terms, allotment)
-
-    def _put(self, name: str, part: Part) -> None:
-        """Change the totals of an allotment; who reads them has a mapping that stays as it is."""
-        self._allotted = {**self._allotted, name: part}
-
-    def _take(self, cost: Amounts, allotment: str) -> None:
-        """Take from what an allotment has left, or, where it was released or is none, the ledger.
-
-        What is negative is given back.
-        """
-        if allotment and self._allotted[allotment].open:
-            self._put(allotment, self._allotted[allotment].less(cost))
-        else:
-            self._left = minus(self._left, cost)
-
-    def _book(
-        self, spends: Iterable[Spend], price: Amounts, terms: Terms | None, allotment: str = ""
-    ) -> None:
-        super()._book(spends, price, terms)
-        self._void |= set(terms.void if terms else ())
-        if allotment:
-            self._put(allotment, self._allotted[allotment].after(price))
-
-    def __repr__(self) -> str:
-        with self._lock:
-            left, kept = self.remaining, kept_in(self._allotted)
-            held = minus(minus(minus(self._allowed.exact, self._left), self._spent), kept)
-        reserved = f", reserved ({float(held[0]):.6g}, {float(held[1]):.3g})" if any(held) else ""
-        return (
-            f"Ledger(epsilon={self._allowed.epsilon:.6g}, delta={self._allowed.delta:.3g}, "
-            f"{len(self._spends)} charges, left ({left[0]:.6g}, {left[1]:.3g}){reserved}"
-            + "".join(f", allotment {name} {now}" for name, now in self.allotments.items())
-            + (f", VOID: {', '.join(sorted(self._void))})" if self._void else ")")
-        )
-
-
-class Reserved(CallLedger):
-    """The part of a ledger in memory that one call may charge."""
-
-    def __init__(
-        self, ledger: Ledger, whole: Budget, above: Account | None, allotment: str = ""
-    ) -> None:
-        super().__init__(whole, above)
-        self._ledger, self.allotment_name, self.open = ledger, allotment, True
-
-    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
-        """Record a charge against the reservation, or refuse it."""
-        with self._ledger._lock:
-            if not self.open:
-                raise BudgetError("the reservation of this call was settled: it pays for no more")
-            require_like(self._ledger._terms, terms)
-            super().charge(spend, terms)
-            self._ledger._book([spend], exact_price(spend), terms, self.allotment_name)
-
-    def settle(self) -> None:
-        """End the reservation; a second time does nothing."""
-        ledger, rest = self._ledger, self._left
-        with ledger._lock:
-            if not self.open:
-                return
-            self.open = False
-            if self._spends:
-                spends = rest_of_call(self._allowed.exact, rest)
-                ledger._book(spends, rest, None, self.allotment_name)
-            else:
-                ledger._take(minus(NONE, rest), self.allotment_name)
-        if self._parent is not None:
-            self._parent.settle()
-
-
-class OneCall(Account):
-    """An account for the parts of one call, which reserves its whole budget once.
-
-    Parts are charged as they go. With ``disjoint`` none may have more than half of the budget, and
-    the first charge of any is for the whole: a record moves two parts at most (claim 31).
-    """
-
-    def __init__(self, account: Account | None, budget: Budget, disjoint: bool) -> None:
-        self._account, self._budget = account, budget
-        self.allotment_name = account.allotment_name if account else ""
-        self._held: Account | None = None
-        self.price: Spend | None = None
-        if disjoint:
-            label, (epsilon, delta) = (
-                "disjoint subsets, all together",
-                map(round_down, budget.exact),
-            )
-            self.price = Spend(label, "subsets", epsilon, delta, "no draw", (), (), 31)
-        self._paid = False
-
-    def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
-        """Raise where a part of disjoint ones asks for more than half."""
-        if self.price and (
-            2 * epsilon > self._budget.exact[0] or 2 * delta > self._budget.exact[1]
-        ):
-            raise BudgetError("a part of disjoint ones has at most half of the budget")
-
-    def reserve(self, budget: Budget, terms: Terms, about: Mapping[str, str]) -> Account:
-        """Reserve the whole for the first part."""
-        self.check(*budget.exact, terms)
-        if self._account is not None and self._held is None:
-            self._held = self._account.reserve(self._budget, terms, about)
-        return self
-
-    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
-        """Charge what a part spends, or, for disjoint parts, the whole at once."""
-        if self._held is not None and not (self.price and self._paid):
-            self._held.charge(self.price or spend, terms)
-            self._paid = True
-
-    def end(self) -> None:
-        """End the reservation; parts do not."""
-        if self._held is not None:
-            self._held.settle()
-
-
 def rest_of_call(whole: Amounts, rest: Amounts) -> tuple[Spend, ...]:
     """Return what a call has not charged of its budget as a charge of its own.
 
@@ -513,14 +264,6 @@ def agreed_terms(unit: str | None) -> Terms | None:
     return Terms(rows_of(unit))
 
 
-def require_room(
-    price: Amounts, allowed: Budget, left: Amounts, kept: Amounts = NONE, allotment: str = ""
-) -> None:
-    """Refuse a price that exceeds what is left."""
-    if price[0] > left[0] or price[1] > left[1]:
-        raise refusal(price, allowed, all_shown(left), all_shown(kept), allotment)
-
-
 def refusal(
     needed: Amounts,
     allowed: Budget,
@@ -536,11 +279,6 @@ def refusal(
         + (f" in the allotment {allotment!r}" if allotment else "")
         + (f"; allotments keep ({kept[0]:.6g}, {kept[1]:.3g})" if any(kept) else "")
     )
-
-
-def all_shown(left: Amounts) -> tuple[float, float]:
-    """What is left of epsilon and delta, to show."""
-    return shown(left[0]), shown(left[1])
 
 
 def shown(left: Fraction) -> float:

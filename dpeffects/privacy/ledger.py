@@ -6,7 +6,7 @@ import math
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -93,21 +93,13 @@ class CallLedger(Account):
 
     def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
         """Raise BudgetError unless this much is left on these terms; charges nothing."""
-        self._require_terms((epsilon, delta), terms)
+        require_own_process(self._process)
+        require_like(self._terms, terms)
+        if self._parent is not None:
+            self._parent.check(epsilon, delta, self._terms)
         if epsilon > self._left[0] or delta > self._left[1]:
             needed = f"epsilon = {float(epsilon):.6g}, delta = {float(delta):.3g}"
             raise BudgetError(f"this needs {needed}, more than is left of the call's budget")
-
-    def _require_terms(self, price: Amounts, terms: Terms | None) -> None:
-        """Refuse what this process, these terms or the parent do not allow."""
-        if os.getpid() != self._process:
-            raise LedgerError(
-                "this ledger is in the memory of the process that made it, and this one was forked "
-                "from it: use a ledger in a file (dpeffects.create_ledger)"
-            )
-        require_like(self._terms, terms)
-        if self._parent is not None:
-            self._parent.check(*price, self._terms)
 
     def charge(self, spend: Spend, terms: Terms | None = None) -> None:
         """Record a charge, or refuse it. Call before the noise is drawn, never after."""
@@ -116,13 +108,9 @@ class CallLedger(Account):
             self.check(*price, terms)
             if self._parent is not None:
                 self._parent.charge(spend, self._terms or terms)
-            self._left = minus(self._left, price)
-            self._book([spend], price, terms)
-
-    def _book(self, spends: Iterable[Spend], price: Amounts, terms: Terms | None) -> None:
-        self._terms = self._terms or terms
-        self._spent = plus(self._spent, price)
-        self._spends += spends
+            self._terms = self._terms or terms
+            self._left, self._spent = minus(self._left, price), plus(self._spent, price)
+            self._spends.append(spend)
 
     def cover(self, spend: Spend) -> None:
         """Name a release of other rows that charges made here pay for too (claim 11)."""
@@ -131,6 +119,15 @@ class CallLedger(Account):
         named = replace(spend, label=label, epsilon=0.0, delta=0.0, alone=False)
         with self._lock:
             self._spends.append(named)
+
+
+def require_own_process(made_in: int) -> None:
+    """Refuse in a process that was forked from the one that a ledger was made in."""
+    if os.getpid() != made_in:
+        raise LedgerError(
+            "this ledger is in the memory of the process that made it, and this one was forked "
+            "from it: use a ledger in a file (dpeffects.create_ledger)"
+        )
 
 
 def plus(one: Amounts, other: Amounts) -> Amounts:

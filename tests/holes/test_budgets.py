@@ -32,7 +32,7 @@ from dpeffects.ledgers import (
     open_ledger,
     verify_ledger,
 )
-from dpeffects.ledgers.allotments import Ledger
+from dpeffects.ledgers.memory import Ledger
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
 from dpeffects.privacy.noise import SecureNoise

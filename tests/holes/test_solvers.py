@@ -12,11 +12,11 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.estimators.strengths import default_strength, least_strength
-from dpeffects.ledgers.allotments import Ledger
 from dpeffects.privacy import descent, logistic, minimise
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.huber import Huber
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.logistic import Logistic
 from dpeffects.privacy.rows import reads
 from dpeffects.unproved.seeded import SeededNoise
@@ -315,7 +315,9 @@ def test_weights_always_fit_into_the_integers_of_a_release(epsilon, delta):
                 FarHuber(_covariates, d, least_strength(epsilon, 1.0)),
                 FarHuber(_covariates, d, strength + least_strength(epsilon, 1.0)),
             ):
-                c = curator(Sized(n, d), share, SeededNoise(0), ledger=Ledger(epsilon, delta))
+                c = curator(
+                    Sized(n, d), share, SeededNoise(0), ledger=CallLedger(Budget(epsilon, delta))
+                )
                 weights = minimise.minimise(c, "model", problem, "a")
                 assert np.isfinite(weights.value).all()
 

@@ -18,7 +18,7 @@ from dpeffects.errors import BudgetError, LedgerError, OptionError, RefusalError
 from dpeffects.federation.store import Price, Store
 from dpeffects.guarantee import rows_of
 from dpeffects.ledgers import create_ledger, open_ledger
-from dpeffects.ledgers.allotments import Ledger
+from dpeffects.ledgers.memory import Ledger
 from dpeffects.ledgers.transaction import Session
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.charges import Spend
