@@ -121,10 +121,11 @@ class Penalised(Protocol):
         tilt = np.zeros(self.width) if noise is None else noise / source.n
         top = self.largest_weights(source.n, norm(tilt) * source.n)
         stop, weights = self.enough(top) + 1e-15 * norm(tilt), None
+        after = self._after if self.bend else None
         for precision in (Precision((), self.grid + 23), self.quick)[self.columns <= DENSE :]:
             if weights is None:
-                at, after = partial(self.at, source, tilt, precision), self.bend and self._after
-                weights = newton(at, self.width, stop, self.looks, after or None)
+                at = partial(self.at, source, tilt, precision)
+                weights = newton(at, self.width, stop, self.looks, after)
         if weights is None or not norm(weights) <= 2.0 * top:
             weights = self._carefully(source, tilt, stop)
         return shortened(weights, 1.001 * top)
