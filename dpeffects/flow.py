@@ -56,7 +56,6 @@ from dpeffects.formula.expression import (
 )
 from dpeffects.guarantee import Guarantee, printed, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
-from dpeffects.ledgers.allotments import Allotment
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import Account, CallLedger, Terms
@@ -737,7 +736,7 @@ def account_of(ledger: Account | Address | None, dataset: str | None) -> Account
         raise OptionError(
             f"ledger must be a dpeffects.Ledger, a path or a URL, got {type(ledger).__name__}"
         )
-    whole = ledger.ledger if isinstance(ledger, Allotment) else ledger
+    whole = getattr(ledger, "ledger", ledger)  # that of an allotment
     own = getattr(whole, "dataset", None)
     if not (dataset is None or isinstance(dataset, str)):
         raise OptionError(f"dataset must be a name, got {type(dataset).__name__}")

@@ -7,8 +7,6 @@ these too (`privacy.ledger`). What is allowed is decided as in a ledger that out
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Mapping
 from fractions import Fraction
 
@@ -18,17 +16,17 @@ from dpeffects.ledgers.allotments import Allotted, Divisible, Parts, kept_in, re
 from dpeffects.ledgers.entry import Cost, Hold, State
 from dpeffects.privacy.budget import Budget, round_down
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import Account, Amounts, Terms, require_own_process
+from dpeffects.privacy.ledger import Account, Amounts, InMemory, Terms
 
 
-class _InMemory(Agreement):
+class _OfLiveCalls(Agreement):
     """An agreement about calls of this process, none of which is dead."""
 
     def _open_calls(self, state: State) -> str:
         return ""
 
 
-class Ledger(Divisible):
+class Ledger(InMemory, Divisible):
     """A privacy budget for one dataset, kept over several calls (in memory).
 
     Charges add up by basic composition (claim 1), in exact arithmetic: no float rounding lets a
@@ -71,14 +69,9 @@ class Ledger(Divisible):
         unit: str | None = None,
         terms: Terms | None = None,
     ) -> None:
-        self._agreement = _InMemory.make(epsilon, delta, "sum", unit)
-        self._state, self._spends = State(terms=terms), list[Spend]()
-        self._parent, self._lock, self._process = parent, threading.RLock(), os.getpid()
-
-    @property
-    def spends(self) -> tuple[Spend, ...]:
-        """All charges so far, in order."""
-        return tuple(self._spends)
+        super().__init__()
+        self._agreement = _OfLiveCalls.make(epsilon, delta, "sum", unit)
+        self._state, self._parent = State(terms=terms), parent
 
     @property
     def spent(self) -> Amounts:
@@ -100,7 +93,7 @@ class Ledger(Divisible):
         return self._state.allotments
 
     def _hold(self, name: str, share: Fraction) -> None:
-        require_own_process(self._process)
+        self._require_own_process()
         if self._parent is not None:
             raise OptionError("this ledger charges another one too: allot a share of that one")
         with self._lock:
@@ -112,7 +105,7 @@ class Ledger(Divisible):
         Calls that are open keep what they have reserved. A second time does nothing; the name is
         not given again.
         """
-        require_own_process(self._process)
+        self._require_own_process()
         with self._lock:
             self._state = self._agreement.release(self._state, name)
 
@@ -120,7 +113,7 @@ class Ledger(Divisible):
         self, epsilon: Fraction, delta: Fraction, terms: Terms | None, allotment: str = ""
     ) -> None:
         """Raise BudgetError unless this much is left on these terms; charges nothing."""
-        require_own_process(self._process)
+        self._require_own_process()
         if self._parent is not None:
             self._parent.check(epsilon, delta, self._agreement.terms(self._state) or terms)
         self._agreement.check(self._state, epsilon, delta, terms, allotment)
@@ -148,7 +141,7 @@ class Ledger(Divisible):
         allotment: str = "",
     ) -> Hold | None:
         """Charge what a call has reserved, or what is left; what is charged too comes first."""
-        require_own_process(self._process)
+        self._require_own_process()
         with self._lock:
             state, hold = self._agreement.charge(self._state, hold, spend, terms, allotment)
             if above is not None:

@@ -65,19 +65,14 @@ class Account(ABC):
         self.check(as_written(epsilon), as_written(delta), None)
 
 
-class CallLedger(Account):
-    """What a call may spend, and what it has spent.
+class InMemory:
+    """Charges in the memory of one process, in order.
 
-    Charges add up by basic composition (claim 1), in exact arithmetic: no float rounding lets a
-    tiny charge through for free. Threads may share one; a process that was forked may not, because
-    each would have the budget to itself. A ``parent`` is charged too, and first.
+    Threads may share them; a process that was forked may not, because each would have the budget
+    to itself.
     """
 
-    def __init__(
-        self, allowed: Budget, parent: Account | None = None, terms: Terms | None = None
-    ) -> None:
-        self._allowed, self._parent, self._terms = allowed, parent, terms
-        self._left, self._spent = allowed.exact, NONE
+    def __init__(self) -> None:
         self._spends: list[Spend] = []
         self._lock, self._process = threading.RLock(), os.getpid()
 
@@ -86,6 +81,36 @@ class CallLedger(Account):
         """All charges so far, in order."""
         return tuple(self._spends)
 
+    def cover(self, spend: Spend) -> None:
+        """Name a release of other rows that charges made here pay for too (claim 11)."""
+        price = f"{spend.epsilon:.3g}" + (f", {spend.delta:.3g}" if spend.delta else "")
+        label = f"{spend.label}, other half ({price} covered by claim 11)"
+        named = replace(spend, label=label, epsilon=0.0, delta=0.0, alone=False)
+        with self._lock:
+            self._spends.append(named)
+
+    def _require_own_process(self) -> None:
+        if os.getpid() != self._process:
+            raise LedgerError(
+                "this ledger is in the memory of the process that made it, and this one was forked "
+                "from it: use a ledger in a file (dpeffects.create_ledger)"
+            )
+
+
+class CallLedger(InMemory, Account):
+    """What a call may spend, and what it has spent.
+
+    Charges add up by basic composition (claim 1), in exact arithmetic: no float rounding lets a
+    tiny charge through for free. A ``parent`` is charged too, and first.
+    """
+
+    def __init__(
+        self, allowed: Budget, parent: Account | None = None, terms: Terms | None = None
+    ) -> None:
+        super().__init__()
+        self._parent, self._terms = parent, terms
+        self._left, self._spent = allowed.exact, NONE
+
     @property
     def spent(self) -> Amounts:
         """Exact totals of epsilon and delta."""
@@ -93,7 +118,7 @@ class CallLedger(Account):
 
     def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
         """Raise BudgetError unless this much is left on these terms; charges nothing."""
-        require_own_process(self._process)
+        self._require_own_process()
         require_like(self._terms, terms)
         if self._parent is not None:
             self._parent.check(epsilon, delta, self._terms)
@@ -111,23 +136,6 @@ class CallLedger(Account):
             self._terms = self._terms or terms
             self._left, self._spent = minus(self._left, price), plus(self._spent, price)
             self._spends.append(spend)
-
-    def cover(self, spend: Spend) -> None:
-        """Name a release of other rows that charges made here pay for too (claim 11)."""
-        price = f"{spend.epsilon:.3g}" + (f", {spend.delta:.3g}" if spend.delta else "")
-        label = f"{spend.label}, other half ({price} covered by claim 11)"
-        named = replace(spend, label=label, epsilon=0.0, delta=0.0, alone=False)
-        with self._lock:
-            self._spends.append(named)
-
-
-def require_own_process(made_in: int) -> None:
-    """Refuse in a process that was forked from the one that a ledger was made in."""
-    if os.getpid() != made_in:
-        raise LedgerError(
-            "this ledger is in the memory of the process that made it, and this one was forked "
-            "from it: use a ledger in a file (dpeffects.create_ledger)"
-        )
 
 
 def plus(one: Amounts, other: Amounts) -> Amounts:
