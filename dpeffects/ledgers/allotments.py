@@ -154,6 +154,7 @@ class Allotment(Account):
 
     Examples
     --------
+    >>> from dpeffects import Ledger
     >>> ledger = Ledger(epsilon=1.0)
     >>> secondary = ledger.allot("secondary", 0.3)
     >>> secondary.remaining, ledger.remaining
