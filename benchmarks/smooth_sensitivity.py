@@ -26,7 +26,7 @@ from report import save
 
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.smooth import Smoothing, widest
@@ -71,7 +71,7 @@ def measure(job: tuple[int, int]) -> dict[str, object]:
     rows = Rows(
         rng.random(n), (0.0, 1.0), treated, lambda: np.ones((n, 1)), 1, lambda: (index, strata)
     )
-    releaser = Releaser(Split.of(Budget(1.0), {"a": 1}), Ledger(1.0), SeededNoise(0))
+    releaser = Releaser(Split.of(Budget(1.0), {"a": 1}), CallLedger(Budget(1.0)), SeededNoise(0))
     before, start = peak_mb(), time.perf_counter()
     made = MatchedStrata(Curator(rows, releaser, frozenset()), "means")
     counted = time.perf_counter()

@@ -26,11 +26,12 @@ from dpeffects.inference.theory import (
 )
 from dpeffects.leaderboard import Leaderboard, bench
 from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
+from dpeffects.ledgers.allotments import Allotment
+from dpeffects.ledgers.memory import Ledger
 from dpeffects.metrics import pehe
 from dpeffects.nonprivate import reference
 from dpeffects.planning import Plan, StudyPlan, TermPlan, plan, plan_study, rehearse
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import Allotment, Ledger
 from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import (

@@ -58,7 +58,7 @@ from dpeffects.guarantee import Guarantee, printed, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Account, Allotment, Ledger, Terms
+from dpeffects.privacy.ledger import Account, CallLedger, Terms
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
@@ -251,7 +251,7 @@ class Estimation:
         about = {"method": self.spec.name, "formula": self.formula.source}
         self.allotment = account.allotment_name if account else ""
         self._reservation = account.reserve(budget, terms, about) if account else None
-        self.ledger = Ledger(budget.epsilon, budget.delta, parent=self._reservation, terms=terms)
+        self.ledger = CallLedger(budget, self._reservation, terms)
         try:
             with np.errstate(all="ignore"):
                 self._read()
@@ -528,8 +528,7 @@ class Estimation:
     def fit(self, noise: NoiseSource | None = None) -> Any:
         """Let the method release and estimate; an audit does so many times, with its own noise."""
         if noise is not None:
-            budget = self.request.budget
-            self.noise, self.ledger = noise, Ledger(budget.epsilon, budget.delta)
+            self.noise, self.ledger = noise, CallLedger(self.request.budget)
         releaser = self.releaser = Releaser(self.split, self.ledger, self.noise)
         # Whatever the user has set: where numbers overflow depends on rows, and must not raise.
         with np.errstate(all="ignore"):
@@ -737,7 +736,7 @@ def account_of(ledger: Account | Address | None, dataset: str | None) -> Account
         raise OptionError(
             f"ledger must be a dpeffects.Ledger, a path or a URL, got {type(ledger).__name__}"
         )
-    whole = ledger.ledger if isinstance(ledger, Allotment) else ledger
+    whole = getattr(ledger, "ledger", ledger)  # that of an allotment
     own = getattr(whole, "dataset", None)
     if not (dataset is None or isinstance(dataset, str)):
         raise OptionError(f"dataset must be a name, got {type(dataset).__name__}")

@@ -88,6 +88,29 @@ def protected(unit: Unit) -> str:
     return known.get(unit, unit)
 
 
+def why_no_sum(held: str, new: str) -> str:
+    """Say what the sum of charges that protect different things would be worth."""
+    columns = [column for column in map(column_of, (held, new)) if column]
+    if not columns:
+        return "The two do not add up: give the call a ledger of its own"
+    if len(columns) == 2:
+        why = (
+            f"rows of one {columns[0]} may be of several {columns[1]}, so that the sum would be a "
+            "promise for neither"
+        )
+    else:
+        finer = "an outcome" if "outcome" in (held, new) else "a record"
+        why = (
+            f"what is spent to protect {finer} protects one {columns[0]} with k rows at k times "
+            f"its epsilon only, and what is spent to protect one {columns[0]} protects a record "
+            "only as long as it stays with its own, so that the sum would be a promise for neither"
+        )
+    return (
+        f"The two do not add up: {why}. Give the call a ledger of its own, and report both; or ask "
+        f"for the same unit in all calls (a ledger can be made for one: unit=...)"
+    )
+
+
 def replaced(unit: Unit) -> str:
     """Say what neighbouring tables differ in."""
     return {"record": "one record", "outcome": "one record's outcome"}.get(unit, unit)

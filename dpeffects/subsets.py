@@ -18,7 +18,6 @@ from dpeffects.formula.expression import Number, source
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.budget import Budget, round_down
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import OneCall
 from dpeffects.results.several import SubsetEffects
 from dpeffects.unproved.seeded import noise_source
 
@@ -33,6 +32,8 @@ def subset_effects(request: Request, by: By) -> SubsetEffects:
     has half of it (claim 31): by their conditions, and because a record counts in none but the
     first that it is in. The rows of a unit may be in all of them.
     """
+    from dpeffects.ledgers.memory import OneCall  # ledgers are loaded by calls that have one
+
     request = replace(request.written_out(), contrasts=None)
     subsets, groups = _named(by, request)
     conditions = [read_condition(text) for text in subsets.values()]

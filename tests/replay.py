@@ -25,7 +25,7 @@ import numpy as np
 from dpeffects.auditing.leaves import leaves
 from dpeffects.auditing.minimisers import gradient, log_volume
 from dpeffects.errors import DPEffectsError
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.ledgers.memory import Ledger
 from dpeffects.privacy.minimise import largest_noise
 from dpeffects.privacy.release import Releaser
 from dpeffects.unproved.seeded import SeededNoise
@@ -147,20 +147,17 @@ class Measuring(Releaser):
         return super().release(label, steps, **rest)
 
     def laplace(self, label, steps, *price, **rest):
-        """Also for what does not come by `release`."""
-        values, (l1, _), unit, *_ = steps
+        """Also for what does not come by `release`; noise with a shape has a norm of its own."""
+        values, (l1, _), unit, shape = steps
+        if shape is not None:
+            before = self._noise.next(("shaped", label, steps[1:], price), values.copy)
+            moved = in_its_shape(shape, values, before)
+            self._noise.hold(f"{label} (shape)", moved, _WIDER)
+            return super().laplace(label, steps, *price, **rest)
         moved = self._moved(("laplace", label, values.shape, l1, unit, price), values)
         self._noise.hold(label, int(moved.sum()), max(l1, 1))
         noisy = super().laplace(label, steps, *price, **rest)
         return self._as_declared(noisy, (max(l1, 1) * unit,))
-
-    def shaped(self, label, steps, *price, **rest):
-        """The change in the norm that the noise goes by."""
-        before = self._noise.next(("shaped", label, steps[1:], price), steps.values.copy)
-        self._noise.hold(
-            f"{label} (shape)", in_its_shape(steps.shape, steps.values, before), _WIDER
-        )
-        return super().shaped(label, steps, *price, **rest)
 
     def gaussian(self, label, steps, sigma, *price, **rest):
         """A scale that is claimed, not proved, has no sensitivity."""
@@ -192,14 +189,8 @@ class Measuring(Releaser):
         noisy = super().smooth_laplace(label, private, shown, **rest)
         return replace(noisy, value=self._noise.next(("smooth draw", label), lambda: noisy.value))
 
-    def flip(self, label, bits, **rest):
-        """A record has one bit."""
-        before = self._noise.next(("bits", label, bits.shape), bits.copy)
-        self._noise.hold(label, int((before != bits).sum()), 1)
-        return super().flip(label, bits, **rest)
-
     def respond(self, label, codes, levels, **rest):
-        """A record has one code."""
+        """A record has one bit, or one code."""
         before = self._noise.next(("codes", label, codes.shape, levels), codes.copy)
         self._noise.hold(label, int((before != codes).sum()), 1)
         return super().respond(label, codes, levels, **rest)

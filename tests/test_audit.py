@@ -25,10 +25,10 @@ from dpeffects.design import columns as recipe
 from dpeffects.design import sample as design_sample
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
 from dpeffects.estimators import diff_in_means, proved
+from dpeffects.ledgers.memory import Ledger
 from dpeffects.privacy import release
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.ledger import Ledger
 from dpeffects.privacy.matched import WEIGHT_BITS, MatchedRecords, whole_weights
 from dpeffects.privacy.noise import flip_chance
 from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps

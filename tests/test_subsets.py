@@ -14,8 +14,9 @@ from dpeffects.errors import BudgetError, DPEffectsError, OptionError
 from dpeffects.formula import parse
 from dpeffects.formula.condition import by_level, exclude, read_condition
 from dpeffects.ledgers import create_ledger, open_ledger
+from dpeffects.ledgers.memory import Ledger, OneCall
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.ledger import Ledger, OneCall, Terms
+from dpeffects.privacy.ledger import Terms
 from tests.test_counting import BOUNDS, CALLS, COUNTING, FORMULA, HOLDERS, IDS, frame, run
 
 GIVEN = {"bounds": BOUNDS, "seed": 1}

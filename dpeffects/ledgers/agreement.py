@@ -10,14 +10,9 @@ from fractions import Fraction
 from typing import Any, Self
 
 from dpeffects.errors import BudgetError, LedgerError
-from dpeffects.ledgers.composition import Composition, find_composition
-from dpeffects.ledgers.entry import NONE, Cost, Entry, Hold, State, read_terms
-from dpeffects.privacy.budget import Budget, as_written
-from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import (
+from dpeffects.ledgers.allotments import (
     Allotted,
     Part,
-    Terms,
     agreed_terms,
     is_new,
     kept_in,
@@ -25,10 +20,13 @@ from dpeffects.privacy.ledger import (
     open_part,
     part_of,
     refusal,
-    require_like,
-    require_positive,
     rest_of_call,
 )
+from dpeffects.ledgers.composition import Composition, find_composition
+from dpeffects.ledgers.entry import NONE, Cost, Entry, Hold, State, read_terms
+from dpeffects.privacy.budget import Budget, as_written
+from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.ledger import Terms, exact_price, require_like
 
 
 @dataclass(frozen=True)
@@ -104,14 +102,18 @@ class Agreement:
         shown, kept = self.composition.largest_call, Cost(*kept_in(state.allotments))
         left = shown(self.left(state, allotment))
         error = refusal(needed, self.budget, left, (0, 0) if allotment else shown(kept), allotment)
-        calls = state.held.minus(kept)
-        if calls.first > 0 or calls.delta > 0:
-            held = shown(calls)
-            return BudgetError(
-                f"{error}; open calls hold ({held[0]:.6g}, {held[1]:.3g}), which "
-                "`dpeffects ledger settle` ends if they are dead"
-            )
-        return error
+        return BudgetError(f"{error}{self._open_calls(state)}")
+
+    def _open_calls(self, state: State) -> str:
+        """What open calls hold, in words."""
+        calls = state.held.minus(Cost(*kept_in(state.allotments)))
+        if calls.first <= 0 and calls.delta <= 0:
+            return ""
+        held = self.composition.largest_call(calls)
+        return (
+            f"; open calls hold ({held[0]:.6g}, {held[1]:.3g}), which "
+            "`dpeffects ledger settle` ends if they are dead"
+        )
 
     def allot(self, state: State, name: str, share: Fraction) -> State:
         """Hold a share of all that is allowed; refuse another size, or more than is left."""
@@ -184,7 +186,7 @@ class Agreement:
         allotment: str = "",
     ) -> tuple[State, Hold | None]:
         """Charge a call's reservation, or what is left where there is none; or refuse."""
-        require_positive(spend)
+        exact_price(spend)
         require_like(self.terms(state), terms)
         if hold is not None and not hold.open:
             raise BudgetError("the reservation of this call was settled: it pays for no more")

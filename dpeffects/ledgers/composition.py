@@ -10,10 +10,10 @@ import math
 from fractions import Fraction
 
 from dpeffects.errors import BudgetError, OptionError, not_among
+from dpeffects.ledgers.allotments import shown
 from dpeffects.ledgers.entry import Cost
 from dpeffects.privacy.budget import Budget, as_written, round_down, round_up
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import shown
 
 _WIDER = 1 + Fraction(1, 2**40)
 """Covers the rounding of a sensitivity and a scale that are stored as floats."""

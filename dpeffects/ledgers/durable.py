@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from dpeffects.errors import BudgetError, LedgerError, OptionError, checked_call
 from dpeffects.ledgers.agreement import Agreement, charge_body, payments, price_of
+from dpeffects.ledgers.allotments import Allotted, Divisible, Parts, part_of, require_name
 from dpeffects.ledgers.chain import Address, Anchor, Chain, store_of
 from dpeffects.ledgers.entry import NONE, Entry, State
 from dpeffects.ledgers.loss_distributions import tight_epsilon
@@ -24,15 +25,7 @@ from dpeffects.ledgers.statement import OpenCall, Statement
 from dpeffects.ledgers.transaction import EntryStore, Transaction
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import (
-    Account,
-    Allotted,
-    Divisible,
-    Parts,
-    Terms,
-    part_of,
-    require_name,
-)
+from dpeffects.privacy.ledger import Account, Terms
 from dpeffects.summary import Shown, Summary, check_form
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
 from dpeffects.errors import LedgerError
+from dpeffects.ledgers.allotments import Part, Parts
 from dpeffects.ledgers.tree import Nodes, Read, changed, key_of
-from dpeffects.privacy.ledger import Part, Parts, Terms
+from dpeffects.privacy.ledger import Terms
 from dpeffects.typed import SETTINGS, Types
 
 START = "0" * 64

@@ -34,19 +34,10 @@ from dpeffects.privacy.rows import (
     evaluate,
     rehearse,
 )
-from dpeffects.privacy.sets import (
-    COUNT,
-    Box,
-    BoxGrid,
-    OnGrid,
-    Sensitivity,
-    Steps,
-    Within,
-)
+from dpeffects.privacy.sets import COUNT, Box, BoxGrid, OnGrid, Sensitivity, Steps, Within
 
-Sum = tuple[Phi, Within, Cells | None, float]
-"""A row function, its set, cells, and the rate of its noise."""
 Exact = tuple[OnGrid, IntArray, Sensitivity]
+"""A grid, totals without noise, and how far one record moves them."""
 
 
 class Asked(NamedTuple):
@@ -144,7 +135,7 @@ class Curator:
                 raise OptionError("a set other than COUNT needs a row function")
             public = self._is_public(x.phi, x.cells)
             rates.append(1.0 if public else self._releaser.rate(x.share, x.part))
-        exact = self._exact([(*x[1:4], rate) for x, rate in zip(asked, rates, strict=True)])
+        exact = self._exact(asked, rates)
         return [self._released(x, *found) for x, found in zip(asked, exact, strict=True)]
 
     def _released(self, asked: Asked, grid: OnGrid, totals: IntArray, moves: Sensitivity) -> Noisy:
@@ -176,38 +167,32 @@ class Curator:
 
     def exact_sums(
         self, phi: Phi, within: Within, cells: Cells | None, *, rate: float, most: int = 30
-    ) -> tuple[OnGrid, IntArray, Sensitivity]:
+    ) -> Exact:
         """Totals without noise, and how far one record moves them: for this folder and tests."""
-        return self._exact([(phi, within, cells, rate)], most)[0]
+        return self._exact([Asked("", phi, within, cells)], [rate], most)[0]
 
-    def _exact(self, asked: Sequence[Sum], most: int = 30) -> list[Exact]:
+    def _exact(self, asked: Sequence[Asked], rates: Sequence[float], most: int = 30) -> list[Exact]:
         """Totals of several sums, from one look at the rows."""
         grids: list[OnGrid] = []
         totals: dict[int, Any] = {}
-        left: list[tuple[int, Summand]] = []
-        for k, (phi, within, cells, rate) in enumerate(asked):
+        left: dict[int, Summand] = {}
+        for k, ((_, phi, within, cells, _, _), rate) in enumerate(zip(asked, rates, strict=True)):
             rehearse(phi, within.columns, cells, self.width)
             grids.append(grid := within.on(self.units, rate, most, self.weighted))
             plain = isinstance(grid, BoxGrid) and grid.squared_radius is None
             if plain and not self.weighted:
                 totals[k] = self._source.in_engine(phi, grid, cells)
             if totals.get(k) is None:
-                add = partial(
-                    _block_totals, phi=phi, columns=within.columns, cells=cells, grid=grid
-                )
-                left.append((k, add))
+                left[k] = partial(_block_totals, phi, within.columns, cells, grid)
         if left:
-            reads = all_reads(*(f for k, _ in left for f in (asked[k][0], asked[k][2])))
-            found = self._source.fold(partial(_together, [add for _, add in left]), *reads)
-            totals |= {k: x for (k, _), x in zip(left, found, strict=True)}
-        return [
-            (
-                grid,
-                totals[k] if cells else totals[k][0],
-                grid.reach.sensitivity(cells.size if cells else None, self._is_public(cells)),
-            )
-            for k, ((_, _, cells, _), grid) in enumerate(zip(asked, grids, strict=True))
-        ]
+            reads = all_reads(*(f for k in left for f in (asked[k].phi, asked[k].cells)))
+            found = self._source.fold(partial(_together, [*left.values()]), *reads)
+            totals |= dict(zip(left, found, strict=True))
+        exact = []
+        for k, (grid, cells) in enumerate(zip(grids, (x.cells for x in asked), strict=True)):
+            moves = grid.reach.sensitivity(cells.size if cells else None, self._is_public(cells))
+            exact.append((grid, totals[k] if cells else totals[k][0], moves))
+        return exact
 
     def _is_public(self, *functions: Phi | Cells) -> bool:
         """What neighbours have in common; nothing, where rows have weights."""
@@ -255,7 +240,7 @@ def _together(functions: Sequence[Summand], block: Block) -> Totals:
 
 
 def _block_totals(
-    block: Block, phi: Phi, columns: int, cells: Cells | None, grid: OnGrid
+    phi: Phi, columns: int, cells: Cells | None, grid: OnGrid, block: Block
 ) -> Totals:
     """What a block adds to the totals: a few rows at a time stay close to the processor."""
     size, rows = cells.size if cells else 1, max(ROWS // columns, 2**13)

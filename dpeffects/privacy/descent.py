@@ -1,9 +1,9 @@
-"""Newton's method on exact sums over rows, which ends at a small gradient whatever the rows are.
+"""One minimiser of convex losses with a penalty, by exact sums over rows, whatever the rows are.
 
-Rows are whole numbers. A record's factor in the gradient is rounded to a multiple of 2^-44, and its
-second derivative, which only steers the steps, to a few bits: numbers so short that products of
-matrices add them up exactly, in floats. So weights do not depend on the order of the records, nor
-on how they are spread over blocks and machines.
+`logistic` and `huber` are its losses. Rows are whole numbers. A record's factor in the gradient is
+rounded to a multiple of 2^-44, and its second derivative, which only steers the steps, to a few
+bits: numbers so short that products of matrices add them up exactly, in floats. So weights do not
+depend on the order of the records, nor on how they are spread over blocks and machines.
 
 `newton` takes steps by a coarse Hessian; beyond `DENSE` weights by products of the Hessian with
 vectors, which are sums over rows like a gradient, and conjugate gradients, as long as these take
@@ -15,14 +15,16 @@ certain in spite of rounding; so there are finitely many of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.privacy.exact import PRODUCT, exact_products, scratch_buffer
+from dpeffects.privacy.rows import Block, Source, Totals
 
 _HIGH = 22
 FINE = 44
@@ -38,6 +40,8 @@ Product = Callable[[FloatArray], FloatArray]
 """A Hessian times a vector."""
 Derivatives = tuple[FloatArray, FloatArray | Product]
 """A gradient, and a Hessian, or several Hessians for pieces of the gradient of the same size."""
+After = Callable[[FloatArray, FloatArray, FloatArray | Product], float]
+"""A step, the gradient and the Hessian before it -> the largest norm of the gradient after it."""
 DENSE = 512
 """Weights of a piece, at most, for which a Hessian is made."""
 _RESIDUAL = 1e-3
@@ -54,6 +58,157 @@ class Precision(NamedTuple):
 
     bits: tuple[int, ...]
     product: int
+
+
+Slopes = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+"""Products x'w of rows -> first and second derivatives of their losses."""
+Piece = tuple[int, Block, FloatArray, Slopes]
+"""Which weights some records have, the records, their whole rows, their losses."""
+
+
+class Penalised(Protocol):
+    """The mean of convex losses of x'w over the records, and (penalty / 2) |w|^2.
+
+    Rows x are whole numbers over 2^``grid`` and over the first of `norms`; the second is how long
+    they are then at most. A problem that takes more ``looks`` at the rows is a hard one. ``bend``
+    bounds third derivatives of the losses, over 2, where there are any.
+    """
+
+    grid: ClassVar[int]
+    looks: ClassVar[int]
+    quick: ClassVar[Precision]
+    careful: ClassVar[Precision]
+    bend: ClassVar[float | None] = None
+
+    width: int
+    rows: int
+    """Rows of a unit, at most."""
+
+    @property
+    def columns(self) -> int:
+        """Weights that one record has."""
+        return self.width
+
+    @property
+    def norms(self) -> tuple[float, float]:
+        """What whole rows are divided by beside the grid, and their largest norm."""
+
+    @property
+    def hessian_bound(self) -> float:
+        """Largest second derivative of one record's loss."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The parts of a row that it gets, beside who is treated."""
+
+    def penalty(self, n: int) -> float:
+        """The penalty of the mean."""
+
+    def largest_weights(self, n: int, noise: float = 0.0) -> float:
+        """Norm that no minimiser exceeds, for noise of at most this norm."""
+
+    def rounding(self, size: float) -> float:
+        """Distance of a computed mean gradient from the true one, at weights of this norm."""
+
+    def enough(self, largest: float) -> float:
+        """The mean gradient at which the solver stops, for weights of this norm."""
+
+    def pieces(self, block: Block) -> Iterator[Piece]:
+        """The losses of a block, of a few records at a time."""
+
+    def solve(self, source: Source, noise: FloatArray | None = None) -> FloatArray:
+        """Minimise n times the objective plus noise'w, whatever the rows are (claims 20, 23)."""
+        tilt = np.zeros(self.width) if noise is None else noise / source.n
+        top = self.largest_weights(source.n, norm(tilt) * source.n)
+        stop, weights = self.enough(top) + 1e-15 * norm(tilt), None
+        after = self._after if self.bend else None
+        for precision in (Precision((), self.grid + 23), self.quick)[self.columns <= DENSE :]:
+            if weights is None:
+                at = partial(self.at, source, tilt, precision)
+                weights = newton(at, self.width, stop, self.looks, after)
+        if weights is None or not norm(weights) <= 2.0 * top:
+            weights = self._carefully(source, tilt, stop)
+        return shortened(weights, 1.001 * top)
+
+    def _after(
+        self, step: FloatArray, gradient: FloatArray, hessian: FloatArray | Product
+    ) -> float:
+        """Largest norm of the gradient after a step, by Taylor's theorem (claim 20)."""
+        row, bend = self.norms[1], self.bend or 0.0
+        image = times(hessian, step) if callable(hessian) else (hessian @ step).reshape(-1)
+        size, missed = row * norm(step), norm(gradient - image)
+        coarse = self.rows * 2.0 ** -(self.quick.bits[0] + 1)
+        return 1.01 * (missed + row * (coarse * size + bend * size**2))
+
+    def _carefully(self, source: Source, tilt: FloatArray, stop: float) -> FloatArray:
+        """Solve a hard problem, on the rows before they are divided by their norm.
+
+        So weights are those that multiply whole numbers, but for a power of two, in all their bits.
+        """
+        divisor, penalty, push = self.norms[0], self.penalty(source.n), norm(tilt)
+
+        def rounding(size: float) -> float:
+            by_penalty = 2.0**-52 * (penalty * divisor * size + push)
+            return divisor * (self.rounding(divisor * size) + by_penalty)
+
+        curve = 1.01 * divisor**2 * (self.hessian_bound + penalty)
+        at = partial(self.at, source, tilt, self.careful)
+        return divisor * descend(at, self.width, divisor * stop, rounding, curve)
+
+    def at(
+        self,
+        source: Source,
+        tilt: FloatArray,
+        precision: Precision,
+        weights: FloatArray,
+        tail: FloatArray,
+    ) -> Derivatives:
+        """Gradient and Hessians; if `careful`, for weights of rows that are not yet divided.
+
+        ``tail`` is what floats leave out of the weights.
+        """
+        left = self.norms[0] if precision is self.careful else 1.0
+        scale, penalty = 2.0**self.grid * self.norms[0] / left, self.penalty(source.n) * left**2
+        parts = np.stack([weights, tail]).reshape(2, -1, self.columns) / scale
+        fewer = 2.0 ** -math.ceil(math.log2(self.norms[0] * self.norms[1]))
+
+        def sums(precision: Precision, vectors: FloatArray | None = None) -> Derivatives:
+            add = partial(block_sums, self, parts, precision, vectors)
+            limbs = source.fold(add, *self.reads)[0]
+            return derivatives(limbs, scale, source.n, penalty, precision)
+
+        def product(vector: FloatArray) -> FloatArray:
+            """The Hessian times a vector of norm 1, made shorter: all factors are below 1."""
+            vectors = fewer * vector.reshape(-1, self.columns) / scale
+            image, _ = sums(Precision((), self.grid + 23), vectors)
+            return image / fewer + penalty * vector
+
+        gradient, hessian = sums(precision)
+        gradient = gradient + penalty * weights + tilt * left
+        return gradient, hessian if precision.bits else product
+
+
+def block_sums(
+    problem: Penalised,
+    parts: FloatArray,
+    precision: Precision,
+    vectors: FloatArray | None,
+    block: Block,
+) -> Totals:
+    """What a block adds, by piece; ``parts`` are the weights of whole rows, and their tails.
+
+    With ``vectors``, one for each piece, it is what the block adds to the Hessians times these.
+    """
+    (_, pieces, size), grid = parts.shape, problem.grid
+    limbs = np.zeros((2, pieces, size, len(precision.bits) * size + 2), dtype=np.int64)
+    for k, some, rows, slopes in problem.pieces(block):
+        factors, curvatures = slopes(exact_dots(rows, parts[0, k], grid, parts[1, k]))
+        if vectors is not None:
+            factors = curvatures * exact_dots(rows, vectors[k], grid)
+        if some.weight.size:
+            factors, curvatures = factors * some.weight, curvatures * some.weight
+        limbs[:, k] += derivative_sums(rows, factors, curvatures, precision)
+    return (limbs,)
 
 
 def rounded(values: Values, bits: int, out: Values | None = None) -> Values:
@@ -151,7 +306,7 @@ def derivatives(
     hessian = penalty * np.eye(d) if precision.bits else np.zeros(0)
     for k, bits in enumerate(precision.bits):
         hessian = sums[..., k * d : (k + 1) * d] * 2.0**-bits / (n * scale**2) + hessian
-    return gradient, hessian
+    return gradient.reshape(-1), hessian
 
 
 def newton(
@@ -159,7 +314,7 @@ def newton(
     width: int,
     stop: float,
     looks: int,
-    after: Callable[[FloatArray, FloatArray, FloatArray | Product], float] | None = None,
+    after: After | None = None,
 ) -> FloatArray | None:
     """Newton steps to a gradient norm of ``stop``; None where that takes more looks at the rows.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -57,14 +56,15 @@ class MatchedRecords:
         noisy = self._curator._releaser.release("propensity scores", steps, share=share, claim=9)
         return replace(noisy, value=self._scores(noisy.value + grid.offset(1)))
 
-    def flipped_treatment(self, share: str) -> BoolArray:
-        """Release every record's treatment, one of two, by randomised response (claim 3)."""
-        return self._curator._releaser.flip("treatment", self._treatment, share=share, claim=3)
-
-    def mixed_arms(self, share: str) -> IntArray:
-        """Release every record's arm by generalised randomised response (claim 3)."""
+    def mixed_arms(self, share: str) -> Any:
+        """Release every record's treatment, or arm, by randomised response (claim 3)."""
         releaser = self._curator._releaser
         return releaser.respond("treatment", self._treatment, self.arms, share=share, claim=3)
+
+    def flipped_treatment(self, share: str) -> BoolArray:
+        """Release every record's treatment, one of two."""
+        flipped: BoolArray = self.mixed_arms(share)
+        return flipped
 
     def contrast(
         self, label: str, weights: FloatArray, share: str, arm: IntArray | None = None
@@ -94,26 +94,12 @@ class MatchedRecords:
     ) -> Noisy:
         """Release sum_i d_i^2 + sum over pairs of pair_weight (y_a - y_b)^2 / 2 (claim 12).
 
-        d_i is record i's outcome minus the mean outcome of its matches. Matches, pairs and weights
-        are public or released; the weight of a pair is the one given at its first member.
+        d_i is record i's outcome minus the mean outcome of its matches, 0 without any. Matches,
+        pairs and weights are public or released; the weight of a pair is that at its first member.
         """
-        load, used = _load(neighbours, 1.0 / np.maximum(matches, 1), np.ones(self.n))
-        first = np.flatnonzero(partner > np.arange(self.n))
-        steps = np.zeros(self.n, dtype=np.int64)
-        steps[first] = steps[partner[first]] = np.abs(whole_weights(pair_weight[first], bits=8))
-        # twice the bits must fit where a sum has them once
-        bits = bits_for(256 * self.n + int(steps.sum()), self._curator.epsilon(share))
-        grid = Box(*self._curator.outcome_range).with_bits(max(2, (bits - 4) // 2))
-        z = grid.whole(self._outcome)
-        own = _squared_gaps(z, neighbours, matches)
-        gaps = z[first] - z[partner[first]]
-        # pair terms count (y_a - y_b)^2 / 2, so the whole release is in half units
-        total = np.array([512 * own.sum() + steps[first] @ (gaps * gaps)], dtype=np.int64)
-        span = grid.reach.same.l1
-        each = 512 * (np.ceil(span * span * load * (1 + 1e-12)) + 1 + used)
-        most = int((each + steps * (span * span)).max())
-        squares = Steps(total, Sensitivity.of_number(most), grid.unit**2 / 512.0)
-        return self._curator._releaser.release("matching variance", squares, share=share, claim=12)
+        own = np.where(matches > 0, np.arange(self.n), -1)[:, None]
+        difference, weight = np.array([[1.0, -1.0]]), pair_weight[None]
+        return self.imputed_squares([own, neighbours], difference, partner, weight, share)
 
     def imputed_squares(
         self,
@@ -147,19 +133,19 @@ class MatchedRecords:
         z, span = grid.whole(self._outcome), grid.reach.same.l1
         gaps = (z[first] - z[partner[first]]) ** 2
         means = [_sums(z, table) / count for table, count in zip(matches, counts, strict=True)]
-        totals, moved = [], np.zeros(self.n)
+        totals, moved = [], np.zeros(self.n, np.int64)
         for u, weights in zip(whole / 2.0**WEIGHT_BITS, steps, strict=True):
-            value = np.zeros(self.n)
-            for coefficient, mean in zip(u, means, strict=True):
+            value, load, used = np.zeros((3, self.n))
+            for coefficient, mean, table, count in zip(u, means, matches, counts, strict=True):
                 value += coefficient * mean
+                _add_load(load, used, table, abs(coefficient) / count)
             own = np.rint(value * value).astype(np.int64)
+            # pair terms count (y_a - y_b)^2 / 2, so the whole release is in half units
             totals.append(512 * int(own.sum()) + int(weights[first] @ gaps))
-            moved += weights * float(span * span)
-            for coefficient, table, count in zip(np.abs(u), matches, counts, strict=True):
-                if coefficient:
-                    load, used = _load(table, coefficient / count, np.zeros(self.n))
-                    moved += 512 * (np.ceil(span * span * load * (1 + 1e-12)) + 2 * used)
-        most = Sensitivity.of_number(math.ceil(moved.max() * (1 + 1e-12)))
+            floats = used * (len(u) + 1) * 2.0**-21  # errors of squares before they are rounded
+            squared = np.ceil(span * span * load * (1 + 1e-12) + floats) + used
+            moved += 512 * squared.astype(np.int64) + weights * (span * span)
+        most = Sensitivity.of_number(int(moved.max()))
         squares = Steps(np.array(totals, np.int64), most, grid.unit**2 / 512.0)
         return self._curator._releaser.release("matching variance", squares, share=share, claim=12)
 
@@ -169,20 +155,18 @@ def _look(block: Block, score: RowFunction, columns: int, part: str) -> Records:
     return getattr(block, part), block.outcome, evaluate(score, block, columns).copy()
 
 
-def _load(
-    neighbours: IndexArray, coefficient: FloatArray, load: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Add to ``load`` how much each record moves the squares that it enters; return in how many.
+def _add_load(
+    load: FloatArray, used: FloatArray, neighbours: IndexArray, coefficient: FloatArray
+) -> None:
+    """Add to ``load`` how much each record moves the squares that it enters, to ``used`` how many.
 
     With a coefficient a it moves a square by a (2 - a), in squares of the outcome's range.
     """
-    used = np.zeros(load.size)
     move = coefficient * (2.0 - coefficient)
     for column in neighbours.T:
-        ok = column >= 0
+        ok = (column >= 0) & (coefficient > 0.0)
         load += np.bincount(column[ok], weights=move[ok], minlength=load.size)
         used += np.bincount(column[ok], minlength=load.size)
-    return load, used
 
 
 def _sums(z: IntArray, neighbours: IndexArray) -> IntArray:
@@ -191,13 +175,6 @@ def _sums(z: IntArray, neighbours: IndexArray) -> IntArray:
     for column in neighbours.T:
         total += np.where(column >= 0, z[column], 0)
     return total
-
-
-def _squared_gaps(z: IntArray, neighbours: IndexArray, matches: IndexArray) -> IntArray:
-    """d_i^2 in squared grid units, rounded record by record."""
-    count = np.maximum(matches, 1).astype(np.int64)
-    gap = matches * z - _sums(z, neighbours)
-    return np.rint((gap * gap) / (count * count)).astype(np.int64)
 
 
 def whole_weights(weights: FloatArray, bits: int = WEIGHT_BITS) -> IntArray:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -21,11 +22,10 @@ from dpeffects.privacy.sets import (
     Norms,
     OnGrid,
     Reach,
-    add_up,
+    Weight,
     bits_for,
     norms_of,
     times,
-    weigh,
 )
 
 
@@ -97,11 +97,7 @@ class GramGrid(OnGrid):
         return Matrices(self.rows.box.columns, self._squared_radius, n)
 
     def totals(
-        self,
-        values: FloatArray,
-        cell: IntArray | None,
-        size: int,
-        weight: FloatArray | None = None,
+        self, values: FloatArray, cell: IntArray | None, size: int, weight: Weight = None
     ) -> IntArray:
         """Exact products, by cell."""
         z, by_cell = self._weighted(values, weight), []
@@ -115,7 +111,7 @@ class GramGrid(OnGrid):
         last = exact_products(z, z, bits)[upper] - sum(by_cell)
         return np.stack([*by_cell, last])
 
-    def _weighted(self, values: FloatArray, weight: FloatArray | None) -> FloatArray:
+    def _weighted(self, values: FloatArray, weight: Weight) -> FloatArray:
         """Rows in steps; with weights w, of norm at most sqrt(w) times the radius (claim 29)."""
         if weight is None:
             return self.rows.project(values)
@@ -148,23 +144,46 @@ class WithSquares:
         if not 0.0 <= self.count <= 2.0:
             raise OptionError("the constant beside columns must be from 0 to 2")
 
-    def on(self, n: int, rate: float, most: int = 30, weighted: bool = False) -> SquaresGrid:
+    def on(self, n: int, rate: float, most: int = 30, weighted: bool = False) -> BesideGrid:
         """The set on its finest grid: z in steps of 2^-(bits + 1)."""
         if weighted:
             most = min(most, 20)  # the constant is up to four times a column (claim 29)
         bits = bits_for(n, rate, self.columns + 2.0 * self.count, most, weighted)
-        half = np.full(self.columns, 0.5)
-        rows = BoxGrid(Box(-half, half), 2.0 ** (bits + 1), 2.0 ** -(bits + 1), weighted)
-        return SquaresGrid(rows, bits, self.count)
+        half, steps = np.full(self.columns, 0.5), 2.0 ** (bits + 1)
+        rows = BoxGrid(Box(-half, half), steps, 1.0 / steps, weighted)
+        ones = math.ceil(self.count * steps)
+        centres = np.repeat([0.0, 1.0 / 8.0], self.columns)  # squares are measured from 1/8
+        if self.count:
+            centres = np.concatenate([[self.count - ones / steps], centres])
+        beside = partial(_with_squares, bits=bits, ones=ones)
+        return BesideGrid(rows, self._reach(2**bits, ones), beside, centres)
+
+    def _reach(self, top: int, ones: int) -> Reach:
+        """z is at most ``top`` steps, its centred square a quarter of that and one for rounding."""
+        k, move, square = self.columns, 2 * top + 1, top // 4 + 1
+        single = Norms(k * (top + square) + ones, k * (top**2 + square**2) + ones**2)
+        return Reach(single, Norms(k * move, k * move**2))
+
+
+def _with_squares(z: FloatArray, bits: int, ones: int) -> FloatArray:
+    """The constant, if there is one, the columns, the squares."""
+    squares = np.floor(z * z * 2.0 ** -(bits + 1) + (0.5 - 2.0 ** (bits - 2)))
+    constant = np.full((len(z), 1 if ones else 0), float(ones))
+    return np.concatenate([constant, z, squares], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
-class SquaresGrid(OnGrid):
-    """Columns and centred squares in steps of the same grid."""
+class BesideGrid(OnGrid):
+    """Columns of a box in steps of its grid, and whole numbers that are functions of these.
+
+    ``once`` has the norms of what rows without weights contribute, ``centres`` what is measured
+    from other numbers than 0.
+    """
 
     rows: BoxGrid
-    bits: int
-    count: float
+    once: Reach
+    beside: Callable[[FloatArray], FloatArray]
+    centres: FloatArray | float = 0.0
 
     @property
     def unit(self) -> float:
@@ -172,38 +191,17 @@ class SquaresGrid(OnGrid):
         return self.rows.unit
 
     @property
-    def _ones(self) -> int:
-        return math.ceil(self.count * self.rows.steps)
-
-    @cached_property
     def reach(self) -> Reach:
-        """z is at most 2^bits steps, its centred square a quarter of that, and one for rounding."""
-        k, top = self.rows.box.columns, 2**self.bits
-        move, square, ones = 2 * top + 1, top // 4 + 1, self._ones
-        single = Norms(k * (top + square) + ones, k * (top**2 + square**2) + ones**2)
-        reach = Reach(single, Norms(k * move, k * move**2))
-        return reach.weighted() if self.rows.weighted else reach
+        """Norms of what a record contributes."""
+        return self.once.weighted() if self.rows.weighted else self.once
 
-    def totals(
-        self,
-        values: FloatArray,
-        cell: IntArray | None,
-        size: int,
-        weight: FloatArray | None = None,
-    ) -> IntArray:
-        """Sums by cell: the constant, the columns, the squares."""
-        z = self.rows.project(values)
-        squares = np.floor(z * z * 2.0 ** -(self.bits + 1) + (0.5 - 2.0 ** (self.bits - 2)))
-        parts = [z, squares]
-        if self.count:
-            parts.insert(0, np.full((len(z), 1), float(self._ones)))
-        return add_up(weigh(np.concatenate(parts, axis=1), weight), cell, size)
+    def project(self, values: FloatArray) -> FloatArray:
+        """Columns within their set, and what stands beside them."""
+        return self.beside(self.rows.project(values))
 
-    def offset(self, n: float) -> FloatArray:
-        """The squares are measured from 1/8."""
-        k = self.rows.box.columns
-        ones = [n * (self.count - self._ones * self.rows.step)] if self.count else []
-        return np.array([*ones, *[0.0] * k, *[n / 8.0] * k])
+    def offset(self, n: float) -> FloatArray | float:
+        """What n centres add to the sums."""
+        return n * self.centres
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,40 +225,20 @@ class WithSizes:
         """Columns z."""
         return self.box.columns
 
-    def on(self, n: int, rate: float, most: int = 30, weighted: bool = False) -> SizesGrid:
+    def on(self, n: int, rate: float, most: int = 30, weighted: bool = False) -> BesideGrid:
         """The set on the grid of its box: both have the same L1 norms."""
-        return SizesGrid(self.box.on(n, rate, most, weighted))
+        rows = self.box.on(n, rate, most, weighted)
+        tops = [int(max(abs(a), abs(b))) for a, b in zip(*rows.ends, strict=True)]
+        return BesideGrid(rows, self._reach(tops), _with_sizes)
 
-
-@dataclass(frozen=True, eq=False)
-class SizesGrid(OnGrid):
-    """Columns and their sizes, in steps of the same grid."""
-
-    rows: BoxGrid
-
-    @property
-    def unit(self) -> float:
-        """Value of one step."""
-        return self.rows.unit
-
-    @cached_property
-    def reach(self) -> Reach:
+    def _reach(self, tops: list[int]) -> Reach:
         """z and |z| are at most h steps; two of them move by 2 h in L1, 4 h^2 in L2 squared."""
-        tops = [int(max(abs(a), abs(b))) for a, b in zip(*self.rows.ends, strict=True)]
         once = norms_of(tops)
-        reach = Reach(times(once, 2, 2), times(once, 2, 4))
-        return reach.weighted() if self.rows.weighted else reach
+        return Reach(times(once, 2, 2), times(once, 2, 4))
 
-    def totals(
-        self,
-        values: FloatArray,
-        cell: IntArray | None,
-        size: int,
-        weight: FloatArray | None = None,
-    ) -> IntArray:
-        """Sums by cell: the columns, then their sizes."""
-        z = self.rows.project(values)
-        return add_up(weigh(np.concatenate([z, np.abs(z)], axis=1), weight), cell, size)
+
+def _with_sizes(z: FloatArray) -> FloatArray:
+    return np.concatenate([z, np.abs(z)], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,11 +266,7 @@ class Bins(OnGrid):
         return reach.weighted() if self.weighted else reach
 
     def totals(
-        self,
-        values: FloatArray,
-        cell: IntArray | None,
-        size: int,
-        weight: FloatArray | None = None,
+        self, values: FloatArray, cell: IntArray | None, size: int, weight: Weight = None
     ) -> IntArray:
         """Counts of all histograms by cell, one after the other; what is no bin is in the first."""
         counted = None if weight is None else weight * MOST_ROWS

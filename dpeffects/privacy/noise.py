@@ -186,30 +186,21 @@ class SecureNoise(NoiseSource):
 
     def laplace(self, values: IntArray, scale: float, sensitivity: int, epsilon: float) -> IntArray:
         """Add discrete Laplace noise; OpenDP's own privacy map must agree with the price."""
-        domains, metrics, measurements = _opendp()
+        _, metrics, measurements = _opendp()
 
-        def draw(part: IntArray) -> IntArray:
-            domain = domains.vector_domain(domains.atom_domain(T="i64"), size=int(part.size))
-            mechanism = measurements.make_laplace(domain, metrics.l1_distance(T="i64"), scale=scale)
-            if not mechanism.map(sensitivity) <= epsilon:
+        def mechanism(domain: Any) -> Any:
+            made = measurements.make_laplace(domain, metrics.l1_distance(T="i64"), scale=scale)
+            if not made.map(sensitivity) <= epsilon:
                 raise PrivacyError("the noise library charges more than the ledger; nothing drawn")
-            return np.asarray(mechanism(part), dtype=np.int64)
+            return made
 
-        return _in_blocks(draw, checked(values))
+        return _drawn(mechanism, values)
 
     def gaussian(self, values: IntArray, scale: float) -> IntArray:
         """Add discrete Gaussian noise."""
-        domains, metrics, measurements = _opendp()
-        scale = fine_enough(scale)
-
-        def draw(part: IntArray) -> IntArray:
-            domain = domains.vector_domain(domains.atom_domain(T="i64"), size=int(part.size))
-            mechanism = measurements.make_gaussian(
-                domain, metrics.l2_distance(T=float), scale=scale
-            )
-            return np.asarray(mechanism(part), dtype=np.int64)
-
-        return _in_blocks(draw, checked(values))
+        _, metrics, measurements = _opendp()
+        l2, scale = metrics.l2_distance(T=float), fine_enough(scale)
+        return _drawn(lambda domain: measurements.make_gaussian(domain, l2, scale=scale), values)
 
     def matrices(self, values: IntArray, scale: float, top: int) -> IntArray:
         """Add a difference of Wisharts, rounded exactly."""
@@ -274,8 +265,15 @@ class SecureNoise(NoiseSource):
         return order
 
 
-def _in_blocks(draw: Callable[[IntArray], IntArray], values: IntArray) -> IntArray:
-    """Draw for long vectors in blocks, by several threads."""
+def _drawn(mechanism: Callable[[Any], Any], values: IntArray) -> IntArray:
+    """Values with the noise of a library's mechanism, long vectors in blocks by several threads."""
+    domains, _, _ = _opendp()
+
+    def draw(part: IntArray) -> IntArray:
+        domain = domains.vector_domain(domains.atom_domain(T="i64"), size=int(part.size))
+        return np.asarray(mechanism(domain)(part), dtype=np.int64)
+
+    values = checked(values)
     if values.size <= _BLOCK:
         return draw(values)
     blocks = np.array_split(values, math.ceil(values.size / _BLOCK))

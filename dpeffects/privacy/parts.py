@@ -19,9 +19,10 @@ from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.privacy.budget import Budget, Share, round_down
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.release import Releaser, Split
-from dpeffects.privacy.rows import Rows, TwoArms
+from dpeffects.privacy.rows import Rows
+from dpeffects.privacy.units import TwoArms
 from dpeffects.progress import bar
 
 T = TypeVar("T")
@@ -97,7 +98,7 @@ def halves(
     paid = [b - a for a, b in zip(before, curator._releaser.paid(), strict=True)]
     covered = Budget(*(round_down(x) * (1.0 - 2.0**-40) for x in paid))
     split = Split.of(covered, second, uses_delta)
-    ledger = Ledger(covered.epsilon, covered.delta)
+    ledger = CallLedger(covered)
     return result, _half(curator, 1, curator._releaser.for_subset(split, ledger))
 
 

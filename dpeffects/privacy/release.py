@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import PrivacyError
 from dpeffects.privacy.budget import LEAST, Budget, Share, as_written, round_down
 from dpeffects.privacy.charges import Noisy, Spend
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.noise import (
     LEAST_DELTA,
     LEAST_SIGMA,
@@ -94,10 +94,10 @@ class Releaser:
     def __init__(
         self,
         split: Split,
-        ledger: Ledger,
+        ledger: CallLedger,
         noise: NoiseSource,
         alone: bool = True,
-        covering: Ledger | None = None,
+        covering: CallLedger | None = None,
     ) -> None:
         self.split, self._ledger, self._noise = split, ledger, noise
         self._alone, self._covering = alone, covering
@@ -123,8 +123,7 @@ class Releaser:
         """Release whole numbers as multiples of their unit, at ``part`` of the price of a share."""
         price = Share(*(round_down(Fraction(x) * Fraction(part)) for x in self.share(share)))
         if share not in self.split.mu:
-            draw = self.laplace if steps.shape is None else self.shaped
-            return draw(label, steps, price, share=share, claim=claim)
+            return self.laplace(label, steps, price, share=share, claim=claim)
         mu, self._entries = self.rate(share, part), self._entries - steps.values.size
         if self._entries < 0:
             raise PrivacyError("too many numbers for one call with Gaussian noise; nothing drawn")
@@ -138,36 +137,30 @@ class Releaser:
     def laplace(
         self, label: str, steps: Steps, price: Share, *, share: str, claim: int, alone: bool = True
     ) -> Noisy:
-        """Release whole numbers with discrete Laplace noise; only the epsilon is paid."""
-        self._require_own_price(share)
-        values, l1, unit, epsilon = steps.values, max(steps.moves.l1, 1), steps.unit, price.epsilon
-        scale = laplace_scale(l1, epsilon)
-        sizes = (l1 * unit,), (scale * unit,)
-        spend = Spend(label, share, epsilon, 0.0, "Laplace", *sizes, claim, alone)
-        self.charge(spend)
-        drawn = self._noise.laplace(values.reshape(-1), scale, l1, epsilon)
-        return Noisy((drawn.reshape(values.shape) * unit).astype(np.float64), scale * unit, spend)
+        """Release whole numbers with pure noise; only the epsilon is paid.
 
-    def shaped(self, label: str, steps: Steps, price: Share, *, share: str, claim: int) -> Noisy:
-        """Release with noise of the shape of a move, by cell (claims 26 to 28); epsilon is paid."""
+        It is discrete Laplace noise, or has the shape of a move, by cell (claims 26 to 28).
+        """
         self._require_own_price(share)
-        (values, _, unit, shape), epsilon = steps, price.epsilon
-        by_cell, noise = values.reshape(-1, values.shape[-1]), self._noise
-        if isinstance(shape, Matrices):
+        (values, moves, unit, shape), epsilon, noise = steps, price.epsilon, self._noise
+        by_cell = values.reshape(-1, values.shape[-1])
+        if shape is None:
+            name, size = "Laplace", max(moves.l1, 1)
+            scale = laplace_scale(size, epsilon)
+            draw = partial(noise.laplace, values.reshape(-1), scale, size, epsilon)
+        elif isinstance(shape, Matrices):
             name, size = "Wishart", shape.squared_radius
             scale, top = matrix_scale(len(by_cell), *shape, epsilon)
             draw = partial(noise.matrices, by_cell, scale, top)
         else:
-            assert shape is not None
             name, size = "cube", shape.width
             scale = laplace_scale(size, epsilon)
             draw = partial(noise.cubes, by_cell, scale, size, epsilon)
-        spend = Spend(
-            label, share, epsilon, 0.0, name, (size * unit,), (scale * unit,), claim, True
-        )
+        sizes = (size * unit,), (scale * unit,)
+        spend = Spend(label, share, epsilon, 0.0, name, *sizes, claim, alone)
         self.charge(spend)
         value = (draw().reshape(values.shape) * unit).astype(np.float64)
-        return Noisy(value, scale * unit, spend, unit_variance=shape.variance)
+        return Noisy(value, scale * unit, spend, unit_variance=shape.variance if shape else None)
 
     def gaussian(
         self,
@@ -201,23 +194,14 @@ class Releaser:
         off_diagonal = 0.5 if isinstance(shape, Matrices) else None
         return Noisy(value, sigma * unit, spend, gaussian=True, unit_variance=off_diagonal)
 
-    def flip(self, label: str, bits: BoolArray, *, share: str, claim: int) -> BoolArray:
-        """Release bits by randomised response; a record owns one bit."""
+    def respond(self, label: str, codes: Any, levels: int, *, share: str, claim: int) -> Any:
+        """Release levels by randomised response, bits where there are two; a record owns one."""
         self._require_own_price(share)
-        epsilon = self.share(share).epsilon
-        chance = (flip_chance(epsilon),)
-        name = "randomised response"
+        epsilon, name = self.share(share).epsilon, "randomised response"
+        chance = (flip_chance(epsilon, levels),)
         self.charge(Spend(label, share, epsilon, 0.0, name, (1.0,), chance, claim, alone=True))
-        return self._noise.flip(bits, epsilon)
-
-    def respond(
-        self, label: str, codes: IntArray, levels: int, *, share: str, claim: int
-    ) -> IntArray:
-        """Release levels by generalised randomised response; a record owns one code."""
-        self._require_own_price(share)
-        epsilon = self.share(share).epsilon
-        chance, name = (flip_chance(epsilon, levels),), "randomised response"
-        self.charge(Spend(label, share, epsilon, 0.0, name, (1.0,), chance, claim, alone=True))
+        if levels == 2:
+            return self._noise.flip(codes, epsilon)
         return self._noise.respond(codes, levels, epsilon)
 
     def smooth_laplace(
@@ -285,7 +269,7 @@ class Releaser:
         self._halves.append(part)
         return part
 
-    def for_subset(self, split: Split, ledger: Ledger | None = None) -> Releaser:
+    def for_subset(self, split: Split, ledger: CallLedger | None = None) -> Releaser:
         """Return a releaser for a part of the rows, by default on the same ledger (claim 11).
 
         On a ledger of its own it is covered by the charges made here, and named beside them.

@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray, Interval
-from dpeffects.errors import PrivacyError
 from dpeffects.privacy.exact import scratch_buffer
 
 T = TypeVar("T")
@@ -373,65 +372,6 @@ class Rows:
             whole["strata"] = whole["strata"][0]
         for start in range(0, self.treated.size, ROWS):
             yield Block(**{name: x[start : start + ROWS] for name, x in whole.items()})
-
-
-@dataclass(frozen=True)
-class _OfArms:
-    """A function of blocks for the rows of two arms, the first of them treated."""
-
-    function: Summand
-    arms: tuple[int, int]
-
-    def __call__(self, block: Block) -> Totals:
-        """What a block adds; nothing, in the right shape, where it has none of their rows."""
-        keep = np.isin(block.arm, self.arms)
-        some = block.some(keep if keep.any() else slice(0, 1))
-        totals = self.function(replace(some, treated=some.arm == self.arms[0]))
-        return totals if keep.any() else tuple(0 * total for total in totals)
-
-
-@dataclass(frozen=True)
-class TwoArms:
-    """The rows of two of several arms, the first of them treated. Only the curator looks inside."""
-
-    source: Source
-    own: tuple[int, int]
-    n: int
-    width: int
-    outcome_range: Interval
-    values: tuple[int, ...]
-    names: tuple[str, ...]
-    arms: int = 2
-    n_strata: None = None
-    weighted: bool = False
-    most_rows: int = 1
-
-    @classmethod
-    def of(cls, source: Source, arms: tuple[int, int]) -> TwoArms:
-        """Rows of these arms, which are counted."""
-        about = (source.width, source.outcome_range, source.values, source.names)
-        (count,) = cls(source, arms, 0, *about).fold(_count)
-        return cls(source, arms, int(count), *about)
-
-    def fold(self, function: Summand, *parts: str) -> Totals:
-        """Add up a function of blocks."""
-        names = dict.fromkeys((*parts, "arm"))
-        return self.source.fold(_OfArms(function, self.own), *names)
-
-    def gather(self, function: ByRecord, *parts: str) -> Records:
-        """Refuse: places of records are those of all."""
-        raise PrivacyError("records of two arms are added up, not handed out")
-
-    def in_engine(self, phi: Phi, grid: Any, cells: Cells | None) -> None:
-        """An engine has no words for it."""
-
-    def in_memory(self, why: str) -> Rows:
-        """Refuse: they may be anywhere."""
-        raise PrivacyError(f"{why}: records of two arms are added up")
-
-
-def _count(block: Block) -> Totals:
-    return (np.array(block.size),)
 
 
 def joined(results: Iterable[Records]) -> Records:

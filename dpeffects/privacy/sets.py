@@ -137,6 +137,10 @@ def norms_of(entries: list[int]) -> Norms:
     return Norms(sum(entries), sum(x * x for x in entries))
 
 
+Weight = FloatArray | None
+"""Weights of rows, where they have any."""
+
+
 class OnGrid(Protocol):
     """A set on a grid."""
 
@@ -148,17 +152,19 @@ class OnGrid(Protocol):
     def reach(self) -> Reach:
         """Norms of what a record contributes."""
 
+    def project(self, values: FloatArray) -> FloatArray:
+        """What rows contribute, in steps: whole numbers within the set, whatever the values."""
+        raise TypeError("this set has no whole numbers of single rows")
+
     def totals(
-        self,
-        values: FloatArray,
-        cell: IntArray | None,
-        size: int,
-        weight: FloatArray | None = None,
+        self, values: FloatArray, cell: IntArray | None, size: int, weight: Weight = None
     ) -> IntArray:
         """Add up contributions of some rows by cell; cell ``size`` is dropped.
 
-        Weights are multiples of 2^-16, and given where the grid was made for them.
+        Weights are multiples of 2^-16, and given where the grid was made for them. Whole numbers
+        below 2^53 add up exactly in floats.
         """
+        return add_up(weigh(self.project(values), weight), cell, size)
 
     def shape(self, n: int) -> Matrices | Cubes | None:
         """What else is known of how one of n records moves the sums."""
@@ -369,16 +375,6 @@ class BoxGrid(OnGrid):
         reach = Reach(single, same)
         return reach.weighted() if self.weighted else reach
 
-    def totals(
-        self,
-        values: FloatArray,
-        cell: IntArray | None,
-        size: int,
-        weight: FloatArray | None = None,
-    ) -> IntArray:
-        """Sums by cell; whole numbers below 2^53 add up exactly in floats."""
-        return add_up(weigh(self.project(values), weight), cell, size)
-
     def shape(self, n: int) -> Matrices | Cubes | None:
         """In a cube no contribution exceeds half the width, wherever it is (claim 28)."""
         if not isinstance(self.box, Cube):
@@ -413,7 +409,7 @@ COUNT = Box(1.0, 1.0, centre=0.0, whole=True)
 """One for each record: counts by cell."""
 
 
-def weigh(whole: FloatArray, weight: FloatArray | None) -> FloatArray:
+def weigh(whole: FloatArray, weight: Weight) -> FloatArray:
     """Whole numbers times weights in steps of 2^-16, in place: whole numbers again."""
     if weight is not None:
         whole *= (weight * MOST_ROWS)[:, None]

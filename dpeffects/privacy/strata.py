@@ -25,7 +25,7 @@ from dpeffects.errors import OptionError
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, Cells, Rows, Totals, reads
-from dpeffects.privacy.sets import COUNT, Box, BoxGrid, Sensitivity, Steps
+from dpeffects.privacy.sets import COUNT, Box, BoxGrid, Sensitivity, Steps, add_up
 from dpeffects.privacy.smooth import Lattice, Smoothing, SmoothlyNoisy, smooth_bound
 
 _FINE = 2**20
@@ -324,15 +324,7 @@ def _few_strata(curator: Curator) -> Curator:
 
 def _cell_sums(block: Block, grid: BoxGrid, cells: Cells) -> Totals:
     """Sums of whole outcomes by cell, and of their squares where those stay below 2^31."""
-    cell, size = cells.of(block), cells.size + 1
-    values = grid.whole(block.outcome)
-    sums = _sums_by_cell(values, cell, size)[:-1]
-    fine = grid.ends[1][0] > 2**15
-    return (sums,) if fine else (sums, _sums_by_cell(values * values, cell, size)[:-1])
-
-
-def _sums_by_cell(values: IntArray, cell: IntArray, size: int) -> IntArray:
-    """Exact sums by cell of integers below 2^31 in size: floats add up their halves exactly."""
-    high, low = values >> 15, values & (2**15 - 1)
-    parts = [np.bincount(cell, part, size) for part in (high, low)]
-    return np.asarray((parts[0].astype(np.int64) << 15) + parts[1].astype(np.int64))
+    values = grid.project(block.outcome[:, None].copy())
+    if grid.ends[1][0] <= 2**15:
+        values = np.concatenate([values, values * values], axis=1)
+    return tuple(add_up(values, cells.of(block), cells.size).T)

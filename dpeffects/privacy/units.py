@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray, Interval
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator, all_reads, values_of
 from dpeffects.privacy.release import Split
@@ -36,7 +36,7 @@ from dpeffects.privacy.rows import (
     evaluate,
     rehearse,
 )
-from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps
+from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps, weigh
 
 _SQUARE_BITS = 43
 """Sums of clusters are below 2^43 steps, so that their squares are made of 64-bit integers."""
@@ -78,34 +78,49 @@ def row_weights(
     return np.floor(inside * each) / MOST_ROWS
 
 
+class Changes(NamedTuple):
+    """What a `View` makes of rows; its row functions are not trusted.
+
+    A ``factor`` is brought into [0, 1], and only makes weights smaller (claim 29). Who is treated
+    is who has more than 1/2. Another ``outcome`` lies within ``ends``, or is their middle where it
+    is no number.
+    """
+
+    ends: Interval
+    factor: RowFunction | None = None
+    treatment: RowFunction | None = None
+    matrix: RowFunction | None = None
+    outcome: RowFunction | None = None
+
+    def of(self, block: Block, width: int, weighted: bool) -> Block:
+        """A block that is seen in another way."""
+        made: dict[str, Any] = {}
+        if weighted:
+            weight = block.weight if block.weight.size else np.ones(block.size)
+            if self.factor is not None:
+                weight = row_weights(weight * row_weights(evaluate(self.factor, block, 1)[:, 0]))
+            made["weight"] = weight
+        if self.treatment is not None:
+            made["treated"] = evaluate(self.treatment, block, 1)[:, 0] > 0.5
+        if self.matrix is not None:
+            made["covariates"] = evaluate(self.matrix, block, width, "units.matrix")
+        if self.outcome is not None:
+            found, (low, high) = evaluate(self.outcome, block, 1, "units.outcome")[:, 0], self.ends
+            made["outcome"] = np.clip(np.nan_to_num(found, nan=(low + high) / 2.0), low, high)
+        return replace(block, **made)
+
+
 @dataclass(frozen=True)
 class View:
     """Rows seen in another way: with less weight, another treatment, outcome or covariates.
 
-    Its row functions are not trusted: a ``factor`` is brought into [0, 1], and only makes weights
-    smaller (claim 29). Who is treated is who has more than 1/2. Another ``outcome`` lies within
-    ``ends``, or is their middle where it is no number. Rows with another outcome alone count as
-    they did.
+    Rows with another outcome alone count as they did.
     """
 
     source: Source
-    factor: RowFunction | None = None
-    treatment: RowFunction | None = None
-    matrix: RowFunction | None = None
-    names: tuple[str, ...] = ()
-    values: tuple[int, ...] = ()
-    outcome: RowFunction | None = None
-    ends: Interval | None = None
-
-    @property
-    def weighted(self) -> bool:
-        """Whether rows have weights."""
-        return self.outcome is None or self.source.weighted
-
-    @property
-    def arms(self) -> int:
-        """Number of arms: two, where it is said who is treated."""
-        return self.source.arms if self.treatment is None else 2
+    changes: Changes
+    names: tuple[str, ...]
+    values: tuple[int, ...]
 
     @property
     def n(self) -> int:
@@ -118,6 +133,11 @@ class View:
         return self.source.most_rows
 
     @property
+    def arms(self) -> int:
+        """Number of arms: two, where it is said who is treated."""
+        return self.source.arms if self.changes.treatment is None else 2
+
+    @property
     def width(self) -> int:
         """Number of encoded covariates."""
         return len(self.names)
@@ -125,7 +145,12 @@ class View:
     @property
     def outcome_range(self) -> Interval:
         """Range that outcomes are clipped to."""
-        return self.ends or self.source.outcome_range
+        return self.changes.ends
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.changes.outcome is None or self.source.weighted
 
     @property
     def n_strata(self) -> int | None:
@@ -149,13 +174,19 @@ class View:
 
     def _through(self, function: Callable[[Block], T], parts: tuple[str, ...]) -> tuple[Any, ...]:
         """The function of the rows as they are, and what it reads of them."""
-        matrix = self.matrix if "covariates" in parts else None
-        outcome = self.outcome if "outcome" in parts else None
+        matrix = self.changes.matrix if "covariates" in parts else None
+        outcome = self.changes.outcome if "outcome" in parts else None
         made = {"covariates": matrix, "outcome": outcome}
         kept = [part for part in parts if made.get(part) is None]
-        own = (self.factor, self.treatment, matrix, outcome)
-        changes = _Changes(*own, self.outcome_range, self.width, self.weighted)
-        return partial(_seen, function, changes), *dict.fromkeys([*kept, *all_reads(*own)])
+        changes = self.changes._replace(matrix=matrix, outcome=outcome)
+        seen = partial(_seen, function, changes, self.width, self.weighted)
+        return seen, *dict.fromkeys([*kept, *all_reads(*changes[1:])])
+
+
+def _seen(
+    function: Callable[[Block], T], changes: Changes, width: int, weighted: bool, block: Block
+) -> T:
+    return function(changes.of(block, width, weighted))
 
 
 def seen_as(
@@ -170,7 +201,8 @@ def seen_as(
     others, with their names and numbers of values. What was released of ``n`` is forgotten.
     """
     matrix, names, values = covariates or (None, curator.names, curator.values)
-    view = View(curator._source, factor, treatment, matrix, names, values)
+    changes = Changes(curator.outcome_range, factor, treatment, matrix)
+    view = View(curator._source, changes, names, values)
     return Curator(view, curator._releaser, frozenset())
 
 
@@ -182,42 +214,63 @@ def with_outcome(
     ``ends`` are those of its range, ``values`` how many it can take, 0 for a continuum; charges
     have the ``name``. What was released of ``n`` still holds.
     """
-    counts = (*curator.values[:-1], values)
-    view = View(curator._source, names=curator.names, values=counts, outcome=outcome, ends=ends)
+    counts, changes = (*curator.values[:-1], values), Changes(ends, outcome=outcome)
+    view = View(curator._source, changes, curator.names, counts)
     made = Curator(view, curator._releaser.for_part(split, name), frozenset())
     made.n, made.size_sd = curator.n, curator.size_sd
     return made
 
 
-class _Changes(NamedTuple):
-    """What a `View` makes of a block."""
+@dataclass(frozen=True)
+class TwoArms:
+    """The rows of two of several arms, the first of them treated. Only the curator looks inside."""
 
-    factor: RowFunction | None
-    treatment: RowFunction | None
-    matrix: RowFunction | None
-    outcome: RowFunction | None
-    ends: Interval
+    source: Source
+    own: tuple[int, int]
+    n: int
     width: int
-    weighted: bool
+    outcome_range: Interval
+    values: tuple[int, ...]
+    names: tuple[str, ...]
+    arms: int = 2
+    n_strata: None = None
+    weighted: bool = False
+    most_rows: int = 1
+
+    @classmethod
+    def of(cls, source: Source, arms: tuple[int, int]) -> TwoArms:
+        """Rows of these arms, which are counted."""
+        about = (source.width, source.outcome_range, source.values, source.names)
+        (count,) = cls(source, arms, 0, *about).fold(_size)
+        return cls(source, arms, int(count), *about)
+
+    def fold(self, function: Summand, *parts: str) -> Totals:
+        """Add up a function of blocks."""
+        names = dict.fromkeys((*parts, "arm"))
+        return self.source.fold(partial(_of_arms, function, self.own), *names)
+
+    def gather(self, function: ByRecord, *parts: str) -> Records:
+        """Refuse: places of records are those of all."""
+        raise PrivacyError("records of two arms are added up, not handed out")
+
+    def in_engine(self, phi: Phi, grid: Any, cells: Cells | None) -> None:
+        """An engine has no words for it."""
+
+    def in_memory(self, why: str) -> Rows:
+        """Refuse: they may be anywhere."""
+        raise PrivacyError(f"{why}: records of two arms are added up")
 
 
-def _seen(function: Callable[[Block], T], changes: _Changes, block: Block) -> T:
-    """A function of a block that is seen in another way."""
-    factor, treatment, matrix, outcome, (low, high), width, weighted = changes
-    made: dict[str, Any] = {}
-    if weighted:
-        weight = block.weight if block.weight.size else np.ones(block.size)
-        if factor is not None:
-            weight = row_weights(weight * row_weights(evaluate(factor, block, 1)[:, 0]))
-        made["weight"] = weight
-    if treatment is not None:
-        made["treated"] = evaluate(treatment, block, 1)[:, 0] > 0.5
-    if matrix is not None:
-        made["covariates"] = evaluate(matrix, block, width, "units.matrix")
-    if outcome is not None:
-        found = evaluate(outcome, block, 1, "units.outcome")[:, 0]
-        made["outcome"] = np.clip(np.nan_to_num(found, nan=(low + high) / 2.0), low, high)
-    return function(replace(block, **made))
+def _of_arms(function: Summand, arms: tuple[int, int], block: Block) -> Totals:
+    """What rows of two arms add; nothing, in the right shape, where a block has none of them."""
+    keep = np.isin(block.arm, arms)
+    some = block.some(keep if keep.any() else slice(0, 1))
+    totals = function(replace(some, treated=some.arm == arms[0]))
+    return totals if keep.any() else tuple(0 * total for total in totals)
+
+
+def _size(block: Block) -> Totals:
+    return (np.array(block.size),)
 
 
 class SquaresOfSums(NamedTuple):
@@ -227,25 +280,14 @@ class SquaresOfSums(NamedTuple):
     bound: float
 
 
-@dataclass(frozen=True, eq=False)
-class _Contribution:
-    """What each row adds, in steps, and whose row it is: kernel code, so it gets a whole block."""
-
-    phi: RowFunction
-    grid: BoxGrid
-    names: tuple[str, ...]
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The parts of a row that are needed."""
-        return (*all_reads(self.phi), *self.names)
-
-    def __call__(self, block: Block) -> Records:
-        """Steps with their weights, then names of groups."""
-        steps = self.grid.project(values_of(self.phi, block, 1))[:, 0]
-        if block.weight.size:
-            steps = steps * (block.weight * MOST_ROWS)
-        return (steps.astype(np.int64), *_names(block, self.names))
+def _contributions(
+    phi: RowFunction, grid: BoxGrid, names: tuple[str, ...], block: Block
+) -> Records:
+    """What each row adds, in steps and with its weight, and whose row it is."""
+    steps = weigh(
+        grid.project(values_of(phi, block, 1)), block.weight if block.weight.size else None
+    )
+    return (steps[:, 0].astype(np.int64), *_names(names, block))
 
 
 def squares_by_unit(
@@ -291,7 +333,7 @@ def cluster_count(curator: Curator, label: str, *, share: str, part: float | Fra
     """Release how many clusters have rows that count: a unit moves it by one (claim 30 c)."""
     has_units = curator._source.most_rows > 1
     names = ("cluster", "unit") if has_units else ("cluster",)
-    clusters, *units = curator._source.gather(_Names(names), *names)
+    clusters, *units = curator._source.gather(partial(_names, names), *names)
     if units:
         clusters = _of_units(clusters, np.unique(units[0], return_inverse=True)[1])
     count = np.array([np.unique(clusters[clusters != _NOWHERE]).size], np.int64)
@@ -299,19 +341,11 @@ def cluster_count(curator: Curator, label: str, *, share: str, part: float | Fra
     return curator._releaser.release(label, steps, share=share, claim=30, part=part)
 
 
-@dataclass(frozen=True)
-class _Names:
-    reads: tuple[str, ...]
-
-    def __call__(self, block: Block) -> Records:
-        return _names(block, self.reads)
-
-
 _NOWHERE = np.iinfo(np.int64).min
 """The cluster of what does not count."""
 
 
-def _names(block: Block, names: tuple[str, ...]) -> Records:
+def _names(names: tuple[str, ...], block: Block) -> Records:
     """Units or clusters of rows."""
     found = {name: getattr(block, name) for name in names}
     if "cluster" in names and block.weight.size:
@@ -328,8 +362,8 @@ def _sums(
     if most < 6:
         raise OptionError("the bound of a cluster's sum is too many times that of one record")
     grid = within.on(curator.units, 1.0, min(most, 30), curator.weighted)
-    function = _Contribution(phi, grid, names)
-    steps, *groups = curator._source.gather(function, *function.reads)
+    function = partial(_contributions, phi, grid, names)
+    steps, *groups = curator._source.gather(function, *all_reads(phi), *names)
     if "unit" in names:
         units = np.unique(groups.pop(), return_inverse=True)[1]
         steps = _by_place(steps, units)

@@ -18,7 +18,8 @@ from dpeffects.errors import (
 )
 from dpeffects.flow import Estimation
 from dpeffects.inference.intervals import check_conf_level
-from dpeffects.privacy.ledger import Allotment, Ledger
+from dpeffects.ledgers.allotments import Allotment
+from dpeffects.ledgers.memory import Ledger
 from dpeffects.progress import bar
 from dpeffects.sites.checks import check_rule
 from dpeffects.sites.combination import Combined, combine

@@ -18,9 +18,9 @@ from dpeffects.estimators._nuisance import (
 )
 from dpeffects.estimators.r_learner import RLearner
 from dpeffects.estimators.weighting import Propensity
-from dpeffects.privacy.budget import Share
+from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.minimise import minimise, noisy_weights
 from dpeffects.privacy.moments import Bins
 from dpeffects.privacy.release import Releaser, Split
@@ -45,7 +45,7 @@ LEARNER = Learner(FLAT, 0.15, True)
 def curator(y, t, x, share, noise):
     rows = Rows(np.clip(y, 0.0, 1.0), (0.0, 1.0), t, lambda: x, x.shape[1])
     split = Split({"effect": share, "more": Share(1.0)})
-    return Curator(rows, Releaser(split, Ledger(1e9, 0.5), noise), frozenset())
+    return Curator(rows, Releaser(split, CallLedger(Budget(1e9, 0.5)), noise), frozenset())
 
 
 def function(features, weights, *, margins, spread=1.0, usual=2.0, n=8, squares=(None, None)):

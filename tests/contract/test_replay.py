@@ -146,7 +146,7 @@ PLANTED = {
     ),
     "smooth": (_smooth(6, 0.0), "f: moved by 12"),
     "log of smooth": (_smooth(1, 0.006), r"f \(log\): moved by 0.012"),
-    "bits": (lambda r, x: r.flip("t", x > 0, share="a", claim=3), "t: moved by 4"),
+    "bits": (lambda r, x: r.respond("t", x > 0, 2, share="a", claim=3), "t: moved by 4"),
     "levels": (lambda r, x: r.respond("t", x, 3, share="a", claim=3), "t: moved by 4"),
     "price": (
         lambda r, x: _release(r, 0 * x, share="a" if x[0] else "b"),

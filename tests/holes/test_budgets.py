@@ -32,8 +32,9 @@ from dpeffects.ledgers import (
     open_ledger,
     verify_ledger,
 )
+from dpeffects.ledgers.memory import Ledger
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.ledger import Ledger, Terms
+from dpeffects.privacy.ledger import Terms
 from dpeffects.privacy.noise import SecureNoise
 from tests.damage import damaged_copies, totals
 from tests.federation.sites import frame, policy, question

@@ -22,7 +22,7 @@ from dpeffects.errors import (
 from dpeffects.estimators import proved
 from dpeffects.federation import Question, SitePolicy, answer, collect, rehearsal, site
 from dpeffects.federation.records import Layout
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.ledgers.memory import Ledger
 from dpeffects.sites import SiteRelease, combine, dp_multisite, site_release
 from dpeffects.sites.plausible import why_not
 from dpeffects.sites.signing import make_keys, read_private, sign

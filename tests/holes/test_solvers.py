@@ -12,11 +12,11 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.estimators.strengths import default_strength, least_strength
-from dpeffects.privacy import descent, huber, logistic, minimise
+from dpeffects.privacy import descent, logistic, minimise
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.huber import Huber
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.logistic import Logistic
 from dpeffects.privacy.rows import reads
 from dpeffects.unproved.seeded import SeededNoise
@@ -135,11 +135,11 @@ def test_neighbours_of_hard_problems_are_released_alike(rows):
 
 
 @pytest.mark.usefixtures("steps")
-@pytest.mark.parametrize("looks", [1, huber._LOOKS])
+@pytest.mark.parametrize("looks", [1, Huber.looks])
 def test_every_huber_regression_is_solved(monkeypatch, looks):
     """Huge weights, which a weak penalty allows, made the solver fail. With one look the careful
     solver has them all."""
-    monkeypatch.setattr(huber, "_LOOKS", looks)
+    monkeypatch.setattr(Huber, "looks", looks)
     rng = np.random.default_rng(4)
     nearest = 0.0
     for _ in range(150):
@@ -161,8 +161,8 @@ def test_every_huber_regression_is_solved(monkeypatch, looks):
 @pytest.mark.parametrize("looks", [1, 40])
 def test_both_solvers_do_not_depend_on_order_or_blocks(monkeypatch, looks):
     """Also where the careful solver runs, which one look at the rows makes sure of."""
-    monkeypatch.setattr(logistic, "_LOOKS", looks)
-    monkeypatch.setattr(huber, "_LOOKS", looks)
+    monkeypatch.setattr(Logistic, "looks", looks)
+    monkeypatch.setattr(Huber, "looks", looks)
     rng = np.random.default_rng(5)
     for kind in ("plain", "separable", "crowded"):
         t, x = treatment_and_rows(rng, kind, 3000, 4)
@@ -186,7 +186,7 @@ def test_both_solvers_agree_on_ordinary_problems(monkeypatch):
         t, x = treatment_and_rows(rng, "plain", 200, 5)
         quick = fit_logistic(x, t, 1e-3)
         with monkeypatch.context() as m:
-            m.setattr(logistic, "_LOOKS", 1)
+            m.setattr(Logistic, "looks", 1)
             careful = fit_logistic(x, t, 1e-3)
         assert np.linalg.norm(quick - careful) <= 2e-9 / 1e-3
 
@@ -258,8 +258,8 @@ def test_hard_problems_of_many_weights_are_not_a_thousand_looks_at_the_rows(monk
     rng, looks = np.random.default_rng(11), []
     t, x = treatment_and_rows(rng, "plain", 400, 120)
     monkeypatch.setattr(descent, "DENSE", 0)
-    fold = logistic._block_sums
-    monkeypatch.setattr(logistic, "_block_sums", lambda *a, **k: looks.append(1) or fold(*a, **k))
+    fold = descent.block_sums
+    monkeypatch.setattr(descent, "block_sums", lambda *a: looks.append(1) or fold(*a))
     weights = fit_logistic(x, t, 1e-6)
     assert len(looks) < 200
     monkeypatch.undo()
@@ -315,7 +315,9 @@ def test_weights_always_fit_into_the_integers_of_a_release(epsilon, delta):
                 FarHuber(_covariates, d, least_strength(epsilon, 1.0)),
                 FarHuber(_covariates, d, strength + least_strength(epsilon, 1.0)),
             ):
-                c = curator(Sized(n, d), share, SeededNoise(0), ledger=Ledger(epsilon, delta))
+                c = curator(
+                    Sized(n, d), share, SeededNoise(0), ledger=CallLedger(Budget(epsilon, delta))
+                )
                 weights = minimise.minimise(c, "model", problem, "a")
                 assert np.isfinite(weights.value).all()
 

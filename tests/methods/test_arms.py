@@ -22,7 +22,7 @@ from dpeffects.estimators.spec import Facts
 from dpeffects.flow import Estimation, Request, _adds_up
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.parts import among_arms
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows
@@ -61,7 +61,7 @@ def curator(y, arm, x=None, arms=3, public=()):
     x = np.ones((len(y), 1)) if x is None else x
     kinds = (1, *[0] * x.shape[1])
     rows = Rows(y, (0.0, 1.0), arm > 0, lambda: x, x.shape[1], values=kinds, arm=arm, arms=arms)
-    releaser = Releaser(Split({"a": Share(1e6)}), Ledger(1e9), SeededNoise(1))
+    releaser = Releaser(Split({"a": Share(1e6)}), CallLedger(Budget(1e9)), SeededNoise(1))
     return Curator(rows, releaser, frozenset(public))
 
 

@@ -27,7 +27,7 @@ from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows
 from tests.privacy.bare import Bare, change
@@ -89,7 +89,7 @@ def curator(data, columns, epsilon=1.0):
     facts = Facts(len(y), columns, Budget(epsilon), "label")
     split = Split({k: Share(epsilon * v) for k, v in label_shares(None, facts).items()})
     noise = Bare()
-    releaser = Releaser(split, Ledger(1e9), noise)
+    releaser = Releaser(split, CallLedger(Budget(1e9)), noise)
     return Curator(rows, releaser, frozenset({"covariates", "treatment"})), noise
 
 

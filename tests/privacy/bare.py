@@ -3,9 +3,9 @@
 import numpy as np
 
 from dpeffects.design.bounds import BINS, MAGNITUDES
-from dpeffects.privacy.budget import Share
+from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows
@@ -59,7 +59,7 @@ def curator(y, t, x=None, *, limits=(0.0, 1.0), public=(), strata=None, ledger=N
     more = {} if arms == 2 else {"arm": t, "arms": arms}
     rows = Rows(np.clip(y, *limits), limits, t > 0, lambda: x, x.shape[1], of_strata, **more)
     noise = Bare()
-    releaser = Releaser(Split(SHARES), ledger or Ledger(1e9), noise)
+    releaser = Releaser(Split(SHARES), ledger or CallLedger(Budget(1e9)), noise)
     return Curator(rows, releaser, frozenset(public)), noise
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from dpeffects.privacy import units as weights_of_units
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.moments import Bins, Gram, WithSizes, WithSquares
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Cells, Rows
@@ -59,7 +59,7 @@ def curator(
         **weighted,
     )
     split = Split.of(Budget(epsilon, delta), dict.fromkeys(shares, 1.0), uses)
-    releaser = Releaser(split, Ledger(epsilon, delta), SeededNoise(0))
+    releaser = Releaser(split, CallLedger(Budget(epsilon, delta)), SeededNoise(0))
     return Curator(rows, releaser, frozenset(public))
 
 

@@ -38,7 +38,7 @@ BUGS = {
         "short / np.maximum(norm, 1e-300))[:, None]\n",
         "1.0)\n    return [self._round(x, j) for j, x in enumerate(values.T)]\n",
     ),
-    "squares cost nothing": (moments.SquaresGrid, "reach", "2 * top + 1, top // 4 + 1", "top, 0"),
+    "squares cost nothing": (moments.WithSquares, "_reach", "2 * top + 1, top // 4 + 1", "top, 0"),
     "rows of a unit all count": (units, "row_weights", "if rows is not None:", "if False:"),
     "a weight of a unit above 1": (
         units,

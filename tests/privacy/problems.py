@@ -3,10 +3,10 @@
 import numpy as np
 
 from dpeffects.auditing.minimisers import gradient
-from dpeffects.privacy.budget import Share
+from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.huber import GRID, Huber, bounded_terms, on_grid
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.logistic import GRID as LOGISTIC_GRID
 from dpeffects.privacy.logistic import Logistic, unit_norm, whole_rows
 from dpeffects.privacy.minimise import Fit
@@ -48,7 +48,7 @@ PURE = Share(1.0)
 def curator(source, share=PURE, noise=None, public=(), ledger=None, mu=None):
     """Rows with one share "a"; without noise unless told."""
     split = Split({"a": share}, mu or {})
-    releaser = Releaser(split, ledger or Ledger(1e9, 0.5), noise or Bare())
+    releaser = Releaser(split, ledger or CallLedger(Budget(1e9, 0.5)), noise or Bare())
     return Curator(source, releaser, frozenset(public))
 
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from dpeffects.errors import BudgetError, OptionError
 from dpeffects.flow import merge_shares
 from dpeffects.guarantee import column_of, rows_of
+from dpeffects.ledgers.memory import Ledger
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import Ledger, Terms
+from dpeffects.privacy.ledger import Terms
 
 
 def spend(epsilon, delta=0.0):

@@ -24,7 +24,7 @@ from dpeffects.ledgers.composition import (
 from dpeffects.ledgers.entry import NONE
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import Ledger, Terms
+from dpeffects.privacy.ledger import CallLedger, Terms
 from dpeffects.privacy.noise import gaussian_scale
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.sets import Sensitivity, Steps
@@ -166,12 +166,12 @@ def test_charges_of_real_calls_say_whether_they_stand_alone():
 
 def test_what_covers_another_half_does_not_stand_alone():
     split = Split.of(Budget(1.0, 1e-5), {"a": 1, "b": 1}, {"b": 100.0})
-    ledger, one = Ledger(9.0, 1e-4), np.zeros(1, np.int64)
+    ledger, one = CallLedger(Budget(9.0, 1e-4)), np.zeros(1, np.int64)
     releaser = Releaser(split, ledger, SeededNoise(0))
     for part in (releaser, releaser.for_subset(split)):
         part.release("x", Steps(one, Sensitivity(1, 1.0), 1.0), share="a", claim=2, part=0.1)
         part.release("x", Steps(one, Sensitivity(9, 1.0), 1.0), share="b", claim=4, part=0.5)
-        part.flip("x", np.zeros(1, bool), share="a", claim=3)
+        part.respond("x", np.zeros(1, bool), 2, share="a", claim=3)
     found = [(s.mechanism, s.alone) for s in ledger.spends]
     assert [alone for _, alone in found] == [True] * 3 + [False] * 3
     assert {"Laplace", "Gaussian", "randomised response"} == {name for name, _ in found}

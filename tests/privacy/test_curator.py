@@ -249,7 +249,7 @@ def test_a_gaussian_share_has_no_price_of_its_own():
     price = releaser.share("a")
     for attempt in (
         lambda: releaser.laplace("x", zero, price, share="a", claim=5),
-        lambda: releaser.flip("x", np.zeros(1, np.bool_), share="a", claim=3),
+        lambda: releaser.respond("x", np.zeros(1, np.bool_), 2, share="a", claim=3),
     ):
         with pytest.raises(PrivacyError, match="Gaussian"):
             attempt()

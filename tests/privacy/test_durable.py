@@ -27,9 +27,10 @@ from dpeffects.ledgers import (
     open_ledger,
     verify_ledger,
 )
+from dpeffects.ledgers.memory import Ledger
 from dpeffects.ledgers.transaction import Session
 from dpeffects.privacy.budget import Budget, Share
-from dpeffects.privacy.ledger import Ledger, Terms
+from dpeffects.privacy.ledger import CallLedger, Terms
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.sets import Sensitivity, Steps
 from tests.killing import TERMS, ZEROS, spend
@@ -233,7 +234,7 @@ class TestBothBackends:
         if not pid:
             with contextlib.suppress(BaseException):
                 room = ledger.reserve(Budget(0.5), TERMS, ABOUT)
-                call = Ledger(0.5, parent=room, terms=TERMS)
+                call = CallLedger(Budget(0.5), room, TERMS)
                 releaser = Releaser(Split.of(Budget(0.5), {"a": 1}), call, Deadly())
                 zero = Steps(np.zeros(1, np.int64), Sensitivity(1, 1.0), 1.0)
                 releaser.laplace("x", zero, Share(0.5), share="a", claim=2)

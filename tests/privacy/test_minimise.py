@@ -20,7 +20,7 @@ from dpeffects.privacy import logistic, minimise
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget, Share, as_written
 from dpeffects.privacy.huber import GRID, Huber, along, along_error, bounded_terms, on_grid, widened
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.logistic import Logistic, sigmoid, unit_l1
 from dpeffects.privacy.noise import gaussian_scale
 from dpeffects.privacy.rows import Block, Rows, reads
@@ -183,7 +183,7 @@ def test_gradients_are_rounded_by_less_than_is_accounted_for():
         t = rng.random(n) < 0.5
         w = rng.normal(size=d) * 10.0 ** rng.integers(-2, 9)
         p = Logistic(d, n * 2e-12, float(rng.normal()))
-        got, _ = p._at(held(x, t), np.zeros(d), logistic._QUICK, w, np.zeros(d))
+        got, _ = p.at(held(x, t), np.zeros(d), p.quick, w, np.zeros(d))
         unit = fitted_rows(x, True)
         assert np.abs(unit - unit_rows(x)).max() <= 2.0**-17
         with np.errstate(over="ignore"):
@@ -333,7 +333,7 @@ def test_a_logistic_objective_pays_for_noise_volume_and_solver(epsilon, delta, n
     n, d = 50, 3
     _, t, x = data(rng, n=n, d=d)
     p = problem(None, t, x, default_strength(n, d, epsilon, delta))
-    ledger = Ledger(epsilon, delta)
+    ledger = CallLedger(Budget(epsilon, delta))
     share = Budget(epsilon, delta).shares({"a": 1.0})["a"]
     c = curator(held(x, t), share, SeededNoise(6), ledger=ledger)
     released = minimise.minimise(c, "model", p.problem, "a", noise)
@@ -430,7 +430,7 @@ def test_pooled_shares_and_empty_ledgers_are_refused(name):
     y, t, x = data(rng)
     pooled = of(y, t, x, SHARE, mu={"a": 0.1})
     refused(pooled, PrivacyError, "delta of its own", ASKS[name])
-    refused(of(y, t, x, ledger=Ledger(1e-6)), BudgetError, "left", ASKS[name])
+    refused(of(y, t, x, ledger=CallLedger(Budget(1e-6))), BudgetError, "left", ASKS[name])
 
 
 # --- the Huber regression ---------------------------------------------------------------------
@@ -832,7 +832,7 @@ def test_the_law_of_the_minimiser_under_gaussian_noise(strength, least):
 @pytest.mark.parametrize("steepest", [0.6, 1.0])
 def test_a_huber_objective_pays_for_noise_volume_and_solver(epsilon, delta, steepest):
     rng = np.random.default_rng(11)
-    ledger = Ledger(epsilon, delta)
+    ledger = CallLedger(Budget(epsilon, delta))
     share = Budget(epsilon, delta).shares({"a": 1.0})["a"]
     strength = least_strength(epsilon, steepest**2)
     p = huber(unit(rng, 30, 9), np.full(30, steepest), rng.normal(size=30), strength, steepest)

@@ -13,7 +13,7 @@ from dpeffects.estimators.arm_sums import arm_sums, treated_count
 from dpeffects.estimators.sample_aggregate import MeanAnswer, mean_answer
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.parts import answer, by_block, fixed_generator, halves
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
@@ -125,7 +125,7 @@ def test_declared_sensitivities_in_the_units_of_the_answers(size):
     y, delta, box = np.linspace(0, 1, 60), 1e-5 * (size == 400), Box(np.zeros(size), np.ones(size))
     rows = Rows(y, (0.0, 1.0), np.zeros(60, dtype=bool), lambda: np.ones((60, 1)), 1)
     split = Split.of(Budget(1.0, delta), {"a": 1.0}, {"a": entries(box)})
-    c = Curator(rows, Releaser(split, Ledger(1.0, 1e-3), SeededNoise(1)), frozenset())
+    c = Curator(rows, Releaser(split, CallLedger(Budget(1.0, 1e-3)), SeededNoise(1)), frozenset())
     own = by_block(c, lambda x, t, y: np.full(size, y.mean()), 10, size)
     mean, blocks = mean_answer(own, "answers", (0.0, 0.5), "a", size)
     span = (20 if delta else size) * 0.5
@@ -293,7 +293,7 @@ def test_refusals_draw_nothing():
 
 
 def test_a_charge_comes_before_its_draw():
-    c, noise = curator(np.zeros(4), np.array([True, False] * 2), ledger=Ledger(0.5))
+    c, noise = curator(np.zeros(4), np.array([True, False] * 2), ledger=CallLedger(Budget(0.5)))
     for call in (answers, with_squares):
         with pytest.raises(BudgetError, match="left"):
             call(c, mean, 2)
@@ -306,7 +306,7 @@ FIRST, SECOND = {"model": 1.0}, {"b": 1.0, "c": 3.0}
 
 
 def halved(y, t, x):
-    ledger = Ledger(2.0, 1e-6)
+    ledger = CallLedger(Budget(2.0, 1e-6))
     rows = Rows(y, (0.0, 1.0), t, lambda: x, x.shape[1])
     split = Split.of(Budget(1.0, 4e-7), SECOND, {"b": None, "c": None})
     c = Curator(rows, Releaser(split, ledger, Bare()), frozenset())

@@ -13,8 +13,9 @@ from dpeffects.estimators._matched_arms import ArmScores
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.matching import match, match_into, pairs
 from dpeffects.estimators.private_psm import PropensityScore
+from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.folds import Folds, Terms
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.matched import MatchedRecords, whole_weights
 from dpeffects.privacy.minimise import propensity_weights
 from dpeffects.privacy.release import Releaser, Split
@@ -276,7 +277,7 @@ def test_private_search_for_bounds():
         for values in (np.append(x, [3.0] * 9999), np.append(x2, [3.0] * 9999)):
             noise = Bare()
             source = held(np.ones((len(values), 1)), values > 0, values)
-            find_bounds({"x": source}, Releaser(Split(SHARES), Ledger(1e9), noise))
+            find_bounds({"x": source}, Releaser(Split(SHARES), CallLedger(Budget(1e9)), noise))
             drawn.append(noise.values[0])
             assert noise.sensitivity == [2]
         assert drawn[0].size == BINS
@@ -298,7 +299,7 @@ def test_private_columns_are_not_handed_out():
 def test_a_charge_comes_before_its_draw():
     """When the ledger refuses, nothing is drawn."""
     t, strata = np.array([True, False] * 2), (np.zeros(4, dtype=np.int64), 1)
-    c, noise = curator(np.zeros(4), t, strata=strata, ledger=Ledger(0.5))
+    c, noise = curator(np.zeros(4), t, strata=strata, ledger=CallLedger(Budget(0.5)))
     index = np.array([[1], [0], [3], [2]], dtype=np.int32)
     records, ones = MatchedRecords(c, no_score), np.ones(4, dtype=np.int32)
 

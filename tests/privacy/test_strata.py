@@ -12,9 +12,9 @@ import pytest
 
 from dpeffects.errors import BudgetError, PrivacyError
 from dpeffects.privacy import smooth
-from dpeffects.privacy.budget import Share
+from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
@@ -410,7 +410,7 @@ def curator(x, t, y, noise, strata=3, ledger=None):
     rows = Rows(
         np.clip(y, 0.0, 1.0), (0.0, 1.0), t, lambda: np.zeros((len(y), 1)), 1, lambda: (x, strata)
     )
-    ledger = ledger or Ledger(1e9, 0.5)
+    ledger = ledger or CallLedger(Budget(1e9, 0.5))
     make = Measuring if isinstance(noise, Frozen) else Releaser
     return Curator(rows, make(Split(SHARES), ledger, noise), frozenset())
 
@@ -453,7 +453,7 @@ def test_the_ledger_shows_the_released_sensitivity_only():
     shown = []
     for strata in ([50, 50], [99, 1]):
         x, t = np.repeat([0, 1], strata), np.arange(100) % 2 == 0
-        ledger = Ledger(10.0, 0.1)
+        ledger = CallLedger(Budget(10.0, 0.1))
         c = curator(x, t, rng.random(100), SeededNoise(1), 2, ledger)
         c = MatchedStrata(c, "means")
         choice = widest(difference_lattice(100).usable(SHARES["a"]), 0.5)
@@ -468,20 +468,20 @@ def test_the_ledger_shows_the_released_sensitivity_only():
 
 def test_what_is_not_certified_is_not_drawn():
     x, t, y = np.zeros(10, dtype=np.int64), np.arange(10) % 2 == 0, np.zeros(10)
-    ledger = Ledger(10.0, 0.1)
+    ledger = CallLedger(Budget(10.0, 0.1))
     c = curator(x, t, y, SeededNoise(0), ledger=ledger)
     for choice in (Smoothing(0.9, 0.2), Smoothing(0.5, 0.2), Smoothing(1.1, 1e-4), Smoothing(1, 0)):
         with pytest.raises(PrivacyError, match="nothing drawn"):
             MatchedStrata(c, "means").difference("a", choice, 1.0)
     assert ledger.spends == ()
-    small = curator(x, t, y, SeededNoise(0), ledger=Ledger(0.5, 0.1))
+    small = curator(x, t, y, SeededNoise(0), ledger=CallLedger(Budget(0.5, 0.1)))
     with pytest.raises(BudgetError):
         MatchedStrata(small, "means").difference("a", Smoothing(0.5, 0.01), 1.0)
 
 
 def test_no_strata_no_release():
     rows = Rows(np.zeros(4), (0.0, 1.0), np.array([True, False] * 2), lambda: np.zeros((4, 1)), 1)
-    c = Curator(rows, Releaser(Split(SHARES), Ledger(1.0), SeededNoise(0)), frozenset())
+    c = Curator(rows, Releaser(Split(SHARES), CallLedger(Budget(1.0)), SeededNoise(0)), frozenset())
     with pytest.raises(PrivacyError, match="strata"):
         MatchedStrata(c, "means")
 

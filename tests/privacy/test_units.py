@@ -13,10 +13,10 @@ from scipy.optimize import minimize as scipy_minimize
 
 from dpeffects.auditing.minimisers import log_volume
 from dpeffects.errors import OptionError
-from dpeffects.privacy import logistic, minimise
+from dpeffects.privacy import minimise
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.huber import Huber
-from dpeffects.privacy.ledger import Ledger
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.logistic import Logistic
 from dpeffects.privacy.moments import Bins, Gram, WithSizes, WithSquares
 from dpeffects.privacy.rows import MOST_ROWS, Cells, Rows, reads
@@ -372,7 +372,7 @@ def test_the_volume_of_a_unit_is_more_than_that_of_a_record():
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_what_units_pay_for_noise_in_an_objective(delta):
     held = table(units_of(np.random.default_rng(6), 60, 3, 3))
-    problem, ledger = Logistic(3, 0.01), Ledger(1.0, delta)
+    problem, ledger = Logistic(3, 0.01), CallLedger(Budget(1.0, delta))
     share = Budget(1.0, delta).shares({"a": 1.0})["a"]
     c = curator(held, share, SeededNoise(1), ledger=ledger)
     with pytest.raises(OptionError, match="gaussian"):
@@ -394,7 +394,7 @@ def test_rounding_of_many_rows_of_a_unit_is_accounted_for():
     held = table(rows)
     fit = Case(held, Logistic(2, 0.1))
     w = rng.normal(size=2)
-    got, _ = fit.problem._at(held, np.zeros(2), logistic._QUICK, w, np.zeros(2))
+    got, _ = fit.problem.at(held, np.zeros(2), fit.problem.quick, w, np.zeros(2))
     unit = fit.rows.astype(np.longdouble)
     chance = 1 / (1 + np.exp(-(unit @ w)))
     exact = (held.weight * (chance - held.treated)) @ unit / 2 + 0.05 * w

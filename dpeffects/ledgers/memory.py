@@ -1,0 +1,241 @@
+"""Ledgers in memory: of several calls, and of the parts of one call.
+
+No proof of a release needs them: what a call draws is paid for on its own ledger, which charges
+these too (`privacy.ledger`). What is allowed is decided as in a ledger that outlives the process
+(`agreement`), by the sum of all charges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from dpeffects.errors import BudgetError, OptionError, checked_call
+from dpeffects.ledgers.agreement import Agreement
+from dpeffects.ledgers.allotments import Allotted, Divisible, Parts, kept_in, rest_of_call
+from dpeffects.ledgers.entry import Cost, Hold, State
+from dpeffects.privacy.budget import Budget, round_down
+from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.ledger import Account, Amounts, InMemory, Terms
+
+
+class _OfLiveCalls(Agreement):
+    """An agreement about calls of this process, none of which is dead."""
+
+    def _open_calls(self, state: State) -> str:
+        return ""
+
+
+class Ledger(InMemory, Divisible):
+    """A privacy budget for one dataset, kept over several calls (in memory).
+
+    Charges add up by basic composition (claim 1), in exact arithmetic: no float rounding lets a
+    tiny charge through for free. Threads may share one; a process that was forked may not, because
+    each would have the budget to itself. `open_ledger` has the same in a file, which outlives the
+    process and which processes may share. `allot` keeps a share for later calls, say those about
+    secondary outcomes, and `release` gives back what they have not spent.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The total allowed.
+    parent
+        A ledger that is charged too, and first.
+    unit
+        The column of persons, say, all of whose rows every call must protect (``dp_ate(...,
+        unit="patient_id")``). Without it a ledger takes what it protects from its first charge.
+        It refuses others, because an epsilon for outcomes, one for records and one for all rows of
+        a person do not add up.
+    terms
+        The same in full, for this package.
+
+    Examples
+    --------
+    >>> ledger = Ledger(epsilon=1.0)
+    >>> ledger.remaining
+    (1.0, 0.0)
+    >>> secondary = ledger.allot("secondary", 0.3)
+    >>> ledger.remaining
+    (0.7, 0.0)
+    """
+
+    @checked_call
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        parent: Account | None = None,
+        unit: str | None = None,
+        terms: Terms | None = None,
+    ) -> None:
+        super().__init__()
+        self._agreement = _OfLiveCalls.make(epsilon, delta, "sum", unit)
+        self._state, self._parent = State(terms=terms), parent
+
+    @property
+    def spent(self) -> Amounts:
+        """Exact totals of epsilon and delta."""
+        return self._state.spent
+
+    @property
+    def remaining(self) -> tuple[float, float]:
+        """What is neither spent nor reserved, rounded down; less than 1e-12 is shown as none."""
+        return self._agreement.remaining(self._state)
+
+    @property
+    def allotments(self) -> dict[str, Allotted]:
+        """Size, spent and left of all allotments by name, also of those that were released."""
+        return self._agreement.allotments(self._state)
+
+    @property
+    def _parts(self) -> Parts:
+        return self._state.allotments
+
+    def _hold(self, name: str, share: Fraction) -> None:
+        self._require_own_process()
+        if self._parent is not None:
+            raise OptionError("this ledger charges another one too: allot a share of that one")
+        with self._lock:
+            self._state = self._agreement.allot(self._state, name, share)
+
+    def release(self, name: str) -> None:
+        """End an allotment: what is unspent is left again for calls to the ledger itself.
+
+        Calls that are open keep what they have reserved. A second time does nothing; the name is
+        not given again.
+        """
+        self._require_own_process()
+        with self._lock:
+            self._state = self._agreement.release(self._state, name)
+
+    def check(
+        self, epsilon: Fraction, delta: Fraction, terms: Terms | None, allotment: str = ""
+    ) -> None:
+        """Raise BudgetError unless this much is left on these terms; charges nothing."""
+        self._require_own_process()
+        if self._parent is not None:
+            self._parent.check(epsilon, delta, self._agreement.terms(self._state) or terms)
+        self._agreement.check(self._state, epsilon, delta, terms, allotment)
+
+    def reserve(
+        self, budget: Budget, terms: Terms, about: Mapping[str, str], allotment: str = ""
+    ) -> Account:
+        """Reserve the whole budget of a call, or refuse it."""
+        with self._lock:
+            self.check(*budget.exact, terms, allotment)
+            above = self._parent.reserve(budget, terms, about) if self._parent else None
+            self._state, hold = self._agreement.reserve(self._state, budget, terms, allotment)
+        return Reserved(self, hold, above)
+
+    def charge(self, spend: Spend, terms: Terms | None = None, *, allotment: str = "") -> None:
+        """Record a charge, or refuse it. Call before the noise is drawn, never after."""
+        self._charge(spend, terms, None, self._parent, allotment)
+
+    def _charge(
+        self,
+        spend: Spend,
+        terms: Terms | None,
+        hold: Hold | None,
+        above: Account | None,
+        allotment: str = "",
+    ) -> Hold | None:
+        """Charge what a call has reserved, or what is left; what is charged too comes first."""
+        self._require_own_process()
+        with self._lock:
+            state, hold = self._agreement.charge(self._state, hold, spend, terms, allotment)
+            if above is not None:
+                above.charge(spend, self._agreement.terms(self._state) or terms)
+            self._state = state
+            self._spends.append(spend)
+        return hold
+
+    def _settle(self, hold: Hold) -> Hold:
+        with self._lock:
+            self._state, ended = self._agreement.settle(self._state, hold)
+            self._spends.extend(rest_of_call(hold.whole, hold.rest))
+        return ended
+
+    def __repr__(self) -> str:
+        state, allowed = self._state, self._agreement.budget
+        left, held = self._agreement.remaining(state), state.held.minus(Cost(*kept_in(self._parts)))
+        reserved = f", reserved ({float(held[0]):.6g}, {float(held[1]):.3g})" if any(held) else ""
+        void = state.terms.void if state.terms else ()
+        return (
+            f"Ledger(epsilon={allowed.epsilon:.6g}, delta={allowed.delta:.3g}, "
+            f"{len(self._spends)} charges, left ({left[0]:.6g}, {left[1]:.3g}){reserved}"
+            + "".join(f", allotment {name} {now}" for name, now in self.allotments.items())
+            + (f", VOID: {', '.join(sorted(void))})" if void else ")")
+        )
+
+
+class Reserved(Account):
+    """The part of a ledger in memory that one call may charge."""
+
+    def __init__(self, ledger: Ledger, hold: Hold, above: Account | None) -> None:
+        self._ledger, self._hold, self._above = ledger, hold, above
+        self.allotment_name = hold.allotment
+
+    def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
+        """Nothing to check before a charge: the whole budget is reserved."""
+
+    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
+        """Record a charge against the reservation, or refuse it."""
+        with self._ledger._lock:
+            charged = self._ledger._charge(spend, terms, self._hold, self._above)
+            self._hold = charged or self._hold
+
+    def settle(self) -> None:
+        """End the reservation; a second time does nothing."""
+        with self._ledger._lock:
+            if not self._hold.open:
+                return
+            self._hold = self._ledger._settle(self._hold)
+        if self._above is not None:
+            self._above.settle()
+
+
+class OneCall(Account):
+    """An account for the parts of one call, which reserves its whole budget once.
+
+    Parts are charged as they go. With ``disjoint`` none may have more than half of the budget, and
+    the first charge of any is for the whole: a record moves two parts at most (claim 31).
+    """
+
+    def __init__(self, account: Account | None, budget: Budget, disjoint: bool) -> None:
+        self._account, self._budget = account, budget
+        self.allotment_name = account.allotment_name if account else ""
+        self._held: Account | None = None
+        self.price: Spend | None = None
+        if disjoint:
+            label, (epsilon, delta) = (
+                "disjoint subsets, all together",
+                map(round_down, budget.exact),
+            )
+            self.price = Spend(label, "subsets", epsilon, delta, "no draw", (), (), 31)
+        self._paid = False
+
+    def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
+        """Raise where a part of disjoint ones asks for more than half."""
+        if self.price and (
+            2 * epsilon > self._budget.exact[0] or 2 * delta > self._budget.exact[1]
+        ):
+            raise BudgetError("a part of disjoint ones has at most half of the budget")
+
+    def reserve(self, budget: Budget, terms: Terms, about: Mapping[str, str]) -> Account:
+        """Reserve the whole for the first part."""
+        self.check(*budget.exact, terms)
+        if self._account is not None and self._held is None:
+            self._held = self._account.reserve(self._budget, terms, about)
+        return self
+
+    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
+        """Charge what a part spends, or, for disjoint parts, the whole at once."""
+        if self._held is not None and not (self.price and self._paid):
+            self._held.charge(self.price or spend, terms)
+            self._paid = True
+
+    def end(self) -> None:
+        """End the reservation; parts do not."""
+        if self._held is not None:
+            self._held.settle()
