@@ -24,10 +24,11 @@ from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed
 from dpeffects.design.clipped import Clipped, release_clipped
 from dpeffects.design.codebook import opened
 from dpeffects.design.columns import Design
-from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
+from dpeffects.design.engines import memory
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
-from dpeffects.design.read import LoadedTable, queries, read, written_out
+from dpeffects.design.read import queries, read, written_out
 from dpeffects.design.sample import Sample, missing_by_column
+from dpeffects.design.table import MOST_STRATA, LazyRows, Table
 from dpeffects.errors import (
     BoundsError,
     BudgetError,
@@ -222,7 +223,7 @@ class Estimation:
     and of those without an outcome, ``response`` what is known of who has one.
     """
 
-    table: LoadedTable | LazyTable
+    table: Table
     groups: Any = None
     points: FloatArray | None = None
     unread: bool = False
@@ -318,7 +319,7 @@ class Estimation:
             self.notes.append(f"{TREATED}{name} = {one}, control records {name} = {zero}.")
         if self.design.columns.arm_count > 2:
             self.contrasts = self._contrasts()
-        if isinstance(self.table, LazyTable):
+        if self.table.on_engine:
             self._check_engine(self.table)
         if spec.needs_strata:
             self.design.strata()  # refuses covariates that are not discrete
@@ -412,7 +413,7 @@ class Estimation:
             raise BoundsError(f"bounds[{columns.treatment!r}]: two levels print alike")
         return CONTRASTS[how](columns.arm_count)
 
-    def _columns(self, formula: Formula) -> LoadedTable | LazyTable:
+    def _columns(self, formula: Formula) -> Table:
         request, groups = self.request, "subgroups" if self.spec.several else "by"
         return read(
             request.data,
@@ -424,7 +425,7 @@ class Estimation:
             arguments={groups: request.by, **request.options},
         )
 
-    def _check_engine(self, table: LazyTable) -> None:
+    def _check_engine(self, table: Table) -> None:
         """Refuse what needs all rows at once, where they are on an engine."""
         spec, n, advice = self.spec, table.design.n, "Collect the frame first, or use"
         arms, contrasts = table.design.columns.arm_count, len(self.contrasts)
@@ -448,11 +449,10 @@ class Estimation:
         if size:
             self.notes.append(f"Collected from the engine, in its order: {what}.")
 
-    def _read_groups(self, by: str) -> LoadedTable | LazyTable:
+    def _read_groups(self, by: str) -> Table:
         """Read the columns that make groups."""
         groups = self._columns(_with_groups(replace(self.formula, terms=(), intercept=True), by))
-        if isinstance(self.table, LazyTable):
-            self.table.require_same_kinds(groups)
+        self.table.require_same_kinds(groups)
         count = groups.design.strata().count
         if count > _MOST_GROUPS:
             raise OptionError(f"by makes {count} groups; at most {_MOST_GROUPS} are released")

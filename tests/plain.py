@@ -34,12 +34,12 @@ def raw(table):
     """Outcome and covariates as they are; missing covariates are in the middle of their range."""
     made = table.design
     filled = {
-        name: np.where(np.isnan(table.numeric[name]), middle(made.bounds.interval(name)), x)
-        for name, x in table.numeric.items()
+        name: np.where(np.isnan(table.batch.numeric[name]), middle(made.bounds.interval(name)), x)
+        for name, x in table.batch.numeric.items()
         if name in made.formula.flags
     }
-    outcome = evaluate(made.formula.outcome, table.numeric)
-    return outcome, made.encoding.raw_matrix({**table.numeric, **filled}, table.codes)
+    outcome = evaluate(made.formula.outcome, table.batch.numeric)
+    return outcome, made.encoding.raw_matrix({**table.batch.numeric, **filled}, table.batch.codes)
 
 
 def plain(formula, data, method="auto", *, estimand="ATE", bounds=None, **options):
@@ -49,7 +49,7 @@ def plain(formula, data, method="auto", *, estimand="ATE", bounds=None, **option
     outcome, rows = raw(table)
     if not set(parsed.outcome_columns) & set(table.design.missing):
         outcome = np.clip(outcome, *table.design.recipe.outcome_range)
-    return ESTIMATORS[method](outcome, table.treated, rows, estimand=estimand, **options)
+    return ESTIMATORS[method](outcome, table.batch.treated, rows, estimand=estimand, **options)
 
 
 def means(outcome, treated, rows=None, **options):

@@ -44,8 +44,6 @@ from dpeffects.formula.expression import (
     walk,
 )
 from dpeffects.formula.ranges import clip, range_of
-from dpeffects.privacy.exact import scratch_buffer
-from dpeffects.privacy.rows import Block
 
 _ALL = (-math.inf, math.inf)
 _NARROWEST = 1e-50
@@ -404,23 +402,10 @@ class Recipe:
                 found += [name for factor in self.discrete.factors for name in columns(factor)]
         return tuple(dict.fromkeys(found))
 
-    def block(
-        self,
-        treated: BoolArray,
-        arm: IntArray | None,
-        numeric: Arrays,
-        coded: Arrays,
-        parts: Iterable[str],
-    ) -> Block:
-        """Clip and encode outcomes and covariates of some rows."""
-        made: dict[str, Any] = {} if arm is None else {"arm": arm}
-        for part in parts:
-            if part == "outcome":
-                made[part] = self.outcome(numeric, treated.size)
-            else:
-                out = scratch_buffer("covariates", treated.size, len(self.encoding.names))
-                made[part] = self.covariates(numeric, coded, out)
-        return Block(treated, **made)
+    @property
+    def width(self) -> int:
+        """Number of encoded covariates."""
+        return len(self.encoding.columns)
 
     def outcome(self, numeric: Arrays, size: int) -> FloatArray:
         """Outcomes, clipped to their range; zeros where the call reads none."""

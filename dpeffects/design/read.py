@@ -7,8 +7,7 @@ and public columns; it says which ranges are still missing. Tables then clip and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from dataclasses import replace
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -16,14 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects import dates
-from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.design import engines
 from dpeffects.design.bounds import Bounds, Declared, skeleton
 from dpeffects.design.codebook import opened
 from dpeffects.design.columns import (
     Columns,
     Design,
-    Recipe,
     codes,
     intervals_of,
     levels_of,
@@ -32,13 +30,15 @@ from dpeffects.design.columns import (
     outside_levels,
     refuse_missing,
 )
-from dpeffects.design.engines import LazyTable
+from dpeffects.design.engines import AnyFrame
 from dpeffects.design.sample import Sample
+from dpeffects.design.table import Table
 from dpeffects.errors import BoundsError, DataError, listed, nearest, quoted
 from dpeffects.files import by_declaration, is_text, kind_of
 from dpeffects.formula import Formula, has_dot, parse
+from dpeffects.formula.condition import values_in
 from dpeffects.formula.discrete import Strata
-from dpeffects.formula.encoding import MISSING_LEVEL, Arrays, Encoding, with_missing
+from dpeffects.formula.encoding import MISSING_LEVEL, Encoding, with_missing
 from dpeffects.formula.expression import (
     Categorical,
     Column,
@@ -49,94 +49,12 @@ from dpeffects.formula.expression import (
     Spline,
     Survival,
     Taken,
+    columns,
     needs_domain,
     number_columns,
 )
 from dpeffects.formula.parser import dose_advice
 from dpeffects.formula.ranges import clip
-from dpeffects.privacy.rows import ROWS, Rows
-from dpeffects.privacy.units import UnitSizes
-
-Frame = nw.DataFrame[Any] | nw.LazyFrame[Any]
-
-
-@dataclass(frozen=True)
-class LoadedTable:
-    """Validated private columns in memory, not yet clipped, in the types they came in."""
-
-    design: Design
-    numeric: Mapping[str, npt.NDArray[Any]]
-    codes: Mapping[str, IntArray]
-    treated: BoolArray
-    arm: IntArray | None = None
-    parts: Mapping[str, Any] = field(default_factory=dict)
-    """Weights, units and clusters of the rows, where there are any (`Sample.parts`)."""
-    sample: Sample = field(default_factory=Sample)
-
-    @property
-    def arm_counts(self) -> tuple[int, ...]:
-        """Number of rows of each arm, the reference first, whether they count or not."""
-        arm = self.treated.astype(np.int64) if self.arm is None else self.arm
-        return tuple(np.bincount(arm, minlength=self.design.columns.arm_count).tolist())
-
-    @property
-    def _counted(self) -> dict[str, Any]:
-        """Weights, units and clusters, as rows have them."""
-        units = {"units": self.design.n} if "unit" in self.parts else {}
-        return {**self.parts, **units}
-
-    def column(self, *names: str) -> Rows:
-        """Columns as they are, in the place of covariates; the first in that of the outcome too."""
-        values = [self.numeric[name].astype(np.float64) for name in names]
-        matrix = partial(np.column_stack, values)
-        return Rows(values[0], (0.0, 0.0), self.treated, matrix, len(names), **self._counted)
-
-    def encode(self, groups: LoadedTable | None = None) -> Rows:
-        """Clip and encode, block by block, in the strata of ``groups`` if given.
-
-        The covariates are encoded when they are first asked for.
-        """
-        design, recipe, size = self.design, self.design.recipe, self.treated.size
-        starts = range(0, size, ROWS)
-
-        def covariates() -> FloatArray:
-            out = np.empty((size, design.width), order="F")
-            for start in starts:
-                recipe.covariates(*self._block(start), out[start : start + ROWS])
-            return out
-
-        def strata() -> tuple[IntArray, int]:
-            discrete = recipe.discrete or design.strata()  # the latter says why not
-            return self._index(recipe), discrete.count
-
-        outcome = [recipe.outcome(self._block(k)[0], min(ROWS, size - k)) for k in starts]
-        rows = Rows(
-            outcome=np.concatenate(outcome),
-            outcome_range=recipe.outcome_range,
-            treated=self.treated,
-            covariates=cache(covariates),
-            width=design.width,
-            strata=cache(strata),
-            values=design.values,
-            names=design.encoding.names,
-            arm=self.arm,
-            arms=design.columns.arm_count,
-            **self._counted,
-        )
-        if groups is None:
-            return rows
-        grouping = groups.design.grouping()
-        index, count = groups._index(grouping), groups.design.strata().count
-        return replace(rows, strata=lambda: (index, count))
-
-    def _block(self, start: int) -> tuple[Arrays, Arrays]:
-        part = slice(start, start + ROWS)
-        numeric = {name: values[part] for name, values in self.numeric.items()}
-        return numeric, {name: codes[part] for name, codes in self.codes.items()}
-
-    def _index(self, recipe: Recipe) -> IntArray:
-        starts = range(0, self.treated.size, ROWS)
-        return np.concatenate([recipe.strata(*self._block(start)) for start in starts])
 
 
 def read(
@@ -148,7 +66,7 @@ def read(
     attended: bool = True,
     sample: Sample | None = None,
     arguments: Mapping[str, Any] | None = None,
-) -> LoadedTable | LazyTable:
+) -> Table:
     """Validate the columns that a formula needs and complete their bounds.
 
     ``public`` says whether "covariates" (or even the "outcome") are public, in which case their
@@ -192,22 +110,16 @@ def read(
             known.refuse_blank(formula.columns)
             raise
     sample.check_types(frame.collect_schema(), given)
-    rows = engines.rows_in(frame) if isinstance(frame, nw.LazyFrame) else len(frame)
-    sizes = None
-    if isinstance(frame, nw.LazyFrame) and sample.cluster is not None:
+    lazy = isinstance(frame, nw.LazyFrame)
+    rows = engines.rows_in(frame)
+    if lazy and sample.cluster is not None:
         engines.refuse_unnamed(frame, sample.cluster)
-    if sample.unit is not None:
-        if isinstance(frame, nw.LazyFrame):
-            sizes = engines.unit_sizes(frame, sample)
-        else:
-            sizes = sample.sizes_of(frame)
+    sizes = None if sample.unit is None else engines.unit_sizes(frame, sample)
     n = rows if sizes is None else sizes.names.size
     if n < 4:
         what = "rows" if sizes is None else f"values of {sample.unit!r}"
         raise DataError(f"the data has {n} {what}; at least 4 are needed")
-    if isinstance(frame, nw.DataFrame):
-        refuse_missing(frame, [name for name in formula.columns if name not in lenient])
-    elif from_data:
+    if lazy and from_data:
         raise BoundsError('bounds="from_data" needs rows in memory: declare bounds, or collect')
     indicated = [name for name, how in missing.items() if how == "indicator"]
     reader = _ColumnReader(frame, known, formula, lenient, indicated)
@@ -222,11 +134,10 @@ def read(
     covariate_source = free or ("public" if "covariates" in public else None)
     for name in formula.covariate_columns:
         reader.covariate(name, covariate_source)
-    design = reader.design(n)
-    if isinstance(frame, nw.LazyFrame):
-        return _lazy_table(frame, design, kinds, rows, sample, sizes)
-    table = _table(frame, design, attended, sample.parts(frame, sizes))
-    return replace(table, sample=sample)
+    table = Table.checked(frame, reader.design(n), rows, (sample, sizes), kinds)
+    if attended and not all(table.arm_counts):
+        raise table.design.columns.empty_arm()
+    return table
 
 
 def strata_of(data: Any, formula: Formula, bounds: Any) -> Strata:
@@ -252,7 +163,7 @@ def _with_levels(formula: Formula, known: Bounds) -> Formula:
     return formula
 
 
-def _upper_weight(name: str, frame: Frame, known: Bounds) -> float:
+def _upper_weight(name: str, frame: AnyFrame, known: Bounds) -> float:
     """The declared upper bound of weights."""
     if name in known and not known.is_levels(name):
         lower, upper = known.interval(name)
@@ -269,43 +180,13 @@ def sample_kinds(sample: Sample, known: Bounds) -> dict[str, str]:
     """What the columns of a CSV file that say who counts are read as."""
     kinds = {} if sample.weights is None else {sample.weights: "number"}
     if sample.subset is not None:
-        values = sample.subset.values
-        for name in sample.subset.columns:
+        values, numeric = values_in(sample.subset), number_columns(sample.subset)
+        for name in columns(sample.subset):
             levels = list(known[name]) if name in known and known.is_levels(name) else None
             levels = levels or list(values.get(name, ()))
-            kinds.setdefault(name, "number" if name in sample.subset.numeric else kind_of(levels))
+            kinds.setdefault(name, "number" if name in numeric else kind_of(levels))
     names = {name: "text" for name in (sample.unit, sample.cluster) if name is not None}
     return names | kinds
-
-
-def _table(
-    frame: nw.DataFrame[Any], design: Design, attended: bool, parts: Mapping[str, Any]
-) -> LoadedTable:
-    """Read the columns into memory and check them."""
-    columns = design.columns
-    arm = columns.arm(frame)
-    treated = columns.treated(frame) if arm is None else arm > 0
-    table = LoadedTable(design, *columns.read(frame, frame.columns), treated, arm, parts)
-    if attended and not all(table.arm_counts):
-        raise columns.empty_arm()
-    return table
-
-
-def _lazy_table(
-    frame: nw.LazyFrame[Any],
-    design: Design,
-    kinds: Mapping[str, str],
-    n: int,
-    sample: Sample,
-    sizes: UnitSizes | None,
-) -> LazyTable:
-    """Check the columns where they are."""
-    outcome, bounds = design.formula.outcome, design.bounds
-    pair = None
-    if isinstance(outcome, Column) and outcome.name in bounds:
-        pair = (outcome.name, bounds.interval(outcome.name))
-    counts, ready = engines.checked(frame, design.columns, n, pair)
-    return LazyTable(design, frame, counts, ready, kinds, n, sample, sizes)
 
 
 def uses(formula: Formula, schema: Mapping[str, Any]) -> dict[str, str]:
@@ -344,7 +225,7 @@ def _with_dates(frame: Any, known: Bounds, names: Iterable[str]) -> Any:
 
 def unpack(
     data: Any, bounds: Any, needed: Iterable[str] | None = None
-) -> tuple[Frame, Bounds, bool]:
+) -> tuple[AnyFrame, Bounds, bool]:
     """A frame of any kind, what is declared about it, and whether the data may say the rest."""
     known = Bounds()
     if isinstance(data, Declared):
@@ -453,7 +334,7 @@ def _as_numbers(name: str, dtype: Any) -> str:
     return f': write data["{name}"].astype(float), or .dt.to_timestamp() for periods'
 
 
-def _arms(frame: Frame, formula: Formula, known: Bounds) -> tuple[Any, ...] | None:
+def _arms(frame: AnyFrame, formula: Formula, known: Bounds) -> tuple[Any, ...] | None:
     """Levels of the treatment, control first, or None where it is bool or 0/1."""
     name, schema = formula.treatment_name, frame.collect_schema()
     if (computed := formula.computed_treatment) is not None:
@@ -488,7 +369,7 @@ def _check_kind(name: str, dtype: Any, levels: tuple[Any, ...] | None) -> None:
         raise outside_levels(name)
 
 
-def _schema_levels(name: str, dtype: Any, frame: Frame) -> tuple[Any, ...] | None:
+def _schema_levels(name: str, dtype: Any, frame: AnyFrame) -> tuple[Any, ...] | None:
     """Levels of an Enum of polars, which its maker wrote into the schema.
 
     Categories of pandas do not count, ordered or not: `astype("category")`, `cut` and `qcut` learn
@@ -522,7 +403,7 @@ class _ColumnReader:
 
     def __init__(
         self,
-        frame: Frame,
+        frame: AnyFrame,
         known: Bounds,
         formula: Formula,
         lenient: frozenset[str],
