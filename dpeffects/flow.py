@@ -25,8 +25,9 @@ from dpeffects.design.clipped import Clipped, release_clipped
 from dpeffects.design.codebook import opened
 from dpeffects.design.columns import Design
 from dpeffects.design.engines import memory
+from dpeffects.design.frames import written_out
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
-from dpeffects.design.read import queries, read, written_out
+from dpeffects.design.read import queries, read
 from dpeffects.design.sample import Sample, missing_by_column
 from dpeffects.design.table import MOST_STRATA, LazyRows, Table
 from dpeffects.errors import (
@@ -47,14 +48,8 @@ from dpeffects.estimators._clusters import (
 )
 from dpeffects.estimators.spec import ARGUMENTS, CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import (
-    Column,
-    Number,
-    Ordered,
-    Pair,
-    Survival,
-    source,
-)
+from dpeffects.formula.expression import Column, Number, Ordered, Pair, Survival, source
+from dpeffects.formula.expression import columns as columns_of
 from dpeffects.guarantee import Guarantee, printed, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.privacy.budget import Budget, as_written
@@ -332,7 +327,7 @@ class Estimation:
             self.notes.append(note.format(spec.name))
         subset = self.sample.subset
         outcomes = (asked if spec.several else self.formula).outcome_columns
-        if subset is not None and set(subset.columns) & set(outcomes):
+        if subset is not None and set(columns_of(subset)) & set(outcomes):
             self.notes.append(_BY_OUTCOME)
         if request.by is not None:
             self.groups = self._read_groups(request.by)
@@ -916,7 +911,7 @@ def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:
     kind = estimation.spec.guarantee
     if kind == "none":
         return Guarantee(math.inf, unit="nothing", public=(), kind=kind)
-    from_data = "data" in bounds.sources.values()
+    from_data = "data" in map(bounds.source, bounds)
     epsilon, delta = estimation.releaser.promised()
     # shares are rounded down, by less than anybody should read
     budget = estimation.request.budget
@@ -959,7 +954,8 @@ def _bounds_notes(design: Design) -> tuple[str, ...]:
     if bounds.get(name) == (0.0, 1.0) and bounds.source(name) == "declared":
         said = f"If {printed(name)} is 0 or 1 and never between, declare it by a list"
         return (f'{said}, bounds={{"{printed(name)}": [0, 1]}}: its means are risks then.',)
-    if "private" not in map(design.bounds.sources.get, design.formula.outcome_columns):
+    found = [name for name in design.formula.outcome_columns if name in design.bounds]
+    if "private" not in map(design.bounds.source, found):
         return ()
     return (
         "Outcomes beyond the privately found range are clipped to it, and the effect is that "

@@ -8,7 +8,8 @@ from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
-from dpeffects.design.read import require_columns, strata_of, unpack
+from dpeffects.design.frames import require_columns, unpack
+from dpeffects.design.read import strata_of
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.flow import Estimation, Request, account_of, facts_about
 from dpeffects.formula import parse

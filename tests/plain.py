@@ -15,6 +15,7 @@ import pandas as pd
 import statsmodels.api as sm
 
 from dpeffects.design import read as design
+from dpeffects.design.frames import written_out
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators.matching import match, pairs
 from dpeffects.estimators.sample_aggregate import on_all
@@ -44,7 +45,7 @@ def raw(table):
 
 def plain(formula, data, method="auto", *, estimand="ATE", bounds=None, **options):
     """The classic estimate that a method aims at, on outcomes clipped to declared bounds."""
-    parsed = parse(design.written_out(formula, data, bounds))
+    parsed = parse(written_out(formula, data, bounds))
     table = design.read(data, parsed, bounds, public=("outcome", "covariates", "treatment"))
     outcome, rows = raw(table)
     if not set(parsed.outcome_columns) & set(table.design.missing):
