@@ -12,20 +12,12 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-import numpy.typing as npt
 
 from dpeffects import dates
-from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.arrays import FloatArray
 from dpeffects.design import engines
 from dpeffects.design.bounds import Bounds, Declared
-from dpeffects.design.columns import (
-    codes,
-    intervals_of,
-    levels_of,
-    missing_in,
-    numbers,
-    refuse_missing,
-)
+from dpeffects.design.columns import Columns, intervals_of, levels_of, refuse_missing
 from dpeffects.design.completed import completed, kinds_of, uses
 from dpeffects.design.engines import AnyFrame
 from dpeffects.design.frames import as_frame, is_number, not_numeric, require_columns, unpack
@@ -189,36 +181,32 @@ def queries(
     Returns the encoded matrix, and how many values of each column lay outside its bounds and were
     clipped to them. Values may be missing where the formula or the levels have a place for them.
     """
-    levels = levels_of(formula, bounds)
+    names, levels = formula.covariate_columns, levels_of(formula, bounds)
     further = {name for name, found in levels.items() if found[-1:] == (MISSING_LEVEL,)}
-    lenient = (formula.flags | further) & set(formula.covariate_columns)
-    frame, _, _ = unpack(as_frame(data, further), None, formula.covariate_columns)
+    lenient = (formula.flags | further) & set(names)
+    frame, _, _ = unpack(as_frame(data, further), None, names)
     frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
-    if lacking := [name for name in formula.covariate_columns if name not in frame.columns]:
+    if lacking := [name for name in names if name not in frame.columns]:
         raise DataError(f"the points have no column {lacking[0]!r}, which the formula has")
-    kinds = kinds_of(formula, formula.covariate_columns, bounds) if is_text(data) else {}
-    kinds |= bounds.date_kinds(formula.covariate_columns)
+    kinds = kinds_of(formula, names, bounds) if is_text(data) else {}
+    kinds |= bounds.date_kinds(names)
     frame = engines.typed(dates.from_objects(frame, kinds), kinds)
-    refuse_missing(frame, [name for name in formula.covariate_columns if name not in lenient])
-    flags = {x.key: missing_in(frame[x.column]) for x in map(Missing, formula.flags & lenient)}
-    numeric: dict[str, npt.NDArray[Any]] = flags
-    coded: dict[str, IntArray] = {}
-    clipped: dict[str, int] = {}
-    for name in formula.covariate_columns:
-        column = frame[name]
-        if name not in bounds:  # is_na(x) alone
-            continue
-        if bounds.is_levels(name):
-            coded[name] = codes(column, levels[name], name in lenient)
-            continue
-        if not is_number(column.dtype):
-            raise DataError(not_numeric(name, column.dtype))
-        values = numbers(column, name in lenient).astype(np.float64)
-        numeric[name] = clip(values, bounds.interval(name))
-        if outside := int(np.count_nonzero((numeric[name] != values) & ~np.isnan(values))):
-            clipped[name] = outside
+    refuse_missing(frame, [name for name in names if name not in lenient])
+    intervals = intervals_of(bounds.only(names))
+    for name in intervals:
+        if not is_number(frame.schema[name]):
+            raise DataError(not_numeric(name, frame.schema[name]))
+    flags = tuple(map(Missing, formula.flags & lenient))
+    reader = Columns("", None, tuple(intervals), levels, lenient, flags)
+    numeric, coded = reader.read(frame, names)
+    values = {name: numeric[name].astype(np.float64) for name in intervals}
+    inside = {name: clip(values[name], ends) for name, ends in intervals.items()}
+    outside = {
+        n: np.count_nonzero((x != values[n]) & ~np.isnan(values[n])) for n, x in inside.items()
+    }
     encoding = encoding or Encoding.build(formula, levels)
-    return encoding.matrix(numeric, coded, intervals_of(bounds)), clipped
+    matrix = encoding.matrix({**numeric, **inside}, coded, intervals)
+    return matrix, {name: count for name, count in outside.items() if count}
 
 
 def names(formula: Formula, bounds: Bounds) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.dates import is_date
 from dpeffects.design.bounds import Bounds
 from dpeffects.design.columns import missing_in
@@ -229,32 +229,18 @@ class Sample:
             own[~holds(self.subset, arrays)] = 0.0
         return own
 
-    def has_outcome(self, frame: nw.DataFrame[Any]) -> BoolArray:
-        """Which rows have the outcome, where that is modelled."""
-        found = np.ones(len(frame), np.bool_)
-        for name in self.observed:
-            found &= ~missing_in(frame[name])
-        return found
-
-    def weight(
-        self, frame: nw.DataFrame[Any], unit: IntArray | None, sizes: UnitSizes | None
-    ) -> FloatArray:
-        """What each row counts."""
-        rows = None if sizes is None or unit is None else sizes.of_rows(unit)
-        return row_weights(self.own(frame), rows, self.max_rows)
-
     def parts(self, frame: nw.DataFrame[Any], sizes: UnitSizes | None) -> dict[str, Any]:
-        """The parts of a block that are made here."""
-        unit = None if self.unit is None else identifiers(frame[self.unit])
+        """The parts of a block that are made here: what each row counts, and whose it is."""
         found: dict[str, Any] = {}
-        if unit is not None:
-            found["unit"] = unit
+        if self.unit is not None:
+            found["unit"] = identifiers(frame[self.unit])
         if self.weighted:
-            found["weight"] = self.weight(frame, unit, sizes)
+            rows = None if sizes is None else sizes.of_rows(found["unit"])
+            found["weight"] = row_weights(self.own(frame), rows, self.max_rows)
         if self.cluster is not None:
             found["cluster"] = identifiers(frame[self.cluster])
         if self.observed:
-            found["observed"] = self.has_outcome(frame)
+            found["observed"] = ~np.any([missing_in(frame[x]) for x in self.observed], axis=0)
         return found
 
 

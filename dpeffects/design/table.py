@@ -100,8 +100,8 @@ class Batch:
         """Read the treatment and some columns; raises where a value cannot be used."""
         parts = counted[0].parts(frame, counted[1])
         arm = columns.arm(frame)
-        treated = columns.treated(frame) if arm is None else arm > 0
-        return cls(treated, arm, *columns.read(frame, names), parts)
+        several = arm if columns.arm_count > 2 else None
+        return cls(arm > 0, several, *columns.read(frame, names), parts)
 
     def arm_counts(self, arms: int) -> IntArray:
         """Number of rows of each arm, the reference first, whether they count or not."""

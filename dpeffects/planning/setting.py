@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -123,7 +123,7 @@ def read_formula(formula: str, bounds: Any, *, several: bool = False) -> tuple[F
     there = [n for n in parsed.columns if n not in given]
     used = {n for n in given if n in parsed.columns or any(fnmatchcase(x, n) for x in there)}
     needed = {n: x for n, x in given.items() if n in used}
-    return parsed, replace(Bounds.of_columns(needed, parsed.columns), dates={})  # days are numbers
+    return parsed, Bounds.of_columns(needed, parsed.columns).in_days()
 
 
 def declared_bounds(
