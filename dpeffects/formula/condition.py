@@ -151,8 +151,7 @@ _FORBIDDEN = {
 class _ConditionReader(FactorReader):
     """A factor reader that knows conditions too."""
 
-    def refuse(self, why: str) -> NoReturn:
-        raise FormulaError(f"subset `{self.quotes.show(self.text)}`: {self.quotes.show(why, 500)}")
+    what = "subset"
 
     def condition(self, node: ast.expr, depth: int = 0) -> Condition:
         if depth > MAX_DEPTH:
@@ -221,10 +220,6 @@ class _ConditionReader(FactorReader):
             )
         self.of_column(right)
         self.refuse("compare with a number: write x - z > 0 for x > z")
-
-    def text_of(self, node: ast.expr) -> str | None:
-        value = self.quotes.value(node.id) if isinstance(node, ast.Name) else None
-        return value if isinstance(value, str) else None
 
     def is_literal(self, node: ast.expr) -> bool:
         return self.text_of(node) is not None or self.literal(node) is not None

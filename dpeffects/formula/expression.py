@@ -311,10 +311,9 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 def walk(tree: Tree) -> Iterator[Tree]:
     """Yield the tree and every one inside it, outermost first."""
     yield tree
-    for value in vars(tree).values():
-        for inner in value if isinstance(value, tuple) else (value,):
-            if isinstance(inner, Tree):
-                yield from walk(inner)
+    for value in tree.parts if isinstance(tree, All | Either) else vars(tree).values():
+        if isinstance(value, Tree):
+            yield from walk(value)
 
 
 def columns(tree: Tree) -> tuple[str, ...]:
