@@ -78,13 +78,7 @@ def read(
     if text:
         kinds = {**sample_kinds(sample, known), **kinds_of(formula, formula.columns, known)}
     kinds |= known.date_kinds(read_here)
-    if kinds:
-        frame = _with_dates(frame, known, read_here)
-        try:
-            frame = engines.typed(frame, kinds)
-        except DataError:  # text in a column that a codebook names and does not declare
-            known.refuse_blank(formula.columns)
-            raise
+    frame = _typed(frame, kinds, known, formula)
     sample.check_types(frame.collect_schema(), given)
     lazy = isinstance(frame, nw.LazyFrame)
     rows = engines.rows_in(frame)
@@ -160,17 +154,21 @@ def sample_kinds(sample: Sample, known: Bounds) -> dict[str, str]:
     return names | kinds
 
 
-def _with_dates(frame: Any, known: Bounds, names: Iterable[str]) -> Any:
-    """Check the types of columns that are declared with dates, and read those that are objects."""
-    kinds, schema = known.date_kinds(names), frame.collect_schema()
+def _typed(frame: Any, kinds: Mapping[str, str], known: Bounds, formula: Formula) -> Any:
+    """Read text and dates as they are declared; refuse columns of other types."""
+    dated, schema = known.date_kinds(kinds), frame.collect_schema()
     if isinstance(frame, nw.DataFrame):
-        frame = dates.from_objects(frame, kinds)
-    for name in kinds:
+        frame = dates.from_objects(frame, dated)
+    for name in dated:
         dates.refuse_zone(name, schema[name])
         if not (dates.is_date(schema[name]) or schema[name] in (nw.String, nw.Object)):
             kind = type(schema[name]).__name__
             raise DataError(f"column {name!r} is declared with dates, but it is {kind}")
-    return frame
+    try:
+        return engines.typed(frame, kinds) if kinds else frame
+    except DataError:  # text in a column that a codebook names and does not declare
+        known.refuse_blank(formula.columns)
+        raise
 
 
 def queries(

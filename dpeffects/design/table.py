@@ -182,12 +182,11 @@ class Table:
         cls, frame: AnyFrame, design: Design, rows: int, counted: Counted, kinds: Mapping[str, str]
     ) -> Table:
         """Refuse what cannot be used, and count the arms."""
-        columns, names = design.columns, design.formula.columns
         if isinstance(frame, nw.LazyFrame):
             counts, ready = _checked_on_engine(frame, design, rows)
             return cls(design, frame, counts, counted, kinds, ready)
-        batch = _usable(frame, names, columns, counted)
-        counts = tuple(batch.arm_counts(columns.arm_count).tolist())
+        batch = _usable(frame, design.formula.columns, design.columns, counted)
+        counts = tuple(batch.arm_counts(design.columns.arm_count).tolist())
         return cls(design, frame, counts, counted, kinds, batch=batch)
 
     @property
