@@ -80,16 +80,15 @@ def read(
     kinds |= known.date_kinds(read_here)
     frame = _typed(frame, kinds, known, formula)
     sample.check_types(frame.collect_schema(), given)
-    lazy = isinstance(frame, nw.LazyFrame)
     rows = engines.rows_in(frame)
-    if lazy and sample.cluster is not None:
+    if isinstance(frame, nw.LazyFrame) and sample.cluster is not None:
         engines.refuse_unnamed(frame, sample.cluster)
     sizes = None if sample.unit is None else engines.unit_sizes(frame, sample)
     n = rows if sizes is None else sizes.names.size
     if n < 4:
         what = "rows" if sizes is None else f"values of {sample.unit!r}"
         raise DataError(f"the data has {n} {what}; at least 4 are needed")
-    if lazy and from_data:
+    if isinstance(frame, nw.LazyFrame) and from_data:
         raise BoundsError('bounds="from_data" needs rows in memory: declare bounds, or collect')
     free = "data" if from_data else None
     design = completed(
@@ -199,12 +198,10 @@ def queries(
     numeric, coded = reader.read(frame, names)
     values = {name: numeric[name].astype(np.float64) for name in intervals}
     inside = {name: clip(values[name], ends) for name, ends in intervals.items()}
-    outside = {
-        n: np.count_nonzero((x != values[n]) & ~np.isnan(values[n])) for n, x in inside.items()
-    }
+    clipped = {n: (x != inside[n]) & ~np.isnan(x) for n, x in values.items()}
     encoding = encoding or Encoding.build(formula, levels)
     matrix = encoding.matrix({**numeric, **inside}, coded, intervals)
-    return matrix, {name: count for name, count in outside.items() if count}
+    return matrix, {name: int(where.sum()) for name, where in clipped.items() if where.any()}
 
 
 def names(formula: Formula, bounds: Bounds) -> tuple[str, ...]:

@@ -211,6 +211,7 @@ class Table:
     def column(self, *names: str) -> Rows | LazyRows:
         """Columns as they are, in the place of covariates; the first in that of the outcome too."""
         recipe = Unclipped(names)
+        about: dict[str, Any]
         about = {"outcome_range": (0.0, 0.0), "width": len(names), "names": names}
         if self.batch is not None:
             return self.batch.rows(recipe, **about, **self._units)
@@ -229,11 +230,12 @@ class Table:
         table, grouping = (self, recipe) if groups is None else (groups, groups.design.grouping())
         if self.batch is None:
             frame = by_declaration(self.frame, table.kinds)
-            strata = (table.design.columns, grouping)
-            return LazyRows(replace(self, frame=frame), recipe, strata, dict(self.ready), **about)
+            how = (table.design.columns, grouping)
+            return LazyRows(replace(self, frame=frame), recipe, how, dict(self.ready), **about)
 
         def strata() -> tuple[IntArray, int]:
             discrete = grouping.discrete or table.design.strata()  # the latter says why not
+            assert table.batch is not None
             return table.batch.strata(grouping), discrete.count
 
         return self.batch.rows(recipe, strata=cache(strata), **about, **self._units)
@@ -364,7 +366,8 @@ class LazyRows:
 
     def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> IntArray | None:
         """Sums by arm of functions of the outcome, where that is a column; life tables."""
-        frame, columns, counts = self.table.frame, self.table.design.columns, self.table.arm_counts
+        frame: Any = self.table.frame
+        columns, counts = self.table.design.columns, self.table.arm_counts
         term, both = self.recipe.outcome_term, [sum(counts[1:]), counts[0]]
         plain = columns.computed is None
         if cells is not None and isinstance(cells.function, ArmByCell) and phi is None:

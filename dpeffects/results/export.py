@@ -318,7 +318,8 @@ def _read_bounds(value: Any) -> Bounds:
             require(low < high, "range")
             whole = entry.get("whole", False) is True
             since = entry.get("since", "")
-            require("since" not in entry or (isinstance(since, str) and as_date(since)), "since")
+            dated = isinstance(since, str) and as_date(since) is not None
+            require(dated or "since" not in entry, "since")
             bounds = bounds.with_entry(name, Entry((low, high), source, whole=whole, since=since))
     return bounds
 
