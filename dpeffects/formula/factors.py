@@ -372,8 +372,8 @@ class FactorReader:
 
     def level(self, node: ast.expr) -> Level:
         """A level of a column."""
-        value = self.text_of(node)
-        value = self.literal(node) if value is None else value
+        text = self.text_of(node)
+        value = self.literal(node) if text is None else text
         if value is None:
             self.refuse("a level is a string, a number, True or False")
         return value
