@@ -217,7 +217,7 @@ def counted() -> dict[str, int]:
 
     def count_run(frame, names, function, *more):
         found["passes"] += 1
-        found["columns"] += len(names)
+        found["columns"] += len(set(names))
         return run(frame, names, function, *more)
 
     def count_query(*asked, **more):
