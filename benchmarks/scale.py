@@ -210,21 +210,22 @@ def child(task: str, n: int) -> None:
 
 def counted() -> dict[str, int]:
     """How often the rows are read, and how many columns in all."""
-    from dpeffects.design import engines
+    from dpeffects.design import engines, queries, table
 
     found = {"queries": 0, "passes": 0, "columns": 0}
-    run, query = engines.run, engines._by_arm
+    run, query = engines.run, queries.by_arm
 
     def count_run(frame, names, function, *more):
         found["passes"] += 1
-        found["columns"] += len(names)
+        found["columns"] += len(set(names))
         return run(frame, names, function, *more)
 
     def count_query(*asked, **more):
         found["queries"] += 1
         return query(*asked, **more)
 
-    engines.run, engines._by_arm = count_run, count_query
+    engines.run = table.run = count_run
+    queries.by_arm = count_query
     return found
 
 

@@ -12,8 +12,8 @@ from numbers import Real
 from typing import Any, cast
 
 from dpeffects.design.bounds import SOURCES
+from dpeffects.design.frames import written_out
 from dpeffects.design.panel import Panel, label, wide_of
-from dpeffects.design.read import written_out
 from dpeffects.design.sample import Sample
 from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimators import get, table_methods

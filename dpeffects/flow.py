@@ -24,10 +24,12 @@ from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed
 from dpeffects.design.clipped import Clipped, release_clipped
 from dpeffects.design.codebook import opened
 from dpeffects.design.columns import Design
-from dpeffects.design.engines import MOST_STRATA, LazyRows, LazyTable, memory
+from dpeffects.design.engines import memory
+from dpeffects.design.frames import written_out
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
-from dpeffects.design.read import LoadedTable, queries, read, written_out
+from dpeffects.design.read import queries, read
 from dpeffects.design.sample import Sample, missing_by_column
+from dpeffects.design.table import MOST_STRATA, LazyRows, Table
 from dpeffects.errors import (
     BoundsError,
     BudgetError,
@@ -46,14 +48,8 @@ from dpeffects.estimators._clusters import (
 )
 from dpeffects.estimators.spec import ARGUMENTS, CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import (
-    Column,
-    Number,
-    Ordered,
-    Pair,
-    Survival,
-    source,
-)
+from dpeffects.formula.expression import Column, Number, Ordered, Pair, Survival, source
+from dpeffects.formula.expression import columns as columns_of
 from dpeffects.guarantee import Guarantee, printed, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.privacy.budget import Budget, as_written
@@ -222,7 +218,7 @@ class Estimation:
     and of those without an outcome, ``response`` what is known of who has one.
     """
 
-    table: LoadedTable | LazyTable
+    table: Table
     groups: Any = None
     points: FloatArray | None = None
     unread: bool = False
@@ -318,7 +314,7 @@ class Estimation:
             self.notes.append(f"{TREATED}{name} = {one}, control records {name} = {zero}.")
         if self.design.columns.arm_count > 2:
             self.contrasts = self._contrasts()
-        if isinstance(self.table, LazyTable):
+        if self.table.on_engine:
             self._check_engine(self.table)
         if spec.needs_strata:
             self.design.strata()  # refuses covariates that are not discrete
@@ -331,7 +327,7 @@ class Estimation:
             self.notes.append(note.format(spec.name))
         subset = self.sample.subset
         outcomes = (asked if spec.several else self.formula).outcome_columns
-        if subset is not None and set(subset.columns) & set(outcomes):
+        if subset is not None and set(columns_of(subset)) & set(outcomes):
             self.notes.append(_BY_OUTCOME)
         if request.by is not None:
             self.groups = self._read_groups(request.by)
@@ -412,7 +408,7 @@ class Estimation:
             raise BoundsError(f"bounds[{columns.treatment!r}]: two levels print alike")
         return CONTRASTS[how](columns.arm_count)
 
-    def _columns(self, formula: Formula) -> LoadedTable | LazyTable:
+    def _columns(self, formula: Formula) -> Table:
         request, groups = self.request, "subgroups" if self.spec.several else "by"
         return read(
             request.data,
@@ -424,7 +420,7 @@ class Estimation:
             arguments={groups: request.by, **request.options},
         )
 
-    def _check_engine(self, table: LazyTable) -> None:
+    def _check_engine(self, table: Table) -> None:
         """Refuse what needs all rows at once, where they are on an engine."""
         spec, n, advice = self.spec, table.design.n, "Collect the frame first, or use"
         arms, contrasts = table.design.columns.arm_count, len(self.contrasts)
@@ -448,11 +444,10 @@ class Estimation:
         if size:
             self.notes.append(f"Collected from the engine, in its order: {what}.")
 
-    def _read_groups(self, by: str) -> LoadedTable | LazyTable:
+    def _read_groups(self, by: str) -> Table:
         """Read the columns that make groups."""
         groups = self._columns(_with_groups(replace(self.formula, terms=(), intercept=True), by))
-        if isinstance(self.table, LazyTable):
-            self.table.require_same_kinds(groups)
+        self.table.require_same_kinds(groups)
         count = groups.design.strata().count
         if count > _MOST_GROUPS:
             raise OptionError(f"by makes {count} groups; at most {_MOST_GROUPS} are released")
@@ -915,7 +910,7 @@ def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:
     kind = estimation.spec.guarantee
     if kind == "none":
         return Guarantee(math.inf, unit="nothing", public=(), kind=kind)
-    from_data = "data" in bounds.sources.values()
+    from_data = "data" in map(bounds.source, bounds)
     epsilon, delta = estimation.releaser.promised()
     # shares are rounded down, by less than anybody should read
     budget = estimation.request.budget
@@ -958,7 +953,8 @@ def _bounds_notes(design: Design) -> tuple[str, ...]:
     if bounds.get(name) == (0.0, 1.0) and bounds.source(name) == "declared":
         said = f"If {printed(name)} is 0 or 1 and never between, declare it by a list"
         return (f'{said}, bounds={{"{printed(name)}": [0, 1]}}: its means are risks then.',)
-    if "private" not in map(design.bounds.sources.get, design.formula.outcome_columns):
+    found = [name for name in design.formula.outcome_columns if name in design.bounds]
+    if "private" not in map(design.bounds.source, found):
         return ()
     return (
         "Outcomes beyond the privately found range are clipped to it, and the effect is that "

@@ -8,13 +8,14 @@ from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
-from dpeffects.design.read import require_columns, strata_of, unpack
+from dpeffects.design.frames import require_columns, unpack
+from dpeffects.design.read import strata_of
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.flow import Estimation, Request, account_of, facts_about
 from dpeffects.formula import parse
 from dpeffects.formula.condition import by_level, exclude, read_condition
 from dpeffects.formula.discrete import joined
-from dpeffects.formula.expression import Number, source
+from dpeffects.formula.expression import Number, columns, render, source
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.budget import Budget, round_down
 from dpeffects.privacy.charges import Spend
@@ -39,7 +40,7 @@ def subset_effects(request: Request, by: By) -> SubsetEffects:
     conditions = [read_condition(text) for text in subsets.values()]
     there = unpack(request.data, None)[0].collect_schema().names()
     for condition in conditions:
-        require_columns(condition.columns, there, "by")
+        require_columns(columns(condition), there, "by")
     disjoint = all(exclude(one, other) for one, other in combinations(conditions, 2))
     cheap = disjoint and request.unit is None and len(subsets) > 2
     parts = 2 if cheap else len(subsets)
@@ -110,7 +111,7 @@ def _groups(by: str, request: Request) -> tuple[dict[str, str], str]:
     if strata.count > MOST_SUBSETS:
         raise OptionError(f"by makes {strata.count} groups; at most {MOST_SUBSETS} are estimated")
     choices = product(*(by_level(factor) for factor in strata.factors))
-    texts = (" & ".join(map(str, x)) for x in choices)
+    texts = (" & ".join(render(x)[0] for x in choice) for choice in choices)
     return dict(zip(strata.labels(), texts, strict=True)), strata.words
 
 

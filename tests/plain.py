@@ -15,6 +15,7 @@ import pandas as pd
 import statsmodels.api as sm
 
 from dpeffects.design import read as design
+from dpeffects.design.frames import written_out
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators.matching import match, pairs
 from dpeffects.estimators.sample_aggregate import on_all
@@ -34,22 +35,22 @@ def raw(table):
     """Outcome and covariates as they are; missing covariates are in the middle of their range."""
     made = table.design
     filled = {
-        name: np.where(np.isnan(table.numeric[name]), middle(made.bounds.interval(name)), x)
-        for name, x in table.numeric.items()
+        name: np.where(np.isnan(table.batch.numeric[name]), middle(made.bounds.interval(name)), x)
+        for name, x in table.batch.numeric.items()
         if name in made.formula.flags
     }
-    outcome = evaluate(made.formula.outcome, table.numeric)
-    return outcome, made.encoding.raw_matrix({**table.numeric, **filled}, table.codes)
+    outcome = evaluate(made.formula.outcome, table.batch.numeric)
+    return outcome, made.encoding.raw_matrix({**table.batch.numeric, **filled}, table.batch.codes)
 
 
 def plain(formula, data, method="auto", *, estimand="ATE", bounds=None, **options):
     """The classic estimate that a method aims at, on outcomes clipped to declared bounds."""
-    parsed = parse(design.written_out(formula, data, bounds))
+    parsed = parse(written_out(formula, data, bounds))
     table = design.read(data, parsed, bounds, public=("outcome", "covariates", "treatment"))
     outcome, rows = raw(table)
     if not set(parsed.outcome_columns) & set(table.design.missing):
         outcome = np.clip(outcome, *table.design.recipe.outcome_range)
-    return ESTIMATORS[method](outcome, table.treated, rows, estimand=estimand, **options)
+    return ESTIMATORS[method](outcome, table.batch.treated, rows, estimand=estimand, **options)
 
 
 def means(outcome, treated, rows=None, **options):

@@ -13,9 +13,10 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects import flow
-from dpeffects.design import engines
+from dpeffects.design import engines, queries, table
 from dpeffects.design import read as design
 from dpeffects.design.arms import ARMS, Outcome, ScaledSquare
+from dpeffects.design.columns import Columns
 from dpeffects.formula import parse
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.rows import Block
@@ -146,7 +147,7 @@ def test_every_engine_gives_the_same_numbers(call, tmp_path, monkeypatch):
     for holder in HOLDERS:
         assert answer(holder(shuffled, tmp_path), call) == expected, holder.__name__
     monkeypatch.setattr(private_rows, "ROWS", 100)
-    monkeypatch.setattr(engines, "ROWS", 70)
+    monkeypatch.setattr(table, "ROWS", 70)
     monkeypatch.setattr(engines, "_BATCH", 300)
     assert answer(data, call) == expected
     for holder in (polars_lazy, parquet):
@@ -161,7 +162,7 @@ def test_other_calls_give_the_same_numbers(call, tmp_path, monkeypatch):
     for holder in (polars_eager, polars_lazy, duckdb_relation, parquet):
         assert run(holder(shuffled, tmp_path)) == expected, holder.__name__
     monkeypatch.setattr(private_rows, "ROWS", 100)
-    monkeypatch.setattr(engines, "ROWS", 70)
+    monkeypatch.setattr(table, "ROWS", 70)
     monkeypatch.setattr(engines, "_BATCH", 300)
     assert run(data) == expected
     assert run(parquet(data, tmp_path)) == expected
@@ -236,11 +237,11 @@ def test_sums_of_an_engine_are_those_of_the_grid(interval, what):
     t = rng.integers(0, 2, y.size)
     block = Block(t == 1, np.clip(y, lower, upper))
     expected = grid.totals(phi(block)[:, None].copy(), ARMS.of(block), 2)
-    columns = engines.Columns("t", None, ("y",), {})
+    columns = Columns("t", None, ("y",), {})
     data = pd.DataFrame({"y": y, "t": t})
     for native in (polars.from_pandas(data).lazy(), duckdb.from_df(data)):
-        found = engines._by_arm(nw.from_native(native), columns, ("y", interval), {phi: grid})
-        assert (engines._pair(found, phi) == expected).all()
+        found = queries.by_arm(nw.from_native(native), columns, ("y", interval), {phi: grid})
+        assert (queries.in_two_arms(found, phi) == expected).all()
 
 
 # --- what is refused, before anything is charged ------------------------------------------------

@@ -12,7 +12,8 @@ import dpeffects as dpe
 from dpeffects.design.read import read
 from dpeffects.errors import BudgetError, DPEffectsError, OptionError
 from dpeffects.formula import parse
-from dpeffects.formula.condition import by_level, exclude, read_condition
+from dpeffects.formula.condition import by_level, exclude, holds, read_condition
+from dpeffects.formula.expression import render
 from dpeffects.ledgers import create_ledger, open_ledger
 from dpeffects.ledgers.memory import Ledger, OneCall
 from dpeffects.privacy.budget import Budget
@@ -83,12 +84,12 @@ TEXTS = (
 
 def test_conditions_that_exclude_each_other_have_no_row_in_common():
     conditions = [read_condition(text) for text in TEXTS]
-    holds = [[bool(c.holds(row)[0]) for row in ROWS] for c in conditions]
+    held = [[bool(holds(c, row)[0]) for row in ROWS] for c in conditions]
     found = 0
     for i, j in itertools.product(range(len(TEXTS)), repeat=2):
         if exclude(conditions[i], conditions[j]):
             found += 1
-            assert not any(map(np.logical_and, holds[i], holds[j])), (TEXTS[i], TEXTS[j])
+            assert not any(map(np.logical_and, held[i], held[j])), (TEXTS[i], TEXTS[j])
     assert found > 60
     for one, other in [("x < 0", "x >= 0"), ("g == 'a'", "g == 'b'"), ("b", "~b")]:
         assert exclude(read_condition(one), read_condition(other))
@@ -101,12 +102,12 @@ def test_groups_are_those_of_conditional_effects(by):
     """Each record is in one group, and the same as where `dp_cate` has groups."""
     data = frame(500).assign(flag=lambda d: d["x1"] > 0.7)
     table = read(data, parse(f"y ~ t | {by}"), {**BOUNDS, "x1": (0, 1)}, ())
-    index, strata = table._index(table.design.grouping()), table.design.strata()
+    index, strata = table.batch.strata(table.design.grouping()), table.design.strata()
     columns = {name: data[name].to_numpy() for name in data}
     for k, choice in enumerate(itertools.product(*map(by_level, strata.factors))):
-        texts = [read_condition(str(c)) for c in choice]
-        holds = np.logical_and.reduce([c.holds(columns) for c in texts])
-        np.testing.assert_array_equal(holds, index == k)
+        texts = [read_condition(render(c)[0]) for c in choice]
+        held = np.logical_and.reduce([holds(c, columns) for c in texts])
+        np.testing.assert_array_equal(held, index == k)
 
 
 # --- the price -----------------------------------------------------------------------------------

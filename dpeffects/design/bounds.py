@@ -40,6 +40,23 @@ none (1,000 to 9,275 records; bell-shaped, and heavy tails of both signs; epsilo
 
 
 @dataclass(frozen=True)
+class Entry:
+    """What a column could be, its range or its levels, and who says so.
+
+    ``pair``: two numbers that are a range or levels, as the formula uses them. ``whole``: the range
+    has whole numbers only, as ``range(18, 91)`` and bool columns have. ``since``: the range is in
+    days since this date.
+    """
+
+    values: Interval | Levels
+    source: str = "declared"
+    levels: bool = False
+    pair: bool = False
+    whole: bool = False
+    since: str = ""
+
+
+@dataclass(frozen=True)
 class Bounds(Mapping[str, "Interval | Levels"]):
     """Column name -> ``(lower, upper)`` or a tuple of levels, and where each came from.
 
@@ -50,17 +67,9 @@ class Bounds(Mapping[str, "Interval | Levels"]):
     ((0.0, 1.0), ('N', 'S'), 'declared')
     """
 
-    entries: Mapping[str, Interval | Levels] = field(default_factory=dict)
-    sources: Mapping[str, str] = field(default_factory=dict)
-    categorical: frozenset[str] = frozenset()
-    pairs: frozenset[str] = frozenset()
-    """Columns whose two numbers are a range or levels, as the formula uses them."""
+    entries: Mapping[str, Entry] = field(default_factory=dict)
     blank: Mapping[str, str] = field(default_factory=dict)
     """Columns that a codebook names and does not declare, and what to say of them."""
-    dates: Mapping[str, str] = field(default_factory=dict)
-    """Columns of dates, whose ranges are in days since this date."""
-    whole: frozenset[str] = frozenset()
-    """Columns whose ranges have whole numbers only, as ``range(18, 91)`` and bool columns have."""
 
     @classmethod
     def declared(cls, bounds: Mapping[str, Any] | None) -> Bounds:
@@ -69,29 +78,15 @@ class Bounds(Mapping[str, "Interval | Levels"]):
             return bounds
         if bounds is not None and not isinstance(bounds, Mapping):
             raise BoundsError(f"bounds map column names to ranges or levels, got {quoted(bounds)}")
-        entries: dict[str, Interval | Levels] = {}
-        categorical, pairs, blank, dates, whole = set(), set(), {}, {}, set()
+        entries, blank = {}, {}
         for name, given in (bounds or {}).items():
             if not isinstance(name, str):
                 raise BoundsError(f"bounds: column names are strings, not {name!r}")
             if isinstance(given, Blank):
                 blank[name] = given.why
-                continue
-            if isinstance(given, Pair):
-                entries[name] = given
-                pairs.add(name)
-                continue
-            if isinstance(given, tuple) and (ends := _date_range(name, given)):
-                dates[name], given = ends[0].isoformat(), (0, (ends[1] - ends[0]).days)
-            if isinstance(given, range) and given.step == 1 and given:
-                given = (given[0], given[-1])
-                whole.add(name)
-            entries[name], is_levels = _read(name, given)
-            if is_levels:
-                categorical.add(name)
-        sources = dict.fromkeys(entries, "declared")
-        levels, two, whole_ = map(frozenset[str], (categorical, pairs, whole))
-        return cls(entries, sources, levels, two, blank, dates, whole_)
+            else:
+                entries[name] = _read(name, given)
+        return cls(entries, blank)
 
     @classmethod
     def of_columns(
@@ -101,42 +96,23 @@ class Bounds(Mapping[str, "Interval | Levels"]):
         by_column = matched(bounds, names, needed)
         return cls.declared(bounds if isinstance(bounds, Bounds) else by_column)
 
-    def with_entry(
-        self, name: str, entry: Interval | Levels, is_levels: bool, *, source: str
-    ) -> Bounds:
+    def with_entry(self, name: str, entry: Entry) -> Bounds:
         """Return a copy with one more column."""
-        return replace(
-            self,
-            entries={**self.entries, name: entry},
-            sources={**self.sources, name: source},
-            categorical=self.categorical | {name} if is_levels else self.categorical - {name},
-            pairs=self.pairs - {name},
-            whole=self.whole - {name},
-        )
+        return replace(self, entries={**self.entries, name: entry})
 
     def with_interval(
         self, name: str, lower: float, upper: float, *, source: str, whole: bool = False
     ) -> Bounds:
         """Return a copy with a numeric range for one more column."""
-        found = self.with_entry(name, (float(lower), float(upper)), False, source=source)
-        return replace(found, whole=found.whole | {name}) if whole else found
+        return self.with_entry(name, Entry((float(lower), float(upper)), source, whole=whole))
 
     def with_levels(self, name: str, levels: Sequence[Any], *, source: str) -> Bounds:
         """Return a copy with the levels of one more column."""
-        return self.with_entry(name, tuple(levels), True, source=source)
+        return self.with_entry(name, Entry(tuple(levels), source, levels=True))
 
     def updated(self, other: Bounds) -> Bounds:
         """Return a copy in which the entries of ``other`` win."""
-        mine = frozenset(name for name in self.categorical if name not in other)
-        return Bounds(
-            {**self.entries, **other.entries},
-            {**self.sources, **other.sources},
-            mine | other.categorical,
-            frozenset(name for name in self.pairs if name not in other) | other.pairs,
-            {**self.blank, **other.blank},
-            {k: x for k, x in self.dates.items() if k not in other} | dict(other.dates),
-            frozenset(name for name in self.whole if name not in other) | other.whole,
-        )
+        return Bounds({**self.entries, **other.entries}, {**self.blank, **other.blank})
 
     def as_used(self, uses: Mapping[str, str]) -> Bounds:
         """Return a copy in which two numbers mean what a formula makes of their column.
@@ -148,29 +124,38 @@ class Bounds(Mapping[str, "Interval | Levels"]):
         """
         found = self
         for name, use in uses.items():
-            source = self.sources.get(name, "")
-            if name in self.pairs:
-                given = (list if use == "factor" else tuple)(self[name])
-                found = found.with_entry(name, *_read(name, given), source=source)
-            elif use == "factor" and name in self.whole and self[name] != (0.0, 1.0):
-                each = range(int(self[name][0]), int(self[name][1]) + 1)
+            if (entry := self.entries.get(name)) is None:
+                continue
+            values, source = entry.values, entry.source
+            if entry.pair:
+                read = _read(name, list(values) if use == "factor" else tuple(values))
+                found = found.with_entry(name, replace(read, source=source))
+            elif use == "factor" and entry.whole and values != (0.0, 1.0):
+                each = range(int(values[0]), int(values[1]) + 1)
                 found = found.with_levels(name, each, source=source)
-            elif use == "number" and name in self.categorical and _is_range(self[name]):
-                low, high = map(float, self[name])
+            elif use == "number" and entry.levels and _is_range(values):
+                low, high = map(float, values)
                 whole = low.is_integer() and high - low == 1.0
                 found = found.with_interval(name, low, high, source=source, whole=whole)
         return found
 
     def only(self, names: Iterable[str]) -> Bounds:
         """Return those of some columns; of what is not declared there are none."""
-        kept = [name for name in names if name in self]
-        return Bounds(
-            {name: self[name] for name in kept},
-            {name: self.source(name) for name in kept},
-            frozenset(name for name in kept if self.is_levels(name)),
-            dates={name: x for name, x in self.dates.items() if name in kept},
-            whole=self.whole.intersection(kept),
-        )
+        return Bounds({name: self.entries[name] for name in names if name in self})
+
+    def in_days(self) -> Bounds:
+        """Return a copy in which dates are numbers of days, as any others."""
+        return replace(self, entries={k: replace(x, since="") for k, x in self.entries.items()})
+
+    @property
+    def dates(self) -> dict[str, str]:
+        """Columns of dates, whose ranges are in days since this date."""
+        return {name: entry.since for name, entry in self.entries.items() if entry.since}
+
+    @property
+    def whole(self) -> frozenset[str]:
+        """Columns whose ranges have whole numbers only."""
+        return frozenset(name for name, entry in self.entries.items() if entry.whole)
 
     def refuse_blank(self, names: Iterable[str]) -> None:
         """Refuse columns that a codebook names and does not declare."""
@@ -180,35 +165,36 @@ class Bounds(Mapping[str, "Interval | Levels"]):
 
     def date_kinds(self, names: Iterable[str]) -> dict[str, str]:
         """What columns of dates are read as."""
-        return {name: KIND + self.dates[name] for name in names if name in self.dates}
+        dates = self.dates
+        return {name: KIND + dates[name] for name in names if name in dates}
 
     def is_levels(self, name: str) -> bool:
-        """True when the column has levels, False when it has a range."""
-        return name in self.categorical
+        """True when the column has levels, False when it has a range or nothing is known of it."""
+        return name in self and self.entries[name].levels
 
     def interval(self, name: str) -> Interval:
         """Return the range of a numeric column."""
         entry = self.entries[name]
-        if self.is_levels(name):
+        if entry.levels:
             raise BoundsError(f"column {name!r} has levels, but a numeric range is needed")
-        return float(entry[0]), float(entry[1])
+        return float(entry.values[0]), float(entry.values[1])
 
     def source(self, name: str) -> str:
         """Return where the bound of a column came from."""
-        return self.sources[name]
+        return self.entries[name].source
 
     def describe(self, name: str) -> str:
         """Return the bound as a reader expects it: ``[0, 1]`` or ``N, S``."""
         entry = self.entries[name]
-        if self.is_levels(name):
-            return ", ".join(str(level) for level in entry)
-        if name in self.dates:
-            first = date.fromisoformat(self.dates[name])
-            return f"days from {first} to {first + timedelta(days=entry[1])}"
-        return f"[{entry[0]:.6g}, {entry[1]:.6g}]"
+        if entry.levels:
+            return ", ".join(str(level) for level in entry.values)
+        if entry.since:
+            first = date.fromisoformat(entry.since)
+            return f"days from {first} to {first + timedelta(days=entry.values[1])}"
+        return f"[{entry.values[0]:.6g}, {entry.values[1]:.6g}]"
 
     def __getitem__(self, name: str) -> Interval | Levels:
-        return self.entries[name]
+        return self.entries[name].values
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.entries)
@@ -228,8 +214,14 @@ def _date_range(name: str, given: tuple[Any, ...]) -> tuple[date, date] | None:
     return first, last
 
 
-def _read(name: str, given: Any) -> tuple[Interval | Levels, bool]:
-    """Turn one declaration to (entry, whether it is levels)."""
+def _read(name: str, given: Any) -> Entry:
+    """Check one declaration."""
+    if isinstance(given, Pair):
+        return Entry(given, pair=True)
+    if isinstance(given, tuple) and (ends := _date_range(name, given)):
+        return Entry((0.0, float((ends[1] - ends[0]).days)), since=ends[0].isoformat())
+    if isinstance(given, range) and given.step == 1 and given:
+        return replace(_read(name, (given[0], given[-1])), whole=True)
     if isinstance(given, str | bytes) or not isinstance(given, Sequence | np.ndarray | set | range):
         raise BoundsError(
             f"bounds[{name!r}]: write (lower, upper) for a range or a list of levels, not "
@@ -253,7 +245,7 @@ def _read(name: str, given: Any) -> tuple[Interval | Levels, bool]:
             )
         if not math.isfinite(upper - lower):
             raise BoundsError(f"bounds[{name!r}]: the range is too wide for floating point numbers")
-        return (lower, upper), False
+        return Entry((lower, upper))
     if len(values) < 2:
         raise BoundsError(f"bounds[{name!r}]: a list holds at least two levels")
     try:
@@ -262,7 +254,7 @@ def _read(name: str, given: Any) -> tuple[Interval | Levels, bool]:
         raise BoundsError(f"bounds[{name!r}]: levels must be strings, numbers or bools") from None
     if not distinct:
         raise BoundsError(f"bounds[{name!r}]: a level is listed twice")
-    return tuple(values), True
+    return Entry(tuple(values), levels=True)
 
 
 def _as_float(value: Any) -> float:

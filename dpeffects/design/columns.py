@@ -44,8 +44,6 @@ from dpeffects.formula.expression import (
     walk,
 )
 from dpeffects.formula.ranges import clip, range_of
-from dpeffects.privacy.exact import scratch_buffer
-from dpeffects.privacy.rows import Block
 
 _ALL = (-math.inf, math.inf)
 _NARROWEST = 1e-50
@@ -226,21 +224,13 @@ class Columns:
         """Number of levels of the treatment."""
         return 2 if self.arms is None else len(self.arms)
 
-    def arm(self, frame: nw.DataFrame[Any]) -> IntArray | None:
-        """Number of each record's arm, where there are more than two."""
-        if self.arms is None or len(self.arms) == 2:
-            return None
+    def arm(self, frame: nw.DataFrame[Any]) -> IntArray:
+        """Number of each record's arm; who is not in the first is treated."""
         if self.computed is not None:
             return self._computed(frame, self.computed)
-        return codes(frame[self.treatment], self.arms, self.treatment in self.lenient)
-
-    def treated(self, frame: nw.DataFrame[Any]) -> BoolArray:
-        """Who is treated: who is not in the first arm."""
-        if self.computed is not None:
-            return self._computed(frame, self.computed) > 0
         column, lenient = frame[self.treatment], self.treatment in self.lenient
         if self.arms is not None:
-            return codes(column, self.arms, lenient).astype(np.bool_)
+            return codes(column, self.arms, lenient)
         values = _plain(column, lenient)
         known = np.nan_to_num(values) if lenient else values
         if values.dtype != np.bool_ and not ((known == 0) | (known == 1)).all():
@@ -249,7 +239,7 @@ class Columns:
                 f"first: bounds={{'{self.treatment}': [CONTROL, TREATED]}}; of a dose write "
                 f"I({show_name(self.treatment)} > 1) or cut({show_name(self.treatment)}, [0, 1, 5])"
             )
-        return np.asarray(values == 1)
+        return (values == 1).astype(np.int64)
 
     def _computed(self, frame: nw.DataFrame[Any], treatment: Expression | Cut) -> IntArray:
         """Arms that are computed, as covariates are; the first where a number is missing."""
@@ -404,23 +394,10 @@ class Recipe:
                 found += [name for factor in self.discrete.factors for name in columns(factor)]
         return tuple(dict.fromkeys(found))
 
-    def block(
-        self,
-        treated: BoolArray,
-        arm: IntArray | None,
-        numeric: Arrays,
-        coded: Arrays,
-        parts: Iterable[str],
-    ) -> Block:
-        """Clip and encode outcomes and covariates of some rows."""
-        made: dict[str, Any] = {} if arm is None else {"arm": arm}
-        for part in parts:
-            if part == "outcome":
-                made[part] = self.outcome(numeric, treated.size)
-            else:
-                out = scratch_buffer("covariates", treated.size, len(self.encoding.names))
-                made[part] = self.covariates(numeric, coded, out)
-        return Block(treated, **made)
+    @property
+    def width(self) -> int:
+        """Number of encoded covariates."""
+        return len(self.encoding.columns)
 
     def outcome(self, numeric: Arrays, size: int) -> FloatArray:
         """Outcomes, clipped to their range; zeros where the call reads none."""

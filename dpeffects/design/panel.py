@@ -18,15 +18,9 @@ import narwhals.stable.v2 as nw
 from dpeffects.dates import is_date
 from dpeffects.design import engines
 from dpeffects.design.bounds import Bounds, Declared
-from dpeffects.design.read import (
-    is_number,
-    kinds_of,
-    not_numeric,
-    require_columns,
-    sample_kinds,
-    unpack,
-    uses,
-)
+from dpeffects.design.completed import kinds_of, uses
+from dpeffects.design.frames import is_number, not_numeric, require_columns, unpack
+from dpeffects.design.read import sample_kinds
 from dpeffects.design.sample import Sample, identifiers
 from dpeffects.errors import DataError, OptionError, listed
 from dpeffects.files import is_text
@@ -218,8 +212,8 @@ def _copied(known: Bounds, name: str, names: Iterable[str], boolean: bool) -> Bo
     """Bounds in which the outcome of each period has those of the outcome."""
     for each in names:
         if name in known:
-            levels = known.is_levels(name)
-            known = known.with_entry(each, known[name], levels, source=known.source(name))
+            entry = replace(known.entries[name], whole=False, since="")
+            known = known.with_entry(each, entry)
         elif boolean:
             known = known.with_interval(each, 0.0, 1.0, source="dtype")
         if name in known.blank:

@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.dates import is_date
 from dpeffects.design.bounds import Bounds
 from dpeffects.design.columns import missing_in
@@ -26,12 +26,10 @@ from dpeffects.errors import (
     shorten,
 )
 from dpeffects.formula import Formula
-from dpeffects.formula.expression import show_name
+from dpeffects.formula.condition import holds, read_condition, values_in
+from dpeffects.formula.expression import Condition, columns, number_columns, render, show_name
 from dpeffects.guarantee import counted, escaped, printed, rows_of
 from dpeffects.privacy.units import UnitSizes, row_weights
-
-if TYPE_CHECKING:
-    from dpeffects.formula.condition import Condition
 
 MISSING = {
     "error": "missing values are refused",
@@ -111,7 +109,7 @@ class Sample:
             max_rows=max_rows,
             cluster=cluster,
             weights=weights,
-            subset=None if subset is None else _condition(subset),
+            subset=None if subset is None else read_condition(subset),
             complete=of["complete"],
             observed=of["weight"],
             policies=policies,
@@ -121,7 +119,7 @@ class Sample:
     def columns(self) -> dict[str, str]:
         """The columns that it reads beside the formula's, and what asks for each."""
         own = {self.unit: "unit", self.cluster: "cluster", self.weights: "weights"}
-        subset = dict.fromkeys(self.subset.columns if self.subset else (), "subset")
+        subset = dict.fromkeys(columns(self.subset) if self.subset else (), "subset")
         return {**subset, **{name: what for name, what in own.items() if name is not None}}
 
     @property
@@ -168,7 +166,7 @@ class Sample:
             many = f"each row counts, up to {self.max_rows} of one {unit}"
             said["unit"] = once if self.max_rows is None else many
         if self.subset is not None:
-            said["subset"] = f"subset {shorten(escaped(str(self.subset)))}"
+            said["subset"] = f"subset {shorten(escaped(render(self.subset)[0]))}"
         if self.weights is not None:
             weights = f"survey or analysis weights {printed(self.weights)}"
             said["weights"] = (
@@ -190,7 +188,7 @@ class Sample:
 
     def check_types(self, schema: Mapping[str, Any], known: Bounds) -> None:
         """Refuse comparisons that no value of a column could meet, by its type or declaration."""
-        for name, values in (self.subset.values if self.subset else {}).items():
+        for name, values in (values_in(self.subset) if self.subset else {}).items():
             texts = [isinstance(value, str) for value in values]
             if is_date(schema[name]):
                 raise DataError(
@@ -226,50 +224,24 @@ class Sample:
                 raise DataError(f"weights {self.weights!r} has missing values")
             own *= np.clip(np.nan_to_num(values), 0.0, self.upper) / self.upper
         if self.subset is not None:
-            names, numeric = self.subset.columns, self.subset.numeric
+            names, numeric = columns(self.subset), number_columns(self.subset)
             arrays = {name: _compared(frame[name], name in numeric) for name in names}
-            own[~self.subset.holds(arrays)] = 0.0
+            own[~holds(self.subset, arrays)] = 0.0
         return own
 
-    def has_outcome(self, frame: nw.DataFrame[Any]) -> BoolArray:
-        """Which rows have the outcome, where that is modelled."""
-        found = np.ones(len(frame), np.bool_)
-        for name in self.observed:
-            found &= ~missing_in(frame[name])
-        return found
-
-    def weight(
-        self, frame: nw.DataFrame[Any], unit: IntArray | None, sizes: UnitSizes | None
-    ) -> FloatArray:
-        """What each row counts."""
-        rows = None if sizes is None or unit is None else sizes.of_rows(unit)
-        return row_weights(self.own(frame), rows, self.max_rows)
-
     def parts(self, frame: nw.DataFrame[Any], sizes: UnitSizes | None) -> dict[str, Any]:
-        """The parts of a block that are made here."""
-        unit = None if self.unit is None else identifiers(frame[self.unit])
+        """The parts of a block that are made here: what each row counts, and whose it is."""
         found: dict[str, Any] = {}
-        if unit is not None:
-            found["unit"] = unit
+        if self.unit is not None:
+            found["unit"] = identifiers(frame[self.unit])
         if self.weighted:
-            found["weight"] = self.weight(frame, unit, sizes)
+            rows = None if sizes is None else sizes.of_rows(found["unit"])
+            found["weight"] = row_weights(self.own(frame), rows, self.max_rows)
         if self.cluster is not None:
             found["cluster"] = identifiers(frame[self.cluster])
         if self.observed:
-            found["observed"] = self.has_outcome(frame)
+            found["observed"] = ~np.any([missing_in(frame[x]) for x in self.observed], axis=0)
         return found
-
-    def sizes_of(self, frame: nw.DataFrame[Any]) -> UnitSizes | None:
-        """How many rows the units of a frame in memory have."""
-        if self.unit is None:
-            return None
-        return UnitSizes.of(identifiers(frame[self.unit]), self.own(frame) > 0.0)
-
-
-def _condition(subset: str) -> Condition:
-    from dpeffects.formula.condition import read_condition
-
-    return read_condition(subset)
 
 
 def missing_by_column(

@@ -11,8 +11,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import reduce
 from itertools import pairwise
 from typing import Any, NoReturn, TypeAlias
 
@@ -22,7 +20,7 @@ from numpy.typing import NDArray
 from dpeffects.arrays import BoolArray
 from dpeffects.errors import DataError, FormulaError, shorten
 from dpeffects.formula import expression as ex
-from dpeffects.formula.expression import Level
+from dpeffects.formula.expression import All, Compare, Condition, Either, Level, Missing, Not, OneOf
 from dpeffects.formula.factors import (
     COMPARISON,
     EQUALITY,
@@ -39,189 +37,63 @@ Truth: TypeAlias = tuple[BoolArray, BoolArray]  # where it is true, where it is 
 MAX_LENGTH = 20_000
 
 
-class Condition:
-    """What holds for the rows of a subset; made by `read_condition`."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns that are read, in order, each once."""
-        return tuple(dict.fromkeys(name for node in self._leaves() for name in node.names))
-
-    @property
-    def numeric(self) -> frozenset[str]:
-        """Columns that must be numbers."""
-        leaves = (node for node in self._leaves() if isinstance(node, Compared))
-        return frozenset(name for node in leaves for name in ex.number_columns(node.x))
-
-    @property
-    def values(self) -> dict[str, tuple[Level, ...]]:
-        """Values that columns are compared with by ``==``, ``!=`` and ``in``, by column."""
-        found: dict[str, tuple[Level, ...]] = {}
-        for node in self._leaves():
-            if isinstance(node, OneOf):
-                both = (*found.get(node.column, ()), *node.levels)
-                found[node.column] = tuple(dict.fromkeys(both))
-        return found
-
-    def holds(self, columns: Arrays) -> BoolArray:
-        """Which rows the condition holds for, row by row; False where it is unknown.
-
-        Numbers are arrays of floats with NaN for missing values, others arrays of objects with
-        None.
-
-        Examples
-        --------
-        >>> read_condition("~(age < 18)").holds({"age": np.array([17.0, 18.0, np.nan])})
-        array([False,  True, False])
-        """
-        with np.errstate(all="ignore"):
-            return self._truth(columns)[0]
-
-    def _leaves(self) -> Iterator[Leaf]:
-        raise NotImplementedError
-
-    def _truth(self, columns: Arrays) -> Truth:
-        raise NotImplementedError
+def values_in(condition: Condition) -> dict[str, tuple[Level, ...]]:
+    """Values that columns are compared with by ``==``, ``!=`` and ``in``, by column."""
+    found: dict[str, tuple[Level, ...]] = {}
+    for node in ex.walk(condition):
+        if isinstance(node, OneOf):
+            both = (*found.get(node.column, ()), *node.levels)
+            found[node.column] = tuple(dict.fromkeys(both))
+    return found
 
 
-@dataclass(frozen=True)
-class Compared(Condition):
-    """A row-wise number, compared with a literal one."""
+def holds(condition: Condition, columns: Arrays) -> BoolArray:
+    """Which rows a condition holds for, row by row; False where it is unknown.
 
-    x: ex.Compare
+    Numbers are arrays of floats with NaN for missing values, others arrays of objects with None.
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Columns that the number is computed from."""
-        return ex.columns(self.x)
-
-    def _leaves(self) -> Iterator[Leaf]:
-        yield self
-
-    def _truth(self, columns: Arrays) -> Truth:
-        numbers = {name: _numbers(name, columns) for name in ex.number_columns(self.x)}
-        flags = {x.key: _missing(_array(x.column, columns)) for x in ex.flags(self.x)}
-        left = ex.evaluate(self.x.left, numbers | flags)
-        known = ~reduce(np.logical_or, map(np.isnan, [left, *numbers.values()]))
-        true = ex.COMPARISONS[self.x.op](left, self.x.right.value)
-        return true & known, ~true & known
-
-    def __str__(self) -> str:
-        return ex.render(self.x)[0]
+    Examples
+    --------
+    >>> holds(read_condition("~(age < 18)"), {"age": np.array([17.0, 18.0, np.nan])})
+    array([False,  True, False])
+    """
+    with np.errstate(all="ignore"):
+        return _truth(condition, columns)[0]
 
 
-@dataclass(frozen=True)
-class OneOf(Condition):
-    """A column that has one of some values."""
-
-    column: str
-    levels: tuple[Level, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The column."""
-        return (self.column,)
-
-    def _leaves(self) -> Iterator[Leaf]:
-        yield self
-
-    def _truth(self, columns: Arrays) -> Truth:
-        values = _array(self.column, columns)
-        known = ~_missing(values)
-        if values.dtype.kind in "fiub":
-            if any(isinstance(level, str) for level in self.levels):
-                raise DataError(f"column {self.column!r} holds numbers: compare it with a number")
-            true = reduce(np.logical_or, [values == level for level in self.levels])
-        else:
-            wanted = set(self.levels)
-            true = np.fromiter((_is_in(value, wanted) for value in values), bool, len(values))
-        return true & known, ~true & known
-
-    def __str__(self) -> str:
-        return self.show("==", "in")
-
-    def show(self, one: str, several: str) -> str:
-        """The condition with the words for one value and for several."""
-        if len(self.levels) == 1:
-            return f"{ex.show_name(self.column)} {one} {self.levels[0]!r}"
-        return f"{ex.show_name(self.column)} {several} {list(self.levels)!r}"
+def _truth(condition: Condition, columns: Arrays) -> Truth:
+    match condition:
+        case Not(x):
+            true, false = _truth(x, columns)
+            return false, true
+        case All(parts):
+            each = [_truth(part, columns) for part in parts]
+            return np.all([x[0] for x in each], axis=0), np.any([x[1] for x in each], axis=0)
+        case Either(parts):
+            each = [_truth(part, columns) for part in parts]
+            return np.any([x[0] for x in each], axis=0), np.all([x[1] for x in each], axis=0)
+        case Missing(name):
+            missing = _missing(_array(name, columns))
+            return missing, ~missing
+        case OneOf(name, levels):
+            values = _array(name, columns)
+            true, known = _one_of(name, values, levels), ~_missing(values)
+        case Compare(op, left, right):
+            numbers = {name: _numbers(name, columns) for name in ex.number_columns(left)}
+            flags = {x.key: _missing(_array(x.column, columns)) for x in ex.flags(left)}
+            value = ex.evaluate(left, numbers | flags)
+            true = ex.COMPARISONS[op](value, right.value)
+            known = ~np.any([np.isnan(x) for x in (value, *numbers.values())], axis=0)
+    return true & known, ~true & known
 
 
-@dataclass(frozen=True)
-class Missing(Condition):
-    """A column without a value."""
-
-    column: str
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The column."""
-        return (self.column,)
-
-    def _leaves(self) -> Iterator[Leaf]:
-        yield self
-
-    def _truth(self, columns: Arrays) -> Truth:
-        missing = _missing(_array(self.column, columns))
-        return missing, ~missing
-
-    def __str__(self) -> str:
-        return f"is_na({ex.show_name(self.column)})"
-
-
-Leaf: TypeAlias = Compared | OneOf | Missing
-
-
-@dataclass(frozen=True)
-class Not(Condition):
-    """The opposite; unknown where the condition is."""
-
-    x: Condition
-
-    def _leaves(self) -> Iterator[Leaf]:
-        yield from self.x._leaves()
-
-    def _truth(self, columns: Arrays) -> Truth:
-        true, false = self.x._truth(columns)
-        return false, true
-
-    def __str__(self) -> str:
-        if isinstance(self.x, OneOf):
-            return self.x.show("!=", "not in")
-        return f"~{self.x}" if isinstance(self.x, Missing) else f"~({self.x})"
-
-
-@dataclass(frozen=True)
-class _Several(Condition):
-    """Several conditions."""
-
-    parts: tuple[Condition, ...]
-
-    def _leaves(self) -> Iterator[Leaf]:
-        for part in self.parts:
-            yield from part._leaves()
-
-
-class All(_Several):
-    """Several conditions at once."""
-
-    def _truth(self, columns: Arrays) -> Truth:
-        true, false = zip(*(part._truth(columns) for part in self.parts), strict=True)
-        return reduce(np.logical_and, true), reduce(np.logical_or, false)
-
-    def __str__(self) -> str:
-        return " & ".join(f"({x})" if isinstance(x, All | Either) else str(x) for x in self.parts)
-
-
-class Either(_Several):
-    """At least one of several conditions."""
-
-    def _truth(self, columns: Arrays) -> Truth:
-        true, false = zip(*(part._truth(columns) for part in self.parts), strict=True)
-        return reduce(np.logical_or, true), reduce(np.logical_and, false)
-
-    def __str__(self) -> str:
-        return " | ".join(f"({x})" if isinstance(x, Either) else str(x) for x in self.parts)
+def _one_of(name: str, values: NDArray[Any], levels: tuple[Level, ...]) -> BoolArray:
+    if values.dtype.kind in "fiub":
+        if any(isinstance(level, str) for level in levels):
+            raise DataError(f"column {name!r} holds numbers: compare it with a number")
+        return np.any([values == level for level in levels], axis=0)
+    wanted = set(levels)
+    return np.fromiter((_is_in(value, wanted) for value in values), bool, len(values))
 
 
 def _array(name: str, columns: Arrays) -> NDArray[Any]:
@@ -279,8 +151,7 @@ _FORBIDDEN = {
 class _ConditionReader(FactorReader):
     """A factor reader that knows conditions too."""
 
-    def refuse(self, why: str) -> NoReturn:
-        raise FormulaError(f"subset `{self.quotes.show(self.text)}`: {self.quotes.show(why, 500)}")
+    what = "subset"
 
     def condition(self, node: ast.expr, depth: int = 0) -> Condition:
         if depth > MAX_DEPTH:
@@ -327,7 +198,7 @@ class _ConditionReader(FactorReader):
             return found if symbol == "==" else Not(found)
         if self.text_of(right) is not None:
             self.refuse("text has no order, and is compared with a column alone: list its values")
-        return Compared(ex.Compare(symbol, self.of_column(left), ex.Number(self.number(right))))
+        return Compare(symbol, self.of_column(left), ex.Number(self.number(right)))
 
     def check_sides(self, left: ast.expr, right: ast.expr) -> None:
         """Refuse what is no comparison with a literal value, and say what was meant."""
@@ -349,10 +220,6 @@ class _ConditionReader(FactorReader):
             )
         self.of_column(right)
         self.refuse("compare with a number: write x - z > 0 for x > z")
-
-    def text_of(self, node: ast.expr) -> str | None:
-        value = self.quotes.value(node.id) if isinstance(node, ast.Name) else None
-        return value if isinstance(value, str) else None
 
     def is_literal(self, node: ast.expr) -> bool:
         return self.text_of(node) is not None or self.literal(node) is not None
@@ -389,7 +256,7 @@ def read_condition(text: str) -> Condition:
     Examples
     --------
     >>> c = read_condition("age >= 18 & sex == 'f' | ~is_na(dose)")
-    >>> str(c), c.columns
+    >>> ex.render(c)[0], ex.columns(c)
     ("age >= 18 & sex == 'f' | ~is_na(dose)", ('age', 'sex', 'dose'))
     >>> read_condition("sex = 'f'")
     Traceback (most recent call last):
@@ -415,9 +282,9 @@ def read_condition(text: str) -> Condition:
     with translated(text):
         found = reader.condition(tree)
     texts = {
-        name for name, values in found.values.items() if any(isinstance(v, str) for v in values)
+        name for name, values in values_in(found).items() if any(isinstance(v, str) for v in values)
     }
-    if both := sorted(texts & found.numeric):
+    if both := sorted(texts.intersection(ex.number_columns(found))):
         reader.refuse(f"`{shorten(both[0])}` is compared with a number and with text")
     return found
 
@@ -455,11 +322,11 @@ def _apart(one: Condition, other: Condition) -> bool:
             return a == b and set(levels).isdisjoint(others)
         case OneOf(a, levels), Not(OneOf(b, others)):
             return a == b and set(levels) <= set(others)
-        case OneOf(a, levels), Compared(ex.Compare(op, ex.Column(b), right)):
+        case OneOf(a, levels), Compare(op, ex.Column(b), right):
             numbers = all(isinstance(level, int | float) for level in levels)
             holds = ex.COMPARISONS[op]
             return a == b and numbers and not any(holds(level, right.value) for level in levels)
-        case Compared(ex.Compare(op, x, a)), Compared(ex.Compare(other_op, z, b)):
+        case Compare(op, x, a), Compare(other_op, z, b):
             ends = op[0] == "<" and other_op[0] == ">" and x == z
             meet = a.value == b.value and not (op == "<=" and other_op == ">=")
             return ends and (meet or a.value < b.value)
@@ -473,20 +340,18 @@ def by_level(factor: ex.Factor) -> tuple[Condition, ...]:
 
     Examples
     --------
-    >>> [str(c) for c in by_level(ex.Cut(ex.Column("age"), (18.0, 40.0, 65.0)))]
+    >>> [ex.render(c)[0] for c in by_level(ex.Cut(ex.Column("age"), (18.0, 40.0, 65.0)))]
     ['age <= 40', 'age > 40']
     """
     match factor:
         case ex.Categorical(column, levels):
             return tuple(OneOf(column, (level,)) for level in levels or ())
         case ex.Cut(x, points):
-            above = [Compared(ex.Compare(">", x, ex.Number(p))) for p in points[1:-1]]
-            below = [Compared(ex.Compare("<=", x, ex.Number(p))) for p in points[1:-1]]
+            above = [Compare(">", x, ex.Number(p)) for p in points[1:-1]]
+            below = [Compare("<=", x, ex.Number(p)) for p in points[1:-1]]
             inner = (All(pair) for pair in zip(above[:-1], below[1:], strict=True))
             return (*below[:1], *inner, *above[-1:])
-        case ex.Missing(column):
-            return Not(Missing(column)), Missing(column)
-        case ex.Compare():
-            return Not(Compared(factor)), Compared(factor)
+        case Missing() | Compare():
+            return Not(factor), factor
     column = ex.columns(factor)[0]
     return Not(OneOf(column, (True,))), OneOf(column, (True,))

@@ -85,11 +85,6 @@ class Encoding:
         return tuple(dict.fromkeys(n for f in self.factors for n in ex.number_columns(f)))
 
     @property
-    def flags(self) -> tuple[ex.Missing, ...]:
-        """The ``is_na(x)`` that stand in terms."""
-        return tuple(dict.fromkeys(flag for f in self.factors for flag in ex.flags(f)))
-
-    @property
     def factors(self) -> tuple[Factor, ...]:
         """The factors of all columns, each once."""
         parts = (part.factor for column in self.columns for part in column.parts)

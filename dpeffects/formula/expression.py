@@ -227,10 +227,42 @@ class Spline:
     include_intercept: bool = False
 
 
+@dataclass(frozen=True)
+class OneOf:
+    """Whether a column has one of some values."""
+
+    column: str
+    levels: tuple[Level, ...]
+
+
+@dataclass(frozen=True)
+class Not:
+    """The opposite of a condition; unknown where that is."""
+
+    x: Condition
+
+
+@dataclass(frozen=True)
+class All:
+    """Several conditions at once."""
+
+    parts: tuple[Condition, ...]
+
+
+@dataclass(frozen=True)
+class Either:
+    """At least one of several conditions."""
+
+    parts: tuple[Condition, ...]
+
+
 Expression: TypeAlias = (
     Column | Number | Unary | Binary | Compare | Call | Clip | Missing | Survival | Pair | Ordered
 )
 Factor: TypeAlias = Expression | Categorical | Cut | Spline
+Condition: TypeAlias = Compare | Missing | OneOf | Not | All | Either
+"""What holds for the rows of a subset (`dpeffects.formula.condition`)."""
+Tree: TypeAlias = Factor | Condition
 
 
 @dataclass(frozen=True)
@@ -276,16 +308,16 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def walk(factor: Factor) -> Iterator[Factor]:
-    """Yield the factor and every expression inside it, outermost first."""
-    yield factor
-    for value in vars(factor).values():
-        if isinstance(value, Expression):
+def walk(tree: Tree) -> Iterator[Tree]:
+    """Yield the tree and every one inside it, outermost first."""
+    yield tree
+    for value in tree.parts if isinstance(tree, All | Either) else vars(tree).values():
+        if isinstance(value, Tree):
             yield from walk(value)
 
 
-def columns(factor: Factor) -> tuple[str, ...]:
-    """Names of the columns a factor reads, in order, each once.
+def columns(tree: Tree) -> tuple[str, ...]:
+    """Names of the columns a factor or a condition reads, in order, each once.
 
     Examples
     --------
@@ -294,25 +326,25 @@ def columns(factor: Factor) -> tuple[str, ...]:
     """
     names = {
         node.name if isinstance(node, Column) else node.column: None
-        for node in walk(factor)
-        if isinstance(node, Column | Categorical | Missing | Ordered)
+        for node in walk(tree)
+        if isinstance(node, Column | Categorical | Missing | Ordered | OneOf)
     }
     return tuple(names)
 
 
-def number_columns(factor: Factor) -> tuple[str, ...]:
-    """Names of the columns that a factor computes with, each once."""
-    return tuple({node.name: None for node in walk(factor) if isinstance(node, Column)})
+def number_columns(tree: Tree) -> tuple[str, ...]:
+    """Names of the columns that a factor or a condition computes with, each once."""
+    return tuple({node.name: None for node in walk(tree) if isinstance(node, Column)})
 
 
-def flags(factor: Factor) -> tuple[Missing, ...]:
-    """The ``is_na(x)`` inside a factor, each once."""
-    return tuple({node: None for node in walk(factor) if isinstance(node, Missing)})
+def flags(tree: Tree) -> tuple[Missing, ...]:
+    """The ``is_na(x)`` inside a factor or a condition, each once."""
+    return tuple({node: None for node in walk(tree) if isinstance(node, Missing)})
 
 
 # How tightly each kind of node binds when printed; Python's own order.
 _BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "**": 4}
-_MINUS, _ATOM = 3, 5
+_OR, _AND, _MINUS, _ATOM = -2, -1, 3, 5
 
 
 def source(factor: Factor) -> str:
@@ -347,10 +379,10 @@ def shown(factor: Factor, most: int = 120) -> str:
     return shorten(source(factor), most)
 
 
-def render(expr: Expression) -> tuple[str, int]:
-    """Text of an expression, and how tightly its outermost operator binds."""
+def render(expr: Expression | Condition) -> tuple[str, int]:
+    """Text of an expression or a condition, and how tightly its outermost operator binds."""
 
-    def child(node: Expression, least: int) -> str:
+    def child(node: Expression | Condition, least: int) -> str:
         text, binding = render(node)
         return text if binding >= least else f"({text})"
 
@@ -369,6 +401,16 @@ def render(expr: Expression) -> tuple[str, int]:
             return f"clip({render(x)[0]}, {show_number(low)}, {show_number(high)})", _ATOM
         case Compare(op, left, right):
             return f"{child(left, 1)} {op} {show_number(right.value)}", 0
+        case OneOf():
+            return _show_levels(expr, "==", "in"), 0
+        case Not(OneOf() as x):
+            return _show_levels(x, "!=", "not in"), 0
+        case Not(x):
+            return f"~{child(x, _ATOM)}", 0
+        case All(parts):
+            return " & ".join(child(part, 0) for part in parts), _AND
+        case Either(parts):
+            return " | ".join(child(part, _AND) for part in parts), _OR
         case Survival(time, event):
             return f"Surv({render(time)[0]}, {render(event)[0]})", _ATOM
         case Ordered(column):
@@ -381,6 +423,11 @@ def render(expr: Expression) -> tuple[str, int]:
     if expr.op == "**":  # binds to the right, and its exponent is a number
         return f"{child(expr.left, _ATOM)} ** {child(expr.right, _MINUS)}", least
     return f"{child(expr.left, least)} {expr.op} {child(expr.right, least + 1)}", least
+
+
+def _show_levels(condition: OneOf, one: str, several: str) -> str:
+    name, levels = show_name(condition.column), list(condition.levels)
+    return f"{name} {several} {levels!r}" if len(levels) > 1 else f"{name} {one} {levels[0]!r}"
 
 
 def show_name(name: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from types import MappingProxyType
-from typing import NamedTuple, NoReturn
+from typing import ClassVar, NamedTuple, NoReturn
 
 from dpeffects.errors import FormulaError, shorten
 from dpeffects.formula import expression as ex
@@ -167,12 +167,15 @@ _SHAPES = ("C", "cut", "bs", "Surv")
 class FactorReader:
     """One text as a factor; `dpeffects.formula.condition` adds what stands in conditions only."""
 
+    what: ClassVar[str] = "term"
+
     def __init__(self, text: str, kind: str, quotes: Quotes) -> None:
         self.text, self.kind, self.quotes = text.strip(), kind, quotes
 
     def refuse(self, why: str) -> NoReturn:
         """Say what cannot be read, and what to write."""
-        raise FormulaError(f"term `{self.quotes.show(self.text)}`: {self.quotes.show(why, 500)}")
+        text = self.quotes.show(self.text)
+        raise FormulaError(f"{self.what} `{text}`: {self.quotes.show(why, 500)}")
 
     def factor(self) -> Factor:
         """The factor."""
@@ -362,11 +365,15 @@ class FactorReader:
             self.refuse("write the values out, as [1, 2, 3]")
         return node.elts
 
+    def text_of(self, node: ast.expr) -> str | None:
+        """A text in quotes; None for anything else."""
+        value = self.quotes.value(node.id) if isinstance(node, ast.Name) else None
+        return value if isinstance(value, str) else None
+
     def level(self, node: ast.expr) -> Level:
         """A level of a column."""
-        if isinstance(node, ast.Name) and isinstance(text := self.quotes.value(node.id), str):
-            return text
-        value = self.literal(node)
+        text = self.text_of(node)
+        value = self.literal(node) if text is None else text
         if value is None:
             self.refuse("a level is a string, a number, True or False")
         return value

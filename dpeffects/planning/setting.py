@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
-from dpeffects.design import read as design
 from dpeffects.design.bounds import Bounds, skeleton
 from dpeffects.design.codebook import Blank, opened
+from dpeffects.design.completed import ends_in_formula, uses
 from dpeffects.errors import BoundsError, BudgetError, OptionError
 from dpeffects.estimators._checks import check_between, is_number
 from dpeffects.formula import Formula, parse
@@ -123,7 +123,7 @@ def read_formula(formula: str, bounds: Any, *, several: bool = False) -> tuple[F
     there = [n for n in parsed.columns if n not in given]
     used = {n for n in given if n in parsed.columns or any(fnmatchcase(x, n) for x in there)}
     needed = {n: x for n, x in given.items() if n in used}
-    return parsed, replace(Bounds.of_columns(needed, parsed.columns), dates={})  # days are numbers
+    return parsed, Bounds.of_columns(needed, parsed.columns).in_days()
 
 
 def declared_bounds(
@@ -140,11 +140,11 @@ def declared_bounds(
     two_valued = set(levels) == {0, 1} or tuple(map(type, levels)) == (str, str)
     if two_valued:
         known = known.with_interval(name, 0.0, 1.0, source="declared", whole=True)
-    known = known.as_used(design.uses(formula, {}))
+    known = known.as_used(uses(formula, {}))
     for name, levels in formula.levels.items():
         known = known.with_levels(name, levels, source="declared")
     for name in formula.columns:
-        if name not in known and (ends := design.ends_in_formula(name, formula)):
+        if name not in known and (ends := ends_in_formula(name, formula)):
             known = known.with_interval(name, *ends, source="declared")
     arm = formula.treatment_name
     if (arm,) != formula.treatment_columns:

@@ -15,7 +15,7 @@ import numpy as np
 from dpeffects import documents
 from dpeffects.arrays import FloatArray
 from dpeffects.dates import as_date
-from dpeffects.design.bounds import SOURCES, Bounds
+from dpeffects.design.bounds import SOURCES, Bounds, Entry
 from dpeffects.errors import DataError, OptionError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Unavailable
@@ -317,10 +317,11 @@ def _read_bounds(value: Any) -> Bounds:
             low, high = map(finite, entry["range"])
             require(low < high, "range")
             whole = entry.get("whole", False) is True
-            bounds = bounds.with_interval(name, low, high, source=source, whole=whole)
-    dates = {name: entry["since"] for name, entry in value.items() if "since" in entry}
-    require(all(isinstance(x, str) and as_date(x) for x in dates.values()), "since")
-    return dataclasses.replace(bounds, dates=dates)
+            since = entry.get("since", "")
+            dated = isinstance(since, str) and as_date(since) is not None
+            require(dated or "since" not in entry, "since")
+            bounds = bounds.with_entry(name, Entry((low, high), source, whole=whole, since=since))
+    return bounds
 
 
 READERS |= {float: _read_float, Any: _read_any, Guarantee: _read_guarantee, Bounds: _read_bounds}

@@ -91,7 +91,7 @@ def test_whole_numbers_of_a_csv_file_are_no_type(tmp_path):
     for last in ("1", "0.5"):
         (tmp_path / "data.csv").write_text(f"y,t\n0,1\n1,0\n0,0\n{last},1\n")
         table = read(read_data(str(tmp_path / "data.csv")), parse("y ~ t"), {"y": (0, 1)}, ())
-        assert table.numeric["y"].dtype == float
+        assert table.batch.numeric["y"].dtype == float
         assert not table.design.bounds.whole
         assert not table.design.indicator
 

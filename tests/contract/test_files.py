@@ -20,7 +20,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.cli.estimates import with_data
 from dpeffects.design.codebook import opened
-from dpeffects.design.read import unpack
+from dpeffects.design.frames import unpack
 from dpeffects.errors import BoundsError, DataError
 from dpeffects.federation.records import read_columns
 from dpeffects.files import LONGEST, column_names, read_data

@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
 import dpeffects as dpe
-from dpeffects.design.engines import LazyRows
+from dpeffects.design.table import LazyRows
 
 BOUNDS = {"y": (0, 1), "x": (0, 1)}
 NEIGHBOURS = 5

@@ -184,14 +184,14 @@ def test_an_engine_clips_what_is_no_number_as_memory_does():
     the engine."""
     import narwhals.stable.v2 as nw
 
-    from dpeffects.design.engines import _within
+    from dpeffects.design.queries import within
 
     values = [*NASTY, 0.25, 3.0]
     native = pl.LazyFrame({"v": values})
-    found = nw.from_native(native).select(v=_within(nw.col("v"), 0.0, 1.0)).collect()["v"]
+    found = nw.from_native(native).select(v=within(nw.col("v"), 0.0, 1.0)).collect()["v"]
     assert found.to_numpy().tolist() == clip(np.array(values), (0.0, 1.0)).tolist()
     duckdb = pytest.importorskip("duckdb")
     table = pl.DataFrame({"v": values}).to_arrow()
     lazy = nw.from_native(duckdb.from_arrow(table))
-    found = lazy.select(v=_within(nw.col("v"), 0.0, 1.0)).collect()["v"]
+    found = lazy.select(v=within(nw.col("v"), 0.0, 1.0)).collect()["v"]
     assert found.to_numpy().tolist() == clip(np.array(values), (0.0, 1.0)).tolist()

@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import lsq_linear
 
 import dpeffects as dpe
-from dpeffects.design import engines
+from dpeffects.design import engines, table
 from dpeffects.errors import DPEffectsError, EstimationError
 from dpeffects.estimators import _balancing
 from dpeffects.estimators._balancing import (
@@ -401,7 +401,7 @@ def test_every_engine_gives_the_same_numbers(estimand, tmp_path, monkeypatch):
     for holder in (polars_eager, polars_lazy, duckdb_relation, parquet, csv):
         assert run(holder(shuffled, tmp_path), estimand, columns=3).to_dict() == expected
     monkeypatch.setattr(private_rows, "ROWS", 100)
-    monkeypatch.setattr(engines, "ROWS", 70)
+    monkeypatch.setattr(table, "ROWS", 70)
     monkeypatch.setattr(engines, "_BATCH", 300)
     assert run(data, estimand, columns=3).to_dict() == expected
     assert run(parquet(data, tmp_path), estimand, columns=3).to_dict() == expected
