@@ -36,14 +36,14 @@ from dpeffects.estimators._checks import check_between, check_choice, check_whol
 from dpeffects.estimators._first_stage import first_stage, gradient_noise, planned_penalty
 from dpeffects.estimators._learners import wrap_models
 from dpeffects.estimators._nuisance import (
-    EffectSquares,
-    EffectTerms,
-    GroupSquares,
-    GroupTerms,
     Learner,
     Nuisance,
     covariate_bins,
+    effect_squares,
+    effect_terms,
     group,
+    group_squares,
+    group_terms,
 )
 from dpeffects.estimators._paper_learner import PaperLearner
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
@@ -334,8 +334,7 @@ class KernelLearner(ABC):
     ) -> EffectFunction:
         """Release the weights of the second stage, and what bands need."""
         strength, _ = self.planned(curator, learner, features, perturbation, strength)
-        terms = EffectTerms(learner, features)
-        problem = self._problem(terms, strength)
+        problem = _problem(learner, features, strength)
         release = minimise if perturbation == "objective" else noisy_weights
         weights = release(curator, "effect function", problem, "effect")
         information = variation = None
@@ -345,7 +344,7 @@ class KernelLearner(ABC):
             counts = curator.sums("histograms of covariates", covariate_bins, bins, share="spread")
             margins, margin_sd = _margins(counts, curator.n)
             top = np.full(2, problem.hessian_bound)
-            row = EffectSquares(terms, weights.value)
+            row = effect_squares(problem.terms, weights.value)
             squares = curator.sums(
                 "spread of residuals", row, Box(np.zeros(2), top), share="variance"
             )
@@ -402,7 +401,7 @@ class KernelLearner(ABC):
                     for x, sd in pairs
                 )
             )
-        problem = self._problem(EffectTerms(learner, features), planned[perturbation][0])
+        problem = _problem(learner, features, planned[perturbation][0])
         at, nuisance = features(points), learner.nuisance
         noisy = noisy_predictions(curator, "effects at points", problem, at, "effect")
         even = np.full((curator.width - 1, BINS), 1.0 / BINS)
@@ -427,7 +426,7 @@ class KernelLearner(ABC):
 
     def _groups(self, curator: Curator, learner: Learner) -> Effects:
         """Release sums by group, and squares of their residuals."""
-        terms, groups = GroupTerms(learner), Cells(group, curator.n_strata)
+        terms, groups = group_terms(learner), Cells(group, curator.n_strata)
         top = learner.steepest
         both = curator.sums("sums and weights by group", terms, _GROUP_BOX, groups, share="effect")
         tops, weights = (
@@ -438,17 +437,12 @@ class KernelLearner(ABC):
         ratio = np.clip(tops.value / size, -1.0, 1.0)
         squares = None
         if curator.has("variance"):
-            row, largest = GroupSquares(terms, ratio), Box(0.0, top**2, centre=0.0)
+            row, largest = group_squares(learner, ratio), Box(0.0, top**2, centre=0.0)
             squares = curator.sums("squares by group", row, largest, groups, share="variance")
             squares = replace(squares, value=squares.value[:, 0])
         each = range(ratio.size)
         effects = tuple(_in_group(g, learner, ratio, size, tops, weights, squares) for g in each)
         return Effects(effects, overlap_weighted=self.weighted_residuals)
-
-    def _problem(self, terms: EffectTerms, strength: float) -> Huber:
-        """The regression of the second stage."""
-        steepest = terms.learner.steepest * (1.0 + 1e-9)
-        return Huber(terms, terms.features.size, strength, steepest)
 
     def planned(
         self,
@@ -479,6 +473,12 @@ class KernelLearner(ABC):
 
     def _information(self, curator: Curator, learner: Learner) -> float:
         return curator.n * self.squared_slope(learner.nuisance.propensity)
+
+
+def _problem(learner: Learner, features: Features, strength: float) -> Huber:
+    """The regression of the second stage."""
+    steepest = learner.steepest * (1.0 + 1e-9)
+    return Huber(effect_terms(learner, features), features.size, strength, steepest)
 
 
 def at_points(noisy: Noisy, average: float, unit: float) -> tuple[Estimate, ...]:

@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators._checks import check_clip, check_flag, check_whole
 from dpeffects.estimators._moments import varying_columns
+from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import (
     TREATED_VARIANCE,
@@ -244,62 +245,34 @@ def _by_arm(curator: Curator, share: str, columns: int, least: float) -> Box:
     return Box(low, np.ones(columns + 1), centre=0.0)
 
 
-@dataclass(frozen=True, eq=False)
-class ArmColumns:
+@row("covariates")
+def centred_columns(rows: Block, columns: IntArray) -> tuple[FloatArray, ...]:
     """1, and some covariates in [-1, 1]."""
-
-    columns: IntArray
-    reads: ClassVar[tuple[str, ...]] = ("covariates",)
-
-    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
-        """Columns of some rows."""
-        return np.ones(rows.size), 2.0 * rows.covariates[:, self.columns] - 1.0
+    return np.ones(rows.size), 2.0 * rows.covariates[:, columns] - 1.0
 
 
-@dataclass(frozen=True, eq=False)
-class ArmSquares:
+@row("treated", "covariates")
+def centred_squares(rows: Block, columns: IntArray, factors: tuple[float, float]) -> FloatArray:
     """Squares of covariates in [-1, 1], times factors for treated and control records."""
-
-    columns: IntArray
-    factors: tuple[float, float]
-    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Squares of some rows."""
-        u: FloatArray = 2.0 * rows.covariates[:, self.columns] - 1.0
-        return u * u * np.where(rows.treated, *self.factors)[:, None]
+    u: FloatArray = 2.0 * rows.covariates[:, columns] - 1.0
+    return u * u * np.where(rows.treated, *factors)[:, None]
 
 
-@dataclass(frozen=True, eq=False)
-class WeightedColumns:
+@row("covariates", "treated")
+def weighted_columns(
+    rows: Block, model: Propensity, estimand: str, columns: IntArray
+) -> tuple[FloatArray, ...]:
     """A weight over the largest of its arm, and covariates in [-1, 1] times the weight."""
-
-    model: Propensity
-    estimand: str
-    columns: IntArray
-    reads: ClassVar[tuple[str, ...]] = ("covariates", "treated")
-
-    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
-        """Columns of some rows."""
-        weights = relative_weights(
-            self.model, self.estimand, rows.treated, unit_rows(rows.covariates)
-        )
-        return weights, weights[:, None] * (2.0 * rows.covariates[:, self.columns] - 1.0)
+    weights = relative_weights(model, estimand, rows.treated, unit_rows(rows.covariates))
+    return weights, weights[:, None] * (2.0 * rows.covariates[:, columns] - 1.0)
 
 
-@dataclass(frozen=True)
-class ScoreBin:
+@row("treated", "covariates")
+def score_bin(rows: Block, weights: FloatArray, cuts: FloatArray) -> IntArray:
     """Arm of a record, and bin of its score by a released model: treated records first."""
-
-    weights: FloatArray
-    cuts: FloatArray
-    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
-
-    def __call__(self, rows: Block) -> IntArray:
-        """Cells of some rows."""
-        score = sigmoid(logits(rows.covariates, self.weights[1:], self.weights[0]))
-        first = np.where(rows.treated, 0, len(self.cuts) + 1)
-        return first + np.searchsorted(self.cuts, score)
+    score = sigmoid(logits(rows.covariates, weights[1:], weights[0]))
+    first = np.where(rows.treated, 0, len(cuts) + 1)
+    return first + np.searchsorted(cuts, score)
 
 
 def fit(curator: Curator, options: BalanceOptions, estimand: str) -> dict[str, Any]:
@@ -325,7 +298,7 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> dict[str, A
         model = Propensity.within(weights.value, offset, limits)
         weighted = curator.sums(
             "weighted covariates by arm",
-            WeightedColumns(model, estimand, arms.columns),
+            weighted_columns(model, estimand, arms.columns),
             _by_arm(curator, "adjusted", arms.columns.size, 0.0),
             ARMS,
             share="adjusted",
@@ -472,7 +445,7 @@ def release_arms(curator: Curator, share: str = "balance") -> Arms:
         part = Fraction(_squares_part(noise, n, power))
     sums = curator.sums(
         "covariates by arm",
-        ArmColumns(columns),
+        centred_columns(columns),
         _by_arm(curator, share, m, 1.0),
         ARMS,
         share=share,
@@ -500,7 +473,7 @@ def release_arms(curator: Curator, share: str = "balance") -> Arms:
     first, second = (weights / sizes / most).tolist()
     squares = curator.sums(
         "squares of covariates",
-        ArmSquares(columns[other], (first, second)),
+        centred_squares(columns[other], (first, second)),
         Cube(np.zeros(other.sum()), np.ones(other.sum())),
         share=share,
         part=part,
@@ -570,7 +543,7 @@ def release_scores(curator: Curator, model: FloatArray, offset: float, bins: int
     edges = np.linspace(0.0, 1.0, bins + 1)
     on_rows = model / unit_norm(model.size)  # weights on rows in [0, 1]
     on_rows = np.concatenate([[offset - 0.5 * on_rows[1:].sum()], on_rows])
-    cells = Cells(ScoreBin(on_rows, edges[1:-1]), 2 * bins)
+    cells = Cells(score_bin(on_rows, edges[1:-1]), 2 * bins)
     counts = curator.sums("histogram of scores", None, COUNT, cells, share="overlap")
     return Scores(curator.n, edges, counts.value.reshape(2, -1), counts.sd)
 
