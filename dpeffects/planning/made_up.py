@@ -13,7 +13,7 @@ from dpeffects.design.bounds import Bounds, Declared, declare
 from dpeffects.design.read import read
 from dpeffects.formula import parse
 from dpeffects.formula.expression import Column, evaluate
-from dpeffects.planning.setting import TWO_ENDED, PlanSetting, outcome_range
+from dpeffects.planning.setting import TWO_ENDED, PlanSetting, StudySetting, outcome_range
 
 ALIGNED = 0.5
 """Correlation between what covariates say about the outcome and about treatment."""
@@ -46,8 +46,8 @@ class MadeUp:
     down, so that what is left of it is in the spread of estimates and not in their mean.
     """
 
-    def __init__(self, setting: PlanSetting) -> None:
-        self.setting = setting
+    def __init__(self, setting: PlanSetting | StudySetting) -> None:
+        self.setting: Any = setting
         self.formula = parse(setting.formula)
         self.low, self.high = outcome_range(self.formula, setting.bounds)
         self._people: dict[tuple[int, int], People] = {}
@@ -99,7 +99,7 @@ class MadeUp:
             terms = read(frame, formula, None, ()).encode(None).in_memory("").covariates()
             index, tilt = _indices(terms, rng)
         log_odds = s.confounding * tilt * (-1.0) ** seed
-        treated = rng.random(n) < _expit(log_odds + _offset(log_odds, s.share_treated))
+        treated = rng.random(n) < _expit(log_odds + _offset(log_odds, s.share_treated or 0.5))
         treated[:2] = True, False  # both arms are there
         between = sum(np.mean(treated == arm) * index[treated == arm].mean() ** 2 for arm in (0, 1))
         index = index / math.sqrt(max(1.0 - between, 0.1))  # of variance 1 within arms
@@ -124,7 +124,8 @@ class MadeUp:
         """A column that is as high within its law as a normal one."""
         bounds, at = self.setting.bounds, NormalDist().inv_cdf
         if bounds.is_levels(name):
-            rarer = 0 if self.setting.estimand == "CATE" else 2  # who asks for groups has them
+            estimand = getattr(self.setting, "estimand", "ATE")
+            rarer = 0 if estimand == "CATE" else 2  # who asks for groups has them
             sizes = np.cumsum(1.0 / np.arange(1, len(bounds[name]) + 1) ** rarer)
             cuts = [at(share) for share in sizes[:-1] / sizes[-1]]
             return self._levels(name, np.searchsorted(cuts, normal))
