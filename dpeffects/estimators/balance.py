@@ -43,7 +43,7 @@ from dpeffects.estimators.strengths import (
     gradient_noise,
 )
 from dpeffects.estimators.weighting import Propensity, propensity_model, relative_weights
-from dpeffects.inference.table_one import not_negative
+from dpeffects.inference.monotone import not_negative
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.logistic import sigmoid, unit_norm
