@@ -246,13 +246,13 @@ def _by_arm(curator: Curator, share: str, columns: int, least: float) -> Box:
 
 
 @row("covariates")
-def centred_columns(rows: Block, columns: IntArray) -> tuple[FloatArray, ...]:
+def columns_by_arm(rows: Block, columns: IntArray) -> tuple[FloatArray, ...]:
     """1, and some covariates in [-1, 1]."""
     return np.ones(rows.size), 2.0 * rows.covariates[:, columns] - 1.0
 
 
 @row("treated", "covariates")
-def centred_squares(rows: Block, columns: IntArray, factors: tuple[float, float]) -> FloatArray:
+def squares_of_columns(rows: Block, columns: IntArray, factors: tuple[float, float]) -> FloatArray:
     """Squares of covariates in [-1, 1], times factors for treated and control records."""
     u: FloatArray = 2.0 * rows.covariates[:, columns] - 1.0
     return u * u * np.where(rows.treated, *factors)[:, None]
@@ -445,7 +445,7 @@ def release_arms(curator: Curator, share: str = "balance") -> Arms:
         part = Fraction(_squares_part(noise, n, power))
     sums = curator.sums(
         "covariates by arm",
-        centred_columns(columns),
+        columns_by_arm(columns),
         _by_arm(curator, share, m, 1.0),
         ARMS,
         share=share,
@@ -473,7 +473,7 @@ def release_arms(curator: Curator, share: str = "balance") -> Arms:
     first, second = (weights / sizes / most).tolist()
     squares = curator.sums(
         "squares of covariates",
-        centred_squares(columns[other], (first, second)),
+        squares_of_columns(columns[other], (first, second)),
         Cube(np.zeros(other.sum()), np.ones(other.sum())),
         share=share,
         part=part,

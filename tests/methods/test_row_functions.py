@@ -239,11 +239,11 @@ CASES = {
         private_ipw.OutcomeMoment(x, np.arange(1.0, D + 1)) for x in ((0.6, 0.4), THREE_CENTRES)
     ],
     "weighted_columns": [balance.weighted_columns(MODEL, "ATT", np.array([1, 2]))],
-    "centred_columns": [balance.centred_columns(np.array([2, 1]))],
-    "centred_squares": [balance.centred_squares(np.array([1, 2]), (1.0, 0.25))],
+    "columns_by_arm": [balance.columns_by_arm(np.array([2, 1]))],
+    "squares_of_columns": [balance.squares_of_columns(np.array([1, 2]), (1.0, 0.25))],
     "without_answer": [aggregate.without_answer],
-    "ScaledAnswer": [aggregate.ScaledAnswer((-0.4, 0.7))],
-    "CentredAnswers": [aggregate.CentredAnswers(1, 0.3, 0.7)],
+    "scaled_answer": [aggregate.scaled_answer((-0.4, 0.7))],
+    "centred_answers": [aggregate.centred_answers(1, 0.3, 0.7)],
     "outcome_terms": [_nuisance.outcome_terms(nuisance(by_arm)) for by_arm in (False, True)],
     "effect_terms": [
         _nuisance.effect_terms(learner(weighted), features)
@@ -290,8 +290,8 @@ CASES = {
     "CentredSquares": [
         joint.CentredSquares(np.array([1, 2]), np.array([3, 2]), left) for left in (None, LEFT)
     ],
-    "SlopesRow": [
-        _fitted.SlopesRow(
+    "slopes_row": [
+        _fitted.slopes_row(
             np.array([3, 4]),
             np.array([0.4, 0.6]),
             np.array([0.3, 0.5]),
