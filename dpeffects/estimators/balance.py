@@ -278,10 +278,11 @@ def score_bin(rows: Block, weights: FloatArray, cuts: FloatArray) -> IntArray:
 def fit(curator: Curator, options: BalanceOptions, estimand: str) -> dict[str, Any]:
     """Release what is worth it; return what a `Balance` holds of it."""
     arms = release_arms(curator)
-    made = _Table(curator.width - 1, arms.columns - 1)
+    smd, sd = arms.differences()
     released: dict[str, Any] = {
-        **made.named("smd", "noise_sd", arms.usable, *arms.differences()),
-        "reasons": made.reasons(arms),
+        "smd": arms.of_all(smd),
+        "noise_sd": arms.of_all(sd),
+        "reasons": arms.reasons,
         "treated": (arms.treated, arms.treated_sd),
     }
     if not (options.overlap and arms.usable.any()):
@@ -303,37 +304,12 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> dict[str, A
             ARMS,
             share="adjusted",
         )
-        value, sd = arms.weighted_differences(weighted)
-        known = arms.usable & (weighted.value[:, 0].min() > _SURE * weighted.sd)
+        smd, sd = arms.differences(weighted)
         sd = np.hypot(sd, scores.inside(limits) * noise.in_differences)
-        released |= made.named("smd_adjusted", "noise_sd_adjusted", known, value, sd)
+        known = weighted.value[:, 0].min() > _SURE * weighted.sd
+        released["smd_adjusted"] = arms.of_all(smd, known)
+        released["noise_sd_adjusted"] = arms.of_all(sd, known)
     return released
-
-
-@dataclass(frozen=True)
-class _Table:
-    """Numbers of the columns that vary among those of all columns."""
-
-    size: int
-    places: IntArray
-
-    def named(
-        self, value: str, sd: str, usable: BoolArray, values: FloatArray, sds: FloatArray
-    ) -> dict[str, tuple[float, ...]]:
-        """Values and standard deviations by name; NaN where they are not usable."""
-        made = {}
-        for name, numbers in ((value, values), (sd, sds)):
-            whole = np.full(self.size, math.nan)
-            whole[self.places] = np.where(usable, numbers, math.nan)
-            made[name] = tuple(whole.tolist())
-        return made
-
-    def reasons(self, arms: Arms) -> tuple[str, ...]:
-        """Why a difference is missing; empty where it is not."""
-        texts = [ONE_VALUE] * self.size
-        for place, usable in zip(self.places, arms.usable, strict=True):
-            texts[place] = "" if usable else NO_SPREAD if arms.both_there else FEW
-        return tuple(texts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,10 +317,12 @@ class Arms:
     """What is released of two arms: records, and sums and mean squares of columns in [-1, 1].
 
     ``sums`` has a row for treated and one for control records, ``weights`` are those of both arms
-    in the mean square and the variance. The square of an indicator is known: it is 1.
+    in the mean square and the variance. The square of an indicator is known: it is 1. ``columns``
+    are places among those of a record, the first of ``width``, the intercept, left out.
     """
 
     n: int
+    width: int
     columns: IntArray
     treated: float
     treated_sd: float
@@ -385,19 +363,33 @@ class Arms:
         """Standard deviation of the noise in them."""
         return _noise_sd(self._variance, *self._inputs)
 
-    def differences(self) -> tuple[FloatArray, FloatArray]:
-        """Standardised differences, and the standard deviation of their noise."""
+    def differences(self, weighted: Noisy | None = None) -> tuple[FloatArray, FloatArray]:
+        """Standardised differences, and the standard deviation of their noise.
+
+        With ``weighted`` sums by arm they are those of weighted records, but for the noise in the
+        weights.
+        """
         values, sds = self._inputs
+        if weighted is not None:
+            (one, zero), m = weighted.value, self.columns.size
+            more = np.stack([np.full(m, one[0]), np.full(m, zero[0]), one[1:], zero[1:]])
+            values = np.vstack([values, more])
+            sds = np.vstack([sds, np.full((4, m), weighted.sd)])
         return self._difference(values), _noise_sd(self._difference, values, sds)
 
-    def weighted_differences(self, sums: Noisy) -> tuple[FloatArray, FloatArray]:
-        """The same from weighted sums by arm, but for the noise in the weights."""
-        values, sds = self._inputs
-        m = self.columns.size
-        one, zero = sums.value
-        more = np.stack([np.full(m, one[0]), np.full(m, zero[0]), one[1:], zero[1:]])
-        values, sds = np.vstack([values, more]), np.vstack([sds, np.full((4, m), sums.sd)])
-        return self._weighted(values), _noise_sd(self._weighted, values, sds)
+    def of_all(self, numbers: FloatArray, known: bool = True) -> tuple[float, ...]:
+        """Numbers of the columns among those of all columns; NaN where they are not usable."""
+        whole = np.full(self.width - 1, math.nan)
+        whole[self.columns - 1] = np.where(self.usable & known, numbers, math.nan)
+        return tuple(whole.tolist())
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why a column has no difference; empty where it has."""
+        texts = [ONE_VALUE] * (self.width - 1)
+        for column, usable in zip(self.columns, self.usable, strict=True):
+            texts[column - 1] = "" if usable else NO_SPREAD if self.both_there else FEW
+        return tuple(texts)
 
     @property
     def _inputs(self) -> tuple[FloatArray, FloatArray]:
@@ -425,10 +417,8 @@ class Arms:
 
     def _difference(self, values: FloatArray) -> FloatArray:
         means, _ = self._means(values)
-        return np.asarray((means[0] - means[1]) / np.sqrt(np.maximum(self._variance(values), 1e-9)))
-
-    def _weighted(self, values: FloatArray) -> FloatArray:
-        means = values[6:8] / np.maximum(values[4:6], 1.0)
+        if len(values) > 4:
+            means = values[6:8] / np.maximum(values[4:6], 1.0)
         return np.asarray((means[0] - means[1]) / np.sqrt(np.maximum(self._variance(values), 1e-9)))
 
 
@@ -454,6 +444,7 @@ def release_arms(curator: Curator, share: str = "balance") -> Arms:
     one, zero = sums.value
     arms = Arms(
         n=n,
+        width=curator.width,
         columns=columns,
         treated=min(max(float(one[0] + n - zero[0]) / 2.0, 0.0), float(n)),
         treated_sd=sums.sd / math.sqrt(2.0),
