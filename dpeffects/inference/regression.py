@@ -373,7 +373,7 @@ def _symmetric(rows: FloatArray, line: FloatArray) -> FloatArray:
 
 def _against(matrix: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Eigenvalues and eigenvectors of a matrix against another, and Cholesky's root of that."""
-    root = np.linalg.cholesky(other)
+    root = np.asarray(np.linalg.cholesky(other), np.float64)
     white = np.linalg.solve(root, np.linalg.solve(root, matrix).T)
     return root, *np.linalg.eigh((white + white.T) / 2.0)
 
