@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray
+from dpeffects.arrays import FloatArray, OfArrays
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance
 from dpeffects.inference.monotone import not_negative
 
@@ -64,7 +64,7 @@ class Confounding:
 
 
 @dataclass(frozen=True, eq=False)
-class ArmTable:
+class ArmTable(OfArrays):
     """Released counts by arm and cell; they can come out negative.
 
     ``counts`` has the axes (treated and control, cells), and ``noise_variance`` is that of the
@@ -82,15 +82,6 @@ class ArmTable:
     confounding: Confounding | None = None
     unadjusted: ArmTable | None = None
     exact: bool = False
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ArmTable):
-            return NotImplemented
-        names = [f.name for f in fields(self) if f.name != "counts"]
-        same = all(getattr(self, name) == getattr(other, name) for name in names)
-        return same and np.array_equal(self.counts, other.counts)
-
-    __hash__ = None  # type: ignore[assignment]
 
     @property
     def sizes(self) -> FloatArray:
