@@ -48,8 +48,8 @@ class MadeUp:
 
     def __init__(self, setting: PlanSetting | StudySetting) -> None:
         self.setting: Any = setting
-        self.formula = parse(setting.formula)
-        self.low, self.high = outcome_range(self.formula, setting.bounds)
+        self.formula, self.bounds = parse(setting.formula), setting.bounds
+        self.low, self.high = outcome_range(self.formula, self.bounds)
         self._people: dict[tuple[int, int], People] = {}
 
     @property
@@ -75,9 +75,9 @@ class MadeUp:
         columns = self._as_columns(self._outcomes(people, effect, rng))
         if columns is None:
             columns, effect = self._spread_evenly(n, rng), 0.0
-        columns = {k: fitting(k, x, self.setting.bounds) for k, x in columns.items()}
+        columns = {k: fitting(k, x, self.bounds) for k, x in columns.items()}
         frame = pd.DataFrame({**people.columns, **columns})
-        return declare(frame, self.setting.bounds), effect
+        return declare(frame, self.bounds), effect
 
     def people(self, n: int, seed: int) -> People:
         """Make n records of a seed, but for their outcomes."""
@@ -95,7 +95,7 @@ class MadeUp:
         index = tilt = np.zeros(n)
         if columns:
             others = {**self._arms(np.arange(n) % 2 == 1), **self._spread_evenly(n, rng)}
-            frame = declare(pd.DataFrame({**columns, **others}), s.bounds)
+            frame = declare(pd.DataFrame({**columns, **others}), self.bounds)
             terms = read(frame, formula, None, ()).encode(None).in_memory("").covariates()
             index, tilt = _indices(terms, rng)
         log_odds = s.confounding * tilt * (-1.0) ** seed
@@ -106,7 +106,7 @@ class MadeUp:
         return People({**columns, **self._arms(treated)}, treated, index)
 
     def _arms(self, treated: BoolArray) -> dict[str, Any]:
-        name, bounds = self.formula.treatment_name, self.setting.bounds
+        name, bounds = self.formula.treatment_name, self.bounds
         if not (name in bounds and bounds.is_levels(name)):
             return {name: treated}
         return {name: self._levels(name, treated.astype(int))}
@@ -115,14 +115,14 @@ class MadeUp:
         """A column of levels, which is read fastest as pandas keeps it, where they are texts."""
         import pandas as pd
 
-        levels = list(self.setting.bounds[name])
+        levels = list(self.bounds[name])
         if all(isinstance(level, str) for level in levels):
             return pd.Categorical.from_codes(codes, pd.Index(levels))
         return np.array(levels, dtype=object)[codes]
 
     def _covariate(self, name: str, normal: FloatArray) -> Any:
         """A column that is as high within its law as a normal one."""
-        bounds, at = self.setting.bounds, NormalDist().inv_cdf
+        bounds, at = self.bounds, NormalDist().inv_cdf
         if bounds.is_levels(name):
             estimand = getattr(self.setting, "estimand", "ATE")
             rarer = 0 if estimand == "CATE" else 2  # who asks for groups has them
@@ -156,7 +156,7 @@ class MadeUp:
         expression, names = self.formula.outcome, self.formula.outcome_columns
         if expression == Column(names[0]):
             return {names[0]: outcome}
-        grid = np.linspace(*self.setting.bounds.interval(names[0]), _GRID)
+        grid = np.linspace(*self.bounds.interval(names[0]), _GRID)
         with np.errstate(all="ignore"):
             values = evaluate(expression, {names[0]: grid}) if len(names) == 1 else grid * np.nan
         steps = np.diff(values)
@@ -166,7 +166,7 @@ class MadeUp:
         return {names[0]: np.interp(outcome, values[order], grid[order])}
 
     def _spread_evenly(self, n: int, rng: np.random.Generator) -> dict[str, FloatArray]:
-        bounds, names = self.setting.bounds, self.formula.outcome_columns
+        bounds, names = self.bounds, self.formula.outcome_columns
         drawn = {name: rng.uniform(*bounds.interval(name), n) for name in names}
         return {name: fitting(name, values, bounds) for name, values in drawn.items()}
 
