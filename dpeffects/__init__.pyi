@@ -14,7 +14,13 @@ from dpeffects.distributions import (
 from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_balance, dp_cate, methods
 from dpeffects.errors import DPEffectsError
 from dpeffects.guarantee import Guarantee
-from dpeffects.inference.theory import (
+from dpeffects.leaderboard import Leaderboard, bench
+from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
+from dpeffects.ledgers.allotments import Allotment
+from dpeffects.ledgers.memory import Ledger
+from dpeffects.metrics import pehe
+from dpeffects.nonprivate import reference
+from dpeffects.papers.theory import (
     ipw_bias,
     ipw_bias_bound,
     ipw_bound,
@@ -24,12 +30,6 @@ from dpeffects.inference.theory import (
     matching_error_bound,
     wrong_sign_probability,
 )
-from dpeffects.leaderboard import Leaderboard, bench
-from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
-from dpeffects.ledgers.allotments import Allotment
-from dpeffects.ledgers.memory import Ledger
-from dpeffects.metrics import pehe
-from dpeffects.nonprivate import reference
 from dpeffects.planning import Plan, StudyPlan, TermPlan, plan, plan_study, rehearse
 from dpeffects.privacy.charges import Spend
 from dpeffects.protocols import Protocol, read_protocol

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,3 +12,21 @@ FloatArray = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
 IntArray = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
 BoolArray = np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]
 Interval = tuple[float, float]
+
+
+class OfArrays:
+    """A dataclass with arrays among its fields: equal to another where all of their fields are."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        names = self.__dataclass_fields__
+        return all(_same(getattr(self, name), getattr(other, name)) for name in names)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _same(one: Any, other: Any) -> bool:
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)

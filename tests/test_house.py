@@ -40,10 +40,10 @@ LAYERS = [
     ["design", "unproved"],
     ["inference"],
     ["results"],
-    ["estimators", "datasets", "metrics"],
+    ["estimators", "metrics"],
     ["flow", "subsets", "effects", "distributions", "designs", "studies", "protocols"],
     ["nonprivate"],
-    ["planning", "sites", "auditing", "simulations", "papers"],
+    ["planning", "sites", "auditing", "datasets", "simulations", "papers"],
     ["leaderboard"],
     ["claims", "report", "vignettes"],
     ["federation", "cli"],
@@ -129,6 +129,7 @@ DRAWS = ("laplace", "gaussian", "respond", "flip")
 MAY_DRAW = {"privacy.noise", "privacy.parts", "auditing.attack", "auditing.chunks", "datasets"}
 MAY_DRAW |= {
     "simulations.runs",
+    "simulations.simulators",
     "simulations.simulation",
     "planning.made_up",
     "leaderboard.problems",

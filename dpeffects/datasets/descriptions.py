@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.design.bounds import Declared, declare
-from dpeffects.errors import DataError
+from dpeffects.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -174,3 +174,70 @@ def data_path(file: str, package: Path = _PACKAGE) -> Path:
         if (folder / file).is_file():
             return folder / file
     raise DataError(f"the data file {file} is missing from this installation of dpeffects")
+
+
+def data_info(name: str) -> DataInfo:
+    """Return the facts about a data set or simulator: size, formula, provenance, licence.
+
+    Parameters
+    ----------
+    name
+        One of the names that :func:`list_data` shows.
+
+    Returns
+    -------
+    DataInfo
+        Print it to read it.
+
+    Examples
+    --------
+    >>> from dpeffects.datasets import data_info
+    >>> info = data_info("birthweight")
+    >>> info.rows, info.licence
+    (4642, 'BSD-3-Clause')
+    >>> info.formula
+    'outcome ~ treatment | prenatal_first_trimester + married + mage + first_baby + medu'
+    """
+    require_known(name, list(catalogue()))
+    return catalogue()[name].info
+
+
+def list_data() -> pd.DataFrame:
+    """Return one row per data set and simulator.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns name, kind, title, rows, outcome, treatment, covariates (their number), formula
+        and licence.
+
+    Examples
+    --------
+    >>> from dpeffects.datasets import list_data
+    >>> list_data().query("kind == 'bundled'")["name"].tolist()
+    ['lalonde', 'lalonde_cps', 'birthweight', 'ist', 'ihdp', 'ihdp_trial']
+    """
+    import pandas as pd
+
+    fields = ("name", "kind", "title", "rows", "outcome", "treatment")
+    rows = [
+        {field: getattr(info, field) for field in fields}
+        | {"covariates": len(info.covariates), "formula": info.formula, "licence": info.licence}
+        for info in (record.info for record in catalogue().values())
+    ]
+    return pd.DataFrame(rows)
+
+
+def named(simulated: bool) -> list[str]:
+    """Names of the data sets that are simulated, or of the others."""
+    kinds = {name: record.info.kind for name, record in catalogue().items()}
+    return [name for name, kind in kinds.items() if (kind == "simulator") == simulated]
+
+
+def require_known(name: Any, names: list[str]) -> None:
+    """Refuse a name that is none of these."""
+    if name not in names:
+        hint = did_you_mean(name, names)
+        if Path(str(name)).suffix:
+            hint = " A file of your own is read by pandas.read_csv(...)."
+        raise DataError(f"there is no data set {name!r}.{hint} The names are {', '.join(names)}.")

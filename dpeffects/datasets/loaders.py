@@ -9,17 +9,48 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from dpeffects.datasets.descriptions import INDICATOR, catalogue, declared, read_bundled
-from dpeffects.datasets.simulators import ihdp_a
+from dpeffects.datasets.descriptions import (
+    INDICATOR,
+    catalogue,
+    declared,
+    named,
+    read_bundled,
+    require_known,
+)
+from dpeffects.datasets.ihdp import ihdp_a
 from dpeffects.design.bounds import Declared, declare
-from dpeffects.errors import MissingExtraError
+from dpeffects.errors import DataError, MissingExtraError, checked_call
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def load(name: str) -> Declared:
-    """Load an entry of the catalogue that is not simulated."""
+@checked_call
+def load_data(name: str) -> Declared:
+    """Load a data set together with the declared bounds of all its columns.
+
+    Parameters
+    ----------
+    name
+        One of the names that :func:`list_data` shows as bundled or optional.
+
+    Returns
+    -------
+    Declared
+        A pandas frame in ``.frame`` and its bounds in ``.bounds``.
+
+    Examples
+    --------
+    >>> from dpeffects.datasets import load_data
+    >>> lalonde = load_data("lalonde")
+    >>> lalonde.frame.shape
+    (445, 10)
+    >>> lalonde.bounds["earnings_1978"]
+    (0.0, 40000.0)
+    """
+    if name in named(simulated=True):
+        raise DataError(f"{name!r} is simulated: use simulate({name!r})")
+    require_known(name, named(simulated=False))
     if name in LOADERS:
         return LOADERS[name]()
     return declared(name, read_bundled(catalogue()[name].file).dropna(ignore_index=True))

@@ -36,6 +36,7 @@ from dpeffects.estimators._centres import (
 from dpeffects.estimators._levels import Spread, with_means
 from dpeffects.estimators._moments import varying_columns
 from dpeffects.estimators.arm_sums import arm_cells
+from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Contrasts, Facts
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
@@ -148,29 +149,17 @@ class Basis:
         return (*lines, *squares, *(z[i] * z[j] for i, j in self.pairs))
 
 
-@dataclass(frozen=True, eq=False)
-class WithConstant:
+@row("covariates")
+def with_constant(rows: Block, basis: Basis) -> tuple[FloatArray, ...]:
     """1, and the functions of a basis."""
-
-    basis: Basis
-    reads: ClassVar[tuple[str, ...]] = ("covariates",)
-
-    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
-        """Values of some rows."""
-        return (np.ones(rows.size), *self.basis(rows))
+    return (np.ones(rows.size), *basis(rows))
 
 
-@dataclass(frozen=True, eq=False)
-class ValuesAndSquares:
+@row("covariates")
+def values_and_squares(rows: Block, basis: Basis) -> tuple[FloatArray, ...]:
     """The functions of a basis, and their squares."""
-
-    basis: Basis
-    reads: ClassVar[tuple[str, ...]] = ("covariates",)
-
-    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
-        """Values of some rows."""
-        values = self.basis(rows)
-        return (*values, *(x * x for x in values))
+    values = basis(rows)
+    return (*values, *(x * x for x in values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,11 +172,12 @@ class Moments:
 
     @classmethod
     def of(cls, curator: Curator, basis: Basis, sizes: FloatArray) -> Moments:
-        row, q = ValuesAndSquares(basis), basis.size
+        q = basis.size
         if not q:
             return cls(sizes, np.zeros((2, 0)), np.zeros((2, 0)))
         box = Box(-np.ones(2 * q), np.ones(2 * q))
-        sums = curator.sums("balance", row, box, ARMS, share="estimate").value / sizes[:, None]
+        sums = curator.sums("balance", values_and_squares(basis), box, ARMS, share="estimate").value
+        sums = sums / sizes[:, None]
         return cls(sizes, sums[:, :q], np.maximum(sums[:, q:] - sums[:, :q] ** 2, 0.0))
 
     @property
@@ -259,46 +249,27 @@ class BalancingWeights:
         return self.of(rows.treated, self.basis(rows))
 
 
-@dataclass(frozen=True, eq=False)
-class WithinCap:
+@row()
+def within_cap(rows: Block, weights: BalancingWeights) -> IntArray:
     """The arm (0 or 1) of a record whose weight is neither 0 nor at its cap; 2 for the others."""
-
-    weights: BalancingWeights
-    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
-
-    def __call__(self, rows: Block) -> IntArray:
-        """Cells of some rows."""
-        weight = self.weights(rows)
-        return np.where((weight > 0.0) & (weight < 1.0), np.where(rows.treated, 0, 1), 2)
+    weight = weights(rows)
+    return np.where((weight > 0.0) & (weight < 1.0), np.where(rows.treated, 0, 1), 2)
 
 
-@dataclass(frozen=True, eq=False)
-class WeightClass:
-    """How many of the edges a weight exceeds, by arm."""
-
-    weights: BalancingWeights
-    edges: FloatArray
-    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
-
-    def __call__(self, rows: Block) -> IntArray:
-        """Classes of some rows: those of the treated first."""
-        weight = self.weights(rows) * np.where(rows.treated, *self.weights.caps)
-        above = np.searchsorted(self.edges, weight, side="left")
-        return np.where(rows.treated, above, above + self.edges.size + 1)
+@row()
+def weight_class(rows: Block, weights: BalancingWeights, edges: FloatArray) -> IntArray:
+    """How many of the edges a weight exceeds; classes of the treated come first."""
+    weight = weights(rows) * np.where(rows.treated, *weights.caps)
+    above = np.searchsorted(edges, weight, side="left")
+    return np.where(rows.treated, above, above + edges.size + 1)
 
 
-@dataclass(frozen=True, eq=False)
-class WeightSums:
+@row()
+def weight_sums(rows: Block, weights: BalancingWeights) -> tuple[FloatArray, ...]:
     """Weights over their caps, their squares, and their products with the basis."""
-
-    weights: BalancingWeights
-    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
-
-    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
-        """Values of some rows."""
-        values = self.weights.basis(rows)
-        weight = self.weights.of(rows.treated, values)
-        return (weight, weight * weight, *(weight * x for x in values))
+    values = weights.basis(rows)
+    weight = weights.of(rows.treated, values)
+    return (weight, weight * weight, *(weight * x for x in values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,8 +312,7 @@ class Problem:
         """Sums over public rows that give the dual objective and its gradient, by arm."""
         weights, q = self.weights(at, caps), self.basis.size
         box = Box(np.append([0.0, 0.0], -np.ones(q)), np.ones(q + 2), centre=0.0)
-        row = WeightSums(weights)
-        sums = curator.sums("balance", row, box, ARMS, share="estimate").value
+        sums = curator.sums("balance", weight_sums(weights), box, ARMS, share="estimate").value
         means, squares = np.delete(sums, 1, axis=1) * caps[:, None], sums[:, 1] * caps**2
         means, squares = means / self.sizes[:, None], squares / self.sizes
         gradient = means @ self.standard.T + self.ridge * at - np.eye(1, q + 1)
@@ -352,8 +322,8 @@ class Problem:
 
     def hessian(self, curator: Curator, at: FloatArray, caps: FloatArray) -> FloatArray:
         """Second derivatives, by arm: products of the records whose weights are not cut."""
-        cells = Cells(WithinCap(self.weights(at, caps)), 2)
-        products = _products(curator, WithConstant(self.basis), self.basis.size + 1, cells)
+        cells = Cells(within_cap(self.weights(at, caps)), 2)
+        products = _products(curator, with_constant(self.basis), self.basis.size + 1, cells)
         inside = self.standard @ (products / self.sizes[:, None, None]) @ self.standard.T
         return np.asarray(inside + np.stack([np.diag(ridge + 1e-10) for ridge in self.ridge]))
 
@@ -481,7 +451,7 @@ def _products(
 
 def _largest(curator: Curator, weights: BalancingWeights) -> FloatArray:
     """The largest weight of each arm, to the next edge."""
-    classes = Cells(WeightClass(weights, _EDGES), 2 * (_EDGES.size + 1))
+    classes = Cells(weight_class(weights, _EDGES), 2 * (_EDGES.size + 1))
     counts = curator.sums("weights", None, COUNT, classes, share="estimate").value
     by_arm = counts.reshape(2, -1)
     return np.array([_EDGES[min(np.flatnonzero(c)[-1], _EDGES.size - 1)] for c in by_arm])
@@ -490,34 +460,30 @@ def _largest(curator: Curator, weights: BalancingWeights) -> FloatArray:
 # --- what is released -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class OutcomeSlopes:
+@row("treated")
+def outcome_slopes(
+    rows: Block,
+    basis: Basis,
+    residual: Residual,
+    clip: float,
+    means: FloatArray,
+    turn: FloatArray,
+) -> tuple[FloatArray, ...]:
     """Clipped residuals times uncorrelated columns: sums of them are slopes of the outcome.
 
     ``turn`` makes columns of variance 1, uncorrelated within arms, of those less their arm's mean.
+    Residuals are in units of the clip.
     """
-
-    basis: Basis
-    residual: Residual
-    clip: float
-    means: FloatArray
-    turn: FloatArray
-    reads: ClassVar[tuple[str, ...]] = ("treated", "outcome", "covariates")
-
-    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
-        """Values of some rows, of residuals in units of the clip."""
-        values = self.basis(rows)[: len(self.turn)]
-        centred = [
-            x - np.where(rows.treated, *m) for x, m in zip(values, self.means.T, strict=False)
-        ]
-        residual = np.clip(self.residual(rows) / self.clip, -1.0, 1.0)
-        columns = []
-        for weights in self.turn.T:
-            total = np.zeros(rows.size)
-            for x, weight in zip(centred, weights, strict=True):
-                total += x * weight
-            columns.append(total * residual)
-        return tuple(columns)
+    values = basis(rows)[: len(turn)]
+    centred = [x - np.where(rows.treated, *m) for x, m in zip(values, means.T, strict=False)]
+    cut = np.clip(residual(rows) / clip, -1.0, 1.0)
+    columns = []
+    for weights in turn.T:
+        total = np.zeros(rows.size)
+        for x, weight in zip(centred, weights, strict=True):
+            total += x * weight
+        columns.append(total * cut)
+    return tuple(columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -664,7 +630,7 @@ def release_explained(
     if known.lengths is not None:
         noise = 2.0 * radius * curator.noise_sd("variance") / n
         clip, _, _ = known.lengths.clip(noise)
-    row = OutcomeSlopes(lines, known.residual, clip, means, turn)
+    row = outcome_slopes(lines, known.residual, clip, means, turn)
     ball = Box(np.full(size, -radius), np.full(size, radius), radius=radius)
     norm = curator.norm_of_sum("outcome and covariates", row, ball, share="variance")
     root, sd = max(float(norm), 0.0) * clip / n, math.sqrt(norm.variance) * clip / n

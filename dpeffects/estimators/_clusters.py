@@ -8,17 +8,19 @@ these are released, once for all methods, and take the place of the method's own
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.estimators.row import row
 from dpeffects.inference.estimate import Effects, Estimate, Influence, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import sampling_variance
 from dpeffects.inference.scales import likely, variance_at
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.rows import Block, reads
+from dpeffects.privacy.rows import Block, RowFunction
 from dpeffects.privacy.sets import Box
 from dpeffects.privacy.units import cluster_count, squares_by_cluster, squares_by_unit
 
@@ -50,38 +52,18 @@ _OF_MEANS = (
 _ARE_CUT = "CLUSTER SUMS ARE CUT: the interval is too short; declare fewer clusters with clusters="
 
 
-@dataclass(frozen=True, eq=False)
-class _FromMean:
+@row()
+def _from_mean(
+    rows: Block, term: RowFunction, mean: float, longest: float = math.inf
+) -> FloatArray:
     """An influence less its mean, cut at a length."""
-
-    influence: Influence
-    longest: float = math.inf
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """What the influence reads."""
-        return tuple(self.influence.term.reads)
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Values of some rows."""
-        found = self.influence.term(rows) - self.influence.mean
-        return np.clip(found, -self.longest, self.longest)
+    return np.clip(term(rows) - mean, -longest, longest)
 
 
-@dataclass(frozen=True, eq=False)
-class _Square:
+@row()
+def _square(rows: Block, term: RowFunction) -> FloatArray:
     """Squares of a row function."""
-
-    term: _FromMean
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """What the term reads."""
-        return self.term.reads
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Values of some rows."""
-        return self.term(rows) ** 2
+    return term(rows) ** 2
 
 
 def with_group_variances(
@@ -115,7 +97,7 @@ def with_group_variance(
     if by_cluster:
         return _by_cluster(curator, estimate, influence, own, clusters, part)
     largest, size, count = _largest(influence), influence.size, curator.units
-    term, box = _FromMean(influence), Box(-largest, largest)
+    term, box = _from_mean(influence.term, influence.mean), Box(-largest, largest)
     label = "squares of sums by unit"
     found = squares_by_unit(curator, label, term, box, share=SHARE, part=part)
     few = count / (max(count - 1.0, 1.0) * size**2)
@@ -139,7 +121,7 @@ def _with_variance(estimate: Estimate, sampling: SamplingVariance) -> Estimate:
     return replace(known, means=means.scaled(factor, sampling.noise_scale / max(new, 1e-300)))
 
 
-@reads("treated")
+@row("treated")
 def _one(rows: Block) -> FloatArray:
     """One for each row."""
     return np.ones(rows.treated.size)
@@ -148,7 +130,7 @@ def _one(rows: Block) -> FloatArray:
 def effective_size(curator: Curator, size: float, share: str, part: float) -> float | None:
     """Kish's effective size, (sum of weights)^2 / (sum of their squares), by units."""
     label = "squares of weights"
-    squares = squares_by_unit(curator, label, _one, Box(-1.0, 1.0), share=share, part=part).total
+    squares = squares_by_unit(curator, label, _one(), Box(-1.0, 1.0), share=share, part=part).total
     if float(squares) < 2.0 * squares.sd:
         return None
     return min(max(size**2 / float(squares), size), curator.units)
@@ -178,11 +160,18 @@ def _by_cluster(
     row_sd *= influence.uneven
     long = math.inf if curator.values[-1] == 2 else _LONG  # few ones are all that clusters share
     longest = max(min(long * row_sd, largest), 0.02 * largest)
-    term = _FromMean(influence, longest)
+    term = _from_mean(influence.term, influence.mean, longest)
     lost, part = 1.0, whole
     if longest < largest:
         part -= whole * _ROWS
-        lost = _lost(curator, term, own, size, whole * _ROWS)
+        squares = curator.sums(
+            "squares of cut rows",
+            _square(term),
+            Box(0.0, longest**2),
+            share=SHARE,
+            part=whole * _ROWS,
+        )
+        lost = _lost(squares, own, size)
     count, part = _count(curator, clusters), part - (whole * _COUNTED if clusters is None else 0)
     rows = max(curator.n / count, 1.0)
     bound = _SPREAD * row_sd * math.sqrt(rows * (1.0 + _COMMON * rows))
@@ -209,15 +198,11 @@ def _by_cluster(
     )
 
 
-def _lost(
-    curator: Curator, term: _FromMean, own: SamplingVariance, size: float, part: Fraction
-) -> float:
+def _lost(cut: Noisy, own: SamplingVariance, size: float) -> float:
     """The variance of rows over that of cut rows, where that is more than noise can make.
 
     Rows of a cluster are half as alike in what was cut off as in the rest.
     """
-    label, within = "squares of cut rows", Box(0.0, term.longest**2)
-    cut = curator.sums(label, _Square(term), within, share=SHARE, part=part)
     noise = math.hypot(math.sqrt(2.0) * own.noise_scale * size**2, cut.sd)
     more = (own.value * size**2 - noise) / max(float(cut), cut.sd, 1e-300)
     return 0.5 + 0.5 * min(max(more, 1.0), _MOST_LOST)

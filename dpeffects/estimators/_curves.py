@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.estimators._moments import Models, Standard
+from dpeffects.estimators.row import row
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block
@@ -43,26 +44,18 @@ class _Treatment(Protocol):
         """Mean of e(1 - e)."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Bent:
-    """Residuals of treatment times squares and cubes of standardised columns."""
-
-    columns: IntArray
-    models: Models
-    score: _Treatment
-    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Products of some rows: squares, then cubes, within [-1, 1]."""
-        off = rows.treated - self.score.of(rows, self.models.standard)
-        standard, k = self.models.standard, self.columns.size
-        out = np.empty((rows.size, 2 * k), order="F")
-        for j, column in enumerate(self.columns):
-            x = rows.covariates[:, standard.columns[column]] - standard.means[column]
-            x = np.clip(x / standard.sds[column], -2.5, 2.5)
-            out[:, j] = off * (x * x / 3.125 - 1.0)
-            out[:, k + j] = off * ((x * x - 2.2) * x / 10.2)
-        return out
+@row("treated", "covariates")
+def _bent(rows: Block, columns: IntArray, models: Models, score: _Treatment) -> FloatArray:
+    """Residuals of treatment times squares, then cubes, of standardised columns, in [-1, 1]."""
+    standard, k = models.standard, columns.size
+    off = rows.treated - score.of(rows, standard)
+    out = np.empty((rows.size, 2 * k), order="F")
+    for j, column in enumerate(columns):
+        x = rows.covariates[:, standard.columns[column]] - standard.means[column]
+        x = np.clip(x / standard.sds[column], -2.5, 2.5)
+        out[:, j] = off * (x * x / 3.125 - 1.0)
+        out[:, k + j] = off * ((x * x - 2.2) * x / 10.2)
+    return out
 
 
 @dataclass(frozen=True)
@@ -121,7 +114,7 @@ class CurvesAsked:
         if not self.columns.size:
             return []
         ends = np.ones(2 * self.columns.size)
-        bent = _Bent(self.columns, self.models, self.score)
+        bent = _bent(self.columns, self.models, self.score)
         return [Asked("curves of the score", bent, Cube(-ends, ends), None, self.share)]
 
     def read(self, curator: Curator, *answers: Noisy) -> Curves:

@@ -29,7 +29,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.design.features import Features
-from dpeffects.estimators._nuisance import Nuisance, OutcomeTerms
+from dpeffects.estimators._nuisance import Nuisance, outcome_terms
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, share_treated, treated_count
 from dpeffects.estimators.strengths import SPREAD, VOLUME, default_strength, least_strength
 from dpeffects.estimators.weighting import Propensity, propensity_model
@@ -102,7 +102,7 @@ def first_stage(
         spread=_SPREAD / threshold,
         least=least_strength(epsilon, 1.0),
     )
-    problem = Huber(OutcomeTerms(base), features.size, strength, by_arm=by_arm)
+    problem = Huber(outcome_terms(base), features.size, strength, by_arm=by_arm)
     outcome = minimise(curator, "outcome function", problem, "outcome")
     selection = n * share * (1.0 - share) * _VARIANCE / unit_norm(d) ** 2
     values, records = spectrum(features), n * (min(share, 1.0 - share) if by_arm else 1.0)

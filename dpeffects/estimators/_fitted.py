@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.estimators._moments import LEAST, LONG, OUTCOME, reliable, shrunk
+from dpeffects.estimators.row import row
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.moments import Gram, matrix_noise_sd
 from dpeffects.privacy.rows import Block
@@ -84,31 +84,28 @@ class Fitted:
         return Fitted(self.columns, means, self.slopes, self.missed)
 
 
-@dataclass(frozen=True, eq=False)
-class SlopesRow:
+@row("treated", "covariates")
+def slopes_row(
+    rows: Block,
+    columns: IntArray,
+    means: FloatArray,
+    sds: FloatArray,
+    outcomes: IntArray,
+    gone: IntArray,
+    centres: FloatArray,
+    clips: FloatArray,
+    size: float,
+) -> tuple[FloatArray, FloatArray]:
     """Standardised baseline variables, and residuals of the outcomes from the means of their arms.
 
     ``gone`` has the column that says where an outcome is missing, its own number where none does.
     """
-
-    columns: IntArray
-    means: FloatArray
-    sds: FloatArray
-    outcomes: IntArray
-    gone: IntArray
-    centres: FloatArray
-    clips: FloatArray
-    size: float
-    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
-
-    def __call__(self, rows: Block) -> tuple[FloatArray, FloatArray]:
-        """Rows of both."""
-        x = (rows.covariates[:, self.columns] - self.means) / self.sds
-        centre = np.where(rows.treated[:, None], self.centres[0], self.centres[1])
-        y = np.clip((rows.covariates[:, self.outcomes] - 0.5 - centre) / self.clips, -1.0, 1.0)
-        flagged = self.gone != self.outcomes
-        y[:, flagged] *= 1.0 - rows.covariates[:, self.gone[flagged]]
-        return x, self.size * y
+    x = (rows.covariates[:, columns] - means) / sds
+    centre = np.where(rows.treated[:, None], centres[0], centres[1])
+    y = np.clip((rows.covariates[:, outcomes] - 0.5 - centre) / clips, -1.0, 1.0)
+    flagged = gone != outcomes
+    y[:, flagged] *= 1.0 - rows.covariates[:, gone[flagged]]
+    return x, size * y
 
 
 def release_slopes(
@@ -129,8 +126,9 @@ def release_slopes(
     p, k = columns.size, outcomes.size
     size = OUTCOME * math.sqrt(LONG * p)
     clips = np.clip(_CLIP * np.sqrt(variances), 0.02, 1.0)
-    row = SlopesRow(columns, means, sds, outcomes, gone, centres, clips, size)
-    released = curator.sums("products of baseline and outcomes", row, _within(p, k), share=SHARE)
+    standard = slopes_row(columns, means, sds, outcomes, gone, centres, clips, size)
+    label = "products of baseline and outcomes"
+    released = curator.sums(label, standard, _within(p, k), share=SHARE)
     matrix = np.zeros((p + k, p + k))
     matrix[np.triu_indices(p + k)] = released.value / curator.n
     sd = released.sd / curator.n

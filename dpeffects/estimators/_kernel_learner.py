@@ -36,14 +36,14 @@ from dpeffects.estimators._checks import check_between, check_choice, check_whol
 from dpeffects.estimators._first_stage import first_stage, gradient_noise, planned_penalty
 from dpeffects.estimators._learners import wrap_models
 from dpeffects.estimators._nuisance import (
-    EffectSquares,
-    EffectTerms,
-    GroupSquares,
-    GroupTerms,
     Learner,
     Nuisance,
     covariate_bins,
+    effect_squares,
+    effect_terms,
     group,
+    group_squares,
+    group_terms,
 )
 from dpeffects.estimators._paper_learner import PaperLearner
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
@@ -292,14 +292,8 @@ class KernelLearner(ABC):
         """Release the nuisances, then the second stage; the rest is post-processing."""
         if options.as_in_paper:
             assert points is not None
-            paper = PaperLearner(
-                self,
-                options.second_stage,
-                points,
-                curator.outcome_range,
-                options.outcome,
-                options.propensity,
-            )
+            models = options.outcome, options.propensity
+            paper = PaperLearner(self, options.second_stage, points, curator.outcome_range, *models)
             noisy = claimed_effects(curator, paper, "effect")
             return Effects(at_points(noisy, 0.0, 1.0), (_CLAIMED,))
         smooth, by_arm = options.smooth(curator.width), not self.weighted_residuals
@@ -311,31 +305,74 @@ class KernelLearner(ABC):
             # residuals are clipped at the outcome's range, or half of it where none is at its ends
             unit = (upper - lower) * max(0.5, min(1.25 * nuisance.ends, 1.0))
             unit /= self.smallest_divisor(nuisance.propensity)
-            return self._groups(curator, Learner(nuisance, unit, self.weighted_residuals))
+            return _groups(curator, Learner(nuisance, unit, self.weighted_residuals))
         share = options.threshold
         if share is None:
             share = max(_first_stage.threshold_for(nuisance.ends), _LEAST_THRESHOLD)
         threshold = share * (upper - lower) * self.widening(share, nuisance.propensity)
         learner = Learner(nuisance, options.lipschitz or threshold, self.weighted_residuals)
-        strength = None if options.penalty is None else options.penalty * curator.n
+        slope = self.squared_slope(nuisance.propensity)
         features = smooth if options.second_stage == "kernel" else options.features(curator.width)
-        if points is None:
-            perturbation = "kernel" if options.noise == "kernel" else "objective"
-            return self._function(curator, learner, features, perturbation, strength)
-        return self._points(curator, learner, features, options.noise, points, strength)
+        strength = None if options.penalty is None else options.penalty * curator.n
+        stage = SecondStage(curator, learner, features, slope, strength)
+        if points is not None:
+            return stage.at(points, options.noise)
+        return stage.function("kernel" if options.noise == "kernel" else "objective")
 
-    def _function(
-        self,
-        curator: Curator,
-        learner: Learner,
-        features: Features,
-        perturbation: str,
-        strength: float | None,
-    ) -> EffectFunction:
-        """Release the weights of the second stage, and what bands need."""
-        strength, _ = self.planned(curator, learner, features, perturbation, strength)
-        terms = EffectTerms(learner, features)
-        problem = self._problem(terms, strength)
+
+@dataclass(frozen=True, eq=False)
+class SecondStage:
+    """The regression of the second stage: a learner's terms on features.
+
+    ``squared_slope`` is the mean square of slopes that is planned for; ``strength`` is the penalty
+    where it is given.
+    """
+
+    curator: Curator
+    learner: Learner
+    features: Features
+    squared_slope: float
+    strength: float | None = None
+
+    @property
+    def information(self) -> float:
+        """Sum of squared slopes that is planned for."""
+        return self.curator.n * self.squared_slope
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of effects that is planned for, in units of the threshold."""
+        lower, upper = self.curator.outcome_range
+        return _SPREAD * (upper - lower) / self.learner.threshold
+
+    def planned(self, perturbation: str, stretch: float = 1.0) -> tuple[float, float]:
+        """Penalty and expected squared error, from numbers that are known.
+
+        ``stretch`` multiplies the noise on the result, for points that are released together.
+        """
+        epsilon, delta = self.curator.epsilon("effect"), self.curator.delta("effect")
+        steepest, size = self.learner.steepest, self.features.size
+        noise = gradient_noise((steepest * math.sqrt(size), steepest), epsilon, delta, size)
+        inside = perturbation == "objective"
+        return planned_penalty(
+            self.features,
+            information=self.information,
+            noise=stretch * noise,
+            spread=self.spread,
+            least=least_strength(epsilon, steepest**2 * _STEEPEST) if inside else 0.0,
+            strength=self.strength,
+        )
+
+    def problem(self, strength: float) -> Huber:
+        """The regression with a penalty."""
+        terms = effect_terms(self.learner, self.features)
+        return Huber(terms, self.features.size, strength, self.learner.steepest * (1.0 + 1e-9))
+
+    def function(self, perturbation: str) -> EffectFunction:
+        """Release the weights, and what bands need."""
+        curator, learner, nuisance = self.curator, self.learner, self.learner.nuisance
+        strength, _ = self.planned(perturbation)
+        problem = self.problem(strength)
         release = minimise if perturbation == "objective" else noisy_weights
         weights = release(curator, "effect function", problem, "effect")
         information = variation = None
@@ -344,16 +381,13 @@ class KernelLearner(ABC):
             bins = Bins(curator.width - 1, BINS)
             counts = curator.sums("histograms of covariates", covariate_bins, bins, share="spread")
             margins, margin_sd = _margins(counts, curator.n)
-            top = np.full(2, problem.hessian_bound)
-            row = EffectSquares(terms, weights.value)
-            squares = curator.sums(
-                "spread of residuals", row, Box(np.zeros(2), top), share="variance"
-            )
+            row = effect_squares(problem.terms, weights.value)
+            box = Box(np.zeros(2), np.full(2, problem.hessian_bound))
+            squares = curator.sums("spread of residuals", row, box, share="variance")
             least, most = 0.02 * curator.n, learner.steepest**2 * curator.n
             variation, information = (float(np.clip(x, least, most)) for x in squares.value)
-        nuisance = learner.nuisance
         function = EffectFunction(
-            features=features,
+            features=self.features,
             weights=weights.value,
             average=nuisance.difference,
             unit=learner.threshold,
@@ -364,8 +398,8 @@ class KernelLearner(ABC):
             variation=variation,
             margins=margins,
             margin_sd=margin_sd,
-            spread=_spread(curator, learner),
-            usual=_INSIDE * self._information(curator, learner),
+            spread=self.spread,
+            usual=_INSIDE * self.information,
             n=curator.n,
             nuisance_sd=nuisance.noise_sd,
             confounding=nuisance.left * nuisance.confounding,
@@ -373,112 +407,61 @@ class KernelLearner(ABC):
         )
         return function.recentred(nuisance.difference_sd, nuisance.confounding)
 
-    def _points(
-        self,
-        curator: Curator,
-        learner: Learner,
-        features: Features,
-        noise: str,
-        points: FloatArray,
-        strength: float | None,
-    ) -> Effects:
+    def at(self, points: FloatArray, noise: str) -> Effects:
         """Release effects at points, by a function or by noise on the answers."""
-        stretch = float(np.linalg.norm(features(points), 2))
+        at, nuisance = self.features(points), self.learner.nuisance
         planned = {
-            "kernel": self.planned(curator, learner, features, "kernel", strength, stretch),
-            "objective": self.planned(curator, learner, features, "objective", strength),
+            "kernel": self.planned("kernel", float(np.linalg.norm(at, 2))),
+            "objective": self.planned("objective"),
         }
-        if strength is not None and strength < _payable(curator.epsilon("effect")):
-            planned["objective"] = strength, math.inf
+        payable = _payable(self.curator.epsilon("effect"))
+        if self.strength is not None and self.strength < payable:
+            planned["objective"] = self.strength, math.inf
         best = min(planned, key=lambda perturbation: planned[perturbation][1])
-        perturbation = best if noise == "auto" else noise
+        perturbation, caution = best if noise == "auto" else noise, _caution(nuisance)
         if perturbation == "objective":
-            function = self._function(curator, learner, features, perturbation, strength)
-            pairs = zip(function(points), function.sd(points, "noise"), strict=True)
-            caution = _caution(learner.nuisance)
+            function = self.function(perturbation)
+            found = zip(function(points), function.sd(points, "noise"), strict=True)
             return Effects(
                 tuple(
                     Estimate(float(x), NO_VARIANCE, gaussian=float(sd) ** 2, caution=caution)
-                    for x, sd in pairs
+                    for x, sd in found
                 )
             )
-        problem = self._problem(EffectTerms(learner, features), planned[perturbation][0])
-        at, nuisance = features(points), learner.nuisance
-        noisy = noisy_predictions(curator, "effects at points", problem, at, "effect")
-        even = np.full((curator.width - 1, BINS), 1.0 / BINS)
-        usual = _INSIDE * self._information(curator, learner)
-        shape = shape_of(features, even, usual, problem.strength)
+        problem = self.problem(planned[perturbation][0])
+        noisy = noisy_predictions(self.curator, "effects at points", problem, at, "effect")
+        even = np.full((self.curator.width - 1, BINS), 1.0 / BINS)
+        shape = shape_of(self.features, even, _INSIDE * self.information, problem.strength)
         carried = nuisance.difference_sd * (1.0 - at @ shape.response)
-        effects = at_points(noisy, nuisance.difference, learner.threshold)
-        return Effects(
-            tuple(
-                replace(
-                    effect,
-                    parts=(
-                        Part("means of the arms", float(sd) ** 2, noise=True),
-                        Part(MODELS, nuisance.noise_sd**2, noise=True),
-                    ),
-                    caution=_caution(nuisance),
-                )
-                for effect, sd in zip(effects, carried, strict=True)
-            ),
-            (_TOWARDS,),
-        )
+        models = Part(MODELS, nuisance.noise_sd**2, noise=True)
+        effects = at_points(noisy, nuisance.difference, self.learner.threshold)
+        made = []
+        for effect, sd in zip(effects, carried.tolist(), strict=True):
+            parts = (Part("means of the arms", sd**2, noise=True), models)
+            made.append(replace(effect, parts=parts, caution=caution))
+        return Effects(tuple(made), (_TOWARDS,))
 
-    def _groups(self, curator: Curator, learner: Learner) -> Effects:
-        """Release sums by group, and squares of their residuals."""
-        terms, groups = GroupTerms(learner), Cells(group, curator.n_strata)
-        top = learner.steepest
-        both = curator.sums("sums and weights by group", terms, _GROUP_BOX, groups, share="effect")
-        tops, weights = (
-            replace(both, value=both.value[:, k] * unit, scale=both.scale * unit)
-            for k, unit in enumerate((top, top**2))
-        )
-        size = np.maximum(weights.value, weights.scale)
-        ratio = np.clip(tops.value / size, -1.0, 1.0)
-        squares = None
-        if curator.has("variance"):
-            row, largest = GroupSquares(terms, ratio), Box(0.0, top**2, centre=0.0)
-            squares = curator.sums("squares by group", row, largest, groups, share="variance")
-            squares = replace(squares, value=squares.value[:, 0])
-        each = range(ratio.size)
-        effects = tuple(_in_group(g, learner, ratio, size, tops, weights, squares) for g in each)
-        return Effects(effects, overlap_weighted=self.weighted_residuals)
 
-    def _problem(self, terms: EffectTerms, strength: float) -> Huber:
-        """The regression of the second stage."""
-        steepest = terms.learner.steepest * (1.0 + 1e-9)
-        return Huber(terms, terms.features.size, strength, steepest)
-
-    def planned(
-        self,
-        curator: Curator,
-        learner: Learner,
-        features: Features,
-        perturbation: str,
-        strength: float | None = None,
-        stretch: float = 1.0,
-    ) -> tuple[float, float]:
-        """Penalty of the second stage and its expected squared error, from numbers that are known.
-
-        ``strength`` is the penalty where it is given. ``stretch`` multiplies the noise on the
-        result, for points that are released together.
-        """
-        epsilon, delta = curator.epsilon("effect"), curator.delta("effect")
-        steepest = learner.steepest
-        norms = (steepest * math.sqrt(features.size), steepest)
-        inside = perturbation == "objective"
-        return planned_penalty(
-            features,
-            information=self._information(curator, learner),
-            noise=stretch * gradient_noise(norms, epsilon, delta, features.size),
-            spread=_spread(curator, learner),
-            least=least_strength(epsilon, steepest**2 * _STEEPEST) if inside else 0.0,
-            strength=strength,
-        )
-
-    def _information(self, curator: Curator, learner: Learner) -> float:
-        return curator.n * self.squared_slope(learner.nuisance.propensity)
+def _groups(curator: Curator, learner: Learner) -> Effects:
+    """Release sums by group, and squares of their residuals."""
+    groups, top = Cells(group, curator.n_strata), learner.steepest
+    both = curator.sums(
+        "sums and weights by group", group_terms(learner), _GROUP_BOX, groups, share="effect"
+    )
+    tops, weights = (
+        replace(both, value=both.value[:, k] * unit, scale=both.scale * unit)
+        for k, unit in enumerate((top, top**2))
+    )
+    size = np.maximum(weights.value, weights.scale)
+    ratio = np.clip(tops.value / size, -1.0, 1.0)
+    squares = None
+    if curator.has("variance"):
+        row, largest = group_squares(learner, ratio), Box(0.0, top**2, centre=0.0)
+        squares = curator.sums("squares by group", row, largest, groups, share="variance")
+        squares = replace(squares, value=squares.value[:, 0])
+    each = range(ratio.size)
+    effects = tuple(_in_group(g, learner, ratio, size, tops, weights, squares) for g in each)
+    return Effects(effects, overlap_weighted=learner.weighted_residuals)
 
 
 def at_points(noisy: Noisy, average: float, unit: float) -> tuple[Estimate, ...]:
@@ -501,14 +484,8 @@ def _in_group(
     squares: Noisy | None,
 ) -> Estimate:
     """The effect in one group: its noise by linearisation, its variance from squares."""
-    unit = learner.threshold
-    scales = unit * np.array([tops.scale, weights.scale * abs(ratio[g])]) / size[g]
-    gaussian = float(sum(s**2 for s, x in zip(scales, (tops, weights), strict=True) if x.gaussian))
-    laplace = tuple(
-        float(s) for s, x in zip(scales, (tops, weights), strict=True) if not x.gaussian and s > 0
-    )
-    nuisance = learner.nuisance
-    value = nuisance.difference + unit * float(ratio[g])
+    unit, nuisance = learner.threshold, learner.nuisance
+    scales = (unit * np.array([tops.scale, weights.scale * abs(ratio[g])]) / size[g]).tolist()
     sampling: SamplingVariance | Unavailable
     if weights.value[g] < _FEW * weights.scale:
         sampling = Unavailable("too few records in the group for its noise")
@@ -521,24 +498,24 @@ def _in_group(
         sampling = SamplingVariance(
             factor * float(squares.value[g]), factor * float(scale), float(largest)
         )
-    parts = (
-        Part(MODELS, nuisance.noise_sd**2, noise=True),
-        Part("confounding left by shrunk models", (nuisance.left * nuisance.confounding) ** 2),
-    )
     counted = np.maximum(weights.value, 0.0)
-    details = {SHARE: float(counted[g] / max(counted.sum(), 1e-9))}
-    caution = _caution(nuisance)
-    return Estimate(value, sampling, laplace, gaussian, parts, details=details, caution=caution)
+    return Estimate(
+        nuisance.difference + unit * float(ratio[g]),
+        sampling,
+        laplace=() if tops.gaussian else tuple(x for x in scales if x > 0.0),
+        gaussian=sum(x**2 for x in scales) if tops.gaussian else 0.0,
+        parts=(
+            Part(MODELS, nuisance.noise_sd**2, noise=True),
+            Part("confounding left by shrunk models", (nuisance.left * nuisance.confounding) ** 2),
+        ),
+        details={SHARE: float(counted[g] / max(counted.sum(), 1e-9))},
+        caution=_caution(nuisance),
+    )
 
 
 def _caution(nuisance: Nuisance) -> str:
     """Say it where both models are shrunk so far that they hardly adjust."""
     return HARDLY if nuisance.left > _HARDLY else ""
-
-
-def _spread(curator: Curator, learner: Learner) -> float:
-    lower, upper = curator.outcome_range
-    return _SPREAD * (upper - lower) / learner.threshold
 
 
 def _margins(counts: Noisy, n: int) -> tuple[FloatArray, float]:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators._checks import check_choice
 from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
 
 Predict = Callable[[FloatArray], FloatArray]
@@ -105,6 +106,21 @@ def wrap_models(options: Any) -> None:
     for name, wrap in (("outcome", FittedModel.regressor), ("propensity", FittedModel.classifier)):
         if (given := getattr(options, name)) is not None:
             object.__setattr__(options, name, wrap(name, given))
+
+
+def check_at_points(options: Any, method: str) -> None:
+    """Check what learners of effects at points have: what is released, learner and second stage."""
+    require_points(method, options.release)
+    check_choice("learner", options.learner, tuple(AT_POINTS))
+    if options.second_stage is not None:
+        wrapped = FittedModel.regressor("second_stage", options.second_stage)
+        object.__setattr__(options, "second_stage", wrapped)
+
+
+def require_points(method: str, release: str) -> None:
+    """Refuse releases other than points."""
+    if release != "points":
+        raise OptionError(f'method="{method}" is for release="points"')
 
 
 def models_of(options: Any) -> tuple[FittedModel, FittedModel]:

@@ -94,19 +94,13 @@ def with_means(
         return estimate
     whose = "ATE" if unadjusted else estimand
     own, share = ESTIMANDS[whose], centres.share
-    weights = (
-        (1.0 - share, share)
-        if own.of_treated and own.of_control
-        else (
-            float(own.of_control),
-            float(own.of_treated),
-        )
-    )
+    everybody = own.of_treated and own.of_control
+    weights = (1.0 - share, share) if everybody else (float(own.of_control), float(own.of_treated))
     level, laplace, gaussian, parts = _level(centres, whose)
     effect = float(estimate.value)
     treated, control = level + weights[0] * effect, level - weights[1] * effect
     off = centres.share_sd * effect  # the difference stays
-    if own.of_treated and own.of_control:
+    if everybody:
         parts.append(MeansPart("share treated", -off, -off, noise=True))
     named = set()
     if varies is not None:

@@ -8,16 +8,16 @@ one term of the objective.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from dpeffects.arrays import BoolArray, FloatArray, IntArray, Interval
+from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import Features, unit_rows
+from dpeffects.estimators.row import row
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.huber import along
-from dpeffects.privacy.rows import Block, reads
+from dpeffects.privacy.rows import Block, RowFunction, reads
 from dpeffects.results.shape import BINS
 
 
@@ -94,119 +94,81 @@ class Learner:
         model = self.nuisance.propensity
         return max(model.high, 1.0 - model.low) if self.weighted_residuals else 1.0
 
-    def slopes_and_targets(
-        self, covariates: FloatArray, treated: BoolArray, outcome: FloatArray, rows: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Slopes and targets of the records; ``rows`` are the features of the nuisances."""
-        score = self.nuisance.scores(covariates)
-        one, zero = self.nuisance.outcomes(covariates, rows)
-        gap = treated - score
+    def slopes_and_targets(self, block: Block) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Features of the nuisances, slopes and targets of the records."""
+        nuisance = self.nuisance
+        rows = _features(nuisance.features, block)
+        score = nuisance.scores(block.covariates)
+        one, zero = nuisance.outcomes(block.covariates, rows)
+        gap = block.treated - score
         if self.weighted_residuals:
             mean = score * one + (1.0 - score) * zero
-            target = outcome - mean - gap * self.nuisance.difference
-            return gap, target / self.threshold
-        residual = outcome - np.where(treated, one, zero)
+            target = block.outcome - mean - gap * nuisance.difference
+            return rows, gap, target / self.threshold
+        residual = block.outcome - np.where(block.treated, one, zero)
         pseudo = one - zero + gap / (score * (1.0 - score)) * residual
-        return np.ones_like(gap), (pseudo - self.nuisance.difference) / self.threshold
+        return rows, np.ones_like(gap), (pseudo - nuisance.difference) / self.threshold
 
 
 _READS = ("covariates", "treated", "outcome")
 
 
-@dataclass(frozen=True)
-class OutcomeTerms:
-    """How a record enters the outcome function: its outcome less the mean by the first models."""
+@row(*_READS)
+def outcome_terms(block: Block, base: Nuisance) -> tuple[FloatArray, ...]:
+    """How a record enters the outcome function: features, a slope of 1, and a target.
 
-    base: Nuisance
-    reads: ClassVar[tuple[str, ...]] = _READS
-
-    def __call__(self, block: Block) -> tuple[FloatArray, ...]:
-        """Features, a slope of 1, and a target."""
-        base = self.base
-        rows = _features(base.features, block)
-        one, zero = base.outcomes(block.covariates, rows)
-        if base.by_arm:
-            mean = np.where(block.treated, one, zero)
-        else:
-            score = base.scores(block.covariates)
-            mean = score * one + (1.0 - score) * zero
-        return rows, np.ones(block.size), (block.outcome - mean) / base.threshold
+    The target is the outcome less the mean by the first models.
+    """
+    rows = _features(base.features, block)
+    one, zero = base.outcomes(block.covariates, rows)
+    if base.by_arm:
+        mean = np.where(block.treated, one, zero)
+    else:
+        score = base.scores(block.covariates)
+        mean = score * one + (1.0 - score) * zero
+    return rows, np.ones(block.size), (block.outcome - mean) / base.threshold
 
 
-@dataclass(frozen=True)
-class EffectTerms:
-    """How a record enters the second stage."""
-
-    learner: Learner
-    features: Features
-    reads: ClassVar[tuple[str, ...]] = _READS
-
-    def __call__(self, block: Block) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Features, a slope and a target."""
-        learner = self.learner
-        rows = _features(learner.nuisance.features, block)
-        slopes, targets = learner.slopes_and_targets(
-            block.covariates, block.treated, block.outcome, rows
-        )
-        if self.features is not learner.nuisance.features:
-            rows = _features(self.features, block)
-        return rows, slopes, targets
+@row(*_READS)
+def effect_terms(
+    block: Block, learner: Learner, features: Features
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """How a record enters the second stage: features, a slope and a target."""
+    rows, slopes, targets = learner.slopes_and_targets(block)
+    if features is not learner.nuisance.features:
+        rows = _features(features, block)
+    return rows, slopes, targets
 
 
-@dataclass(frozen=True)
-class EffectSquares:
+@row()
+def effect_squares(
+    block: Block, terms: RowFunction, weights: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Squared size of a record's gradient, and its second derivative, along its row."""
-
-    terms: EffectTerms
-    weights: FloatArray
-    reads: ClassVar[tuple[str, ...]] = _READS
-
-    def __call__(self, block: Block) -> tuple[FloatArray, FloatArray]:
-        """Both for some rows."""
-        rows, slopes, targets = self.terms(block)
-        residual = targets - slopes * along(rows, self.weights)
-        inside = np.abs(residual) <= 1.0
-        return slopes**2 * np.clip(residual, -1.0, 1.0) ** 2, slopes**2 * inside
+    rows, slopes, targets = terms(block)
+    residual = targets - slopes * along(rows, weights)
+    inside = np.abs(residual) <= 1.0
+    return slopes**2 * np.clip(residual, -1.0, 1.0) ** 2, slopes**2 * inside
 
 
-@dataclass(frozen=True)
-class GroupTerms:
+@row(*_READS)
+def group_terms(block: Block, learner: Learner) -> tuple[FloatArray, FloatArray]:
     """Slope times target and squared slope of a record, over their largest sizes.
 
     The ratio of their sums is the least-squares effect in a group, less the difference of the means
     and in units of the threshold. Targets are clipped to [-1, 1].
     """
-
-    learner: Learner
-    reads: ClassVar[tuple[str, ...]] = _READS
-
-    def clipped(self, block: Block) -> tuple[FloatArray, FloatArray]:
-        """Slopes, and targets within [-1, 1]."""
-        rows = _features(self.learner.nuisance.features, block)
-        slopes, targets = self.learner.slopes_and_targets(
-            block.covariates, block.treated, block.outcome, rows
-        )
-        return slopes, np.clip(targets, -1.0, 1.0)
-
-    def __call__(self, block: Block) -> tuple[FloatArray, FloatArray]:
-        """Both for some rows."""
-        (slopes, targets), top = self.clipped(block), self.learner.steepest
-        return slopes * targets / top, slopes**2 / top**2
+    _, slopes, targets = learner.slopes_and_targets(block)
+    top = learner.steepest
+    return slopes * np.clip(targets, -1.0, 1.0) / top, slopes**2 / top**2
 
 
-@dataclass(frozen=True)
-class GroupSquares:
+@row(*_READS, "strata")
+def group_squares(block: Block, learner: Learner, effects: FloatArray) -> FloatArray:
     """Squared slope times residual about the released effect of the record's group."""
-
-    terms: GroupTerms
-    effects: FloatArray
-    reads: ClassVar[tuple[str, ...]] = (*_READS, "strata")
-
-    def __call__(self, block: Block) -> FloatArray:
-        """Squares for some rows."""
-        slopes, targets = self.terms.clipped(block)
-        residual = np.clip(targets - slopes * self.effects[block.strata], -1.0, 1.0)
-        return (slopes * residual) ** 2
+    _, slopes, targets = learner.slopes_and_targets(block)
+    residual = np.clip(targets, -1.0, 1.0) - slopes * effects[block.strata]
+    return (slopes * np.clip(residual, -1.0, 1.0)) ** 2
 
 
 @reads("strata")

@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators._checks import check_clip, check_flag, check_whole
 from dpeffects.estimators._moments import varying_columns
+from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import (
     TREATED_VARIANCE,
@@ -42,7 +43,7 @@ from dpeffects.estimators.strengths import (
     gradient_noise,
 )
 from dpeffects.estimators.weighting import Propensity, propensity_model, relative_weights
-from dpeffects.inference.table_one import not_negative
+from dpeffects.inference.monotone import not_negative
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.logistic import sigmoid, unit_norm
@@ -244,71 +245,44 @@ def _by_arm(curator: Curator, share: str, columns: int, least: float) -> Box:
     return Box(low, np.ones(columns + 1), centre=0.0)
 
 
-@dataclass(frozen=True, eq=False)
-class ArmColumns:
+@row("covariates")
+def columns_by_arm(rows: Block, columns: IntArray) -> tuple[FloatArray, ...]:
     """1, and some covariates in [-1, 1]."""
-
-    columns: IntArray
-    reads: ClassVar[tuple[str, ...]] = ("covariates",)
-
-    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
-        """Columns of some rows."""
-        return np.ones(rows.size), 2.0 * rows.covariates[:, self.columns] - 1.0
+    return np.ones(rows.size), 2.0 * rows.covariates[:, columns] - 1.0
 
 
-@dataclass(frozen=True, eq=False)
-class ArmSquares:
+@row("treated", "covariates")
+def squares_of_columns(rows: Block, columns: IntArray, factors: tuple[float, float]) -> FloatArray:
     """Squares of covariates in [-1, 1], times factors for treated and control records."""
-
-    columns: IntArray
-    factors: tuple[float, float]
-    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Squares of some rows."""
-        u: FloatArray = 2.0 * rows.covariates[:, self.columns] - 1.0
-        return u * u * np.where(rows.treated, *self.factors)[:, None]
+    u: FloatArray = 2.0 * rows.covariates[:, columns] - 1.0
+    return u * u * np.where(rows.treated, *factors)[:, None]
 
 
-@dataclass(frozen=True, eq=False)
-class WeightedColumns:
+@row("covariates", "treated")
+def weighted_columns(
+    rows: Block, model: Propensity, estimand: str, columns: IntArray
+) -> tuple[FloatArray, ...]:
     """A weight over the largest of its arm, and covariates in [-1, 1] times the weight."""
-
-    model: Propensity
-    estimand: str
-    columns: IntArray
-    reads: ClassVar[tuple[str, ...]] = ("covariates", "treated")
-
-    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
-        """Columns of some rows."""
-        weights = relative_weights(
-            self.model, self.estimand, rows.treated, unit_rows(rows.covariates)
-        )
-        return weights, weights[:, None] * (2.0 * rows.covariates[:, self.columns] - 1.0)
+    weights = relative_weights(model, estimand, rows.treated, unit_rows(rows.covariates))
+    return weights, weights[:, None] * (2.0 * rows.covariates[:, columns] - 1.0)
 
 
-@dataclass(frozen=True)
-class ScoreBin:
+@row("treated", "covariates")
+def score_bin(rows: Block, weights: FloatArray, cuts: FloatArray) -> IntArray:
     """Arm of a record, and bin of its score by a released model: treated records first."""
-
-    weights: FloatArray
-    cuts: FloatArray
-    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
-
-    def __call__(self, rows: Block) -> IntArray:
-        """Cells of some rows."""
-        score = sigmoid(logits(rows.covariates, self.weights[1:], self.weights[0]))
-        first = np.where(rows.treated, 0, len(self.cuts) + 1)
-        return first + np.searchsorted(self.cuts, score)
+    score = sigmoid(logits(rows.covariates, weights[1:], weights[0]))
+    first = np.where(rows.treated, 0, len(cuts) + 1)
+    return first + np.searchsorted(cuts, score)
 
 
 def fit(curator: Curator, options: BalanceOptions, estimand: str) -> dict[str, Any]:
     """Release what is worth it; return what a `Balance` holds of it."""
     arms = release_arms(curator)
-    made = _Table(curator.width - 1, arms.columns - 1)
+    smd, sd = arms.differences()
     released: dict[str, Any] = {
-        **made.named("smd", "noise_sd", arms.usable, *arms.differences()),
-        "reasons": made.reasons(arms),
+        "smd": arms.of_all(smd),
+        "noise_sd": arms.of_all(sd),
+        "reasons": arms.reasons,
         "treated": (arms.treated, arms.treated_sd),
     }
     if not (options.overlap and arms.usable.any()):
@@ -325,42 +299,17 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> dict[str, A
         model = Propensity.within(weights.value, offset, limits)
         weighted = curator.sums(
             "weighted covariates by arm",
-            WeightedColumns(model, estimand, arms.columns),
+            weighted_columns(model, estimand, arms.columns),
             _by_arm(curator, "adjusted", arms.columns.size, 0.0),
             ARMS,
             share="adjusted",
         )
-        value, sd = arms.weighted_differences(weighted)
-        known = arms.usable & (weighted.value[:, 0].min() > _SURE * weighted.sd)
+        smd, sd = arms.differences(weighted)
         sd = np.hypot(sd, scores.inside(limits) * noise.in_differences)
-        released |= made.named("smd_adjusted", "noise_sd_adjusted", known, value, sd)
+        known = weighted.value[:, 0].min() > _SURE * weighted.sd
+        released["smd_adjusted"] = arms.of_all(smd, known)
+        released["noise_sd_adjusted"] = arms.of_all(sd, known)
     return released
-
-
-@dataclass(frozen=True)
-class _Table:
-    """Numbers of the columns that vary among those of all columns."""
-
-    size: int
-    places: IntArray
-
-    def named(
-        self, value: str, sd: str, usable: BoolArray, values: FloatArray, sds: FloatArray
-    ) -> dict[str, tuple[float, ...]]:
-        """Values and standard deviations by name; NaN where they are not usable."""
-        made = {}
-        for name, numbers in ((value, values), (sd, sds)):
-            whole = np.full(self.size, math.nan)
-            whole[self.places] = np.where(usable, numbers, math.nan)
-            made[name] = tuple(whole.tolist())
-        return made
-
-    def reasons(self, arms: Arms) -> tuple[str, ...]:
-        """Why a difference is missing; empty where it is not."""
-        texts = [ONE_VALUE] * self.size
-        for place, usable in zip(self.places, arms.usable, strict=True):
-            texts[place] = "" if usable else NO_SPREAD if arms.both_there else FEW
-        return tuple(texts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,10 +317,12 @@ class Arms:
     """What is released of two arms: records, and sums and mean squares of columns in [-1, 1].
 
     ``sums`` has a row for treated and one for control records, ``weights`` are those of both arms
-    in the mean square and the variance. The square of an indicator is known: it is 1.
+    in the mean square and the variance. The square of an indicator is known: it is 1. ``columns``
+    are places among those of a record, the first of ``width``, the intercept, left out.
     """
 
     n: int
+    width: int
     columns: IntArray
     treated: float
     treated_sd: float
@@ -412,19 +363,33 @@ class Arms:
         """Standard deviation of the noise in them."""
         return _noise_sd(self._variance, *self._inputs)
 
-    def differences(self) -> tuple[FloatArray, FloatArray]:
-        """Standardised differences, and the standard deviation of their noise."""
+    def differences(self, weighted: Noisy | None = None) -> tuple[FloatArray, FloatArray]:
+        """Standardised differences, and the standard deviation of their noise.
+
+        With ``weighted`` sums by arm they are those of weighted records, but for the noise in the
+        weights.
+        """
         values, sds = self._inputs
+        if weighted is not None:
+            (one, zero), m = weighted.value, self.columns.size
+            more = np.stack([np.full(m, one[0]), np.full(m, zero[0]), one[1:], zero[1:]])
+            values = np.vstack([values, more])
+            sds = np.vstack([sds, np.full((4, m), weighted.sd)])
         return self._difference(values), _noise_sd(self._difference, values, sds)
 
-    def weighted_differences(self, sums: Noisy) -> tuple[FloatArray, FloatArray]:
-        """The same from weighted sums by arm, but for the noise in the weights."""
-        values, sds = self._inputs
-        m = self.columns.size
-        one, zero = sums.value
-        more = np.stack([np.full(m, one[0]), np.full(m, zero[0]), one[1:], zero[1:]])
-        values, sds = np.vstack([values, more]), np.vstack([sds, np.full((4, m), sums.sd)])
-        return self._weighted(values), _noise_sd(self._weighted, values, sds)
+    def of_all(self, numbers: FloatArray, known: bool = True) -> tuple[float, ...]:
+        """Numbers of the columns among those of all columns; NaN where they are not usable."""
+        whole = np.full(self.width - 1, math.nan)
+        whole[self.columns - 1] = np.where(self.usable & known, numbers, math.nan)
+        return tuple(whole.tolist())
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why a column has no difference; empty where it has."""
+        texts = [ONE_VALUE] * (self.width - 1)
+        for column, usable in zip(self.columns, self.usable, strict=True):
+            texts[column - 1] = "" if usable else NO_SPREAD if self.both_there else FEW
+        return tuple(texts)
 
     @property
     def _inputs(self) -> tuple[FloatArray, FloatArray]:
@@ -452,10 +417,8 @@ class Arms:
 
     def _difference(self, values: FloatArray) -> FloatArray:
         means, _ = self._means(values)
-        return np.asarray((means[0] - means[1]) / np.sqrt(np.maximum(self._variance(values), 1e-9)))
-
-    def _weighted(self, values: FloatArray) -> FloatArray:
-        means = values[6:8] / np.maximum(values[4:6], 1.0)
+        if len(values) > 4:
+            means = values[6:8] / np.maximum(values[4:6], 1.0)
         return np.asarray((means[0] - means[1]) / np.sqrt(np.maximum(self._variance(values), 1e-9)))
 
 
@@ -472,7 +435,7 @@ def release_arms(curator: Curator, share: str = "balance") -> Arms:
         part = Fraction(_squares_part(noise, n, power))
     sums = curator.sums(
         "covariates by arm",
-        ArmColumns(columns),
+        columns_by_arm(columns),
         _by_arm(curator, share, m, 1.0),
         ARMS,
         share=share,
@@ -481,6 +444,7 @@ def release_arms(curator: Curator, share: str = "balance") -> Arms:
     one, zero = sums.value
     arms = Arms(
         n=n,
+        width=curator.width,
         columns=columns,
         treated=min(max(float(one[0] + n - zero[0]) / 2.0, 0.0), float(n)),
         treated_sd=sums.sd / math.sqrt(2.0),
@@ -500,7 +464,7 @@ def release_arms(curator: Curator, share: str = "balance") -> Arms:
     first, second = (weights / sizes / most).tolist()
     squares = curator.sums(
         "squares of covariates",
-        ArmSquares(columns[other], (first, second)),
+        squares_of_columns(columns[other], (first, second)),
         Cube(np.zeros(other.sum()), np.ones(other.sum())),
         share=share,
         part=part,
@@ -570,7 +534,7 @@ def release_scores(curator: Curator, model: FloatArray, offset: float, bins: int
     edges = np.linspace(0.0, 1.0, bins + 1)
     on_rows = model / unit_norm(model.size)  # weights on rows in [0, 1]
     on_rows = np.concatenate([[offset - 0.5 * on_rows[1:].sum()], on_rows])
-    cells = Cells(ScoreBin(on_rows, edges[1:-1]), 2 * bins)
+    cells = Cells(score_bin(on_rows, edges[1:-1]), 2 * bins)
     counts = curator.sums("histogram of scores", None, COUNT, cells, share="overlap")
     return Scores(curator.n, edges, counts.value.reshape(2, -1), counts.sd)
 

@@ -10,7 +10,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.estimators import _boosting, dp_ebm
 from dpeffects.estimators._kernel_learner import NO_VARIANCE
-from dpeffects.estimators.sample_aggregate_cate import require_points
+from dpeffects.estimators._learners import require_points
 from dpeffects.inference.estimate import Effects, Estimate
 from dpeffects.privacy.curator import Curator
 

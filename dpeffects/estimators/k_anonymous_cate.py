@@ -15,10 +15,8 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.estimators import k_anonymous
-from dpeffects.estimators._checks import check_choice
-from dpeffects.estimators._learners import AT_POINTS, BlockLearner, FittedModel, models_of
+from dpeffects.estimators._learners import BlockLearner, check_at_points, models_of
 from dpeffects.estimators.k_anonymous import KAnonymousOptions, anonymised
-from dpeffects.estimators.sample_aggregate_cate import require_points
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.unproved.claimed import unprotected
@@ -41,12 +39,8 @@ class KAnonymousAtPointsOptions(KAnonymousOptions):
     release: str = "points"
 
     def __post_init__(self) -> None:
-        require_points("k_anonymous", self.release)
         super().__post_init__()
-        check_choice("learner", self.learner, tuple(AT_POINTS))
-        if self.second_stage is not None:
-            wrapped = FittedModel.regressor("second_stage", self.second_stage)
-            object.__setattr__(self, "second_stage", wrapped)
+        check_at_points(self, "k_anonymous")
 
 
 def fit(curator: Curator, options: KAnonymousAtPointsOptions, points: FloatArray) -> Effects:

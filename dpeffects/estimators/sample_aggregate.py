@@ -32,7 +32,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +48,7 @@ from dpeffects.estimators._learners import (
     wrap_models,
 )
 from dpeffects.estimators.arm_sums import treated_count
+from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.charges import Noisy
@@ -239,17 +240,11 @@ ANSWERED = Cells(without_answer, 1)
 """Blocks with an answer; the others are dropped."""
 
 
-@dataclass(frozen=True)
-class ScaledAnswer:
+@row("answers")
+def scaled_answer(rows: Block, interval: Interval) -> FloatArray:
     """Answers scaled from an interval to [-1/2, 1/2]."""
-
-    interval: Interval
-    reads: ClassVar[tuple[str, ...]] = ("answers",)
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Scaled answers of some blocks."""
-        low, high = self.interval
-        return np.clip((rows.answers - low) / (high - low), 0.0, 1.0) - 0.5
+    low, high = interval
+    return np.clip((rows.answers - low) / (high - low), 0.0, 1.0) - 0.5
 
 
 @dataclass(frozen=True)
@@ -257,7 +252,7 @@ class MeanAnswer:
     """Mean and variance of the blocks' answers within an interval, by noisy sums.
 
     ``blocks`` is the noisy number of blocks with an answer; the other fields are released means of
-    scaled answers (`ScaledAnswer`) and of their squares, and the noise of each sum.
+    scaled answers (`scaled_answer`) and of their squares, and the noise of each sum.
     """
 
     interval: Interval
@@ -269,7 +264,7 @@ class MeanAnswer:
     @classmethod
     def released(cls, answers: Curator, label: str, interval: Interval, share: str) -> MeanAnswer:
         """Release number, sum and sum of squares at once (claims 7 and 10)."""
-        scaled, within = ScaledAnswer(interval), WithSquares(1, _COUNTED)
+        scaled, within = scaled_answer(interval), WithSquares(1, _COUNTED)
         noisy = answers.sums(label, scaled, within, ANSWERED, share=share)
         count, first, second = noisy.value[0]
         blocks = min(max(count / _COUNTED, 2.0), float(answers.n))
@@ -315,27 +310,19 @@ def mean_answer(
     half = (interval[1] - interval[0]) / 2.0
     weight = half * min(float(size), math.sqrt(3.0 * size))
     low, high = (np.append(np.full(size, sign * half), weight) for sign in (-1.0, 1.0))
-    centred = CentredAnswers(size, (interval[0] + interval[1]) / 2.0, weight)
-    within = Box(low, high, centre=np.zeros(size + 1))
+    middle, within = (interval[0] + interval[1]) / 2.0, Box(low, high, centre=np.zeros(size + 1))
+    centred = centred_answers(size, middle, weight)
     total = answers.sums(label, centred, within, ANSWERED, share=share)
     blocks = min(max(total.value[0, -1] / weight, 1.0), float(answers.n))
     means = np.clip(total.value[0, :-1] / blocks, -half, half)
-    return replace(total, value=centred.middle + means, scale=total.scale / blocks), blocks
+    return replace(total, value=middle + means, scale=total.scale / blocks), blocks
 
 
-@dataclass(frozen=True)
-class CentredAnswers:
+@row("answers")
+def centred_answers(rows: Block, size: int, middle: float, constant: float) -> FloatArray:
     """So many answers about the middle of their interval, and a constant."""
-
-    size: int
-    middle: float
-    constant: float
-    reads: ClassVar[tuple[str, ...]] = ("answers",)
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Numbers of some blocks."""
-        answers = rows.answers[:, : self.size]
-        return np.column_stack([answers - self.middle, np.full(len(answers), self.constant)])
+    answers = rows.answers[:, :size]
+    return np.column_stack([answers - middle, np.full(len(answers), constant)])
 
 
 def shares(level: str, options: SampleAggregateOptions) -> dict[str, float]:

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpeffects.arrays import FloatArray
-from dpeffects.errors import OptionError
 from dpeffects.estimators import sample_aggregate
-from dpeffects.estimators._checks import check_choice
 from dpeffects.estimators._kernel_learner import at_points
-from dpeffects.estimators._learners import AT_POINTS, BlockLearner, FittedModel
+from dpeffects.estimators._learners import BlockLearner, check_at_points
 from dpeffects.estimators.sample_aggregate import (
     SampleAggregateOptions,
     default_blocks,
@@ -50,23 +48,13 @@ class SampleAggregateAtPointsOptions(SampleAggregateOptions):
     release: str = "points"
 
     def __post_init__(self) -> None:
-        require_points("sample_aggregate", self.release)
         super().__post_init__()
-        check_choice("learner", self.learner, tuple(AT_POINTS))
-        if self.second_stage is not None:
-            wrapped = FittedModel.regressor("second_stage", self.second_stage)
-            object.__setattr__(self, "second_stage", wrapped)
+        check_at_points(self, "sample_aggregate")
 
     def at(self, points: FloatArray) -> BlockLearner:
         """What is computed in a block."""
         block = self.in_block("ATE")
         return replace(block, estimator=self.learner, queries=points, final=self.second_stage)
-
-
-def require_points(method: str, release: str) -> None:
-    """Refuse releases other than points."""
-    if release != "points":
-        raise OptionError(f'method="{method}" is for release="points"')
 
 
 def shares(level: str, options: Options) -> dict[str, float]:

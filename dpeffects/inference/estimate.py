@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -45,6 +45,19 @@ class SamplingVariance:
     value: float
     noise_scale: float
     largest: float
+
+    def times(self, factor: float, relative: float = 0.0) -> SamplingVariance:
+        """The same times a factor; ``relative`` is the scale of the noise in that, over it."""
+        value, scale = factor * self.value, factor * self.noise_scale
+        scale = math.hypot(scale, relative * value) if relative else scale
+        return SamplingVariance(value, scale, factor * self.largest)
+
+    @classmethod
+    def total(cls, variances: Iterable[SamplingVariance]) -> SamplingVariance:
+        """That of the sum of independent errors."""
+        found = list(variances)
+        scale = math.hypot(*(x.noise_scale for x in found))
+        return cls(sum((x.value for x in found), 0.0), scale, sum(x.largest for x in found))
 
 
 @dataclass(frozen=True)
@@ -174,11 +187,7 @@ class Means:
             sampling = SamplingVariance(variance, 0.0, variance)
         else:
             found = [(x.of(treated, control), x.variance) for x in self.sampling]
-            sampling = SamplingVariance(
-                sum(k * x.value for k, x in found),
-                math.hypot(*(k * x.noise_scale for k, x in found)),
-                sum(k * x.largest for k, x in found if k),
-            )
+            sampling = SamplingVariance.total(x.times(k) for k, x in found if k)
         parts = (Part(x.name, scale((x.treated, x.control)) ** 2, x.noise) for x in self.parts)
         return Estimate(
             value=treated * self.treated + control * self.control,
@@ -196,17 +205,11 @@ class Means:
         sampling, design = self.sampling, self.design
         if not isinstance(sampling, Unavailable):
             sampling = tuple(
-                replace(x, variance=_times(x.variance, factor, relative)) for x in sampling
+                replace(x, variance=x.variance.times(factor, relative)) for x in sampling
             )
         if design is not None:
             design = (factor * design[0], factor * design[1], factor * design[2])
         return replace(self, sampling=sampling, design=design)
-
-
-def _times(own: SamplingVariance, factor: float, relative: float) -> SamplingVariance:
-    """A variance times a factor with noise."""
-    value, scale = factor * own.value, factor * own.noise_scale
-    return SamplingVariance(value, math.hypot(scale, relative * value), factor * own.largest)
 
 
 def _confounds(part: Part | MeansPart) -> bool:
@@ -298,9 +301,7 @@ class Estimate:
         a, b = self.sampling, other.sampling
         sampling: SamplingVariance | Unavailable = Unavailable("one of the two has none")
         if not (isinstance(a, Unavailable) or isinstance(b, Unavailable)):
-            sampling = SamplingVariance(
-                a.value + b.value, math.hypot(a.noise_scale, b.noise_scale), a.largest + b.largest
-            )
+            sampling = SamplingVariance.total([a, b])
         ends = [x.possible or (-math.inf, math.inf) for x in (self, other)]
         return replace(
             self,

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray
+from dpeffects.arrays import FloatArray, OfArrays
 from dpeffects.inference.estimate import (
     Estimate,
     Means,
@@ -62,7 +62,7 @@ class StudyColumn:
 
 
 @dataclass(frozen=True, eq=False)
-class Margin:
+class Margin(OfArrays):
     """Released numbers by arm and level: ``sizes`` (arms, levels), ``sums`` and ``squares`` of z
     (arms, levels, columns), and the variances of the noise in an entry of the three (3, arms).
 
@@ -82,15 +82,6 @@ class Margin:
     def __post_init__(self) -> None:
         noise = np.asarray(self.noise, float).reshape(3, -1)
         object.__setattr__(self, "noise", np.broadcast_to(noise, (3, len(self.sizes))).copy())
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Margin):
-            return NotImplemented
-        mine, yours = ([getattr(x, f.name) for f in fields(self)] for x in (self, other))
-        same = all(map(np.array_equal, mine[:4], yours[:4]))
-        return same and mine[4:] == yours[4:]
-
-    __hash__ = None  # type: ignore[assignment]
 
     @property
     def records(self) -> FloatArray:
@@ -175,7 +166,7 @@ def _by_arm(values: FloatArray, like: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class JointSums:
+class JointSums(OfArrays):
     """What a study releases: margins of its outcomes, those of its baseline variables, and facts.
 
     ``arms`` are in the order of the first axis, ``contrasts`` pairs of them. ``noise`` in a sum is
@@ -205,13 +196,6 @@ class JointSums:
     sites: tuple[JointSums, ...] = ()
     site_names: tuple[str, ...] = ()
     target: tuple[int, ...] = ()
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, JointSums):
-            return NotImplemented
-        return all(getattr(self, f.name) == getattr(other, f.name) for f in fields(self))
-
-    __hash__ = None  # type: ignore[assignment]
 
     def with_weights(self, unequal: float) -> JointSums:
         """The same where records have weights, whose mean square is so many times their mean."""

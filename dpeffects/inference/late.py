@@ -179,5 +179,4 @@ def _times(estimate: Estimate, factor: float) -> Estimate:
     own, means = estimate.sampling, estimate.means
     if isinstance(own, Unavailable):
         return estimate
-    sampling = SamplingVariance(*(factor * x for x in (own.value, own.noise_scale, own.largest)))
-    return replace(estimate, sampling=sampling, means=means and means.scaled(factor))
+    return replace(estimate, sampling=own.times(factor), means=means and means.scaled(factor))

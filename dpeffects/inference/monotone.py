@@ -1,4 +1,7 @@
-"""Numbers and curves that never fall; scipy has both, and takes a second to load."""
+"""Numbers and curves that never fall, and numbers that are not negative.
+
+scipy has the first two, and takes a second to load.
+"""
 
 from __future__ import annotations
 
@@ -47,3 +50,17 @@ class Rising:
         level = self.y[k] * (1.0 + 2.0 * t) + h * self.steep[k] * t
         rest = self.y[k + 1] * (3.0 - 2.0 * t) - h * self.steep[k + 1] * (1.0 - t)
         return np.asarray((1.0 - t) ** 2 * level + t**2 * rest)
+
+
+def not_negative(values: FloatArray, total: float) -> FloatArray:
+    """The closest numbers (least squares) that are not negative and have a known total.
+
+    Examples
+    --------
+    >>> not_negative(np.array([5.0, -1.0, 2.0]), 5.0).tolist()
+    [4.0, 0.0, 1.0]
+    """
+    falling = np.sort(values)[::-1]
+    shifts = (np.cumsum(falling) - total) / np.arange(1, falling.size + 1)
+    above = np.flatnonzero(falling > shifts)
+    return np.asarray(np.maximum(values - shifts[above[-1] if above.size else 0], 0.0))

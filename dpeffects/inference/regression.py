@@ -371,6 +371,13 @@ def _symmetric(rows: FloatArray, line: FloatArray) -> FloatArray:
     return (products + products.transpose(0, 2, 1)) / 2.0
 
 
+def _against(matrix: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Eigenvalues and eigenvectors of a matrix against another, and Cholesky's root of that."""
+    root = np.asarray(np.linalg.cholesky(other), np.float64)
+    white = np.linalg.solve(root, np.linalg.solve(root, matrix).T)
+    return root, *np.linalg.eigh((white + white.T) / 2.0)
+
+
 def _usable(
     matrix: FloatArray, rows: FloatArray, moments: MomentMatrix
 ) -> tuple[FloatArray, bool, BoolArray]:
@@ -380,9 +387,7 @@ def _usable(
     there. Eigenvalues are those against the covariance of the noise, which is the same in all
     directions.
     """
-    root = np.linalg.cholesky(rows @ rows.T)
-    white = np.linalg.solve(root, np.linalg.solve(root, matrix).T)
-    values, vectors = np.linalg.eigh((white + white.T) / 2.0)
+    root, values, vectors = _against(matrix, rows @ rows.T)
     noise = math.sqrt(moments.variance * len(matrix)) / max(moments.n, 1.0)
     least = max(noise, 1e-11 * float(np.abs(values).max()))
     if values[0] >= least:
@@ -428,9 +433,7 @@ def _sandwich(
     if not variance[0] > 0.0:
         return inverse
     between = np.einsum("ijk,k->ij", third, inverse @ variance) / variance[0]
-    root = np.linalg.cholesky(matrix)
-    white = np.linalg.solve(root, np.linalg.solve(root, between).T)
-    values, vectors = np.linalg.eigh((white + white.T) / 2.0)
+    root, values, vectors = _against(between, matrix)
     back = np.linalg.solve(root.T, vectors)
     return np.asarray((back * np.clip(values, 0.05, 20.0)) @ back.T)
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn
+from dpeffects.inference.monotone import not_negative
 from dpeffects.inference.noisy import COUNTED, OWN, noise_ratio
 
 _SURE = 1.0 / OWN
@@ -30,6 +31,20 @@ class Difference:
 
     value: float = math.nan
     noise_sd: float = math.inf
+
+    @classmethod
+    def standardised(
+        cls, gap: float, noise: float, squared: float, unknown: float, sure: float = _SURE
+    ) -> Difference:
+        """Divide a difference of means by the root of a variance.
+
+        ``noise`` and ``unknown`` are the variances of the noise in both. A variance that is not
+        ``sure``, by so many standard deviations of its noise, is not divided by.
+        """
+        if squared <= max(sure * math.sqrt(unknown), 1e-12):
+            return cls()
+        value = float(gap / math.sqrt(squared))
+        return cls(value, math.sqrt(noise / squared + value**2 * unknown / squared**2 / 4.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,13 +97,12 @@ class _Moments:
         return largest if len(self.sizes) == 2 else replace(largest, value=abs(largest.value))
 
     def _between(self, own: _Moments, a: int, b: int) -> Difference:
-        squared = (own.variances[a] + own.variances[b]) / 2.0
-        unknown = (own.variance_noise[a] + own.variance_noise[b]) / 4.0
-        if squared <= max(_SURE * math.sqrt(unknown), 1e-12):
-            return Difference()
-        value = float((self.means[a] - self.means[b]) / math.sqrt(squared))
-        noise = (self.mean_noise[a] + self.mean_noise[b]) / squared
-        return Difference(value, math.sqrt(noise + value**2 * unknown / squared**2 / 4.0))
+        return Difference.standardised(
+            self.means[a] - self.means[b],
+            self.mean_noise[a] + self.mean_noise[b],
+            (own.variances[a] + own.variances[b]) / 2.0,
+            (own.variance_noise[a] + own.variance_noise[b]) / 4.0,
+        )
 
 
 def arm_sizes(sums: JointSums) -> tuple[FloatArray, float]:
@@ -248,17 +262,3 @@ def _levels(margin: Margin, group: list[int], count: int) -> Iterator[_Moments]:
     for share in shares:
         noise = (total + size * (share - 0.5) ** 2) / sizes**2
         yield _of_shares(sizes, size, share - 0.5, noise)
-
-
-def not_negative(values: FloatArray, total: float) -> FloatArray:
-    """The closest numbers (least squares) that are not negative and have a known total.
-
-    Examples
-    --------
-    >>> not_negative(np.array([5.0, -1.0, 2.0]), 5.0).tolist()
-    [4.0, 0.0, 1.0]
-    """
-    falling = np.sort(values)[::-1]
-    shifts = (np.cumsum(falling) - total) / np.arange(1, falling.size + 1)
-    above = np.flatnonzero(falling > shifts)
-    return np.asarray(np.maximum(values - shifts[above[-1] if above.size else 0], 0.0))

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray
+from dpeffects.arrays import FloatArray, OfArrays
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance
+from dpeffects.inference.monotone import not_negative
 
 Functional = Callable[[FloatArray], FloatArray]
 """From two distributions over the cells, (2, cells) for (treated, control), to some numbers."""
@@ -63,7 +64,7 @@ class Confounding:
 
 
 @dataclass(frozen=True, eq=False)
-class ArmTable:
+class ArmTable(OfArrays):
     """Released counts by arm and cell; they can come out negative.
 
     ``counts`` has the axes (treated and control, cells), and ``noise_variance`` is that of the
@@ -82,15 +83,6 @@ class ArmTable:
     unadjusted: ArmTable | None = None
     exact: bool = False
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ArmTable):
-            return NotImplemented
-        names = [f.name for f in fields(self) if f.name != "counts"]
-        same = all(getattr(self, name) == getattr(other, name) for name in names)
-        return same and np.array_equal(self.counts, other.counts)
-
-    __hash__ = None  # type: ignore[assignment]
-
     @property
     def sizes(self) -> FloatArray:
         """Records of each arm, or their weights; at least one."""
@@ -104,7 +96,7 @@ class ArmTable:
     @cached_property
     def plausible(self) -> FloatArray:
         """The counts moved to the nearest that are not negative, with the same sums."""
-        return np.stack([_not_negative(row) for row in self.counts])
+        return np.stack([not_negative(row, max(float(row.sum()), 0.0)) for row in self.counts])
 
     def with_weights(self, unequal: float) -> ArmTable:
         """The same where records have weights, whose mean square is so many times their mean."""
@@ -196,17 +188,6 @@ def together(tables: Sequence[ArmTable]) -> ArmTable:
         worst,
         together(plain) if len(plain) == len(tables) else None,
     )
-
-
-def _not_negative(counts: FloatArray) -> FloatArray:
-    """The nearest counts with the same sum that are not negative; none where the sum is not."""
-    total = float(counts.sum())
-    if total <= 0.0:
-        return np.zeros_like(counts)
-    down = np.sort(counts)[::-1]
-    over = (np.cumsum(down) - total) / np.arange(1, counts.size + 1)
-    last = int(np.flatnonzero(down > over)[-1])
-    return np.maximum(counts - over[last], 0.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,6 @@ from dpeffects.inference.estimate import (
     MeansVariance,
     Pair,
     Part,
-    SamplingVariance,
     Unavailable,
 )
 from dpeffects.inference.intervals import sampling_variance
@@ -89,16 +88,11 @@ def _times(pair: Pair, w: float) -> Pair:
 
 
 def _sampling(known: Known) -> tuple[MeansVariance, ...] | Unavailable:
-    found = []
+    found: list[MeansVariance] = []
     for means, w in known:
         if isinstance(means.sampling, Unavailable):
             return means.sampling
-        for part in means.sampling:
-            own = part.variance
-            scaled = SamplingVariance(
-                w * w * own.value, w * w * own.noise_scale, w * w * own.largest
-            )
-            found.append(replace(part, variance=scaled))
+        found += [replace(part, variance=part.variance.times(w * w)) for part in means.sampling]
     return tuple(found)
 
 

@@ -1,21 +1,5 @@
 """What a release will cost in accuracy, before any data is touched."""
 
-from dpeffects.planning.rehearsal import Planned
-from dpeffects.planning.result import Plan, plan
-from dpeffects.planning.setting import PlanSetting
-from dpeffects.planning.study import PlannedDifference, PlannedEffect, StudyPlan, plan_study
-from dpeffects.planning.terms import PlannedTerm, TermPlan, rehearse
+from dpeffects.lazy import lazy_names
 
-__all__ = [
-    "Plan",
-    "PlanSetting",
-    "Planned",
-    "PlannedDifference",
-    "PlannedEffect",
-    "PlannedTerm",
-    "StudyPlan",
-    "TermPlan",
-    "plan",
-    "plan_study",
-    "rehearse",
-]
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.design.bounds import Bounds, declare
-from dpeffects.errors import OptionError, did_you_mean
-from dpeffects.estimators._checks import is_number
+from dpeffects.design.bounds import declare
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source
 from dpeffects.inference.joint import Margin, StudyColumn
 from dpeffects.planning.made_up import ALIGNED, MadeUp, People, fitting, ranked
 from dpeffects.planning.setting import (
     COVARIATE_SD,
-    R2,
-    R2_TWO_VALUED,
-    PlanSetting,
-    many,
+    StudySetting,
+    explained,
+    known_names,
     outcome_spread,
+    shares_by_name,
 )
 from dpeffects.results import StudyEffects
 from dpeffects.studies import dp_study
@@ -33,45 +31,6 @@ _RECORDS, _MOST_RECORDS = 200, 50_000
 """Records that are rehearsed: a few, but at most so many where weights depend on them."""
 _REPEATS = 3
 """Rehearsals where weights depend on the records."""
-
-
-@dataclass(frozen=True)
-class StudySetting:
-    """The study that is planned, and what is assumed about the data that nobody has touched.
-
-    ``outcome_mean``, ``outcome_sd`` and ``subgroup_shares`` are as they were given;
-    ``share_treated`` is None, and ``arm_shares`` empty, where arms are of the same size;
-    ``covariate_sd`` has all numeric columns that are no outcomes, by name.
-    """
-
-    formula: str
-    subgroups: tuple[str, ...]
-    n: int
-    epsilon: float
-    delta: float
-    bounds: Bounds
-    design: str
-    outcome_mean: Mapping[str, float]
-    outcome_sd: Mapping[str, float]
-    share_treated: float | None
-    arm_shares: Mapping[str, float]
-    subgroup_shares: Mapping[str, Mapping[str, float]]
-    confounding: float
-    covariate_sd: Mapping[str, float]
-    conf_level: float
-    power: float
-    contrasts: str
-    shares: Mapping[str, float]
-    options: Mapping[str, Any]
-
-    def by_arm(self, arms: Sequence[str]) -> FloatArray:
-        """Shares of the arms, the treated before the controls where there are two."""
-        share = self.share_treated
-        if share is not None and len(arms) > 2:
-            raise OptionError(f"share_treated has a share for each arm: {', '.join(arms)}")
-        if share is not None:
-            return np.array([share, 1.0 - share])
-        return _shares("share_treated", self.arm_shares, arms)
 
 
 class Planner:
@@ -154,26 +113,7 @@ class Planner:
         formula = f"`{_NOBODYS}` ~ {source(self._formula.treatment)}"
         formula = f"{formula} | {right}" if right else formula
         bounds = s.bounds.with_interval(_NOBODYS, 0.0, 1.0, source="declared")
-        made = PlanSetting(
-            formula=formula,
-            n=n,
-            epsilon=s.epsilon,
-            delta=s.delta,
-            bounds=bounds.only(parse(formula).columns),
-            estimand="ATE",
-            design=s.design,
-            outcome_mean=0.5,
-            outcome_sd=0.1,
-            two_valued=False,
-            share_treated=s.share_treated or 0.5,
-            r2=0.0,
-            confounding=s.confounding,
-            covariate_sd=s.covariate_sd,
-            conf_level=s.conf_level,
-            power=s.power,
-            repeats=None,
-            options={},
-        )
+        made = replace(s, formula=formula, bounds=bounds.only(parse(formula).columns))
         return MadeUp(made).people(n, seed)
 
     def _as_expected(self, fit: StudyEffects, n: int) -> StudyEffects:
@@ -208,13 +148,12 @@ class Planner:
         return self.setting.confounding * ALIGNED * np.sqrt(r2 * law[:, 1])
 
     def _explained(self, risk: bool) -> float:
-        """Part of an outcome's variance that the covariates explain."""
-        return R2_TWO_VALUED * many(self._formula, self.setting.bounds) ** 2 if risk else R2
+        return explained(risk, self._formula, self.setting.bounds)
 
     def _level_shares(self, margin: Margin) -> FloatArray:
         given = self.setting.subgroup_shares.get(margin.factor, {})
         levels = [level.removeprefix(f"{margin.factor} ") for level in margin.levels]
-        return _shares(f"subgroup_shares[{margin.factor!r}]", given, levels)
+        return shares_by_name(f"subgroup_shares[{margin.factor!r}]", given, levels)
 
     def _outcome_laws(self, columns: Sequence[StudyColumn]) -> FloatArray:
         """Mean and variance of each outcome on the scale from -1/2 to 1/2, one row each."""
@@ -263,26 +202,3 @@ def _expected(
     own = means + sides
     each = sizes[..., None]
     return replace(margin, sizes=sizes, sums=each * own, squares=each * (variances + own**2))
-
-
-def known_names(what: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Refuse names that are none of these."""
-    for name in given:
-        if name not in known:
-            hint = did_you_mean(str(name), known)
-            raise OptionError(f"{what} names {name!r}; there are {', '.join(known)}.{hint}")
-
-
-def _shares(what: str, given: Any, names: Sequence[str]) -> FloatArray:
-    """Shares by name that sum to 1; those that are not given have equal parts of the rest."""
-    if not isinstance(given, Mapping):
-        raise OptionError(f"{what} must be a mapping of names to shares, got {given!r}")
-    given = {str(name): share for name, share in given.items()}
-    known_names(what, given, names)
-    for share in given.values():
-        if not (is_number(share) and 0.0 < share < 1.0):
-            raise OptionError(f"{what} has shares between 0 and 1, got {share!r}")
-    rest, left = 1.0 - math.fsum(given.values()), len(names) - len(given)
-    if abs(rest) > 1e-6 if not left else rest <= 0.0:
-        raise OptionError(f"{what} must have shares that sum to 1")
-    return np.array([given.get(name, rest / max(left, 1)) for name in names], float)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from dpeffects.planning.made_up import MadeUp
-from dpeffects.planning.rehearsal import Planned, row_or_reason
-from dpeffects.planning.setting import PlanSetting
+from dpeffects.errors import OptionError
+from dpeffects.estimators._checks import check_choice, is_number
+from dpeffects.planning.rehearsal import Planned
+from dpeffects.planning.setting import Setting
+from dpeffects.progress import bar
+from dpeffects.results.export import frame_of
 from dpeffects.results.numbers import number
 from dpeffects.roots import root
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _FAR, _STRIDE = 20.0, math.log(4.0)
 _RANGES = {"epsilon": (1e-3, 1e3), "n": (20.0, 2e5)}
@@ -18,18 +26,39 @@ _MOST = 1e8
 """Records, by extrapolation."""
 
 
-class Search:
-    """The half-width of a method against epsilon or n, on logarithmic scales."""
+def needed(
+    setting: Setting,
+    about: str,
+    wanted: Mapping[str, float],
+    of: str,
+    at: Callable[[str], Callable[[float], Planned]],
+    reasons: Mapping[str, str] = MappingProxyType({}),
+) -> pd.DataFrame:
+    """One row for each name: the epsilon, or the records, that its wanted half-width takes.
 
-    def __init__(self, setting: PlanSetting, method: str, half_width: float, of: str) -> None:
-        self.setting, self.method, self.wanted, self.of = setting, method, half_width, of
-        self._made = MadeUp(setting)
+    ``at`` has for a name the figures at a value; names with ``reasons`` have none.
+    """
+    check_choice("of", of, ("epsilon", "n"))
+    for width in wanted.values():
+        if not (is_number(width) and width > 0.0):
+            raise OptionError(f"half_width must be positive, got {width!r}")
+    rows = []
+    for name, width in bar(list(wanted.items()), "solving"):
+        value, reason = math.nan, reasons.get(name, "")
+        if not reason:
+            value, reason = _Search(setting, at(name), width, of).solve()
+        rows.append({about: name, of: value, "reason": reason})
+    return frame_of(rows, [about, of, "reason"])
 
-    def at(self, value: float) -> Planned:
-        """Rehearse there."""
-        change: dict[str, Any] = {self.of: round(value) if self.of == "n" else value}
-        setting = replace(self.setting, **change)
-        return row_or_reason(setting, self.method, self._made, few=True)
+
+@dataclass(frozen=True)
+class _Search:
+    """The half-width against epsilon or n, on logarithmic scales."""
+
+    setting: Setting
+    at: Callable[[float], Planned]
+    wanted: float
+    of: str
 
     def excess(self, position: float) -> float:
         """Log of the half-width there over the wanted one."""

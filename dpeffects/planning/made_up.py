@@ -13,7 +13,7 @@ from dpeffects.design.bounds import Bounds, Declared, declare
 from dpeffects.design.read import read
 from dpeffects.formula import parse
 from dpeffects.formula.expression import Column, evaluate
-from dpeffects.planning.setting import TWO_ENDED, PlanSetting, outcome_range
+from dpeffects.planning.setting import TWO_ENDED, PlanSetting, StudySetting, outcome_range
 
 ALIGNED = 0.5
 """Correlation between what covariates say about the outcome and about treatment."""
@@ -46,10 +46,10 @@ class MadeUp:
     down, so that what is left of it is in the spread of estimates and not in their mean.
     """
 
-    def __init__(self, setting: PlanSetting) -> None:
-        self.setting = setting
-        self.formula = parse(setting.formula)
-        self.low, self.high = outcome_range(self.formula, setting.bounds)
+    def __init__(self, setting: PlanSetting | StudySetting) -> None:
+        self.setting: Any = setting
+        self.formula, self.bounds = parse(setting.formula), setting.bounds
+        self.low, self.high = outcome_range(self.formula, self.bounds)
         self._people: dict[tuple[int, int], People] = {}
 
     @property
@@ -75,9 +75,9 @@ class MadeUp:
         columns = self._as_columns(self._outcomes(people, effect, rng))
         if columns is None:
             columns, effect = self._spread_evenly(n, rng), 0.0
-        columns = {k: fitting(k, x, self.setting.bounds) for k, x in columns.items()}
+        columns = {k: fitting(k, x, self.bounds) for k, x in columns.items()}
         frame = pd.DataFrame({**people.columns, **columns})
-        return declare(frame, self.setting.bounds), effect
+        return declare(frame, self.bounds), effect
 
     def people(self, n: int, seed: int) -> People:
         """Make n records of a seed, but for their outcomes."""
@@ -95,18 +95,18 @@ class MadeUp:
         index = tilt = np.zeros(n)
         if columns:
             others = {**self._arms(np.arange(n) % 2 == 1), **self._spread_evenly(n, rng)}
-            frame = declare(pd.DataFrame({**columns, **others}), s.bounds)
+            frame = declare(pd.DataFrame({**columns, **others}), self.bounds)
             terms = read(frame, formula, None, ()).encode(None).in_memory("").covariates()
             index, tilt = _indices(terms, rng)
         log_odds = s.confounding * tilt * (-1.0) ** seed
-        treated = rng.random(n) < _expit(log_odds + _offset(log_odds, s.share_treated))
+        treated = rng.random(n) < _expit(log_odds + _offset(log_odds, s.share_treated or 0.5))
         treated[:2] = True, False  # both arms are there
         between = sum(np.mean(treated == arm) * index[treated == arm].mean() ** 2 for arm in (0, 1))
         index = index / math.sqrt(max(1.0 - between, 0.1))  # of variance 1 within arms
         return People({**columns, **self._arms(treated)}, treated, index)
 
     def _arms(self, treated: BoolArray) -> dict[str, Any]:
-        name, bounds = self.formula.treatment_name, self.setting.bounds
+        name, bounds = self.formula.treatment_name, self.bounds
         if not (name in bounds and bounds.is_levels(name)):
             return {name: treated}
         return {name: self._levels(name, treated.astype(int))}
@@ -115,16 +115,17 @@ class MadeUp:
         """A column of levels, which is read fastest as pandas keeps it, where they are texts."""
         import pandas as pd
 
-        levels = list(self.setting.bounds[name])
+        levels = list(self.bounds[name])
         if all(isinstance(level, str) for level in levels):
             return pd.Categorical.from_codes(codes, pd.Index(levels))
         return np.array(levels, dtype=object)[codes]
 
     def _covariate(self, name: str, normal: FloatArray) -> Any:
         """A column that is as high within its law as a normal one."""
-        bounds, at = self.setting.bounds, NormalDist().inv_cdf
+        bounds, at = self.bounds, NormalDist().inv_cdf
         if bounds.is_levels(name):
-            rarer = 0 if self.setting.estimand == "CATE" else 2  # who asks for groups has them
+            estimand = getattr(self.setting, "estimand", "ATE")
+            rarer = 0 if estimand == "CATE" else 2  # who asks for groups has them
             sizes = np.cumsum(1.0 / np.arange(1, len(bounds[name]) + 1) ** rarer)
             cuts = [at(share) for share in sizes[:-1] / sizes[-1]]
             return self._levels(name, np.searchsorted(cuts, normal))
@@ -155,7 +156,7 @@ class MadeUp:
         expression, names = self.formula.outcome, self.formula.outcome_columns
         if expression == Column(names[0]):
             return {names[0]: outcome}
-        grid = np.linspace(*self.setting.bounds.interval(names[0]), _GRID)
+        grid = np.linspace(*self.bounds.interval(names[0]), _GRID)
         with np.errstate(all="ignore"):
             values = evaluate(expression, {names[0]: grid}) if len(names) == 1 else grid * np.nan
         steps = np.diff(values)
@@ -165,7 +166,7 @@ class MadeUp:
         return {names[0]: np.interp(outcome, values[order], grid[order])}
 
     def _spread_evenly(self, n: int, rng: np.random.Generator) -> dict[str, FloatArray]:
-        bounds, names = self.setting.bounds, self.formula.outcome_columns
+        bounds, names = self.bounds, self.formula.outcome_columns
         drawn = {name: rng.uniform(*bounds.interval(name), n) for name in names}
         return {name: fitting(name, values, bounds) for name, values in drawn.items()}
 

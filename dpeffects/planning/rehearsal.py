@@ -211,7 +211,7 @@ def _tested(
         def shown(margin: float) -> float:
             return power(runs, Hypothesis.asked(0.0, margin=margin), off, unit)
 
-        return _least(shown, setting.power, width), found
+        return _least(shown, setting.power, width, rtol=1e-4), found
     base, sign = {"greater": (asked.low, 1.0), "less": (asked.high, -1.0)}.get(
         asked.alternative, (asked.null, 1.0)
     )
@@ -247,32 +247,19 @@ def power(runs: Sequence[Rehearsed], asked: Hypothesis, effect: float, unit: flo
     return math.fsum(found) / len(found)
 
 
-def _least(chance: Callable[[float], float], wanted: float, largest: float) -> float:
+def detectable(runs: Sequence[Rehearsed], wanted: float, largest: float) -> float:
+    """The effect whose interval excludes 0, below it, with this chance; NaN beyond the largest."""
+    chance = partial(power, runs, Hypothesis.asked(0.0, "greater"))
+    return _least(chance, wanted, largest, xtol=1e-4 * _guess(_with_interval(runs), wanted))
+
+
+def _least(
+    chance: Callable[[float], float], wanted: float, largest: float, **tolerance: float
+) -> float:
     """The least argument at which an increasing chance is as wanted; NaN beyond the largest."""
     if not chance(largest) >= wanted:
         return math.nan
-    return root(lambda x: chance(x) - wanted, 1e-9 * largest, largest, rtol=1e-4)
-
-
-def detectable(runs: Sequence[Rehearsed], power: float, largest: float) -> float:
-    """Return the effect whose interval excludes 0 with this probability; NaN beyond the largest.
-
-    Around an effect d the estimate is d plus an error, and the interval reaches a margin further
-    down. Errors have the law that the method gives for them, stretched to the spread of the
-    rehearsed errors; margins are the rehearsed ones.
-    """
-    known = _with_interval(runs)
-    if not known:
-        return math.nan
-    times = stretch(known)
-
-    def lacking(effect: float) -> float:
-        found = (float(cdf((effect - r.margin) / times, r.variance, r.laplace)) for r in known)
-        return power - math.fsum(found) / len(known)
-
-    if lacking(largest) > 0.0:
-        return math.nan
-    return root(lacking, 0.0, largest, xtol=1e-4 * _guess(known, power))
+    return root(lambda x: chance(x) - wanted, 1e-9 * largest, largest, **tolerance)
 
 
 def _guess(runs: Sequence[Rehearsed], power: float) -> float:

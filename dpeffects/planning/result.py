@@ -9,35 +9,31 @@ with a default that is typical of real data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, proved
-from dpeffects.estimators._checks import check_between, check_choice, check_whole, is_number
+from dpeffects.estimators._checks import check_between, check_choice, check_whole
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source
 from dpeffects.inference.hypotheses import Hypothesis
-from dpeffects.planning.inverse import Search
+from dpeffects.planning.inverse import needed
 from dpeffects.planning.made_up import MadeUp
 from dpeffects.planning.rehearsal import Planned, row, row_or_reason
 from dpeffects.planning.setting import (
-    R2,
-    R2_TWO_VALUED,
     PlanSetting,
-    confounding_of,
-    covariate_spread,
+    check_part,
     declared_bounds,
-    many,
-    one_epsilon,
+    explained,
     outcome_range,
     outcome_spread,
     read_formula,
-    refuse_counting,
+    refuse_several,
 )
-from dpeffects.privacy.budget import Budget
 from dpeffects.progress import bar
 from dpeffects.results.export import JsonRecord, frame_of
 from dpeffects.summary import Shown, draw
@@ -46,8 +42,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FIGURES = ("method", "noise_sd", "std_error", "half_width", "detectable", "power")
-_MOST = 10_000_000
-"""Records that can be planned for."""
 
 
 @dataclass(frozen=True)
@@ -97,17 +91,18 @@ class Plan(Shown, JsonRecord):
         where no value up to 1,000 (or 10^8 records, by extrapolation) reaches it; the column reason
         says what stands in the way.
         """
-        if of not in ("epsilon", "n"):
-            raise OptionError(f'of must be "epsilon" or "n", got {of!r}')
-        if not half_width > 0:
-            raise OptionError(f"half_width must be positive, got {half_width!r}")
-        rows = []
-        for planned in bar(self.rows, "solving"):
-            value, reason = float("nan"), planned.reason
-            if not reason:
-                value, reason = Search(self.setting, planned.method, half_width, of).solve()
-            rows.append({"method": planned.method, of: value, "reason": reason})
-        return frame_of(rows, ["method", of, "reason"])
+        reasons = {row.method: row.reason for row in self.rows}
+
+        def of_method(method: str) -> Callable[[float], Planned]:
+            return partial(self._at, method, MadeUp(self.setting), of)
+
+        wanted = dict.fromkeys(reasons, half_width)
+        return needed(self.setting, "method", wanted, of, of_method, reasons)
+
+    def _at(self, method: str, made: MadeUp, of: str, value: float) -> Planned:
+        """Figures of a method, from a few rehearsals, with another epsilon or n."""
+        change: dict[str, Any] = {of: round(value) if of == "n" else value}
+        return row_or_reason(replace(self.setting, **change), method, made, few=True)
 
     @property
     def outcome(self) -> str:
@@ -119,8 +114,7 @@ class Plan(Shown, JsonRecord):
         cells = [(r.method, float(e)) for r in self.rows if not r.reason for e in epsilons]
         made, rows = MadeUp(self.setting), []
         for method, epsilon in bar(cells, "rehearsing"):
-            setting = replace(self.setting, epsilon=epsilon)
-            found = row_or_reason(setting, method, made, few=True)
+            found = self._at(method, made, "epsilon", epsilon)
             figures = {"noise_sd": found.noise_sd, "half_width": found.half_width}
             rows.append({"method": method, "epsilon": epsilon, **figures})
         return frame_of(rows, ["method", "epsilon", "noise_sd", "half_width"])
@@ -232,20 +226,17 @@ def plan(
     >>> study.rows[0].half_width < 0.2
     True
     """
-    one_epsilon(epsilon, "write plan(..., epsilon=1).against([1, 3])")
-    Budget(epsilon, delta)
-    refuse_counting(options)
-    parsed, given = read_formula(formula, bounds)
-    known, two_valued = declared_bounds(parsed, given)
-    check_whole("n", n, 4, _MOST)
+    given = dict(locals())
+    for name in ("formula", "bounds", "method"):
+        del given[name]
+    refuse_several(epsilon, options, "write plan(..., epsilon=1).against([1, 3])")
+    parsed, declared = read_formula(formula, bounds)
+    known, two_valued = declared_bounds(parsed, declared)
     if repeats is not None:
         check_whole("repeats", repeats, 1)
     check_choice("estimand", estimand, tuple(ESTIMANDS))
-    check_choice("design", design, ("observational", "randomised"))
-    shares = {"share_treated": share_treated, "conf_level": conf_level, "power": power}
-    for name, share in shares.items():
-        if not (is_number(share) and 0.0 < share < 1.0):
-            raise OptionError(f"{name} must be between 0 and 1, got {share!r}")
+    for name in ("share_treated", "conf_level", "power"):
+        check_part(name, given[name])
     asked = Hypothesis.asked(null, alternative, margin=margin)
     ends = outcome_range(parsed, known)
     width = ends[1] - ends[0]
@@ -255,34 +246,14 @@ def plan(
     if asked.alternative != "two-sided" and not conf_level > 0.5:
         raise OptionError("one-sided tests need a conf_level above 0.5")
     mean, sd, two_valued = outcome_spread(*ends, outcome_mean, outcome_sd, two_valued)
-    r2 = (R2_TWO_VALUED * many(parsed, known) ** 2 if two_valued else R2) if r2 is None else r2
+    r2 = explained(two_valued, parsed, known) if r2 is None else r2
     check_between("r2", r2, 0.0, 0.99)
     if method is None and not set(options) <= {"release", "at", "by"}:
         raise OptionError("options belong to a method: name one with method=...")
-    setting = PlanSetting(
-        formula=parsed.source,
-        n=n,
-        epsilon=float(epsilon),
-        delta=float(delta),
-        bounds=known,
-        estimand=estimand,
-        design=design,
-        outcome_mean=mean,
-        outcome_sd=sd,
-        two_valued=two_valued,
-        share_treated=float(share_treated),
-        r2=float(r2),
-        confounding=confounding_of(design, confounding, parsed, known),
-        covariate_sd=covariate_spread(parsed, known, covariate_sd),
-        conf_level=float(conf_level),
-        power=float(power),
-        repeats=repeats,
-        options=options,
-        null=asked.null,
-        alternative=alternative,
-        margin=asked.margin,
-        effect=None if effect is None else float(effect),
-    )
+    given |= {"outcome_mean": mean, "outcome_sd": sd, "two_valued": two_valued, "r2": float(r2)}
+    given |= {"null": asked.null, "margin": asked.margin, "share_treated": float(share_treated)}
+    given["effect"] = None if effect is None else float(effect)
+    setting = PlanSetting.checked(parsed, known, **given)
     made = MadeUp(setting)
     if method is not None:
         return Plan(setting, (row(setting, method, made),))

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from dpeffects.arrays import FloatArray
 from dpeffects.design.bounds import Bounds, skeleton
 from dpeffects.design.codebook import Blank, opened
 from dpeffects.design.completed import ends_in_formula, uses
-from dpeffects.errors import BoundsError, BudgetError, OptionError
-from dpeffects.estimators._checks import check_between, is_number
+from dpeffects.errors import BoundsError, BudgetError, OptionError, did_you_mean
+from dpeffects.estimators._checks import check_between, check_choice, check_whole, is_number
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Column, Survival, source
 from dpeffects.formula.ranges import range_of
 from dpeffects.inference.hypotheses import Hypothesis
+from dpeffects.privacy.budget import Budget
 
 R2, R2_TWO_VALUED = 0.2, 0.05
 """Part of the outcome's variance that covariates explain, of a measure and of a risk. On the
@@ -31,11 +33,47 @@ COVARIATE_SD, INDICATOR_SD = 0.17, 0.4
 """Of a typical covariate, in ranges, and of an indicator that one record in five has."""
 TWO_ENDED = 0.3
 """A covariate that spreads more than this, which is more than evenly, has the two ends only."""
+_MOST = 10_000_000
+"""Records that can be planned for."""
 _COUNTING = ("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset")
 
 
-@dataclass(frozen=True)
-class PlanSetting:
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What all plans are about: the call, and what is assumed about the data."""
+
+    formula: str
+    n: int
+    epsilon: float
+    delta: float
+    bounds: Bounds
+    design: str
+    confounding: float
+    covariate_sd: Mapping[str, float]
+    conf_level: float
+    power: float
+    options: Mapping[str, Any]
+
+    @classmethod
+    def checked(
+        cls, formula: Formula, bounds: Bounds, *, used: Formula | None = None, **given: Any
+    ) -> Self:
+        """A setting whose budget, numbers and names make sense.
+
+        ``used`` has further covariates, of which the spread may be given.
+        """
+        Budget(given["epsilon"], given["delta"])
+        check_whole("n", given["n"], 4, _MOST)
+        check_choice("design", given["design"], ("observational", "randomised"))
+        given |= {name: float(given[name]) for name in ("epsilon", "delta", "conf_level", "power")}
+        confounding = confounding_of(given["design"], given["confounding"], formula, bounds)
+        spread = covariate_spread(used or formula, bounds, given["covariate_sd"])
+        given |= {"confounding": confounding, "covariate_sd": spread}
+        return cls(formula=formula.source, bounds=bounds, **given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSetting(Setting):
     """What is planned: the call, and what is assumed about the data.
 
     ``covariate_sd`` has the numeric covariates by name; ``repeats`` is None where it follows from
@@ -43,24 +81,13 @@ class PlanSetting:
     ``effect`` is the one that its power is told for.
     """
 
-    formula: str
-    n: int
-    epsilon: float
-    delta: float
-    bounds: Bounds
     estimand: str
-    design: str
     outcome_mean: float
     outcome_sd: float
     two_valued: bool
     share_treated: float
     r2: float
-    confounding: float
-    covariate_sd: Mapping[str, float]
-    conf_level: float
-    power: float
     repeats: int | None
-    options: Mapping[str, Any]
     null: float = 0.0
     alternative: str = "two-sided"
     margin: float | None = None
@@ -93,20 +120,73 @@ class PlanSetting:
         return "|" in self.formula
 
 
-def one_epsilon(epsilon: Any, instead: str) -> None:
-    """Refuse several at once, with what to write."""
+@dataclass(frozen=True, kw_only=True)
+class StudySetting(Setting):
+    """The study that is planned, and what is assumed about the data that nobody has touched.
+
+    ``outcome_mean``, ``outcome_sd`` and ``subgroup_shares`` are as they were given;
+    ``share_treated`` is None, and ``arm_shares`` empty, where arms are of the same size;
+    ``covariate_sd`` has all numeric columns that are no outcomes, by name.
+    """
+
+    subgroups: tuple[str, ...]
+    outcome_mean: Mapping[str, float]
+    outcome_sd: Mapping[str, float]
+    share_treated: float | None
+    arm_shares: Mapping[str, float]
+    subgroup_shares: Mapping[str, Mapping[str, float]]
+    contrasts: str
+    shares: Mapping[str, float]
+
+    def by_arm(self, arms: Sequence[str]) -> FloatArray:
+        """Shares of the arms, the treated before the controls where there are two."""
+        share = self.share_treated
+        if share is not None and len(arms) > 2:
+            raise OptionError(f"share_treated has a share for each arm: {', '.join(arms)}")
+        if share is not None:
+            return np.array([share, 1.0 - share])
+        return shares_by_name("share_treated", self.arm_shares, arms)
+
+
+def refuse_several(epsilon: Any, options: Mapping[str, Any], instead: str) -> None:
+    """Refuse several epsilons, with what to write, and arguments that say which records count."""
     if np.ndim(epsilon):
         raise BudgetError(f"a plan is for one epsilon, such as epsilon=1; for several {instead}")
-
-
-def refuse_counting(options: Mapping[str, Any]) -> None:
-    """Refuse arguments that say which records count."""
     for name in options:
         if name in _COUNTING:
             raise OptionError(
                 f"a plan is for records that count alike and are independent: leave out {name}, "
                 "and let n be about how many records, or units, count"
             )
+
+
+def check_part(name: str, value: Any) -> None:
+    """Refuse what is no number between 0 and 1."""
+    if not (is_number(value) and 0.0 < value < 1.0):
+        raise OptionError(f"{name} must be between 0 and 1, got {value!r}")
+
+
+def known_names(what: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Refuse names that are none of these."""
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(str(name), known)
+            raise OptionError(f"{what} names {name!r}; there are {', '.join(known)}.{hint}")
+
+
+def shares_by_name(what: str, given: Any, names: Sequence[str]) -> FloatArray:
+    """Shares that sum to 1; those that are not given have equal parts of the rest."""
+    if not isinstance(given, Mapping):
+        raise OptionError(f"{what} must be a mapping of names to shares, got {given!r}")
+    given = {str(name): share for name, share in given.items()}
+    known_names(what, given, names)
+    for share in given.values():
+        if not (is_number(share) and 0.0 < share < 1.0):
+            raise OptionError(f"{what} has shares between 0 and 1, got {share!r}")
+    rest, left = 1.0 - math.fsum(given.values()), len(names) - len(given)
+    if abs(rest) > 1e-6 if not left else rest <= 0.0:
+        raise OptionError(f"{what} must have shares that sum to 1")
+    return np.array([given.get(name, rest / max(left, 1)) for name in names], float)
 
 
 def read_formula(formula: str, bounds: Any, *, several: bool = False) -> tuple[Formula, Bounds]:
@@ -224,6 +304,11 @@ def many(formula: Formula, bounds: Bounds) -> float:
     names = formula.covariate_columns
     columns = sum(len(bounds[n]) - 1 if bounds.is_levels(n) else 1 for n in names)
     return max(1.0, columns / _FEW_COLUMNS) ** 0.25
+
+
+def explained(two_valued: bool, formula: Formula, bounds: Bounds) -> float:
+    """Part of an outcome's variance within arms that the covariates explain."""
+    return R2_TWO_VALUED * many(formula, bounds) ** 2 if two_valued else R2
 
 
 def confounding_of(design_: str, given: Any, formula: Formula, bounds: Bounds) -> float:

@@ -8,33 +8,32 @@ intervals and all else then follow by the code that makes them of released sums.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpeffects.design.bounds import Bounds
 from dpeffects.errors import OptionError, checked_call
-from dpeffects.estimators._checks import check_choice, check_whole, is_number
+from dpeffects.estimators._checks import is_number
 from dpeffects.formula import Formula
 from dpeffects.formula.discrete import joined
 from dpeffects.formula.expression import Number
 from dpeffects.inference.estimate import Estimate
 from dpeffects.inference.intervals import check_conf_level, std_error
-from dpeffects.planning.expected import Planner, StudySetting, known_names
-from dpeffects.planning.inverse import Search
+from dpeffects.planning.expected import Planner
+from dpeffects.planning.inverse import needed
 from dpeffects.planning.rehearsal import Planned, Rehearsed, detectable
 from dpeffects.planning.setting import (
-    confounding_of,
-    covariate_spread,
+    StudySetting,
+    check_part,
     declared_bounds,
-    one_epsilon,
+    known_names,
     read_formula,
-    refuse_counting,
+    refuse_several,
 )
-from dpeffects.privacy.budget import Budget
-from dpeffects.progress import bar
 from dpeffects.protocols import Protocol
 from dpeffects.results import StudyEffects
 from dpeffects.results.export import JsonRecord, frame_of, or_nan
@@ -42,9 +41,6 @@ from dpeffects.summary import Shown, noise_cells
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_MOST = 10_000_000
-"""Records that can be planned for."""
 
 
 @dataclass(frozen=True)
@@ -132,43 +128,30 @@ class StudyPlan(Shown, JsonRecord):
         has one for each outcome that matters. NaN where no value up to 1,000 (or 10^8 records, by
         extrapolation) reaches it; the column reason says what stands in the way.
         """
-        check_choice("of", of, ("epsilon", "n"))
         terms = [x.term for x in self.effects if not x.subgroup]
         wanted = half_width if isinstance(half_width, Mapping) else dict.fromkeys(terms, half_width)
         known_names("half_width", wanted, terms)
-        for width in wanted.values():
-            if not (is_number(width) and width > 0.0):
-                raise OptionError(f"half_width must be positive, got {width!r}")
-        planner, rows = Planner(self.setting), []
-        for term, width in bar(list(wanted.items()), "solving"):
-            value, reason = _StudySearch(planner, terms.index(term), width, of).solve()
-            rows.append({"term": term, of: value, "reason": reason})
-        return frame_of(rows, ["term", of, "reason"])
+        planner = Planner(self.setting)
+
+        def of_term(term: str) -> Callable[[float], Planned]:
+            return partial(_at, planner, terms.index(term), of)
+
+        return needed(self.setting, "term", wanted, of, of_term)
 
     __repr__ = Shown.__str__
 
 
-class _StudySearch(Search):
-    """The half-width of one effect of a study against epsilon or n."""
-
-    def __init__(self, planner: Planner, index: int, half_width: float, of: str) -> None:
-        self._planner, self._index = planner, index
-        self.setting: Any = planner.setting
-        self.wanted, self.of = half_width, of
-
-    def at(self, value: float) -> Planned:
-        """The half-width there, of the interval that holds for all outcomes at once."""
-        s = self.setting
-        n, epsilon = (round(value), s.epsilon) if self.of == "n" else (s.n, value)
-        halves = []
-        for fit in self._planner.expected(n, epsilon):
-            each = 1.0 - (1.0 - s.conf_level) / len(fit.effects)
-            one = replace(
-                fit, labels=fit.labels[:1], effects=fit.effects[self._index : self._index + 1]
-            )
-            low, high = one.conf_int(each)[0]
-            halves.append((high - low) / 2.0)
-        return Planned("study", half_width=float(np.median(halves)))
+def _at(planner: Planner, index: int, of: str, value: float) -> Planned:
+    """The half-width with another epsilon or n, of the interval for all outcomes at once."""
+    s = planner.setting
+    n, epsilon = (round(value), s.epsilon) if of == "n" else (s.n, value)
+    halves = []
+    for fit in planner.expected(n, epsilon):
+        each = 1.0 - (1.0 - s.conf_level) / len(fit.effects)
+        one = replace(fit, labels=fit.labels[:1], effects=fit.effects[index : index + 1])
+        low, high = one.conf_int(each)[0]
+        halves.append((high - low) / 2.0)
+    return Planned("study", half_width=float(np.median(halves)))
 
 
 def _planned(fit: StudyEffects, setting: StudySetting) -> list[PlannedEffect]:
@@ -310,41 +293,23 @@ def plan_study(
         return plan_study(**given | _asked(formula))
     if epsilon is None:
         raise OptionError("epsilon must be given: the whole price of the study")
-    one_epsilon(epsilon, "call plan_study once for each")
-    Budget(epsilon, delta)
-    refuse_counting(options)
-    check_whole("n", n, 4, _MOST)
+    refuse_several(epsilon, options, "call plan_study once for each")
     check_conf_level(conf_level)
+    check_part("power", power)
     by_arm = dict(share_treated) if isinstance(share_treated, Mapping) else {}
     share = None if isinstance(share_treated, Mapping) else share_treated
-    for name, value in (("power", power), ("share_treated", share)):
-        if value is not None and not (is_number(value) and 0.0 < value < 1.0):
-            raise OptionError(f"{name} must be between 0 and 1, got {value!r}")
-    check_choice("design", design, ("observational", "randomised"))
+    if share is not None:
+        check_part("share_treated", share)
     joined(subgroups, "subgroups", crossed=False)
     by = (subgroups,) if isinstance(subgroups, str) else tuple(subgroups)
     parsed, used, known_bounds = _columns(formula, by, bounds)
-    setting = StudySetting(
-        formula=parsed.source,
-        subgroups=by,
-        n=n,
-        epsilon=float(epsilon),
-        delta=float(delta),
-        bounds=known_bounds,
-        design=design,
-        outcome_mean=_numbers("outcome_mean", outcome_mean),
-        outcome_sd=_numbers("outcome_sd", outcome_sd),
-        share_treated=share,
-        arm_shares=by_arm,
-        subgroup_shares=_by_name("subgroup_shares", subgroup_shares),
-        confounding=confounding_of(design, confounding, parsed, known_bounds),
-        covariate_sd=covariate_spread(used, known_bounds, covariate_sd),
-        conf_level=float(conf_level),
-        power=float(power),
-        contrasts=contrasts,
-        shares=dict(shares or {}),
-        options=options,
-    )
+    given |= {"subgroups": by, "share_treated": share, "arm_shares": by_arm}
+    for name in ("outcome_mean", "outcome_sd"):
+        given[name] = _numbers(name, given[name])
+    given["subgroup_shares"] = _by_name("subgroup_shares", subgroup_shares)
+    given["shares"] = dict(shares or {})
+    del given["formula"], given["bounds"]
+    setting = StudySetting.checked(parsed, known_bounds, used=used, **given)
     fits = Planner(setting).expected(n, setting.epsilon)
     known_names("subgroup_shares", setting.subgroup_shares, fits[0].subgroups)
     effects = zip(*(_planned(fit, setting) for fit in fits), strict=True)

@@ -27,6 +27,7 @@ from dpeffects.inference.regression import (
     MomentMatrix,
     regress,
 )
+from dpeffects.inference.table_one import Difference
 from dpeffects.results.average import Result
 from dpeffects.results.covariate_balance import hidden
 from dpeffects.results.export import effect_row, frame_of, or_nan
@@ -457,10 +458,11 @@ def _difference(fit: LinearFit, arm: str) -> dict[str, float]:
     base, gap = fit.coefficient("(Intercept)"), fit.coefficient(arm)
     found = {"mean_reference": base.value, "mean": base.value + gap.value}
     variance, noise = fit.residual_variance, fit.residual_noise
-    if variance <= 2.0 * noise or isinstance(gap.sampling, Unavailable):
+    made = Difference.standardised(gap.value, gap.gaussian, variance, noise**2, sure=2.0)
+    if math.isnan(made.value) or isinstance(gap.sampling, Unavailable):
         return found | dict.fromkeys(("smd", "std_error", "noise_sd", "noise_ratio"), math.nan)
-    smd = gap.value / math.sqrt(variance)
-    own = gap.gaussian / variance + (smd * noise / (2.0 * variance)) ** 2
-    sampling = or_nan(inference.sampling_variance(gap)) / variance
-    errors = {"std_error": math.sqrt(own + sampling), "noise_sd": math.sqrt(own)}
-    return found | {"smd": smd} | errors | {"noise_ratio": hidden(smd, math.sqrt(own))}
+    error = math.hypot(
+        made.noise_sd, math.sqrt(or_nan(inference.sampling_variance(gap)) / variance)
+    )
+    found |= {"smd": made.value, "std_error": error, "noise_sd": made.noise_sd}
+    return found | {"noise_ratio": hidden(made.value, made.noise_sd)}

@@ -1,6 +1,5 @@
 """Simulation studies: error and coverage of methods where the truth is known."""
 
-from dpeffects.simulations.result import Study
-from dpeffects.simulations.simulation import simulate_study
+from dpeffects.lazy import lazy_names
 
-__all__ = ["Study", "simulate_study"]
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -325,6 +325,7 @@ def test_noise_of_a_difference_against_the_delta_method():
     s1, s0, square = 0.1 * n1, -0.05 * n0, 0.3
     made = Arms(
         n=n,
+        width=2,
         columns=np.array([1]),
         treated=n1,
         treated_sd=sigma / np.sqrt(2),

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from dpeffects.design.features import Fourier, Linear
-from dpeffects.estimators._kernel_learner import BINS, _margins
+from dpeffects.estimators._kernel_learner import BINS, SecondStage, _margins
 from dpeffects.estimators._nuisance import (
-    EffectSquares,
-    EffectTerms,
     Learner,
     Nuisance,
     covariate_bins,
+    effect_squares,
 )
 from dpeffects.estimators.r_learner import RLearner
 from dpeffects.estimators.weighting import Propensity
@@ -73,10 +72,10 @@ def test_noise_on_the_weights_is_a_gaussian_process_with_the_kernel(delta):
     rng = np.random.default_rng(16)
     x = np.column_stack([np.ones(8), rng.choice([0.0, 1.0], (8, 2))])
     y, t = rng.choice([0.0, 1.0, 0.4], 8), rng.random(8) < 0.5
-    problem = RLearner()._problem(EffectTerms(LEARNER, SMOOTH), 5.0)
     at = np.column_stack([np.ones(4), np.array([[0, 0], [0.1, 0], [0.5, 0.9], [1, 1]])])
     noise, functions, runs = SeededNoise(16), [], 700
     c = curator(y, t, x, Share(1.0, delta), noise)
+    problem = SecondStage(c, LEARNER, SMOOTH, 0.25).problem(5.0)
     exact = LEARNER.threshold * (SMOOTH(at) @ problem.solve(c._source))
     for _ in range(runs):
         w = noisy_weights(c, "effect function", problem, "effect")
@@ -107,13 +106,12 @@ def test_noise_in_the_objective_has_the_spread_that_bands_show(corner, linear):
     y = 0.3 + 0.2 * x[:, 1] + 0.2 * t * x[:, 1] + 0.1 * rng.normal(size=n)
     features = Linear(3) if linear else SMOOTH
     c = curator(y, t, x, Share(1.0, 1e-6), SeededNoise(17))
-    strength, _ = RLearner().planned(c, LEARNER, features, "objective")
-    terms = EffectTerms(LEARNER, features)
-    problem, at, functions = RLearner()._problem(terms, strength), x[:60], []
+    stage = SecondStage(c, LEARNER, features, RLearner().squared_slope(FLAT.propensity))
+    problem, at, functions = stage.problem(stage.planned("objective")[0]), x[:60], []
     for _ in range(80):
         w = minimise(c, "effect function", problem, "effect")
         functions.append(LEARNER.threshold * (features(at) @ w.value))
-    row, top = EffectSquares(terms, w.value), np.full(2, problem.hessian_bound)
+    row, top = effect_squares(problem.terms, w.value), np.full(2, problem.hessian_bound)
     squares = c.sums("squares", row, Box(0 * top, top), share="more").value
     counts = c.sums("bins", covariate_bins, Bins(2, BINS), share="more")
     f = function(

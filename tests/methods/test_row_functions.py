@@ -60,7 +60,6 @@ from dpeffects.estimators._nuisance import Learner, Nuisance
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.private_psm import PropensityScore
 from dpeffects.estimators.weighting import Propensity
-from dpeffects.inference.estimate import Influence
 from dpeffects.inference.regression import ARM, NUMBER, PRODUCT, MomentColumn
 from dpeffects.privacy.moments import Bins, WithSquares
 from dpeffects.privacy.rows import Block, Cells, fill
@@ -136,7 +135,7 @@ ARM_TERM = _weighted_arms.ArmTerm(FROM_ARMS, CHANCES, np.array([0.8, 0.5, 0.6]),
 THREE = tuple(Propensity.within(w * WEIGHTS, 0.3 * w, (0.1, 1.0)) for w in (1.0, 0.5, -1.0))
 THREE_CENTRES = (0.6, 0.4, 0.3)
 SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0))
-FROM_MEAN = _clusters._FromMean(Influence(CONTRAST, -0.4, 0.4, mean=0.1, size=10.0))
+FROM_MEAN = _clusters._from_mean(CONTRAST, 0.1)
 TABLE_WEIGHT = _tables.TableWeight(MODEL, "ATE")
 LEFT = joint.Left(
     _fitted.Fitted(
@@ -151,9 +150,9 @@ CASES = {
     "OutcomeCell": [_tables.OutcomeCell()],
     "ByArm": [_tables.ByArm(_tables.OutcomeCell(), 3)],
     "TableWeight": [_tables.TableWeight(MODEL, e) for e in ESTIMANDS if e != "CATE"],
-    "_FromMean": [FROM_MEAN],
-    "_Square": [_clusters._Square(FROM_MEAN)],
-    "_one": [_clusters._one],
+    "_from_mean": [FROM_MEAN],
+    "_square": [_clusters._square(FROM_MEAN)],
+    "_one": [_clusters._one()],
     "has_outcome": [_response.has_outcome],
     "WithTreatment": [_response.WithTreatment(arms) for arms in (2, 3)],
     "Represented": [
@@ -172,9 +171,9 @@ CASES = {
     "Outside": [Outside((0.2,) * D, (0.7,) * D)],
     "PropensityScore": [PropensityScore(WEIGHTS)],
     "ArmScores": [ArmScores(np.stack([WEIGHTS, -0.3 * WEIGHTS, WEIGHTS[::-1]]))],
-    "ScoreBin": [
-        balance.ScoreBin(np.append(0.2, WEIGHTS), CUTS),
-        balance.ScoreBin(np.append(0.2, WEIGHTS), CUTS[:0]),
+    "score_bin": [
+        balance.score_bin(np.append(0.2, WEIGHTS), CUTS),
+        balance.score_bin(np.append(0.2, WEIGHTS), CUTS[:0]),
     ],
     "Residual": [RESIDUAL, BY_ARM],
     "Within": [clipped_contrast.Within(BY_ARM, np.array([0.3, 0.2, 0.5]))],
@@ -201,14 +200,14 @@ CASES = {
     ],
     "OwnBeyondClip": [_ipw_arms.OwnBeyondClip(THREE)],
     "Basis": [BASIS],
-    "WithConstant": [_balancing.WithConstant(BASIS)],
-    "ValuesAndSquares": [_balancing.ValuesAndSquares(BASIS)],
+    "with_constant": [_balancing.with_constant(BASIS)],
+    "values_and_squares": [_balancing.values_and_squares(BASIS)],
     "BalancingWeights": [BALANCE],
-    "WithinCap": [_balancing.WithinCap(BALANCE)],
-    "WeightClass": [_balancing.WeightClass(BALANCE, np.array([0.5, 1.0, 2.0]))],
-    "WeightSums": [_balancing.WeightSums(BALANCE)],
-    "OutcomeSlopes": [
-        _balancing.OutcomeSlopes(
+    "within_cap": [_balancing.within_cap(BALANCE)],
+    "weight_class": [_balancing.weight_class(BALANCE, np.array([0.5, 1.0, 2.0]))],
+    "weight_sums": [_balancing.weight_sums(BALANCE)],
+    "outcome_slopes": [
+        _balancing.outcome_slopes(
             BASIS, FROM_MEANS, 0.3, RNG.normal(size=(2, 3)), RNG.normal(size=(3, 2))
         )
     ],
@@ -218,7 +217,7 @@ CASES = {
         )
     ],
     "_Along": [_variation._Along(CONTRAST, 0.4, MODELS, 0.3 * WEIGHTS[1:], 0.8)],
-    "_Bent": [_curves._Bent(np.array([0, 2]), MODELS, ODDS)],
+    "_bent": [_curves._bent(np.array([0, 2]), MODELS, ODDS)],
     "_NewtonTerm": [one_step._NewtonTerm(MODELS, ODDS)],
     "_FromModel": [FROM_MODEL, FROM_ARMS],
     "_WeightedTerm": [one_step._WeightedTerm(FROM_MODEL, ODDS, 0.2)],
@@ -239,25 +238,23 @@ CASES = {
     "OutcomeMoment": [
         private_ipw.OutcomeMoment(x, np.arange(1.0, D + 1)) for x in ((0.6, 0.4), THREE_CENTRES)
     ],
-    "WeightedColumns": [balance.WeightedColumns(MODEL, "ATT", np.array([1, 2]))],
-    "ArmColumns": [balance.ArmColumns(np.array([2, 1]))],
-    "ArmSquares": [balance.ArmSquares(np.array([1, 2]), (1.0, 0.25))],
+    "weighted_columns": [balance.weighted_columns(MODEL, "ATT", np.array([1, 2]))],
+    "columns_by_arm": [balance.columns_by_arm(np.array([2, 1]))],
+    "squares_of_columns": [balance.squares_of_columns(np.array([1, 2]), (1.0, 0.25))],
     "without_answer": [aggregate.without_answer],
-    "ScaledAnswer": [aggregate.ScaledAnswer((-0.4, 0.7))],
-    "CentredAnswers": [aggregate.CentredAnswers(1, 0.3, 0.7)],
-    "OutcomeTerms": [_nuisance.OutcomeTerms(nuisance(by_arm)) for by_arm in (False, True)],
-    "EffectTerms": [
-        _nuisance.EffectTerms(learner(weighted), features)
+    "scaled_answer": [aggregate.scaled_answer((-0.4, 0.7))],
+    "centred_answers": [aggregate.centred_answers(1, 0.3, 0.7)],
+    "outcome_terms": [_nuisance.outcome_terms(nuisance(by_arm)) for by_arm in (False, True)],
+    "effect_terms": [
+        _nuisance.effect_terms(learner(weighted), features)
         for weighted in (False, True)
         for features in (SMOOTH, Linear(D), AdditiveWaves.gaussian(D - 1, 0.1))
     ],
-    "EffectSquares": [
-        _nuisance.EffectSquares(_nuisance.EffectTerms(learner(True), Linear(D)), WEIGHTS)
+    "effect_squares": [
+        _nuisance.effect_squares(_nuisance.effect_terms(learner(True), Linear(D)), WEIGHTS)
     ],
-    "GroupTerms": [_nuisance.GroupTerms(learner(weighted)) for weighted in (False, True)],
-    "GroupSquares": [
-        _nuisance.GroupSquares(_nuisance.GroupTerms(learner(True)), np.array([0.5, -3.0, 0.1]))
-    ],
+    "group_terms": [_nuisance.group_terms(learner(weighted)) for weighted in (False, True)],
+    "group_squares": [_nuisance.group_squares(learner(True), np.array([0.5, -3.0, 0.1]))],
     "Failure": [randomisation_test.Failure()],
     "AssignmentScore": [randomisation_test.AssignmentScore((3, -2, -3, 2))],
     "group": [_nuisance.group],
@@ -293,8 +290,8 @@ CASES = {
     "CentredSquares": [
         joint.CentredSquares(np.array([1, 2]), np.array([3, 2]), left) for left in (None, LEFT)
     ],
-    "SlopesRow": [
-        _fitted.SlopesRow(
+    "slopes_row": [
+        _fitted.slopes_row(
             np.array([3, 4]),
             np.array([0.4, 0.6]),
             np.array([0.3, 0.5]),
@@ -413,7 +410,7 @@ def test_bins_are_those_of_the_score():
     y, t, x = records()
     c, _ = curator(y, t, x)
     w = np.array([0.0, 0.0, 2.0, -2.0])
-    bins = Cells(balance.ScoreBin(w, CUTS), 8)
+    bins = Cells(balance.score_bin(w, CUTS), 8)
     counts = c.sums("counts", None, COUNT, bins, share="a").value[:, 0]
     inside = np.digitize(1 / (1 + np.exp(-(x @ w[1:]))), CUTS)
     own = [int((arm & (inside == k)).sum()) for arm in (t, ~t) for k in range(4)]
@@ -546,7 +543,7 @@ def test_covariates_by_arm_are_the_sums():
     c, _ = curator(y, t, x)
     arms, u = balance.release_arms(c, "a"), 2 * x[:, 1:] - 1
     model = Propensity.within(np.array([0.2, 2.0, -1.0]), 0.3, (0.1, 0.9))
-    row, cube = balance.WeightedColumns(model, "ATE", np.array([1, 2])), balance._cube(3)
+    row, cube = balance.weighted_columns(model, "ATE", np.array([1, 2])), balance._cube(3)
     weighted = c.sums("weighted", row, cube, balance.ARMS, share="a").value
     e = model.scores(unit_rows(x))
     assert arms.treated == pytest.approx(t.sum(), abs=1e-3)
@@ -570,7 +567,7 @@ def test_sums_by_group_are_those_of_a_group_by(weighted):
     g = rng.integers(0, 4, 400)  # of 5 groups, one is empty
     made = Learner(nuisance(not weighted), 0.7, weighted)
     c, _ = curator(y, t, x, strata=(g, 5))
-    terms, cells, top = _nuisance.GroupTerms(made), Cells(_nuisance.group, 5), made.steepest
+    terms, cells, top = _nuisance.group_terms(made), Cells(_nuisance.group, 5), made.steepest
     box = Box([-1.0, 0.0], [1.0, 1.0], centre=0.0)
     both = c.sums("sums", terms, box, cells, share="a").value * [top, top**2]
     score = made.nuisance.scores(x)
@@ -590,7 +587,7 @@ def test_sums_by_group_are_those_of_a_group_by(weighted):
     frame = pd.DataFrame({"g": g, "top": s * clipped, "w": s**2, "r": (s * residual) ** 2})
     direct = frame.groupby("g").sum().reindex(range(5), fill_value=0.0)
     assert both == pytest.approx(direct[["top", "w"]].to_numpy(), abs=1e-5)
-    row = _nuisance.GroupSquares(terms, effects)
+    row = _nuisance.group_squares(made, effects)
     squares = c.sums("squares", row, Box(0.0, top**2, centre=0.0), cells, share="a").value[:, 0]
     assert squares == pytest.approx(direct["r"].to_numpy(), abs=1e-5)
     for k in range(4):  # their ratio is a regression of residuals on residuals
@@ -612,7 +609,7 @@ def test_squares_of_gradients_are_what_they_say():
     )
     made = Learner(flat, 0.15, True)
     w = np.random.default_rng(20).normal(size=SMOOTH.size)
-    row = _nuisance.EffectSquares(_nuisance.EffectTerms(made, SMOOTH), w)
+    row = _nuisance.effect_squares(_nuisance.effect_terms(made, SMOOTH), w)
     c, _ = curator(y, t, x)
     found = c.sums("squares", row, Box(np.zeros(2), np.full(2, 0.25)), share="a").value
     s = t - 0.5

@@ -3,7 +3,8 @@
 Every frame has the columns ``mu0`` and ``mu1``, the mean outcome of each row without and with
 treatment, so ``(mu1 - mu0).mean()`` is the true average effect; with three arms ``mu2`` too. Where
 the outcome is a time to an event, its mean is that of the time until the event or the horizon.
-Except in Hill's surfaces all variables have bounded support, and the declared bounds are that.
+All variables have bounded support, and the declared bounds are that, but for Hill's surfaces, which
+are in `datasets.ihdp`.
 
 A simulator ``draw(rng, n, *, option=...)`` takes a numpy Generator, the number of rows, and its
 options as keyword-only arguments with defaults.
@@ -11,19 +12,18 @@ options as keyword-only arguments with defaults.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.datasets.descriptions import INDICATOR, catalogue, read_bundled
+from dpeffects.datasets.descriptions import INDICATOR, catalogue, named, require_known
+from dpeffects.datasets.ihdp import ihdp_a, ihdp_b
 from dpeffects.design.bounds import Declared, declare
-from dpeffects.errors import OptionError
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dpeffects.errors import DataError, OptionError, checked_call, did_you_mean
 
 Array = npt.NDArray[np.float64]
 Range = tuple[float, float]
@@ -513,64 +513,6 @@ def _tcga_like(
     return _declared(columns, treatment, outcome, mu0, effect, _support(1.0, 9.0, effect), ranges)
 
 
-# --- Hill's response surfaces on the covariates of the IHDP -----------------------------------
-
-
-def _ihdp_design() -> tuple[pd.DataFrame, Array, Array, Array]:
-    """Return the frame, Hill's x1..x25, and their means and variances as known without the data.
-
-    The six measures are standardised: mean 0 and variance 1. An indicator has mean 1/2 give or
-    take and variance at most 1/4; ``first_born`` is 1 or 2 in Hill's design.
-    """
-    record, frame = catalogue()["ihdp"], read_bundled("ihdp_covariates.csv")
-    names = record.info.covariates
-    x = frame[list(names)].to_numpy(dtype=np.float64)
-    measured = np.array([record.bounds[name] != INDICATOR for name in names])
-    measures = x[:, measured]
-    x[:, measured] = (measures - measures.mean(axis=0)) / measures.std(axis=0, ddof=1)
-    first_born = np.array([name == "first_born" for name in names])
-    x[:, first_born] += 1.0
-    mean = np.where(measured, 0.0, 0.5) + first_born
-    return frame, x, mean, np.where(measured, 1.0, 0.25)
-
-
-def ihdp_a(rng: np.random.Generator, n: int) -> Declared:
-    """Draw surface A: both arms linear and parallel, effect 4."""
-    frame, x, mean, variance = _ihdp_design()
-    beta = rng.choice(5, size=x.shape[1] + 1, p=[0.5, 0.2, 0.15, 0.1, 0.05]).astype(np.float64)
-    mu0 = beta[0] + x @ beta[1:]
-    centre = beta[0] + mean @ beta[1:]
-    spread = 3.0 * math.sqrt(variance @ beta[1:] ** 2 + 1.0)
-    return _ihdp(rng, n, frame, mu0, mu0 + 4.0, (centre - spread, centre + 4.0 + spread))
-
-
-def _ihdp_b(rng: np.random.Generator, n: int) -> Declared:
-    """Draw surface B: the untreated arm exponential, the effect on the treated 4."""
-    frame, x, mean, variance = _ihdp_design()
-    beta = rng.choice(5, size=x.shape[1] + 1, p=[0.6, 0.1, 0.1, 0.1, 0.1]) / 10.0
-    mu0 = np.exp(beta[0] + (x + 0.5) @ beta[1:])
-    linear = x @ beta[1:]
-    omega = (linear - mu0)[frame["treatment"].to_numpy() == 1].mean() - 4.0
-    centre = beta[0] + (mean + 0.5) @ beta[1:]
-    spread = float(variance @ beta[1:] ** 2)
-    # Two deviations up on the log scale, or where the treated arm lies, with 3 for the noise.
-    top = max(math.exp(centre + 2.0 * math.sqrt(spread)), math.exp(centre + spread / 2) + 4.0)
-    return _ihdp(rng, n, frame, mu0, linear - omega, (-3.0, top + 3.0))
-
-
-def _ihdp(
-    rng: np.random.Generator, n: int, frame: pd.DataFrame, mu0: Array, mu1: Array, within: Range
-) -> Declared:
-    """Add the noisy outcome and both means, within a range rounded outwards to fives."""
-    if n != len(frame):
-        raise OptionError(f"the IHDP covariates have {len(frame)} rows: leave n out")
-    outcome = np.where(frame["treatment"] == 1, mu1, mu0) + rng.normal(size=n)
-    rounded = 5.0 * math.floor(within[0] / 5.0), 5.0 * math.ceil(within[1] / 5.0)
-    means = dict.fromkeys(("outcome", "mu0", "mu1"), rounded)
-    made = frame.assign(outcome=outcome, mu0=mu0, mu1=mu1)
-    return declare(made, {**catalogue()["ihdp"].bounds, **means})
-
-
 SIMULATORS: dict[str, Callable[..., Declared]] = {
     "private_psm": _private_psm,
     "multisite": _multisite,
@@ -588,5 +530,53 @@ SIMULATORS: dict[str, Callable[..., Declared]] = {
     "mimic_like": _mimic_like,
     "tcga_like": _tcga_like,
     "ihdp_a": ihdp_a,
-    "ihdp_b": _ihdp_b,
+    "ihdp_b": ihdp_b,
 }
+
+
+@checked_call
+def simulate(name: str, n: int | None = None, seed: int = 0, **options: Any) -> Declared:
+    """Simulate data with a known effect, together with the declared bounds of all its columns.
+
+    Parameters
+    ----------
+    name
+        One of the names that :func:`list_data` shows as simulators.
+    n
+        Number of rows; by default that of ``data_info(name).rows``.
+    seed
+        The same seed gives the same frame.
+    **options
+        Options of the simulator, for example ``effect=0.2``; ``data_info(name)`` describes them.
+
+    Returns
+    -------
+    Declared
+        A pandas frame in ``.frame`` and its bounds in ``.bounds``. The columns ``mu0`` and ``mu1``
+        hold the true mean of each row without and with treatment.
+
+    Examples
+    --------
+    >>> from dpeffects.datasets import simulate
+    >>> frame = simulate("confounded", n=500, seed=1, effect=0.05).frame
+    >>> print(round((frame.mu1 - frame.mu0).mean(), 3))
+    0.05
+    """
+    if name in named(simulated=False):
+        raise DataError(f"{name!r} is not simulated: use load_data({name!r})")
+    require_known(name, named(simulated=True))
+    rows = catalogue()[name].info.rows if n is None else n
+    for argument, value, least in (("n", rows, 2), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise OptionError(
+                f"{argument} must be a whole number of at least {least}, got {value!r}"
+            )
+    draw = SIMULATORS[name]
+    parameters = inspect.signature(draw).parameters.values()
+    known = [option.name for option in parameters if option.kind is option.KEYWORD_ONLY]
+    for option in options:
+        if option not in known:
+            takes = ", ".join(("n", "seed", *known))
+            hint = did_you_mean(option, ("n", "seed", *known))
+            raise OptionError(f"simulate({name!r}) has no option {option!r}, only {takes}.{hint}")
+    return draw(np.random.default_rng(seed), rows, **options)
