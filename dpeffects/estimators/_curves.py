@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
-from dpeffects.estimators._moments import Models, Standard
+from dpeffects.estimators._moments import Models
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block
@@ -35,8 +35,8 @@ _OUTCOME = 0.5
 class _Treatment(Protocol):
     """A score."""
 
-    def of(self, rows: Block, standard: Standard) -> FloatArray:
-        """Propensity scores of some rows."""
+    def of(self, rows: Block) -> FloatArray:
+        """Chances of some rows to be in each arm, a column each."""
 
     @property
     def overlap(self) -> float:
@@ -54,7 +54,7 @@ class _Bent:
 
     def __call__(self, rows: Block) -> FloatArray:
         """Products of some rows: squares, then cubes, within [-1, 1]."""
-        off = rows.treated - self.score.of(rows, self.models.standard)
+        off = rows.treated - self.score.of(rows)[:, 0]
         standard, k = self.models.standard, self.columns.size
         out = np.empty((rows.size, 2 * k), order="F")
         for j, column in enumerate(self.columns):

@@ -16,9 +16,10 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.design.features import logits, unit_rows
-from dpeffects.estimators._centres import Centres, Contrast, between_arms
+from dpeffects.estimators._arm_terms import of_pair
+from dpeffects.estimators._centres import Centres, between_arms
 from dpeffects.estimators._propensity import PropensityModel
-from dpeffects.estimators.arm_sums import arm_cells
+from dpeffects.estimators.arm_sums import OfArm, arm_cells
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Influence, Part, SamplingVariance
 from dpeffects.privacy.charges import Noisy
@@ -222,7 +223,7 @@ class ArmExtras:
         count = len(self.row.widths)
         plain = replace(self.row, middles=np.zeros(count), widths=np.ones(count))
         signs = between_arms(pair, np.ones(count))
-        term, n = Contrast(plain, signs, math.inf), float(self.centres.n)
+        term, n = of_pair(plain, OfArm(signs)), float(self.centres.n)
         longest = float((np.abs(self.row.middles) + self.row.widths / 2.0)[pair].max())
         mean = float(self.values[pair[0]] - self.values[pair[1]])
         mean, shares = min(max(mean, -longest), longest), tuple(self.centres.shares[pair].tolist())

@@ -64,9 +64,9 @@ from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import _propensity
+from dpeffects.estimators._arm_terms import BY_ARM
 from dpeffects.estimators._centres import Centres, centres_of
 from dpeffects.estimators._checks import check_choice, check_clip, check_penalty, is_number
-from dpeffects.estimators._forecast import BY_ARM
 from dpeffects.estimators._ipw_arms import ArmExtras, ArmWeighting, clips
 from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators._propensity import (

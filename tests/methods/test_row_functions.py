@@ -26,7 +26,7 @@ from dpeffects.design.clipped import AnyOutside, Outside
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import (
-    _arm_models,
+    _arm_terms,
     _balancing,
     _centres,
     _clusters,
@@ -37,11 +37,10 @@ from dpeffects.estimators import (
     _nuisance,
     _propensity,
     _response,
+    _score,
     _tables,
     _variation,
-    _weighted_arms,
     balance,
-    clipped_contrast,
     joint,
     kept_moments,
     late,
@@ -53,11 +52,11 @@ from dpeffects.estimators import (
     rates,
 )
 from dpeffects.estimators import sample_aggregate as aggregate
-from dpeffects.estimators._centres import Centres, Residual
+from dpeffects.estimators._centres import Centres, residual
 from dpeffects.estimators._kernel_learner import BINS
 from dpeffects.estimators._matched_arms import ArmScores
 from dpeffects.estimators._nuisance import Learner, Nuisance
-from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
+from dpeffects.estimators.arm_sums import OfArm, arm_squares, arm_sums, treated_count
 from dpeffects.estimators.private_psm import PropensityScore
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Influence
@@ -104,35 +103,45 @@ BASIS = _balancing.Basis(
 BALANCE = _balancing.BalancingWeights(
     BASIS, RNG.normal(size=(2, BASIS.size + 1)) + np.eye(1, BASIS.size + 1), np.array([3.0, 1.7])
 )
-FROM_MEANS = Residual(np.array([0.6, 0.4]))
+FROM_MEANS = residual(np.array([0.6, 0.4]))
 STANDARD = _moments.Standard(np.arange(1, D), np.full(D - 1, 0.4), np.linspace(0.1, 0.5, D - 1))
-RESIDUAL = _centres.Residual(np.array([0.6, 0.4]))
-BY_ARM = _centres.Residual(np.array([0.6, 0.4, 0.3]))
-CONTRAST = clipped_contrast.Contrast(RESIDUAL, np.array([2.5, -1.0 / 0.6]), 0.15)
+RESIDUAL = residual(np.array([0.6, 0.4]))
+BY_ARM = residual(np.array([0.6, 0.4, 0.3]))
+SIGNS = OfArm(np.array([2.5, -1.0 / 0.6]))
+CONTRAST = _centres.clipped_term(RESIDUAL, SIGNS, 0.15)
 LESS_TAKEN = late.LessTaken((-1.0, 3.0), 0.7)
 PILOT = late.Weighted(LESS_TAKEN, CONTRAST, 0.4)
 MODELS = SimpleNamespace(standard=STANDARD, clip=0.3, outcome_slopes=0.1 * WEIGHTS[1:])
 """What row functions read of released models."""
-ODDS = one_step._Score(
-    constant=0.2,
-    slopes=0.3 * WEIGHTS[1:],
-    clip=0.05,
-    weights=np.full((2, 2), 0.25),
-    index=np.array([[-0.3, 0.9], [-0.9, 0.3]]),
-    sd=0.7,
-    means=np.array([0.3, -0.3]),
+ODDS, CHANCES = (
+    _score.Score(
+        standard=STANDARD,
+        reference=reference,
+        constants=np.array(constants),
+        slopes=slopes,
+        least=0.03,
+        shares=np.array(shares),
+        covariance=np.eye(D - 1),
+        centres=np.zeros((len(shares), len(shares))),
+        index=RNG.normal(size=(len(shares), 8, len(shares))),
+        weights=np.array(shares)[:, None] * np.full(8, 0.125),
+    )
+    for reference, constants, shares, slopes in (
+        (1, (0.2, 0.0), (0.4, 0.6), 0.3 * np.stack([WEIGHTS[1:], 0.0 * WEIGHTS[1:]])),
+        (
+            0,
+            (0.0, 0.3, -0.2),
+            (0.5, 0.3, 0.2),
+            np.stack([0.0 * WEIGHTS[1:], 0.2 * WEIGHTS[1:], -0.1 * WEIGHTS[:0:-1]]),
+        ),
+    )
 )
-FROM_MODEL = one_step._FromModel(STANDARD, 0.03 * WEIGHTS[1:], np.array([0.55, 0.35]))
-CHANCES = _arm_models.ArmScore(
-    STANDARD,
-    np.array([0.0, 0.3, -0.2]),
-    np.stack([0.0 * WEIGHTS[1:], 0.2 * WEIGHTS[1:], -0.1 * WEIGHTS[:0:-1]]),
-    0.03,
-    np.array([0.5, 0.3, 0.2]),
-    RNG.normal(size=(3, 8, 3)),
+FROM_MODEL, FROM_ARMS = (
+    one_step.from_model(STANDARD, 0.03 * WEIGHTS[1:], OfArm(np.array(levels)))
+    for levels in ((0.55, 0.35), (0.5, 0.4, 0.3))
 )
-FROM_ARMS = one_step._FromModel(STANDARD, 0.03 * WEIGHTS[1:], np.array([0.5, 0.4, 0.3]))
-ARM_TERM = _weighted_arms.ArmTerm(FROM_ARMS, CHANCES, np.array([0.8, 0.5, 0.6]), 0.2)
+ARM_TERM = _centres.clipped_term(FROM_ARMS, CHANCES.weight(), 0.2)
+SUM_OF_ARM, THREE_WIDTHS = OfArm(np.arange(3.0)), OfArm(np.array([0.8, 0.5, 0.6]))
 THREE = tuple(Propensity.within(w * WEIGHTS, 0.3 * w, (0.1, 1.0)) for w in (1.0, 0.5, -1.0))
 THREE_CENTRES = (0.6, 0.4, 0.3)
 SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0))
@@ -176,24 +185,32 @@ CASES = {
         balance.ScoreBin(np.append(0.2, WEIGHTS), CUTS),
         balance.ScoreBin(np.append(0.2, WEIGHTS), CUTS[:0]),
     ],
-    "Residual": [RESIDUAL, BY_ARM],
-    "Within": [clipped_contrast.Within(BY_ARM, np.array([0.3, 0.2, 0.5]))],
-    "_LengthClass": [_centres._LengthClass(RESIDUAL, 0.6 * 2.0 ** -np.arange(5.0))],
-    "Contrast": [CONTRAST],
-    "_Scaled": [clipped_contrast._Scaled(CONTRAST, -0.5, 1.25)],
+    "OfArm": [SIGNS, THREE_WIDTHS],
+    "from_level": [RESIDUAL, BY_ARM],
+    "clipped_term": [CONTRAST, ARM_TERM],
+    "length_class": [_centres.length_class(RESIDUAL, 0.6 * 2.0 ** -np.arange(5.0))],
+    "scaled": [_arm_terms.scaled(ARM_TERM, THREE_WIDTHS, THREE_WIDTHS)],
+    "of_pair": [_arm_terms.of_pair(ARM_TERM, OfArm(np.array([1.0, 0.0, -1.0])))],
     "Standard": [STANDARD],
-    "_Columns": [_moments._Columns(STANDARD.columns)],
-    "_SquaredDistances": [_moments._SquaredDistances(STANDARD.columns, STANDARD.means)],
-    "_Row": [
-        _moments._Row(STANDARD, RESIDUAL, 0.3, share, (0.7, 0.7, 0.25)) for share in (None, 0.4)
+    "some_columns": [_moments.some_columns(STANDARD.columns)],
+    "squared_distances": [_moments.squared_distances(STANDARD.columns, STANDARD.means)],
+    "moment_row": [
+        _moments.moment_row(STANDARD, own, 0.3, points, (0.7, 0.7, 0.25))
+        for own, points in (
+            (RESIDUAL, ()),
+            (RESIDUAL, (OfArm(np.array([0.6, -0.4])),)),
+            (BY_ARM, (THREE_WIDTHS, SUM_OF_ARM)),
+        )
     ],
-    "_ArmRow": [
-        _arm_models._ArmRow(STANDARD, BY_ARM, 0.3, shares, (0.7, 0.7, 0.25))
-        for shares in (None, CHANCES.shares)
+    "newton_term": [
+        _score.newton_term(ODDS, SIGNS, 1.5),
+        _score.newton_term(CHANCES, SUM_OF_ARM, 1.5),
     ],
-    "_ArmNewton": [_arm_models._ArmNewton(CHANCES, 1.5)],
-    "ArmTerm": [ARM_TERM],
-    "AlongScore": [_weighted_arms.AlongScore(ARM_TERM, np.array([1.0, 0.5, 2.0]))],
+    "overlap_weight": [ODDS.weight(), CHANCES.weight()],
+    "along_score": [
+        _variation.along_score(CONTRAST, STANDARD, ODDS.slopes[:1], np.ones(1), OfArm(np.zeros(2))),
+        _variation.along_score(ARM_TERM, STANDARD, CHANCES.slopes, np.ones(3), SUM_OF_ARM),
+    ],
     "InverseChance": [
         _ipw_arms.InverseChance(
             THREE, np.array(THREE_CENTRES), np.array([0.1, 0.0, 0.2]), np.array([4.0, 5.0, 6.0])
@@ -217,11 +234,8 @@ CASES = {
             BALANCE, FROM_MEANS, np.array([[-0.3, 0.3], [-0.2, 0.3]]), np.array([0.01, 0.02])
         )
     ],
-    "_Along": [_variation._Along(CONTRAST, 0.4, MODELS, 0.3 * WEIGHTS[1:], 0.8)],
     "_Bent": [_curves._Bent(np.array([0, 2]), MODELS, ODDS)],
-    "_NewtonTerm": [one_step._NewtonTerm(MODELS, ODDS)],
-    "_FromModel": [FROM_MODEL, FROM_ARMS],
-    "_WeightedTerm": [one_step._WeightedTerm(FROM_MODEL, ODDS, 0.2)],
+    "from_model": [FROM_MODEL, FROM_ARMS],
     "_GroupResiduals": [
         one_step_cate._GroupResiduals(
             SimpleNamespace(residual=FROM_MODEL, score=ODDS, clip=0.2), 3.0, signed
@@ -427,7 +441,7 @@ def test_terms_of_a_contrast_are_clipped_residuals_over_the_share_of_their_arm()
     assert CONTRAST(rows) == pytest.approx(own)
     limits = 0.6 * 2.0 ** -np.arange(5.0)
     longer = (np.abs(off)[:, None] >= limits).sum(axis=1)
-    assert (5 - CASES["_LengthClass"][0](rows)).tolist() == longer.tolist()
+    assert (5 - CASES["length_class"][0](rows)).tolist() == longer.tolist()
 
 
 def test_weighted_terms_are_those_of_overlap_weights():
@@ -438,11 +452,12 @@ def test_weighted_terms_are_those_of_overlap_weights():
     residual = rows.outcome - level - x @ (0.3 * MODELS.outcome_slopes)
     assert FROM_MODEL(rows) == pytest.approx(residual)
     with np.errstate(over="ignore"):
-        e = np.clip(1 / (1 + np.exp(-(0.2 + x @ ODDS.slopes))), 0.05, 0.95)
+        e = np.clip(1 / (1 + np.exp(-(0.2 + x @ ODDS.slopes[0]))), 0.03, 0.97)
     weight = np.where(rows.treated, 1 - e, -e)
-    weight = np.clip(weight, -ODDS.largest, ODDS.largest) / ODDS.overlap
+    largest = float(ODDS.largest[0])
+    weight = np.clip(weight, -largest, largest) / ODDS.overlap
     with np.errstate(all="ignore"):
-        found = CASES["_WeightedTerm"][0](rows)
+        found = _centres.clipped_term(FROM_MODEL, ODDS.weight(), 0.2)(rows)
     assert found == pytest.approx(weight * np.clip(residual, -0.2, 0.2))
 
 
