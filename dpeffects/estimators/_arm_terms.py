@@ -28,8 +28,13 @@ from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.rows import Block, RowFunction
+from dpeffects.privacy.sets import Box
 
-BY_ARM = 1.25
+_SQUARES = 0.4
+"""Size of squares beside sums by arm, whose noise they add to: a sampling variance may be rough."""
+_UNLIKE = 0.5
+"""Relative standard deviation over arms of the variance of their outcomes."""
+BY_ARM = 1.0 + _SQUARES / 4.0
 """What a record moves sums by arm with their squares by, against one sum with its squares."""
 
 
@@ -61,22 +66,43 @@ def scaled(rows: Block, term: RowFunction, middle: OfArm, width: OfArm) -> Float
 
 
 @row()
+def beside_squares(rows: Block, term: RowFunction, size: float) -> tuple[FloatArray, FloatArray]:
+    """Terms, and their squares times a size."""
+    value = term(rows)
+    return value, size * value * value
+
+
+@row()
 def of_pair(rows: Block, term: RowFunction, signs: OfArm) -> FloatArray:
     """Terms with the sign of their arm, 0 for arms that are not compared."""
     return np.asarray(signs(rows) * term(rows))
+
+
+def _alike(values: FloatArray, sds: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Variances of outcomes by arm, pulled to that of all by as much as their noise explains."""
+    start = 1.0 / np.maximum(sds, 1e-300) ** 2
+    prior = (_UNLIKE * max(float(start @ values / start.sum()), 0.0)) ** 2
+    precision = 1.0 / np.maximum(sds**2 + prior, 1e-300)
+    mean = float(precision @ values / precision.sum())
+    kept = prior / np.maximum(prior + sds**2, 1e-300)
+    unknown = kept * sds**2 + (1.0 - kept) ** 2 / precision.sum()
+    return mean + kept * (values - mean), np.sqrt(unknown)
 
 
 @dataclass(frozen=True, eq=False)
 class ArmTerms:
     """What records add, within ``low`` and ``high`` by arm, which are the same for two arms.
 
-    The average is over ``centres.n`` records.
+    The average is over ``centres.n`` records; ``worth`` are records of equal weight that those of
+    each arm are worth. ``public`` says that nobody changes arm.
     """
 
     centres: Centres
     term: RowFunction
     low: FloatArray
     high: FloatArray
+    worth: FloatArray
+    public: bool = False
 
     @property
     def arms(self) -> int:
@@ -99,12 +125,20 @@ class ArmTerms:
         middle, width = (self.low + self.high) / 2.0, self.high - self.low
         return scaled(self.term, OfArm(middle), OfArm(width))
 
+    @property
+    def squares(self) -> float:
+        """Size of the squares: where nobody changes arm, they cost nothing."""
+        return 1.0 if self.arms == 2 or self.public else _SQUARES
+
     def asked(self, curator: Curator) -> Asked:
         """What the curator is asked for."""
         label, cells = "sum of residuals and squares", None
         if self.arms > 2:
             label, cells = "sums of residuals and squares by arm", arm_cells(curator)
-        return Asked(label, self.row, WithSquares(1), cells, "estimate")
+        if self.squares == 1.0:
+            return Asked(label, self.row, WithSquares(1), cells, "estimate")
+        box = Box([-0.5, 0.0], [0.5, self.squares / 4.0])
+        return Asked(label, beside_squares(self.row, self.squares), box, cells, "estimate")
 
     def read(self, noisy: Noisy) -> ArmTotals:
         """The answer."""
@@ -135,8 +169,9 @@ class ArmTotals:
     @cached_property
     def _sums(self) -> tuple[FloatArray, FloatArray]:
         first, second = np.reshape(self.release.value, (-1, 2)).T
-        # by arm, squares are measured from 1/8
-        return first, second + (self.records / 8.0 if self.asked.arms > 2 else 0.0)
+        if self.asked.arms > 2:  # squares are measured from 1/8
+            second = second / self.asked.squares + self.records / 8.0
+        return first, second
 
     @property
     def means(self) -> FloatArray:
@@ -155,20 +190,28 @@ class ArmTotals:
 
         The arms have the sizes that they have.
         """
-        first, second = self._sums
-        return np.asarray(
-            self._unit**2 * (second - (first**2 - self.release.variance) / self.records)
-        )
+        return self._sampling[0]
 
     @property
     def sampling_sd(self) -> FloatArray:
-        """Standard deviations of the noise in the sampling variances."""
-        slope = np.minimum(2.0 * np.abs(self._sums[0]) / self.records, 1.0)
-        sd, centres = self.release.sd * np.hypot(1.0, slope), self.asked.centres
-        if self.asked.arms > 2:
-            relative = np.minimum(centres.share_sd / centres.shares, 1.0)
-            sd = np.hypot(sd, self.records * relative / 8.0)
-        return np.asarray(self._unit**2 * sd)
+        """Standard deviations of what is not known of the sampling variances."""
+        return self._sampling[1]
+
+    @cached_property
+    def _sampling(self) -> tuple[FloatArray, FloatArray]:
+        (first, second), centres, squared = self._sums, self.asked.centres, self._unit**2
+        value = squared * (second - (first**2 - self.release.variance) / self.records)
+        slope = np.minimum(2.0 * np.abs(first) / self.records, 1.0)
+        sd = self.release.sd * np.hypot(1.0 / self.asked.squares, slope)
+        if self.asked.arms == 2:
+            return value, squared * sd
+        relative = np.minimum(centres.share_sd / centres.shares, 1.0)
+        sd = squared * np.hypot(sd, self.records * relative / 8.0)
+        if centres.two_valued:
+            return value, sd
+        worth = self.asked.worth
+        value, sd = _alike(worth * value, worth * sd)
+        return value / worth, sd / worth
 
     @property
     def largest(self) -> FloatArray:

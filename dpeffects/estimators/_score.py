@@ -112,7 +112,7 @@ class Score:
         steps = _FAR / np.maximum(self.sd_along(towards), _NEVER)
         chances = self._kept(_chances(self.constants + self.centres - steps[:, None] * moves))
         flat = harmonic(self.shares) / self.shares
-        found = np.maximum(harmonic(chances) / np.diag(chances), np.maximum(flat, 1.0 / arms))
+        found = np.maximum(harmonic(chances) / np.diag(chances), flat)
         found = np.minimum(found, 1.0 - self.least)
         return np.full(2, found.max()) if arms == 2 else np.asarray(found)
 

@@ -163,8 +163,8 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     """Release counts, means, lengths and the sums; the rest is post-processing."""
     centres = release_centres(curator)
     arms, pi, unit = curator.arms, centres.shares, curator.noise_sd("estimate") / curator.n
-    if arms > 2 and not curator.is_public("treatment"):
-        unit *= BY_ARM
+    public = curator.is_public("treatment")
+    unit *= 1.0 if arms == 2 or public else BY_ARM
     clip, bias, beyond = centres.longest, 0.0, 0.0
     if curator.has("lengths"):
         lengths = release_lengths(
@@ -174,7 +174,7 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
         squared = [combination(pair, arms) ** 2 @ widths**2 for pair in contrasts]
         clip, bias, beyond = lengths.clip(unit * math.sqrt(float(np.mean(squared))), centres)
     middle, moves = _middles(centres, clip, unit)
-    terms = _terms(centres, middle, clip)
+    terms = replace(_terms(centres, middle, clip), public=public)
     found = terms.read(*curator.several(terms.asked(curator)))
     between, between_sd = _between(centres, moves)
     seen = found.records * pi if arms > 2 else np.array([centres.n * pi[0] * pi[1]])
@@ -249,7 +249,8 @@ def _terms(centres: Centres, middle: FloatArray, clip: float) -> ArmTerms:
     else:  # measured from 0, sizes of the arms do not matter
         high = np.maximum(-low, high)
         low = -high
-    return ArmTerms(centres, clipped_term(residual(middle), OfArm(signs), clip), low, high)
+    term = clipped_term(residual(middle), OfArm(signs), clip)
+    return ArmTerms(centres, term, low, high, centres.sizes)
 
 
 def _middles(centres: Centres, clip: float, unit: float) -> tuple[FloatArray, FloatArray]:

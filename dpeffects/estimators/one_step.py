@@ -334,7 +334,7 @@ def _fit(curator: Curator, options: OneStepOptions, estimand: str, contrasts: Co
     models, score = stage.models.pair(*contrasts[0]), stage.score
     top = stage.clip * score.largest / score.overlap
     term = clipped_term(stage.residual, score.weight(), stage.clip)
-    terms = ArmTerms(stage.centres, term, -top, top)
+    terms = ArmTerms(stage.centres, term, -top, top, score.sizes(curator.n))
     varies = VariationAsked(terms, models, score)
     bends = CurvesAsked.of(curator, models, score) if curator.arms == 2 else None
     checks = [] if options.randomised else [varies.asked(curator), *(bends.asked if bends else [])]

@@ -190,6 +190,7 @@ CASES = {
     "clipped_term": [CONTRAST, ARM_TERM],
     "length_class": [_centres.length_class(RESIDUAL, 0.6 * 2.0 ** -np.arange(5.0))],
     "scaled": [_arm_terms.scaled(ARM_TERM, THREE_WIDTHS, THREE_WIDTHS)],
+    "beside_squares": [_arm_terms.beside_squares(ARM_TERM, 0.4)],
     "of_pair": [_arm_terms.of_pair(ARM_TERM, OfArm(np.array([1.0, 0.0, -1.0])))],
     "Standard": [STANDARD],
     "some_columns": [_moments.some_columns(STANDARD.columns)],
