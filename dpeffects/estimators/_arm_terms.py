@@ -103,6 +103,10 @@ class ArmTerms:
     high: FloatArray
     worth: FloatArray
     public: bool = False
+    labels: tuple[str, str] = (
+        "sum of residuals and squares",
+        "sums of residuals and squares by arm",
+    )
 
     @property
     def arms(self) -> int:
@@ -116,14 +120,13 @@ class ArmTerms:
 
     @property
     def middles(self) -> FloatArray:
-        """Middles of these intervals."""
-        return np.asarray(self.high + self.low)[: self.widths.size] / 2.0
+        """Middles of the intervals of the arms."""
+        return np.asarray((self.low + self.high) / 2.0)
 
     @property
     def row(self) -> RowFunction:
         """Terms within [-1/2, 1/2]."""
-        middle, width = (self.low + self.high) / 2.0, self.high - self.low
-        return scaled(self.term, OfArm(middle), OfArm(width))
+        return scaled(self.term, OfArm(self.middles), OfArm(self.high - self.low))
 
     @property
     def squares(self) -> float:
@@ -132,9 +135,9 @@ class ArmTerms:
 
     def asked(self, curator: Curator) -> Asked:
         """What the curator is asked for."""
-        label, cells = "sum of residuals and squares", None
+        label, cells = self.labels[0], None
         if self.arms > 2:
-            label, cells = "sums of residuals and squares by arm", arm_cells(curator)
+            label, cells = self.labels[1], arm_cells(curator)
         if self.squares == 1.0:
             return Asked(label, self.row, WithSquares(1), cells, "estimate")
         box = Box([-0.5, 0.0], [0.5, self.squares / 4.0])
@@ -176,7 +179,9 @@ class ArmTotals:
     @property
     def means(self) -> FloatArray:
         """Means of the terms over all records."""
-        known = self.asked.middles * self.records / self._n
+        known = self.asked.middles * self.asked.centres.shares
+        if self.asked.arms == 2:
+            known = known.sum(keepdims=True)
         return np.asarray(known + self._unit * self._sums[0])
 
     @property

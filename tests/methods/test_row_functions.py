@@ -32,7 +32,6 @@ from dpeffects.estimators import (
     _clusters,
     _curves,
     _fitted,
-    _ipw_arms,
     _moments,
     _nuisance,
     _propensity,
@@ -143,8 +142,6 @@ FROM_MODEL, FROM_ARMS = (
 ARM_TERM = _centres.clipped_term(FROM_ARMS, CHANCES.weight(), 0.2)
 SUM_OF_ARM, THREE_WIDTHS = OfArm(np.arange(3.0)), OfArm(np.array([0.8, 0.5, 0.6]))
 THREE = tuple(Propensity.within(w * WEIGHTS, 0.3 * w, (0.1, 1.0)) for w in (1.0, 0.5, -1.0))
-THREE_CENTRES = (0.6, 0.4, 0.3)
-SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0))
 FROM_MEAN = _clusters._FromMean(Influence(CONTRAST, -0.4, 0.4, mean=0.1, size=10.0))
 TABLE_WEIGHT = _tables.TableWeight(MODEL, "ATE")
 LEFT = joint.Left(
@@ -212,12 +209,11 @@ CASES = {
         _variation.along_score(CONTRAST, STANDARD, ODDS.slopes[:1], np.ones(1), OfArm(np.zeros(2))),
         _variation.along_score(ARM_TERM, STANDARD, CHANCES.slopes, np.ones(3), SUM_OF_ARM),
     ],
-    "InverseChance": [
-        _ipw_arms.InverseChance(
-            THREE, np.array(THREE_CENTRES), np.array([0.1, 0.0, 0.2]), np.array([4.0, 5.0, 6.0])
-        )
+    "arm_weight": [
+        *(private_ipw.arm_weight((MODEL,), e, SIGNS) for e in ESTIMANDS if e != "CATE"),
+        private_ipw.arm_weight(THREE, "ATE", SUM_OF_ARM),
     ],
-    "OwnBeyondClip": [_ipw_arms.OwnBeyondClip(THREE)],
+    "own_beyond_clip": [private_ipw.own_beyond_clip(THREE, SUM_OF_ARM)],
     "Basis": [BASIS],
     "WithConstant": [_balancing.WithConstant(BASIS)],
     "ValuesAndSquares": [_balancing.ValuesAndSquares(BASIS)],
@@ -244,15 +240,11 @@ CASES = {
         for signed in (False, True)
     ],
     "group_and_arm": [one_step_cate.group_and_arm],
-    "Score": [
-        private_ipw.Score(e, MODEL, (0.6, 0.4), (0.0, 1.0)) for e in ESTIMANDS if e != "CATE"
-    ],
-    "WithinArm": [private_ipw.WithinArm(SCORE, (0.3, -0.2), 4.0)],
-    "SquaredResidual": [private_ipw.SquaredResidual(x) for x in ((0.6, 0.4), THREE_CENTRES)],
-    "BeyondClip": [_propensity.BeyondClip(MODEL)],
-    "LogOdds": [_propensity.LogOdds(MODEL, 0.1, 3.0)],
-    "OutcomeMoment": [
-        private_ipw.OutcomeMoment(x, np.arange(1.0, D + 1)) for x in ((0.6, 0.4), THREE_CENTRES)
+    "squared": [private_ipw.squared(x) for x in (RESIDUAL, BY_ARM)],
+    "within_clip": [_propensity.within_clip(MODEL)],
+    "log_odds": [_propensity.log_odds(MODEL, 0.1, 3.0)],
+    "outcome_moment": [
+        private_ipw.outcome_moment(x, np.arange(1.0, D + 1)) for x in (RESIDUAL, BY_ARM)
     ],
     "WeightedColumns": [balance.WeightedColumns(MODEL, "ATT", np.array([1, 2]))],
     "ArmColumns": [balance.ArmColumns(np.array([2, 1]))],
@@ -462,6 +454,11 @@ def test_weighted_terms_are_those_of_overlap_weights():
     assert found == pytest.approx(weight * np.clip(residual, -0.2, 0.2))
 
 
+def weighted_term(model, estimand, means):
+    weight = private_ipw.arm_weight((model,), estimand, SIGNS)
+    return _centres.clipped_term(residual(np.array(means)), weight, math.inf)
+
+
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 def test_scores_stay_in_their_interval_and_reach_its_ends(estimand):
     rng = np.random.default_rng(9)
@@ -471,10 +468,11 @@ def test_scores_stay_in_their_interval_and_reach_its_ends(estimand):
     for _ in range(200):
         limits = ESTIMANDS[estimand].clip_limits(0.15)
         model = Propensity.within(rng.normal(size=3) * 4, float(rng.normal()), limits)
-        centres = tuple(rng.uniform(-0.3, 1.3, 2).tolist())
-        score = private_ipw.Score(estimand, model, centres, (0.0, 1.0))
-        found = np.concatenate([score(Block(t, y, np.tile(corner, (4, 1)))) for corner in corners])
-        low, high = score.interval()
+        centres = rng.uniform(-0.3, 1.3, 2)
+        term = weighted_term(model, estimand, centres)
+        found = np.concatenate([term(Block(t, y, np.tile(corner, (4, 1)))) for corner in corners])
+        ends = private_ipw.weighted_ends((model,), estimand, centres, (0.0, 1.0))
+        low, high = ends[0].min(), ends[1].max()
         assert found.min() >= low - 1e-9
         assert found.max() <= high + 1e-9
         nearest = min(nearest, max(found.min() - low, high - found.max()) / (high - low))
@@ -493,16 +491,18 @@ def test_weighted_sums_are_what_they_say(estimand):
         estimand, ((1 - e) / e, 1 + 0 * e)
     )
     terms = np.where(t, a * (y - 0.6), -b * (y - 0.4))
-    score = private_ipw.Score(estimand, model, (0.6, 0.4), (0.0, 1.0))
-    total = c.sums("sum", score, Box(*score.interval()), share="a")
+    centres = np.array([0.6, 0.4])
+    low, high = private_ipw.weighted_ends((model,), estimand, centres, (0.0, 1.0))
+    term = weighted_term(model, estimand, centres)
+    total = c.sums("sum", term, Box(low.min(), high.max()), share="a")
     assert float(total) == pytest.approx(terms.sum(), abs=1e-4)
-    squared = private_ipw.SquaredResidual((0.6, 0.4))
-    squares = c.sums("squares", squared, squared.box((0.0, 1.0)), share="a")
+    squares = c.sums("squares", private_ipw.squared(residual(centres)), Box(0, 0.36), share="a")
     direct = np.sum((y - np.where(t, 0.6, 0.4)) ** 2)
     assert float(squares) == pytest.approx(direct, abs=1e-4)
-    row = private_ipw.OutcomeMoment((0.6, 0.4), np.array([0.5, 1.0, 2.0]))
-    moment = c.norm_of_sum("norm", row, row.box((0.0, 1.0)), share="a")
-    direct = (y - np.where(t, 0.6, 0.4)) @ (unit_rows(x) * row.scale)
+    scale = np.array([0.5, 1.0, 2.0])
+    row = private_ipw.outcome_moment(residual(centres), scale)
+    moment = c.norm_of_sum("norm", row, private_ipw.moment_box(0.6, scale), share="a")
+    direct = (y - np.where(t, 0.6, 0.4)) @ (unit_rows(x) * scale)
     assert float(moment) == pytest.approx(np.linalg.norm(direct), abs=1e-3)
 
 
@@ -513,26 +513,39 @@ def test_weighted_sums_and_squares_are_those_of_the_records(estimand, public):
     y, t, x = records()
     x[:, 1] = np.clip(x[:, 1] - 0.2 * t, 0, 1)
     y = np.clip(y + 0.3 * (x[:, 1] - 0.5), 0, 1)
-    model = Propensity.within(WEIGHTS[:3], -0.4, ESTIMANDS[estimand].clip_limits(0.1))
-    means = (float(y[t].mean()), float(y[~t].mean()))
-    score = private_ipw.Score(estimand, model, means, (0.0, 1.0))
-    row = private_ipw.WithinArm.of(score, public)
-    c, _ = curator(y, t, x, public=("treatment",) if public else ())
-    noisy = c.sums("sum", row, WithSquares(1), share="a")
-    share, none = float(t.mean()), np.zeros(2)
-    centres = Centres(
-        400, np.array([share, 1.0 - share]), 0.0, np.array(means), none, none, (0.0, 1.0), False
+    limits = ESTIMANDS[estimand].clip_limits(0.1)
+    model = _propensity.PropensityModel(
+        WEIGHTS[:3],
+        -0.4,
+        np.array([0.3, 0.6]),
+        *np.zeros((2, 3)),
+        np.ones(2),
+        0.0,
+        *np.ones((2, 2)),
+        {},
     )
-    total = private_ipw.WeightedSum(row, centres, noisy)
-    terms = score(Block(t, y, x))
+    means, (share, none) = np.array([y[t].mean(), y[~t].mean()]), (float(t.mean()), np.zeros(2))
+    centres = Centres(
+        400, np.array([share, 1.0 - share]), 0.0, means, none, none, (0.0, 1.0), False
+    )
+    wide, narrow = (
+        private_ipw.Weighting(estimand, (model,), (limits,), centres, known)
+        for known in (False, True)
+    )
+    weighting = narrow if public else wide
+    asked = weighting.terms(0.0)
+    c, _ = curator(y, t, x, public=("treatment",) if public else ())
+    noisy = c.sums("sum", asked.row, WithSquares(1), share="a")
+    found = asked.read(noisy)
+    terms = asked.term(Block(t, y, x))
     part = ESTIMANDS[estimand].population(1.0 * t, 1.0 - t)
     extra = terms.sum() / part.sum()
-    assert total.extra == pytest.approx(extra, abs=1e-4)
+    assert found.means[0] * 400 / weighting.size == pytest.approx(extra, abs=1e-4)
     direct = np.sum((terms - extra * part) ** 2) / part.sum() ** 2
-    exact = replace(total, release=replace(noisy, scale=1e-9))
-    assert exact.sampling(1.0, 1.0).value == pytest.approx(direct, rel=0.01 if public else 1e-3)
-    narrower = private_ipw.WithinArm.of(score, True).width
-    assert narrower <= private_ipw.WithinArm.of(score, False).width
+    exact = replace(found, release=replace(noisy, scale=1e-9))
+    (value,), _ = private_ipw._about_estimate(weighting, exact)
+    assert value == pytest.approx(direct, rel=0.01 if public else 1e-3)
+    assert narrow.terms(0.0).widths[0] <= wide.terms(0.0).widths[0]
 
 
 def test_records_beyond_a_clip_are_counted():
