@@ -53,10 +53,9 @@ from dpeffects.estimators import (
 from dpeffects.estimators import sample_aggregate as aggregate
 from dpeffects.estimators._centres import Centres, residual
 from dpeffects.estimators._kernel_learner import BINS
-from dpeffects.estimators._matched_arms import ArmScores
+from dpeffects.estimators._matched_arms import propensity_scores
 from dpeffects.estimators._nuisance import Learner, Nuisance
 from dpeffects.estimators.arm_sums import OfArm, arm_squares, arm_sums, treated_count
-from dpeffects.estimators.private_psm import PropensityScore
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Influence
 from dpeffects.inference.regression import ARM, NUMBER, PRODUCT, MomentColumn
@@ -176,8 +175,10 @@ CASES = {
     "magnitude": [magnitude],
     "AnyOutside": [AnyOutside((0.2,) * D, (0.7,) * D)],
     "Outside": [Outside((0.2,) * D, (0.7,) * D)],
-    "PropensityScore": [PropensityScore(WEIGHTS)],
-    "ArmScores": [ArmScores(np.stack([WEIGHTS, -0.3 * WEIGHTS, WEIGHTS[::-1]]))],
+    "propensity_scores": [
+        propensity_scores(WEIGHTS[None]),
+        propensity_scores(np.stack([WEIGHTS, -0.3 * WEIGHTS, WEIGHTS[::-1]])),
+    ],
     "ScoreBin": [
         balance.ScoreBin(np.append(0.2, WEIGHTS), CUTS),
         balance.ScoreBin(np.append(0.2, WEIGHTS), CUTS[:0]),
