@@ -94,6 +94,7 @@ from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.inference.estimate import (
     Effects,
     Estimate,
+    Influence,
     Part,
     SamplingVariance,
     Unavailable,
@@ -629,7 +630,7 @@ def _effects(
             possible=(-most, most),
             basis="adjusted" if model.kept >= NOTHING else "association",
             caution=caution_about(model.kept, float(clipped[which].max())),
-            influence=replace(found.influence(pair), size=size / more),
+            influence=_influence(weighting, found, pair, more),
         )
         worth = n / weighting.mean_square_weights
         if arms == 2:
@@ -680,6 +681,19 @@ def _details(weighting: Weighting, clipped: FloatArray) -> dict[str, Any]:
         "slopes kept by the propensity models": kept,
         **models[0].details,
     }
+
+
+def _influence(weighting: Weighting, found: ArmTotals, pair: list[int], times: float) -> Influence:
+    """What rows add to an estimate that has ``times`` the sums in it."""
+    own, centres = found.influence(pair), weighting.centres
+    low, high = own.low, own.high
+    if weighting.arms == 2:
+        ends = weighted_ends(
+            weighting.propensities, weighting.estimand, centres.means, centres.outcome_range
+        )
+        low, high = float(ends[0].min()), float(ends[1].max())
+    mean = min(max(own.mean, low), high)
+    return replace(own, low=low, high=high, mean=mean, size=weighting.size / times)
 
 
 def _by_size(
