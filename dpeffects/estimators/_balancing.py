@@ -29,9 +29,9 @@ from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators._centres import (
     Centres,
     Lengths,
-    Residual,
     release_centres,
     release_lengths,
+    residual,
 )
 from dpeffects.estimators._levels import Spread, with_means
 from dpeffects.estimators._moments import varying_columns
@@ -495,7 +495,7 @@ class Contribution:
     """
 
     weights: BalancingWeights
-    residual: Residual
+    residual: RowFunction
     clips: FloatArray
     largest: FloatArray
     reads: ClassVar[tuple[str, ...]] = ("treated", "outcome", "covariates")
@@ -536,9 +536,9 @@ class Released:
     explained_sd: float = 0.0
 
     @property
-    def residual(self) -> Residual:
+    def residual(self) -> RowFunction:
         """The outcome less the mean of its arm."""
-        return Residual(self.centres.means)
+        return residual(self.centres.means)
 
 
 def fit_label(
@@ -602,8 +602,10 @@ def release_first(curator: Curator, sizes: FloatArray) -> Released:
     )
     if not part:
         return typical
-    residual, label = Residual(centres.means), "lengths of residuals"
-    noisy = release_lengths(curator, label, residual, centres.longest, share="estimate", part=part)
+    from_means, label = residual(centres.means), "lengths of residuals"
+    noisy = release_lengths(
+        curator, label, from_means, centres.longest, share="estimate", part=part
+    )
     if noisy.sd[0] > _COARSE * curator.n:
         return replace(typical, part=1.0 - part)
     spread = min(max(0.6 * noisy.mean_square, (0.02 * centres.range) ** 2), centres.most_variance)

@@ -15,7 +15,8 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.errors import EstimationError
-from dpeffects.estimators.arm_sums import SHARE_SPREAD, arm_counts, arm_sums
+from dpeffects.estimators.arm_sums import SHARE_SPREAD, OfArm, arm_counts, arm_sums
+from dpeffects.estimators.row import Row, row
 from dpeffects.inference.estimate import Part
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
@@ -137,26 +138,36 @@ class Centres:
 
     def noise_part(
         self,
-        correction: float,
+        pair: Sequence[int],
+        corrections: FloatArray,
         relative: float = 0.0,
         moves: FloatArray | None = None,
         beyond: float = 0.0,
     ) -> Part:
-        """Error by noise in the share and the means.
+        """Error by noise in the shares and the means, of a difference of two arms.
 
-        An error of the share multiplies what the means miss, and the ``correction`` that the sum of
-        residuals made; so does the ``relative`` error of the weights of an arm. Residuals
-        ``beyond`` the clip, a part of all, do not correct the means. ``moves`` are those of centres
-        that are not the means.
+        An error of a share multiplies what the means miss, and the ``corrections`` that sums of
+        residuals made: one of two arms, or one for each of more. So does the ``relative`` error of
+        the weights of an arm. Residuals ``beyond`` the clip, a part of all, do not correct the
+        means. ``moves`` are those of centres that are not the means.
         """
-        pi, sd = self.share, self.share_sd
-        by_arm = np.hypot(np.minimum(1.0, sd / self.shares), relative)
+        two, by_share = list(pair), np.minimum(1.0, self.share_sd / self.shares)
+        variance = float(((self.unknown * np.hypot(by_share, relative))[two] ** 2).sum())
+        variance += float((self.missed(beyond)[two] ** 2).sum())
+        moved = np.zeros(len(corrections)) if moves is None else self.by_moves(moves)
+        if len(self.shares) > 2:
+            variance += float(((by_share * corrections) ** 2 + moved)[two].sum())
+            return Part("sizes and means of the arms", variance, noise=True)
+        pi = self.share
         slope = max(0.25, abs(1.0 - 2.0 * pi)) / (pi * (1.0 - pi))
-        variance = float(((self.unknown * by_arm) ** 2).sum()) + (correction * sd * slope) ** 2
-        variance += float((self.missed(beyond) ** 2).sum())
-        if moves is not None:
-            variance += (sd * float(moves[0] / pi + moves[1] / (1.0 - pi))) ** 2
+        variance += float(((corrections * self.share_sd * slope) ** 2 + moved)[0])
         return Part("share treated and means", variance, noise=True)
+
+    def by_moves(self, moves: FloatArray) -> FloatArray:
+        """Variance of what errors of the shares do to moves of centres: of two arms, or of each."""
+        if len(moves) == 2:  # who is not in one is in the other
+            return np.array([(self.share_sd * float((moves / self.shares).sum())) ** 2])
+        return np.asarray((np.minimum(1.0, self.share_sd / self.shares) * moves) ** 2)
 
 
 def release_centres(curator: Curator, count: str = "count", means: str = "means") -> Centres:
@@ -205,43 +216,23 @@ def centres_of(curator: Curator, shares: FloatArray, share_sd: float, sums: Nois
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Residual:
+@row("outcome")
+def from_level(rows: Block, level: RowFunction) -> FloatArray:
+    """The outcome less a level of the record."""
+    return np.asarray(rows.outcome - level(rows))
+
+
+def residual(means: FloatArray) -> Row:
     """The outcome less the mean of its arm."""
-
-    means: FloatArray
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Who is treated, or the number of the arm."""
-        return ("treated" if len(self.means) == 2 else "arm"), "outcome"
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Residuals of some rows."""
-        if len(self.means) > 2:
-            return np.asarray(rows.outcome - self.means[rows.arm])
-        return rows.outcome - np.where(rows.treated, self.means[0], self.means[1])
+    return from_level(OfArm(means))
 
 
-@dataclass(frozen=True, eq=False)
-class Contrast:
-    """Clipped residuals times the weight of their arm, with its sign; 0 for arms not compared."""
-
-    residual: RowFunction
-    signs: FloatArray
-    clip: float
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """What the residual reads."""
-        return self.residual.reads
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Terms of some rows."""
-        clipped = np.clip(self.residual(rows), -self.clip, self.clip)
-        if len(self.signs) > 2:
-            return np.asarray(clipped * self.signs[rows.arm])
-        return clipped * np.where(rows.treated, self.signs[0], self.signs[1])
+@row()
+def clipped_term(
+    rows: Block, residual: RowFunction, weight: RowFunction, clip: float
+) -> FloatArray:
+    """Clipped residuals times a weight, which has the sign of the arm where arms are compared."""
+    return np.asarray(weight(rows) * np.clip(residual(rows), -clip, clip))
 
 
 def between_arms(pair: Sequence[int], weights: FloatArray) -> FloatArray:
@@ -251,22 +242,10 @@ def between_arms(pair: Sequence[int], weights: FloatArray) -> FloatArray:
     return signs
 
 
-@dataclass(frozen=True, eq=False)
-class _LengthClass:
+@row()
+def length_class(rows: Block, residual: RowFunction, limits: FloatArray) -> IntArray:
     """Which of the lengths in ``limits`` (from long to short) a residual exceeds first."""
-
-    residual: RowFunction
-    limits: FloatArray
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """What the residual reads."""
-        return self.residual.reads
-
-    def __call__(self, rows: Block) -> IntArray:
-        """Numbers of classes, from 0 for the longest."""
-        length = np.abs(self.residual(rows))
-        return np.searchsorted(-self.limits, -length, side="left")
+    return np.searchsorted(-limits, -np.abs(residual(rows)), side="left")
 
 
 @dataclass(frozen=True)
@@ -331,7 +310,7 @@ class LengthsAsked:
     @property
     def asked(self) -> Asked:
         """What the curator is asked for: how many residuals have which length."""
-        cells = Cells(_LengthClass(self.residual, self._limits), _LEVELS + 1)
+        cells = Cells(length_class(self.residual, self._limits), _LEVELS + 1)
         return Asked(self.label, None, COUNT, cells, self.share, self.part)
 
     def read(self, n: int, counts: Noisy) -> Lengths:

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
-from dpeffects.estimators._moments import Models, Standard
+from dpeffects.estimators._moments import Models
 from dpeffects.estimators.row import row
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
@@ -36,8 +36,8 @@ _OUTCOME = 0.5
 class _Treatment(Protocol):
     """A score."""
 
-    def of(self, rows: Block, standard: Standard) -> FloatArray:
-        """Propensity scores of some rows."""
+    def of(self, rows: Block) -> FloatArray:
+        """Chances of some rows to be in each arm, a column each."""
 
     @property
     def overlap(self) -> float:
@@ -48,7 +48,7 @@ class _Treatment(Protocol):
 def _bent(rows: Block, columns: IntArray, models: Models, score: _Treatment) -> FloatArray:
     """Residuals of treatment times squares, then cubes, of standardised columns, in [-1, 1]."""
     standard, k = models.standard, columns.size
-    off = rows.treated - score.of(rows, standard)
+    off = rows.treated - score.of(rows)[:, 0]
     out = np.empty((rows.size, 2 * k), order="F")
     for j, column in enumerate(columns):
         x = rows.covariates[:, standard.columns[column]] - standard.means[column]

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpeffects.estimators._arm_terms import noise_between
 from dpeffects.estimators._moments import (
     LONG,
     OUTCOME,
     TREATMENT,
     squared_radius,
-    treatment_columns,
 )
 from dpeffects.estimators._posterior import NoisyMoments, fit_slopes, unadjusted_variance
 from dpeffects.estimators.spec import Facts
@@ -36,9 +36,6 @@ _OVERLAP = 0.85
 """Mean of e(1 - e) against that of a flat score."""
 _LONGEST_WEIGHT = 0.75
 """Largest weight 1 - e of treated or e of control records."""
-BY_ARM = 1.25
-"""What a record moves sums by arm with their squares by, against one sum with its squares."""
-
 BY_GROUP, _INVERSE = 1.8, 1.2
 """The same of sums by group, with squares and weights; and the largest inverse propensity, against
 the largest overlap weight."""
@@ -101,35 +98,29 @@ def _by_centres(facts: Facts, split: Split) -> float:
     return math.sqrt(2.0) * share * mean
 
 
-def _apart(facts: Facts) -> float:
-    """Noise in a difference of two arms for a sum over all records that has noise of 1.
-
-    Two arms have one sum; each of several has its own, which a record moves by more with squares.
-    """
-    return 2.0 if facts.arms == 2 else BY_ARM * math.sqrt(2.0) * facts.arms
-
-
 def forecast_contrast(facts: Facts, split: Split, randomised: bool) -> Forecast:
     """A clipped contrast."""
-    sd, n = _outcome_sd(facts), facts.n
-    per_length = 2.0 * _apart(facts) * _unit(split, "estimate") / n
+    sd, n, arms = _outcome_sd(facts), facts.n, facts.arms
+    per_length = 2.0 * arms * noise_between(arms) * _unit(split, "estimate") / n
     clip, bias = _clip(facts, split, per_length)
     noise = math.hypot(per_length * clip, bias, _by_centres(facts, split))
     guess = 0.0 if randomised else sd * math.sqrt(unadjusted_variance())
-    return Forecast(noise, math.sqrt(2.0 * facts.arms) * sd / math.sqrt(n), guess)
+    return Forecast(noise, math.sqrt(2.0 * arms) * sd / math.sqrt(n), guess)
 
 
 def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     """Moments, models, and one sum; or one for each of some groups, which are taken as even."""
     n, sd, arms, groups = facts.n, _outcome_sd(facts), facts.arms, math.prod(facts.groups)
-    widest = _apart(facts) * (1.0 if randomised else _LONGEST_WEIGHT / (0.5 * _OVERLAP))
+    widest = (
+        arms * noise_between(arms) * (1.0 if randomised else _LONGEST_WEIGHT / (0.5 * _OVERLAP))
+    )
     if groups > 1:
         widest *= groups * (BY_GROUP if randomised else math.sqrt(2.0) * BY_GROUP * _INVERSE)
     per_length = 2.0 * widest * _unit(split, "estimate") / n
     clip, bias = _clip(facts, split, per_length, 0.6, groups)
     p = facts.columns
     r2, length = squared_radius(p, randomised), math.sqrt(LONG * p)
-    dimension = p + 2 + (0 if randomised else treatment_columns(arms))
+    dimension = p + 2 + (0 if randomised else arms - 1)
     if "models" in split.mu:
         entry = r2 / split.mu["models"]
         column = math.sqrt(p) / split.mu["spread"] if "spread" in split.mu else math.inf

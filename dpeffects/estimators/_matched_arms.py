@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from dpeffects.design.features import logits
 from dpeffects.errors import EstimationError
 from dpeffects.estimators._levels import with_design
 from dpeffects.estimators.matching import Matches, feasible, match_into, match_limits, pairs
+from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Contrasts
 from dpeffects.estimators.strengths import default_penalty
 from dpeffects.inference.estimate import (
@@ -69,42 +70,74 @@ _LEAST_SHARE = 0.1
 """Over the number of arms: the least share of the records that an arm is taken to have."""
 
 
-@dataclass(frozen=True)
-class ArmScores:
-    """1 / (1 + exp(-x'w)) for each row w of known weights: one score for each arm."""
-
-    weights: FloatArray
-    reads: ClassVar[tuple[str, ...]] = ("covariates",)
-
-    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
-        """Scores of some rows."""
-        return tuple(sigmoid(logits(rows.covariates, w)) for w in self.weights)
+@row("covariates")
+def propensity_scores(rows: Block, weights: FloatArray) -> tuple[FloatArray, ...]:
+    """1 / (1 + exp(-x'w)) for each row w of known weights: one for two arms, else for each arm."""
+    return tuple(sigmoid(logits(rows.covariates, w)) for w in weights)
 
 
 @dataclass(frozen=True)
-class _ArmInputs:
+class Inputs:
     """What matching works on: public or released, never private; and where outcomes are asked.
 
-    ``mixing`` has the chance of each released arm (row) given the true one (column); None where
-    arms are public.
+    ``arm`` says who is treated, or has the number of the arm. ``chance`` is that of another arm
+    than the true one to be released; None where arms are public.
     """
 
     records: MatchedRecords
     scores: FloatArray
-    arm: IntArray
+    arm: Any
     details: dict[str, Any]
-    mixing: FloatArray | None = None
+    chance: float | None = None
+
+    @property
+    def level(self) -> str:
+        """Whether covariates and arms are public."""
+        return "label" if self.chance is None else "sample"
 
     @property
     def counts(self) -> IntArray:
         """Number of records of each arm."""
         return np.bincount(self.arm, minlength=self.records.arms)
 
+    @property
+    def mixing(self) -> FloatArray | None:
+        """Chance of each released arm (row) given the true one (column), where arms are private."""
+        return None if self.chance is None else mixing(self.records.arms, self.chance)
+
+
+def release_inputs(curator: Curator, options: Any) -> Inputs:
+    """Models and scores, and the arms; free where covariates and arms are public."""
+    arms, penalty = curator.arms, options.penalty
+    if curator.is_public("covariates"):
+        models = [
+            public_propensity_model(curator, penalty or TINY_PENALTY, centred=False, arm=arm)
+            for arm in ([None] if arms == 2 else range(arms))
+        ]
+        weights = np.stack([model.value for model in models])
+        records = MatchedRecords(curator, propensity_scores(weights))
+        return Inputs(records, *records.public(), {})
+    each = curator.epsilon("model") / (1 if arms == 2 else arms)
+    penalty = penalty or default_penalty(curator.n, curator.width, each)
+    weights = np.atleast_2d(propensity_weights(curator, penalty, "model").value)
+    records = MatchedRecords(curator, propensity_scores(weights))
+    scores = records.noisy_scores("scores")
+    released = records.flipped_treatment if arms == 2 else records.mixed_arms
+    arm, chance = released("treatment"), flip_chance(curator.epsilon("treatment"), arms)
+    said = "a treatment is flipped" if arms == 2 else "an arm is replaced by another"
+    details = {"ridge penalty": penalty, SCORE_NOISE: scores.scale}
+    details[f"probability that {said}"] = chance
+    return Inputs(records, scores.value, arm, details, chance)
+
 
 def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts) -> Effects:
     """Scores, matches and one sum for each arm; the rest is post-processing."""
-    label, n = curator.is_public("covariates"), curator.n
-    inputs = _label_inputs(curator, options) if label else _sample_inputs(curator, options)
+    label, n, inputs = curator.is_public("covariates"), curator.n, release_inputs(curator, options)
+    if not inputs.counts.all():
+        raise EstimationError(
+            "an arm has no records among the released ones, so there is nobody to match (the "
+            "budget is spent); use a larger epsilon or fewer arms"
+        )
     matches, details = _matched(curator, options, inputs)
     weights = np.zeros(n)
     for arm, found in enumerate(matches):
@@ -115,8 +148,8 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     )
     means, scales = sums.value * most / n, sums.scale * most / n
     asked = np.zeros((len(contrasts), curator.arms))
-    for row, (arm, other) in zip(asked, contrasts, strict=True):
-        row[arm], row[other] = 1.0, -1.0
+    for line, (arm, other) in zip(asked, contrasts, strict=True):
+        line[arm], line[other] = 1.0, -1.0
     # what multiplies the means of released arms
     rows, by_shares, shares = asked, np.zeros(len(contrasts)), inputs.counts / n
     if inputs.mixing is not None and options.debias:
@@ -173,7 +206,7 @@ def _means(
     return with_design(made, estimate, part) if curator.values[-1] == 2 else made
 
 
-def _caution(inputs: _ArmInputs) -> tuple[bool, str]:
+def _caution(inputs: Inputs) -> tuple[bool, str]:
     """Whether the scores are mostly noise, and what to say where they have some.
 
     The noise is known, and so is the variance of the released scores that it is in.
@@ -185,40 +218,6 @@ def _caution(inputs: _ArmInputs) -> tuple[bool, str]:
     if share > _SOME:
         return False, f"PARTLY ADJUSTED: {share:.0%} of the scores' variance is privacy noise"
     return False, ""
-
-
-def _label_inputs(curator: Curator, options: Any) -> _ArmInputs:
-    """Covariates and arms are public: nothing is charged."""
-    penalty = options.penalty or TINY_PENALTY
-    models = [
-        public_propensity_model(curator, penalty, centred=False, arm=arm)
-        for arm in range(curator.arms)
-    ]
-    records = MatchedRecords(curator, ArmScores(np.stack([model.value for model in models])))
-    return _ArmInputs(records, *records.public(), {})
-
-
-def _sample_inputs(curator: Curator, options: Any) -> _ArmInputs:
-    """Noisy models, noisy scores, mixed arms."""
-    arms, each = curator.arms, curator.epsilon("model") / curator.arms
-    penalty = options.penalty or default_penalty(curator.n, curator.width, each)
-    records = MatchedRecords(
-        curator, ArmScores(propensity_weights(curator, penalty, "model").value)
-    )
-    scores, arm = records.noisy_scores("scores"), records.mixed_arms("treatment")
-    chance = flip_chance(curator.epsilon("treatment"), arms)
-    details = {
-        "ridge penalty": penalty,
-        SCORE_NOISE: scores.scale,
-        "probability that an arm is replaced by another": chance,
-    }
-    inputs = _ArmInputs(records, scores.value, arm, details, mixing(arms, chance))
-    if not inputs.counts.all():
-        raise EstimationError(
-            "an arm has no records among the released ones, so there is nobody to match (the "
-            "budget is spent); use a larger epsilon or fewer arms"
-        )
-    return inputs
 
 
 def mixing(arms: int, chance: float) -> FloatArray:
@@ -255,10 +254,10 @@ def _share_variance(
 
 
 def _matched(
-    curator: Curator, options: Any, inputs: _ArmInputs
+    curator: Curator, options: Any, inputs: Inputs
 ) -> tuple[list[Matches], dict[str, Any]]:
     """Matches in each arm under its limit (equations 9-12, made feasible)."""
-    level, wanted = "sample" if inputs.mixing is not None else "label", options.neighbors
+    level, wanted = inputs.level, options.neighbors
     matches, limits, short, raised = [], [], 0, False
     for arm, count in enumerate(inputs.counts.tolist()):
         members, scores, others = inputs.arm == arm, inputs.scores[:, arm], curator.n - count
@@ -293,7 +292,7 @@ def _matched(
 
 def _variances(
     curator: Curator,
-    inputs: _ArmInputs,
+    inputs: Inputs,
     matches: list[Matches],
     rows: FloatArray,
     means: FloatArray,

@@ -1,30 +1,34 @@
 """Noisy moments of covariates, outcome and treatment, and the linear models that they give.
 
 1. Means and variances of the covariates are released, and columns standardised by them.
-2. One matrix of products of z = (x, outcome, treatment, constant) is released, x standardised,
-   outcome and treatment scaled. Rows that are too long are shortened as a whole, which is weighted
-   least squares. (Their weights depend a little on the outcome too, so that slopes come out a
-   little flat; the sum at the end corrects for wrong slopes.)
-3. The rest is post-processing: the covariance of x pulled to a multiple of the identity by as much
-   as noise explains, slopes of the outcome within arms, and the differences between arms, which
-   are slopes of the log odds of treatment where covariates are normal in each arm.
+2. One matrix of products of z = (x, outcome, arm, constant) is released, x standardised, the others
+   scaled. The arm is a point in one direction less than there are arms: for two of them, treatment
+   less its share. Rows that are too long are shortened as a whole, which is weighted least squares.
+   (Their weights depend a little on the outcome too, so that slopes come out a little flat; the sum
+   at the end corrects for wrong slopes.)
+3. The rest is post-processing: the covariance of x within arms, pulled to a multiple of the
+   identity by as much as noise explains, slopes of the outcome, and the differences between two
+   arms, which are slopes of the log odds of one against the other where covariates are normal in
+   each arm.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
-from dpeffects.estimators._centres import Centres, Residual
+from dpeffects.estimators._centres import Centres, residual
 from dpeffects.estimators._posterior import NoisyMoments, Slopes, fit_slopes
+from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.row import row
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.moments import Gram
-from dpeffects.privacy.rows import Block
+from dpeffects.privacy.rows import Block, RowFunction
 from dpeffects.privacy.sets import Box, Cube
 
 OUTCOME, TREATMENT, CONSTANT = 0.7, 0.7, 0.25
@@ -47,9 +51,18 @@ def squared_radius(columns: int, randomised: bool) -> float:
     return LONG * columns * (1.0 + OUTCOME**2 + treatment + CONSTANT**2)
 
 
-def treatment_columns(arms: int) -> int:
-    """Columns of z that tell the arm: one for two arms, otherwise one for each."""
-    return 1 if arms == 2 else arms
+def directions(shares: FloatArray) -> FloatArray:
+    """Points of the arms, (arm, direction), whose mean over the records is 0.
+
+    There is one direction less than arms: for two of them, treatment less its share.
+    """
+    arms = len(shares)
+    points = np.zeros((arms, arms - 1))
+    for j in range(arms - 1):
+        points[: j + 1, j], points[j + 1, j] = 1.0, -(j + 1.0)
+    points = points / np.sqrt((points**2).sum(axis=0))
+    points = points - shares @ points
+    return np.asarray(points / math.sqrt(float((points**2).sum(axis=1).max())))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,30 +97,17 @@ class Standard:
         return total
 
 
-@dataclass(frozen=True, eq=False)
-class _Columns:
+@row("covariates")
+def some_columns(rows: Block, columns: IntArray) -> FloatArray:
     """Some covariates."""
-
-    columns: IntArray
-    reads: ClassVar[tuple[str, ...]] = ("covariates",)
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Columns of some rows."""
-        return rows.covariates[:, self.columns]
+    return rows.covariates[:, columns]
 
 
-@dataclass(frozen=True, eq=False)
-class _SquaredDistances:
-    """Squares of the distances of covariates from known means."""
-
-    columns: IntArray
-    means: FloatArray
-    reads: ClassVar[tuple[str, ...]] = ("covariates",)
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Squares of some rows."""
-        off: FloatArray = rows.covariates[:, self.columns] - self.means
-        return off * off
+@row("covariates")
+def squared_distances(rows: Block, columns: IntArray, means: FloatArray) -> FloatArray:
+    """Squares of the distances of some covariates from known means."""
+    off: FloatArray = rows.covariates[:, columns] - means
+    return off * off
 
 
 def varying_columns(curator: Curator) -> IntArray:
@@ -120,7 +120,7 @@ def ask_means(curator: Curator, share: str) -> Asked:
     columns = varying_columns(curator)
     cube = Cube(np.zeros(columns.size), np.ones(columns.size))
     part = 0.5 if (np.array(curator.values)[columns] != 2).any() else 1.0
-    return Asked("means of covariates", _Columns(columns), cube, None, share, part)
+    return Asked("means of covariates", some_columns(columns), cube, None, share, part)
 
 
 def release_standard(curator: Curator, noisy: Noisy, share: str) -> Standard:
@@ -133,7 +133,7 @@ def release_standard(curator: Curator, noisy: Noisy, share: str) -> Standard:
     if other.size:
         squares = curator.sums(
             "variances of covariates",
-            _SquaredDistances(columns[other], means[other]),
+            squared_distances(columns[other], means[other]),
             Cube(np.zeros(other.size), np.full(other.size, 0.25)),
             share=share,
             part=0.5,
@@ -156,49 +156,40 @@ def _pulled(seen: FloatArray, noise: float, most: FloatArray) -> FloatArray:
     return np.clip(pulled, max(0.0025, min(0.5 * math.sqrt(noise), 0.5 * mean)), most + 0.005)
 
 
-@dataclass(frozen=True, eq=False)
-class _Row:
-    """z = (x, outcome, treatment, constant) of a record."""
+@row("covariates")
+def moment_row(
+    rows: Block,
+    standard: Standard,
+    residual: RowFunction,
+    clip: float,
+    arms: tuple[OfArm, ...],
+    sizes: tuple[float, float, float],
+) -> tuple[FloatArray, ...]:
+    """z = (x, outcome, points of the arm, constant) of a record.
 
-    standard: Standard
-    residual: Residual
-    clip: float
-    share: float | None
-    sizes: tuple[float, float, float]
-    reads: ClassVar[tuple[str, ...]] = ("treated", "outcome", "covariates")
-
-    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
-        """Rows of z; treatment is left out where it was assigned by chance."""
-        outcome, treatment, constant = self.sizes
-        y = outcome * np.clip(self.residual(rows) / self.clip, -1.0, 1.0)
-        ones = np.full(rows.size, constant)
-        if self.share is None:
-            return self.standard(rows), y, ones
-        t = (rows.treated - self.share).astype(np.float64)
-        t *= treatment / max(self.share, 1.0 - self.share)
-        return self.standard(rows), y, t, ones
+    ``arms`` has the points in each direction, none where arms were assigned by chance.
+    """
+    outcome, treatment, constant = sizes
+    y = outcome * np.clip(residual(rows) / clip, -1.0, 1.0)
+    points = (treatment * along(rows) for along in arms)
+    return standard(rows), y, *points, np.full(rows.size, constant)
 
 
 @dataclass(frozen=True)
 class Models:
-    """Linear models of outcome and treatment in standardised covariates, from noisy moments.
+    """Linear models of outcome and arm in standardised covariates, for two arms.
 
-    Outcomes are in units of the clip. ``centres`` are means of x for (treated, control) records,
-    ``covariance`` is that of x within arms; ``offsets`` are what the means of the outcome missed,
-    and ``unknown`` what is still not known of them.
+    Outcomes are in units of the clip. ``covariance`` is that of x within arms.
     """
 
     n: int
     standard: Standard
     clip: float
-    centres: FloatArray
     covariance: FloatArray
     outcome_variance: float
     outcome_slopes: FloatArray
     treatment_slopes: FloatArray
     slopes: Slopes
-    offsets: FloatArray
-    unknown: FloatArray
 
     @property
     def columns(self) -> int:
@@ -206,21 +197,58 @@ class Models:
         return self.standard.columns.size
 
 
-@dataclass(frozen=True)
-class _Moments:
-    """The released matrix over the weight of all rows, by what its entries are products of.
+@dataclass(frozen=True, eq=False)
+class ArmModels:
+    """What the models of all pairs of arms have in common; outcomes in units of the clip.
 
-    ``sd`` is the standard deviation of the noise in a product of two covariates; products with the
-    outcome, the treatment and the constant have it divided by their size.
+    ``mean`` is that of x over all records. ``arms`` are how far each arm lies from it, as released,
+    and ``turn`` what independent noise of the scale ``sd`` is multiplied by in them. ``offsets``
+    are what the means of the outcome missed, ``unknown`` what is still not known of them.
     """
 
-    covariates: FloatArray
-    with_outcome: FloatArray
-    with_treatment: FloatArray
-    with_constant: FloatArray
-    outcome: FloatArray
+    n: int
+    standard: Standard
+    clip: float
+    shares: FloatArray
+    mean: FloatArray
+    covariance: FloatArray
+    vectors: FloatArray
+    moments: NoisyMoments
+    arms: FloatArray
+    turn: FloatArray
     sd: float
-    sizes: tuple[float, float, float]
+    offsets: FloatArray
+    unknown: FloatArray
+
+    _pairs: dict[tuple[int, int], Models] = field(default_factory=dict)
+
+    def pair(self, arm: int, other: int) -> Models:
+        """The models of an arm against another."""
+        if (arm, other) not in self._pairs:
+            self._pairs[arm, other] = self._of_pair(arm, other)
+        return self._pairs[arm, other]
+
+    def _of_pair(self, arm: int, other: int) -> Models:
+        noise = self.turn[arm] - self.turn[other]
+        by_chance = float((1.0 / (self.n * self.shares[[arm, other]])).sum())
+        slopes = fit_slopes(
+            replace(
+                self.moments,
+                treatment=self.vectors.T @ (self.arms[arm] - self.arms[other]),
+                treatment_noise=float(noise @ noise) * self.sd**2,
+                treatment_sampling=self.moments.variances * by_chance,
+            )
+        )
+        return Models(
+            n=self.n,
+            standard=self.standard,
+            clip=self.clip,
+            covariance=self.covariance,
+            outcome_variance=self.moments.outcome_variance,
+            outcome_slopes=self.vectors @ slopes.outcome,
+            treatment_slopes=self.vectors @ slopes.treatment * bool(self.turn.size),
+            slopes=slopes,
+        )
 
 
 def release_models(
@@ -230,109 +258,85 @@ def release_models(
     clip: float,
     share: str,
     randomised: bool,
-) -> Models:
+) -> ArmModels:
     """Release the matrix, and read models from it."""
-    n, pi, p = curator.n, centres.share, standard.columns.size
-    seen = _release(curator, standard, centres, clip, share, randomised)
-    in_outcome, in_treatment, in_constant = (seen.sd / size for size in seen.sizes)
-    to_arms = 0.0 if randomised else max(pi, 1.0 - pi) / (pi * (1.0 - pi))
-    between, between_sd = seen.with_treatment * to_arms, in_treatment * to_arms
-    mean = seen.with_constant * reliable(seen.with_constant, in_constant)
-    covariance, scale, kept = shrunk(seen.covariates - np.outer(mean, mean), seen.sd)
-    real = between * reliable(between, between_sd)
-    covariance = covariance - pi * (1.0 - pi) * np.outer(real, real)
-    values, vectors = np.linalg.eigh(covariance)
-    values = np.clip(values, LEAST * scale, p * scale)
-    covariance = (vectors * values) @ vectors.T
-    own_sd = math.sqrt(2.0) * in_outcome / seen.sizes[0]
-    spread = min(max(combined(float(seen.outcome[0]), own_sd, *SPREAD), 0.01), 0.6)
-    slopes = fit_slopes(
-        NoisyMoments(
-            variances=values,
-            outcome=vectors.T @ seen.with_outcome,
-            treatment=vectors.T @ between,
-            outcome_noise=in_outcome**2,
-            treatment_noise=between_sd**2,
-            outcome_sampling=values * spread / n,
-            treatment_sampling=values / (n * pi * (1.0 - pi)),
-            entry_noise=kept * seen.sd**2,
-            outcome_variance=spread,
-            scale=scale,
-        )
-    )
-    treatment = np.zeros(p) if randomised else vectors @ slopes.treatment
-    shift = covariance @ treatment
-    offsets, unknown = _offsets(seen, to_arms, pi, centres.unknown / clip)
-    return Models(
-        n=n,
-        standard=standard,
-        clip=clip,
-        centres=mean + np.stack([(1.0 - pi) * shift, -pi * shift]),
-        covariance=covariance,
-        outcome_variance=spread,
-        outcome_slopes=vectors @ slopes.outcome,
-        treatment_slopes=treatment,
-        slopes=slopes,
-        offsets=offsets,
-        unknown=clip * unknown,
-    )
-
-
-def _release(
-    curator: Curator,
-    standard: Standard,
-    centres: Centres,
-    clip: float,
-    share: str,
-    randomised: bool,
-) -> _Moments:
-    """Release the matrix and divide it by the weight of all rows, which it tells too."""
-    p, n, pi = standard.columns.size, curator.n, centres.share
+    p, n, pi = standard.columns.size, curator.n, centres.shares
+    along = directions(pi)[:, : 0 if randomised else None]
     length, radius = math.sqrt(LONG * p), math.sqrt(squared_radius(p, randomised))
-    sizes = (OUTCOME * length, TREATMENT * length, CONSTANT * length)
-    row = _Row(standard, Residual(centres.means), clip, None if randomised else pi, sizes)
-    half = np.full(p + (2 if randomised else 3), radius)
+    own, arm, one = sizes = (OUTCOME * length, TREATMENT * length, CONSTANT * length)
+    points = tuple(OfArm(x) for x in along.T)
+    row = moment_row(standard, residual(centres.means), clip, points, sizes)
+    half = np.full(p + 2 + len(points), radius)
     box = Box(-half, half, centre=0.0, radius=radius)
     released = curator.sums("moments", row, Gram(box), share=share)
     matrix = np.zeros((half.size, half.size))
     matrix[np.triu_indices(half.size)] = released.value
     matrix = matrix + np.triu(matrix, 1).T
-    y, t, one = p, p + 1, half.size - 1
-    if randomised:
-        known, unit = matrix[one, one], sizes[2] ** 2
-    else:
-        known, unit = matrix[t, t], sizes[1] ** 2 * pi * (1.0 - pi) / max(pi, 1.0 - pi) ** 2
-    own_sd, weight = math.sqrt(2.0) * released.sd / unit, min(max(known / unit, 0.5 * n), n)
+    # the matrix tells the weight of all rows too: by the squares of the points, or the constant
+    spread_arms = along.T @ (pi[:, None] * along)
+    known, unit = matrix[-1:, -1:], one**2
+    if points:
+        known, unit = matrix[p + 1 : -1, p + 1 : -1], arm**2 * float(np.trace(spread_arms))
+    own_sd = math.sqrt(2.0 * len(known)) * released.sd / unit
+    weight = min(max(float(np.trace(known)) / unit, 0.5 * n), n)
     total = combined(weight, own_sd, WEIGHT * n, WEIGHT_SD * n)
-    matrix /= total
-    outcome = [matrix[y, y], 0.0 if randomised else matrix[y, t], matrix[y, one]]
-    return _Moments(
-        covariates=matrix[:p, :p],
-        with_outcome=matrix[:p, y] / sizes[0],
-        with_treatment=np.zeros(p) if randomised else matrix[:p, t] / sizes[1],
-        with_constant=matrix[:p, one] / sizes[2],
-        outcome=np.array(outcome) / sizes[0] / np.array(sizes),
-        sd=released.sd / total,
-        sizes=sizes,
+    matrix, sd = matrix / total, released.sd / total
+    # slopes of x along the points: how far the arms lie from all records
+    turn = np.linalg.inv(spread_arms) if points else spread_arms
+    slopes = turn @ matrix[p + 1 : -1, :p] / arm
+    trusted = [
+        x * reliable(x, sd / arm * math.hypot(*t)) for x, t in zip(slopes, turn, strict=True)
+    ]
+    apart = along @ np.reshape(trusted, slopes.shape)
+    mean = matrix[-1, :p] / one
+    mean = mean * reliable(mean, sd / one)
+    covariance, scale, kept = shrunk(matrix[:p, :p] - np.outer(mean, mean), sd)
+    values, vectors = np.linalg.eigh(covariance - (pi[:, None] * apart).T @ apart)
+    values = np.clip(values, LEAST * scale, p * scale)
+    spread = combined(float(matrix[p, p]) / own**2, math.sqrt(2.0) * sd / own**2, *SPREAD)
+    spread = min(max(spread, 0.01), 0.6)
+    columns = np.column_stack([arm * along, np.full(len(pi), one)])
+    told, told_sd = matrix[p, p + 1 :] / own, sd / own
+    offsets, unknown = _offsets(told, told_sd, columns, pi, centres.unknown / clip)
+    return ArmModels(
+        n=n,
+        standard=standard,
+        clip=clip,
+        shares=pi,
+        mean=mean,
+        covariance=(vectors * values) @ vectors.T,
+        vectors=vectors,
+        moments=NoisyMoments(
+            variances=values,
+            outcome=vectors.T @ matrix[:p, p] / own,
+            treatment=np.zeros(p),
+            outcome_noise=(sd / own) ** 2,
+            treatment_noise=0.0,
+            outcome_sampling=values * spread / n,
+            treatment_sampling=np.zeros(p),
+            entry_noise=kept * sd**2,
+            outcome_variance=spread,
+            scale=scale,
+        ),
+        arms=along @ slopes,
+        turn=along @ turn,
+        sd=sd / arm,
+        offsets=offsets,
+        unknown=clip * unknown,
     )
 
 
 def _offsets(
-    seen: _Moments, to_arms: float, pi: float, prior_sd: FloatArray
+    told: FloatArray, sd: float, columns: FloatArray, pi: FloatArray, prior: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """What the means of the arms missed, as the matrix tells it, and what is not known of it."""
-    own, in_treatment, in_constant = seen.sizes
-    design = np.array([[1.0, -1.0], [pi, 1.0 - pi]])
-    told = np.array([seen.outcome[1] * to_arms, seen.outcome[2]])
-    precision = np.array(
-        [
-            (own * in_treatment / (seen.sd * to_arms)) ** 2 if to_arms else 0.0,
-            (own * in_constant / seen.sd) ** 2,
-        ]
-    )
-    prior = np.diag(1.0 / np.clip(prior_sd, 1e-9, 0.5) ** 2)
-    covariance = np.linalg.inv(design.T @ (design * precision[:, None]) + prior)
-    return covariance @ (design.T @ (told * precision)), np.sqrt(np.diag(covariance))
+    """What the means of the arms missed, as the matrix tells it, and what is not known of it.
+
+    ``told`` are products of the outcome with the ``columns`` of the arms and the constant.
+    """
+    design = (pi[:, None] * columns).T
+    precision = design.T @ design / sd**2 + np.diag(1.0 / np.clip(prior, 1e-9, 0.5) ** 2)
+    covariance = np.linalg.inv(precision)
+    return covariance @ (design.T @ told) / sd**2, np.sqrt(np.diag(covariance))
 
 
 def combined(one: float, sd: float, other: float, other_sd: float) -> float:

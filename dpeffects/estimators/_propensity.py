@@ -10,10 +10,10 @@ transform them (``sqrt``, ``log``, ``cut``).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from dpeffects.estimators.arm_sums import (
     share_treated,
     treated_count,
 )
+from dpeffects.estimators.row import row
 from dpeffects.estimators.strengths import SPREAD, TREATED_VARIANCE, VOLUME, least_strength
 from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.privacy.charges import Noisy
@@ -180,39 +181,24 @@ class PropensityModel:
         return np.array([float(np.mean(x)) for x in own])
 
 
-@dataclass(frozen=True, eq=False)
-class BeyondClip:
+@row("covariates")
+def within_clip(rows: Block, model: Propensity) -> IntArray:
     """0 for a record whose propensity is clipped, 1 for all others."""
-
-    model: Propensity
-    reads: ClassVar[tuple[str, ...]] = ("covariates",)
-
-    def __call__(self, rows: Block) -> IntArray:
-        """Cells of some rows."""
-        model = self.model
-        e = sigmoid(logits(unit_rows(rows.covariates), model.weights, model.offset))
-        low, high = model.low * (1.0 - 1e-9), 1.0 - (1.0 - model.high) * (1.0 - 1e-9)
-        return np.where((e < low) | (e > high), 0, 1)
+    e = sigmoid(logits(unit_rows(rows.covariates), model.weights, model.offset))
+    low, high = model.low * (1.0 - 1e-9), 1.0 - (1.0 - model.high) * (1.0 - 1e-9)
+    return np.where((e < low) | (e > high), 0, 1)
 
 
 def beyond_clip(model: Propensity) -> Cells:
     """One cell, of the records whose propensities are clipped."""
-    return Cells(BeyondClip(model), 1)
+    return Cells(within_clip(model), 1)
 
 
-@dataclass(frozen=True, eq=False)
-class LogOdds:
-    """Log odds of treatment, about ``middle`` and over ``width``."""
-
-    model: Propensity
-    middle: float
-    width: float
-    reads: ClassVar[tuple[str, ...]] = ("covariates",)
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Log odds of some rows, within [-1/2, 1/2]."""
-        at = logits(unit_rows(rows.covariates), self.model.weights, self.model.offset)
-        return np.asarray((at - self.middle) / self.width)
+@row("covariates")
+def log_odds(rows: Block, model: Propensity, middle: float, width: float) -> FloatArray:
+    """Log odds of treatment, about ``middle`` and over ``width``: within [-1/2, 1/2]."""
+    at = logits(unit_rows(rows.covariates), model.weights, model.offset)
+    return np.asarray((at - middle) / width)
 
 
 def typical_scores(share: float, sd: float) -> FloatArray:
@@ -244,6 +230,7 @@ class Setting:
     penalty: float | None = None
     spread: float = SPREAD
     confounded: float = _CONFOUNDED
+    arms: int = 2
 
 
 def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple[float, float]:
@@ -276,6 +263,8 @@ def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple
         )
         total = errors[0] ** 2 + errors[1] ** 2 + errors[2] ** 2
         at = int(np.argmin(total))
+        if setting.arms > 2:  # the least of those that are as good
+            at = int(np.flatnonzero(total <= (1.0 + 1e-9) * total[at])[0])
         best = min(best, (float(total[at]), part, float(strength[at])))
     return best[1], best[2]
 
@@ -303,24 +292,26 @@ class Spreads:
         return cls(means, spreads, standard.variance_sd)
 
 
-def public_model(curator: Curator, penalty: float | None) -> PropensityModel:
-    """Fit the model where it costs nothing: covariates and treatment are public."""
-    share = float(treated_count(curator, "centre")) / curator.n
-    return _public_model(curator, penalty, share, Spreads.released(curator, "centre"))
+def public_models(curator: Curator, penalty: float | None) -> tuple[PropensityModel, ...]:
+    """Fit models where they cost nothing: covariates and treatment are public.
 
-
-def public_arm_models(curator: Curator, penalty: float | None) -> tuple[PropensityModel, ...]:
-    """The same for each of more than two arms against all others."""
+    Two arms have one model, of treatment; each of more has one against all others.
+    """
     shares = arm_counts(curator, "centre").sizes / curator.n
     columns = Spreads.released(curator, "centre")
     return tuple(
-        _public_model(curator, penalty, float(share), columns, arm)
-        for arm, share in enumerate(shares)
+        _public_model(curator, penalty, float(shares[arm or 0]), columns, arm)
+        for arm in _modelled(curator.arms)
     )
 
 
+def _modelled(arms: int) -> tuple[int | None, ...]:
+    """The arms that have a model of their own; None for treated records."""
+    return (None,) if arms == 2 else tuple(range(arms))
+
+
 def _public_model(
-    curator: Curator, penalty: float | None, share: float, columns: Spreads, arm: int | None = None
+    curator: Curator, penalty: float | None, share: float, columns: Spreads, arm: int | None
 ) -> PropensityModel:
     n = curator.n
     if not 0.0 < share < 1.0:
@@ -328,50 +319,93 @@ def _public_model(
     strength, offset = n * penalty if penalty else _PUBLIC_STRENGTH, math.log(share / (1.0 - share))
     weights = public_propensity_model(curator, strength, offset, arm=arm)
     model = with_error(weights, n, share, 0.0, columns)
-    row = LogOdds(model.within((0.0, 1.0)), *model.reach)
+    middle, width = model.reach
+    row = log_odds(model.within((0.0, 1.0)), middle, width)
     mean, square = curator.sums("log odds", row, WithSquares(1), share="centre").value / n
-    sd = row.width * math.sqrt(max(float(square - mean**2), 0.0))
+    sd = width * math.sqrt(max(float(square - mean**2), 0.0))
     return replace(model, scores=typical_scores(share, sd), details={})
 
 
-def private_model(
-    curator: Curator, setting: Setting, estimate: float
-) -> tuple[PropensityModel, Noisy]:
-    """Release the number of treated records, the spread of covariates, and a model.
+def released_shares(curator: Curator, share: str) -> tuple[FloatArray, float]:
+    """Release the shares of the arms, pulled together by as much as noise explains.
 
-    ``estimate`` is the epsilon that the estimate will have, for the balance of the two.
+    Also what noise leaves unknown of each.
     """
-    count = treated_count(curator, "counts")
-    share = share_treated(curator, count)
-    columns = Spreads.released(curator, "spread")
-    strength = _strength(curator, setting, columns, curator.epsilon("model"), estimate)
-    offset = math.log(share / (1.0 - share))
-    weights = propensity_model(curator, strength, offset, "model", setting.way, setting.noise)
-    return with_error(weights, curator.n, share, share_sd(curator, count), columns), count
-
-
-def private_arm_models(
-    curator: Curator, setting: Setting, estimate: float
-) -> tuple[tuple[PropensityModel, ...], float]:
-    """Release the sizes of more than two arms, and for each a model against all others.
-
-    Also what noise leaves unknown of the shares of the arms, which are the models' mean scores.
-    """
-    n, arms, counts = curator.n, curator.arms, arm_counts(curator, "counts")
+    n, arms = curator.n, curator.arms
+    if arms == 2:
+        count = treated_count(curator, share)
+        treated = share_treated(curator, count)
+        return np.array([treated, 1.0 - treated]), share_sd(curator, count)
+    counts = arm_counts(curator, share)
     spread = 4.0 * SHARE_SPREAD * (1.0 - 1.0 / arms) / arms
     pull = spread / (spread + counts.variance / n**2)
     least = max(counts.release.scale, 1.0) / n
     shares = np.maximum(1.0 / arms + pull * (counts.sizes / n - 1.0 / arms), min(least, 0.5 / arms))
-    shares, sd = shares / shares.sum(), math.sqrt((1.0 - pull) * spread)
-    columns = Spreads.released(curator, "spread")
-    strength = _strength(curator, setting, columns, curator.epsilon("model") / arms, estimate)
-    models = []
-    for arm, share in enumerate(shares.tolist()):
-        offset = math.log(share / (1.0 - share))
-        how = (setting.way, setting.noise, arm)
-        weights = propensity_model(curator, strength, offset, "model", *how)
-        models.append(with_error(weights, n, share, sd, columns))
-    return tuple(models), sd
+    return shares / shares.sum(), math.sqrt((1.0 - pull) * spread)
+
+
+def private_models(
+    curator: Curator, setting: Setting, estimate: float
+) -> tuple[tuple[PropensityModel, ...], FloatArray, float]:
+    """Release the shares of the arms, the spread of covariates, and the models.
+
+    ``estimate`` is the epsilon that the estimate will have, for the balance of the two. Also the
+    shares, and what noise leaves unknown of them.
+    """
+    shares, sd = released_shares(curator, "counts")
+    columns, arms = Spreads.released(curator, "spread"), _modelled(curator.arms)
+    rest = int(np.argmax(shares)) if len(arms) > 1 else -1
+    price = curator.epsilon("model") / max(len(arms) - 1, 1)
+    strength, found = _strength(curator, setting, columns, price, estimate), {}
+    for arm in arms:
+        share = float(shares[arm or 0])
+        offset, how = math.log(share / (1.0 - share)), (setting.way, setting.noise, arm)
+        if arm != rest:
+            found[arm] = propensity_model(curator, strength, offset, "model", *how)
+    if rest >= 0:
+        found[rest] = _of_the_rest(tuple(found.items()), shares, rest, curator.n, columns)
+    models = (
+        with_error(found[arm], curator.n, float(shares[arm or 0]), sd, columns) for arm in arms
+    )
+    return tuple(models), shares, sd
+
+
+def _of_the_rest(
+    others: Sequence[tuple[int | None, Weights]],
+    shares: FloatArray,
+    rest: int,
+    n: int,
+    columns: Spreads,
+) -> Weights:
+    """The model of the arm that has none, from those of all others.
+
+    A record is in one arm, so that covariances of a covariate with all arms add up to 0; slopes are
+    such a covariance over the information and the penalty.
+    """
+    norm, spreads, share = unit_norm(columns.spreads.size + 1), columns.spreads, float(shares[rest])
+    strength, inside = others[0][1].strength, others[0][1].inside
+
+    def scores(slopes: FloatArray, share: float) -> FloatArray:
+        sd = _CORRELATED * math.sqrt(float(spreads @ slopes**2)) / norm
+        return typical_scores(share, sd)
+
+    def held(e: FloatArray) -> FloatArray:
+        return n * float(np.mean(e * (1.0 - e))) * spreads / norm**2 + strength
+
+    covariances = np.zeros(spreads.size)
+    noise = np.zeros(spreads.size)
+    for arm, weights in others:
+        by_arm = held(scores(weights.value[1:], float(shares[arm or 0])))
+        covariances -= by_arm * weights.value[1:]
+        noise = np.hypot(noise, weights.noise_sd * (1.0 if inside else by_arm))
+    typical = np.array([share])
+    for _ in range(8):  # steeper slopes leave less information
+        slopes = covariances / held(typical)
+        typical = scores(slopes, share)
+    level = float(np.log(typical / (1.0 - typical)).mean()) - math.log(share / (1.0 - share))
+    constant = norm * level - slopes @ (columns.means - 0.5)
+    by_noise = noise if inside else noise / held(typical)
+    return Weights(np.append(constant, slopes), strength, float(by_noise.mean()), inside)
 
 
 def _strength(

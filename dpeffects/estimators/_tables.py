@@ -33,8 +33,8 @@ from dpeffects.estimators._propensity import (
     clipped_share,
     kept_slopes,
     plan,
-    private_model,
-    public_model,
+    private_models,
+    public_models,
 )
 from dpeffects.estimators._weighting_error import reweighted
 from dpeffects.estimators.clipped_contrast import StudyOptions, refuse_unadjusted
@@ -247,11 +247,11 @@ class Adjustment:
         else:
             estimate = math.sqrt(2.0) / noise_sd
         if curator.is_public("covariates"):
-            model = public_model(curator, None)
+            (model,) = public_models(curator, None)
         else:
             delta = curator.delta("model")
             setting = _setting(curator.n, curator.width, delta, confounded)
-            model, _ = private_model(curator, setting, estimate)
+            (model,), *_ = private_models(curator, setting, estimate)
         noise = 0.5 / deviation * noise_sd / curator.n
         limits = model.limits(estimand, noise, _LEAST_DEPTH)
         score = model.within(limits)

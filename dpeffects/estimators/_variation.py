@@ -1,9 +1,10 @@
 """Effects that vary with the score: from those whom overlap weights stand for to the estimand.
 
-Overlap weights give the effect among records that could well have been in either arm. Averages over
+Overlap weights give the effect among records that could well have been in any arm. Averages over
 all, over treated or over control records differ from it where the effect varies with the score. One
-more sum, of the terms of the estimate times the score's index, tells how; it is pulled to 0 by as
-much as noise explains, and what is not known of it is a line of the standard error.
+more sum, of the terms of the estimate times the position along the score, tells how; it is pulled
+to 0 by as much as noise explains, and what is not known of it is a line of the standard error. Two
+arms have one such sum, along their log odds; more have one each, along what makes the arm likely.
 """
 
 from __future__ import annotations
@@ -11,114 +12,134 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.estimands import AVERAGES, ESTIMANDS
-from dpeffects.estimators._moments import Models
+from dpeffects.estimators._arm_terms import ArmTerms, ArmTotals
+from dpeffects.estimators._moments import Models, Standard
+from dpeffects.estimators._score import CUT, LEAST_SD, Score, harmonic
+from dpeffects.estimators.arm_sums import OfArm, arm_cells
+from dpeffects.estimators.row import row
 from dpeffects.inference.estimate import Part
 from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Asked
+from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block, RowFunction
 from dpeffects.privacy.sets import Box
 
-VARYING = 0.5
+_VARYING = 0.5
 """Variance of slopes of the effect over studies, against that of slopes of the outcome."""
-_CUT = 2.5
-"""The index is cut at this many of its standard deviations."""
+
+
+@row("covariates")
+def along_score(
+    rows: Block,
+    term: RowFunction,
+    standard: Standard,
+    directions: FloatArray,
+    cuts: FloatArray,
+    direction: OfArm,
+) -> FloatArray:
+    """Twice the scaled terms, times the position along the slopes of the own sum."""
+    own, at = direction(rows), np.zeros(rows.size)
+    for k, slopes in enumerate(directions):
+        at = np.where(own == k, standard.index(rows, slopes) / cuts[k], at)
+    return np.asarray(2.0 * term(rows) * np.clip(at, -1.0, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
-class _Along:
-    """Terms of the estimate, over the largest, times the position along the score."""
-
-    term: RowFunction
-    top: float
-    models: Models
-    slopes: FloatArray
-    cut: float
-    reads: ClassVar[tuple[str, ...]] = ("treated", "outcome", "covariates")
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Products of some rows."""
-        index = self.models.standard.index(rows, self.slopes)
-        product: FloatArray = self.term(rows) / self.top * np.clip(index / self.cut, -1.0, 1.0)
-        return product
-
-
-@dataclass(frozen=True)
 class Varying:
-    """How steep the effect is along the score, and how far estimands are from overlap weights.
+    """How steep effects are along the score, and how far estimands are from overlap weights.
 
-    ``noise`` and ``chance`` are variances of the slope.
+    All are by sum, ``noise`` and ``chance`` variances of the slope; ``combination`` is the
+    difference of two arms that is asked for.
     """
 
-    slope: float
-    noise: float
-    chance: float
-    moves: Mapping[str, float]
+    slope: FloatArray
+    noise: FloatArray
+    chance: FloatArray
+    moves: Mapping[str, FloatArray]
+    combination: FloatArray
 
     @classmethod
     def nowhere(cls) -> Varying:
         """Treatment was assigned by chance: all estimands are one."""
-        return cls(0.0, 0.0, 0.0, dict.fromkeys(AVERAGES, 0.0))
+        none = np.zeros(1)
+        return cls(none, none, none, dict.fromkeys(AVERAGES, none), np.ones(1))
 
     def more(self, estimand: str) -> float:
         """What to add for the estimand."""
-        return self.slope * self.moves[estimand]
+        return float(self.combination @ (self.slope * self.moves[estimand]))
 
     def errors(self, estimand: str) -> list[tuple[Part, float]]:
         """Parts of the error, its noise and what it may miss, and signed standard deviations."""
-        move = self.moves[estimand]
-        noise, chance = (x * move**2 for x in (self.noise, self.chance))
+        moves = self.combination * self.moves[estimand]
+        noise, chance = (float(x @ moves**2) for x in (self.noise, self.chance))
         parts = Part("effect along the score", noise, noise=True), Part("effects that vary", chance)
-        return [(part, math.copysign(math.sqrt(max(part.variance, 0.0)), move)) for part in parts]
+        sign = float(moves.sum())
+        return [(part, math.copysign(math.sqrt(max(part.variance, 0.0)), sign)) for part in parts]
 
 
 @dataclass(frozen=True, eq=False)
 class VariationAsked:
-    """Terms within [-top, top], and the score along which the effect may vary."""
+    """Terms of the estimate, the score along which they may vary, and models of two arms."""
 
-    term: RowFunction
-    top: float
+    terms: ArmTerms
     models: Models
-    score: Any
+    score: Score
 
     @property
-    def _cut(self) -> float:
-        return _CUT * max(self.score.sd, 0.1)
+    def _turn(self) -> FloatArray:
+        """What makes directions of the slopes: those of treated records, or by arm."""
+        shares = self.score.shares
+        return np.eye(1, 2) if len(shares) == 2 else np.eye(len(shares)) - shares
 
     @property
-    def asked(self) -> Asked:
+    def _directions(self) -> FloatArray:
+        return np.asarray(self._turn @ self.score.slopes)
+
+    @property
+    def _cuts(self) -> FloatArray:
+        return CUT * np.maximum(self.score.sd_along(self._directions), LEAST_SD)
+
+    def asked(self, curator: Curator) -> Asked:
         """What the curator is asked for."""
-        along = _Along(self.term, self.top, self.models, self.score.slopes, self._cut)
-        return Asked("effect along the score", along, Box(-1.0, 1.0), None, "variation")
+        label, cells, sums = "effect along the score", None, np.zeros(2)
+        if self.terms.arms > 2:
+            label, cells = "effects along the score by arm", arm_cells(curator)
+            sums = np.arange(float(self.terms.arms))
+        term = along_score(
+            self.terms.row, self.models.standard, self._directions, self._cuts, OfArm(sums)
+        )
+        return Asked(label, term, Box(-1.0, 1.0), cells, "variation")
 
-    def read(self, noisy: Noisy, mean: float, spread: float) -> Varying:
-        """The answer; ``mean`` and ``spread`` are mean and variance of the terms."""
-        score, models = self.score, self.models
-        n, at = models.n, np.clip(score.index / self._cut, -1.0, 1.0)
-        own = score.weights * score.values * (1.0 - score.values) / score.overlap
-        centre = float((own * at).sum())
-        width = max(float((own * (at - centre) ** 2).sum()), 1e-6)
-        seen = (self.top * float(noisy.value[0]) / n - mean * centre) / width
-        noise = noisy.variance * (self.top / (n * width)) ** 2
-        error = noise + max(spread, 0.0) / (n * width)
+    def read(self, noisy: Noisy, found: ArmTotals) -> Varying:
+        """The answer; ``found`` are the sums of the terms."""
+        score, models, reach = self.score, self.models, self.terms.widths / 2.0 / self.models.n
+        along = np.moveaxis(score.index @ self._turn.T, -1, 0) / self._cuts[:, None, None]
+        at = np.clip(along, -1.0, 1.0)
+        own = score.weights * harmonic(score.chances) / score.overlap
+        centre = (own * at).sum(axis=(1, 2))
+        width = np.maximum((own * (at - centre[:, None, None]) ** 2).sum(axis=(1, 2)), 1e-6)
+        seen = (reach * noisy.value.ravel() - found.means * centre) / width
+        noise = noisy.variance * (reach / width) ** 2
+        error = noise + np.maximum(found.sampling, 0.0) / width
         # slopes of the effect are as strange to the score as slopes of the outcome could be
-        steep = models.covariance @ score.slopes
-        along = float(steep @ steep) / max(float(score.slopes @ steep), 1e-12) ** 2
-        prior = VARYING * models.clip**2 * models.slopes.prior[0] * along * self._cut**2
-        kept = prior / (prior + error) if prior + error > 0.0 else 0.0
-        moves = {name: float((self._weights(name) * at).sum()) - centre for name in AVERAGES}
-        return Varying(kept * seen, kept**2 * noise, kept * error - kept**2 * noise, moves)
+        slopes = self._directions
+        steep = slopes @ models.covariance
+        strange = (steep**2).sum(axis=1) / np.maximum((steep * slopes).sum(axis=1), 1e-12) ** 2
+        prior = _VARYING * models.clip**2 * models.slopes.prior[0] * strange * self._cuts**2
+        prior = prior / min(len(slopes), 2)  # two arms share the effect
+        kept = prior / np.maximum(prior + error, 1e-300)
+        moves = {x: (self._weights(x) * at).sum(axis=(1, 2)) - centre for x in AVERAGES}
+        return Varying(
+            kept * seen, kept**2 * noise, kept * error - kept**2 * noise, moves, np.ones(1)
+        )
 
     def _weights(self, estimand: str) -> FloatArray:
-        """Weights of the nodes in the population of the estimand."""
-        weights = np.asarray(self.score.weights)
-        none = np.zeros_like(weights[0])
-        members = ESTIMANDS[estimand].population(
-            np.stack([weights[0], none]), np.stack([none, weights[1]])
-        )
-        return np.asarray(members / members.sum())
+        """Weights of typical records in the population of the estimand."""
+        own, weights = ESTIMANDS[estimand], self.score.weights
+        if self.terms.arms == 2:
+            weights = weights * np.array([[own.of_treated], [own.of_control]])
+        return np.asarray(weights / weights.sum())

@@ -11,15 +11,35 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.design.arms import ARMS, TREATED, EachArm, Outcome, ScaledSquare
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.rows import Cells
+from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, Box
 
 SHARE_SPREAD = 0.05
 """Variance of the share of treated records over studies: a noisy share is pulled to 1/2 by it."""
+
+
+@dataclass(frozen=True, eq=False)
+class OfArm:
+    """The number of a record's arm, of those of (treated, control), or of more arms."""
+
+    numbers: FloatArray
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Who is treated, or the number of the arm."""
+        return ("treated" if len(self.numbers) == 2 else "arm",)
+
+    def arm(self, rows: Block) -> IntArray:
+        """Which of the numbers are those of some rows."""
+        return 1 - rows.treated if len(self.numbers) == 2 else rows.arm
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Numbers of some rows."""
+        return np.asarray(self.numbers[self.arm(rows)])
 
 
 def arm_cells(curator: Curator) -> Cells:

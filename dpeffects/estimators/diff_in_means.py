@@ -25,16 +25,15 @@ from typing import Any
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.estimators._centres import Contrast, Residual, between_arms
 from dpeffects.estimators._checks import check_choice
 from dpeffects.estimators._levels import by_arm
 from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums
+from dpeffects.estimators.clipped_contrast import arm_influence
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import (
     UNADJUSTED,
     Effects,
     Estimate,
-    Influence,
     Means,
     MeansVariance,
     SamplingVariance,
@@ -110,7 +109,13 @@ def fit_arms(
             details=details,
             basis=_BASES.get(options.design or "", ""),
             caution="" if options.design else UNADJUSTED,
-            influence=_influence(curator, means, sizes, pair),
+            influence=arm_influence(
+                lower + (upper - lower) / 2.0 + means,
+                sizes / curator.n,
+                curator.outcome_range,
+                curator.n,
+                pair,
+            ),
         )
         own_variances = variances if isinstance(variances, Unavailable) else variances.by_arm(pair)
         one, two = (lower + (upper - lower) / 2.0 + means[pair]).tolist()
@@ -127,19 +132,6 @@ def fit_arms(
         )
         estimates.append(replace(estimate, means=both))
     return Effects(tuple(estimates), details=details)
-
-
-def _influence(
-    curator: Curator, means: FloatArray, sizes: FloatArray, pair: list[int]
-) -> Influence:
-    """What rows add: residuals from the means of their arms, over the shares of the arms."""
-    lower, upper = curator.outcome_range
-    own = lower + (upper - lower) / 2.0 + means
-    signs = between_arms(pair, curator.n / sizes)
-    ends = np.stack([signs * (lower - own), signs * (upper - own)])
-    term = Contrast(Residual(own), signs, upper - lower)
-    low, high, n = float(ends.min()), float(ends.max()), float(curator.n)
-    return Influence(term, low, high, 0.0, n, tuple((sizes / n)[pair].tolist()))
 
 
 def _arm_sizes(sizes: FloatArray, scale: float) -> dict[str, Any]:

@@ -28,7 +28,8 @@ from dpeffects.arrays import FloatArray, Interval
 from dpeffects.errors import OptionError
 from dpeffects.estimands import LATE
 from dpeffects.estimators import clipped_contrast, one_step
-from dpeffects.estimators._centres import Contrast
+from dpeffects.estimators._centres import clipped_term, residual
+from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.auto import AutoOptions
 from dpeffects.estimators.clipped_contrast import ClippedContrastOptions, StudyOptions
 from dpeffects.estimators.one_step import OneStepOptions
@@ -264,15 +265,13 @@ def _fitted(
 def _pilot(curator: Curator, ends: Interval, first: Estimate, influence: Influence) -> float:
     """An effect among compliers that is about right, pulled to 0 by what is not known of it."""
     middle, half = sum(ends) / 2.0, (ends[1] - ends[0]) / 2.0
-    term: Any = influence.term
-    own: Any = term.residual
-    if isinstance(term, Contrast):
-        reach = float(np.abs(term.signs).max())
-        own = replace(own, means=np.full(2, middle))
+    weight = influence.term.given["weight"]
+    if isinstance(weight, OfArm):
+        reach = float(np.abs(weight.numbers).max())
     else:
-        reach = term.score.largest / term.score.overlap
-        own = replace(own, levels=np.full(2, middle), slopes=np.zeros_like(own.slopes))
-    row = Weighted(LessTaken(ends, 0.0), replace(term, residual=own, clip=half), half * reach)
+        reach = float(weight.given["largest"].numbers.max()) / weight.given["overlap"]
+    flat = clipped_term(residual(np.full(2, middle)), weight, half)
+    row = Weighted(LessTaken(ends, 0.0), flat, half * reach)
     sums = curator.sums("weighted outcomes", row, Box(-1.0, 1.0), share="pilot")
     unit = reach / 2.0 / curator.n  # in ranges of the outcome
     noise = (unit * sums.sd) ** 2 + reach**2 / (16.0 * curator.n)

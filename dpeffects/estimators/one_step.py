@@ -16,8 +16,8 @@
 
 At label level covariates and treatment are public: the weights cost nothing (`_balancing`).
 
-More than two arms have one matrix of moments, and one weighted sum for each arm (`_arm_models`,
-`_weighted_arms`). Whether scores bend is not checked then; the interval allows for what is usual.
+More than two arms have one matrix of moments, and one weighted sum for each arm (`_arm_terms`).
+Whether scores bend is not checked then; the interval allows for what is usual.
 
 With ``design="randomised"`` there is nothing to correct for: weights are those of the arms, and
 the covariates make residuals, and so the interval, shorter.
@@ -34,45 +34,50 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators._centres import Centres, LengthsAsked, Residual, release_centres
+from dpeffects.estimators._arm_terms import (
+    ArmTerms,
+    ArmTotals,
+    combination,
+    noise_between,
+    of_two_arms,
+)
+from dpeffects.estimators._centres import (
+    Centres,
+    LengthsAsked,
+    clipped_term,
+    release_centres,
+    residual,
+)
 from dpeffects.estimators._checks import check_between, check_choice
 from dpeffects.estimators._curves import Curves, CurvesAsked
-from dpeffects.estimators._forecast import BY_ARM, Forecast, forecast_one_step
+from dpeffects.estimators._forecast import Forecast, forecast_one_step
 from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators._moments import (
+    ArmModels,
     Models,
     Standard,
     ask_means,
     release_models,
     release_standard,
 )
+from dpeffects.estimators._score import Calibration, Score, score_of
 from dpeffects.estimators._variation import VariationAsked, Varying
-from dpeffects.estimators.clipped_contrast import (
-    ClippedContrastOptions,
-    TotalAsked,
-    clips,
-    details,
-)
+from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.clipped_contrast import ClippedContrastOptions, clips, details
+from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
-from dpeffects.inference.estimate import Effects, Estimate, Influence, Part
+from dpeffects.inference.estimate import Effects, Estimate, Part
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Asked, Curator
-from dpeffects.privacy.logistic import sigmoid
+from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Split
-from dpeffects.privacy.rows import Block
-from dpeffects.privacy.sets import Box
-
-if TYPE_CHECKING:
-    from dpeffects.estimators._arm_models import ArmModels, ArmScore
-    from dpeffects.estimators._weighted_arms import ArmResiduals
+from dpeffects.privacy.rows import Block, RowFunction
 
 _MODELS = (0.14, 0.2, 0.28, 0.36, 0.44, 0.52, 0.6, 0.68, 0.74)
 """Shares of the moments that are compared."""
@@ -84,8 +89,6 @@ MOST_COLUMNS, _MOST_POOLED = 450, 250
 """Covariates that the noise of a matrix is proved for, and those that can have Gaussian noise."""
 _TYPICAL = Facts(1000, 10, Budget(1.0), "label", values=(1, *(0,) * 9, 0))
 """For which splits of the budget are listed."""
-_CUT = 2.5
-"""The score's index is cut at this many of its standard deviations in the Newton step."""
 _WEIGHTS_OFF = 0.04
 """Relative error of the sum of the weights of an arm."""
 _WRONG_SCORE = 0.3
@@ -224,194 +227,41 @@ def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]
     return dict.fromkeys(names if options.pool not in (None, "none") else (), math.inf)
 
 
-@dataclass(frozen=True)
-class _Score:
-    """Log odds of treatment, constant + x'slopes, and what the released moments say of them.
-
-    The index x'slopes is normal in each arm: ``nodes`` of a quadrature for (treated, control).
-    """
-
-    constant: float
-    slopes: FloatArray
-    clip: float
-    weights: FloatArray
-    index: FloatArray
-    sd: float
-    means: FloatArray
-
-    @property
-    def values(self) -> FloatArray:
-        """Scores at the nodes."""
-        return np.clip(sigmoid(self.constant + self.index), self.clip, 1.0 - self.clip)
-
-    def of(self, rows: Block, standard: Standard) -> FloatArray:
-        """Scores of some rows."""
-        e = sigmoid(self.constant + standard.index(rows, self.slopes))
-        return np.clip(e, self.clip, 1.0 - self.clip)
-
-    @property
-    def overlap(self) -> float:
-        """Mean of e(1 - e)."""
-        return float((self.weights * self.values * (1.0 - self.values)).sum())
-
-    @property
-    def explained(self) -> float:
-        """Part of the variance of treatment that the score explains."""
-        share, e = float(self.weights[0].sum()), sigmoid(self.constant + self.index)
-        return 1.0 - float((self.weights * e * (1.0 - e)).sum()) / (share * (1.0 - share))
-
-    def sizes(self, n: int) -> FloatArray:
-        """Records of equal weight that (treated, control) records are worth."""
-        weights = np.stack([1.0 - self.values[0], self.values[1]]) / self.overlap
-        return np.asarray(n / (self.weights * weights**2).sum(axis=1))
-
-    @property
-    def largest(self) -> float:
-        """Largest weight 1 - e of treated or e of control records that is not cut."""
-        far = self.constant + self.means + np.array([-2.576, 2.576]) * self.sd
-        e = np.clip(sigmoid(far), self.clip, 1.0 - self.clip)
-        pi = float(self.weights[0].sum())
-        return min(1.0 - self.clip, max(1.0 - float(e[0]), float(e[1]), 0.5, pi, 1.0 - pi))
-
-
-_NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
-_NODE_WEIGHTS = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
-
-
-def _score(models: Models, slopes: FloatArray, pi: float, clip: float) -> _Score:
-    """A score with these slopes whose mean is the share of treated records."""
-    sd = math.sqrt(max(float(slopes @ models.covariance @ slopes), 0.0))
-    means = models.centres @ slopes
-    index = means[:, None] + sd * _NODES
-    weights = np.array([[pi], [1.0 - pi]]) * _NODE_WEIGHTS
-    constant = math.log(pi / (1.0 - pi)) - float((weights * index).sum())
-    for _ in range(20):  # Newton steps for the log odds of the mean, however rare an arm is
-        e, other = sigmoid(constant + index), sigmoid(-constant - index)
-        mean, rest = float((weights * e).sum()), float((weights * other).sum())
-        slope = max(float((weights * e * other).sum()) / (mean * rest), 0.1)
-        constant += math.log(pi / (1.0 - pi) * rest / mean) / slope
-    return _Score(constant, slopes, clip, weights, index, sd, means)
-
-
-@dataclass(frozen=True, eq=False)
-class _NewtonTerm:
-    """Gradient of the log likelihood along the cut index and the constant."""
-
-    models: Models
-    score: _Score
-    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
-
-    def __call__(self, rows: Block) -> tuple[FloatArray, FloatArray]:
-        """Terms of some rows, within [-1, 1] and [-1/2, 1/2]."""
-        index = self.models.standard.index(rows, self.score.slopes)
-        off = rows.treated - sigmoid(self.score.constant + index)
-        cut = _CUT * max(self.score.sd, 0.1)
-        return off * (np.clip(index, -cut, cut) / cut), 0.5 * off
-
-
-def _ask_calibration(models: Models, score: _Score) -> Asked:
-    """Ask for the gradient of one private Newton step."""
-    ends = np.array([1.0, 0.5])
-    term = _NewtonTerm(models, score)
-    return Asked("calibration of the score", term, Box(-ends, ends), None, "calibration")
-
-
-def _calibrated(score: _Score, n: int, noisy: Noisy) -> _Score:
-    """One Newton step for the constant and the scale of the score."""
-    if score.sd <= 0.1:  # nothing to scale; it is paid for all the same: the price is as asked
-        return score
-    cut, u = _CUT * score.sd, score.index
-    gradient = noisy.value * np.array([1.0, 2.0])
-    along = np.clip(u, -cut, cut) / cut
-    e = sigmoid(score.constant + u)
-    w = score.weights * e * (1.0 - e)
-    curvature = n * np.array([[(w * along * u).sum(), (w * along).sum()], [(w * u).sum(), w.sum()]])
-    step = np.linalg.lstsq(curvature, gradient, rcond=None)[0]
-    sd = math.sqrt(noisy.variance) / max(float(curvature[0, 0]), 1e-9)
-    step = step * 0.04 / (0.04 + sd**2)
-    factor = 1.0 + float(np.clip(step[0], -0.4, 0.6))
-    return replace(
-        score,
-        constant=score.constant + float(np.clip(step[1], -0.3, 0.3)),
-        slopes=factor * score.slopes,
-        index=factor * score.index,
-        sd=factor * score.sd,
-        means=factor * score.means,
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _FromModel:
+@row("outcome")
+def from_model(rows: Block, standard: Standard, slopes: FloatArray, levels: OfArm) -> FloatArray:
     """The outcome less what the model of its arm predicts: level + x'slopes."""
-
-    standard: Standard
-    slopes: FloatArray
-    levels: FloatArray
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Who is treated, or the number of the arm."""
-        return "treated" if len(self.levels) == 2 else "arm", "outcome", "covariates"
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Residuals of some rows."""
-        if len(self.levels) > 2:
-            level = self.levels[rows.arm]
-        else:
-            level = np.where(rows.treated, self.levels[0], self.levels[1])
-        return rows.outcome - level - self.standard.index(rows, self.slopes)
-
-
-@dataclass(frozen=True, eq=False)
-class _WeightedTerm:
-    """Clipped residuals with overlap weights, 1 - e for treated and -e for control records."""
-
-    residual: _FromModel
-    score: _Score
-    clip: float
-    reads: ClassVar[tuple[str, ...]] = ("treated", "outcome", "covariates")
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Terms of some rows."""
-        score = self.score
-        e = score.of(rows, self.residual.standard)
-        weight = np.minimum(np.where(rows.treated, 1.0 - e, e), score.largest) / score.overlap
-        clipped = np.clip(self.residual(rows), -self.clip, self.clip)
-        return np.where(rows.treated, weight, -weight) * clipped
+    return np.asarray(rows.outcome - levels(rows) - standard.index(rows, slopes))
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """What is known before the weighted sum: models of outcome and treatment, and a clip.
+    """What is known before the weighted sums: models of outcome and arms, and a clip.
 
-    ``bias`` is what the clip may do, ``beyond`` the part of residuals that are longer.
+    ``levels`` are what the outcome model says of each arm. ``bias`` is what the clip may do,
+    ``beyond`` the part of residuals that are longer.
     """
 
     centres: Centres
-    models: Models
-    residual: _FromModel
-    score: _Score
+    models: ArmModels
+    levels: FloatArray
+    residual: RowFunction
+    score: Score
     clip: float
     bias: float = 0.0
     beyond: float = 0.0
 
-    @property
-    def difference(self) -> float:
-        """The effect by the models alone."""
-        return float(self.residual.levels[0] - self.residual.levels[1])
-
-    @property
-    def details(self) -> dict[str, Any]:
-        """What is worth showing."""
-        sd = self.models.clip * math.sqrt(self.models.outcome_variance)
-        return details(self.centres, self.clip, sd) | _known(self.models)
+    def details(self, contrasts: Contrasts) -> dict[str, Any]:
+        """What is worth showing; of several pairs of arms, the models that are known least."""
+        sd = self.models.clip * math.sqrt(self.models.moments.outcome_variance)
+        pairs = (self.models.pair(*pair).slopes.known for pair in contrasts)
+        return details(self.centres, self.clip, sd) | _known(min(pairs, key=min))
 
 
 def release_stage(
     curator: Curator,
     randomised: bool,
     least: float,
-    reach: Callable[[_Score], float],
+    reach: Callable[[Score], float],
     groups: int = 1,
 ) -> Stage:
     """Release centres, moments and calibration.
@@ -419,203 +269,140 @@ def release_stage(
     ``reach`` is how far one unit of a residual moves the estimate of one of some ``groups``, times
     its records, given the score.
     """
-    n = curator.n
-    centres = release_centres(curator)
-    unit = curator.noise_sd("estimate") / n
+    n, arms, centres = curator.n, curator.arms, release_centres(curator)
+    unit = 2.0 * noise_between(arms) * curator.noise_sd("estimate") / n
     clip, first = centres.longest, 0.0
-    about_means = LengthsAsked("lengths of residuals", Residual(centres.means), clip, part=0.4)
+    about_means = LengthsAsked("lengths of residuals", residual(centres.means), clip, part=0.4)
     clipped = [about_means.asked] if curator.has("lengths") else []
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
     if counts:
-        clip, _, first = about_means.read(n, *counts).clip(4.0 * unit, centres)
+        clip, _, first = about_means.read(n, *counts).clip(arms * unit, centres)
     standard = release_standard(curator, sums, "spread")
     models = release_models(curator, standard, centres, clip, "models", randomised)
     centres = replace(centres, unknown=np.hypot(models.unknown, centres.missed(first)))
-    slopes = clip * models.outcome_slopes
-    levels = centres.means + clip * models.offsets - models.centres @ slopes
-    residual = _FromModel(standard, slopes, levels)
-    least = min(least, 0.5 * centres.share, 0.5 * (1.0 - centres.share))
-    score = _score(models, models.treatment_slopes, centres.share, least)
-    stage = Stage(centres, models, residual, score, 1.25 * centres.longest)
-    about_model = LengthsAsked("lengths from the model", residual, stage.clip, part=0.6)
+    # all arms against the one with the most records
+    reference = 1 if arms == 2 else int(np.argmax(centres.shares))
+    others = {arm: models.pair(arm, reference) for arm in range(arms) if arm != reference}
+    outcome = clip * np.mean([pair.outcome_slopes for pair in others.values()], axis=0)
+    slopes = np.zeros((arms, standard.columns.size))
+    for arm, pair in others.items():
+        slopes[arm] = pair.treatment_slopes
+    shifts = slopes @ models.covariance
+    levels = centres.means + clip * models.offsets
+    levels = levels - (models.mean + shifts - centres.shares @ shifts) @ outcome
+    from_levels = from_model(standard, outcome, OfArm(levels))
+    least = min(least, 0.5 * float(centres.shares.min()))
+    score = score_of(models, slopes, reference, least)
+    stage = Stage(centres, models, levels, from_levels, score, 1.25 * centres.longest)
+    about_model = LengthsAsked("lengths from the model", from_levels, stage.clip, part=0.6)
     clipped = [about_model.asked] if clipped else []
-    scaled = [] if randomised else [_ask_calibration(models, score)]
+    scaled = [] if randomised else [Calibration(score).asked]
     answers = curator.several(*scaled, *clipped)
     if scaled:
-        stage = replace(stage, score=_calibrated(score, n, answers[0]))
+        stage = replace(stage, score=Calibration(score).read(n, answers[0]))
     if clipped:
         second, bias, beyond = about_model.read(n, answers[-1]).clip(
-            2.0 * groups * reach(stage.score) * unit, centres, groups
+            groups * reach(stage.score) * unit, centres, groups
         )
         stage = replace(stage, clip=second, bias=bias, beyond=beyond)
     return stage
 
 
 def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
-    """Release centres, moments, calibration and the sum; the rest is post-processing."""
+    """Treated against control records."""
     if curator.is_public("covariates"):
         from dpeffects.estimators._balancing import fit_label
 
         return fit_label(curator, options, estimand)
-    n, randomised = curator.n, options.randomised
-    stage = release_stage(curator, randomised, options.clip, lambda s: s.largest / s.overlap)
-    centres, models, score = stage.centres, stage.models, stage.score
-    pi = centres.share
-    top = stage.clip * score.largest / score.overlap
-    term = _WeightedTerm(stage.residual, score, stage.clip)
-    terms, bends = TotalAsked(term, -top, top), CurvesAsked.of(curator, models, score)
-    varies = VariationAsked(term, top, models, score)
-    checks = [] if randomised else [varies.asked, *bends.asked]
-    released, *checked = curator.several(terms.asked, *checks)
-    total = terms.read(n, released)
-    value = stage.difference + total.mean
-    parts = [Part("clipped outcomes", stage.bias**2)]
-    weights_off = 0.0 if randomised else _WEIGHTS_OFF
-    parts.append(centres.noise_part(total.mean, weights_off, beyond=stage.beyond))
-    varying = None
-    if not randomised:
-        varying = varies.read(checked[0], total.mean, total.variance)
-        curves = bends.read(curator, *checked[1:])
-        value += varying.more(estimand) - models.clip * models.slopes.left
-        parts += [*confounding(models, curves), *(part for part, _ in varying.errors(estimand))]
-    estimate = total.estimate(
-        value,
-        centres,
-        parts,
-        basis=basis(models, options),
-        details=stage.details,
-        caution=centres.with_caution("" if randomised else caution(models, curves, score)),
-        influence=Influence(term, -top, top, total.mean, float(n), (pi, 1.0 - pi)),
-    )
-    variance = models.clip**2 * float(models.outcome_variance)
-    spread = Spread(variance, score.sizes(n), min(models.slopes.explained, 0.9))
-    whose = "ATE" if randomised else estimand
-    return with_means(estimate, centres, whose, spread, varies=varying or Varying.nowhere())
-
-
-@dataclass(frozen=True, eq=False)
-class _ArmStage:
-    """What is known of more than two arms before the weighted sums: models, scores, and a clip.
-
-    ``bias`` is what the clip may do, ``beyond`` the part of residuals that are longer.
-    """
-
-    centres: Centres
-    models: ArmModels
-    residual: _FromModel
-    score: ArmScore
-    clip: float
-    bias: float = 0.0
-    beyond: float = 0.0
+    return of_two_arms(_fit(curator, options, estimand, ((0, 1),)))
 
 
 def fit_arms(
     curator: Curator, options: OneStepOptions, estimand: str, contrasts: Contrasts
 ) -> Effects:
-    """The same steps for more than two arms, with one weighted sum for each of them."""
+    """More than two arms."""
     if curator.is_public("covariates"):
         from dpeffects.estimators._balancing import fit_label_arms
 
         return fit_label_arms(curator, options, estimand, contrasts)
-    from dpeffects.estimators._weighted_arms import WeightedArms
-
-    stage = _arm_scores(curator, options, _arm_models(curator, options))
-    centres, models = stage.centres, stage.models
-    terms = WeightedArms(centres, models, stage.score, stage.residual, stage.clip)
-    found = terms.read(*curator.several(*terms.asked(curator, not options.randomised)))
-    estimates = tuple(_between(stage, found, options, arm, other) for arm, other in contrasts)
-    spread = models.clip * math.sqrt(models.moments.outcome_variance)
-    worst = min((models.pair(*pair) for pair in contrasts), key=lambda m: min(m.slopes.known))
-    about = details(centres, stage.clip, spread) | _known(worst)
-    return Effects(estimates, details=about)
+    return _fit(curator, options, estimand, contrasts)
 
 
-def _arm_models(curator: Curator, options: OneStepOptions) -> _ArmStage:
-    """Release centres, a clip and moments, which give models of the outcome and the arms."""
-    from dpeffects.estimators._arm_models import arm_score, release_arm_models
-
-    n, randomised, centres = curator.n, options.randomised, release_centres(curator)
-    arms, clip, first = curator.arms, centres.longest, 0.0
-    about_means = LengthsAsked("lengths of residuals", Residual(centres.means), clip, part=0.4)
-    clipped = [about_means.asked] if curator.has("lengths") else []
-    sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
-    if counts:
-        noise = arms * _noise_by_arm(curator)
-        clip, _, first = about_means.read(n, *counts).clip(noise, centres)
-    standard = release_standard(curator, sums, "spread")
-    models = release_arm_models(curator, standard, centres, clip, "models", randomised)
-    others = [models.pair(arm, 0) for arm in range(1, arms)]
-    outcome = clip * np.mean([other.outcome_slopes for other in others], axis=0)
-    slopes = np.stack([np.zeros(standard.columns.size), *(x.treatment_slopes for x in others)])
-    shifts = slopes @ models.covariance
-    levels = centres.means + clip * models.offsets
-    levels = levels - (models.mean + shifts - centres.shares @ shifts) @ outcome
-    residual = _FromModel(standard, outcome, levels)
-    score = arm_score(models, slopes, min(options.clip, 0.5 * float(centres.shares.min())))
-    centres = replace(centres, unknown=np.hypot(models.unknown, centres.missed(first)))
-    return _ArmStage(centres, models, residual, score, 1.25 * centres.longest)
+def _fit(curator: Curator, options: OneStepOptions, estimand: str, contrasts: Contrasts) -> Effects:
+    """Release centres, moments, calibration and the sums; the rest is post-processing."""
+    stage = release_stage(curator, options.randomised, options.clip, _reach)
+    models, score = stage.models.pair(*contrasts[0]), stage.score
+    top = stage.clip * score.largest / score.overlap
+    term = clipped_term(stage.residual, score.weight(), stage.clip)
+    terms = ArmTerms(stage.centres, term, -top, top, score.sizes(curator.n))
+    varies = VariationAsked(terms, models, score)
+    bends = CurvesAsked.of(curator, models, score) if curator.arms == 2 else None
+    checks = [] if options.randomised else [varies.asked(curator), *(bends.asked if bends else [])]
+    released, *checked = curator.several(terms.asked(curator), *checks)
+    found, varying, curves = terms.read(released), Varying.nowhere(), Curves(missed=math.inf)
+    if checked:
+        varying = varies.read(checked[0], found)
+    if bends:
+        curves = bends.read(curator, *checked[1:])
+    make = _Contrast(stage, options, estimand, found, varying, curves)
+    estimates = tuple(make.estimate(list(pair)) for pair in contrasts)
+    return Effects(estimates, details=stage.details(contrasts))
 
 
-def _arm_scores(curator: Curator, options: OneStepOptions, stage: _ArmStage) -> _ArmStage:
-    """Calibrate the scores, and choose a clip by the lengths of residuals from the model."""
-    from dpeffects.estimators._arm_models import ask_calibration, calibrated
-
-    n, centres = curator.n, stage.centres
-    about_model = LengthsAsked("lengths from the model", stage.residual, stage.clip, part=0.6)
-    clipped = [about_model.asked] if curator.has("lengths") else []
-    scaled = [] if options.randomised else [ask_calibration(stage.score)]
-    answers = curator.several(*scaled, *clipped)
-    if scaled:
-        stage = replace(stage, score=calibrated(stage.score, n, answers[0]))
-    if not clipped:
-        return stage
-    reach = math.sqrt(float(np.mean(stage.score.largest**2))) / stage.score.overlap
-    lengths = about_model.read(n, answers[-1])
-    clip, bias, beyond = lengths.clip(reach * _noise_by_arm(curator), centres)
-    return replace(stage, clip=clip, bias=bias, beyond=beyond)
+def _reach(score: Score) -> float:
+    """How far one unit of a residual moves an average effect, times the records."""
+    return math.sqrt(float(np.mean(score.largest**2))) / score.overlap
 
 
-def _noise_by_arm(curator: Curator) -> float:
-    """Noise in a difference of two sums by arm over n, for each unit of their clip."""
-    return 2.0 * math.sqrt(2.0) * BY_ARM * curator.noise_sd("estimate") / curator.n
+@dataclass(frozen=True, eq=False)
+class _Contrast:
+    """What estimates of all pairs of arms are made of."""
 
+    stage: Stage
+    options: OneStepOptions
+    estimand: str
+    found: ArmTotals
+    varying: Varying
+    curves: Curves
 
-def _between(
-    stage: _ArmStage, found: ArmResiduals, options: OneStepOptions, arm: int, other: int
-) -> Estimate:
-    """The effect of an arm against another."""
-    centres, pair, randomised = stage.centres, [arm, other], options.randomised
-    model, most = stage.models.pair(arm, other), centres.range
-    means = stage.residual.levels + found.means + found.more
-    value = float(means[arm] - means[other])
-    relative = np.minimum(1.0, centres.share_sd / centres.shares[pair])
-    off = np.hypot(relative, 0.0 if randomised else _WEIGHTS_OFF)
-    by_centres = (centres.unknown[pair] * off) ** 2 + (relative * found.means[pair]) ** 2
-    by_centres += centres.missed(stage.beyond)[pair] ** 2
-    parts = [Part("clipped outcomes", stage.bias**2)]
-    parts.append(Part("sizes and means of the arms", float(by_centres.sum()), noise=True))
-    if not randomised:
-        value -= model.clip * model.slopes.left
-        parts += [*confounding(model, Curves(missed=math.inf)), *found.parts(pair)]
-    scales = found.scales[pair]
-    estimate = Estimate(
-        value=min(max(value, -most), most),
-        sampling=found.variance(pair),
-        laplace=() if found.gaussian else tuple(scales.tolist()),
-        gaussian=float(scales @ scales) if found.gaussian else 0.0,
-        parts=tuple(part for part in parts if part.variance > 0.0),
-        possible=(-most, most),
-        basis=basis(model, options),
-        caution=centres.with_caution("" if randomised else caution(model, Curves(), stage.score)),
-        influence=found.influence(pair),
-    )
-    # what is left of the confounding is taken off both arms
-    means[pair] += np.array([0.5, -0.5]) * (estimate.value - float(means[arm] - means[other]))
-    explained = model.slopes.explained * model.clip**2 * model.outcome_variance / centres.n
-    sampling = by_arm(pair, found.sampling, found.sampling_sd, found.largest, explained)
-    noise, sizes = (found.scales, found.gaussian), stage.score.sizes(centres.n)
-    made = arm_means(pair, means, centres, estimate, sampling, *noise, sizes)
-    return replace(estimate, means=made)
+    def estimate(self, pair: list[int]) -> Estimate:
+        """The effect of an arm against another."""
+        stage, found, randomised = self.stage, self.found, self.options.randomised
+        centres, models, arms = stage.centres, stage.models.pair(*pair), len(stage.levels)
+        c = combination(pair, arms)
+        varying = replace(self.varying, combination=c) if not randomised else self.varying
+        value = float(stage.levels[pair[0]] - stage.levels[pair[1]] + c @ found.means)
+        off = 0.0 if randomised else _WEIGHTS_OFF
+        parts = [Part("clipped outcomes", stage.bias**2)]
+        parts.append(centres.noise_part(pair, found.means, off, beyond=stage.beyond))
+        if not randomised:
+            value += varying.more(self.estimand) - models.clip * models.slopes.left
+            parts += confounding(models, self.curves)
+            parts += [part for part, _ in varying.errors(self.estimand)]
+        said = "" if randomised else caution(models, self.curves, stage.score)
+        estimate = found.estimate(
+            pair,
+            value,
+            parts,
+            basis=basis(models, self.options),
+            caution=centres.with_caution(said),
+            influence=found.influence(pair),
+        )
+        variance, sizes = models.clip**2 * models.outcome_variance, stage.score.sizes(centres.n)
+        if arms == 2:
+            spread = Spread(float(variance), sizes, min(models.slopes.explained, 0.9))
+            whose = "ATE" if randomised else self.estimand
+            return with_means(estimate, centres, whose, spread, varies=varying)
+        # what is left of the confounding is taken off both arms
+        means = stage.levels + found.means
+        if not randomised:
+            means = means + varying.slope * varying.moves["ATE"]
+        means[pair] += np.array([0.5, -0.5]) * (estimate.value - float(c @ means))
+        common = models.slopes.explained * variance / centres.n
+        sampling = by_arm(pair, found.sampling, found.sampling_sd, found.largest, common)
+        noise = found.scales, found.release.gaussian
+        made = arm_means(pair, means, centres, estimate, sampling, *noise, sizes)
+        return replace(estimate, means=made)
 
 
 def confounding(models: Models, curves: Curves) -> list[Part]:
@@ -641,14 +428,14 @@ def basis(models: Models, options: OneStepOptions) -> str:
     return "adjusted" if min(models.slopes.known) >= _NOTHING else "association"
 
 
-def _known(models: Models) -> dict[str, str]:
+def _known(known: tuple[float, float]) -> dict[str, str]:
     """How much of the models is not noise."""
     names = (f"part of the {x} model that is not noise" for x in ("outcome", "treatment"))
-    shown = (f"{100.0 * max(x, 0.0):.0f} %" for x in models.slopes.known)
+    shown = (f"{100.0 * max(x, 0.0):.0f} %" for x in known)
     return dict(zip(names, shown, strict=True))
 
 
-def caution(models: Models, curves: Curves, score: _Score | ArmScore) -> str:
+def caution(models: Models, curves: Curves, score: Score) -> str:
     """What nobody should overlook."""
     found, apart = curves.caution, ""
     if score.explained > _APART:

@@ -109,7 +109,7 @@ class _GroupResiduals:
     def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
         """Weighted residuals within [-1/2, 1/2], their squares, weights, and ones."""
         residual, clip = self.stage.residual, self.stage.clip
-        e = self.stage.score.of(rows, residual.standard)
+        e = self.stage.score.of(rows)[:, 0]
         weight = np.minimum(1.0 / np.where(rows.treated, e, 1.0 - e), self.most) / self.most
         half = weight * np.clip(residual(rows) / (2.0 * clip), -0.5, 0.5)
         if self.signed:
@@ -131,10 +131,10 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
     groups, randomised = curator.n_strata, options.randomised
     sums_each = BY_GROUP if randomised else math.sqrt(2.0) * BY_GROUP
     stage = one_step.release_stage(
-        curator, randomised, options.clip, lambda s: sums_each / (1.0 - s.largest), groups
+        curator, randomised, options.clip, lambda s: sums_each / (1.0 - float(s.largest[0])), groups
     )
-    models, score = stage.models, stage.score
-    terms = _GroupResiduals(stage, 1.0 / (1.0 - score.largest), signed=randomised)
+    models, score = stage.models.pair(0, 1), stage.score
+    terms = _GroupResiduals(stage, 1.0 / (1.0 - float(score.largest[0])), signed=randomised)
     label, bends = "residuals, squares and sizes by group", CurvesAsked.of(curator, models, score)
     cells = Cells(group, groups) if randomised else Cells(group_and_arm, 2 * groups)
     checks = [] if randomised else bends.asked
@@ -147,7 +147,9 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
     caution = stage.centres.with_caution(caution)
     found = _InGroups(stage, terms.most, groups, sums)
     estimates = (found.estimate(g, left, parts) for g in range(groups))
-    return Effects(tuple(replace(x, caution=caution) for x in estimates), details=stage.details)
+    return Effects(
+        tuple(replace(x, caution=caution) for x in estimates), details=stage.details(((0, 1),))
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +164,7 @@ class _InGroups:
     @property
     def _off(self) -> float:
         """How far the weights of an arm of a group may be from its records, over these."""
-        unknown = float(self.stage.models.slopes.treatment_variance.mean())
+        unknown = float(self.stage.models.pair(0, 1).slopes.treatment_variance.mean())
         return math.sqrt(_OFF**2 + _FAR * unknown / 4.0)
 
     @property
@@ -193,7 +195,7 @@ class _InGroups:
         means, scales = unit * residuals / sizes, unit * sums.scale / sizes
         effect = float(means @ np.array([1.0, -1.0])[:arms])
         by_size, by_off = effect * size_sd / size, off_sd * math.hypot(*means)
-        own = [stage.centres.noise_part(effect, beyond=stage.beyond)]
+        own = [stage.centres.noise_part((0, 1), np.array([effect]), beyond=stage.beyond)]
         own.append(Part("size of the group", by_size**2, noise=True))
         own.append(Part("weights in the group", by_off**2))
         sampling: SamplingVariance | Unavailable = _NO_VARIANCE
@@ -203,7 +205,8 @@ class _InGroups:
             sd = sums.sd * math.hypot(*by_arm)
             largest = float((by_arm * size).sum()) / 4.0
             sampling = SamplingVariance(float(variance.sum()), sd / math.sqrt(2.0), largest)
-        most, value = stage.centres.range, stage.difference + effect - left
+        most, (one, other) = stage.centres.range, stage.levels
+        value = float(one - other) + effect - left
         return Estimate(
             value=min(max(value, -most), most),
             sampling=sampling,

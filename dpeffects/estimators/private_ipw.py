@@ -55,19 +55,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray, Interval
-from dpeffects.design.features import unit_rows
+from dpeffects.arrays import FloatArray, IntArray, Interval
+from dpeffects.design.features import logits, unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import _propensity
-from dpeffects.estimators._centres import Centres, centres_of
+from dpeffects.estimators._arm_terms import (
+    BY_ARM,
+    ArmTerms,
+    ArmTotals,
+    combination,
+    of_two_arms,
+    scaled,
+)
+from dpeffects.estimators._centres import Centres, centres_of, clipped_term, residual
 from dpeffects.estimators._checks import check_choice, check_clip, check_penalty, is_number
-from dpeffects.estimators._forecast import BY_ARM
-from dpeffects.estimators._ipw_arms import ArmExtras, ArmWeighting, clips
 from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators._propensity import (
     LINEAR,
@@ -77,9 +84,11 @@ from dpeffects.estimators._propensity import (
     beyond_clip,
     caution_about,
     clipped_share,
+    released_shares,
 )
 from dpeffects.estimators._weighting_error import WeightingError, reweighted
-from dpeffects.estimators.arm_sums import arm_sums, share_sd, share_treated, treated_count
+from dpeffects.estimators.arm_sums import OfArm, arm_sums
+from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.inference.estimate import (
@@ -93,11 +102,10 @@ from dpeffects.inference.estimate import (
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
-from dpeffects.privacy.logistic import unit_norm
+from dpeffects.privacy.logistic import sigmoid, unit_norm
 from dpeffects.privacy.minimise import Weights
-from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.parts import halves
-from dpeffects.privacy.rows import Block
+from dpeffects.privacy.rows import Block, Cells, RowFunction
 from dpeffects.privacy.sets import COUNT, Box
 
 _SQUARES, _MOMENT = 0.5, 0.5
@@ -123,6 +131,7 @@ _FAR_SD = 0.29
 """Distance of outcomes from a fixed centre, in ranges, before anything is seen."""
 _ROUGH = 0.2
 """Relative error of a sampling variance that takes residuals as independent of weights."""
+_LABELS = "weighted sum and squares", "weighted sums and squares by arm"
 _SHIFTS = "Not normalised: the estimate moves when all outcomes shift."
 _PRINTED: dict[str, Any] = {
     "propensity": "output",
@@ -210,9 +219,11 @@ class PrivateIPWOptions(Options):
             p: (_price(split, "model", facts.budget), _price(split, "estimate", facts.budget))
             for p, split in splits.items()
         }
-        if facts.arms > 2:  # each has a model of its own, and a sum
+        if facts.arms > 2:  # all but one have a model of their own, and each a sum
             apart = BY_ARM * math.sqrt(2.0)
-            prices = {p: (one / facts.arms, other / apart) for p, (one, other) in prices.items()}
+            prices = {
+                p: (one / (facts.arms - 1), other / apart) for p, (one, other) in prices.items()
+            }
         setting = self.setting((facts.n, facts.n), facts.width, facts.budget.delta / 3.0)
         return replace(self, model_share=_propensity.plan(setting, prices)[0])
 
@@ -266,116 +277,51 @@ def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:
     return whole
 
 
-@dataclass(frozen=True)
-class Score:
-    """What one record adds to an inverse-probability-weighted sum, given released values.
-
-    A treated record adds a (y - c_1), a control record -b (y - c_0), with the weights a and b of
-    the estimand and centres (c_1, c_0).
-    """
-
-    estimand: str
-    model: Propensity
-    centres: tuple[float, float]
-    outcome_range: Interval
-    reads: ClassVar[tuple[str, ...]] = ("outcome", "treated", "covariates")
-
-    def arms(self) -> tuple[Interval, Interval]:
-        """Intervals of what a treated and a control record can add."""
-        a, b = ESTIMANDS[self.estimand].weights(np.array([self.model.low, self.model.high]))
-        outcomes = np.array(self.outcome_range)
-        treated = np.multiply.outer(a, outcomes - self.centres[0])  # extremes are at corners
-        control = np.multiply.outer(b, self.centres[1] - outcomes)
-        return (
-            (float(treated.min()), float(treated.max())),
-            (float(control.min()), float(control.max())),
-        )
-
-    def interval(self) -> Interval:
-        """Interval of what any record can add."""
-        (low1, high1), (low0, high0) = self.arms()
-        return min(low1, low0), max(high1, high0)
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Return what each record adds: a function of that record and of released values."""
-        a, b = ESTIMANDS[self.estimand].weights(self.model.scores(unit_rows(rows.covariates)))
-        one, zero = self.centres
-        return np.where(rows.treated, a * (rows.outcome - one), -b * (rows.outcome - zero))
+@row("covariates")
+def arm_weight(
+    rows: Block, models: tuple[Propensity, ...], estimand: str, arms: OfArm
+) -> FloatArray:
+    """Weights by inverse chances: of two arms those of the estimand, with a minus for controls."""
+    units, arm = unit_rows(rows.covariates), arms.arm(rows)
+    if len(models) == 1:
+        a, b = ESTIMANDS[estimand].weights(models[0].scores(units))
+        return np.where(arm == 0, a, -b)
+    chance = np.ones(rows.size)
+    for k, model in enumerate(models):
+        chance = np.where(arm == k, model.scores(units), chance)
+    return 1.0 / chance
 
 
-@dataclass(frozen=True)
-class WithinArm:
-    """A score less the middle of what a record of its arm can add, over the width of that."""
-
-    score: Score
-    middles: tuple[float, float]
-    width: float
-    reads: ClassVar[tuple[str, ...]] = Score.reads
-
-    @classmethod
-    def of(cls, score: Score, public: bool) -> WithinArm:
-        """Where arms are public, nobody changes arm; elsewhere both have one interval."""
-        arms = score.arms() if public else (score.interval(),) * 2
-        middles = [(low + high) / 2.0 for low, high in arms]
-        return cls(score, (middles[0], middles[1]), max(high - low for low, high in arms))
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Values of some rows, within [-1/2, 1/2]."""
-        return (self.score(rows) - np.where(rows.treated, *self.middles)) / self.width
+@row("covariates")
+def own_beyond_clip(rows: Block, models: tuple[Propensity, ...], arms: OfArm) -> IntArray:
+    """The arm of a record whose own chance is below the clip; the number of arms for others."""
+    units, arm = unit_rows(rows.covariates), arms.arm(rows)
+    cell = np.full(rows.size, len(models), np.int64)
+    for k, model in enumerate(models):
+        e = sigmoid(logits(units, model.weights, model.offset))
+        cell = np.where((arm == k) & (e < model.low * (1.0 - 1e-9)), k, cell)
+    return cell
 
 
-def _from_centre(rows: Block, centres: tuple[float, ...]) -> FloatArray:
-    """Outcomes less the centre of the arm."""
-    if len(centres) > 2:
-        return np.asarray(rows.outcome - np.array(centres)[rows.arm])
-    return rows.outcome - np.where(rows.treated, *centres)
+@row()
+def squared(rows: Block, residual: RowFunction) -> FloatArray:
+    """Squares of residuals."""
+    off = residual(rows)
+    return np.asarray(off * off)
 
 
-@dataclass(frozen=True)
-class SquaredResidual:
-    """The square of the distance from the centre of the arm."""
-
-    centres: tuple[float, ...]
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Who is treated, or the number of the arm."""
-        return "outcome", "treated" if len(self.centres) == 2 else "arm"
-
-    def box(self, outcome_range: Interval) -> Box:
-        """What a record can add."""
-        return Box(0, max(abs(end - c) for end in outcome_range for c in self.centres) ** 2)
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Squares of some rows."""
-        off = _from_centre(rows, self.centres)
-        return off * off
+@row("covariates")
+def outcome_moment(rows: Block, residual: RowFunction, scale: FloatArray) -> tuple[FloatArray, ...]:
+    """Residuals times each entry of the row of norm at most 1, times ``scale``."""
+    off, entries = residual(rows), unit_rows(rows.covariates).T
+    return tuple(off * x * factor for x, factor in zip(entries, scale, strict=True))
 
 
-@dataclass(frozen=True)
-class OutcomeMoment:
-    """(y - centre of the arm) times each entry of the row of norm at most 1, times ``scale``."""
-
-    centres: tuple[float, ...]
-    scale: FloatArray
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Covariates, and what `SquaredResidual` reads."""
-        return *SquaredResidual(self.centres).reads, "covariates"
-
-    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
-        """Columns of some rows."""
-        residual = _from_centre(rows, self.centres)
-        entries = unit_rows(rows.covariates).T
-        return tuple(residual * x * factor for x, factor in zip(entries, self.scale, strict=True))
-
-    def box(self, outcome_range: Interval) -> Box:
-        """What a record can add."""
-        largest = max(abs(end - c) for end in outcome_range for c in self.centres)
-        corner = np.concatenate([[1.0], np.full(self.scale.size - 1, 0.5)])
-        half = largest * np.abs(self.scale) * corner / unit_norm(self.scale.size)
-        return Box(-half, half)
+def moment_box(longest: float, scale: FloatArray) -> Box:
+    """What a record can add to moments of residuals that are no longer than this."""
+    corner = np.concatenate([[1.0], np.full(scale.size - 1, 0.5)])
+    half = longest * np.abs(scale) * corner / unit_norm(scale.size)
+    return Box(-half, half)
 
 
 def uses_delta(options: PrivateIPWOptions, facts: Facts) -> dict[str, float | None]:
@@ -391,23 +337,48 @@ def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate
     """Algorithm 1: the model, then the weighted sum."""
     if options.as_printed:
         return _as_printed(curator, options, estimand)
-    estimate, n = curator.epsilon("estimate"), curator.n
-    records = ((n + 1) // 2, n // 2) if options.split else (n, n)
+    return of_two_arms(fit_arms(curator, options, estimand, ((0, 1),)))
 
-    def released(rows: Curator) -> tuple[PropensityModel, Noisy]:
-        setting = options.setting(records, rows.width, rows.delta("model"))
-        return _propensity.private_model(rows, setting, estimate)
+
+def fit_arms(
+    curator: Curator, options: PrivateIPWOptions, estimand: str, contrasts: Contrasts
+) -> Effects:
+    """Models of the arms, then weighted sums."""
+    n, arms = curator.n, curator.arms
+    price, records = (
+        curator.epsilon("estimate"),
+        ((n + 1) // 2, n // 2) if options.split else (n, n),
+    )
+
+    def released(rows: Curator) -> tuple[tuple[PropensityModel, ...], FloatArray, float]:
+        delta = rows.delta("model") / (arms - 1)
+        setting = replace(options.setting(records, rows.width, delta), arms=arms)
+        return _propensity.private_models(rows, setting, price)
 
     if curator.is_public("covariates"):
-        model = _propensity.public_model(curator, options.penalty)
+        models = _propensity.public_models(curator, options.penalty)
+        arm_shares, sd = released_shares(curator, "counts")
     elif options.split:
         second = {k: curator.epsilon(k) for k in shares("sample", options) if curator.has(k)}
-        facts = Facts(n, curator.width, Budget(1.0), "sample")
-        known = uses_delta(options, facts)
-        (model, _), curator = halves(curator, _FIRST_HALF, second, released, known)
+        known = uses_delta(options, Facts(n, curator.width, Budget(1.0), "sample"))
+        (models, _, _), curator = halves(curator, _FIRST_HALF, second, released, known)
+        arm_shares, sd = released_shares(curator, "counts")
     else:
-        return _estimate(curator, options, estimand, *released(curator))
-    return _estimate(curator, options, estimand, model, treated_count(curator, "counts"))
+        models, arm_shares, sd = released(curator)
+    if options.clip is None:
+        noise = curator.noise_sd("estimate") / curator.n
+        limits = tuple(model.limits(_population(arms, estimand), noise) for model in models)
+    else:
+        own = ESTIMANDS[estimand].clip_limits(options.clip) if arms == 2 else (options.clip, 1.0)
+        limits = (own,) * len(models)
+    centres = _centres(curator, options, arm_shares, sd)
+    weighting = Weighting(estimand, models, limits, centres, curator.is_public("treatment"))
+    return _effects(curator, options, weighting, contrasts)
+
+
+def _population(arms: int, estimand: str) -> str:
+    """Whom a model weights to: an arm of several is weighted to the records of the others."""
+    return estimand if arms == 2 else "ATC"
 
 
 def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate:
@@ -422,16 +393,24 @@ def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> 
     weights, other = halves(curator, *shares, released, known)
     limits = ESTIMANDS[estimand].clip_limits(options.clip or 0.0)
     model = Propensity.within(weights.value, 0.0, limits)
-    row = WithinArm.of(Score(estimand, model, (0.0, 0.0), other.outcome_range), public=False)
+    zero = np.zeros(2)
+    low, high = weighted_ends((model,), estimand, zero, other.outcome_range)
+    middle, width = (low.min() + high.max()) / 2.0, high.max() - low.min()
+    weight = arm_weight((model,), estimand, OfArm(zero))
+    row = scaled(
+        clipped_term(residual(zero), weight, math.inf),
+        OfArm(np.full(2, middle)),
+        OfArm(np.full(2, width)),
+    )
     total = other.sums("weighted sum", row, Box(-0.5, 0.5), share="estimate")
     kept = _propensity.kept_slopes(weights.strength, curator.width, (curator.n + 1) // 2)
     own = ESTIMANDS[estimand]
     by_n = "" if own.of_treated and own.of_control else "treated" if own.of_treated else "control"
     said = (_BY_N.format(estimand, by_n) if by_n else "", caution_about(kept, 0.0))
     return Estimate(
-        value=row.middles[0] + row.width * float(total) / other.n,
+        value=float(middle + width * float(total) / other.n),
         sampling=Unavailable("Algorithm 1 as printed releases no variance"),
-        gaussian=total.variance * (row.width / other.n) ** 2,
+        gaussian=total.variance * float(width / other.n) ** 2,
         basis="adjusted" if kept >= NOTHING else "association",
         details={
             "strength of the ridge penalty": weights.strength,
@@ -459,230 +438,303 @@ def _centres(
     return Centres(n, shares, sd, constant, none, none, *about)
 
 
-def _estimate(
-    curator: Curator,
-    options: PrivateIPWOptions,
-    estimand: str,
-    model: PropensityModel,
-    count: Noisy,
-) -> Estimate:
-    """Release centres and the weighted sum; everything after that is post-processing."""
-    if options.clip is None:
-        limits = model.limits(estimand, curator.noise_sd("estimate") / curator.n)
+@dataclass(frozen=True, eq=False)
+class Weighting:
+    """Released models of the arms with their clips, and centres of their outcomes.
+
+    Two arms have one model; each of more has one against all others. ``public`` says that nobody
+    changes arm.
+    """
+
+    estimand: str
+    models: tuple[PropensityModel, ...]
+    limits: tuple[Interval, ...]
+    centres: Centres
+    public: bool = False
+
+    @property
+    def arms(self) -> int:
+        """Number of arms."""
+        return len(self.centres.shares)
+
+    @cached_property
+    def propensities(self) -> tuple[Propensity, ...]:
+        """The models, clipped."""
+        return tuple(m.within(x) for m, x in zip(self.models, self.limits, strict=True))
+
+    @property
+    def size(self) -> float:
+        """Records that the effect is the average over."""
+        if self.arms > 2:
+            return float(self.centres.n)
+        return float(ESTIMANDS[self.estimand].population(*self.centres.sizes))
+
+    @property
+    def far(self) -> FloatArray:
+        """How far each of more than two arms is from all records."""
+        return np.asarray(1.0 - self.centres.shares)
+
+    def terms(self, unit: float) -> ArmTerms:
+        """What a record adds; ``unit`` is the noise in a sum that a record moves by 1."""
+        low, high = weighted_ends(
+            self.propensities, self.estimand, self.centres.means, self.centres.outcome_range
+        )
+        if self.arms > 2:
+            low, high = self._from_middles(low, high, unit)
+        elif self.public:  # nobody changes arm
+            middle, half = (low + high) / 2.0, float((high - low).max()) / 2.0
+            low, high = middle - half, middle + half
+        else:
+            low, high = np.full(2, low.min()), np.full(2, high.max())
+        weight = arm_weight(self.propensities, self.estimand, OfArm(self.centres.shares))
+        term = clipped_term(residual(self.centres.means), weight, math.inf)
+        worth, labels = self.centres.n / self.mean_square_weights, _LABELS
+        return ArmTerms(self.centres, term, low, high, worth, self.public, labels)
+
+    def _from_middles(
+        self, least: FloatArray, most: FloatArray, unit: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Intervals about what a record of the arm can add.
+
+        Measured from its middle the interval is shortest; but then the error of the size of the arm
+        multiplies that middle.
+        """
+        sd = self.centres.n * self.centres.share_sd
+        tried = np.stack([part * (least + most) / 2.0 for part in np.linspace(0.0, 1.0, 9)])
+        halves = np.maximum(most - tried, tried - least)
+        best = np.argmin((2.0 * unit * halves) ** 2 + (sd * tried) ** 2, axis=0)
+        middle, half = (x[best, np.arange(self.arms)] for x in (tried, halves))
+        return middle - half, middle + half
+
+    @property
+    def asked_beyond(self) -> Asked:
+        """How many records are beyond the clip, by arm if there are more than two."""
+        label, cells = "records beyond the clip", beyond_clip(self.propensities[0])
+        if self.arms > 2:
+            row = own_beyond_clip(self.propensities, OfArm(self.centres.shares))
+            label, cells = f"{label} by arm", Cells(row, self.arms)
+        return Asked(label, None, COUNT, cells, "overlap")
+
+    def beyond(self, noisy: Noisy) -> tuple[FloatArray, FloatArray]:
+        """Shares of the records beyond the clip, and the weight that they lack, by model."""
+        two, whom = self.arms == 2, _population(self.arms, self.estimand)
+        sizes = np.array([float(self.centres.n)]) if two else self.centres.sizes
+        far = np.ones(1) if two else self.far
+        counts, found = noisy.value[:, 0], []
+        for model, limits, size, apart, count in zip(
+            self.models, self.limits, sizes, far, counts, strict=True
+        ):
+            expected, lost = model.beyond(whom, limits)
+            found.append(clipped_share(size, replace(noisy, value=count), expected, apart * lost))
+        clipped, lost_by_model = np.array(found).T
+        return clipped, lost_by_model
+
+    @cached_property
+    def mean_square_weights(self) -> FloatArray:
+        """Means over all records of the squared weights of each arm, over the population's size."""
+        if self.arms == 2:
+            return self.models[0].mean_square_weights(self.estimand, self.limits[0])
+        pairs = zip(self.models, self.limits, strict=True)
+        return np.array([np.mean(m.scores / np.clip(m.scores, *x) ** 2) for m, x in pairs])
+
+    def pair(self, arm: int, other: int) -> tuple[PropensityModel, Centres]:
+        """What is known of the models and centres of two arms, together."""
+        if self.arms == 2:
+            return self.models[0], self.centres
+        one, two, pair = self.models[arm], self.models[other], [arm, other]
+        model = replace(
+            one,
+            kept_slopes=(one.kept_slopes + two.kept_slopes) / 2.0,
+            penalised=(one.penalised + two.penalised) / 2.0,
+            level_sd=math.sqrt((one.level_sd**2 + two.level_sd**2) / 2.0),
+        )
+        names = ("shares", "means", "mean_sd", "unknown")
+        some = {name: getattr(self.centres, name)[pair] for name in names}
+        return model, replace(self.centres, **some)
+
+
+def weighted_ends(
+    models: tuple[Propensity, ...], estimand: str, centres: FloatArray, outcome_range: Interval
+) -> tuple[FloatArray, FloatArray]:
+    """The intervals of what records of each arm can add."""
+    if len(models) == 1:
+        a, b = ESTIMANDS[estimand].weights(np.array([models[0].low, models[0].high]))
+        weights = np.stack([a, -b])
     else:
-        limits = ESTIMANDS[estimand].clip_limits(options.clip)
-    propensity, share = model.within(limits), share_treated(curator, count)
-    shares = np.array([share, 1.0 - share])
-    centres = _centres(curator, options, shares, share_sd(curator, count))
-    means = (float(centres.means[0]), float(centres.means[1]))
-    score = Score(estimand, propensity, means, curator.outcome_range)
-    row = WithinArm.of(score, curator.is_public("treatment"))
-    asked = [
-        Asked("weighted sum and squares", row, WithSquares(1), None, "estimate"),
-        Asked("records beyond the clip", None, COUNT, beyond_clip(propensity), "overlap"),
-    ]
-    asked += _ask_squares(curator, means, model)
-    released, beyond, *squares = curator.several(*asked)
-    total = WeightedSum(row, centres, released)
-    clipped, lost = clipped_share(curator.n, beyond, *model.beyond(estimand, limits))
-    spread, spread_sd = _spread(centres, *squares)
-    weight = float(model.mean_square_weights(estimand, limits).sum()) / curator.n
-    sampling = total.sampling(weight * spread, weight * spread_sd)
-    error = WeightingError(
-        estimand,
-        model,
-        centres,
-        extra=total.extra,
-        noise=total.noise_variance,
-        moved=_moved_by_model(curator, model, centres, spread, options.centre == "arms"),
-        lost=lost,
-        spread=spread,
-        sampling=max(sampling.value, 0.0),
-        centred=options.centre == "arms",
-    )
-    scale, most = (1.0 + error.further) * total.scale, centres.range
-    estimate = Estimate(
-        value=means[0] - means[1] + (1.0 + error.further) * total.extra,
-        sampling=sampling if squares else Unavailable("variance=False was asked for"),
-        laplace=() if released.gaussian else (scale,),
-        gaussian=scale**2 if released.gaussian else 0.0,
-        parts=(*error.parts(), *total.by_size(1.0 + error.further)),
-        possible=(-most, most),
-        basis="adjusted" if model.kept >= NOTHING else "association",
-        details={
-            "treated records": round(centres.sizes[0]),
-            **model.details,
-            "propensities within": f"[{propensity.low:.4g}, {propensity.high:.4g}]",
-            "records beyond the clip": f"{100.0 * clipped:.1f} %",
-            "slopes kept by the propensity model": f"{100.0 * model.kept:.0f} %",
-        },
-        caution=caution_about(model.kept, clipped),
-        influence=total.influence(1.0 + error.further),
-        notes=(
-            LINEAR,
-            *((_SHIFTS,) if options.centre != "arms" else ()),
-            *((_HALVES,) if options.split else ()),
-        ),
-    )
-    sizes = curator.n / model.mean_square_weights(estimand, limits)
-    return with_means(estimate, centres, estimand, Spread(spread, sizes))
+        weights = np.array([[1.0 / model.high, 1.0 / model.low] for model in models])
+    from_centre = np.array(outcome_range) - centres[:, None]
+    ends = weights[:, :, None] * from_centre[:, None, :]  # extremes are at corners
+    return ends.min(axis=(1, 2)), ends.max(axis=(1, 2))
 
 
-def _ask_squares(curator: Curator, means: tuple[float, ...], model: PropensityModel) -> list[Asked]:
-    """Squares of residuals, where a variance is wanted."""
-    if not curator.has("variance"):
-        return []
-    squared, part = SquaredResidual(means), _SQUARES if model.noise_sd.any() else 1.0
-    box = squared.box(curator.outcome_range)
-    return [Asked("squares of residuals", squared, box, None, "variance", part)]
-
-
-def fit_arms(
-    curator: Curator, options: PrivateIPWOptions, estimand: str, contrasts: Contrasts
+def _effects(
+    curator: Curator, options: PrivateIPWOptions, weighting: Weighting, contrasts: Contrasts
 ) -> Effects:
-    """Models of more than two arms, then a weighted sum for each of them."""
-    weighting = _arm_weighting(curator, options)
-    models, centres = weighting.models, weighting.centres
-    means, arm_public = tuple(centres.means.tolist()), curator.is_public("treatment")
-    row = weighting.row(curator.noise_sd("estimate") * (1.0 if arm_public else BY_ARM))
-    asked = [*weighting.asked(curator, row), *_ask_squares(curator, means, models[0])]
+    """Release the weighted sums; everything after that is post-processing."""
+    centres, arms, n = weighting.centres, curator.arms, curator.n
+    models, size, centred = weighting.models, weighting.size, options.centre == "arms"
+    unit = curator.noise_sd("estimate")
+    terms = weighting.terms(unit if weighting.public else BY_ARM * unit)
+    asked = [terms.asked(curator), weighting.asked_beyond]
+    from_centre = residual(centres.means)
+    if curator.has("variance"):
+        part = _SQUARES if models[0].noise_sd.any() else 1.0
+        box = Box(0, _longest(centres) ** 2)
+        squares_of = squared(from_centre)
+        asked.append(Asked("squares of residuals", squares_of, box, None, "variance", part))
     released, beyond, *squares = curator.several(*asked)
-    extras = ArmExtras(row, centres, released)
-    clipped, lost = weighting.lost(beyond)
+    found, (clipped, lost) = terms.read(released), weighting.beyond(beyond)
     spread, spread_sd = _spread(centres, *squares)
-    weights = weighting.mean_square_weights() / curator.n
-    sampling, sampling_sd = extras.sampling(weights * spread, weights * spread_sd)
+    extras, scales = found.means * n / size, found.scales * n / size
+    rough = weighting.mean_square_weights / n
+    rough = rough.sum(keepdims=True) if arms == 2 else rough
+    own = _about_estimate(weighting, found) if arms == 2 else (found.sampling, found.sampling_sd)
+    sampling, sampling_sd = _both(*own, rough * spread, rough * spread_sd)
+    largest = np.maximum(-terms.low, terms.high)
+    largest = largest.max(keepdims=True) if arms == 2 else largest
+    most_variance = found.records * (largest / size) ** 2
     noisiest = max(models, key=lambda model: float(model.noise_sd.max()))
-    moved = _moved_by_model(curator, noisiest, centres, spread, options.centre == "arms")
+    moved = _moved_by_model(curator, noisiest, centres, spread, centred)
     estimates, most = [], centres.range
-    for arm, other in contrasts:
-        pair = [arm, other]
-        model, two = weighting.pair(arm, other)
+    for pair in (list(x) for x in contrasts):
+        c, (model, two) = combination(pair, arms), weighting.pair(*pair)
+        which = [0] if arms == 2 else pair
+        far = None if arms == 2 else weighting.far[pair]
         error = WeightingError(
-            "ATE",
+            weighting.estimand,
             model,
             two,
-            extra=float(extras.values[arm] - extras.values[other]),
-            noise=float(extras.noise_variances[pair].sum()),
-            moved=moved * float((weighting.far[pair] ** 2).sum()),
-            lost=float(lost[pair].sum()),
+            extra=float(c @ extras),
+            noise=float(c**2 @ (released.sd * terms.widths / size) ** 2),
+            moved=moved if far is None else moved * float((far**2).sum()),
+            lost=float(lost[which].sum()),
             spread=spread,
-            sampling=max(float(sampling[pair].sum()), 0.0),
-            centred=options.centre == "arms",
-            far=weighting.far[pair],
+            sampling=max(float(c**2 @ sampling), 0.0),
+            centred=centred,
+            far=far,
         )
-        scales = (1.0 + error.further) * extras.scales[pair]
+        more = 1.0 + error.further
+        noise = more * scales[which]
+        variance: SamplingVariance | Unavailable = Unavailable("variance=False was asked for")
+        if squares:
+            sd = math.hypot(*sampling_sd[which]) / math.sqrt(2.0)
+            bound = float(c**2 @ most_variance)
+            variance = SamplingVariance(float(c**2 @ sampling), sd, bound)
+        by_size = _by_size(weighting, terms, pair, extras, more)
         estimate = Estimate(
-            value=float(two.means[0] - two.means[1]) + (1.0 + error.further) * error.extra,
-            sampling=extras.variance(pair, sampling, sampling_sd)
-            if squares
-            else Unavailable("variance=False was asked for"),
-            laplace=() if released.gaussian else tuple(scales.tolist()),
-            gaussian=float(scales @ scales) if released.gaussian else 0.0,
-            parts=(*error.parts(), *extras.by_size(pair, 1.0 + error.further)),
+            value=float(two.means[0] - two.means[1]) + more * error.extra,
+            sampling=variance,
+            laplace=() if released.gaussian else tuple(noise.tolist()),
+            gaussian=float(noise @ noise) if released.gaussian else 0.0,
+            parts=(*error.parts(), *((by_size,) if by_size.variance else ())),
             possible=(-most, most),
             basis="adjusted" if model.kept >= NOTHING else "association",
-            caution=caution_about(model.kept, float(clipped[pair].max())),
-            influence=extras.influence(pair, 1.0 + error.further),
+            caution=caution_about(model.kept, float(clipped[which].max())),
+            influence=_influence(weighting, found, pair, more),
         )
-        own = centres.means + (1.0 + error.further) * extras.values
-        noise = (1.0 + error.further) * extras.scales, released.gaussian
-        sizes = curator.n / weighting.mean_square_weights()
+        worth = n / weighting.mean_square_weights
+        if arms == 2:
+            spread_of = Spread(spread, worth)
+            estimates.append(with_means(estimate, centres, weighting.estimand, spread_of))
+            continue
         both = (
-            estimate.sampling
-            if isinstance(estimate.sampling, Unavailable)
-            else by_arm(pair, sampling, sampling_sd, extras.largest)
+            variance
+            if isinstance(variance, Unavailable)
+            else by_arm(pair, sampling, sampling_sd, most_variance)
         )
-        made = arm_means(pair, own, centres, estimate, both, *noise, sizes)
+        means, noises = centres.means + more * extras, more * scales
+        made = arm_means(pair, means, centres, estimate, both, noises, released.gaussian, worth)
         estimates.append(replace(estimate, means=made))
-    kept = min(model.kept for model in models)
-    details = {
-        "records by arm": ", ".join(f"{size:.0f}" for size in centres.sizes),
-        "propensities at least, by arm": ", ".join(f"{x.low:.4g}" for x in row.models),
-        "records beyond the clip, by arm": ", ".join(f"{100.0 * x:.1f} %" for x in clipped),
-        "slopes kept by the propensity models": f"{100.0 * kept:.0f} %",
+    notes = (
+        LINEAR,
+        *((_SHIFTS,) if not centred else ()),
+        *((_HALVES,) if options.split else ()),
+    )
+    return Effects(tuple(estimates), notes, details=_details(weighting, clipped))
+
+
+def _longest(centres: Centres) -> float:
+    """The longest residual that a record can have."""
+    low, high = centres.outcome_range
+    return float(np.maximum(np.abs(low - centres.means), np.abs(high - centres.means)).max())
+
+
+def _details(weighting: Weighting, clipped: FloatArray) -> dict[str, Any]:
+    """What is worth showing."""
+    models, sizes = weighting.models, weighting.centres.sizes
+    beyond = ", ".join(f"{100.0 * x:.1f} %" for x in clipped)
+    kept = f"{100.0 * min(model.kept for model in models):.0f} %"
+    if weighting.arms == 2:
+        (one,) = weighting.propensities
+        return {
+            "treated records": round(sizes[0]),
+            **models[0].details,
+            "propensities within": f"[{one.low:.4g}, {one.high:.4g}]",
+            "records beyond the clip": beyond,
+            "slopes kept by the propensity model": kept,
+        }
+    lowest = ", ".join(f"{x.low:.4g}" for x in weighting.propensities)
+    return {
+        "records by arm": ", ".join(f"{size:.0f}" for size in sizes),
+        "propensities at least, by arm": lowest,
+        "records beyond the clip, by arm": beyond,
+        "slopes kept by the propensity models": kept,
         **models[0].details,
     }
-    notes = (LINEAR, *((_SHIFTS,) if options.centre != "arms" else ()))
-    return Effects(tuple(estimates), notes, details=details)
 
 
-def _arm_weighting(curator: Curator, options: PrivateIPWOptions) -> ArmWeighting:
-    """Release models, sizes and centres of the arms."""
-    n, sd = curator.n, 0.0
-    if curator.is_public("covariates"):
-        models = _propensity.public_arm_models(curator, options.penalty)
-    else:
-        setting = options.setting((n, n), curator.width, curator.delta("model") / curator.arms)
-        models, sd = _propensity.private_arm_models(curator, setting, curator.epsilon("estimate"))
-    shares = np.array([float(model.scores.mean()) for model in models])
-    limits = clips(models, curator.noise_sd("estimate") / n)
-    if options.clip is not None:
-        limits = ((options.clip, 1.0),) * curator.arms
-    return ArmWeighting(models, limits, _centres(curator, options, shares / shares.sum(), sd))
+def _influence(weighting: Weighting, found: ArmTotals, pair: list[int], times: float) -> Influence:
+    """What rows add to an estimate that has ``times`` the sums in it."""
+    own, centres = found.influence(pair), weighting.centres
+    low, high = own.low, own.high
+    if weighting.arms == 2:
+        ends = weighted_ends(
+            weighting.propensities, weighting.estimand, centres.means, centres.outcome_range
+        )
+        low, high = float(ends[0].min()), float(ends[1].max())
+    mean = min(max(own.mean, low), high)
+    return replace(own, low=low, high=high, mean=mean, size=weighting.size / times)
 
 
-@dataclass(frozen=True)
-class WeightedSum:
-    """A released sum of scores, each over the width of its interval, and of their squares."""
+def _by_size(
+    weighting: Weighting, terms: ArmTerms, pair: list[int], extras: FloatArray, times: float
+) -> Part:
+    """What noise in the numbers of records does, where sums are not measured from 0."""
+    centres = weighting.centres
+    if weighting.arms == 2:
+        distance = (float(terms.middles[1]) - float(extras[0])) * centres.n / weighting.size
+        return centres.size_part(times * distance)
+    by_size = times * terms.middles[pair] * centres.share_sd
+    return Part("sizes of the arms", float(by_size @ by_size), noise=True)
 
-    row: WithinArm
-    centres: Centres
-    release: Noisy
 
-    @property
-    def _size(self) -> float:
-        """Records that the effect is the average over."""
-        return float(ESTIMANDS[self.row.score.estimand].population(*self.centres.sizes))
+def _about_estimate(weighting: Weighting, found: ArmTotals) -> tuple[FloatArray, FloatArray]:
+    """Mean square of the terms of two arms about the estimate, over n, and the sd of its noise."""
+    centres, size, terms = weighting.centres, weighting.size, found.asked
+    (width,), (_, second), middles = terms.widths, found.release.value, terms.middles
+    extra = float(found.means[0]) * centres.n / size
+    average = extra**2 - found.release.variance * (width / size) ** 2
+    from_middle = 2.0 * float(middles @ reweighted(weighting.estimand, centres.share))
+    squares = width**2 * float(second) + from_middle * extra * size
+    squares -= float(centres.sizes @ middles**2)
+    # terms of an arm that is the population itself add up to 0, those of two to the average
+    squares += (-1.0 if size == centres.n else 1.0) * average * size
+    sd = found.release.sd * width * math.hypot(width, from_middle)
+    return np.array([squares]) / size**2, np.array([sd]) / size**2
 
-    @property
-    def scale(self) -> float:
-        """Scale of the noise in `extra`."""
-        return self.release.scale * self.row.width / self._size
 
-    @property
-    def noise_variance(self) -> float:
-        """Variance of the noise in `extra`."""
-        return self.release.variance * (self.row.width / self._size) ** 2
+def _both(
+    own: FloatArray, own_sd: FloatArray, rough: FloatArray, rough_sd: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Sampling variances, and standard deviations of the noise in them.
 
-    @property
-    def extra(self) -> float:
-        """The sum of scores over the size of the population."""
-        known = float(self.centres.sizes @ self.row.middles)
-        return (self.row.width * float(self.release.value[0]) + known) / self._size
-
-    def by_size(self, factor: float) -> tuple[Part, ...]:
-        """What noise in the number of records does to ``factor`` times `extra`."""
-        distance = (self.row.middles[1] - self.extra) * self.centres.n / self._size
-        part = self.centres.size_part(factor * distance)
-        return (part,) if part.variance else ()
-
-    def influence(self, factor: float) -> Influence:
-        """What rows add to the estimate, which has ``factor`` times `extra` in it."""
-        low, high = self.row.score.interval()
-        mean = min(max(self.extra * self._size / self.centres.n, low), high)
-        shares = tuple(self.centres.shares.tolist())
-        return Influence(self.row.score, low, high, mean, self._size / factor, shares)
-
-    def sampling(self, value: float, sd: float) -> SamplingVariance:
-        """Mean square of the scores about the estimate, over n.
-
-        What squares of residuals say of it, ``value`` with noise ``sd``, has less noise, but takes
-        residuals as independent of weights: both count by their precision.
-        """
-        size, width, middles = self._size, self.row.width, np.array(self.row.middles)
-        estimand, average = self.row.score.estimand, self.extra**2 - self.noise_variance
-        from_middle = 2.0 * float(middles @ reweighted(estimand, self.centres.share))
-        squares = width**2 * float(self.release.value[1]) + from_middle * self.extra * size
-        squares -= float(self.centres.sizes @ middles**2)
-        # scores of an arm that is the population itself add up to 0, those of two to the average
-        squares += (-1.0 if size == self.centres.n else 1.0) * average * size
-        own_sd = self.release.sd * width * math.hypot(width, from_middle) / size**2
-        other_sd = math.hypot(sd, _ROUGH * value)
-        precision = 1.0 / max(own_sd, 1e-300) ** 2, 1.0 / max(other_sd, 1e-300) ** 2
-        both = (squares / size**2 * precision[0] + value * precision[1]) / sum(precision)
-        largest = max(abs(end) for end in self.row.score.interval()) ** 2 * self.centres.n
-        return SamplingVariance(both, math.sqrt(0.5 / sum(precision)), largest / size**2)
+    What squares of residuals say of them, ``rough``, has less noise, but takes residuals as
+    independent of weights: both count by their precision.
+    """
+    precision = 1.0 / np.maximum(own_sd, 1e-300) ** 2
+    other = 1.0 / np.maximum(np.hypot(rough_sd, _ROUGH * rough), 1e-300) ** 2
+    both = precision + other
+    return (own * precision + rough * other) / both, np.sqrt(1.0 / both)
 
 
 def _spread(centres: Centres, *squares: Noisy) -> tuple[float, float]:
@@ -717,8 +769,7 @@ def _moved_by_model(
     prior = _EXPLAINED * float(by_column.mean()) + level
     if not curator.has("variance"):
         return largest**2 * prior
-    row = OutcomeMoment(tuple(centres.means.tolist()), scale)
-    box = row.box(curator.outcome_range)
+    row, box = outcome_moment(residual(centres.means), scale), moment_box(_longest(centres), scale)
     moment = curator.norm_of_sum("outcome and covariates", row, box, share="variance", part=_MOMENT)
     seen, noise = float(moment) / curator.n, moment.variance / curator.n**2
     both = 1.0 / (1.0 / noise + 1.0 / prior)

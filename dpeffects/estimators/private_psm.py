@@ -29,12 +29,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from dpeffects.arrays import BoolArray, FloatArray
-from dpeffects.design.features import logits
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators._checks import check_penalty
 from dpeffects.estimators._matched_arms import (
@@ -43,19 +41,15 @@ from dpeffects.estimators._matched_arms import (
     MOST_SCORE_NOISE,
     NOISY,
     SCORE_NOISE,
-    TINY_PENALTY,
+    Inputs,
     fit_arms,
+    release_inputs,
 )
 from dpeffects.estimators.matching import Matches, feasible, match, match_limits, pairs
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
-from dpeffects.estimators.strengths import default_penalty
 from dpeffects.inference.estimate import NOISY_SCORE, Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.logistic import least_penalty, sigmoid
-from dpeffects.privacy.matched import MatchedRecords
-from dpeffects.privacy.minimise import propensity_weights, public_propensity_model
-from dpeffects.privacy.noise import flip_chance
-from dpeffects.privacy.rows import Block
+from dpeffects.privacy.logistic import least_penalty
 
 
 @dataclass(frozen=True)
@@ -139,37 +133,19 @@ def shares(level: str, options: PrivatePSMOptions) -> dict[str, float]:
     return {**paper, "variance": 0.05} if options.debias else paper
 
 
-@dataclass(frozen=True)
-class PropensityScore:
-    """1 / (1 + exp(-x'w)) for known weights w."""
-
-    weights: FloatArray
-    reads: ClassVar[tuple[str, ...]] = ("covariates",)
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Scores of some rows."""
-        return sigmoid(logits(rows.covariates, self.weights))
-
-
-@dataclass(frozen=True)
-class _Inputs:
-    """What matching works on: public or released, never private; and where outcomes are asked."""
-
-    records: MatchedRecords
-    level: str
-    scores: FloatArray
-    treated: BoolArray
-    details: dict[str, Any]
-    attenuation: float = 1.0
-    attenuation_sd: float = 0.0
-
-
 def fit(curator: Curator, options: PrivatePSMOptions, estimand: str) -> Estimate:
     """Algorithms 1-3: scores, matches, contrast."""
-    label = curator.is_public("covariates")
-    inputs = _label_inputs(curator, options) if label else _sample_inputs(curator, options)
+    inputs, factor = release_inputs(curator, options), (1.0, 0.0)
+    if inputs.chance is not None:
+        if not inputs.counts.all():
+            raise EstimationError(
+                "all released treatments are equal, so there is nobody to match (the budget is "
+                "spent); use a larger epsilon or method='diff_in_means'"
+            )
+        factor = attenuation(float(inputs.arm.mean()), inputs.chance, curator.n)
+        inputs.details["attenuation by the flips"] = factor[0]
     matches, details = _matched(curator, options, inputs)
-    weights = np.where(inputs.treated, 1.0, -1.0) * (1.0 + matches.weight)
+    weights = np.where(inputs.arm, 1.0, -1.0) * (1.0 + matches.weight)
     contrast = inputs.records.contrast("matched difference", weights, "estimate")
     raw = Estimate(
         value=float(contrast) / curator.n,
@@ -179,38 +155,7 @@ def fit(curator: Curator, options: PrivatePSMOptions, estimand: str) -> Estimate
     )
     if curator.has("variance"):
         raw = replace(raw, sampling=_variance(curator, inputs, matches, raw))
-    return raw if label else _correct_attenuation(raw, inputs, options)
-
-
-def _label_inputs(curator: Curator, options: PrivatePSMOptions) -> _Inputs:
-    """Phase 1 and 2 at label level: covariates and treatment are public, nothing is charged."""
-    penalty = options.penalty or TINY_PENALTY
-    model = public_propensity_model(curator, penalty, centred=False)
-    records = MatchedRecords(curator, PropensityScore(model.value))
-    return _Inputs(records, "label", *records.public(), {})
-
-
-def _sample_inputs(curator: Curator, options: PrivatePSMOptions) -> _Inputs:
-    """Phase 1 and 2 at sample level: noisy model, noisy scores, flipped treatments."""
-    penalty = options.penalty or default_penalty(curator.n, curator.width, curator.epsilon("model"))
-    model = propensity_weights(curator, penalty, "model")
-    records = MatchedRecords(curator, PropensityScore(model.value))
-    scores = records.noisy_scores("scores")
-    treated = records.flipped_treatment("treatment")
-    if treated.all() or not treated.any():
-        raise EstimationError(
-            "all released treatments are equal, so there is nobody to match (the budget is "
-            "spent); use a larger epsilon or method='diff_in_means'"
-        )
-    flip = flip_chance(curator.epsilon("treatment"))
-    factor, sd = attenuation(float(treated.mean()), flip, curator.n)
-    details = {
-        "ridge penalty": penalty,
-        SCORE_NOISE: scores.scale,
-        "probability that a treatment is flipped": flip,
-        "attenuation by the flips": factor,
-    }
-    return _Inputs(records, "sample", scores.value, treated, details, factor, sd)
+    return raw if inputs.chance is None else _correct_attenuation(raw, *factor, options)
 
 
 def attenuation(released_share: float, flip: float, n: int) -> tuple[float, float]:
@@ -232,12 +177,12 @@ def attenuation(released_share: float, flip: float, n: int) -> tuple[float, floa
 
 
 def _matched(
-    curator: Curator, options: PrivatePSMOptions, inputs: _Inputs
+    curator: Curator, options: PrivatePSMOptions, inputs: Inputs
 ) -> tuple[Matches, dict[str, Any]]:
     """Phase 3: the matching limit (equations 9-12, made feasible) and the matches under it."""
-    n_treated = int(inputs.treated.sum())
+    n_treated = int(inputs.arm.sum())
     arms = (n_treated, curator.n - n_treated)
-    free = match(inputs.scores, inputs.treated, options.neighbors)
+    free = match(inputs.scores, inputs.arm, options.neighbors)
     if options.match_limit is None:
         limits = match_limits(
             *arms,
@@ -251,11 +196,11 @@ def _matched(
     else:
         given = options.match_limit
         limits, raised = feasible(given if isinstance(given, tuple) else (given, given), *arms)
-    per_record = np.where(inputs.treated, *limits) * options.neighbors
+    per_record = np.where(inputs.arm, *limits) * options.neighbors
     matches = free
     if (free.used > per_record).any():
         bound = (limits[0] * options.neighbors, limits[1] * options.neighbors)
-        matches = match(inputs.scores, inputs.treated, options.neighbors, bound)
+        matches = match(inputs.scores, inputs.arm, options.neighbors, bound)
     details = {
         "match limit k (treated, control)": f"{limits[0]}, {limits[1]}"
         + (" (raised: the one given cannot serve everybody)" if raised else ""),
@@ -266,7 +211,7 @@ def _matched(
 
 
 def _variance(
-    curator: Curator, inputs: _Inputs, matches: Matches, raw: Estimate
+    curator: Curator, inputs: Inputs, matches: Matches, raw: Estimate
 ) -> SamplingVariance:
     """Abadie and Imbens (2006): the variance of a matching estimator of a population effect.
 
@@ -278,7 +223,7 @@ def _variance(
     lower, upper = curator.outcome_range
     weight = 1.0 + matches.weight
     extra = weight**2 - 1.0 - matches.weight_sq
-    partner = pairs(inputs.scores, inputs.treated)
+    partner = pairs(inputs.scores, inputs.arm)
     paired = partner >= 0
     covered = float(extra[paired].sum())
     stretch = float(extra.sum()) / covered if covered > 0 else 1.0
@@ -295,20 +240,21 @@ def _variance(
     return SamplingVariance(value, scale, largest)
 
 
-def _correct_attenuation(raw: Estimate, inputs: _Inputs, options: PrivatePSMOptions) -> Estimate:
-    """Undo the attenuation by the flips, or say that it is there."""
-    if noisy := float(inputs.details[SCORE_NOISE]) > MOST_SCORE_NOISE:
+def _correct_attenuation(
+    raw: Estimate, a: float, a_sd: float, options: PrivatePSMOptions
+) -> Estimate:
+    """Undo the attenuation ``a`` by the flips, or say that it is there."""
+    if noisy := float(raw.details[SCORE_NOISE]) > MOST_SCORE_NOISE:
         raw = replace(raw, caution=NOISY_SCORE, basis="association")
     better = "diff_in_means is more accurate for that."
     notes = (f"{NOISY} {better}",) if noisy else ()
     if not options.debias:
         note = "Not debiased: the flipped treatments shrink this estimate towards zero."
         return replace(raw, sampling=Unavailable(BIASED), notes=(*notes, note))
-    a = inputs.attenuation
     value = raw.value / a
     sampling = raw.sampling
     if isinstance(sampling, SamplingVariance):
-        from_factor = (value * inputs.attenuation_sd / a) ** 2
+        from_factor = (value * a_sd / a) ** 2
         sampling = SamplingVariance(
             sampling.value / a**2 + from_factor,
             sampling.noise_scale / a**2,

@@ -18,7 +18,7 @@ from dpeffects.dates import as_date
 from dpeffects.design.bounds import SOURCES, Bounds, Entry
 from dpeffects.errors import DataError, OptionError
 from dpeffects.guarantee import Guarantee
-from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.estimate import Influence, Unavailable
 from dpeffects.inference.intervals import Interval, check_conf_level
 from dpeffects.summary import Shown
 from dpeffects.typed import SETTINGS, Check, Types, many
@@ -179,6 +179,11 @@ def plain(value: Any) -> Any:
 @plain.register
 def _(value: Unavailable) -> dict[str, str]:
     return {"unavailable": value.reason}
+
+
+@plain.register
+def _(value: Influence) -> None:
+    return None  # a row function, for the call that made the estimate
 
 
 @plain.register

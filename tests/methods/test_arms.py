@@ -13,9 +13,9 @@ import dpeffects as dpe
 from dpeffects.design.arms import ARMS, Outcome
 from dpeffects.errors import DataError, EstimationError, OptionError, PrivacyError
 from dpeffects.estimators import proved
-from dpeffects.estimators._arm_models import ArmScore, arm_score, harmonic, release_arm_models
 from dpeffects.estimators._centres import release_centres
-from dpeffects.estimators._moments import ask_means, release_standard
+from dpeffects.estimators._moments import ask_means, release_models, release_standard
+from dpeffects.estimators._score import Score, harmonic, score_of
 from dpeffects.estimators.arm_sums import arm_counts
 from dpeffects.estimators.auto import AutoOptions, choose
 from dpeffects.estimators.spec import Facts
@@ -178,7 +178,7 @@ def models_of(n=4000, randomised=False):
     centres = release_centres(c, "a", "a")
     (sums,) = c.several(ask_means(c, "a"))
     standard = release_standard(c, sums, "a")
-    return arm, x, standard, release_arm_models(c, standard, centres, 0.4, "a", randomised)
+    return arm, x, standard, release_models(c, standard, centres, 0.4, "a", randomised)
 
 
 def test_models_of_the_arms_are_those_of_the_records():
@@ -186,7 +186,7 @@ def test_models_of_the_arms_are_those_of_the_records():
     z = (x[:, 1:] - standard.means) / standard.sds
     for k in range(3):
         far = z[arm == k].mean(axis=0) - z.mean(axis=0)
-        assert models.from_all[k] == pytest.approx(far, abs=0.06)
+        assert models.arms[k] == pytest.approx(far, abs=0.06)
     within = np.mean([np.cov(z[arm == k].T) for k in range(3)], axis=0)
     assert models.covariance == pytest.approx(within, abs=0.12)
     trial = models_of(randomised=True)[-1]
@@ -197,7 +197,7 @@ def test_chances_are_those_of_a_multinomial_regression():
     sm = pytest.importorskip("statsmodels.api")
     arm, x, _, models = models_of(8000)
     slopes = np.stack([np.zeros(3), *(models.pair(k, 0).treatment_slopes for k in (1, 2))])
-    score = arm_score(models, slopes, 0.01)
+    score = score_of(models, slopes, 0, 0.01)
     chances = score.of(Block(covariates=x, arm=arm))
     assert chances.sum(axis=1) == pytest.approx(1.0, abs=1e-9)
     exact = sm.MNLogit(arm, x).fit(disp=0).predict(x)
@@ -214,11 +214,21 @@ def test_overlap_weights_of_two_arms_are_the_usual_ones():
     e = np.linspace(0.05, 0.95, 10)
     chances = np.stack([1.0 - e, e], axis=-1)
     assert harmonic(chances) == pytest.approx(e * (1.0 - e))
-    flat = ArmScore(
-        None, np.log([0.7, 0.3]), np.zeros((2, 1)), 0.0, np.array([0.7, 0.3]), np.zeros((2, 4, 2))
+    shares = np.array([0.7, 0.3])
+    flat = Score(
+        standard=None,
+        reference=1,
+        constants=np.log(shares),
+        slopes=np.zeros((2, 1)),
+        least=0.0,
+        shares=shares,
+        covariance=np.eye(1),
+        centres=np.zeros((2, 2)),
+        index=np.zeros((2, 4, 2)),
+        weights=shares[:, None] * np.full(4, 0.25),
     )
     assert flat.overlap == pytest.approx(0.21)
-    assert flat.largest == pytest.approx([0.3, 0.7])
+    assert flat.largest == pytest.approx([0.7, 0.7])  # both are in one sum
 
 
 def test_records_of_two_public_arms_are_theirs():

@@ -26,22 +26,20 @@ from dpeffects.design.clipped import AnyOutside, Outside
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import (
-    _arm_models,
+    _arm_terms,
     _balancing,
     _centres,
     _clusters,
     _curves,
     _fitted,
-    _ipw_arms,
     _moments,
     _nuisance,
     _propensity,
     _response,
+    _score,
     _tables,
     _variation,
-    _weighted_arms,
     balance,
-    clipped_contrast,
     joint,
     kept_moments,
     late,
@@ -53,12 +51,11 @@ from dpeffects.estimators import (
     rates,
 )
 from dpeffects.estimators import sample_aggregate as aggregate
-from dpeffects.estimators._centres import Centres, Residual
+from dpeffects.estimators._centres import Centres, residual
 from dpeffects.estimators._kernel_learner import BINS
-from dpeffects.estimators._matched_arms import ArmScores
+from dpeffects.estimators._matched_arms import propensity_scores
 from dpeffects.estimators._nuisance import Learner, Nuisance
-from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
-from dpeffects.estimators.private_psm import PropensityScore
+from dpeffects.estimators.arm_sums import OfArm, arm_squares, arm_sums, treated_count
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.regression import ARM, NUMBER, PRODUCT, MomentColumn
 from dpeffects.privacy.moments import Bins, WithSquares
@@ -103,38 +100,46 @@ BASIS = _balancing.Basis(
 BALANCE = _balancing.BalancingWeights(
     BASIS, RNG.normal(size=(2, BASIS.size + 1)) + np.eye(1, BASIS.size + 1), np.array([3.0, 1.7])
 )
-FROM_MEANS = Residual(np.array([0.6, 0.4]))
+FROM_MEANS = residual(np.array([0.6, 0.4]))
 STANDARD = _moments.Standard(np.arange(1, D), np.full(D - 1, 0.4), np.linspace(0.1, 0.5, D - 1))
-RESIDUAL = _centres.Residual(np.array([0.6, 0.4]))
-BY_ARM = _centres.Residual(np.array([0.6, 0.4, 0.3]))
-CONTRAST = clipped_contrast.Contrast(RESIDUAL, np.array([2.5, -1.0 / 0.6]), 0.15)
+RESIDUAL = residual(np.array([0.6, 0.4]))
+BY_ARM = residual(np.array([0.6, 0.4, 0.3]))
+SIGNS = OfArm(np.array([2.5, -1.0 / 0.6]))
+CONTRAST = _centres.clipped_term(RESIDUAL, SIGNS, 0.15)
 LESS_TAKEN = late.LessTaken((-1.0, 3.0), 0.7)
 PILOT = late.Weighted(LESS_TAKEN, CONTRAST, 0.4)
 MODELS = SimpleNamespace(standard=STANDARD, clip=0.3, outcome_slopes=0.1 * WEIGHTS[1:])
 """What row functions read of released models."""
-ODDS = one_step._Score(
-    constant=0.2,
-    slopes=0.3 * WEIGHTS[1:],
-    clip=0.05,
-    weights=np.full((2, 2), 0.25),
-    index=np.array([[-0.3, 0.9], [-0.9, 0.3]]),
-    sd=0.7,
-    means=np.array([0.3, -0.3]),
+ODDS, CHANCES = (
+    _score.Score(
+        standard=STANDARD,
+        reference=reference,
+        constants=np.array(constants),
+        slopes=slopes,
+        least=0.03,
+        shares=np.array(shares),
+        covariance=np.eye(D - 1),
+        centres=np.zeros((len(shares), len(shares))),
+        index=RNG.normal(size=(len(shares), 8, len(shares))),
+        weights=np.array(shares)[:, None] * np.full(8, 0.125),
+    )
+    for reference, constants, shares, slopes in (
+        (1, (0.2, 0.0), (0.4, 0.6), 0.3 * np.stack([WEIGHTS[1:], 0.0 * WEIGHTS[1:]])),
+        (
+            0,
+            (0.0, 0.3, -0.2),
+            (0.5, 0.3, 0.2),
+            np.stack([0.0 * WEIGHTS[1:], 0.2 * WEIGHTS[1:], -0.1 * WEIGHTS[:0:-1]]),
+        ),
+    )
 )
-FROM_MODEL = one_step._FromModel(STANDARD, 0.03 * WEIGHTS[1:], np.array([0.55, 0.35]))
-CHANCES = _arm_models.ArmScore(
-    STANDARD,
-    np.array([0.0, 0.3, -0.2]),
-    np.stack([0.0 * WEIGHTS[1:], 0.2 * WEIGHTS[1:], -0.1 * WEIGHTS[:0:-1]]),
-    0.03,
-    np.array([0.5, 0.3, 0.2]),
-    RNG.normal(size=(3, 8, 3)),
+FROM_MODEL, FROM_ARMS = (
+    one_step.from_model(STANDARD, 0.03 * WEIGHTS[1:], OfArm(np.array(levels)))
+    for levels in ((0.55, 0.35), (0.5, 0.4, 0.3))
 )
-FROM_ARMS = one_step._FromModel(STANDARD, 0.03 * WEIGHTS[1:], np.array([0.5, 0.4, 0.3]))
-ARM_TERM = _weighted_arms.ArmTerm(FROM_ARMS, CHANCES, np.array([0.8, 0.5, 0.6]), 0.2)
+ARM_TERM = _centres.clipped_term(FROM_ARMS, CHANCES.weight(), 0.2)
+SUM_OF_ARM, THREE_WIDTHS = OfArm(np.arange(3.0)), OfArm(np.array([0.8, 0.5, 0.6]))
 THREE = tuple(Propensity.within(w * WEIGHTS, 0.3 * w, (0.1, 1.0)) for w in (1.0, 0.5, -1.0))
-THREE_CENTRES = (0.6, 0.4, 0.3)
-SCORE = private_ipw.Score("ATE", MODEL, (0.6, 0.4), (0.0, 1.0))
 FROM_MEAN = _clusters._from_mean(CONTRAST, 0.1)
 TABLE_WEIGHT = _tables.TableWeight(MODEL, "ATE")
 LEFT = joint.Left(
@@ -169,36 +174,46 @@ CASES = {
     "magnitude": [magnitude],
     "AnyOutside": [AnyOutside((0.2,) * D, (0.7,) * D)],
     "Outside": [Outside((0.2,) * D, (0.7,) * D)],
-    "PropensityScore": [PropensityScore(WEIGHTS)],
-    "ArmScores": [ArmScores(np.stack([WEIGHTS, -0.3 * WEIGHTS, WEIGHTS[::-1]]))],
+    "propensity_scores": [
+        propensity_scores(WEIGHTS[None]),
+        propensity_scores(np.stack([WEIGHTS, -0.3 * WEIGHTS, WEIGHTS[::-1]])),
+    ],
     "score_bin": [
         balance.score_bin(np.append(0.2, WEIGHTS), CUTS),
         balance.score_bin(np.append(0.2, WEIGHTS), CUTS[:0]),
     ],
-    "Residual": [RESIDUAL, BY_ARM],
-    "Within": [clipped_contrast.Within(BY_ARM, np.array([0.3, 0.2, 0.5]))],
-    "_LengthClass": [_centres._LengthClass(RESIDUAL, 0.6 * 2.0 ** -np.arange(5.0))],
-    "Contrast": [CONTRAST],
-    "_Scaled": [clipped_contrast._Scaled(CONTRAST, -0.5, 1.25)],
+    "OfArm": [SIGNS, THREE_WIDTHS],
+    "from_level": [RESIDUAL, BY_ARM],
+    "clipped_term": [CONTRAST, ARM_TERM],
+    "length_class": [_centres.length_class(RESIDUAL, 0.6 * 2.0 ** -np.arange(5.0))],
+    "scaled": [_arm_terms.scaled(ARM_TERM, THREE_WIDTHS, THREE_WIDTHS)],
+    "beside_squares": [_arm_terms.beside_squares(ARM_TERM, 0.4)],
+    "of_pair": [_arm_terms.of_pair(ARM_TERM, OfArm(np.array([1.0, 0.0, -1.0])))],
     "Standard": [STANDARD],
-    "_Columns": [_moments._Columns(STANDARD.columns)],
-    "_SquaredDistances": [_moments._SquaredDistances(STANDARD.columns, STANDARD.means)],
-    "_Row": [
-        _moments._Row(STANDARD, RESIDUAL, 0.3, share, (0.7, 0.7, 0.25)) for share in (None, 0.4)
-    ],
-    "_ArmRow": [
-        _arm_models._ArmRow(STANDARD, BY_ARM, 0.3, shares, (0.7, 0.7, 0.25))
-        for shares in (None, CHANCES.shares)
-    ],
-    "_ArmNewton": [_arm_models._ArmNewton(CHANCES, 1.5)],
-    "ArmTerm": [ARM_TERM],
-    "AlongScore": [_weighted_arms.AlongScore(ARM_TERM, np.array([1.0, 0.5, 2.0]))],
-    "InverseChance": [
-        _ipw_arms.InverseChance(
-            THREE, np.array(THREE_CENTRES), np.array([0.1, 0.0, 0.2]), np.array([4.0, 5.0, 6.0])
+    "some_columns": [_moments.some_columns(STANDARD.columns)],
+    "squared_distances": [_moments.squared_distances(STANDARD.columns, STANDARD.means)],
+    "moment_row": [
+        _moments.moment_row(STANDARD, own, 0.3, points, (0.7, 0.7, 0.25))
+        for own, points in (
+            (RESIDUAL, ()),
+            (RESIDUAL, (OfArm(np.array([0.6, -0.4])),)),
+            (BY_ARM, (THREE_WIDTHS, SUM_OF_ARM)),
         )
     ],
-    "OwnBeyondClip": [_ipw_arms.OwnBeyondClip(THREE)],
+    "newton_term": [
+        _score.newton_term(ODDS, SIGNS, 1.5),
+        _score.newton_term(CHANCES, SUM_OF_ARM, 1.5),
+    ],
+    "overlap_weight": [ODDS.weight(), CHANCES.weight()],
+    "along_score": [
+        _variation.along_score(CONTRAST, STANDARD, ODDS.slopes[:1], np.ones(1), OfArm(np.zeros(2))),
+        _variation.along_score(ARM_TERM, STANDARD, CHANCES.slopes, np.ones(3), SUM_OF_ARM),
+    ],
+    "arm_weight": [
+        *(private_ipw.arm_weight((MODEL,), e, SIGNS) for e in ESTIMANDS if e != "CATE"),
+        private_ipw.arm_weight(THREE, "ATE", SUM_OF_ARM),
+    ],
+    "own_beyond_clip": [private_ipw.own_beyond_clip(THREE, SUM_OF_ARM)],
     "Basis": [BASIS],
     "with_constant": [_balancing.with_constant(BASIS)],
     "values_and_squares": [_balancing.values_and_squares(BASIS)],
@@ -216,11 +231,8 @@ CASES = {
             BALANCE, FROM_MEANS, np.array([[-0.3, 0.3], [-0.2, 0.3]]), np.array([0.01, 0.02])
         )
     ],
-    "_Along": [_variation._Along(CONTRAST, 0.4, MODELS, 0.3 * WEIGHTS[1:], 0.8)],
     "_bent": [_curves._bent(np.array([0, 2]), MODELS, ODDS)],
-    "_NewtonTerm": [one_step._NewtonTerm(MODELS, ODDS)],
-    "_FromModel": [FROM_MODEL, FROM_ARMS],
-    "_WeightedTerm": [one_step._WeightedTerm(FROM_MODEL, ODDS, 0.2)],
+    "from_model": [FROM_MODEL, FROM_ARMS],
     "_GroupResiduals": [
         one_step_cate._GroupResiduals(
             SimpleNamespace(residual=FROM_MODEL, score=ODDS, clip=0.2), 3.0, signed
@@ -228,15 +240,11 @@ CASES = {
         for signed in (False, True)
     ],
     "group_and_arm": [one_step_cate.group_and_arm],
-    "Score": [
-        private_ipw.Score(e, MODEL, (0.6, 0.4), (0.0, 1.0)) for e in ESTIMANDS if e != "CATE"
-    ],
-    "WithinArm": [private_ipw.WithinArm(SCORE, (0.3, -0.2), 4.0)],
-    "SquaredResidual": [private_ipw.SquaredResidual(x) for x in ((0.6, 0.4), THREE_CENTRES)],
-    "BeyondClip": [_propensity.BeyondClip(MODEL)],
-    "LogOdds": [_propensity.LogOdds(MODEL, 0.1, 3.0)],
-    "OutcomeMoment": [
-        private_ipw.OutcomeMoment(x, np.arange(1.0, D + 1)) for x in ((0.6, 0.4), THREE_CENTRES)
+    "squared": [private_ipw.squared(x) for x in (RESIDUAL, BY_ARM)],
+    "within_clip": [_propensity.within_clip(MODEL)],
+    "log_odds": [_propensity.log_odds(MODEL, 0.1, 3.0)],
+    "outcome_moment": [
+        private_ipw.outcome_moment(x, np.arange(1.0, D + 1)) for x in (RESIDUAL, BY_ARM)
     ],
     "weighted_columns": [balance.weighted_columns(MODEL, "ATT", np.array([1, 2]))],
     "columns_by_arm": [balance.columns_by_arm(np.array([2, 1]))],
@@ -424,7 +432,7 @@ def test_terms_of_a_contrast_are_clipped_residuals_over_the_share_of_their_arm()
     assert CONTRAST(rows) == pytest.approx(own)
     limits = 0.6 * 2.0 ** -np.arange(5.0)
     longer = (np.abs(off)[:, None] >= limits).sum(axis=1)
-    assert (5 - CASES["_LengthClass"][0](rows)).tolist() == longer.tolist()
+    assert (5 - CASES["length_class"][0](rows)).tolist() == longer.tolist()
 
 
 def test_weighted_terms_are_those_of_overlap_weights():
@@ -435,12 +443,18 @@ def test_weighted_terms_are_those_of_overlap_weights():
     residual = rows.outcome - level - x @ (0.3 * MODELS.outcome_slopes)
     assert FROM_MODEL(rows) == pytest.approx(residual)
     with np.errstate(over="ignore"):
-        e = np.clip(1 / (1 + np.exp(-(0.2 + x @ ODDS.slopes))), 0.05, 0.95)
+        e = np.clip(1 / (1 + np.exp(-(0.2 + x @ ODDS.slopes[0]))), 0.03, 0.97)
     weight = np.where(rows.treated, 1 - e, -e)
-    weight = np.clip(weight, -ODDS.largest, ODDS.largest) / ODDS.overlap
+    largest = float(ODDS.largest[0])
+    weight = np.clip(weight, -largest, largest) / ODDS.overlap
     with np.errstate(all="ignore"):
-        found = CASES["_WeightedTerm"][0](rows)
+        found = _centres.clipped_term(FROM_MODEL, ODDS.weight(), 0.2)(rows)
     assert found == pytest.approx(weight * np.clip(residual, -0.2, 0.2))
+
+
+def weighted_term(model, estimand, means):
+    weight = private_ipw.arm_weight((model,), estimand, SIGNS)
+    return _centres.clipped_term(residual(np.array(means)), weight, math.inf)
 
 
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
@@ -452,10 +466,11 @@ def test_scores_stay_in_their_interval_and_reach_its_ends(estimand):
     for _ in range(200):
         limits = ESTIMANDS[estimand].clip_limits(0.15)
         model = Propensity.within(rng.normal(size=3) * 4, float(rng.normal()), limits)
-        centres = tuple(rng.uniform(-0.3, 1.3, 2).tolist())
-        score = private_ipw.Score(estimand, model, centres, (0.0, 1.0))
-        found = np.concatenate([score(Block(t, y, np.tile(corner, (4, 1)))) for corner in corners])
-        low, high = score.interval()
+        centres = rng.uniform(-0.3, 1.3, 2)
+        term = weighted_term(model, estimand, centres)
+        found = np.concatenate([term(Block(t, y, np.tile(corner, (4, 1)))) for corner in corners])
+        ends = private_ipw.weighted_ends((model,), estimand, centres, (0.0, 1.0))
+        low, high = ends[0].min(), ends[1].max()
         assert found.min() >= low - 1e-9
         assert found.max() <= high + 1e-9
         nearest = min(nearest, max(found.min() - low, high - found.max()) / (high - low))
@@ -474,16 +489,18 @@ def test_weighted_sums_are_what_they_say(estimand):
         estimand, ((1 - e) / e, 1 + 0 * e)
     )
     terms = np.where(t, a * (y - 0.6), -b * (y - 0.4))
-    score = private_ipw.Score(estimand, model, (0.6, 0.4), (0.0, 1.0))
-    total = c.sums("sum", score, Box(*score.interval()), share="a")
+    centres = np.array([0.6, 0.4])
+    low, high = private_ipw.weighted_ends((model,), estimand, centres, (0.0, 1.0))
+    term = weighted_term(model, estimand, centres)
+    total = c.sums("sum", term, Box(low.min(), high.max()), share="a")
     assert float(total) == pytest.approx(terms.sum(), abs=1e-4)
-    squared = private_ipw.SquaredResidual((0.6, 0.4))
-    squares = c.sums("squares", squared, squared.box((0.0, 1.0)), share="a")
+    squares = c.sums("squares", private_ipw.squared(residual(centres)), Box(0, 0.36), share="a")
     direct = np.sum((y - np.where(t, 0.6, 0.4)) ** 2)
     assert float(squares) == pytest.approx(direct, abs=1e-4)
-    row = private_ipw.OutcomeMoment((0.6, 0.4), np.array([0.5, 1.0, 2.0]))
-    moment = c.norm_of_sum("norm", row, row.box((0.0, 1.0)), share="a")
-    direct = (y - np.where(t, 0.6, 0.4)) @ (unit_rows(x) * row.scale)
+    scale = np.array([0.5, 1.0, 2.0])
+    row = private_ipw.outcome_moment(residual(centres), scale)
+    moment = c.norm_of_sum("norm", row, private_ipw.moment_box(0.6, scale), share="a")
+    direct = (y - np.where(t, 0.6, 0.4)) @ (unit_rows(x) * scale)
     assert float(moment) == pytest.approx(np.linalg.norm(direct), abs=1e-3)
 
 
@@ -494,26 +511,39 @@ def test_weighted_sums_and_squares_are_those_of_the_records(estimand, public):
     y, t, x = records()
     x[:, 1] = np.clip(x[:, 1] - 0.2 * t, 0, 1)
     y = np.clip(y + 0.3 * (x[:, 1] - 0.5), 0, 1)
-    model = Propensity.within(WEIGHTS[:3], -0.4, ESTIMANDS[estimand].clip_limits(0.1))
-    means = (float(y[t].mean()), float(y[~t].mean()))
-    score = private_ipw.Score(estimand, model, means, (0.0, 1.0))
-    row = private_ipw.WithinArm.of(score, public)
-    c, _ = curator(y, t, x, public=("treatment",) if public else ())
-    noisy = c.sums("sum", row, WithSquares(1), share="a")
-    share, none = float(t.mean()), np.zeros(2)
-    centres = Centres(
-        400, np.array([share, 1.0 - share]), 0.0, np.array(means), none, none, (0.0, 1.0), False
+    limits = ESTIMANDS[estimand].clip_limits(0.1)
+    model = _propensity.PropensityModel(
+        WEIGHTS[:3],
+        -0.4,
+        np.array([0.3, 0.6]),
+        *np.zeros((2, 3)),
+        np.ones(2),
+        0.0,
+        *np.ones((2, 2)),
+        {},
     )
-    total = private_ipw.WeightedSum(row, centres, noisy)
-    terms = score(Block(t, y, x))
+    means, (share, none) = np.array([y[t].mean(), y[~t].mean()]), (float(t.mean()), np.zeros(2))
+    centres = Centres(
+        400, np.array([share, 1.0 - share]), 0.0, means, none, none, (0.0, 1.0), False
+    )
+    wide, narrow = (
+        private_ipw.Weighting(estimand, (model,), (limits,), centres, known)
+        for known in (False, True)
+    )
+    weighting = narrow if public else wide
+    asked = weighting.terms(0.0)
+    c, _ = curator(y, t, x, public=("treatment",) if public else ())
+    noisy = c.sums("sum", asked.row, WithSquares(1), share="a")
+    found = asked.read(noisy)
+    terms = asked.term(Block(t, y, x))
     part = ESTIMANDS[estimand].population(1.0 * t, 1.0 - t)
     extra = terms.sum() / part.sum()
-    assert total.extra == pytest.approx(extra, abs=1e-4)
+    assert found.means[0] * 400 / weighting.size == pytest.approx(extra, abs=1e-4)
     direct = np.sum((terms - extra * part) ** 2) / part.sum() ** 2
-    exact = replace(total, release=replace(noisy, scale=1e-9))
-    assert exact.sampling(1.0, 1.0).value == pytest.approx(direct, rel=0.01 if public else 1e-3)
-    narrower = private_ipw.WithinArm.of(score, True).width
-    assert narrower <= private_ipw.WithinArm.of(score, False).width
+    exact = replace(found, release=replace(noisy, scale=1e-9))
+    (value,), _ = private_ipw._about_estimate(weighting, exact)
+    assert value == pytest.approx(direct, rel=0.01 if public else 1e-3)
+    assert narrow.terms(0.0).widths[0] <= wide.terms(0.0).widths[0]
 
 
 def test_records_beyond_a_clip_are_counted():

@@ -9,10 +9,9 @@ import pytest
 
 from dpeffects.design.bounds import BINS, find_bounds
 from dpeffects.errors import BudgetError, PrivacyError
-from dpeffects.estimators._matched_arms import ArmScores
+from dpeffects.estimators._matched_arms import propensity_scores
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.matching import match, match_into, pairs
-from dpeffects.estimators.private_psm import PropensityScore
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.folds import Folds, Terms
 from dpeffects.privacy.ledger import CallLedger
@@ -40,7 +39,7 @@ def test_flips_and_scores_move_for_one_record_only():
     worst = [0.0, 0.0]
     for _ in range(100):
         y, t, x = rng.random(6), rng.random(6) < 0.5, rng.random((6, 3))
-        score = PropensityScore(rng.normal(0, 10, 3))
+        score = propensity_scores(rng.normal(0, 10, (1, 3)))
         other = replaced(rng, y, t, x, int(rng.integers(6)))
         calls = (
             lambda c, s=score: MatchedRecords(c, s).noisy_scores("a"),
@@ -57,7 +56,7 @@ def test_released_scores_and_treatments_belong_to_the_same_records():
     y, t, x = rng.random(50), rng.random(50) < 0.5, rng.random((50, 1))
     c, noise = curator(y, t, x)
     noise.permutation = lambda n: np.random.default_rng(6).permutation(n)
-    records, order = MatchedRecords(c, PropensityScore(np.array([3.0]))), noise.permutation(50)
+    records, order = MatchedRecords(c, propensity_scores(np.array([[3.0]]))), noise.permutation(50)
     scores = 1 / (1 + np.exp(-3.0 * x[:, 0]))
     assert records.noisy_scores("a").value == pytest.approx(scores[order], abs=1e-8)
     assert (records.flipped_treatment("a") == t[order]).all()
@@ -234,7 +233,7 @@ def test_scores_and_arms_move_for_one_record_only():
     worst = [0.0, 0.0, 0.0]
     for _ in range(60):
         y, arm, x = rng.random(8), rng.integers(3, size=8), rng.choice([0.0, 1.0], (8, 2))
-        j, score = int(rng.integers(8)), ArmScores(rng.normal(0, 10, (3, 2)))
+        j, score = int(rng.integers(8)), propensity_scores(rng.normal(0, 10, (3, 2)))
         arm2, x2 = arm.copy(), x.copy()
         arm2[j], x2[j] = rng.integers(3), rng.choice([0.0, 1.0], 2)
         calls = (
