@@ -464,7 +464,7 @@ def _largest(curator: Curator, weights: BalancingWeights) -> FloatArray:
 def outcome_slopes(
     rows: Block,
     basis: Basis,
-    residual: Residual,
+    residual: RowFunction,
     clip: float,
     means: FloatArray,
     turn: FloatArray,
