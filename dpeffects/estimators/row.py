@@ -64,7 +64,7 @@ def row(
             bound.apply_defaults()
             return Row(make, function, reads, dict(bound.arguments))
 
-        make.__signature__ = own  # type: ignore[attr-defined]
+        make.__signature__, make.reads = own, reads  # type: ignore[attr-defined]
         return make
 
     return declare
