@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dpeffects import designs, distributions, effects, studies
+from dpeffects import abilities, designs, distributions, effects, studies
 from dpeffects.errors import OptionError, checked_call, not_among
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import default_learner, get
@@ -23,7 +23,7 @@ _CALLS = {
     for module in (effects, distributions, studies, designs)
     for name, call in vars(module).items()
     if name.startswith("dp_")
-}
+} | abilities.calls()
 _UNLIMITED = 1e9
 """The largest epsilon there is: a method makes every choice as if it could afford anything."""
 

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import dpeffects as dpe
+from dpeffects import abilities
 from dpeffects.cli.functions import function_command
 from dpeffects.cli.output import put_result, put_text
 from dpeffects.errors import OptionError
@@ -169,30 +170,6 @@ _BALANCE = """\
   dpeffects balance "y ~ t | age + sex" data.csv --epsilon 1 \\
       --bounds bounds.toml --ledger study.db --dataset nsw --plot love.png
 """
-_SURVIVAL = """\
-  dpeffects survival "Surv(days, died) ~ treated" trial.csv --horizon 365 \\
-      --epsilon 1 --design randomised --plot curves.png
-  dpeffects survival "Surv(days, status == 2) ~ treated | age" patients.csv \\
-      --horizon 365 --bins 10 --epsilon 1 --bounds bounds.toml --out north.json
-"""
-_QTE = """\
-  dpeffects qte "cost ~ treated" trial.csv --quantiles 0.5 0.9 --epsilon 1 \\
-      --bounds bounds.toml --design randomised --plot distributions.png
-  dpeffects qte "cost ~ treated | age + sex" patients.csv --epsilon 1 \\
-      --bounds bounds.toml --format html --out quantiles.html
-"""
-_ORDINAL = """\
-  dpeffects ordinal "pain ~ treated" trial.csv --epsilon 1 \\
-      --bounds bounds.toml --design randomised
-  dpeffects ordinal "pain ~ treated | age + sex" patients.csv --epsilon 1 \\
-      --bounds bounds.toml
-"""
-_RATE = """\
-  dpeffects rate "events ~ treated" trial.csv --offset years --epsilon 1 \\
-      --bounds bounds.toml --design randomised --per 1000
-  dpeffects rate "events ~ treated | age + sex" patients.csv --offset years \\
-      --epsilon 1 --bounds bounds.toml --unit patient
-"""
 _DID = """\
   dpeffects did "earnings_1978 ~ treated" people.csv \\
       --before earnings_1975 --epsilon 1 --bounds bounds.toml
@@ -201,12 +178,6 @@ _DID = """\
   dpeffects did "y ~ t" visits.csv --time year --unit patient --start 2020 \\
       --periods 2017 2018 2019 2020 2021 --epsilon 1 --bounds bounds.toml \\
       --plot periods.png
-"""
-_LATE = """\
-  dpeffects late "y ~ attended" trial.csv --instrument invited --epsilon 1 \\
-      --bounds bounds.toml --design randomised
-  dpeffects late "y ~ attended | age + sex" patients.csv --instrument near \\
-      --epsilon 1 --bounds bounds.toml --format html --out late.html
 """
 _MOMENTS = """\
   dpeffects moments "cost + died ~ treated | age + sex + region" patients.csv \\
@@ -226,7 +197,6 @@ _RELEASE = """\
 """
 _OF_TABLES: dict[str, dict[str, Any]] = {
     "design": {"choices": ("observational", "randomised"), "help": "of the study"},
-    "estimand": {"help": "who is compared, where covariates are adjusted for"},
 }
 _by_blocks = partial(
     function_command,
@@ -277,39 +247,6 @@ COMMANDS = (
         plot="draw the differences (love plot)",
     ),
     _by_blocks(
-        "survival",
-        "dp_survival",
-        _SURVIVAL,
-        changes={
-            "bins": {"type": int, "nargs": None, "help": "intervals of the life table"},
-            **_OF_TABLES,
-        },
-        plot="draw both survival curves",
-    ),
-    _by_blocks(
-        "qte",
-        "dp_qte",
-        _QTE,
-        changes={
-            "quantiles": {"type": float, "nargs": "+", "help": "shares of records; 0.5: median"},
-            **_OF_TABLES,
-        },
-        plot="draw both distributions",
-    ),
-    _by_blocks(
-        "ordinal",
-        "dp_ordinal",
-        _ORDINAL,
-        changes=_OF_TABLES,
-        plot="draw the shares at each level",
-    ),
-    _by_blocks(
-        "rate",
-        "dp_rate",
-        _RATE,
-        changes=_OF_TABLES,
-    ),
-    _by_blocks(
         "did",
         "dp_did",
         _DID,
@@ -321,12 +258,6 @@ COMMANDS = (
             "check_bounds": {"help": "release how many values were outside their bounds"},
         },
         plot="draw the effect, or the differences by period",
-    ),
-    _by_blocks(
-        "late",
-        "dp_late",
-        _LATE,
-        changes={"design": {**_OF_TABLES["design"], "help": "of the instrument"}},
     ),
     _by_blocks(
         "moments",
@@ -346,6 +277,10 @@ COMMANDS = (
             "treated_share": {"help": "chance with which each record was treated"},
         },
         conf_level=False,
+    ),
+    *(
+        _by_blocks(name.removeprefix("dp_"), name, **call.shell)
+        for name, call in abilities.calls().items()
     ),
     function_command(
         "release",

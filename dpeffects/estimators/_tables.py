@@ -91,6 +91,10 @@ class TableOptions(StudyOptions):
     adjust: bool | None = None
     model_share: float | None = None
 
+    def __init_subclass__(cls) -> None:
+        """Options of other tables have these words, where theirs say ``{tables}``."""
+        cls.__doc__ = (cls.__doc__ or "").replace("{tables}", TableOptions.__doc__ or "").rstrip()
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_flag("adjust", self.adjust, optional=True)

@@ -18,8 +18,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import dpeffects.abilities
 import dpeffects.design
 import dpeffects.estimators
+from dpeffects.abilities import late, quantile, rate
 from dpeffects.design.arms import ArmByCell, EachArm, Outcome, ScaledSquare, control
 from dpeffects.design.bounds import magnitude
 from dpeffects.design.clipped import AnyOutside, Outside
@@ -44,13 +46,10 @@ from dpeffects.estimators import (
     clipped_contrast,
     joint,
     kept_moments,
-    late,
     one_step,
     one_step_cate,
     private_ipw,
-    quantiles,
     randomisation_test,
-    rates,
 )
 from dpeffects.estimators import sample_aggregate as aggregate
 from dpeffects.estimators._centres import Centres, Residual
@@ -147,7 +146,7 @@ LEFT = joint.Left(
 )
 CASES = {
     "ArmByCell": [ArmByCell(3)],
-    "OutcomeBin": [quantiles.OutcomeBin(np.array([0.0, 0.25, 0.4, 1.0, 1e200]))],
+    "outcome_bin": [quantile.outcome_bin(np.array([0.0, 0.25, 0.4, 1.0, 1e200]))],
     "OutcomeCell": [_tables.OutcomeCell()],
     "ByArm": [_tables.ByArm(_tables.OutcomeCell(), 3)],
     "TableWeight": [_tables.TableWeight(MODEL, e) for e in ESTIMANDS if e != "CATE"],
@@ -265,7 +264,7 @@ CASES = {
     "LessTaken": [LESS_TAKEN],
     "TAKEN": [late.TAKEN],
     "Weighted": [PILOT],
-    "Product": [late.Product((PILOT, late.Weighted(late.TAKEN, CONTRAST, 2.0, 0.3)))],
+    "product": [late.product(PILOT, late.Weighted(late.TAKEN, CONTRAST, 2.0, 0.3))],
     "MomentRow": [
         kept_moments.MomentRow(
             kept_moments.Layout(
@@ -280,9 +279,9 @@ CASES = {
         )
         for arms in (2, 3)
     ],
-    "EventsAndTime": [rates.EventsAndTime(weight) for weight in (None, TABLE_WEIGHT)],
-    "Lacking": [
-        rates.Lacking(rates.EventsAndTime(weight), np.array([0.3, 1.7]))
+    "events_and_time": [rate.events_and_time(weight) for weight in (None, TABLE_WEIGHT)],
+    "lacking": [
+        rate.lacking(weight, rates := np.array([0.3, 1.7]), rate.most_lacking(rates))
         for weight in (None, TABLE_WEIGHT)
     ],
     "CentredColumns": [
@@ -318,7 +317,7 @@ CASES = {
 
 def row_functions():
     """Names of everything in the folders of methods and designs that says what it reads."""
-    for package in (dpeffects.estimators, dpeffects.design):
+    for package in (dpeffects.estimators, dpeffects.abilities, dpeffects.design):
         for info in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
             for name, value in vars(importlib.import_module(info.name)).items():
                 own = getattr(value, "__module__", "") == info.name
