@@ -1,5 +1,6 @@
 """The public names and their places (see `dpeffects.lazy`)."""
 
+from dpeffects.abilities.did import DidEffect, EventStudy, dp_did
 from dpeffects.abilities.late import LateEffect, dp_late
 from dpeffects.abilities.ordinal import OrdinalEffects, dp_ordinal
 from dpeffects.abilities.quantile import QuantileEffects, dp_qte
@@ -8,7 +9,6 @@ from dpeffects.abilities.survival import SurvivalEffects, dp_survival
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
-from dpeffects.designs import dp_did
 from dpeffects.distributions import dp_randomisation_test
 from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_balance, dp_cate, methods
 from dpeffects.errors import DPEffectsError
@@ -37,8 +37,6 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
-    DidEffect,
-    EventStudy,
     Moments,
     RandomisationTest,
     Regression,

@@ -79,6 +79,8 @@ _WORDS = {
     "design": '"randomised" where treatment was assigned by chance, "observational" where not.',
 }
 """What is said of arguments that :func:`dp_ate` does not have."""
+_AS_IN = "As in :func:`dp_ate`."
+_OPTIONS = 'Options of the method; ``print(dpe.methods("{}"))`` describes them.'
 _IN_A_SHELL: dict[str, dict[str, Any]] = {
     "design": {"choices": ("observational", "randomised"), "help": "of the study"},
     "estimand": {"help": "who is compared, where covariates are adjusted for"},
@@ -86,13 +88,13 @@ _IN_A_SHELL: dict[str, dict[str, Any]] = {
 
 
 def public_call(
-    arguments: type, *, method: str = "", examples: str = "", **shell: Any
+    arguments: type, *, method: str = "", options: bool = True, **shell: Any
 ) -> Callable[[F], F]:
     """Declare a public call that has some ``arguments`` in common with others.
 
-    ``method`` is the one whose options it takes. ``examples`` are those of its command, and
-    ``shell`` is what else differs there: ``plot`` and ``conf_level``, as in
-    `cli.output.add_output_arguments`, and settings of arguments by their names.
+    ``method`` is the one whose ``options`` it takes, where there is one only. ``shell`` is what
+    differs in its command: ``plot`` and ``conf_level``, as in `cli.output.add_output_arguments`,
+    and settings of arguments by their names. Examples of it stand at the end of the docstring.
     """
 
     def declare(function: F) -> F:
@@ -114,12 +116,14 @@ def public_call(
             return function(*given, **{name: x.default for name, x in shared.items()} | named)
 
         made: Any = call
-        made.__signature__ = _signature(function, shared, bool(method))
-        made.__doc__ = _documented(inspect.cleandoc(function.__doc__ or ""), shared, method)
+        made.__signature__ = _signature(function, shared, options)
+        words = _OPTIONS.format(method) if method else _AS_IN
+        entries = {"**options": words} if options else {}
+        made.__doc__ = _documented(inspect.cleandoc(function.__doc__ or ""), shared, entries)
         output = {name: shell.pop(name) for name in ("plot", "conf_level") if name in shell}
         usual = {name: x for name, x in _IN_A_SHELL.items() if name in shared}
         changes = usual | {name: usual.get(name, {}) | x for name, x in shell.items()}
-        made.shell = {"examples": examples, "changes": changes, **output}
+        made.shell = {"changes": changes, **output}
         return checked_call(made)  # type: ignore[return-value]
 
     return declare
@@ -141,7 +145,7 @@ def _signature(
     return signature.replace(parameters=found)
 
 
-def _documented(text: str, shared: Iterable[str], method: str) -> str:
+def _documented(text: str, shared: Iterable[str], last: Mapping[str, str]) -> str:
     """A docstring with the words of shared arguments, but for those that it describes itself."""
     described = re.findall(r"^(\w.*)\n ", text, re.MULTILINE)
     told = {name for names in described for name in names.split(", ")}
@@ -150,12 +154,8 @@ def _documented(text: str, shared: Iterable[str], method: str) -> str:
     entries = {name: _WORDS[name] for name in names if name in _WORDS}
     for counting in (False, True):
         group = [name for name in as_in if (name in _COUNTING) is counting]
-        entries[", ".join(group)] = "As in :func:`dp_ate`."
-    if method:
-        entries["**options"] = (
-            f'Options of the method; ``print(dpe.methods("{method}"))`` describes them.'
-        )
-    lines = [f"{name}\n    {words}" for name, words in entries.items() if name]
+        entries[", ".join(group)] = _AS_IN
+    lines = [f"{name}\n    {words}" for name, words in {**entries, **last}.items() if name]
     return text.replace("{shared}", "\n".join(lines))
 
 

@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dpeffects import abilities, designs, distributions, effects, studies
+from dpeffects import abilities, distributions, effects, studies
 from dpeffects.errors import OptionError, checked_call, not_among
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import default_learner, get
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _CALLS = {
     name: call
-    for module in (effects, distributions, studies, designs)
+    for module in (effects, distributions, studies)
     for name, call in vars(module).items()
     if name.startswith("dp_")
 } | abilities.calls()

@@ -40,7 +40,7 @@ LAYERS = [
     ["inference"],
     ["results"],
     ["estimators", "datasets", "metrics"],
-    ["flow", "subsets", "effects", "distributions", "designs", "studies", "protocols", "calls"],
+    ["flow", "subsets", "effects", "distributions", "studies", "protocols", "calls"],
     ["abilities"],
     ["nonprivate"],
     ["planning", "sites", "auditing", "simulations", "papers"],

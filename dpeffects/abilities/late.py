@@ -506,17 +506,11 @@ class _More(OfUnits, total=False):
     _More,
     method="late",
     design={"help": "of the instrument"},
-    examples="""\
-  dpeffects late "y ~ attended" trial.csv --instrument invited --epsilon 1 \\
-      --bounds bounds.toml --design randomised
-  dpeffects late "y ~ attended | age + sex" patients.csv --instrument near \\
-      --epsilon 1 --bounds bounds.toml --format html --out late.html
-""",
 )
 def dp_late(
     formula: str, data: Any, *, instrument: str, epsilon: float, **more: Unpack[_More]
 ) -> LateEffect:
-    """Estimate the effect of a treatment among compliers, by an instrument (LATE, Wald).
+    r"""Estimate the effect of a treatment among compliers, by an instrument (LATE, Wald).
 
     Compliers are those who take the treatment because of the instrument: because they were
     assigned to it, or encouraged. The estimate is the effect of the instrument on the outcome over
@@ -558,5 +552,12 @@ def dp_late(
     >>> low, high = fit.conf_int()
     >>> low < 0.2 < high, fit.shape()
     (True, 'interval')
+
+    In a shell::
+
+        dpeffects late "y ~ attended" trial.csv --instrument invited --epsilon 1 \
+            --bounds bounds.toml --design randomised
+        dpeffects late "y ~ attended | age + sex" patients.csv --instrument near \
+            --epsilon 1 --bounds bounds.toml --format html --out late.html
     """
     return released(TABLE, locals(), "LATE")

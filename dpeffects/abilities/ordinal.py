@@ -178,17 +178,11 @@ class OrdinalEffects(TableEffects):
     OfTables,
     method="ordinal_table",
     plot="draw the shares at each level",
-    examples="""\
-  dpeffects ordinal "pain ~ treated" trial.csv --epsilon 1 \\
-      --bounds bounds.toml --design randomised
-  dpeffects ordinal "pain ~ treated | age + sex" patients.csv --epsilon 1 \\
-      --bounds bounds.toml
-""",
 )
 def dp_ordinal(
     formula: str, data: Any, *, epsilon: float, **more: Unpack[OfTables]
 ) -> OrdinalEffects:
-    """Compare an outcome of ordered levels in two arms, from one noisy table.
+    r"""Compare an outcome of ordered levels in two arms, from one noisy table.
 
     Parameters
     ----------
@@ -216,5 +210,12 @@ def dp_ordinal(
     ... )
     >>> fit.levels
     ('1', '2', '3')
+
+    In a shell::
+
+        dpeffects ordinal "pain ~ treated" trial.csv --epsilon 1 \
+            --bounds bounds.toml --design randomised
+        dpeffects ordinal "pain ~ treated | age + sex" patients.csv --epsilon 1 \
+            --bounds bounds.toml
     """
     return released(TABLE, locals())

@@ -367,12 +367,6 @@ class _More(OfTables, total=False):
     method="quantile_table",
     plot="draw both distributions",
     quantiles={"type": float, "nargs": "+", "help": "shares of records; 0.5: median"},
-    examples="""\
-  dpeffects qte "cost ~ treated" trial.csv --quantiles 0.5 0.9 --epsilon 1 \\
-      --bounds bounds.toml --design randomised --plot distributions.png
-  dpeffects qte "cost ~ treated | age + sex" patients.csv --epsilon 1 \\
-      --bounds bounds.toml --format html --out quantiles.html
-""",
 )
 def dp_qte(
     formula: str,
@@ -382,7 +376,7 @@ def dp_qte(
     epsilon: float,
     **more: Unpack[_More],
 ) -> QuantileEffects:
-    """Compare quantiles of the outcome in two arms, from one noisy table.
+    r"""Compare quantiles of the outcome in two arms, from one noisy table.
 
     Parameters
     ----------
@@ -413,5 +407,12 @@ def dp_qte(
     ... )
     >>> bool(20_000 < fit.quantiles()["control"][0] < 30_000)  # 25,000
     True
+
+    In a shell::
+
+        dpeffects qte "cost ~ treated" trial.csv --quantiles 0.5 0.9 --epsilon 1 \
+            --bounds bounds.toml --design randomised --plot distributions.png
+        dpeffects qte "cost ~ treated | age + sex" patients.csv --epsilon 1 \
+            --bounds bounds.toml --format html --out quantiles.html
     """
     return released(TABLE, locals())

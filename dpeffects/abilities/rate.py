@@ -356,12 +356,6 @@ class RateEffects(TableEffects):
 @public_call(
     OfTables,
     method="rate",
-    examples="""\
-  dpeffects rate "events ~ treated" trial.csv --offset years --epsilon 1 \\
-      --bounds bounds.toml --design randomised --per 1000
-  dpeffects rate "events ~ treated | age + sex" patients.csv --offset years \\
-      --epsilon 1 --bounds bounds.toml --unit patient
-""",
 )
 def dp_rate(
     formula: str,
@@ -372,7 +366,7 @@ def dp_rate(
     epsilon: float,
     **more: Unpack[OfTables],
 ) -> RateEffects:
-    """Compare rates of events per person-time of two arms.
+    r"""Compare rates of events per person-time of two arms.
 
     Parameters
     ----------
@@ -404,5 +398,12 @@ def dp_rate(
     >>> fit = dpe.dp_rate(formula, data, offset="years", epsilon=2, seed=1)
     >>> fit.outcome, fit.guarantee.status
     ('events / years', 'void: seeded')
+
+    In a shell::
+
+        dpeffects rate "events ~ treated" trial.csv --offset years --epsilon 1 \
+            --bounds bounds.toml --design randomised --per 1000
+        dpeffects rate "events ~ treated | age + sex" patients.csv --offset years \
+            --epsilon 1 --bounds bounds.toml --unit patient
     """
     return released(TABLE, locals())

@@ -420,12 +420,6 @@ def _ratio(values: FloatArray, errors: FloatArray, shared: float) -> tuple[float
     method="life_table",
     plot="draw both survival curves",
     bins={"type": int, "nargs": None, "help": "intervals of the life table"},
-    examples="""\
-  dpeffects survival "Surv(days, died) ~ treated" trial.csv --horizon 365 \\
-      --epsilon 1 --design randomised --plot curves.png
-  dpeffects survival "Surv(days, status == 2) ~ treated | age" patients.csv \\
-      --horizon 365 --bins 10 --epsilon 1 --bounds bounds.toml --out north.json
-""",
 )
 def dp_survival(
     formula: str,
@@ -436,7 +430,7 @@ def dp_survival(
     epsilon: float,
     **more: Unpack[OfTables],
 ) -> SurvivalEffects:
-    """Compare survival of two arms, from one noisy life table.
+    r"""Compare survival of two arms, from one noisy life table.
 
     Parameters
     ----------
@@ -469,5 +463,12 @@ def dp_survival(
     ... )
     >>> fit.n, fit.guarantee.status
     (400, 'void: seeded')
+
+    In a shell::
+
+        dpeffects survival "Surv(days, died) ~ treated" trial.csv --horizon 365 \
+            --epsilon 1 --design randomised --plot curves.png
+        dpeffects survival "Surv(days, status == 2) ~ treated | age" patients.csv \
+            --horizon 365 --bins 10 --epsilon 1 --bounds bounds.toml --out north.json
     """
     return released(TABLE, locals())

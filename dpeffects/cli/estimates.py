@@ -131,14 +131,6 @@ def _show_release(args: argparse.Namespace, release: dpe.SiteRelease) -> None:
     put_text(args, repr(release), release.to_json())
 
 
-def _period(text: str) -> float | str:
-    """A period of long data: a number, or a text."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 # --- the commands -----------------------------------------------------------------------------
 
 _EFFECT = """\
@@ -169,15 +161,6 @@ _BALANCE = """\
       --bounds bounds.toml
   dpeffects balance "y ~ t | age + sex" data.csv --epsilon 1 \\
       --bounds bounds.toml --ledger study.db --dataset nsw --plot love.png
-"""
-_DID = """\
-  dpeffects did "earnings_1978 ~ treated" people.csv \\
-      --before earnings_1975 --epsilon 1 --bounds bounds.toml
-  dpeffects did "y ~ t" visits.csv --time year --unit patient \\
-      --periods 2019 2020 --epsilon 1 --bounds bounds.toml
-  dpeffects did "y ~ t" visits.csv --time year --unit patient --start 2020 \\
-      --periods 2017 2018 2019 2020 2021 --epsilon 1 --bounds bounds.toml \\
-      --plot periods.png
 """
 _MOMENTS = """\
   dpeffects moments "cost + died ~ treated | age + sex + region" patients.csv \\
@@ -245,19 +228,6 @@ COMMANDS = (
         _BALANCE,
         conf_level=False,
         plot="draw the differences (love plot)",
-    ),
-    _by_blocks(
-        "did",
-        "dp_did",
-        _DID,
-        changes={
-            "before": {"type": str, "nargs": "+", "help": "the outcome before treatment"},
-            "start": {"type": _period, "help": "the first period under treatment"},
-            "periods": {"type": _period, "nargs": "+", "help": "the periods, in their order"},
-            "change": {"type": float, "nargs": 2, "help": "a range that changes lie in"},
-            "check_bounds": {"help": "release how many values were outside their bounds"},
-        },
-        plot="draw the effect, or the differences by period",
     ),
     _by_blocks(
         "moments",

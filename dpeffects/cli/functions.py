@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from inspect import signature
 from typing import Any
 
 import dpeffects as dpe
@@ -25,7 +26,7 @@ def _allotment(args: argparse.Namespace) -> dpe.Allotment:
 def function_command(
     name: str,
     function: str,
-    examples: str,
+    examples: str = "",
     *,
     like: Iterable[str] = (),
     skip: Iterable[str] = (),
@@ -41,7 +42,8 @@ def function_command(
     Parameters
     ----------
     name, function, examples
-        Of the command; of the function in `dpeffects`, whose first line says what it does.
+        Of the command; of the function in `dpeffects`, whose first line says what it does, and
+        whose docstring has examples of the command after "In a shell", if there are none here.
     like
         The functions whose arguments this one takes, where its own signature does not say so.
     skip, changes, more
@@ -61,7 +63,7 @@ def function_command(
 
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_parameters(parser, *signatures(), skip=skip, **(changes or {}))
-        if any("ledger" in signature(each).parameters for each in signatures()):
+        if any("ledger" in inspect.signature(each).parameters for each in signatures()):
             about = "the part of the ledger to charge; see dpeffects ledger allot --help"
             parser.add_argument("--allotment", metavar="NAME", help=about)
         more(parser)
@@ -81,5 +83,8 @@ def function_command(
             return show(args, call(args, values))
         return show(args, getattr(dpe, function)(**values))
 
-    first, *_ = re.split(r"[.;]", getattr(dpe, function).__doc__ or name)
+    document = inspect.getdoc(getattr(dpe, function)) or name
+    first, *_ = re.split(r"[.;]", document)
+    if not examples:
+        examples = textwrap.indent(textwrap.dedent(document.partition("In a shell::\n\n")[2]), "  ")
     return Command(name, first[0].lower() + first[1:], add_arguments, run, examples)

@@ -3,7 +3,6 @@
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
-from dpeffects.results.did import DidEffect, EventStudy
 from dpeffects.results.hypothesis_test import Test, Tests
 from dpeffects.results.moments import Moments, Regression
 from dpeffects.results.randomisation import RandomisationTest
@@ -17,8 +16,6 @@ __all__ = [
     "Balance",
     "CateEffects",
     "CateFunction",
-    "DidEffect",
-    "EventStudy",
     "Moments",
     "RandomisationTest",
     "Regression",
