@@ -133,47 +133,6 @@ def _show_release(args: argparse.Namespace, release: dpe.SiteRelease) -> None:
 
 # --- the commands -----------------------------------------------------------------------------
 
-_EFFECT = """\
-  dpeffects {0} "y ~ t | age + sex" data.csv --epsilon 1 --bounds bounds.toml
-  dpeffects {0} "y ~ t" trial.csv --epsilon 1 --bounds bounds.toml \\
-      --option design=randomised
-  dpeffects {0} '`length of stay` ~ t | age' data.csv --epsilon 1 \\
-      --bounds bounds.toml
-  dpeffects {0} "y ~ t | age" data.parquet --epsilon 1 --bounds bounds.toml \\
-      --method private_ipw --option clip=0.05 --conf-level 0.9
-  dpeffects {0} "y ~ t | age" data.csv --epsilon 1 --bounds bounds.toml \\
-      --ledger study.db --dataset nsw --out effect.json --record record.html
-  dpeffects {0} "y ~ t | age" visits.csv --epsilon 1 --bounds bounds.toml \\
-      --unit patient --missing age=indicator --subset "age >= 18"
-  dpeffects {0} "y ~ t | age" data.csv --epsilon 1 --bounds bounds.toml \\
-      --by "women=sex == 'f'" --by "men=sex == 'm'"
-"""
-_CATE = """\
-  dpeffects cate "y ~ t | age + sex" data.csv --epsilon 1 --delta 1e-5 \\
-      --bounds bounds.toml --save effects.json
-  dpeffects cate "y ~ t | age + sex" data.csv --epsilon 1 --bounds bounds.toml \\
-      --release groups --by "sex + cut(age, [18, 65, 90])"
-  dpeffects cate "y ~ t | age + sex" data.csv --epsilon 1 --delta 1e-5 \\
-      --bounds bounds.toml --release points --at points.csv
-"""
-_BALANCE = """\
-  dpeffects balance "y ~ t | age + sex" data.csv --epsilon 1 \\
-      --bounds bounds.toml
-  dpeffects balance "y ~ t | age + sex" data.csv --epsilon 1 \\
-      --bounds bounds.toml --ledger study.db --dataset nsw --plot love.png
-"""
-_MOMENTS = """\
-  dpeffects moments "cost + died ~ treated | age + sex + region" patients.csv \\
-      --subgroups sex --epsilon 1 --bounds bounds.toml --out moments.json
-  dpeffects moments "y ~ treated | age" patients.csv --epsilon 1 --delta 1e-6 \\
-      --bounds bounds.toml --format html --out moments.html
-"""
-_TEST = """\
-  dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
-      --bounds bounds.toml --treated 500
-  dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
-      --bounds bounds.toml --treated-share 0.5 --alternative greater
-"""
 _RELEASE = """\
   dpeffects release "y ~ t | sex" patients.csv --site North --epsilon 1 \\
       --bounds bounds.toml --sign North.private.pem --out north.json
@@ -191,7 +150,6 @@ COMMANDS = (
         function_command(
             name,
             f"dp_{name}",
-            _EFFECT.format(name),
             like=["dp_ate"],
             changes={
                 "by": {
@@ -211,7 +169,6 @@ COMMANDS = (
     function_command(
         "cate",
         "dp_cate",
-        _CATE,
         changes={
             "release": {"choices": tuple(RELEASES), "help": "what is released"},
             "at": {"metavar": "FILE", "help": "points: covariates to query, taken as public"},
@@ -225,32 +182,13 @@ COMMANDS = (
     _by_blocks(
         "balance",
         "dp_balance",
-        _BALANCE,
         conf_level=False,
         plot="draw the differences (love plot)",
     ),
-    _by_blocks(
-        "moments",
-        "dp_moments",
-        _MOMENTS,
-        changes={
-            "subgroups": {"metavar": "TERM"},
-            "design": _OF_TABLES["design"],
-        },
-    ),
-    _by_blocks(
-        "randomisation-test",
-        "dp_randomisation_test",
-        _TEST,
-        changes={
-            "treated": {"help": "how many records were treated"},
-            "treated_share": {"help": "chance with which each record was treated"},
-        },
-        conf_level=False,
-    ),
     *(
-        _by_blocks(name.removeprefix("dp_"), name, **call.shell)
+        _by_blocks(name.removeprefix("dp_").replace("_", "-"), name, **call.shell)
         for name, call in abilities.calls().items()
+        if name != "dp_study"
     ),
     function_command(
         "release",

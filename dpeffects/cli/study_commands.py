@@ -101,15 +101,6 @@ def _show_study(args: argparse.Namespace, made: Any) -> None:
     return put_text(args, repr(made), made.to_json())
 
 
-_STUDY = """\
-  dpeffects study "pain + died ~ treated | age + sex" trial.csv --epsilon 1 \\
-      --subgroups sex "cut(age, [18, 65, 100])" --design randomised \\
-      --bounds bounds.toml --plot forest.png
-  dpeffects protocol-template trial.csv --out protocol.toml
-  dpeffects study trial.csv --protocol protocol.toml --record record.html
-  dpeffects study north.csv --protocol protocol.toml --site North \\
-      --sign North.private.pem --ledger north.db --out north.json
-"""
 _COMBINE = """\
   dpeffects combine-studies north.json south.json
   dpeffects combine-studies *.json --protocol protocol.toml --trust keys/ \\
@@ -126,7 +117,6 @@ COMMANDS = (
     function_command(
         "study",
         "dp_study",
-        _STUDY,
         changes={
             "formula": {"nargs": "?", "help": '"outcome + outcome ~ treatment | baseline"'},
             "epsilon": {"required": False},

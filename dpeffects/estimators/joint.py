@@ -66,6 +66,7 @@ from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, Cube, Within, entries
 from dpeffects.privacy.units import seen_as
+from dpeffects.results.study import StudyEffects
 
 _OUTCOMES, _SUBGROUPS = 0.7, 0.3
 """Proportions of the outcomes as a whole and in subgroups."""
@@ -454,6 +455,16 @@ class Joint:
         """The same where records have weights, whose mean square is so many times their mean."""
         own = self.unequal or (1.0,) * len(self.whole.sizes)
         return replace(self, unequal=tuple(unequal * x for x in own))
+
+    def result(
+        self, estimation: Any, about: Mapping[str, Any], notes: tuple[str, ...]
+    ) -> StudyEffects:
+        """The result of an estimation, with what all results say about themselves."""
+        design, groups = estimation.design, estimation.groups
+        factors = None if groups is None else groups.design.strata()
+        n = float(design.n) if estimation.size is None else None
+        own = self.study(design, factors, n, estimation.contrasts)
+        return StudyEffects(notes=(*self.notes, *notes), **{**about, **own})
 
     def study(
         self, design: Design, factors: Strata | None, n: float | None, contrasts: Contrasts

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.abilities.study import dp_study
 from dpeffects.arrays import FloatArray
 from dpeffects.design.bounds import Bounds, declare
 from dpeffects.errors import OptionError, did_you_mean
@@ -26,7 +27,6 @@ from dpeffects.planning.setting import (
     outcome_spread,
 )
 from dpeffects.results import StudyEffects
-from dpeffects.studies import dp_study
 
 _NOBODYS = "outcome of nobody"
 _RECORDS, _MOST_RECORDS = 200, 50_000

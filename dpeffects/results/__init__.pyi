@@ -5,7 +5,6 @@ from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
 from dpeffects.results.covariate_balance import Balance
 from dpeffects.results.hypothesis_test import Test, Tests
 from dpeffects.results.moments import Moments, Regression
-from dpeffects.results.randomisation import RandomisationTest
 from dpeffects.results.scaled import ScaledEffect
 from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.results.several import ArmEffects, SubsetEffects
@@ -17,7 +16,6 @@ __all__ = [
     "CateEffects",
     "CateFunction",
     "Moments",
-    "RandomisationTest",
     "Regression",
     "Result",
     "ScaledEffect",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from dpeffects.inference.noisy import noise_ratio, ratio_of
 from dpeffects.inference.simultaneous import reach, two_sided
 from dpeffects.inference.tables import ArmTable, Confounding, Functional
 from dpeffects.results.export import effect_row, or_nan
+from dpeffects.results.record import Record
 from dpeffects.results.several import Based, SeveralRows
 from dpeffects.results.words import p_words, percent, with_limits
 from dpeffects.summary import Table, draw
@@ -147,7 +148,7 @@ def normal(conf_level: float) -> float:
 class Tabled:
     """What a method hands back: the class of the result, its own fields, notes and details."""
 
-    kind: type[TableEffects]
+    kind: type[Record]
     fields: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -156,6 +157,20 @@ class Tabled:
         """The same where records have weights, whose mean square is so many times their mean."""
         table = self.fields["table"].with_weights(unequal)
         return replace(self, fields={**self.fields, "table": table})
+
+    def with_caution(self, caution: str) -> Tabled:
+        """The same with one more caution, or with a note where the result has no cautions."""
+        if "warning" not in self.fields:
+            return replace(self, notes=(*self.notes, caution))
+        words = "; ".join(filter(None, (self.fields["warning"], caution)))
+        return replace(self, fields={**self.fields, "warning": words})
+
+    def result(self, estimation: Any, about: Mapping[str, Any], notes: tuple[str, ...]) -> Any:
+        """The result of an estimation, with what all results say about themselves."""
+        own = {**self.fields, **about, "details": self.details}
+        if "levels" in {f.name for f in fields(self.kind)}:
+            own["levels"] = estimation.design.outcome_levels
+        return self.kind(notes=(*self.notes, *notes), **own)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

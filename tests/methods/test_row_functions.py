@@ -21,7 +21,7 @@ import pytest
 import dpeffects.abilities
 import dpeffects.design
 import dpeffects.estimators
-from dpeffects.abilities import late, quantile, rate
+from dpeffects.abilities import late, quantile, randomisation, rate
 from dpeffects.design.arms import ArmByCell, EachArm, Outcome, ScaledSquare, control
 from dpeffects.design.bounds import magnitude
 from dpeffects.design.clipped import AnyOutside, Outside
@@ -49,7 +49,6 @@ from dpeffects.estimators import (
     one_step,
     one_step_cate,
     private_ipw,
-    randomisation_test,
 )
 from dpeffects.estimators import sample_aggregate as aggregate
 from dpeffects.estimators._centres import Centres, Residual
@@ -257,8 +256,8 @@ CASES = {
     "GroupSquares": [
         _nuisance.GroupSquares(_nuisance.GroupTerms(learner(True)), np.array([0.5, -3.0, 0.1]))
     ],
-    "Failure": [randomisation_test.Failure()],
-    "AssignmentScore": [randomisation_test.AssignmentScore((3, -2, -3, 2))],
+    "failure": [randomisation.failure()],
+    "assignment_score": [randomisation.assignment_score((3, -2, -3, 2))],
     "group": [_nuisance.group],
     "covariate_bins": [_nuisance.covariate_bins],
     "LessTaken": [LESS_TAKEN],
