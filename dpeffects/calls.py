@@ -88,13 +88,19 @@ _IN_A_SHELL: dict[str, dict[str, Any]] = {
 
 
 def public_call(
-    arguments: type, *, method: str = "", options: bool = True, **shell: Any
+    arguments: type,
+    *,
+    method: str = "",
+    options: bool = True,
+    after: str = "epsilon",
+    **shell: Any,
 ) -> Callable[[F], F]:
     """Declare a public call that has some ``arguments`` in common with others.
 
-    ``method`` is the one whose ``options`` it takes, where there is one only. ``shell`` is what
-    differs in its command: ``plot`` and ``conf_level``, as in `cli.output.add_output_arguments`,
-    and settings of arguments by their names. Examples of it stand at the end of the docstring.
+    ``method`` is the one whose ``options`` it takes, where there is one only. Shared arguments
+    stand ``after`` one of its own in the signature. ``shell`` is what differs in its command:
+    ``plot`` and ``conf_level``, as in `cli.output.add_output_arguments`, and settings of arguments
+    by their names. Examples of it stand at the end of the docstring.
     """
 
     def declare(function: F) -> F:
@@ -116,7 +122,7 @@ def public_call(
             return function(*given, **{name: x.default for name, x in shared.items()} | named)
 
         made: Any = call
-        made.__signature__ = _signature(function, shared, options)
+        made.__signature__ = _signature(function, shared, after, options)
         words = _OPTIONS.format(method) if method else _AS_IN
         entries = {"**options": words} if options else {}
         made.__doc__ = _documented(inspect.cleandoc(function.__doc__ or ""), shared, entries)
@@ -130,13 +136,16 @@ def public_call(
 
 
 def _signature(
-    function: Callable[..., Any], shared: Mapping[str, inspect.Parameter], options: bool
+    function: Callable[..., Any],
+    shared: Mapping[str, inspect.Parameter],
+    after: str,
+    options: bool,
 ) -> inspect.Signature:
-    """The signature with shared arguments after epsilon, in their order, and with options."""
+    """The signature with shared arguments after one of its own, and with options."""
     signature = inspect.signature(function)
     own = dict(signature.parameters)
     own.pop("more")
-    first = list(own)[: list(own).index("epsilon") + 1]
+    first = list(own)[: list(own).index(after) + 1]
     names = [name for name in _ORDER if name in shared or (name in own and name not in first)]
     last = [name for name in own if name not in (*first, *names)]
     found = [own.get(name) or shared[name] for name in (*first, *names, *last)]

@@ -16,7 +16,6 @@ import numpy as np
 from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
 from dpeffects.estimators._tables import (
-    OutcomeCell,
     TableOptions,
     fit_table,
     table_delta,
@@ -54,7 +53,7 @@ class OrdinalOptions(TableOptions):
 def fit(curator: Curator, options: OrdinalOptions, estimand: str) -> Tabled:
     """Release the model of treatment, where there is one, and the table."""
     levels = curator.values[-1]
-    return fit_table(OrdinalEffects, curator, options, estimand, OutcomeCell(), levels)
+    return fit_table(OrdinalEffects, curator, options, estimand, levels)
 
 
 TABLE = table_spec(

@@ -24,8 +24,8 @@ from dpeffects.errors import OptionError
 from dpeffects.estimators._checks import check_between, is_number
 from dpeffects.estimators._tables import (
     Adjustment,
-    ByArm,
     TableOptions,
+    arm_and_bin,
     confounding_left,
     release_table,
     table_delta,
@@ -164,7 +164,7 @@ def _ends(
     if not curator.has("place"):
         return scale.each()
     grid = scale.grid()
-    cells = Cells(ByArm(outcome_bin(grid), grid.size + 1), 2 * grid.size + 2)
+    cells = Cells(arm_and_bin(outcome_bin(grid), grid.size + 1), 2 * grid.size + 2)
     found = curator.sums("where outcomes are, by arm", None, COUNT, cells, share="place")
     seen = ArmTable(found.value.reshape(2, -1), (found.variance, found.variance))
     top = 1.0 if adjustment is None else float(adjustment.weight.largest.max())

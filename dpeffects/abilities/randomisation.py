@@ -271,6 +271,7 @@ class _More(TypedDict, total=False):
 @public_call(
     _More,
     options=False,
+    after="alternative",
     conf_level=False,
     treated={"help": "how many records were treated"},
     treated_share={"help": "chance with which each record was treated"},

@@ -22,7 +22,6 @@ from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
 from dpeffects.estimators._checks import is_number
 from dpeffects.estimators._tables import (
-    OutcomeCell,
     TableOptions,
     fit_table,
     table_delta,
@@ -101,7 +100,7 @@ def fit(curator: Curator, options: SurvivalOptions, estimand: str) -> Tabled:
     """Release the model of treatment, where there is one, and the life table."""
     edges = options.edges
     cells = 2 * (len(edges) - 1) + 1
-    about = (curator, options, estimand, OutcomeCell(), cells)
+    about = (curator, options, estimand, cells)
     return fit_table(SurvivalEffects, *about, events=range(1, cells - 1, 2), edges=edges)
 
 

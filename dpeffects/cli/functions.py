@@ -83,8 +83,19 @@ def function_command(
             return show(args, call(args, values))
         return show(args, getattr(dpe, function)(**values))
 
-    document = inspect.getdoc(getattr(dpe, function)) or name
-    first, *_ = re.split(r"[.;]", document)
-    if not examples:
-        examples = textwrap.indent(textwrap.dedent(document.partition("In a shell::\n\n")[2]), "  ")
-    return Command(name, first[0].lower() + first[1:], add_arguments, run, examples)
+    first, *_ = re.split(r"[.;]", getattr(dpe, function).__doc__ or name)
+    return Command(
+        name,
+        first[0].lower() + first[1:],
+        add_arguments,
+        run,
+        examples or _examples(name, next(iter(like), function)),
+    )
+
+
+def _examples(name: str, function: str) -> str:
+    """Examples of a command, from the end of a docstring."""
+    document = inspect.getdoc(getattr(dpe, function)) or ""
+    text = textwrap.dedent(document.partition("In a shell::\n\n")[2])
+    other = function.removeprefix("dp_").replace("_", "-")
+    return textwrap.indent(text.replace(f"dpeffects {other}", f"dpeffects {name}"), "  ")

@@ -146,8 +146,7 @@ LEFT = joint.Left(
 CASES = {
     "ArmByCell": [ArmByCell(3)],
     "outcome_bin": [quantile.outcome_bin(np.array([0.0, 0.25, 0.4, 1.0, 1e200]))],
-    "OutcomeCell": [_tables.OutcomeCell()],
-    "ByArm": [_tables.ByArm(_tables.OutcomeCell(), 3)],
+    "arm_and_bin": [_tables.arm_and_bin(quantile.outcome_bin(np.array([0.2, 0.5])), 3)],
     "TableWeight": [_tables.TableWeight(MODEL, e) for e in ESTIMANDS if e != "CATE"],
     "_FromMean": [FROM_MEAN],
     "_Square": [_clusters._Square(FROM_MEAN)],
@@ -283,13 +282,13 @@ CASES = {
         rate.lacking(weight, rates := np.array([0.3, 1.7]), rate.most_lacking(rates))
         for weight in (None, TABLE_WEIGHT)
     ],
-    "CentredColumns": [
-        joint.CentredColumns(*(np.array(x) for x in columns), counted)
+    "centred_columns": [
+        joint.centred_columns(*(np.array(x) for x in columns), counted)
         for columns in (([1, 2], [1, 2]), ([1, 2, 3, 4], [4, 2, 4, 4]))
         for counted in (False, True)
     ],
-    "CentredSquares": [
-        joint.CentredSquares(np.array([1, 2]), np.array([3, 2]), left) for left in (None, LEFT)
+    "centred_squares": [
+        joint.centred_squares(np.array([1, 2]), np.array([3, 2]), left) for left in (None, LEFT)
     ],
     "SlopesRow": [
         _fitted.SlopesRow(
@@ -304,10 +303,10 @@ CASES = {
         )
     ],
     "ArmByLevel": [joint.ArmByLevel(2, 3, 1), joint.ArmByLevel(3, 2, 2)],
-    "BaselineColumns": [joint.BaselineColumns(first) for first in (1, 3)],
-    "BaselineWeight": [
-        joint.BaselineWeight(
-            joint.BaselineColumns(3),
+    "baseline_columns": [joint.baseline_columns(first) for first in (1, 3)],
+    "baseline_weight": [
+        joint.baseline_weight(
+            joint.baseline_columns(3),
             _tables.TableWeight(Propensity.within(WEIGHTS[:3], 0.3, (0.1, 0.9)), "ATE"),
         )
     ],
