@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import re
-import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import dpeffects as dpe
 from dpeffects.cli.arguments import add_parameters, values_for
-from dpeffects.cli.commands import Command
+from dpeffects.cli.commands import Command, first_words, shell_examples
 from dpeffects.cli.output import add_output_arguments, check_files, put_result
 from dpeffects.design.codebook import read_bounds
 from dpeffects.errors import OptionError
@@ -83,19 +81,7 @@ def function_command(
             return show(args, call(args, values))
         return show(args, getattr(dpe, function)(**values))
 
-    first, *_ = re.split(r"[.;]", getattr(dpe, function).__doc__ or name)
-    return Command(
-        name,
-        first[0].lower() + first[1:],
-        add_arguments,
-        run,
-        examples or _examples(name, next(iter(like), function)),
-    )
-
-
-def _examples(name: str, function: str) -> str:
-    """Examples of a command, from the end of a docstring."""
-    document = inspect.getdoc(getattr(dpe, function)) or ""
-    text = textwrap.dedent(document.partition("In a shell::\n\n")[2])
-    other = function.removeprefix("dp_").replace("_", "-")
-    return textwrap.indent(text.replace(f"dpeffects {other}", f"dpeffects {name}"), "  ")
+    like = list(like)
+    told = getattr(dpe, like[0] if like else function)
+    own = examples or shell_examples(told).replace("dpeffects ate", f"dpeffects {name}")
+    return Command(name, first_words(getattr(dpe, function)), add_arguments, run, own)

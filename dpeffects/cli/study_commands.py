@@ -42,7 +42,12 @@ design = "observational"          # or "randomised"
 
 
 def run_template(args: argparse.Namespace) -> None:
-    """Write a protocol to fill in, from the names of columns."""
+    """Start the protocol of a study from a data file's column names.
+
+    In a shell::
+
+        dpeffects protocol-template patients.csv --out protocol.toml
+    """
     check_files(args)
     head = _TEMPLATE.format(path=one_line(args.data))
     put_text(args, "template", "\n".join([head, *entries_of(args.data)]))
@@ -107,13 +112,7 @@ _COMBINE = """\
       --out results.html --plot forest.png
 """
 COMMANDS = (
-    Command(
-        "protocol-template",
-        "start the protocol of a study from a data file's column names",
-        add_template_arguments,
-        run_template,
-        "  dpeffects protocol-template patients.csv --out protocol.toml\n",
-    ),
+    Command.of("protocol-template", run_template, add_template_arguments),
     function_command(
         "study",
         "dp_study",
