@@ -140,11 +140,12 @@ _RELEASE = """\
 _OF_TABLES: dict[str, dict[str, Any]] = {
     "design": {"choices": ("observational", "randomised"), "help": "of the study"},
 }
-_by_blocks = partial(
+by_blocks = partial(
     function_command,
     prepare=lambda args, values: with_data(values, batches=True),
     record=True,
 )
+"""The command of a function whose methods add up blocks of rows."""
 COMMANDS = (
     *(
         function_command(
@@ -179,14 +180,14 @@ COMMANDS = (
         record=True,
         save="write the function; dpeffects.load_cate reads it",
     ),
-    _by_blocks(
+    by_blocks(
         "balance",
         "dp_balance",
         conf_level=False,
         plot="draw the differences (love plot)",
     ),
     *(
-        _by_blocks(name.removeprefix("dp_").replace("_", "-"), name, **call.shell)
+        by_blocks(name.removeprefix("dp_").replace("_", "-"), call, **call.shell)
         for name, call in abilities.calls().items()
         if name != "dp_study"
     ),

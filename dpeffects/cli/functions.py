@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import dpeffects as dpe
@@ -23,10 +23,10 @@ def _allotment(args: argparse.Namespace) -> dpe.Allotment:
 
 def function_command(
     name: str,
-    function: str,
+    function: str | Callable[..., Any],
     examples: str = "",
     *,
-    like: Iterable[str] = (),
+    like: Sequence[str] = (),
     skip: Iterable[str] = (),
     changes: Mapping[str, dict[str, Any]] | None = None,
     more: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
@@ -40,8 +40,8 @@ def function_command(
     Parameters
     ----------
     name, function, examples
-        Of the command; of the function in `dpeffects`, whose first line says what it does, and
-        whose docstring has examples of the command after "In a shell", if there are none here.
+        Of the command; the function, or its name in `dpeffects`, whose first line says what it
+        does, and whose docstring ends in examples of the command, if there are none here.
     like
         The functions whose arguments this one takes, where its own signature does not say so.
     skip, changes, more
@@ -56,8 +56,11 @@ def function_command(
         As in `add_output_arguments`.
     """
 
+    def called() -> Callable[..., Any]:
+        return getattr(dpe, function) if isinstance(function, str) else function
+
     def signatures() -> list[Callable[..., Any]]:
-        return [getattr(dpe, each) for each in like or (function,)]
+        return [getattr(dpe, each) for each in like] or [called()]
 
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_parameters(parser, *signatures(), skip=skip, **(changes or {}))
@@ -79,9 +82,7 @@ def function_command(
             values = prepare(args, values)
         if call is not None:
             return show(args, call(args, values))
-        return show(args, getattr(dpe, function)(**values))
+        return show(args, called()(**values))
 
-    like = list(like)
-    told = getattr(dpe, like[0] if like else function)
-    own = examples or shell_examples(told).replace("dpeffects ate", f"dpeffects {name}")
-    return Command(name, first_words(getattr(dpe, function)), add_arguments, run, own)
+    own = examples or shell_examples(signatures()[0]).replace("dpeffects ate", f"dpeffects {name}")
+    return Command(name, first_words(called()), add_arguments, run, own)
