@@ -15,13 +15,7 @@ import numpy as np
 
 from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
-from dpeffects.estimators._tables import (
-    TableOptions,
-    fit_table,
-    table_delta,
-    table_shares,
-    table_spec,
-)
+from dpeffects.estimators._tables import TableOptions, fit_table, table_spec
 from dpeffects.formula.expression import Column, Expression, Ordered
 from dpeffects.inference import intervals, ordinal
 from dpeffects.inference.estimate import Unavailable
@@ -61,9 +55,7 @@ TABLE = table_spec(
     title="noisy table of arms and levels",
     about="dp_ordinal: one table of arm and level; cumulative risks, Mann-Whitney, odds ratio",
     options=OrdinalOptions,
-    shares=table_shares,
     fit=fit,
-    uses_delta=table_delta,
     citation="dpeffects (software): noisy distributions by arm.",
 )
 

@@ -21,13 +21,7 @@ from dpeffects.arrays import FloatArray
 from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
 from dpeffects.estimators._checks import is_number
-from dpeffects.estimators._tables import (
-    TableOptions,
-    fit_table,
-    table_delta,
-    table_shares,
-    table_spec,
-)
+from dpeffects.estimators._tables import TableOptions, fit_table, table_spec
 from dpeffects.formula.expression import Expression, Survival
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.inference.intervals import check_conf_level
@@ -113,9 +107,7 @@ TABLE = table_spec(
     ),
     assumes="censoring does not depend on what would have happened",
     options=SurvivalOptions,
-    shares=table_shares,
     fit=fit,
-    uses_delta=table_delta,
     citation="dpeffects (software): noisy life tables.",
 )
 

@@ -67,16 +67,6 @@ records beyond a clip are those that differ most."""
 
 _RECORDS = "records by arm and cell"
 
-table_spec = partial(
-    MethodSpec,
-    estimands=AVERAGES,
-    levels=("sample", "label"),
-    variance_shares=(),
-    needs_covariates=False,
-    tabled=True,
-)
-"""The record of a method that releases a table of both arms."""
-
 
 @dataclass(frozen=True)
 class TableOptions(StudyOptions):
@@ -159,6 +149,19 @@ def table_shares(level: str, options: TableOptions) -> dict[str, float]:
 def table_delta(options: Any, facts: Facts) -> dict[str, float | None]:
     """Shares that can use a delta: a record moves two counts."""
     return {"model": None} | dict.fromkeys(("unadjusted", "table"), entries(COUNT, cells=2))
+
+
+table_spec = partial(
+    MethodSpec,
+    estimands=AVERAGES,
+    levels=("sample", "label"),
+    shares=table_shares,
+    uses_delta=table_delta,
+    variance_shares=(),
+    needs_covariates=False,
+    tabled=True,
+)
+"""The record of a method that releases a table of both arms."""
 
 
 @row("treated")
