@@ -137,9 +137,6 @@ _RELEASE = """\
   dpeffects release "y ~ t | sex" patients.csv --site North --epsilon 1 \\
       --bounds bounds.toml --sign North.private.pem --out north.json
 """
-_OF_TABLES: dict[str, dict[str, Any]] = {
-    "design": {"choices": ("observational", "randomised"), "help": "of the study"},
-}
 by_blocks = partial(
     function_command,
     prepare=lambda args, values: with_data(values, batches=True),
