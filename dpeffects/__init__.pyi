@@ -1,16 +1,17 @@
 """The public names and their places (see `dpeffects.lazy`)."""
 
+from dpeffects.abilities.did import DidEffect, EventStudy, dp_did
+from dpeffects.abilities.late import LateEffect, dp_late
+from dpeffects.abilities.moments import dp_moments
+from dpeffects.abilities.ordinal import OrdinalEffects, dp_ordinal
+from dpeffects.abilities.quantile import QuantileEffects, dp_qte
+from dpeffects.abilities.randomisation import RandomisationTest, dp_randomisation_test
+from dpeffects.abilities.rate import RateEffects, dp_rate
+from dpeffects.abilities.study import dp_study
+from dpeffects.abilities.survival import SurvivalEffects, dp_survival
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
-from dpeffects.designs import dp_did, dp_late
-from dpeffects.distributions import (
-    dp_ordinal,
-    dp_qte,
-    dp_randomisation_test,
-    dp_rate,
-    dp_survival,
-)
 from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_balance, dp_cate, methods
 from dpeffects.errors import DPEffectsError
 from dpeffects.guarantee import Guarantee
@@ -39,21 +40,13 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
-    DidEffect,
-    EventStudy,
-    LateEffect,
     Moments,
-    OrdinalEffects,
-    QuantileEffects,
-    RandomisationTest,
-    RateEffects,
     Regression,
     Result,
     ScaledEffect,
     SensitivityAnalysis,
     StudyEffects,
     SubsetEffects,
-    SurvivalEffects,
     Test,
     Tests,
     load_cate,
@@ -71,7 +64,6 @@ from dpeffects.sites import (
     site_release,
     study_release,
 )
-from dpeffects.studies import dp_moments, dp_study
 from dpeffects.summary import Summary
 from dpeffects.vignettes import list_vignettes
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from dpeffects.calls import OfUnits, public_call, released
 from dpeffects.errors import OptionError, checked_call, did_you_mean
 from dpeffects.estimators import (
     conditional_methods,
@@ -62,7 +63,7 @@ def dp_ate(
     seed: int | None = None,
     **options: Any,
 ) -> Result | ArmEffects | SubsetEffects:
-    """Estimate an average treatment effect with differential privacy.
+    r"""Estimate an average treatment effect with differential privacy.
 
     Parameters
     ----------
@@ -175,6 +176,22 @@ def dp_ate(
     >>> fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1, seed=1)
     >>> fit.estimand, fit.n, fit.guarantee.status
     ('ATE', 445, 'void: seeded')
+
+    In a shell::
+
+        dpeffects ate "y ~ t | age + sex" data.csv --epsilon 1 --bounds bounds.toml
+        dpeffects ate "y ~ t" trial.csv --epsilon 1 --bounds bounds.toml \
+            --option design=randomised
+        dpeffects ate '`length of stay` ~ t | age' data.csv --epsilon 1 \
+            --bounds bounds.toml
+        dpeffects ate "y ~ t | age" data.parquet --epsilon 1 --bounds bounds.toml \
+            --method private_ipw --option clip=0.05 --conf-level 0.9
+        dpeffects ate "y ~ t | age" data.csv --epsilon 1 --bounds bounds.toml \
+            --ledger study.db --dataset nsw --out effect.json --record record.html
+        dpeffects ate "y ~ t | age" visits.csv --epsilon 1 --bounds bounds.toml \
+            --unit patient --missing age=indicator --subset "age >= 18"
+        dpeffects ate "y ~ t | age" data.csv --epsilon 1 --bounds bounds.toml \
+            --by "women=sex == 'f'" --by "men=sex == 'm'"
     """
     given = dict(locals())
     return estimate_effect("ATE", **given.pop("options"), **given)
@@ -203,7 +220,12 @@ def estimate_effect(estimand: str, /, *arguments: Any, **more: Any) -> Result:
     return cast("Result", Estimation(request).result())
 
 
-@checked_call
+class _OfCate(OfUnits, total=False):
+    shares: Mapping[str, float] | None
+    variance: bool
+
+
+@public_call(_OfCate)
 def dp_cate(
     formula: str,
     data: Any,
@@ -213,32 +235,18 @@ def dp_cate(
     at: Any = None,
     by: str | Sequence[str] | None = None,
     epsilon: float,
-    delta: float = 0.0,
-    bounds: Any = None,
-    shares: Mapping[str, float] | None = None,
-    variance: bool = True,
-    unit: str | None = None,
-    max_rows: int | None = None,
-    missing: str | Mapping[str, str] = "error",
-    weights: str | None = None,
-    subset: str | None = None,
-    check_bounds: bool | None = None,
-    ledger: Account | Address | None = None,
-    dataset: str | None = None,
-    seed: int | None = None,
     accept_asymptotic: bool = False,
     accept_library: bool = False,
     accept_none: bool = False,
-    **options: Any,
+    **more: Any,
 ) -> CateFunction | CateEffects:
-    """Estimate conditional average treatment effects with differential privacy.
+    r"""Estimate conditional average treatment effects with differential privacy.
 
     Parameters
     ----------
-    formula, data, epsilon, delta, bounds, shares, variance, ledger, dataset, seed
+    formula, delta
         As in :func:`dp_ate`. Functions are much less noisy with a small delta, such as 1e-5.
-    unit, max_rows, missing, weights, subset, check_bounds
-        As in :func:`dp_ate`.
+    {shared}
     method
         "r_learner" (careful where overlap is poor; the default for functions and points),
         "dr_learner" (less error where overlap is good), or for groups "one_step" (their default:
@@ -284,51 +292,53 @@ def dp_cate(
     >>> fit = dpe.dp_cate("outcome ~ treatment | x1 + x2", data, epsilon=1, delta=1e-5, seed=1)
     >>> fit.effect({"x1": [0.1, 0.9], "x2": [0.5, 0.5]}).shape
     (2,)
+
+    In a shell::
+
+        dpeffects cate "y ~ t | age + sex" data.csv --epsilon 1 --delta 1e-5 \
+            --bounds bounds.toml --save effects.json
+        dpeffects cate "y ~ t | age + sex" data.csv --epsilon 1 --bounds bounds.toml \
+            --release groups --by "sex + cut(age, [18, 65, 90])"
+        dpeffects cate "y ~ t | age + sex" data.csv --epsilon 1 --delta 1e-5 \
+            --bounds bounds.toml --release points --at points.csv
     """
     given = dict(locals())
+    given |= given.pop("more")
     asked = {name: given.pop(name) for name in ("release", "at", "by")}
     accepted = {kind.accept: given.pop(kind.accept) for kind in KINDS.values() if kind.accept}
     refuse_tables({"release": release, "by": by})
     asked["by"] = by if by is None else joined(by, "by")
     given["method"] = default_learner(release) if method is None else method
-    request = Request.of_effect("CATE", **given.pop("options"), **given)
-    options = {**options, **{name: x for name, x in accepted.items() if x is not False}}
+    request = Request.of_effect("CATE", **given)
+    options = {**request.options, **{name: x for name, x in accepted.items() if x is not False}}
     request = replace(request, options=options, **asked)
     return cast("CateFunction | CateEffects", Estimation(request).result())
 
 
-@checked_call
+class _OfBalance(OfUnits, total=False):
+    estimand: str
+    shares: Mapping[str, float] | None
+
+
+@public_call(_OfBalance, options=False)
 def dp_balance(
     formula: str,
     data: Any,
     *,
     epsilon: float,
-    delta: float = 0.0,
-    estimand: str = "ATE",
-    bounds: Any = None,
-    shares: Mapping[str, float] | None = None,
-    unit: str | None = None,
-    max_rows: int | None = None,
-    missing: str | Mapping[str, str] = "error",
-    weights: str | None = None,
-    subset: str | None = None,
-    check_bounds: bool | None = None,
-    ledger: Account | Address | None = None,
-    dataset: str | None = None,
-    seed: int | None = None,
     adjusted: bool | None = None,
     overlap: bool | None = None,
     clip: float = 0.1,
     bins: int = 20,
+    **more: Unpack[_OfBalance],
 ) -> Balance:
-    """Release how well two arms overlap and how their covariates are balanced.
+    r"""Release how well two arms overlap and how their covariates are balanced.
 
     Parameters
     ----------
-    formula, data, epsilon, delta, bounds, shares, ledger, dataset, seed
+    formula
         As in :func:`dp_ate`. The outcome is not read: it may be missing from the data.
-    unit, max_rows, missing, weights, subset, check_bounds
-        As in :func:`dp_ate`.
+    {shared}
     estimand
         "ATE", "ATT" or "ATC": which weights the adjusted differences have.
     adjusted
@@ -359,12 +369,18 @@ def dp_balance(
     >>> found = dpe.dp_balance("outcome ~ treatment | x1 + x2", data, epsilon=2, seed=1)
     >>> found.tidy()["term"].tolist(), found.guarantee.status
     (['x1', 'x2'], 'void: seeded')
+
+    In a shell::
+
+        dpeffects balance "y ~ t | age + sex" data.csv --epsilon 1 \
+            --bounds bounds.toml
+        dpeffects balance "y ~ t | age + sex" data.csv --epsilon 1 \
+            --bounds bounds.toml --ledger study.db --dataset nsw --plot love.png
     """
     given = dict(locals())
     from dpeffects.estimators.balance import BALANCE
 
-    request = Request.of_effect(given.pop("estimand"), method=BALANCE, **given)
-    return cast("Balance", Estimation(request).result())
+    return released(BALANCE, given)
 
 
 @checked_call

@@ -762,73 +762,52 @@ def _shown(level: object) -> str:
 
 
 def _result(estimation: Estimation, released: Any) -> Any:
-    """The record of what was released: which one follows from what the method hands back."""
+    """The record of what was released: effects have theirs here, others make their own."""
     design, request = estimation.design, estimation.request
     about = facts_about(estimation) | {"sample": _who_counts(estimation, released)}
     notes = (*estimation.notes, *_bounds_notes(design), *estimation.clipped.notes)
     released = _cautioned(released, estimation.of_bounds)
     if isinstance(released, Estimate):
         return Result.from_estimate(_completed(estimation, released), notes=notes, **about)
+    if hasattr(released, "result"):
+        return released.result(estimation, about, notes)
     from dpeffects import results
-    from dpeffects.estimators.joint import Joint
-    from dpeffects.estimators.kept_moments import Kept
-    from dpeffects.results.effect_function import EffectFunction
-    from dpeffects.results.randomisation import ReleasedTest
-    from dpeffects.results.tabled import Tabled
 
-    match released:
-        case ReleasedTest():
-            notes = (*filter(None, [estimation.of_bounds]), *notes)
-            return results.RandomisationTest(notes=notes, **vars(released), **about)
-        case EffectFunction():
-            space = design.bounds.only(design.formula.covariate_columns)
-            details = released.details
-            return results.CateFunction(
-                function=released, space=space, details=details, notes=notes, **about
-            )
-        case Tabled():
-            fields = {**released.fields, **about, "details": released.details}
-            if isinstance(estimation.formula.outcome, Ordered):
-                fields["levels"] = design.outcome_levels
-            return released.kind(notes=(*released.notes, *notes), **fields)
-        case Joint():
-            groups = estimation.groups.design.strata() if estimation.groups is not None else None
-            n = float(design.n) if estimation.size is None else None
-            made = released.study(design, groups, n, estimation.contrasts)
-            return results.StudyEffects(notes=(*released.notes, *notes), **about | made)
-        case Kept():
-            made = released.made(design, parse(request.formula))
-            return results.Moments(notes=notes, **about | made)
-        case Effects() if estimation.contrasts:
-            names = tuple(map(str, design.columns.arms or ()))
-            return results.ArmEffects(
-                arms=names,
-                contrasts=request.contrasts or "",
-                labels=tuple(f"{names[a]} - {names[b]}" for a, b in estimation.contrasts),
-                effects=tuple(_completed(estimation, effect) for effect in released.estimates),
-                notes=(*released.notes, *notes),
-                details=released.details,
-                **about,
-            )
-        case Effects():
-            made, columns = {}, {}
-            if request.by is None:
-                columns = point_columns(request.at, design.formula.covariate_columns)
-                labels = point_labels(columns)
-            else:
-                strata = estimation.groups.design.strata()
-                labels, made = strata.labels(), {"groups": strata.words}
-            return results.CateEffects(
-                kind=request.release,
-                labels=labels,
-                effects=tuple(_possible(estimation, effect) for effect in released.estimates),
-                points=columns,
-                overlap_weighted=released.overlap_weighted,
-                notes=(*notes, *released.notes),
-                details=made | dict(released.details),
-                **about,
-            )
-    return results.Balance(terms=design.encoding.names[1:], notes=notes, **released, **about)
+    if isinstance(released, Mapping):
+        return results.Balance(terms=design.encoding.names[1:], notes=notes, **released, **about)
+    if not isinstance(released, Effects):
+        space, details = design.bounds.only(design.formula.covariate_columns), released.details
+        return results.CateFunction(
+            function=released, space=space, details=details, notes=notes, **about
+        )
+    if estimation.contrasts:
+        names = tuple(map(str, design.columns.arms or ()))
+        return results.ArmEffects(
+            arms=names,
+            contrasts=request.contrasts or "",
+            labels=tuple(f"{names[a]} - {names[b]}" for a, b in estimation.contrasts),
+            effects=tuple(_completed(estimation, effect) for effect in released.estimates),
+            notes=(*released.notes, *notes),
+            details=released.details,
+            **about,
+        )
+    made, columns = {}, {}
+    if request.by is None:
+        columns = point_columns(request.at, design.formula.covariate_columns)
+        labels = point_labels(columns)
+    else:
+        strata = estimation.groups.design.strata()
+        labels, made = strata.labels(), {"groups": strata.words}
+    return results.CateEffects(
+        kind=request.release,
+        labels=labels,
+        effects=tuple(_possible(estimation, effect) for effect in released.estimates),
+        points=columns,
+        overlap_weighted=released.overlap_weighted,
+        notes=(*notes, *released.notes),
+        details=made | dict(released.details),
+        **about,
+    )
 
 
 def _cautioned(released: Any, caution: str) -> Any:
@@ -840,12 +819,8 @@ def _cautioned(released: Any, caution: str) -> Any:
         return replace(released, estimates=estimates)
     if isinstance(released, Mapping):  # of covariate balance
         return {**released, "clipped": caution}
-    if hasattr(released, "fields"):  # of a table by arm
-        own = released.fields.get("warning", "")
-        fields = {**released.fields, "warning": "; ".join(filter(None, (own, caution)))}
-        return replace(released, fields=fields)
-    if not hasattr(released, "caution"):  # of a test, which has it among its notes
-        return released
+    if hasattr(released, "with_caution"):
+        return released.with_caution(caution)
     return replace(released, caution="; ".join(filter(None, (released.caution, caution))))
 
 

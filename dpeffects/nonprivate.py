@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dpeffects import designs, distributions, effects, studies
+from dpeffects import abilities, effects
 from dpeffects.errors import OptionError, checked_call, not_among
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import default_learner, get
@@ -18,11 +18,8 @@ from dpeffects.unproved.seeded import NoNoise
 if TYPE_CHECKING:
     import pandas as pd
 
-_CALLS = {
-    name: call
-    for module in (effects, distributions, studies, designs)
-    for name, call in vars(module).items()
-    if name.startswith("dp_")
+_CALLS = abilities.calls() | {
+    name: call for name, call in vars(effects).items() if name.startswith("dp_")
 }
 _UNLIMITED = 1e9
 """The largest epsilon there is: a method makes every choice as if it could afford anything."""

@@ -41,8 +41,9 @@ LAYERS = [
     ["inference"],
     ["results"],
     ["estimators", "metrics"],
-    ["flow", "subsets", "effects", "distributions", "designs", "studies", "protocols"],
-    ["nonprivate"],
+    ["flow", "subsets", "calls", "effects"],
+    ["abilities"],
+    ["nonprivate", "protocols"],
     ["planning", "sites", "auditing", "datasets", "simulations", "papers"],
     ["leaderboard"],
     ["claims", "report", "vignettes"],
@@ -154,7 +155,7 @@ def relative_imports(files):
                 yield f"{name}:{node.lineno} imports by a string"
 
 
-LOADERS = ("estimators", "plugins", "cli", "summary", "lazy")
+LOADERS = ("estimators", "abilities", "plugins", "cli", "summary", "lazy")
 """They find methods, plugins, functions, the package `report` and public names by their names."""
 
 
@@ -182,7 +183,7 @@ def rows_outside_the_curator(files):
     for name, tree in trees(files).items():
         if name.split(".")[0] in HOLDS_ROWS:
             continue
-        method = name.startswith("estimators.")
+        method = name.startswith(METHODS)
         for node in nodes(tree):
             inside = isinstance(node, ast.Attribute) and node.attr in INSIDE
             if inside and (method or "curator" in ast.unparse(node.value)):
@@ -192,17 +193,20 @@ def rows_outside_the_curator(files):
 
 
 READERS = ("design.read", "design.engines")
+METHODS = ("estimators", "abilities")
+"""Folders that hold methods."""
 
 
 def rows_imported_by_methods(files):
     files_of_privacy = {name for name in files if name.startswith("privacy.")}
     for name, tree in trees(files).items():
-        if name.split(".")[0] == "estimators":
+        if name.startswith(METHODS):
             bad = {"Rows", "Source", "Releaser", "SecureNoise", "SeededNoise", "Ledger"}
             bad |= {"noise_source", "Sensitivity", "Steps"}
             for other in imported(tree):
                 last = other.rpartition(".")[2]
-                if last in bad or other in files_of_privacy or other.startswith(READERS):
+                reads = other.startswith(READERS) and last != "written_out"  # names of columns
+                if last in bad or other in files_of_privacy or reads:
                     yield f"{name} imports {other}"
 
 
@@ -263,6 +267,27 @@ def functions_that_shadow_modules(files):
                         yield f"{package or 'dpeffects'} names {shown}, and so is a module"
 
 
+FORMATS = ("</", "<br", "\\\\begin", "\\\\text", "**", "```", "&nbsp;")
+"""What is written in HTML, LaTeX or Markdown."""
+
+
+def formats_in_abilities(files):
+    """Abilities say what they have to say in plain words: formats are in the folder `report`."""
+    for name, tree in trees(files).items():
+        if name.split(".")[0] != "abilities":
+            continue
+        documented = {
+            id(node.body[0].value)
+            for node in nodes(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and isinstance(node.body[0], ast.Expr)
+        }
+        for node in nodes(tree):
+            plain = not isinstance(node, ast.Constant) or id(node) in documented
+            if not plain and any(mark in str(node.value) for mark in FORMATS):
+                yield f"{name}:{node.lineno} writes a format"
+
+
 RULES = [
     relative_imports,
     imports_that_point_back,
@@ -274,6 +299,7 @@ RULES = [
     second_clips,
     methods_in_conditions,
     functions_that_shadow_modules,
+    formats_in_abilities,
 ]
 
 
@@ -327,6 +353,10 @@ PLANTED = [
     ),
     (functions_that_shadow_modules, "", "from dpeffects.effects import dp_ate as planning"),
     (functions_that_shadow_modules, "", "def planning():\n    pass"),
+    (formats_in_abilities, "abilities.rate", "def g(x):\n    return f'<b>{x}</b>'"),
+    (formats_in_abilities, "abilities.late", "HEAD = '**effect**'"),
+    (imports_that_point_back, "abilities.rate", "from dpeffects.report import html"),
+    (rows_imported_by_methods, "abilities.rate", "from dpeffects.privacy.rows import Rows"),
 ]
 
 

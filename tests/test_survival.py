@@ -11,12 +11,12 @@ from statsmodels.duration.api import PHReg, SurvfuncRight, survdiff
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 import dpeffects as dpe
+from dpeffects.abilities.survival import SurvivalEffects
 from dpeffects.errors import OptionError
 from dpeffects.formula.expression import Column, Survival
 from dpeffects.inference.life_table import LifeTable
 from dpeffects.inference.simultaneous import critical_value
 from dpeffects.inference.tables import ArmTable
-from dpeffects.results import SurvivalEffects
 from tests.calls import ENGINES
 
 ALONE = 1.959964
@@ -120,7 +120,7 @@ def fit_of(counts, noise=8.0, edges=(0.0, 1.0, 2.0, 3.0)) -> SurvivalEffects:
     asked = {"horizon": 3.0, "bins": 3, "epsilon": 1.0, "design": "randomised", "seed": 1}
     made = dpe.dp_survival("Surv(time, died) ~ t", data, **asked)
     table = ArmTable(np.array(counts, float), (noise, noise))
-    return dpe.results.SurvivalEffects(**{**vars_of(made), "table": table, "edges": edges})
+    return SurvivalEffects(**{**vars_of(made), "table": table, "edges": edges})
 
 
 def vars_of(made) -> dict:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from itertools import pairwise
@@ -34,6 +36,33 @@ class Command(NamedTuple):
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int | None]
     examples: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        run: Callable[[argparse.Namespace], int | None],
+        add_arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+    ) -> Command:
+        """Return the command that a function runs, whose docstring says all the rest."""
+        first, *_ = (inspect.getdoc(run) or name).split("\n\n")
+        about = " ".join(first.removesuffix(".").split())
+        return cls(name, _uncapped(about), add_arguments, run, shell_examples(run))
+
+
+def first_words(function: Callable[..., Any]) -> str:
+    """Return the beginning of a docstring, up to a full stop or a semicolon."""
+    return _uncapped(re.split(r"[.;]", inspect.getdoc(function) or "")[0])
+
+
+def _uncapped(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def shell_examples(function: Callable[..., Any]) -> str:
+    """Return the examples of a command, which end a docstring."""
+    _, _, text = (inspect.getdoc(function) or "").partition("In a shell::\n\n")
+    return textwrap.indent(textwrap.dedent(text), "  ")
 
 
 class Parser(argparse.ArgumentParser):

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import dpeffects as dpe
+from dpeffects import abilities
 from dpeffects.cli.functions import function_command
 from dpeffects.cli.output import put_result, put_text
 from dpeffects.errors import OptionError
@@ -130,115 +131,23 @@ def _show_release(args: argparse.Namespace, release: dpe.SiteRelease) -> None:
     put_text(args, repr(release), release.to_json())
 
 
-def _period(text: str) -> float | str:
-    """A period of long data: a number, or a text."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 # --- the commands -----------------------------------------------------------------------------
 
-_EFFECT = """\
-  dpeffects {0} "y ~ t | age + sex" data.csv --epsilon 1 --bounds bounds.toml
-  dpeffects {0} "y ~ t" trial.csv --epsilon 1 --bounds bounds.toml \\
-      --option design=randomised
-  dpeffects {0} '`length of stay` ~ t | age' data.csv --epsilon 1 \\
-      --bounds bounds.toml
-  dpeffects {0} "y ~ t | age" data.parquet --epsilon 1 --bounds bounds.toml \\
-      --method private_ipw --option clip=0.05 --conf-level 0.9
-  dpeffects {0} "y ~ t | age" data.csv --epsilon 1 --bounds bounds.toml \\
-      --ledger study.db --dataset nsw --out effect.json --record record.html
-  dpeffects {0} "y ~ t | age" visits.csv --epsilon 1 --bounds bounds.toml \\
-      --unit patient --missing age=indicator --subset "age >= 18"
-  dpeffects {0} "y ~ t | age" data.csv --epsilon 1 --bounds bounds.toml \\
-      --by "women=sex == 'f'" --by "men=sex == 'm'"
-"""
-_CATE = """\
-  dpeffects cate "y ~ t | age + sex" data.csv --epsilon 1 --delta 1e-5 \\
-      --bounds bounds.toml --save effects.json
-  dpeffects cate "y ~ t | age + sex" data.csv --epsilon 1 --bounds bounds.toml \\
-      --release groups --by "sex + cut(age, [18, 65, 90])"
-  dpeffects cate "y ~ t | age + sex" data.csv --epsilon 1 --delta 1e-5 \\
-      --bounds bounds.toml --release points --at points.csv
-"""
-_BALANCE = """\
-  dpeffects balance "y ~ t | age + sex" data.csv --epsilon 1 \\
-      --bounds bounds.toml
-  dpeffects balance "y ~ t | age + sex" data.csv --epsilon 1 \\
-      --bounds bounds.toml --ledger study.db --dataset nsw --plot love.png
-"""
-_SURVIVAL = """\
-  dpeffects survival "Surv(days, died) ~ treated" trial.csv --horizon 365 \\
-      --epsilon 1 --design randomised --plot curves.png
-  dpeffects survival "Surv(days, status == 2) ~ treated | age" patients.csv \\
-      --horizon 365 --bins 10 --epsilon 1 --bounds bounds.toml --out north.json
-"""
-_QTE = """\
-  dpeffects qte "cost ~ treated" trial.csv --quantiles 0.5 0.9 --epsilon 1 \\
-      --bounds bounds.toml --design randomised --plot distributions.png
-  dpeffects qte "cost ~ treated | age + sex" patients.csv --epsilon 1 \\
-      --bounds bounds.toml --format html --out quantiles.html
-"""
-_ORDINAL = """\
-  dpeffects ordinal "pain ~ treated" trial.csv --epsilon 1 \\
-      --bounds bounds.toml --design randomised
-  dpeffects ordinal "pain ~ treated | age + sex" patients.csv --epsilon 1 \\
-      --bounds bounds.toml
-"""
-_RATE = """\
-  dpeffects rate "events ~ treated" trial.csv --offset years --epsilon 1 \\
-      --bounds bounds.toml --design randomised --per 1000
-  dpeffects rate "events ~ treated | age + sex" patients.csv --offset years \\
-      --epsilon 1 --bounds bounds.toml --unit patient
-"""
-_DID = """\
-  dpeffects did "earnings_1978 ~ treated" people.csv \\
-      --before earnings_1975 --epsilon 1 --bounds bounds.toml
-  dpeffects did "y ~ t" visits.csv --time year --unit patient \\
-      --periods 2019 2020 --epsilon 1 --bounds bounds.toml
-  dpeffects did "y ~ t" visits.csv --time year --unit patient --start 2020 \\
-      --periods 2017 2018 2019 2020 2021 --epsilon 1 --bounds bounds.toml \\
-      --plot periods.png
-"""
-_LATE = """\
-  dpeffects late "y ~ attended" trial.csv --instrument invited --epsilon 1 \\
-      --bounds bounds.toml --design randomised
-  dpeffects late "y ~ attended | age + sex" patients.csv --instrument near \\
-      --epsilon 1 --bounds bounds.toml --format html --out late.html
-"""
-_MOMENTS = """\
-  dpeffects moments "cost + died ~ treated | age + sex + region" patients.csv \\
-      --subgroups sex --epsilon 1 --bounds bounds.toml --out moments.json
-  dpeffects moments "y ~ treated | age" patients.csv --epsilon 1 --delta 1e-6 \\
-      --bounds bounds.toml --format html --out moments.html
-"""
-_TEST = """\
-  dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
-      --bounds bounds.toml --treated 500
-  dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \\
-      --bounds bounds.toml --treated-share 0.5 --alternative greater
-"""
 _RELEASE = """\
   dpeffects release "y ~ t | sex" patients.csv --site North --epsilon 1 \\
       --bounds bounds.toml --sign North.private.pem --out north.json
 """
-_OF_TABLES: dict[str, dict[str, Any]] = {
-    "design": {"choices": ("observational", "randomised"), "help": "of the study"},
-    "estimand": {"help": "who is compared, where covariates are adjusted for"},
-}
-_by_blocks = partial(
+by_blocks = partial(
     function_command,
     prepare=lambda args, values: with_data(values, batches=True),
     record=True,
 )
+"""The command of a function whose methods add up blocks of rows."""
 COMMANDS = (
     *(
         function_command(
             name,
             f"dp_{name}",
-            _EFFECT.format(name),
             like=["dp_ate"],
             changes={
                 "by": {
@@ -258,7 +167,6 @@ COMMANDS = (
     function_command(
         "cate",
         "dp_cate",
-        _CATE,
         changes={
             "release": {"choices": tuple(RELEASES), "help": "what is released"},
             "at": {"metavar": "FILE", "help": "points: covariates to query, taken as public"},
@@ -269,83 +177,16 @@ COMMANDS = (
         record=True,
         save="write the function; dpeffects.load_cate reads it",
     ),
-    _by_blocks(
+    by_blocks(
         "balance",
         "dp_balance",
-        _BALANCE,
         conf_level=False,
         plot="draw the differences (love plot)",
     ),
-    _by_blocks(
-        "survival",
-        "dp_survival",
-        _SURVIVAL,
-        changes={
-            "bins": {"type": int, "nargs": None, "help": "intervals of the life table"},
-            **_OF_TABLES,
-        },
-        plot="draw both survival curves",
-    ),
-    _by_blocks(
-        "qte",
-        "dp_qte",
-        _QTE,
-        changes={
-            "quantiles": {"type": float, "nargs": "+", "help": "shares of records; 0.5: median"},
-            **_OF_TABLES,
-        },
-        plot="draw both distributions",
-    ),
-    _by_blocks(
-        "ordinal",
-        "dp_ordinal",
-        _ORDINAL,
-        changes=_OF_TABLES,
-        plot="draw the shares at each level",
-    ),
-    _by_blocks(
-        "rate",
-        "dp_rate",
-        _RATE,
-        changes=_OF_TABLES,
-    ),
-    _by_blocks(
-        "did",
-        "dp_did",
-        _DID,
-        changes={
-            "before": {"type": str, "nargs": "+", "help": "the outcome before treatment"},
-            "start": {"type": _period, "help": "the first period under treatment"},
-            "periods": {"type": _period, "nargs": "+", "help": "the periods, in their order"},
-            "change": {"type": float, "nargs": 2, "help": "a range that changes lie in"},
-            "check_bounds": {"help": "release how many values were outside their bounds"},
-        },
-        plot="draw the effect, or the differences by period",
-    ),
-    _by_blocks(
-        "late",
-        "dp_late",
-        _LATE,
-        changes={"design": {**_OF_TABLES["design"], "help": "of the instrument"}},
-    ),
-    _by_blocks(
-        "moments",
-        "dp_moments",
-        _MOMENTS,
-        changes={
-            "subgroups": {"metavar": "TERM"},
-            "design": _OF_TABLES["design"],
-        },
-    ),
-    _by_blocks(
-        "randomisation-test",
-        "dp_randomisation_test",
-        _TEST,
-        changes={
-            "treated": {"help": "how many records were treated"},
-            "treated_share": {"help": "chance with which each record was treated"},
-        },
-        conf_level=False,
+    *(
+        by_blocks(name.removeprefix("dp_").replace("_", "-"), call, **call.shell)
+        for name, call in abilities.calls().items()
+        if name != "dp_study"
     ),
     function_command(
         "release",

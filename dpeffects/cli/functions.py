@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Callable, Iterable, Mapping
-from inspect import signature
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import dpeffects as dpe
 from dpeffects.cli.arguments import add_parameters, values_for
-from dpeffects.cli.commands import Command
+from dpeffects.cli.commands import Command, first_words, shell_examples
 from dpeffects.cli.output import add_output_arguments, check_files, put_result
 from dpeffects.design.codebook import read_bounds
 from dpeffects.errors import OptionError
@@ -24,10 +23,10 @@ def _allotment(args: argparse.Namespace) -> dpe.Allotment:
 
 def function_command(
     name: str,
-    function: str,
-    examples: str,
+    function: str | Callable[..., Any],
+    examples: str = "",
     *,
-    like: Iterable[str] = (),
+    like: Sequence[str] = (),
     skip: Iterable[str] = (),
     changes: Mapping[str, dict[str, Any]] | None = None,
     more: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
@@ -41,7 +40,8 @@ def function_command(
     Parameters
     ----------
     name, function, examples
-        Of the command; of the function in `dpeffects`, whose first line says what it does.
+        Of the command; the function, or its name in `dpeffects`, whose first line says what it
+        does, and whose docstring ends in examples of the command, if there are none here.
     like
         The functions whose arguments this one takes, where its own signature does not say so.
     skip, changes, more
@@ -56,12 +56,15 @@ def function_command(
         As in `add_output_arguments`.
     """
 
+    def called() -> Callable[..., Any]:
+        return getattr(dpe, function) if isinstance(function, str) else function
+
     def signatures() -> list[Callable[..., Any]]:
-        return [getattr(dpe, each) for each in like or (function,)]
+        return [getattr(dpe, each) for each in like] or [called()]
 
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_parameters(parser, *signatures(), skip=skip, **(changes or {}))
-        if any("ledger" in signature(each).parameters for each in signatures()):
+        if any("ledger" in inspect.signature(each).parameters for each in signatures()):
             about = "the part of the ledger to charge; see dpeffects ledger allot --help"
             parser.add_argument("--allotment", metavar="NAME", help=about)
         more(parser)
@@ -79,7 +82,7 @@ def function_command(
             values = prepare(args, values)
         if call is not None:
             return show(args, call(args, values))
-        return show(args, getattr(dpe, function)(**values))
+        return show(args, called()(**values))
 
-    first, *_ = re.split(r"[.;]", getattr(dpe, function).__doc__ or name)
-    return Command(name, first[0].lower() + first[1:], add_arguments, run, examples)
+    own = examples or shell_examples(signatures()[0]).replace("dpeffects ate", f"dpeffects {name}")
+    return Command(name, first_words(called()), add_arguments, run, own)

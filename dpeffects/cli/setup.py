@@ -42,7 +42,13 @@ def add_template_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_template(args: argparse.Namespace) -> None:
-    """Write a TOML file to fill in, from names and declared types."""
+    """Start a file of bounds from a data file's column names and declared types.
+
+    In a shell::
+
+        dpeffects bounds-template patients.csv > bounds.toml
+        dpeffects bounds-template patients.parquet --out bounds.toml
+    """
     check_files(args)
     what = "names and declared types" if is_parquet(args.data) else "header"
     head = _HEAD.format(what=what, path=one_line(args.data))
@@ -86,7 +92,12 @@ def add_keygen_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_keygen(args: argparse.Namespace) -> None:
-    """Make the keys and say what to do with them."""
+    """Make a key pair with which a site signs its releases.
+
+    In a shell::
+
+        dpeffects keygen North --folder keys
+    """
     from dpeffects.sites.signing import make_keys
 
     private, public = make_keys(args.site, args.folder)
@@ -95,7 +106,13 @@ def run_keygen(args: argparse.Namespace) -> None:
 
 
 def run_synthetic_setup(args: argparse.Namespace) -> None:
-    """Make the environment of the generators of synthetic data, and say where it is."""
+    """Make the environment that method synthetic needs.
+
+    In a shell::
+
+        dpeffects synthetic-setup
+        DPEFFECTS_GENERATORS=/opt/dpmm dpeffects synthetic-setup
+    """
     from dpeffects.unproved.generators import environment as generators
 
     place = f"{generators.LIBRARY} in {generators.folder()}"
@@ -118,7 +135,14 @@ def add_vignette_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_vignettes(args: argparse.Namespace) -> None:
-    """List the vignettes, print one, or run it."""
+    """List the vignettes, run one and save its figures, or print its script.
+
+    In a shell::
+
+        dpeffects vignette
+        dpeffects vignette weighting --figures pictures
+        dpeffects vignette weighting --source > weighting.py
+    """
     from dpeffects.vignettes import list_vignettes, run_vignette, vignette_path
 
     if args.name is None:
@@ -133,42 +157,8 @@ def run_vignettes(args: argparse.Namespace) -> None:
 
 
 COMMANDS = (
-    Command(
-        "bounds-template",
-        "start a file of bounds from a data file's column names and declared types",
-        add_template_arguments,
-        run_template,
-        """\
-  dpeffects bounds-template patients.csv > bounds.toml
-  dpeffects bounds-template patients.parquet --out bounds.toml
-""",
-    ),
-    Command(
-        "keygen",
-        "make a key pair with which a site signs its releases",
-        add_keygen_arguments,
-        run_keygen,
-        "  dpeffects keygen North --folder keys\n",
-    ),
-    Command(
-        "synthetic-setup",
-        "make the environment that method synthetic needs",
-        lambda parser: None,
-        run_synthetic_setup,
-        """\
-  dpeffects synthetic-setup
-  DPEFFECTS_GENERATORS=/opt/dpmm dpeffects synthetic-setup
-""",
-    ),
-    Command(
-        "vignette",
-        "list the vignettes, run one and save its figures, or print its script",
-        add_vignette_arguments,
-        run_vignettes,
-        """\
-  dpeffects vignette
-  dpeffects vignette weighting --figures pictures
-  dpeffects vignette weighting --source > weighting.py
-""",
-    ),
+    Command.of("bounds-template", run_template, add_template_arguments),
+    Command.of("keygen", run_keygen, add_keygen_arguments),
+    Command.of("synthetic-setup", run_synthetic_setup),
+    Command.of("vignette", run_vignettes, add_vignette_arguments),
 )

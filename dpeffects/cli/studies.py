@@ -48,7 +48,14 @@ def add_methods_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_methods(args: argparse.Namespace) -> None:
-    """List the methods, or describe one."""
+    """List the methods, or describe one with its options and defaults.
+
+    In a shell::
+
+        dpeffects methods
+        dpeffects methods private_psm
+        dpeffects methods --format json
+    """
     check_files(args)
     described = dpe.methods(args.method)  # refuses a name that is not there
     if format_of(args) == "json":
@@ -176,7 +183,15 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_bench(args: argparse.Namespace) -> None:
-    """List, or run."""
+    r"""Run the leaderboard: methods x data x epsilon, against known effects.
+
+    In a shell::
+
+        dpeffects bench --list
+        dpeffects bench --methods auto diff_in_means --data lalonde \
+            --repeats 10
+        dpeffects bench --workers 2 --path runs.csv     # everything; it resumes
+    """
     if args.list:
         print(_entries_and_data())
         return
@@ -218,7 +233,15 @@ def add_sensitivity_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_sensitivity(args: argparse.Namespace) -> None:
-    """Read a result, and say what confounding would do to it."""
+    r"""Say what confounding that was not adjusted for would do to an effect.
+
+    In a shell::
+
+        dpeffects sensitivity effect.json
+        dpeffects sensitivity effect.json --bias 0.02 --plot bias.png
+        dpeffects sensitivity effect.json --prevalence-difference 0.1 \
+            --confounder-effect 0.2
+    """
     check_files(args)
     try:
         fit = dpe.Result.from_json(documents.content(args.result, _MOST_BYTES))
@@ -240,7 +263,13 @@ def add_tables_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_tables(args: argparse.Namespace) -> None:
-    """Read the results of the sites, and add their tables."""
+    """Add the tables of several sites (survival, ordinal, qte): one result for all records.
+
+    In a shell::
+
+        dpeffects combine-tables north.json south.json --plot curves.png
+        dpeffects combine-tables North=files/1.json South=files/2.json
+    """
     named = [_site_and_file(given) for given in args.releases]
     names = [name for name, _ in named]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -270,18 +299,19 @@ def add_regress_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_regress(args: argparse.Namespace) -> None:
-    """Read moments, and regress."""
+    """Regress on moments that were released (dpeffects moments); nothing is spent.
+
+    In a shell::
+
+        dpeffects regress "cost ~ treated + age" moments.json
+        dpeffects regress "cost ~ treated*sex" north.json south.json --out table.tex
+    """
     check_files(args)
     put_result(args, dpe.combine_moments(args.releases).regression(args.formula))
 
 
 # --- the commands -----------------------------------------------------------------------------
 
-_METHODS = """\
-  dpeffects methods
-  dpeffects methods private_psm
-  dpeffects methods --format json
-"""
 _PLAN = """\
   dpeffects plan "y ~ t | age + sex" --n 5000 --epsilon 1 --bounds bounds.toml
   dpeffects plan "y ~ t" --n 5000 --epsilon 1 --bounds bounds.toml \\
@@ -303,39 +333,13 @@ _AUDIT = """\
 
 exit code: 0 the bound is at most epsilon, 1 VIOLATED, 2 it could not be run
 """
-_BENCH = """\
-  dpeffects bench --list
-  dpeffects bench --methods auto diff_in_means --data lalonde \\
-      --repeats 10
-  dpeffects bench --workers 2 --path runs.csv     # everything; it resumes
-"""
 _COMBINE = """\
   dpeffects combine north.json south.json east.json
   dpeffects combine *.json --rule ivw --trust keys/ \\
       --left-out "West=did not answer"
 """
-_TABLES = """\
-  dpeffects combine-tables north.json south.json --plot curves.png
-  dpeffects combine-tables North=files/1.json South=files/2.json
-"""
-_REGRESS = """\
-  dpeffects regress "cost ~ treated + age" moments.json
-  dpeffects regress "cost ~ treated*sex" north.json south.json --out table.tex
-"""
-_SENSITIVITY = """\
-  dpeffects sensitivity effect.json
-  dpeffects sensitivity effect.json --bias 0.02 --plot bias.png
-  dpeffects sensitivity effect.json --prevalence-difference 0.1 \\
-      --confounder-effect 0.2
-"""
 COMMANDS = (
-    Command(
-        "methods",
-        "list the methods, or describe one with its options and defaults",
-        add_methods_arguments,
-        run_methods,
-        _METHODS,
-    ),
+    Command.of("methods", run_methods, add_methods_arguments),
     function_command(
         "plan",
         "plan",
@@ -376,13 +380,7 @@ COMMANDS = (
         show=_show_audit,
         conf_level=False,
     ),
-    Command(
-        "bench",
-        "run the leaderboard: methods x data x epsilon, against known effects",
-        add_bench_arguments,
-        run_bench,
-        _BENCH,
-    ),
+    Command.of("bench", run_bench, add_bench_arguments),
     function_command(
         "combine",
         "combine",
@@ -397,25 +395,7 @@ COMMANDS = (
         },
         record=True,
     ),
-    Command(
-        "combine-tables",
-        "add the tables of several sites (survival, ordinal, qte): one result for all records",
-        add_tables_arguments,
-        run_tables,
-        _TABLES,
-    ),
-    Command(
-        "regress",
-        "regress on moments that were released (dpeffects moments); nothing is spent",
-        add_regress_arguments,
-        run_regress,
-        _REGRESS,
-    ),
-    Command(
-        "sensitivity",
-        "say what confounding that was not adjusted for would do to an effect",
-        add_sensitivity_arguments,
-        run_sensitivity,
-        _SENSITIVITY,
-    ),
+    Command.of("combine-tables", run_tables, add_tables_arguments),
+    Command.of("regress", run_regress, add_regress_arguments),
+    Command.of("sensitivity", run_sensitivity, add_sensitivity_arguments),
 )

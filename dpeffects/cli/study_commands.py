@@ -42,7 +42,12 @@ design = "observational"          # or "randomised"
 
 
 def run_template(args: argparse.Namespace) -> None:
-    """Write a protocol to fill in, from the names of columns."""
+    """Start the protocol of a study from a data file's column names.
+
+    In a shell::
+
+        dpeffects protocol-template patients.csv --out protocol.toml
+    """
     check_files(args)
     head = _TEMPLATE.format(path=one_line(args.data))
     put_text(args, "template", "\n".join([head, *entries_of(args.data)]))
@@ -101,32 +106,16 @@ def _show_study(args: argparse.Namespace, made: Any) -> None:
     return put_text(args, repr(made), made.to_json())
 
 
-_STUDY = """\
-  dpeffects study "pain + died ~ treated | age + sex" trial.csv --epsilon 1 \\
-      --subgroups sex "cut(age, [18, 65, 100])" --design randomised \\
-      --bounds bounds.toml --plot forest.png
-  dpeffects protocol-template trial.csv --out protocol.toml
-  dpeffects study trial.csv --protocol protocol.toml --record record.html
-  dpeffects study north.csv --protocol protocol.toml --site North \\
-      --sign North.private.pem --ledger north.db --out north.json
-"""
 _COMBINE = """\
   dpeffects combine-studies north.json south.json
   dpeffects combine-studies *.json --protocol protocol.toml --trust keys/ \\
       --out results.html --plot forest.png
 """
 COMMANDS = (
-    Command(
-        "protocol-template",
-        "start the protocol of a study from a data file's column names",
-        add_template_arguments,
-        run_template,
-        "  dpeffects protocol-template patients.csv --out protocol.toml\n",
-    ),
+    Command.of("protocol-template", run_template, add_template_arguments),
     function_command(
         "study",
         "dp_study",
-        _STUDY,
         changes={
             "formula": {"nargs": "?", "help": '"outcome + outcome ~ treatment | baseline"'},
             "epsilon": {"required": False},

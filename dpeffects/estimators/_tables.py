@@ -38,6 +38,7 @@ from dpeffects.estimators._propensity import (
 )
 from dpeffects.estimators._weighting_error import reweighted
 from dpeffects.estimators.clipped_contrast import StudyOptions, refuse_unadjusted
+from dpeffects.estimators.row import Row, row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity, relative_weights
 from dpeffects.inference.tables import ArmTable, Confounding
@@ -66,16 +67,6 @@ records beyond a clip are those that differ most."""
 
 _RECORDS = "records by arm and cell"
 
-table_spec = partial(
-    MethodSpec,
-    estimands=AVERAGES,
-    levels=("sample", "label"),
-    variance_shares=(),
-    needs_covariates=False,
-    tabled=True,
-)
-"""The record of a method that releases a table of both arms."""
-
 
 @dataclass(frozen=True)
 class TableOptions(StudyOptions):
@@ -90,6 +81,10 @@ class TableOptions(StudyOptions):
     confounded: ClassVar[float] = _CONFOUNDED
     adjust: bool | None = None
     model_share: float | None = None
+
+    def __init_subclass__(cls) -> None:
+        """Options of other tables have these words, where theirs say ``{tables}``."""
+        cls.__doc__ = (cls.__doc__ or "").replace("{tables}", TableOptions.__doc__ or "").rstrip()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -156,34 +151,25 @@ def table_delta(options: Any, facts: Facts) -> dict[str, float | None]:
     return {"model": None} | dict.fromkeys(("unadjusted", "table"), entries(COUNT, cells=2))
 
 
-@dataclass(frozen=True)
-class OutcomeCell:
-    """The outcome, where it is the number of a cell."""
+table_spec = partial(
+    MethodSpec,
+    estimands=AVERAGES,
+    levels=("sample", "label"),
+    shares=table_shares,
+    uses_delta=table_delta,
+    variance_shares=(),
+    needs_covariates=False,
+    tabled=True,
+)
+"""The record of a method that releases a table of both arms."""
 
-    reads: ClassVar[tuple[str, ...]] = ("outcome",)
 
-    def __call__(self, rows: Block) -> IntArray:
-        """Cells of some rows."""
-        return rows.outcome.astype(np.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class ByArm:
-    """Cells of a table by arm and bin."""
-
-    bins: Any
-    count: int
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Arm, and what the bins need."""
-        return ("treated", *self.bins.reads)
-
-    def __call__(self, rows: Block) -> IntArray:
-        """Cells of some rows."""
-        inside = self.bins(rows)
-        fine = (inside >= 0) & (inside < self.count)
-        return np.where(fine, np.where(rows.treated, 0, self.count) + inside, -1)
+@row("treated")
+def arm_and_bin(rows: Block, bins: Row, count: int) -> IntArray:
+    """Cells of a table by arm and bin; none where a bin is not one of so many."""
+    inside = bins(rows)
+    fine = (inside >= 0) & (inside < count)
+    return np.where(fine, np.where(rows.treated, 0, count) + inside, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,15 +290,16 @@ class Adjustment:
 
 def release_table(
     curator: Curator,
-    bins: Any,
+    bins: Row | None,
     count: int,
     adjustment: Adjustment | None = None,
     unadjusted: ArmTable | None = None,
 ) -> ArmTable:
     """Release counts by arm and bin, out of the share "table"; by weights, where it adjusts.
 
-    ``bins`` is a row function to 0..count - 1; ``unadjusted`` is the table without weights, where
-    it was released before. Otherwise it is now, if there is a share of that name.
+    ``bins`` is a row function to 0..count - 1, None where outcomes are numbers of cells;
+    ``unadjusted`` is the table without weights, where it was released before. Otherwise it is now,
+    if there is a share of that name.
     """
     cells = _cells(bins, count)
     if adjustment is None:
@@ -335,9 +322,8 @@ def release_table(
     return _with_sizes(curator, table, asked, top)
 
 
-def _cells(bins: Any, count: int) -> Cells:
-    function = ArmByCell(count) if isinstance(bins, OutcomeCell) else ByArm(bins, count)
-    return Cells(function, 2 * count)
+def _cells(bins: Row | None, count: int) -> Cells:
+    return Cells(ArmByCell(count) if bins is None else arm_and_bin(bins, count), 2 * count)
 
 
 def _released(curator: Curator, cells: Cells, share: str) -> ArmTable:
@@ -375,7 +361,6 @@ def fit_table(
     curator: Curator,
     options: TableOptions,
     estimand: str,
-    bins: Any,
     count: int,
     *,
     events: Sequence[int] = (),
@@ -383,16 +368,16 @@ def fit_table(
 ) -> Tabled:
     """Release the model of treatment, where there is one, and the table.
 
-    ``bins`` is a row function to 0..count - 1; ``events`` are those of an event that may be rare;
+    Outcomes are numbers of cells, 0..count - 1; ``events`` are those of an event that may be rare;
     ``own`` are further fields of the result.
     """
     adjustment, unadjusted, deviation = None, None, 0.5
     if curator.has("unadjusted"):
-        unadjusted = _released(curator, _cells(bins, count), "unadjusted")
+        unadjusted = _released(curator, _cells(None, count), "unadjusted")
         deviation = _deviation(unadjusted, events) if events else 0.5
     if options.adjust:
         adjustment = Adjustment.released(curator, estimand, deviation)
-    table = release_table(curator, bins, count, adjustment, unadjusted)
+    table = release_table(curator, None, count, adjustment, unadjusted)
     table = replace(table, confounding=confounding_left(options, adjustment))
     return tabled(kind, options, adjustment, table=table, **own)
 

@@ -46,6 +46,7 @@ from dpeffects.estimators._tables import (
 )
 from dpeffects.estimators.arm_sums import arm_cells
 from dpeffects.estimators.clipped_contrast import refuse_unadjusted
+from dpeffects.estimators.row import Row, row
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula
 from dpeffects.formula.discrete import Strata
@@ -66,6 +67,7 @@ from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, Cube, Within, entries
 from dpeffects.privacy.units import seen_as
+from dpeffects.results.study import StudyEffects
 
 _OUTCOMES, _SUBGROUPS = 0.7, 0.3
 """Proportions of the outcomes as a whole and in subgroups."""
@@ -220,39 +222,30 @@ class Left:
         return z
 
 
-@dataclass(frozen=True, eq=False)
-class CentredColumns:
-    """Some covariates less 1/2, after a constant 1/2 if ``counted``.
+@row("covariates")
+def centred_columns(
+    rows: Block,
+    columns: IntArray,
+    gone: IntArray,
+    counted: bool = False,
+    left: Left | None = None,
+) -> tuple[FloatArray, ...]:
+    """Some covariates less 1/2, after a constant 1/2 if ``counted``: within [-1/2, 1/2].
 
     ``gone`` has the column that says where each is missing, its own number where none does: what is
     missing is 0. ``left`` says what is left of outcomes after their predictions.
     """
-
-    columns: IntArray
-    gone: IntArray
-    counted: bool = False
-    left: Left | None = None
-    reads: ClassVar[tuple[str, ...]] = ("covariates",)
-
-    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
-        """Columns of some rows, within [-1/2, 1/2]."""
-        z = _centred(rows, self.columns, self.gone, self.left)
-        return (np.full(rows.size, 0.5), z) if self.counted else (z,)
+    z = _centred(rows, columns, gone, left)
+    return (np.full(rows.size, 0.5), z) if counted else (z,)
 
 
-@dataclass(frozen=True, eq=False)
-class CentredSquares:
-    """Squares of such columns, less 1/8."""
-
-    columns: IntArray
-    gone: IntArray
-    left: Left | None = None
-    reads: ClassVar[tuple[str, ...]] = ("covariates",)
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Squares of some rows, within [-1/8, 1/8]."""
-        z = _centred(rows, self.columns, self.gone, self.left)
-        return z * z - 0.125
+@row("covariates")
+def centred_squares(
+    rows: Block, columns: IntArray, gone: IntArray, left: Left | None = None
+) -> FloatArray:
+    """Squares of such columns less 1/8: within [-1/8, 1/8]."""
+    z = _centred(rows, columns, gone, left)
+    return z * z - 0.125
 
 
 def _centred(rows: Block, columns: IntArray, gone: IntArray, left: Left | None) -> FloatArray:
@@ -264,29 +257,16 @@ def _centred(rows: Block, columns: IntArray, gone: IntArray, left: Left | None) 
     return z
 
 
-@dataclass(frozen=True, eq=False)
-class BaselineColumns:
+@row("covariates")
+def baseline_columns(rows: Block, first: int) -> FloatArray:
     """The intercept and the covariates from column ``first`` on."""
-
-    first: int
-    reads: ClassVar[tuple[str, ...]] = ("covariates",)
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Columns of some rows."""
-        return np.delete(rows.covariates, np.arange(1, self.first), axis=1)
+    return np.delete(rows.covariates, np.arange(1, first), axis=1)
 
 
-@dataclass(frozen=True, eq=False)
-class BaselineWeight:
+@row("treated")
+def baseline_weight(rows: Block, columns: Row, weight: TableWeight) -> FloatArray:
     """The weight of a record by its baseline variables, over the largest of its arm."""
-
-    columns: BaselineColumns
-    weight: TableWeight
-    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Weights of some rows, within [0, 1]."""
-        return self.weight.of(rows.treated, self.columns(rows))
+    return weight.of(rows.treated, columns(rows))
 
 
 @dataclass(frozen=True)
@@ -377,17 +357,17 @@ class MarginAsked:
         within: Within
         if self.gaussian:
             within = WithSquares(self.columns.size, self._constant)
-            phi = CentredColumns(self.columns, self.gone, left=self.left)
+            phi = centred_columns(self.columns, self.gone, left=self.left)
             return [Asked(self.label, phi, within, cells, share, self.price)]
         other = self.columns[~self.two_valued]
         part = self.squared if other.size else Fraction()
         rest = self.price * (1 - part - self._count_part)
         in_cube = self.counted and not self._count_part
-        phi = CentredColumns(self.columns, self.gone, in_cube, self.left)
+        phi = centred_columns(self.columns, self.gone, in_cube, self.left)
         found = [Asked(self.label, phi, _cube(self.columns.size + in_cube), cells, share, rest)]
         if other.size:
             squares, label = _cube(other.size, 0.125), f"squares of {self.label}"
-            phi_2 = CentredSquares(other, self.gone[~self.two_valued], self.left)
+            phi_2 = centred_squares(other, self.gone[~self.two_valued], self.left)
             found.append(Asked(label, phi_2, squares, cells, share, self.price * part))
         if self._count_part:
             label, price = f"numbers of records, {self.label}", self.price * self._count_part
@@ -454,6 +434,16 @@ class Joint:
         """The same where records have weights, whose mean square is so many times their mean."""
         own = self.unequal or (1.0,) * len(self.whole.sizes)
         return replace(self, unequal=tuple(unequal * x for x in own))
+
+    def result(
+        self, estimation: Any, about: Mapping[str, Any], notes: tuple[str, ...]
+    ) -> StudyEffects:
+        """The result of an estimation, with what all results say about themselves."""
+        design, groups = estimation.design, estimation.groups
+        factors = None if groups is None else groups.design.strata()
+        n = float(design.n) if estimation.size is None else None
+        own = self.study(design, factors, n, estimation.contrasts)
+        return StudyEffects(notes=(*self.notes, *notes), **{**about, **own})
 
     def study(
         self, design: Design, factors: Strata | None, n: float | None, contrasts: Contrasts
@@ -643,10 +633,10 @@ def fit(curator: Curator, options: PlannedJoint, estimand: str) -> Joint:
 
 def _adjustment(
     curator: Curator, facts: Facts, estimand: str, unadjusted: Margin
-) -> tuple[Adjustment, BaselineWeight]:
+) -> tuple[Adjustment, Row]:
     """Release a propensity model of the baseline variables, and say what a record counts for."""
-    columns = BaselineColumns(facts.released + 1)
-    kept = np.r_[0, columns.first : curator.width]
+    columns = baseline_columns(facts.released + 1)
+    kept = np.r_[0, facts.released + 1 : curator.width]
     about = tuple(curator.names[j] for j in kept), tuple(curator.values[j] for j in (*kept, -1))
     seen = seen_as(curator, covariates=(columns, *about))
     seen.n, seen.size_sd = curator.n, curator.size_sd
@@ -657,7 +647,7 @@ def _adjustment(
     noise_sd = price * math.sqrt(float(unadjusted.noise[1, 0]))
     found = Adjustment.released(seen, estimand, deviation, noise_sd, _CONFOUNDED)
     found = replace(found, kept=found.model.kept_of_score)
-    return found, BaselineWeight(columns, found.weight)
+    return found, baseline_weight(columns, found.weight)
 
 
 def _left(

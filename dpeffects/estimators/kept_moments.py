@@ -10,7 +10,7 @@ products small against the spread that columns of each kind usually have.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,7 +42,7 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.moments import Gram
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Box, entries
-from dpeffects.results.moments import SPREAD, term_of
+from dpeffects.results.moments import SPREAD, Moments, term_of
 
 _SHARE = "moments"
 _CONSTANT = 2.0
@@ -266,6 +266,11 @@ class Kept:
     def with_weights(self, unequal: float) -> Kept:
         """The same where records have weights, whose mean square is so many times their mean."""
         return replace(self, matrix=replace(self.matrix, unequal=max(unequal, 1.0)))
+
+    def result(self, estimation: Any, about: Mapping[str, Any], notes: tuple[str, ...]) -> Moments:
+        """The result of an estimation, with what all results say about themselves."""
+        own = self.made(estimation.design, parse(estimation.request.formula))
+        return Moments(notes=notes, **{**about, **own})
 
     def made(self, design: Design, asked: Formula) -> dict[str, Any]:
         """Fields of the result: columns have their ranges, terms their names."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpeffects.abilities.did import EventStudy
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.report.about_conditional import EFFECTS, listed, noise_sentence
@@ -19,7 +20,6 @@ from dpeffects.report.blocks import (
     relation,
 )
 from dpeffects.report.paragraph import describe, effect_words, paragraph
-from dpeffects.results.did import EventStudy
 from dpeffects.results.several import ArmEffects, AtOnce, SubsetEffects
 from dpeffects.summary import Pairs, Summary, Table, summarise
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpeffects.estimators import table_methods
-from dpeffects.report.about_tables import with_limits
 from dpeffects.report.blocks import alert, cells_of_rows, closing, header, limits, p_cell, percent
 from dpeffects.report.paragraph import describe, paragraph
 from dpeffects.report.short import Rows, estimates, headline
 from dpeffects.results.moments import Moments, Regression
 from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error
+from dpeffects.results.words import with_limits
 from dpeffects.summary import MOST_ROWS, Block, Pairs, Summary, Table, printed, summarise
 
 _SHOWN = 40

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dpeffects.abilities.randomisation import RandomisationTest
 from dpeffects.inference.randomisation import GAMMA
 from dpeffects.report.blocks import alert, closing, header, p_text
 from dpeffects.report.paragraph import describe, p_words, paragraph
 from dpeffects.report.short import Rows, headline
 from dpeffects.results.numbers import number
-from dpeffects.results.randomisation import RandomisationTest
 from dpeffects.summary import Pairs, Summary, Table, summarise
 
 _ALTERNATIVES = {

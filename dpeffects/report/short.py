@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import singledispatch
 from typing import Any
 
+from dpeffects.abilities.randomisation import RandomisationTest
 from dpeffects.errors import FormulaError
 from dpeffects.estimators import conditional_methods, registry, table_methods
 from dpeffects.formula import parse
@@ -19,7 +20,6 @@ from dpeffects.results.average import Result
 from dpeffects.results.covariate_balance import Balance
 from dpeffects.results.moments import Moments, Regression
 from dpeffects.results.numbers import NOT_AVAILABLE
-from dpeffects.results.randomisation import RandomisationTest
 from dpeffects.results.record import Record
 from dpeffects.sites.combination import Combined
 from dpeffects.summary import EVERYTHING, MOST_ROWS, Pairs, Prose, Summary, brief, summarise

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,15 +14,24 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.inference.intervals import Interval
+from dpeffects.inference.intervals import NO_TEST, Interval, check_conf_level
 from dpeffects.inference.noisy import noise_ratio, ratio_of
+from dpeffects.inference.simultaneous import reach, two_sided
 from dpeffects.inference.tables import ArmTable, Confounding, Functional
 from dpeffects.results.export import effect_row, or_nan
+from dpeffects.results.record import Record
 from dpeffects.results.several import Based, SeveralRows
-from dpeffects.summary import draw
+from dpeffects.results.words import p_words, percent, with_limits
+from dpeffects.summary import Table, draw
 
 if TYPE_CHECKING:
     import pandas as pd
+
+ARMS = ("treated", "control")
+_NORMAL = NormalDist()
+
+Limits = Callable[[float], tuple[float, float]]
+"""The ends of an interval for a number of standard errors."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +88,67 @@ class Term:
 
 
 @dataclass(frozen=True)
+class Inverted(Term):
+    """A number whose interval holds what a test does not reject.
+
+    ``limits`` gives its ends for a number of standard errors; ``null`` is the value without effect,
+    ``reached`` how many standard errors an interval needs to have it, where that is known, and
+    ``noise`` its `noise_ratio`.
+    """
+
+    limits: Limits | None = None
+    null: float = 0.0
+    noise: float = 0.0
+    reached: float | None = None
+
+    @property
+    def std_error(self) -> float | Unavailable:
+        """Its standard error, by the delta method."""
+        if self.limits is None:
+            return Unavailable("a test statistic is in units of its standard error")
+        found = super().std_error
+        if isinstance(found, Unavailable) or math.isfinite(found):
+            return found
+        return Unavailable("an arm has no events beyond noise")
+
+    def conf_int(self, conf_level: float = 0.95) -> Interval | Unavailable:
+        """Its confidence interval: sampling error and noise."""
+        if self.limits is None:
+            return Unavailable("a test statistic has no interval")
+        low, high = self.limits(normal(conf_level))
+        return Interval(low, high, conf_level)
+
+    @cached_property
+    def p_value(self) -> float | Unavailable:
+        """Two-sided p-value of no effect: one less the level whose interval ends there."""
+        if not self.tested:
+            return Unavailable("this is no effect")
+        if self.released.associated:
+            return Unavailable(NO_TEST)
+        if self.limits is None:
+            return two_sided(abs(self.estimate))
+        if self.reached is not None:
+            return two_sided(self.reached)
+        return two_sided(float(reach(self.limits, self.null)[0]))
+
+    def row(self, conf_level: float = 0.95) -> dict[str, Any]:
+        """The number as a row of `tidy`; its statistic is that of the test, if there is one."""
+        row, p = super().row(conf_level), self.p_value
+        z = math.nan if isinstance(p, Unavailable) else -_NORMAL.inv_cdf(max(p, 1e-300) / 2.0)
+        signed = math.copysign(z, self.estimate - self.null)
+        return row | {"statistic": signed, "noise_ratio": self.noise}
+
+
+def normal(conf_level: float) -> float:
+    """How many standard errors an interval has to each side."""
+    return _NORMAL.inv_cdf(0.5 + check_conf_level(conf_level) / 2.0)
+
+
+@dataclass(frozen=True)
 class Tabled:
     """What a method hands back: the class of the result, its own fields, notes and details."""
 
-    kind: type[TableEffects]
+    kind: type[Record]
     fields: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -89,6 +157,20 @@ class Tabled:
         """The same where records have weights, whose mean square is so many times their mean."""
         table = self.fields["table"].with_weights(unequal)
         return replace(self, fields={**self.fields, "table": table})
+
+    def with_caution(self, caution: str) -> Tabled:
+        """The same with one more caution, or with a note where the result has no cautions."""
+        if "warning" not in self.fields:
+            return replace(self, notes=(*self.notes, caution))
+        words = "; ".join(filter(None, (self.fields["warning"], caution)))
+        return replace(self, fields={**self.fields, "warning": words})
+
+    def result(self, estimation: Any, about: Mapping[str, Any], notes: tuple[str, ...]) -> Any:
+        """The result of an estimation, with what all results say about themselves."""
+        own = {**self.fields, **about, "details": self.details}
+        if "levels" in {f.name for f in fields(self.kind)}:
+            own["levels"] = estimation.design.outcome_levels
+        return self.kind(notes=(*self.notes, *notes), **own)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -108,6 +190,8 @@ class TableEffects(Based, SeveralRows):
         `conf_int_of_effect` has, and no other interval.
     """
 
+    _titled = "Private {0.method_title} ({0.method})"
+    """The title of its summary."""
     table: ArmTable
     stands_on: str = ""
     warning: str = ""
@@ -161,3 +245,51 @@ class TableEffects(Based, SeveralRows):
 
     def __repr__(self) -> str:
         return self._head(f"of {self.outcome}")
+
+    # What it has to say of itself, in plain words: `report` asks for it, and has the formats.
+
+    def _in_words(self, term: str) -> str:
+        """The name of a term of `tidy`, for people."""
+        return term.replace("_", " ")
+
+    def _after(self, place: str) -> str:
+        """What follows the name of the effect: in the "title" of its terms, in the "short" summary
+        and in the "paragraph".
+        """
+        return ""
+
+    def _headed(self, conf_level: float) -> dict[str, str]:
+        """Lines for the head of the summary, by their names."""
+        return {}
+
+    def _tables(self, conf_level: float) -> Sequence[Table]:
+        """Tables after that of the terms."""
+        return ()
+
+    def _noted(self, conf_level: float) -> Sequence[str]:
+        """Notes on how to read the numbers, and all others."""
+        return self.notes
+
+    def _findings(self, conf_level: float) -> Sequence[str]:
+        """Sentences about the numbers."""
+        rows = self.tidy(conf_level).to_dict("records")
+        found = "; ".join(f"{self._in_words(str(x['term']))}: {_tested(x)}" for x in rows)
+        return [f"Estimates, with {percent(conf_level)} confidence intervals: {found}."]
+
+    def _said(self, conf_level: float) -> dict[str, str]:
+        """Estimates with their intervals, by term, as they are said in a sentence."""
+        rows = self.tidy(conf_level).to_dict("records")
+        return {row["term"]: with_limits(row) for row in rows}
+
+
+def _tested(row: Mapping[Any, Any]) -> str:
+    p = row["p_value"]
+    return with_limits(row) + ("" if math.isnan(p) else f", p {p_words(p)}")
+
+
+def table_by_arm(
+    title: str, first: str, rows: Iterable[tuple[str, ...]], conf_level: float
+) -> Table:
+    """A table of both arms: rows have a name, and a number and its interval for each arm."""
+    each = f"{percent(conf_level, 'g')} interval"
+    return Table(title, (first, "treated", each, "control", each), tuple(rows), "lrrrr")

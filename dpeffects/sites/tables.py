@@ -11,18 +11,15 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from dpeffects import documents
+from dpeffects.abilities.ordinal import OrdinalEffects
+from dpeffects.abilities.quantile import QuantileEffects
+from dpeffects.abilities.rate import RateEffects
+from dpeffects.abilities.survival import SurvivalEffects
 from dpeffects.errors import DataError, OptionError, ReleaseError
 from dpeffects.guarantee import weakest
 from dpeffects.inference.estimate import Estimate
 from dpeffects.inference.tables import ArmTable, together
-from dpeffects.results import (
-    ArmEffects,
-    Moments,
-    OrdinalEffects,
-    QuantileEffects,
-    RateEffects,
-    SurvivalEffects,
-)
+from dpeffects.results import ArmEffects, Moments
 from dpeffects.results.moments import added
 from dpeffects.results.record import Record
 from dpeffects.results.tabled import TableEffects

@@ -8,11 +8,11 @@ import pytest
 import statsmodels.api as sm
 
 import dpeffects as dpe
+from dpeffects.abilities.survival import SurvivalEffects
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.formula.expression import Column, Survival
 from dpeffects.inference.tables import ArmTable, Confounding, together
-from dpeffects.results import SurvivalEffects
 from tests.calls import ENGINES
 
 FORMULA = "Surv(time, died) ~ t | x1 + x2"

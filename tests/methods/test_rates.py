@@ -10,8 +10,8 @@ import pytest
 import statsmodels.api as sm
 
 import dpeffects as dpe
+from dpeffects.abilities.rate import lacking, most_lacking
 from dpeffects.errors import BoundsError, DataError, FormulaError, OptionError
-from dpeffects.estimators.rates import EventsAndTime, Lacking
 from dpeffects.formula.expression import Column, Pair
 from dpeffects.inference.rates import ArmSums, RateTable
 from dpeffects.inference.tables import Confounding
@@ -85,15 +85,15 @@ def test_what_squares_lack_is_never_negative_and_within_its_box() -> None:
     outcome = Pair(Column("a"), Column("b")).together(events, time)
     rows = Block(treated=rng.random(n) < 0.5, outcome=outcome)
     for rates in ([0.0, 0.0], [0.05, 0.6], [1.0, 16.0]):
-        made = Lacking(EventsAndTime(), np.array(rates))
-        found = made(rows)
+        largest = most_lacking(np.array(rates))
+        found = lacking(None, np.array(rates), largest)(rows)
         assert np.abs(found).max() <= 1.0 + 1e-9
         assert (np.where(rows.treated, found, -found) >= -1e-7).all()
-        r, most = np.where(rows.treated, *rates), np.where(rows.treated, *made.largest)
+        r, most = np.where(rows.treated, *rates), np.where(rows.treated, *largest)
         there = np.where(time > 0, 1.0, 0.0)
         square = there * (events - r * time) ** 2
-        lacking = np.where(rows.treated, found, -found) * most
-        assert there * (events + r**2 * time) - lacking == pytest.approx(square, abs=1e-5)
+        short = np.where(rows.treated, found, -found) * most
+        assert there * (events + r**2 * time) - short == pytest.approx(square, abs=1e-5)
 
 
 def test_records_without_time_count_as_nothing() -> None:

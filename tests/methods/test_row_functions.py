@@ -18,8 +18,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import dpeffects.abilities
 import dpeffects.design
 import dpeffects.estimators
+from dpeffects.abilities import late, quantile, randomisation, rate
 from dpeffects.design.arms import ArmByCell, EachArm, Outcome, ScaledSquare, control
 from dpeffects.design.bounds import magnitude
 from dpeffects.design.clipped import AnyOutside, Outside
@@ -42,13 +44,9 @@ from dpeffects.estimators import (
     balance,
     joint,
     kept_moments,
-    late,
     one_step,
     one_step_cate,
     private_ipw,
-    quantiles,
-    randomisation_test,
-    rates,
 )
 from dpeffects.estimators import sample_aggregate as aggregate
 from dpeffects.estimators._centres import Centres, residual
@@ -151,9 +149,8 @@ LEFT = joint.Left(
 )
 CASES = {
     "ArmByCell": [ArmByCell(3)],
-    "OutcomeBin": [quantiles.OutcomeBin(np.array([0.0, 0.25, 0.4, 1.0, 1e200]))],
-    "OutcomeCell": [_tables.OutcomeCell()],
-    "ByArm": [_tables.ByArm(_tables.OutcomeCell(), 3)],
+    "outcome_bin": [quantile.outcome_bin(np.array([0.0, 0.25, 0.4, 1.0, 1e200]))],
+    "arm_and_bin": [_tables.arm_and_bin(quantile.outcome_bin(np.array([0.2, 0.5])), 3)],
     "TableWeight": [_tables.TableWeight(MODEL, e) for e in ESTIMANDS if e != "CATE"],
     "_from_mean": [FROM_MEAN],
     "_square": [_clusters._square(FROM_MEAN)],
@@ -263,14 +260,14 @@ CASES = {
     ],
     "group_terms": [_nuisance.group_terms(learner(weighted)) for weighted in (False, True)],
     "group_squares": [_nuisance.group_squares(learner(True), np.array([0.5, -3.0, 0.1]))],
-    "Failure": [randomisation_test.Failure()],
-    "AssignmentScore": [randomisation_test.AssignmentScore((3, -2, -3, 2))],
+    "failure": [randomisation.failure()],
+    "assignment_score": [randomisation.assignment_score((3, -2, -3, 2))],
     "group": [_nuisance.group],
     "covariate_bins": [_nuisance.covariate_bins],
     "LessTaken": [LESS_TAKEN],
     "TAKEN": [late.TAKEN],
     "Weighted": [PILOT],
-    "Product": [late.Product((PILOT, late.Weighted(late.TAKEN, CONTRAST, 2.0, 0.3)))],
+    "product": [late.product(PILOT, late.Weighted(late.TAKEN, CONTRAST, 2.0, 0.3))],
     "MomentRow": [
         kept_moments.MomentRow(
             kept_moments.Layout(
@@ -285,18 +282,18 @@ CASES = {
         )
         for arms in (2, 3)
     ],
-    "EventsAndTime": [rates.EventsAndTime(weight) for weight in (None, TABLE_WEIGHT)],
-    "Lacking": [
-        rates.Lacking(rates.EventsAndTime(weight), np.array([0.3, 1.7]))
+    "events_and_time": [rate.events_and_time(weight) for weight in (None, TABLE_WEIGHT)],
+    "lacking": [
+        rate.lacking(weight, rates := np.array([0.3, 1.7]), rate.most_lacking(rates))
         for weight in (None, TABLE_WEIGHT)
     ],
-    "CentredColumns": [
-        joint.CentredColumns(*(np.array(x) for x in columns), counted)
+    "centred_columns": [
+        joint.centred_columns(*(np.array(x) for x in columns), counted)
         for columns in (([1, 2], [1, 2]), ([1, 2, 3, 4], [4, 2, 4, 4]))
         for counted in (False, True)
     ],
-    "CentredSquares": [
-        joint.CentredSquares(np.array([1, 2]), np.array([3, 2]), left) for left in (None, LEFT)
+    "centred_squares": [
+        joint.centred_squares(np.array([1, 2]), np.array([3, 2]), left) for left in (None, LEFT)
     ],
     "slopes_row": [
         _fitted.slopes_row(
@@ -311,10 +308,10 @@ CASES = {
         )
     ],
     "ArmByLevel": [joint.ArmByLevel(2, 3, 1), joint.ArmByLevel(3, 2, 2)],
-    "BaselineColumns": [joint.BaselineColumns(first) for first in (1, 3)],
-    "BaselineWeight": [
-        joint.BaselineWeight(
-            joint.BaselineColumns(3),
+    "baseline_columns": [joint.baseline_columns(first) for first in (1, 3)],
+    "baseline_weight": [
+        joint.baseline_weight(
+            joint.baseline_columns(3),
             _tables.TableWeight(Propensity.within(WEIGHTS[:3], 0.3, (0.1, 0.9)), "ATE"),
         )
     ],
@@ -323,7 +320,7 @@ CASES = {
 
 def row_functions():
     """Names of everything in the folders of methods and designs that says what it reads."""
-    for package in (dpeffects.estimators, dpeffects.design):
+    for package in (dpeffects.estimators, dpeffects.abilities, dpeffects.design):
         for info in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
             for name, value in vars(importlib.import_module(info.name)).items():
                 own = getattr(value, "__module__", "") == info.name

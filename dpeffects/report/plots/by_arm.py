@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.abilities.ordinal import OrdinalEffects
+from dpeffects.abilities.quantile import QuantileEffects
 from dpeffects.report.blocks import percent
 from dpeffects.report.plots import style as look
-from dpeffects.results.ordinal import OrdinalEffects
-from dpeffects.results.quantiles import QuantileEffects
-from dpeffects.results.survival import ARMS
+from dpeffects.results.tabled import ARMS
 from dpeffects.summary import draw
 
 _SHOWN = 0.97

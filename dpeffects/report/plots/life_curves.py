@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.abilities.survival import SurvivalEffects
 from dpeffects.report.blocks import percent
 from dpeffects.report.plots import style as look
 from dpeffects.results.numbers import number
-from dpeffects.results.survival import ARMS, SurvivalEffects
+from dpeffects.results.tabled import ARMS
 from dpeffects.summary import draw, printed
 
 _TICKS = 6

@@ -1,0 +1,503 @@
+"""`dp_did`: how outcomes changed with and without treatment, in two periods or more.
+
+What is compared are changes against the last period before treatment. They are outcomes like all
+others: of two periods by any method for average effects, of more by the joint release of a study.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+from dpeffects.calls import Released, public_call
+from dpeffects.design.bounds import SOURCES
+from dpeffects.design.frames import written_out
+from dpeffects.design.panel import Panel, label, wide_of
+from dpeffects.design.sample import Sample
+from dpeffects.errors import OptionError
+from dpeffects.estimators import get, table_methods
+from dpeffects.estimators.spec import MethodSpec
+from dpeffects.flow import Estimation, Request, refuse_tables
+from dpeffects.formula import Formula, parse
+from dpeffects.formula.expression import Binary, Clip, Expression, Survival, columns, shown, source
+from dpeffects.guarantee import printed
+from dpeffects.inference import intervals as inference
+from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
+from dpeffects.results.average import Result
+from dpeffects.results.numbers import number
+from dpeffects.results.record import Record
+from dpeffects.results.several import AtOnce
+
+_LONG = ("time", "start", "periods")
+PARALLEL = (
+    "parallel trends: without treatment, the mean outcome of the treated would have changed by as "
+    "much as that of the controls"
+)
+"""What a difference in differences assumes."""
+KNOWN_AS = "difference in differences"
+
+
+def without_design(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options but for those that say whether to adjust: what rests on trends does not ask."""
+    return {k: x for k, x in options.items() if k not in ("design", "on_unadjusted", "adjust")}
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class DidEffect(Result):
+    """A private difference in differences: the effect on the change of the outcome.
+
+    Parameters
+    ----------
+    after, before
+        The two outcomes whose difference is the change, as the formula has them.
+    adjusted
+        Whether trends are taken as parallel for the same covariates only.
+    estimand, method, ...
+        The fields of `Result`.
+    """
+
+    known_as: ClassVar[str] = KNOWN_AS
+    after: str
+    before: str
+    adjusted: bool = False
+
+    @classmethod
+    def of(cls, fit: Result, **more: Any) -> Self:
+        """Return a result as a difference in differences."""
+        own = {f.name: getattr(fit, f.name) for f in fields(Result)}
+        return cls(**own | more)
+
+    @property
+    def assumes(self) -> str:
+        """What has to be true for this to be the effect of the treatment, in a sentence."""
+        return f"{PARALLEL} with the same covariates" if self.adjusted else PARALLEL
+
+
+@dataclass(frozen=True)
+class PreTrends:
+    """Whether changes before treatment were the same in both arms.
+
+    Parameters
+    ----------
+    p_value
+        Of the hypothesis that they were, in all periods: the smallest one, adjusted for their
+        number.
+    largest
+        The largest difference in a change before treatment that all intervals together allow.
+    periods
+        How many periods there are before the reference.
+    conf_level
+        Level of ``largest``.
+    """
+
+    p_value: float
+    largest: float
+    periods: int
+    conf_level: float
+
+    def __str__(self) -> str:
+        many = "1 earlier period" if self.periods == 1 else f"{self.periods} earlier periods"
+        return (
+            f"p = {self.p_value:.4f} that both arms changed alike over {many}; differences of up "
+            f"to {number(self.largest, 2)} are compatible with the release "
+            f"({100 * self.conf_level:g} %). That none is found does not show parallel trends."
+        )
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class EventStudy(AtOnce):
+    """Differences in differences by period, all against the last period before treatment.
+
+    Intervals hold, and p-values are adjusted, for all periods at once (Bonferroni), unless
+    ``simultaneous=False`` is asked for. All of it follows from one joint release.
+
+    Parameters
+    ----------
+    labels, effects
+        Periods other than the reference, and the differences: before it they are pre-trends, after
+        it effects.
+    periods
+        All periods, in their order.
+    leads
+        How many periods there are before the reference.
+    """
+
+    known_as: ClassVar[str] = KNOWN_AS
+    periods: tuple[str, ...]
+    leads: int
+
+    @classmethod
+    def of(cls, fit: AtOnce, *, trends: bool, **more: Any) -> Self:
+        """Return the effects on changes as an event study.
+
+        ``trends`` says that nothing is adjusted for, and nothing was said to be randomised.
+        """
+        own = {f.name: getattr(fit, f.name) for f in fields(Record)}
+        effects: tuple[Estimate, ...] = fit.effects
+        if trends:
+            effects = tuple(replace(effect, basis="") for effect in effects)
+            own["options"] = without_design(fit.options)
+        return cls(effects=effects, **own | more)
+
+    @property
+    def reference(self) -> str:
+        """The last period before treatment."""
+        return self.periods[self.leads]
+
+    @property
+    def assumes(self) -> str:
+        """What has to be true for these to be effects of the treatment, in a sentence."""
+        if self.basis == "randomised":
+            return ""
+        return f"{PARALLEL} with the same covariates" if self.basis == "adjusted" else PARALLEL
+
+    @property
+    def doubts(self) -> str:
+        """What nobody should overlook: trends that differ before treatment."""
+        own = super().doubts
+        found = self.pretrends() if self.leads else None
+        if isinstance(found, PreTrends) and found.p_value < 0.05:
+            trends = "TRENDS DIFFER BEFORE TREATMENT: they are not parallel there"
+            return "; ".join(filter(None, (own, trends)))
+        return own
+
+    def pretrends(self, conf_level: float = 0.95) -> PreTrends | Unavailable:
+        """Test whether both arms changed alike before treatment. Nothing is spent."""
+        inference.check_conf_level(conf_level)
+        if not self.leads:
+            return Unavailable("there is one period before treatment")
+        early = self.effects[: self.leads]
+        each = 1.0 - (1.0 - conf_level) / self.leads
+        intervals = [inference.interval(effect, each) for effect in early]
+        p_values = [inference.p_value(replace(effect, basis="")) for effect in early]
+        known = [p for p in p_values if not isinstance(p, Unavailable)]
+        if len(known) < self.leads:
+            return Unavailable("no variance is released")
+        ends = [abs(x) for pair in intervals if not isinstance(pair, Unavailable) for x in pair]
+        return PreTrends(min(1.0, self.leads * min(known)), max(ends), self.leads, conf_level)
+
+    @property
+    def average(self) -> Estimate:
+        """The mean effect over the periods under treatment.
+
+        Its sampling variance is the mean of theirs, which is what it can be at most: how errors
+        of periods go together is not released.
+        """
+        return _average(self.effects[self.leads :])
+
+    def one(self, period: object = None) -> DidEffect:
+        """Return the effect of a period, with an interval for it alone.
+
+        By default it is `average`, over the periods under treatment.
+        """
+        late = self.labels[self.leads :]
+        label = late[0] if period is None else str(period)
+        fit = self._one(label, "period", outcome=f"{self.outcome} to {label}")
+        if period is None and len(late) > 1:
+            label = f"mean of {', '.join(late)}"
+            fit = replace(fit, released=self.average, outcome=f"{self.outcome} to the {label}")
+        adjusted = self.basis == "adjusted"
+        return DidEffect.of(fit, after=label, before=self.reference, adjusted=adjusted)
+
+    def _glance(self) -> dict[str, Any]:
+        found = self.pretrends()
+        p = math.nan if isinstance(found, Unavailable) else found.p_value
+        return super()._glance() | {"pretrends_p_value": p}
+
+    def __repr__(self) -> str:
+        return self._head(f"of changes in {len(self.periods)} periods")
+
+
+def _average(effects: Sequence[Estimate]) -> Estimate:
+    """The mean of some effects, whose noise is independent and whose sampling errors may not be."""
+    first, m = effects[0], len(effects)
+    if m == 1:
+        return first
+    found = [x.sampling for x in effects]
+    sampling: SamplingVariance | Unavailable = Unavailable("no variance is released")
+    known = [x for x in found if isinstance(x, SamplingVariance)]
+    if len(known) == m:
+        # a mean of variances: no correlation of the errors makes it more
+        sampling = SamplingVariance(
+            sum(x.value for x in known) / m,
+            math.hypot(*(x.noise_scale for x in known)) / m,
+            max(x.largest for x in known),
+        )
+    return replace(
+        first,
+        value=sum(x.point for x in effects) / m,
+        sampling=sampling,
+        laplace=tuple(scale / m for x in effects for scale in x.laplace),
+        gaussian=sum(x.gaussian for x in effects) / m**2,
+        parts=tuple(_largest(part for x in effects for part in x.parts)),
+        means=None,
+    )
+
+
+def _largest(parts: Iterable[Part]) -> Iterator[Part]:
+    """The largest part of each name: a bias that effects may share."""
+    found: dict[tuple[str, bool], Part] = {}
+    for part in parts:
+        known = found.get((part.name, part.noise), part)
+        found[part.name, part.noise] = max(part, known, key=lambda x: x.variance)
+    yield from found.values()
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """What a call compares: the outcome in each period, and which period is the reference.
+
+    ``given`` are the other arguments, for one record each; changes are clipped to lie ``within``
+    two numbers. ``made_of`` is the column of units, and ``words`` say what a record is, where the
+    data are long.
+    """
+
+    given: dict[str, Any]
+    formula: Formula
+    outcomes: Mapping[str, Expression]
+    reference: int
+    within: tuple[float, float] | None
+    made_of: str | None = None
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> dict[str, Expression]:
+        """Changes against the reference, by period."""
+        before = list(self.outcomes.values())[self.reference]
+        after = {name: x for name, x in self.outcomes.items() if x is not before}
+        found: dict[str, Expression]
+        found = {name: Binary("-", x, before) for name, x in after.items()}
+        if self.within is None:
+            return found
+        return {name: Clip(x, *self.within) for name, x in found.items()}
+
+    def released(self, estimand: str, method: str | MethodSpec) -> Any:
+        """The result on the changes; without covariates there is nothing to adjust for."""
+        given, formula = {**self.given, "method": method, "contrasts": None}, self.formula
+        if self.by_trends(estimand, method):
+            given["design"] = "randomised"
+        first, *more = self.changes.values()
+        text = str(replace(formula, outcome=first, more_outcomes=tuple(more)))
+        request = Request.of_effect(estimand, **given | {"formula": text})
+        fit = Estimation(replace(request, made_of=self.made_of)).result()
+        return replace(fit, sample={**self.words, **fit.sample})
+
+    def by_trends(self, estimand: str, method: str | MethodSpec) -> bool:
+        """Whether the effect rests on parallel trends alone."""
+        if self.formula.has_covariates or "design" in self.given:
+            return False
+        spec = method if isinstance(method, MethodSpec) else get(method, estimand)
+        return "design" in {f.name for f in fields(spec.options)}
+
+
+def _panel(given: dict[str, Any]) -> _Panel:
+    """What a call compares; long data get one record for each unit."""
+    before, asked = given.pop("before"), {name: given.pop(name) for name in _LONG}
+    if before is None:
+        return _from_long(given, **asked)
+    if wrong := [name for name, value in asked.items() if value is not None]:
+        raise OptionError(f"{wrong[0]} is for long data, before for wide: write one of them")
+    listed = [before] if isinstance(before, str) else before
+    if not isinstance(listed, list | tuple) or not all(isinstance(x, str) for x in listed):
+        raise OptionError('before must be outcomes as text: before="y_2019"')
+    earlier = [parse(f"{x} ~ `treatment of nobody`").outcome for x in listed]
+    ids = [given[name] for name in ("unit", "cluster", "weights")]
+    left_out = (*(name for x in earlier for name in columns(x)), *ids)
+    formula = parse(written_out(given["formula"], given["data"], given["bounds"], left_out))
+    outcomes = {source(x): _number(x) for x in (*earlier, *formula.outcomes)}
+    if len(outcomes) < len(earlier) + len(formula.outcomes) or not earlier:
+        raise OptionError("before must be other outcomes than those in the formula, each once")
+    return _Panel(given, formula, outcomes, len(earlier) - 1, _range(given.pop("change")))
+
+
+def _number(outcome: Any) -> Expression:
+    """An outcome that can be subtracted."""
+    if not isinstance(outcome, Expression) or isinstance(outcome, Survival):
+        raise OptionError(f"outcome {shown(outcome)} is no number: it has no change")
+    return outcome
+
+
+def _from_long(given: dict[str, Any], **asked: Any) -> _Panel:
+    """The same for long data."""
+    if asked["time"] is None:
+        raise OptionError(
+            "write the outcome before treatment as before=..., or the columns of long data as "
+            "time=... and unit=..."
+        )
+    refuse_tables(asked)
+    panel = Panel.asked(given.pop("unit"), **asked)
+    if given.get("max_rows") is not None:
+        raise OptionError("max_rows has no meaning in long data: each unit is one record")
+    if given.get("level", "sample") != "sample":
+        raise OptionError('unit has no meaning with level="label": everything is protected')
+    bounds, left_out = given["bounds"], [panel.unit, panel.time, given["cluster"], given["weights"]]
+    formula = parse(written_out(given["formula"], given["data"], bounds, left_out))
+    if formula.more_outcomes:
+        raise OptionError("long data have one outcome, in several periods")
+    counting = {name: given[name] for name in ("cluster", "missing", "weights", "subset")}
+    sample = Sample.asked(formula, **counting)
+    strict = any(sample.policies[name] == "error" for name in formula.outcome_columns)
+    wide = wide_of(given["data"], formula, bounds, panel, sample, strict)
+    given |= {"data": wide.data, "bounds": bounds if isinstance(bounds, str) else None}
+    given["missing"] = wide.missing(given["missing"])
+    outcome = _number(formula.outcome)
+    outcomes = {label(x): wide.outcome(outcome, x) for x in panel.periods}
+    words = f"each {printed(panel.unit)} is one record, with treatment as of {label(panel.start)}"
+    words += f" and covariates as of {label(panel.reference)}" if formula.has_covariates else ""
+    reference = panel.periods.index(panel.reference)
+    within = _range(given.pop("change"))
+    return _Panel(given, formula, outcomes, reference, within, panel.unit, {"panel": words})
+
+
+def _range(change: Any) -> tuple[float, float] | None:
+    """The declared range of a change."""
+    if change is None:
+        return None
+    given = list(change) if isinstance(change, list | tuple) else []
+    known = [x for x in given if isinstance(x, Real) and math.isfinite(x)]
+    if len(known) != 2 or len(given) != 2 or not known[0] < known[1]:
+        raise OptionError("change must be its range, such as change=(-20, 20)")
+    return float(known[0]), float(known[1])
+
+
+def _in_two_periods(asked: _Panel, estimand: str) -> DidEffect:
+    """The effect on one change."""
+    method = asked.given.pop("method")
+    fit = asked.released(estimand, method)
+    if asked.by_trends(estimand, method):
+        released = replace(fit.released, basis="")
+        fit = replace(fit, released=released, options=without_design(fit.options))
+    before, after = map(source, asked.outcomes.values())
+    adjusted = asked.formula.has_covariates and not fit.associated
+    return DidEffect.of(fit, after=after, before=before, adjusted=adjusted)
+
+
+def _by_period(asked: _Panel, estimand: str) -> EventStudy:
+    """The effects on several changes, from one joint release."""
+    if asked.given.pop("method") != "auto":
+        raise OptionError("with more than two periods there is one method: leave method out")
+    if asked.given["variance"] is not True:
+        raise OptionError("variance=False is for two periods")
+    method = table_methods()["study"]
+    fit, formula = asked.released(estimand, method), asked.formula
+    outcome, change = f"change of {source(formula.outcome)}", fit.sums.outcomes[0]
+    read = {name for x in asked.outcomes.values() for name in columns(x)}
+    sources = [of for name, _, of in fit.bounds if name in read]
+    worst = max(sources, key=SOURCES.index, default="declared")
+    bound = outcome, f"[{change.low:.6g}, {change.high:.6g}]", worst
+    others = [x for x in fit.bounds if x[0] not in read]
+    return EventStudy.of(
+        replace(fit, formula=formula.source, outcome=outcome, bounds=(bound, *others)),
+        labels=tuple(asked.changes),
+        periods=tuple(asked.outcomes),
+        leads=asked.reference,
+        trends=asked.by_trends(estimand, method),
+    )
+
+
+def _period(text: str) -> float | str:
+    """A period of long data: a number, or a text."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+class _More(Released, total=False):
+    shares: Mapping[str, float] | None
+    variance: bool
+    cluster: str | None
+    clusters: int | None
+
+
+@public_call(
+    _More,
+    plot="draw the effect, or the differences by period",
+    before={"type": str, "nargs": "+", "help": "the outcome before treatment"},
+    start={"type": _period, "help": "the first period under treatment"},
+    periods={"type": _period, "nargs": "+", "help": "the periods, in their order"},
+    change={"type": float, "nargs": 2, "help": "a range that changes lie in"},
+    check_bounds={"help": "release how many values were outside their bounds"},
+)
+def dp_did(
+    formula: str,
+    data: Any,
+    method: str = "auto",
+    *,
+    before: str | Sequence[str] | None = None,
+    time: str | None = None,
+    unit: str | None = None,
+    start: float | str | None = None,
+    periods: Sequence[float | str] | None = None,
+    change: tuple[float, float] | None = None,
+    epsilon: float,
+    estimand: str = "ATT",
+    **more: Any,
+) -> DidEffect | EventStudy:
+    r"""Compare how outcomes changed with and without treatment: difference in differences.
+
+    Parameters
+    ----------
+    formula
+        ``"y_after ~ treatment"``, or ``"y_after ~ treatment | x1 + x2"`` where trends are parallel
+        for the same covariates only. Of long data ``"y ~ treatment | x1"``.
+    method
+        One of :func:`methods`; it estimates the effect on the change of the outcome.
+    before
+        Where the data have one row for each record: the outcome before treatment. Of several, in
+        their order, the last is the one that changes are measured from.
+    time
+        Where the data are long: the column that says of which period a row is.
+    unit
+        The column that says whose row it is. Everything about a unit is protected, in however many
+        rows, and n is the number of units.
+    start
+        The first period under treatment: by default the second of two.
+    periods
+        The periods, in their order: ``[2019, 2020]``. Rows of other periods are not read. They are
+        declared because it is private which periods are in the data.
+    change
+        A range that changes lie in, such as ``(-20, 20)``, where it is narrower than the bounds of
+        the outcome say: those beyond it are clipped. The noise of more than two periods is in
+        proportion to it; with two periods a clip is found privately.
+    estimand
+        "ATT" (default), whose effect parallel trends speak of; "ATE" or "ATC".
+    missing
+        As in :func:`dp_ate`. In long data an outcome is missing where a unit has no row in a
+        period, or more than one. Treatment is taken from the period ``start``, and covariates from
+        the one before.
+    bounds
+        As in :func:`dp_ate`. Bounds of the outcome are those in every period.
+    {shared}
+
+    Returns
+    -------
+    DidEffect or EventStudy
+        The second with more than two periods: differences by period from one joint release, those
+        before treatment as a test of parallel trends.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> formula, before = "earnings_1978 ~ treatment", "earnings_1975"
+    >>> fit = dpe.dp_did(formula, nsw, before=before, epsilon=1, seed=1)
+    >>> fit.outcome, fit.estimand
+    ('I(earnings_1978 - earnings_1975)', 'ATT')
+
+    In a shell::
+
+        dpeffects did "earnings_1978 ~ treated" people.csv \
+            --before earnings_1975 --epsilon 1 --bounds bounds.toml
+        dpeffects did "y ~ t" visits.csv --time year --unit patient \
+            --periods 2019 2020 --epsilon 1 --bounds bounds.toml
+        dpeffects did "y ~ t" visits.csv --time year --unit patient --start 2020 \
+            --periods 2017 2018 2019 2020 2021 --epsilon 1 --bounds bounds.toml \
+            --plot periods.png
+    """
+    given = {name: x for name, x in locals().items() if name not in ("more", "estimand")}
+    asked = _panel({**more, **given})
+    return (_in_two_periods if len(asked.changes) == 1 else _by_period)(asked, estimand)

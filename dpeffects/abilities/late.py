@@ -1,0 +1,562 @@
+"""`dp_late`: the effect of a treatment among compliers, by an instrument.
+
+The instrument z takes the place of the treatment, and whatever the default method does (`auto`) is
+done twice, on the same rows with another outcome each time:
+
+1. The effect of z on treatment d: the first stage. Its price is small, as what noise in it does to
+   the result is multiplied by how far step 2 misses.
+2. A pilot: one sum of outcomes, with the weights of step 1. Over the first stage it gives an effect
+   among compliers, tau_0, that is about right.
+3. The effect of z on y - tau_0 d, with most of the budget: it is small, and what it is over the
+   first stage corrects tau_0.
+4. The covariance of the two, by the product of what a record adds to either. It says how errors
+   of both go together in intervals that reach far from tau_0.
+
+`dpeffects.inference.late` has the interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Unpack
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray, Interval
+from dpeffects.calls import OfUnits, public_call, released
+from dpeffects.errors import FormulaError, OptionError
+from dpeffects.estimands import LATE
+from dpeffects.estimators import clipped_contrast, one_step
+from dpeffects.estimators._centres import clipped_term, residual
+from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.auto import AutoOptions
+from dpeffects.estimators.clipped_contrast import ClippedContrastOptions, StudyOptions
+from dpeffects.estimators.one_step import OneStepOptions
+from dpeffects.estimators.row import row
+from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.formula import Formula, parse
+from dpeffects.formula.expression import Categorical, Column, Cut, Taken, is_binary, shown, source
+from dpeffects.inference import intervals, scales
+from dpeffects.inference.estimate import Estimate, Influence, Unavailable
+from dpeffects.inference.late import STRONG, Wald
+from dpeffects.privacy.budget import Budget, Share
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.release import Split
+from dpeffects.privacy.rows import Block
+from dpeffects.privacy.sets import Box
+from dpeffects.privacy.units import with_outcome
+from dpeffects.results.numbers import to_error
+from dpeffects.results.tabled import Tabled, TableEffects, Term
+from dpeffects.results.words import p_words, percent, with_limits
+
+_SHARES = {"pilot": 0.05, "first_stage": 0.18, "effect": 0.75, "covariance": 0.02}
+"""Split of the budget where the instrument was randomised,"""
+_ADJUSTED = {"pilot": 0.1, "first_stage": 0.28, "effect": 0.6, "covariance": 0.02}
+"""and where covariates are adjusted for, which makes the first stage dearer."""
+_USUAL = 0.2
+"""Effects among compliers over studies, in ranges of the outcome: a pilot is pulled to 0 by it."""
+_WEAK = "WEAK INSTRUMENT: it may have little or no effect on treatment; read the interval alone"
+"""Said where the first stage is not clearly there."""
+_NAMED = 4
+"""Covariates that are named in a sentence."""
+_SHAPES = {
+    "interval": "",
+    "half": "The data give it a limit to one side only: the other is that of the declared range.",
+    "outside": "It has two pieces: what lies between them is excluded, effects beyond are not.",
+    "everything": "The data exclude no effect that the declared range allows.",
+}
+"""What an interval by Fieller's method can be, said where it is not an interval."""
+
+
+@dataclass(frozen=True)
+class LateOptions(StudyOptions):
+    """``instrument``: the column, 0 or 1, that changes who is treated and nothing else;
+    ``design``: "observational" where it is as good as random given the covariates of the formula,
+    "randomised" where it was assigned by chance; ``on_unadjusted``: "caution", or "error" to
+    refuse, before anything is paid, a result that cannot be adjusted for them.
+    """
+
+    instrument: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.instrument, str):
+            raise OptionError(f"instrument must be the name of a column, got {self.instrument!r}")
+
+    def of_formula(self, written: Formula) -> Formula:
+        """The instrument in the place of the treatment, which becomes a part of the outcome."""
+        if not self.instrument.strip():
+            raise OptionError('name the instrument: write instrument="z"')
+        outcome, taken = self.of_outcome(written.outcome), written.treatment
+        if isinstance(taken, Categorical | Cut) or not (
+            isinstance(taken, Column) or is_binary(taken)
+        ):
+            raise OptionError(
+                f"treatment `{shown(taken)}`: beside an instrument it is a column of 0 and 1, or a "
+                "comparison"
+            )
+        if self.instrument in written.columns:
+            raise OptionError(f"instrument={self.instrument!r} also stands in the formula")
+        return replace(written, outcome=Taken(outcome, taken), treatment=Column(self.instrument))
+
+    def resolve(self, facts: Facts) -> Options:
+        """Keep the facts that plans are made by."""
+        if facts.arms > 2:
+            raise OptionError("an instrument has two levels: name two in bounds, with their rows")
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+        return PlannedLate(**own, facts=facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedLate(LateOptions):
+    """The options, and the facts that plans are made by."""
+
+    facts: Facts
+
+    @property
+    def study(self) -> str:
+        """The design: without covariates nothing is adjusted for, and nothing is to be."""
+        return self.design if self.facts.columns else "randomised"
+
+    def facts_of(self, price: Share, values: int) -> Facts:
+        """The facts of an analysis with this price, of an outcome with so many values."""
+        own = (*self.facts.values[:-1], values)
+        # a hair less than the share, so that rounding never makes it more
+        budget = Budget(price.epsilon * (1.0 - 1e-12), price.delta * (1.0 - 1e-12))
+        return replace(self.facts, budget=budget, values=own, tops=(), indicator=False)
+
+    def of_residual(self, price: Share) -> tuple[MethodSpec, Options, Facts]:
+        """How the effect on the residual is estimated: as the default does."""
+        facts = self.facts_of(price, 2 if self.facts.two_valued else 0)
+        chosen = AutoOptions(self.study, self.on_unadjusted).resolve(facts)
+        return chosen.method, chosen.own, facts
+
+    def of_first(self, price: Share, method: MethodSpec) -> tuple[MethodSpec, Options, Facts]:
+        """How the first stage is estimated: adjusted, where the effect on the residual is."""
+        facts = self.facts_of(price, 2)
+        if self.study == "randomised":
+            chosen = AutoOptions(self.study).resolve(facts)
+            return chosen.method, chosen.own, facts
+        if method is one_step.SPEC:
+            return method, one_step.planned(OneStepOptions(self.study), facts)[0], facts
+        plain = ClippedContrastOptions(self.study)
+        return clipped_contrast.SPEC, clipped_contrast.planned(plain, facts)[0], facts
+
+    def check_shares(self, facts: Facts, shares: Mapping[str, Share]) -> None:
+        """Refuse what cannot be adjusted, where that was asked for."""
+        method, _, _ = self.of_residual(shares["effect"])
+        self.of_first(shares["first_stage"], method)
+
+
+def shares(level: str, options: LateOptions) -> dict[str, float]:
+    """Split of the budget: most of it for the effect on the residual."""
+    study = options.study if isinstance(options, PlannedLate) else options.design
+    return dict(_SHARES if study == "randomised" else _ADJUSTED)
+
+
+def uses_delta(options: Any, facts: Facts) -> dict[str, float | None]:
+    """Both analyses can use a delta, which they divide by themselves."""
+    return dict.fromkeys(("first_stage", "effect"))
+
+
+@dataclass(frozen=True)
+class LessTaken:
+    """The outcome less a multiple of the treatment: a row function of both as one number."""
+
+    ends: Interval
+    factor: float
+    own: float = 1.0
+    reads: tuple[str, ...] = field(default=("outcome",), init=False)
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Values of some rows."""
+        first, taken = Taken.apart(rows.outcome)
+        low, high = self.ends
+        return self.own * (low + (high - low) * first) - self.factor * taken
+
+    @property
+    def range(self) -> Interval:
+        """What it lies in."""
+        low, high = (self.own * end for end in self.ends)
+        return low - max(self.factor, 0.0), high - min(self.factor, 0.0)
+
+
+TAKEN = LessTaken((0.0, 1.0), -1.0, 0.0)
+"""Whether treatment was taken."""
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """What a record adds to a sum of an outcome, over the largest that it can be."""
+
+    outcome: LessTaken
+    term: Any
+    largest: float
+    mean: float = 0.0
+
+    @classmethod
+    def of(cls, outcome: LessTaken, influence: Influence) -> Weighted:
+        """What a record adds to an estimate, from the mean."""
+        largest = max(abs(influence.low), abs(influence.high)) + abs(influence.mean)
+        return cls(outcome, influence.term, largest, influence.mean)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What outcome and term read."""
+        return tuple(dict.fromkeys(("outcome", *self.term.reads)))
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Values of some rows, within [-1, 1]."""
+        seen = replace(rows, outcome=np.clip(self.outcome(rows), *self.outcome.range))
+        return np.asarray((self.term(seen.only(self.term.reads)) - self.mean) / self.largest)
+
+
+@row()
+def product(rows: Block, one: Weighted, other: Weighted) -> FloatArray:
+    """What a record adds to two estimates, each less its mean and over the largest: the product."""
+    return one(rows) * other(rows)
+
+
+def fit(curator: Curator, options: PlannedLate, estimand: str) -> Tabled:
+    """Release the first stage, a pilot, the effect on the residual, and their covariance."""
+    method, own, facts = options.of_residual(_price(curator, "effect"))
+    plan = options.of_first(_price(curator, "first_stage"), method)
+    first, by_taken = _fitted(curator, TAKEN, "first stage", *plan)
+    ends = options.facts.tops[0], options.facts.tops[1]
+    start = _pilot(curator, ends, first, by_taken)
+    outcome = LessTaken(ends, start)
+    residual, by_outcome = _fitted(curator, outcome, "effect", method, own, facts)
+    one, other = Weighted.of(outcome, by_outcome), Weighted.of(TAKEN, by_taken)
+    largest = one.largest * other.largest / curator.n**2
+    both = product(one, other)
+    noisy = curator.sums("products of residuals", both, Box(-1.0, 1.0), share="covariance")
+    width = ends[1] - ends[0]
+    table = Wald(
+        replace(residual, details={}, notes=(), caution="", means=None),
+        replace(first, details={}, notes=(), caution=""),
+        float(noisy) * largest,
+        noisy.scale * largest,
+        start,
+        (-width, width),
+    )
+    made = {"table": table, "stands_on": residual.basis, "warning": residual.caution}
+    made["instrument"] = options.instrument
+    return Tabled(LateEffect, made, details=residual.details)
+
+
+def _price(curator: Curator, share: str) -> Share:
+    return Share(curator.epsilon(share), curator.delta(share))
+
+
+def _fitted(
+    curator: Curator,
+    outcome: LessTaken,
+    name: str,
+    method: MethodSpec,
+    options: Options,
+    facts: Facts,
+) -> tuple[Estimate, Influence]:
+    """Estimate the effect of the instrument on an outcome, and how it adds up over rows."""
+    shares, able = method.shares(facts.level, options), method.uses_delta(options, facts)
+    split = Split.of(facts.budget, shares, able)
+    seen = with_outcome(curator, outcome, outcome.range, facts.values[-1], split, name)
+    found: Estimate = method.fit(seen, options, "ATE")
+    assert found.influence is not None
+    return replace(found, influence=None), found.influence
+
+
+def _pilot(curator: Curator, ends: Interval, first: Estimate, influence: Influence) -> float:
+    """An effect among compliers that is about right, pulled to 0 by what is not known of it."""
+    middle, half = sum(ends) / 2.0, (ends[1] - ends[0]) / 2.0
+    weight = influence.term.given["weight"]
+    if isinstance(weight, OfArm):
+        reach = float(np.abs(weight.numbers).max())
+    else:
+        reach = float(weight.given["largest"].numbers.max()) / weight.given["overlap"]
+    flat = clipped_term(residual(np.full(2, middle)), weight, half)
+    row = Weighted(LessTaken(ends, 0.0), flat, half * reach)
+    sums = curator.sums("weighted outcomes", row, Box(-1.0, 1.0), share="pilot")
+    unit = reach / 2.0 / curator.n  # in ranges of the outcome
+    noise = (unit * sums.sd) ** 2 + reach**2 / (16.0 * curator.n)
+    least = first.noise_variance + first.bias_variance + 1.0 / curator.n
+    found = unit * float(sums) * first.value
+    found /= first.value**2 + least + noise / _USUAL**2
+    return 2.0 * half * min(max(found, -1.0), 1.0)
+
+
+TABLE = MethodSpec(
+    name="late",
+    title="effect among compliers",
+    about="dp_late: effects of an instrument on outcome and treatment; their ratio",
+    assumes="the instrument changes the outcome only through treatment, and makes nobody do the "
+    "opposite",
+    estimands=(LATE.name,),
+    levels=("sample",),
+    options=LateOptions,
+    shares=shares,
+    fit=fit,
+    uses_delta=uses_delta,
+    variance_shares=(),
+    needs_covariates=False,
+    tabled=True,
+    citation="dpeffects (software): Wald's ratio from two private effects.",
+)
+
+
+@dataclass(frozen=True)
+class LateTerm(Term):
+    """The effect among compliers: its interval is what a test of it does not reject."""
+
+    wald: Wald = field(kw_only=True)
+
+    @property
+    def estimate(self) -> float:
+        """The effect, within what it can be."""
+        return self.wald.value
+
+    @property
+    def std_error(self) -> float | Unavailable:
+        """Its standard error, by the delta method."""
+        return self.wald.std_error
+
+    @property
+    def p_value(self) -> float | Unavailable:
+        """P-value of no effect among compliers, by the interval."""
+        return Unavailable(intervals.NO_TEST) if self.released.associated else self.wald.no_effect
+
+    def conf_int(self, conf_level: float = 0.95) -> intervals.Interval:
+        """From the lowest to the highest effect that is not rejected."""
+        pieces = self.wald.region(conf_level)
+        return intervals.Interval(pieces[0].lower, pieces[-1].upper, conf_level)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class LateEffect(TableEffects):
+    """The effect among compliers, from two released effects of an instrument.
+
+    Parameters
+    ----------
+    table
+        The effect of the instrument on the outcome less a multiple of treatment, that on treatment,
+        and what is known of their errors.
+    instrument
+        The column of the instrument.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> import numpy as np, pandas as pd
+    >>> z = np.arange(4000) % 2
+    >>> d = z * (np.arange(4000) % 5 < 3)
+    >>> data = pd.DataFrame({"z": z, "d": d, "y": 0.2 + 0.5 * d})
+    >>> fit = dpe.dp_late("y ~ d", data, instrument="z", bounds={"y": (0, 1)}, epsilon=4, seed=1)
+    >>> fit.tidy()["term"].tolist()
+    ['late', 'first_stage', 'reduced_form', 'always_takers', 'never_takers']
+    """
+
+    table: Wald  # type: ignore[assignment]
+    instrument: str = ""
+
+    @property
+    def estimate(self) -> float:
+        """The effect among compliers."""
+        return self.table.value
+
+    @property
+    def std_error(self) -> float | Unavailable:
+        """Its standard error, by the delta method; the interval does not rest on it."""
+        return self.table.std_error
+
+    @cached_property
+    def p_value(self) -> float | Unavailable:
+        """P-value of no effect among compliers, by `conf_int`: that of the row ``late``."""
+        return self.terms()[0].p_value
+
+    def region(self, conf_level: float = 0.95) -> tuple[intervals.Interval, ...]:
+        """Effects among compliers that a test does not reject, in one piece or two (Fieller)."""
+        return self.table.region(conf_level)
+
+    def shape(self, conf_level: float = 0.95) -> str:
+        """What that is: "interval", "half" (no limit to one side), "outside" or "everything".
+
+        "outside" has two pieces: all but some effects in the middle. A limit is one that the data
+        give; those of the declared range of the outcome hold in any case.
+        """
+        pieces, (low, high) = self.region(conf_level), self.table.possible
+        open_ends = (pieces[0].lower <= low) + (pieces[-1].upper >= high)
+        if len(pieces) > 1:
+            return "outside"
+        return ("interval", "half", "everything")[open_ends]
+
+    def conf_int(self, conf_level: float = 0.95) -> intervals.Interval:  # type: ignore[override]
+        """From the lowest to the highest effect that is not rejected; see `region`."""
+        return self.terms()[0].conf_int(conf_level)  # type: ignore[return-value]
+
+    def terms(self) -> Sequence[Term]:
+        """The effect among compliers, both effects of the instrument, and who takes treatment."""
+        table, based = self.table, self._based
+        reduced = based(table.at(0.0))
+        found = [
+            LateTerm("late", reduced, wald=table),
+            Term("first_stage", based(table.first)),
+            Term("reduced_form", reduced),
+        ]
+        if (means := table.first.means) is not None:
+            always = scales.of_mean(means, treated=False)
+            never = replace(means.combined(-1.0, 0.0), possible=(0.0, 1.0))
+            never = replace(never, value=1.0 + never.value)
+            found += [
+                Term("always_takers", based(always), tested=False),
+                Term("never_takers", based(never), tested=False),
+            ]
+        return found
+
+    @property
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
+        return "; ".join(filter(None, (super().doubts, _WEAK if self.table.weak else "")))
+
+    def __repr__(self) -> str:
+        return self._head(f"of {self.treatment} on {self.outcome}, by {self.instrument}")
+
+    def _in_words(self, term: str) -> str:
+        return "effect among compliers" if term == "late" else super()._in_words(term)
+
+    def _after(self, place: str) -> str:
+        among = " among compliers"
+        return {"title": f"{among}, by {self.instrument}", "paragraph": among}.get(place, "")
+
+    def _headed(self, conf_level: float) -> dict[str, str]:
+        words = _SHAPES[self.shape(conf_level)]
+        found = {
+            "Assumes": self._assumptions(),
+            "First stage": self._first_stage(conf_level),
+            "Interval": f"{self._pieces(conf_level)}. {words}" if words else "",
+        }
+        return {name: text for name, text in found.items() if text}
+
+    def _findings(self, conf_level: float) -> list[str]:
+        p, level = self.p_value, percent(conf_level)
+        tested = "" if isinstance(p, Unavailable) else f"; p {p_words(p)}"
+        return [
+            f"It assumes that {self._assumptions()}.",
+            f"The effect of {self.instrument} on {self.treatment} is "
+            f"{self._first_stage(conf_level)}.",
+            f"The effect among compliers is {self._cells()[0]} ({level} confidence interval by "
+            f"Fieller's method: {self._pieces(conf_level)}{tested}).",
+            _SHAPES[self.shape(conf_level)],
+        ]
+
+    def _assumptions(self) -> str:
+        """What has to be true for the effect among compliers to be what it is called."""
+        by_chance = self.options.get("design") == "randomised"
+        how = "was randomised" if by_chance else f"is as good as random{self._given()}"
+        return (
+            f"{self.instrument} {how}, affects {self.outcome} only through {self.treatment}, and "
+            "makes nobody do the opposite"
+        )
+
+    def _given(self) -> str:
+        """Given what the instrument is as good as random."""
+        try:
+            terms = [":".join(map(source, term)) for term in parse(self.formula).terms]
+        except FormulaError:  # a result that was read may hold any text
+            terms = []
+        if not terms:
+            return ""
+        if len(terms) > _NAMED:
+            return f" given the {len(terms)} covariates"
+        return f" given {' and '.join(filter(None, (', '.join(terms[:-1]), terms[-1])))}"
+
+    def _first_stage(self, conf_level: float) -> str:
+        """How strongly the instrument changes treatment, in words."""
+        strength = self.table.strength
+        if isinstance(strength, Unavailable):
+            return str(strength)
+        row = self.terms()[1].row(conf_level)
+        how = "WEAK: F" if self.table.weak else "F"
+        asked = f" (at least {STRONG**2:.0f} is wanted)" if self.table.weak else ""
+        size = f"{strength**2:.0f}" if 10.0 <= strength**2 < 1e6 else f"{strength**2:.2g}"
+        return f"{with_limits(row)}; {how} about {size}{asked}"
+
+    def _pieces(self, conf_level: float) -> str:
+        """The interval, piece by piece."""
+        ends = [end for piece in self.region(conf_level) for end in piece]
+        _, *texts = self._cells(ends)
+        pairs = zip(texts[::2], texts[1::2], strict=True)
+        return " and ".join(f"{low} to {high}" for low, high in pairs)
+
+    def _cells(self, ends: Sequence[float] = ()) -> tuple[str, ...]:
+        error = self.std_error
+        known = math.nan if isinstance(error, Unavailable) else error
+        return to_error((self.estimate,), known, ends=ends)
+
+
+class _More(OfUnits, total=False):
+    shares: Mapping[str, float] | None
+    design: str
+    on_unadjusted: str
+
+
+@public_call(
+    _More,
+    method="late",
+    design={"help": "of the instrument"},
+)
+def dp_late(
+    formula: str, data: Any, *, instrument: str, epsilon: float, **more: Unpack[_More]
+) -> LateEffect:
+    r"""Estimate the effect of a treatment among compliers, by an instrument (LATE, Wald).
+
+    Compliers are those who take the treatment because of the instrument: because they were
+    assigned to it, or encouraged. The estimate is the effect of the instrument on the outcome over
+    its effect on treatment. It holds where the instrument is as good as random given the
+    covariates, changes the outcome only through treatment, and makes nobody do the opposite.
+
+    Parameters
+    ----------
+    formula
+        ``"y ~ d"``, or ``"y ~ d | x1 + x2"``: outcome, treatment taken, covariates. Treatment is a
+        column of 0 and 1, or a comparison, ``"y ~ I(visits > 0)"``.
+    instrument
+        The column of the instrument: 0 and 1, or two levels named in bounds, the reference first.
+    design
+        "observational" where the instrument is as good as random given the covariates, which are
+        adjusted for; "randomised" where it was assigned by chance: then covariates make the
+        interval shorter. Without covariates there is no difference.
+    bounds
+        As in :func:`dp_ate`. The range of the outcome must be declared.
+    {shared}
+
+    Returns
+    -------
+    LateEffect
+        The effect among compliers with an interval that also holds where the instrument is weak
+        (Fieller), the first stage, the reduced form, and shares of those who always or never take
+        the treatment.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> import numpy as np, pandas as pd
+    >>> rng = np.random.default_rng(1)
+    >>> z, complier = rng.integers(0, 2, 5000), rng.random(5000) < 0.6
+    >>> d = z * complier
+    >>> y = np.clip(0.4 + 0.2 * d + 0.15 * rng.normal(size=5000), 0, 1)
+    >>> trial = pd.DataFrame({"z": z, "d": d, "y": y})
+    >>> fit = dpe.dp_late("y ~ d", trial, instrument="z", bounds={"y": (0, 1)}, epsilon=1, seed=1)
+    >>> low, high = fit.conf_int()
+    >>> low < 0.2 < high, fit.shape()
+    (True, 'interval')
+
+    In a shell::
+
+        dpeffects late "y ~ attended" trial.csv --instrument invited --epsilon 1 \
+            --bounds bounds.toml --design randomised
+        dpeffects late "y ~ attended | age + sex" patients.csv --instrument near \
+            --epsilon 1 --bounds bounds.toml --format html --out late.html
+    """
+    return released(TABLE, locals(), "LATE")

@@ -1,0 +1,338 @@
+"""`dp_randomisation_test`: no effect on anybody, for an outcome of 0 and 1 in a trial.
+
+1. The number of successes (share "successes").
+2. The sum of (t - p)(y - c) over the records (share "sum"), p being the chance or the share of
+   treatment, and c 0, 1/2 or 1, as the first release makes best.
+
+Both are sums of whole numbers with discrete Laplace noise, so the law of what is released under the
+null hypothesis is known exactly, but for the number of successes; `dpeffects.inference.
+randomisation` has the p-value. Two sums are better than four counts by arm and outcome: a record
+that moves from one of these to another moves two of them, so that their noise is twice that of the
+sum, and what is needed of the number of successes is no more than about how many they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+import numpy as np
+
+from dpeffects.arrays import BoolArray, FloatArray
+from dpeffects.calls import public_call, released
+from dpeffects.errors import OptionError
+from dpeffects.estimators._checks import check_choice, check_whole, is_number
+from dpeffects.estimators.row import row
+from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.inference.hypotheses import ALTERNATIVES
+from dpeffects.inference.randomisation import CENTRES, Assignment, Noise, Statistic, p_value
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.rows import Block, Cells
+from dpeffects.privacy.sets import COUNT, Box
+from dpeffects.results.export import TIDY, frame_of
+from dpeffects.results.numbers import number
+from dpeffects.results.record import Record
+from dpeffects.results.tabled import Tabled
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpeffects.ledgers import Address
+    from dpeffects.privacy.ledger import Account
+
+_FINEST = 10**6
+"""Largest denominator of a chance of treatment."""
+_HOW = (
+    "say how treatment was assigned: treated_share=0.5 if everybody was treated with that chance, "
+    "or treated=500 if so many were"
+)
+
+
+@dataclass(frozen=True)
+class RandomisationOptions(Options):
+    """``treated_share``: the chance with which each record was treated, independently of all
+    others; ``treated``: instead, how many records were treated, where their number was fixed or is
+    public; ``alternative``: "two-sided", "greater" or "less".
+    """
+
+    treated_share: float | None = None
+    treated: int | None = None
+    alternative: str = "two-sided"
+
+    def __post_init__(self) -> None:
+        check_choice("alternative", self.alternative, ALTERNATIVES)
+        if not (self.treated_share is None or self.treated is None):
+            raise OptionError(_HOW)
+        share = self.treated_share
+        if share is not None and not (is_number(share) and 1e-6 <= share <= 1.0 - 1e-6):
+            raise OptionError(f"treated_share must be between 0 and 1, got {share!r}")
+        if self.treated is not None:
+            check_whole("treated", self.treated, 1)
+
+    def resolve(self, facts: Facts) -> RandomisationOptions:
+        """Refuse an outcome that is not 0 and 1 by its declaration."""
+        if not facts.indicator:
+            raise OptionError(
+                "a randomisation test is for an outcome of 0 and 1 by its declaration: a boolean "
+                'column, bounds={"y": [0, 1]}, or a comparison such as I(y > 0.5), with bounds '
+                "for y"
+            )
+        return self
+
+    def check(self, n: int, smallest_arm: int | None, arms: int = 2) -> None:
+        """Refuse a number of treated records that leaves no controls, or none that is said."""
+        if self.treated_share is None and self.treated is None:
+            raise OptionError(_HOW)
+        if self.treated is not None and self.treated >= n:
+            raise OptionError(f"treated must be less than the number of records, {n}")
+
+    def assignment(self, n: int) -> Assignment:
+        """How treatment was assigned to n records."""
+        if self.treated is not None:
+            share = Fraction(self.treated, n)
+            return Assignment(n, share.numerator, share.denominator, fixed=True)
+        assert self.treated_share is not None
+        share = Fraction(self.treated_share).limit_denominator(_FINEST)
+        return Assignment(n, share.numerator, share.denominator, fixed=False)
+
+
+@row("outcome")
+def failure(rows: Block) -> BoolArray:
+    """0 for a record whose outcome is 1, and 1 for others."""
+    return ~(rows.outcome > 0.5)
+
+
+@row("outcome", "treated")
+def assignment_score(rows: Block, scores: tuple[int, int, int, int]) -> FloatArray:
+    """What treated and control successes, treated and control failures add to the sum."""
+    a, b, c, d = map(float, scores)
+    of_success, of_failure = (np.where(rows.treated, *x) for x in ((a, b), (c, d)))
+    return np.where(rows.outcome > 0.5, of_success, of_failure)
+
+
+def shares(level: str, options: RandomisationOptions) -> dict[str, float]:
+    """Split of the budget."""
+    return {"sum": 0.75, "successes": 0.25}
+
+
+def fit(curator: Curator, options: RandomisationOptions, estimand: str) -> Tabled:
+    """Release both sums; the p-value is post-processing."""
+    assignment = options.assignment(curator.n)
+    cells = Cells(failure(), 1)
+    count = curator.sums("number of successes", None, COUNT, cells, share="successes")
+    # noise of a sum that a record moves by 1, were it on the same grid
+    noise = Noise(1.0 / curator.epsilon("sum"), count.scale)
+    centre = Statistic(assignment, noise).centre(float(count))
+    scores = assignment.scores(centre)
+    within = Box(float(min(scores)), float(max(scores)), centre=0.0, whole=True)
+    total = curator.sums("sum by assignment", assignment_score(scores), within, share="sum")
+    own = {
+        "assignment": assignment,
+        "centre": centre,
+        "total": float(total),
+        "scale": total.scale,
+        "successes": float(count),
+        "count_scale": count.scale,
+        "alternative": options.alternative,
+    }
+    return Tabled(RandomisationTest, own)
+
+
+TABLE = MethodSpec(
+    name="randomisation_test",
+    title="randomisation test",
+    about=(
+        "dp_randomisation_test: two noisy sums, and the p-value of no effect on anybody, exact in "
+        "samples of any size"
+    ),
+    assumes="treatment was randomised as the call says",
+    estimands=("ATE",),
+    levels=("sample",),
+    options=RandomisationOptions,
+    shares=shares,
+    fit=fit,
+    uses_covariates=False,
+    tabled=True,
+    variance_shares=(),
+    citation=(
+        "Berger and Boos (1994), P values maximized over a confidence set for the nuisance "
+        "parameter, Journal of the American Statistical Association 89."
+    ),
+)
+"""It estimates no effect, so it is not among the methods of `dp_ate`."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class RandomisationTest(Record):
+    """A randomisation test of the sharp null hypothesis; made by `dp_randomisation_test`.
+
+    Parameters
+    ----------
+    assignment
+        How treatment was assigned, as the call says.
+    centre
+        Whose treatment counts in the sum: of "successes", "failures", or "both".
+    total, scale
+        The released sum, in whole numbers, and the scale of the noise in it.
+    successes, count_scale
+        The released number of records whose outcome is 1, and the scale of its noise.
+    alternative
+        "two-sided", "greater" or "less".
+    estimand, method, ...
+        The fields of `Record`.
+    """
+
+    assignment: Assignment
+    centre: str
+    total: float
+    scale: float
+    successes: float
+    count_scale: float
+    alternative: str = "two-sided"
+
+    def __post_init__(self) -> None:
+        design = self.assignment
+        scales = 0.0 < self.scale < math.inf and 0.0 < self.count_scale < math.inf
+        numbers = abs(self.total) < math.inf and abs(self.successes) < math.inf
+        known = 0 < design.r < design.s and 2 <= design.n <= 10**12 and self.centre in CENTRES
+        if not (scales and numbers and known):
+            raise ValueError("a test needs a release")
+
+    @property
+    def statistic(self) -> float:
+        """The released sum, in standard deviations of what it is without an effect."""
+        return self._statistic.of(self.total, self.successes)
+
+    @cached_property
+    def p_value(self) -> float:
+        """P-value of the hypothesis that treatment changes nobody's outcome.
+
+        It is at most alpha with a chance of at most alpha where that is true, in samples of any
+        size and with any epsilon.
+        """
+        return p_value(self._statistic, self.total, self.successes, self.alternative)
+
+    @property
+    def estimate(self) -> float:
+        """The sum as an average effect: unbiased, within the range that an effect can have."""
+        design = self.assignment
+        unit = design.s * (2.0 if self.centre == "both" else 1.0)
+        share = design.r / design.s
+        return min(max(self.total / unit / (design.n * share * (1.0 - share)), -1.0), 1.0)
+
+    @property
+    def _statistic(self) -> Statistic:
+        unit = self.scale / self.assignment.reach(self.centre)
+        return Statistic(self.assignment, Noise(unit, self.count_scale))
+
+    def tidy(self) -> pd.DataFrame:
+        """One row for the test, with the columns of `Result.tidy`; it has no interval."""
+        row = {
+            "term": self.treatment,
+            "outcome": self.outcome,
+            "estimand": self.estimand,
+            "estimate": self.estimate,
+            "statistic": self.statistic,
+            "p_value": self.p_value,
+            "method": self.method,
+            "guarantee": self.guarantee.status,
+            "alternative": self.alternative,
+        }
+        return frame_of([dict.fromkeys(TIDY, math.nan) | row])
+
+    def _glance(self) -> dict[str, Any]:
+        released = {"successes": self.successes, "successes_noise_scale": self.count_scale}
+        return super()._glance() | released | {"p_value": self.p_value}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        found = {"p_value": self.p_value, "statistic": self.statistic, "estimate": self.estimate}
+        return found | super().to_dict()
+
+    def __repr__(self) -> str:
+        return (
+            f"<dpeffects randomisation test, p {number(self.p_value, 4)}, "
+            f"{self.guarantee.line(self.n)}>"
+        )
+
+
+class _More(TypedDict, total=False):
+    bounds: Any
+    shares: Mapping[str, float] | None
+    ledger: Account | Address | None
+    dataset: str | None
+    seed: int | None
+
+
+@public_call(
+    _More,
+    options=False,
+    after="alternative",
+    conf_level=False,
+    treated={"help": "how many records were treated"},
+    treated_share={"help": "chance with which each record was treated"},
+)
+def dp_randomisation_test(
+    formula: str,
+    data: Any,
+    *,
+    epsilon: float,
+    treated_share: float | None = None,
+    treated: int | None = None,
+    alternative: str = "two-sided",
+    **more: Unpack[_More],
+) -> RandomisationTest:
+    r"""Test whether a randomised treatment changes anybody's outcome, which is 0 or 1.
+
+    The p-value is exact in samples of any size, with any epsilon: it rests on the assignment of
+    treatment and on the noise, whose laws are known, and on nothing else.
+
+    Parameters
+    ----------
+    formula, bounds
+        As in :func:`dp_ate`. The outcome is 0 or 1 by its declaration: a boolean column, one with
+        the bounds [0, 1], or a comparison, ``"I(weeks > 3) ~ t"``. No covariates are read.
+    treated_share
+        The chance with which each record was treated, independently of all others.
+    treated
+        Instead: how many records were treated, where that was fixed, or is public. The test is
+        then conditional on it, and more powerful where the outcome is neither rare nor frequent.
+    alternative
+        "two-sided": treatment changes somebody's outcome; "greater": it raises somebody's; "less".
+    {shared}
+
+    Returns
+    -------
+    RandomisationTest
+
+    Notes
+    -----
+    Two numbers are released: how many outcomes are 1, with a quarter of epsilon, and the sum of
+    (t - p)(y - c). Under the null hypothesis their law is known but for the former, over which the
+    p-value is maximised, within a confidence set (`dpeffects.inference.randomisation`). Persons
+    with several rows, weights, subsets and missing values are refused, because the assignment of
+    treatment is one of records: leave out rows first, where whether they are left out does not
+    depend on anything that is private.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> trial = dpe.load_data("lalonde")
+    >>> found = dpe.dp_randomisation_test(
+    ...     "I(earnings_1978 > 0) ~ treatment", trial, epsilon=1, treated=185, seed=1
+    ... )
+    >>> 0 < found.p_value < 1
+    True
+
+    In a shell::
+
+        dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \
+            --bounds bounds.toml --treated 500
+        dpeffects randomisation-test "cured ~ treated" trial.csv --epsilon 1 \
+            --bounds bounds.toml --treated-share 0.5 --alternative greater
+    """
+    return released(TABLE, locals())

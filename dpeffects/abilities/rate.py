@@ -1,0 +1,409 @@
+"""`dp_rate`: rates of events per person-time of two arms.
+
+1. Sums of events and of time by arm, each over the largest that a record can have. A record is in
+   one arm, so it is asked for what it adds with a minus for controls, and for the size of that
+   beside it: both arms then have half the noise variance of sums by arm (claim 32).
+2. At the rates that these give, squared differences between the events of a record and those that
+   the rate gives in its time: the sampling variance, however overdispersed the counts are. A
+   square of a number within [0, 1] is no more than the number. What it lacks of that is asked for:
+   it lies in a quarter of the range.
+
+Where treatment was not randomised and the formula has covariates, records count by weights of a
+released propensity model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Unpack
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray
+from dpeffects.calls import OfTables, public_call, released
+from dpeffects.errors import OptionError
+from dpeffects.estimators._checks import is_number
+from dpeffects.estimators._tables import (
+    Adjustment,
+    TableOptions,
+    TableWeight,
+    confounding_left,
+    table_shares,
+    table_spec,
+    tabled,
+)
+from dpeffects.estimators.row import row
+from dpeffects.estimators.spec import Facts, Options
+from dpeffects.formula.expression import Column, Expression, Pair, columns
+from dpeffects.inference import intervals, scales
+from dpeffects.inference.estimate import Means, Unavailable
+from dpeffects.inference.intervals import NO_TEST, Interval
+from dpeffects.inference.noisy import COUNTED, noise_ratio
+from dpeffects.inference.rates import ArmSums, RateTable
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Asked, Curator
+from dpeffects.privacy.moments import WithSizes
+from dpeffects.privacy.rows import Block
+from dpeffects.privacy.sets import Box, entries
+from dpeffects.results.numbers import number, numbers
+from dpeffects.results.tabled import ARMS, Tabled, TableEffects, Term
+from dpeffects.results.words import effect_cells, percent
+from dpeffects.summary import Table, printed
+
+_TIME = 0.25
+"""What time counts beside events in the noise: it is known far better where events are rare."""
+_SUMS = WithSizes(Box([-1.0, -_TIME], [1.0, _TIME], centre=0.0))
+_ONE = WithSizes(Box(-1.0, 1.0, centre=0.0))
+_SQUARES = 0.18
+"""Proportion of the budget of the rates that is for their sampling variance."""
+_STEEPEST = 16.0
+"""Largest rate of the squares, in largest counts per largest time."""
+_UNBOUNDED = (
+    "The rate of the controls is not bounded away from zero at this size and budget: its ratio has "
+    "no upper end."
+)
+
+
+# --- options ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RateOptions(TableOptions):
+    """``offset``: the column of the time in which events were counted; ``per``: the time that rates
+    are given for, as 1000 (person-years).
+
+    {tables}
+    """
+
+    offset: str = ""
+    per: float = 1.0
+    tops: tuple[float, ...] = field(default=(), init=False)
+    """The largest that events and times can be."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.offset, str):
+            raise OptionError(f"offset must be the name of a column, got {self.offset!r}")
+        if not (is_number(self.per) and 1e-100 < self.per < 1e100):
+            raise OptionError(f"per must be a positive number, got {self.per!r}")
+
+    def of_outcome(self, written: Expression) -> Expression:
+        """Events and time as one number."""
+        if not self.offset:
+            raise OptionError('rates need the time of each record: write offset="years"')
+        written = super().of_outcome(written)
+        if self.offset in columns(written):
+            raise OptionError(f"offset={self.offset!r} is the outcome: name the column of times")
+        return Pair(written, Column(self.offset))
+
+    def resolve(self, facts: Facts) -> Options:
+        """Decide whether to adjust; keep the largest counts and times."""
+        made = super().resolve(facts)
+        object.__setattr__(made, "tops", facts.tops)
+        return made
+
+
+def shares(level: str, options: RateOptions) -> dict[str, float]:
+    """Split of the budget: a fifth of what is not the model's for the sampling variance."""
+    found = table_shares(level, options)
+    whole = found["table"]
+    return found | {"table": (1.0 - _SQUARES) * whole, "squares": _SQUARES * whole}
+
+
+def uses_delta(options: Any, facts: Facts) -> dict[str, float | None]:
+    """Shares that can use a delta."""
+    sums = dict.fromkeys(("unadjusted", "table"), entries(_SUMS))
+    return {"model": None, **sums, "squares": entries(_ONE)}
+
+
+# --- what a record adds -------------------------------------------------------------------------
+
+
+@row("treated", "outcome")
+def events_and_time(rows: Block, weight: TableWeight | None) -> tuple[FloatArray, FloatArray]:
+    """Events and time of a record over the largest, by weight; a minus for control records."""
+    events, time = _both(rows, weight)
+    sign = np.where(rows.treated, 1.0, -1.0)
+    return sign * events, sign * _TIME * time
+
+
+@row("treated", "outcome")
+def lacking(
+    rows: Block, weight: TableWeight | None, rates: FloatArray, most: FloatArray
+) -> FloatArray:
+    """What the square of events beyond a rate lacks of the most that it can be; signed by arm.
+
+    For events x, time u and a rate r the square is at most x + r^2 u, as x and u are within [0, 1].
+    """
+    events, time = _both(rows, weight)
+    arm = np.where(rows.treated, 0, 1)
+    rate = rates[arm]
+    short = events - (events - rate * time) ** 2 + rate**2 * time
+    return np.where(rows.treated, 1.0, -1.0) * short / most[arm]
+
+
+def most_lacking(rates: FloatArray) -> FloatArray:
+    """The most that a square can lack, in either arm."""
+    return (0.5 + rates) ** 2 + rates**2 / 4.0
+
+
+def _both(rows: Block, weight: TableWeight | None) -> tuple[FloatArray, FloatArray]:
+    """Events and time of some rows, within [0, 1]; a record without time counts as nothing."""
+    events, time = Pair.apart(rows.outcome)
+    share = np.where(time > 0.0, 1.0, 0.0)
+    if weight is not None:
+        share = share * weight(rows)
+    return share * events, share * time
+
+
+# --- the release --------------------------------------------------------------------------------
+
+
+def fit(curator: Curator, options: RateOptions, estimand: str) -> Tabled:
+    """Release the model of treatment, where there is one, then sums, then squares."""
+    adjustment = Adjustment.released(curator, estimand) if options.adjust else None
+    weight = adjustment.weight if adjustment else None
+    asked = [Asked("events and time by arm", events_and_time(weight), _SUMS, None, "table")]
+    if curator.has("unadjusted"):
+        plain = events_and_time(None)
+        asked.append(Asked("the same without weights", plain, _SUMS, None, "unadjusted"))
+    first, *others = curator.several(*asked)
+    events, time = _of_arms(first) / np.array([[1.0], [_TIME]])
+    noise = first.variance / 2.0
+    rates = np.clip(events / np.maximum(time, math.sqrt(noise) / _TIME), 0.0, _STEEPEST)
+    most = most_lacking(rates)
+    second = curator.sums("squares by arm", lacking(weight, rates, most), _ONE, share="squares")
+    squares = events + rates**2 * time - most * _of_arms(second)[0]
+    variance = noise * (1.0 + (rates**2 / _TIME) ** 2)
+    scale = np.sqrt((variance + most**2 * second.variance / 2.0) / 2.0)
+    top, longest = tops = options.tops
+    one, other = adjustment.unequal if adjustment else (1.0, 1.0)
+    table = RateTable(
+        _arm_sums(first, tops),
+        _pair(top**2 * squares),
+        _pair(top**2 * scale),
+        (top, longest),
+        effective=(curator.n / one, curator.n / other),
+        confounding=confounding_left(options, adjustment),
+        unadjusted=_arm_sums(others[0], tops) if others else None,
+    )
+    own = {"table": table, "per": float(options.per), "offset": options.offset}
+    return tabled(RateEffects, options, adjustment, **own)
+
+
+def _of_arms(release: Noisy) -> FloatArray:
+    """Sums of both arms, one row for each column, of a released difference and sum of them."""
+    difference, whole = release.value.reshape(2, -1)
+    return np.stack([whole + difference, whole - difference], axis=1) / 2.0
+
+
+def _arm_sums(release: Noisy, tops: tuple[float, ...]) -> ArmSums:
+    """Events and time as they were before they were scaled."""
+    sizes = np.array([tops[0], tops[1] / _TIME])
+    events, time = map(_pair, _of_arms(release) * sizes[:, None])
+    return ArmSums(events, time, _pair(sizes * (release.scale / 2.0)), release.gaussian)
+
+
+def _pair(values: FloatArray) -> tuple[float, float]:
+    one, other = values.tolist()
+    return one, other
+
+
+TABLE = table_spec(
+    name="rate",
+    title="rates per person-time",
+    about="dp_rate: sums of events and of time by arm; rates, their difference and ratio",
+    assumes="the time of a record does not depend on what would have happened",
+    options=RateOptions,
+    shares=shares,
+    fit=fit,
+    uses_delta=uses_delta,
+    citation="dpeffects (software): noisy sums of events and time.",
+)
+
+
+# --- the result ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ratio(Term):
+    """A ratio of two numbers: its interval is what a test of it does not reject.
+
+    ``released`` is the difference of the two.
+    """
+
+    means: Means = field(kw_only=True)
+
+    @property
+    def estimate(self) -> float:
+        """The first over the second; infinite or NaN where that is not above zero."""
+        one, zero = max(self.means.treated, 0.0), self.means.control
+        return one / zero if zero > 0.0 else math.inf if one > 0.0 else math.nan
+
+    @property
+    def std_error(self) -> float | Unavailable:
+        """Its standard error, by the delta method."""
+        if not math.isfinite(self.estimate):
+            return Unavailable("the second number is not above zero")
+        found = intervals.std_error(self.means.combined(1.0, -self.estimate))
+        return found if isinstance(found, Unavailable) else found / self.means.control
+
+    def row(self, conf_level: float = 0.95) -> dict[str, Any]:
+        """The number as a row of `tidy`; it is mostly noise where one of the two is."""
+        noise = max(scales.mean_noise(self.means, treated) for treated in (True, False))
+        return super().row(conf_level) | {"noise_ratio": noise}
+
+    def conf_int(self, conf_level: float = 0.95) -> Interval | Unavailable:
+        """Its confidence interval; it ends in infinity where the second may be zero."""
+        return scales.ratio(self.means, conf_level).interval
+
+    @property
+    def p_value(self) -> float | Unavailable:
+        """Two-sided p-value of a ratio of 1, by the test that the interval inverts."""
+        return Unavailable(NO_TEST) if self.released.associated else scales.no_effect(self.means)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class RateEffects(TableEffects):
+    """Rates of events per person-time of two arms, from noisy sums of events and time.
+
+    Parameters
+    ----------
+    table
+        The released sums.
+    per
+        The time that rates are given for: 1000 for events per 1,000 person-years.
+    offset
+        The column of times.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> trial = dpe.simulate("rates", n=5000, seed=1, randomised=True)
+    >>> fit = dpe.dp_rate(
+    ...     "events ~ treatment", trial, offset="years", epsilon=1, design="randomised", seed=1
+    ... )
+    >>> fit.tidy()["term"].tolist()
+    ['rate_treated', 'rate_control', 'rate_difference', 'rate_ratio']
+    """
+
+    table: RateTable  # type: ignore[assignment]
+    per: float = 1.0
+    offset: str = ""
+
+    @cached_property
+    def _means(self) -> Means:
+        return self.table.means(self.per)
+
+    def terms(self) -> Sequence[Term]:
+        """Both rates, their difference and their ratio."""
+        means = self._means
+        rates = [
+            Term(f"rate_{arm}", self._based(scales.of_mean(means, k == 0)), tested=False)
+            for k, arm in enumerate(ARMS)
+        ]
+        difference = self._based(means.combined(1.0, -1.0))
+        ratio = Ratio("rate_ratio", difference, means=means)
+        return [*rates, Term("rate_difference", difference), ratio]
+
+    def __repr__(self) -> str:
+        return self._head(f"of the rate {self.outcome}")
+
+    def _per(self) -> str:
+        return f"per {number(self.per)} of {self.offset}"
+
+    def _after(self, place: str) -> str:
+        return "" if place == "paragraph" else f"; rates {self._per()}"
+
+    def _tables(self, conf_level: float) -> list[Table]:
+        """What was released."""
+        weights = " of weights" if self.details else ""
+        found, cells = self.table.sums, []
+        for values, scale in zip((found.events, found.time), found.scales, strict=True):
+            sd = scale * math.sqrt(2.0 if found.gaussian else 4.0)  # of two halves
+            ratios = [noise_ratio(sd, value=max(x, COUNTED)) for x in values]
+            cells.append([*map(printed, numbers(values, 4), ratios)])
+        rows = tuple(zip(ARMS, *cells, strict=True))
+        return [Table(f"Sums{weights} (noisy)", ("arm", "events", self.offset), rows, "lrr")]
+
+    def _open_end(self, conf_level: float) -> list[str]:
+        return [_UNBOUNDED] if self.conf_int(conf_level)[-1, 1] == math.inf else []
+
+    def _noted(self, conf_level: float) -> list[str]:
+        return [*self.notes, *self._open_end(conf_level)]
+
+    def _findings(self, conf_level: float) -> list[str]:
+        said = {}
+        for term in self.tidy(conf_level).to_dict("records"):
+            value, _, low, high = effect_cells(term)
+            interval = f"{percent(conf_level)} confidence interval from {low} to {high}"
+            said[term["term"]] = f"{value} ({interval})"
+        return [
+            f"The rate of events {self._per()} is {said['rate_treated']} among the treated and "
+            f"{said['rate_control']} among the controls.",
+            f"Their difference is {said['rate_difference']}, and the rate ratio "
+            f"{said['rate_ratio']}.",
+            *self._open_end(conf_level),
+        ]
+
+
+# --- the call -----------------------------------------------------------------------------------
+
+
+@public_call(
+    OfTables,
+    method="rate",
+)
+def dp_rate(
+    formula: str,
+    data: Any,
+    *,
+    offset: str,
+    per: float = 1.0,
+    epsilon: float,
+    **more: Unpack[OfTables],
+) -> RateEffects:
+    r"""Compare rates of events per person-time of two arms.
+
+    Parameters
+    ----------
+    formula
+        ``"events ~ treatment"``, or ``"events ~ treatment | x1 + x2"``, where events are counts, or
+        0 and 1. Covariates are adjusted for, by weights of a released propensity model, unless
+        treatment was randomised.
+    offset
+        The column of the time in which the events of a record were counted, such as years of
+        follow-up. It is a time, not its logarithm. A record without time counts as nothing.
+    per
+        The time that rates are given for: 1000 for events per 1,000 years. Ratios do not change.
+    bounds
+        As in :func:`dp_ate`. The largest count and the largest time of a record must be declared,
+        ``{"events": (0, 10), "years": (0, 5)}``: the noise in rates is proportional to the first.
+    {shared}
+
+    Returns
+    -------
+    RateEffects
+        Both rates, their difference and their ratio. Intervals hold for overdispersed counts too:
+        the variance is that of single records, not that of a Poisson law.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> data = dpe.simulate("rates", n=5000, seed=1)
+    >>> formula = "events ~ treatment | x1 + x2 + x3"
+    >>> fit = dpe.dp_rate(formula, data, offset="years", epsilon=2, seed=1)
+    >>> fit.outcome, fit.guarantee.status
+    ('events / years', 'void: seeded')
+
+    In a shell::
+
+        dpeffects rate "events ~ treated" trial.csv --offset years --epsilon 1 \
+            --bounds bounds.toml --design randomised --per 1000
+        dpeffects rate "events ~ treated | age + sex" patients.csv --offset years \
+            --epsilon 1 --bounds bounds.toml --unit patient
+    """
+    return released(TABLE, locals())
