@@ -398,15 +398,6 @@ class CateEffects(SeveralEffects):
     def _noise_only(self) -> bool:
         return self.kind != "groups"
 
-    def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> FloatArray:
-        """Intervals, one row each; ``simultaneous`` makes them hold for all at once (Bonferroni).
-
-        By group they are for the effect. At points they are for what the effect would be if the
-        same computation, with the same penalties and thresholds, had drawn no noise: no sampling
-        variance is released there.
-        """
-        return super().conf_int(conf_level, simultaneous=simultaneous)
-
     def _at(self, i: int) -> dict[str, Any]:
         return {name: values[i] for name, values in self.points.items() if name not in TIDY}
 

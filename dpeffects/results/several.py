@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -79,8 +79,12 @@ class Based:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class SeveralEffects(SeveralRows):
-    """One `Estimate` for each label."""
+    """One `Estimate` for each label: an arm, a subset, a group, a period, an outcome, a point.
 
+    Intervals and p-values are for one effect at a time, or for the family of all of them.
+    """
+
+    _family: ClassVar[bool] = False
     labels: tuple[str, ...]
     effects: tuple[Estimate, ...]
 
@@ -103,10 +107,24 @@ class SeveralEffects(SeveralRows):
         """The released effects."""
         return np.array([effect.point for effect in self.effects])
 
-    def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> FloatArray:
-        """Intervals, one row each; ``simultaneous``: they hold for all at once (Bonferroni)."""
+    def _at_once(self, simultaneous: bool | None) -> bool:
+        """Whether numbers are to hold for all effects at once, by default as the kind of result."""
+        return self._family if simultaneous is None else simultaneous
+
+    def _share(self, conf_level: float, simultaneous: bool | None) -> tuple[int, float]:
+        """For how many effects an interval is, and its own level (Bonferroni)."""
         inference.check_conf_level(conf_level)
-        each = 1.0 - (1.0 - conf_level) / (len(self.effects) if simultaneous else 1)
+        count = len(self.effects) if self._at_once(simultaneous) else 1
+        return count, 1.0 - (1.0 - conf_level) / count
+
+    def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool | None = None) -> FloatArray:
+        """Intervals, one row each; ``simultaneous``: they hold for all at once (Bonferroni).
+
+        By default so do those of arms, subsets, periods and outcomes, and not those of groups and
+        points. At points they are for what the effect would be if the same computation, with the
+        same penalties and thresholds, had drawn no noise: no sampling variance is released there.
+        """
+        _, each = self._share(conf_level, simultaneous)
         interval_of = inference.noise_interval if self._noise_only else inference.interval
         around: dict[Any, tuple[float, ...]] = {}  # points share one law
         out = np.empty((len(self.effects), 2))
@@ -120,14 +138,14 @@ class SeveralEffects(SeveralRows):
             out[i] = np.clip(np.add(around[law], effect.point), low, high)
         return out
 
-    def p_values(self, *, simultaneous: bool = False) -> FloatArray:
+    def p_values(self, *, simultaneous: bool | None = None) -> FloatArray:
         """Two-sided p-values of no effect; ``simultaneous`` adjusts them for their number.
 
         They go with `conf_int`: below 1 - conf_level where the interval is to one side of zero.
         What is not available is NaN.
         """
         found = np.array([or_nan(inference.p_value(effect)) for effect in self.effects])
-        return np.minimum(1.0, found * (len(found) if simultaneous else 1))
+        return np.minimum(1.0, found * (len(found) if self._at_once(simultaneous) else 1))
 
     def test(
         self,
@@ -137,15 +155,16 @@ class SeveralEffects(SeveralRows):
         equivalence: tuple[float, float] | None = None,
         margin: float | None = None,
         conf_level: float = 0.95,
-        simultaneous: bool = False,
+        simultaneous: bool | None = None,
     ) -> Tests:
         """Test each effect; arguments as in `Result.test`. Nothing is spent.
 
-        ``simultaneous`` adjusts p-values and intervals for their number (Bonferroni).
+        ``simultaneous`` adjusts p-values and intervals for their number (Bonferroni), by default
+        as in `conf_int`.
         """
         asked = Hypothesis.asked(null, alternative, equivalence, margin)
         about = facts_tested(self, self.method, self.guarantee.status)
-        count = len(self.effects) if simultaneous else 1
+        count, _ = self._share(conf_level, simultaneous)
         pairs = zip(self.labels, self.effects, strict=True)
         return Tests(
             tuple(
@@ -154,19 +173,30 @@ class SeveralEffects(SeveralRows):
             )
         )
 
-    def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
-        """One row for each effect; what is not available is NaN.
+    def tidy(
+        self,
+        conf_level: float = 0.95,
+        *,
+        simultaneous: bool | None = None,
+        scale: str = "difference",
+    ) -> pd.DataFrame:
+        """One row for each effect, its name in ``term``; what is not available is NaN.
 
         ``covers`` says what the interval is for: the effect, or privacy noise only. An estimate
         whose ``noise_ratio`` is above 1 is mostly noise.
+
+        ``scale`` is one of those of `Result.effect`. Outcomes that do not have it are NaN: a number
+        that can be negative has no ratio.
         """
+        scale = check_scale(scale)
+        if scale != "difference":
+            return self._frame(self._scaled(scale, *self._share(conf_level, simultaneous)))
         intervals = self.conf_int(conf_level, simultaneous=simultaneous).tolist()
         p_values = self.p_values(simultaneous=simultaneous).tolist()
         covers = "noise" if self._noise_only else "effect"
         rows = []
         for i, (label, effect) in enumerate(zip(self.labels, self.effects, strict=True)):
-            low, high = intervals[i]
-            interval = inference.Interval(low, high, conf_level)
+            interval = inference.Interval(*intervals[i], conf_level)
             error = inference.std_error(effect)
             row = effect_row(effect.point, error, p_values[i], interval, term=label)
             row |= {"noise_sd": math.sqrt(effect.noise_variance), "covers": covers}
@@ -174,15 +204,35 @@ class SeveralEffects(SeveralRows):
             rows.append(self._at(i) | row)
         return self._frame(rows)
 
-    def plot(self, conf_level: float = 0.95, *, simultaneous: bool = False, ax: Any = None) -> Any:
+    def _scaled(self, scale: str, count: int, each: float) -> list[dict[str, Any]]:
+        """Rows of effects on another scale, which at least one of them has."""
+        rows, refused = [], []
+        for label, effect in zip(self.labels, self.effects, strict=True):
+            try:
+                found = scaled_effect(effect, scale, each, self.treatment, self.outcome)
+            except OptionError as error:
+                refused.append(error)
+                rows.append(effect_row(math.nan, NO_ERROR, NO_ERROR, NO_ERROR, term=label))
+                continue
+            p = float(np.minimum(1.0, count * or_nan(found.p_value)))
+            rows.append(effect_row(found.estimate, NO_ERROR, p, found.interval, term=label))
+        if len(refused) == len(rows):
+            raise refused[0]
+        return [row | {"scale": scale} for row in rows]
+
+    def plot(
+        self, conf_level: float = 0.95, *, simultaneous: bool | None = None, ax: Any = None
+    ) -> Any:
         """Draw the effects with their intervals; return the axes (matplotlib)."""
-        return draw(self, conf_level=conf_level, simultaneous=simultaneous, ax=ax)
+        at_once = self._at_once(simultaneous)
+        return draw(self, conf_level=conf_level, simultaneous=at_once, ax=ax)
 
     def summary(
-        self, form: str = "full", *, conf_level: float = 0.95, simultaneous: bool = False
+        self, form: str = "full", *, conf_level: float = 0.95, simultaneous: bool | None = None
     ) -> Summary:
         """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
-        return show(self, form, conf_level=conf_level, simultaneous=simultaneous)
+        at_once = self._at_once(simultaneous)
+        return show(self, form, conf_level=conf_level, simultaneous=at_once)
 
     def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
         """Plain values for JSON; each effect has its label and its interval beside it."""
@@ -199,6 +249,8 @@ class SeveralEffects(SeveralRows):
 class AtOnce(SeveralEffects):
     """Average effects whose intervals hold, and p-values are adjusted, for all at once."""
 
+    _family: ClassVar[bool] = True
+
     @property
     def associated(self) -> bool:
         """Whether these are associations: not adjusted for, and not declared to be randomised."""
@@ -210,7 +262,7 @@ class AtOnce(SeveralEffects):
         return self.effects[0].basis
 
     def conf_int_of_effect(
-        self, conf_level: float = 0.95, *, simultaneous: bool = True
+        self, conf_level: float = 0.95, *, simultaneous: bool | None = None
     ) -> FloatArray:
         """Intervals for effects, where these are associations: they allow for confounding."""
         effects = tuple(effect.as_effect() for effect in self.effects)
@@ -245,59 +297,6 @@ class AtOnce(SeveralEffects):
             raise OptionError(not_among(what, label, self.labels))
         about = {f.name: getattr(self, f.name) for f in fields(Record)}
         return Result(released=self.effects[self.labels.index(label)], **about | changes)
-
-    def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> FloatArray:
-        """Intervals, one row each, which hold for all of them at once unless told otherwise."""
-        return super().conf_int(conf_level, simultaneous=simultaneous)
-
-    def p_values(self, *, simultaneous: bool = True) -> FloatArray:
-        """Two-sided p-values of no effect, adjusted for their number unless told otherwise."""
-        return super().p_values(simultaneous=simultaneous)
-
-    def test(self, *given: Any, simultaneous: bool = True, **more: Any) -> Tests:
-        """Test each effect, adjusted for their number unless told otherwise.
-
-        The other arguments are those of `Result.test`: ``null``, ``alternative``, ``equivalence``,
-        ``margin`` and ``conf_level``.
-        """
-        return super().test(*given, simultaneous=simultaneous, **more)
-
-    def tidy(
-        self, conf_level: float = 0.95, *, simultaneous: bool = True, scale: str = "difference"
-    ) -> pd.DataFrame:
-        """One row for each effect, its name in ``term``; what is not available is NaN.
-
-        ``scale`` is one of those of `Result.effect`. Outcomes that do not have it are NaN: a number
-        that can be negative has no ratio.
-        """
-        scale = check_scale(scale)
-        if scale == "difference":
-            return super().tidy(conf_level, simultaneous=simultaneous)
-        count = len(self.effects) if simultaneous else 1
-        each = 1.0 - (1.0 - inference.check_conf_level(conf_level)) / count
-        rows, refused = [], []
-        for label, effect in zip(self.labels, self.effects, strict=True):
-            try:
-                found = scaled_effect(effect, scale, each, self.treatment, self.outcome)
-            except OptionError as error:
-                refused.append(error)
-                rows.append(effect_row(math.nan, NO_ERROR, NO_ERROR, NO_ERROR, term=label))
-                continue
-            p = float(np.minimum(1.0, count * or_nan(found.p_value)))
-            rows.append(effect_row(found.estimate, NO_ERROR, p, found.interval, term=label))
-        if len(refused) == len(rows):
-            raise refused[0]
-        return self._frame([row | {"scale": scale} for row in rows])
-
-    def plot(self, conf_level: float = 0.95, *, simultaneous: bool = True, ax: Any = None) -> Any:
-        """Draw the effects with their intervals; return the axes (matplotlib)."""
-        return super().plot(conf_level, simultaneous=simultaneous, ax=ax)
-
-    def summary(
-        self, form: str = "full", *, conf_level: float = 0.95, simultaneous: bool = True
-    ) -> Summary:
-        """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
-        return super().summary(form, conf_level=conf_level, simultaneous=simultaneous)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
