@@ -32,7 +32,7 @@ class PairOutcome:
 
 
 @dataclass(frozen=True)
-class AuditResult(Shown, JsonRecord):
+class AuditResult(Shown, JsonRecord, words="about_simulations"):
     """A lower bound on the true epsilon of a mechanism, and where it was found.
 
     Parameters

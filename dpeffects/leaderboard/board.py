@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Leaderboard(Shown, JsonRecord):
+class Leaderboard(Shown, JsonRecord, words="about_simulations", pictures="plots.simulations"):
     """The runs of the leaderboard, and what they add up to.
 
     Parameters

@@ -43,7 +43,7 @@ _KIND, _VERSION = "dpeffects effect function", 2
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class CateFunction(SeveralRows):
+class CateFunction(SeveralRows, words="about_conditional", pictures="plots.intervals"):
     """A released effect function: query it as often as you like, save it, plot it.
 
     Parameters
@@ -374,7 +374,7 @@ def _check_version(document: dict[str, Any], path: str | PathLike[str]) -> None:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class CateEffects(SeveralEffects):
+class CateEffects(SeveralEffects, words="about_conditional", pictures="plots.intervals"):
     """Effects at points or by group: one `Estimate` for each label.
 
     ``kind`` is "points" or "groups"; ``points`` holds the query rows as they were given.

@@ -44,7 +44,7 @@ class LateTerm(Term):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class LateEffect(TableEffects):
+class LateEffect(TableEffects, words="about_late"):
     """The effect among compliers, from two released effects of an instrument.
 
     Parameters

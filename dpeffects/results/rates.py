@@ -55,7 +55,7 @@ class Ratio(Term):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class RateEffects(TableEffects):
+class RateEffects(TableEffects, words="about_rates"):
     """Rates of events per person-time of two arms, from noisy sums of events and time.
 
     Parameters

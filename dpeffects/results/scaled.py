@@ -40,7 +40,7 @@ NO_ERROR = Unavailable("on this scale there is none")
 
 
 @dataclass(frozen=True)
-class ScaledEffect(Shown, AtALevel):
+class ScaledEffect(Shown, AtALevel, words="about_scaled"):
     """An effect on a scale: a number, its interval, its p-value, and a sentence about them.
 
     ``scale`` is one of "difference", "ratio", "odds", "lift" (ratio less 1) and "nnt" (1 over the

@@ -246,7 +246,7 @@ class SeveralEffects(SeveralRows):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class AtOnce(SeveralEffects):
+class AtOnce(SeveralEffects, words="about_arms", pictures="plots.intervals"):
     """Average effects whose intervals hold, and p-values are adjusted, for all at once."""
 
     _family: ClassVar[bool] = True

@@ -28,7 +28,7 @@ OVERALL = "overall"
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class StudyEffects(Based, AtOnce):
+class StudyEffects(Based, AtOnce, words="about_study", pictures="plots.several_outcomes"):
     """Effects on several outcomes, in subgroups too, and the baseline variables by arm.
 
     All of it follows from one joint release. Intervals hold, and p-values are adjusted, for all

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Study(Shown, JsonRecord):
+class Study(Shown, JsonRecord, words="about_simulations", pictures="plots.simulations"):
     """The runs of a simulation study, and what they add up to.
 
     Parameters
