@@ -9,7 +9,7 @@ and `draw` have a function for the class.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from importlib import import_module
@@ -86,6 +86,17 @@ class Prose:
 
 
 Block = Pairs | Table | Notes | Prose
+
+
+def starred(alerts: Iterable[str]) -> str:
+    """Return the lines of an alert; empty ones are left out."""
+    return "\n".join(f"*** {words} ***" for words in alerts if words)
+
+
+def noted(notes: Iterable[str]) -> Notes | None:
+    """Return the notes, if there are any."""
+    items = tuple(filter(None, notes))
+    return Notes(items) if items else None
 
 
 @dataclass(frozen=True)
@@ -300,7 +311,10 @@ def _load(result: Any, modules: str) -> None:
 
 
 class ByType:
-    """A function of which each type of result has its own, in the module that the type names."""
+    """A function of which each type of result has its own, in the module that the type names.
+
+    A type that names none says what it has to say by a method, ``_summary`` or ``_plot``.
+    """
 
     def __init__(self, what: str, modules: str = "words") -> None:
         self.what, self.modules = what, modules
@@ -316,6 +330,8 @@ class ByType:
         return _explained(found) if isinstance(found, Summary) else found
 
     def _unknown(self, result: Any, *args: Any, **options: Any) -> Any:
+        if own := getattr(type(result), f"_{self.what}", None):
+            return own(result, *args, **options)
         raise NotImplementedError(f"no {self.what} of {type(result).__name__}")
 
 

@@ -51,7 +51,7 @@ _MOST = 10_000_000
 
 
 @dataclass(frozen=True)
-class Plan(Shown, JsonRecord, words="about_simulations", pictures="plots.simulations"):
+class Plan(Shown, JsonRecord, words="about_plans", pictures="plots.simulations"):
     """The expected accuracy of each method; print it, plot it, or ask it for the inverse.
 
     ``noise_sd`` is the standard deviation of the privacy noise, ``half_width`` that of the interval

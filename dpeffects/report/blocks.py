@@ -21,8 +21,11 @@ from dpeffects.privacy.charges import Spend
 from dpeffects.report.layout import NO_BREAK
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import NOT_AVAILABLE, joined, number, numbers, text_of, to_error
+from dpeffects.results.numbers import percent as percent
 from dpeffects.results.record import Bound, Record
-from dpeffects.summary import Block, Notes, Pairs, Table, printed
+from dpeffects.summary import Block, Pairs, Table, printed
+from dpeffects.summary import noted as noted
+from dpeffects.summary import starred as starred
 
 if TYPE_CHECKING:
     from dpeffects.results.several import AtOnce
@@ -91,11 +94,6 @@ def alert(result: Record) -> str:
     return starred((void, KINDS[guarantee.kind].words.upper(), result.caution))
 
 
-def starred(alerts: Iterable[str]) -> str:
-    """Return the lines of an alert; empty ones are left out."""
-    return "\n".join(f"*** {words} ***" for words in alerts if words)
-
-
 def closing(result: Record, notes: Iterable[str]) -> tuple[Block, ...]:
     """Return what the summary of a record ends with: notes, how it was released, what to cite."""
     details = tuple((str(name), text_of(value, 4)) for name, value in result.details.items())
@@ -122,12 +120,6 @@ def _of_the_effect(result: Any) -> tuple[str, ...]:
     )
 
 
-def noted(notes: Iterable[str]) -> Notes | None:
-    """Return the notes, if there are any."""
-    items = tuple(filter(None, notes))
-    return Notes(items) if items else None
-
-
 def estimand_words(estimand: str) -> str:
     """Return the estimand in words, as in "ATE, average treatment effect"."""
     return f"{estimand}, {words_of(estimand)}"
@@ -139,17 +131,6 @@ def asked_for(result: Record | Combined) -> str:
     if getattr(result, "overlap_weighted", False):
         words += ", overlap-weighted in each group"
     return f"{words}; this is an association instead" if result.associated else words
-
-
-def percent(share: float, form: str = ".4g") -> str:
-    """Return a share as a percentage.
-
-    Examples
-    --------
-    >>> percent(0.95), percent(0.5, ".1f")
-    ('95 %', '50.0 %')
-    """
-    return f"{100 * share:{form}} %"
 
 
 def limits(conf_level: float) -> tuple[str, str]:
