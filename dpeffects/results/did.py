@@ -12,7 +12,7 @@ from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unava
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
-from dpeffects.results.several import AtOnce
+from dpeffects.results.several import AtOnce, Labels
 
 PARALLEL = (
     "parallel trends: without treatment, the mean outcome of the treated would have changed by as "
@@ -188,6 +188,12 @@ class EventStudy(AtOnce, pictures="plots.periods"):
         found = self.pretrends()
         p = math.nan if isinstance(found, Unavailable) else found.p_value
         return super()._glance() | {"pretrends_p_value": p}
+
+    @property
+    def _named(self) -> Labels:
+        here = {self.reference: f"{self.reference} (reference)"}
+        names = ", ".join(here.get(name, name) for name in self.periods)
+        return Labels("period", "by period", f"in {len(self.periods)} periods", "Periods", names)
 
     def __repr__(self) -> str:
         return self._head(f"of changes in {len(self.periods)} periods")

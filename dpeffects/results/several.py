@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -75,6 +75,16 @@ class Based:
     def doubts(self) -> str:
         """What nobody should overlook about the estimates; empty when all is well."""
         return "; ".join(filter(None, (NO_EFFECT if self.associated else "", self.warning)))
+
+
+class Labels(NamedTuple):
+    """What the effects of a result are for, in words: one ("contrast"), all, and their names."""
+
+    each: str
+    by: str
+    among: str
+    name: str
+    all: str
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -252,6 +262,10 @@ class AtOnce(SeveralEffects, words="about_arms", pictures="plots.intervals"):
     _family: ClassVar[bool] = True
 
     @property
+    def _named(self) -> Labels:
+        raise NotImplementedError
+
+    @property
     def associated(self) -> bool:
         """Whether these are associations: not adjusted for, and not declared to be randomised."""
         return any(effect.associated for effect in self.effects)
@@ -348,6 +362,11 @@ class ArmEffects(AtOnce):
                     found.setdefault(row["arm"], row)
         return [found[name] for name in self.arms if name in found]
 
+    @property
+    def _named(self) -> Labels:
+        names = ", ".join((f"{self.arms[0]} (reference)", *self.arms[1:]))
+        return Labels("contrast", "between arms", f"between {len(self.arms)} arms", "Arms", names)
+
     def __repr__(self) -> str:
         return self._head(f"{len(self.labels)} contrasts of {len(self.arms)} arms")
 
@@ -396,5 +415,13 @@ class SubsetEffects(AtOnce):
         released = first.less(second)
         return replace(self.subset(one), released=released, treatment=contrast, sample={})
 
+    @property
+    def _named(self) -> Labels:
+        pairs = zip(self.labels, self.subsets, strict=True)
+        names = "; ".join(a if a == b else f"{a} ({b})" for a, b in pairs)
+        more = "; no record is in two of them" if self.disjoint else ""
+        among = f"in {len(self.labels)} subsets"
+        return Labels("subset", "by subset", among, "Subsets", names + more)
+
     def __repr__(self) -> str:
-        return self._head(f"in {len(self.labels)} subsets")
+        return self._head(self._named.among)

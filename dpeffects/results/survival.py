@@ -88,7 +88,7 @@ def _normal(conf_level: float) -> float:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SurvivalEffects(TableEffects, words="about_survival", pictures="plots.life_curves"):
+class SurvivalEffects(TableEffects, words="about_survival", pictures="plots.by_arm"):
     """Survival of two arms up to a horizon, from one noisy life table.
 
     Whatever is asked of it, at whatever times, follows from the table and costs nothing.
