@@ -206,7 +206,8 @@ class SeveralEffects(SeveralRows):
         covers = "noise" if self._noise_only else "effect"
         rows = []
         for i, (label, effect) in enumerate(zip(self.labels, self.effects, strict=True)):
-            interval = inference.Interval(*intervals[i], conf_level)
+            low, high = intervals[i]
+            interval = inference.Interval(low, high, conf_level)
             error = inference.std_error(effect)
             row = effect_row(effect.point, error, p_values[i], interval, term=label)
             row |= {"noise_sd": math.sqrt(effect.noise_variance), "covers": covers}

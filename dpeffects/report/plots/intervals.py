@@ -443,8 +443,8 @@ def _rows(
 ) -> Any:
     """Effects with intervals, a row each, and the shares of records where they are known."""
     left, points, labels = len(labels[_ROWS:]), points[:_ROWS], labels[:_ROWS]
-    middle, ends = points["estimate"].to_numpy(dtype=float), points[["conf_low", "conf_high"]]
-    known, places = points["conf_low"].notna().to_numpy(), np.arange(len(points))
+    middle, low, high = points[["estimate", "conf_low", "conf_high"]].to_numpy(dtype=float).T
+    known, places = ~np.isnan(low), np.arange(len(points))
     beside: list[tuple[str, ...]] = []
     if shares is not None:
         head = "weight" if getattr(fit, "overlap_weighted", False) else "records"
@@ -452,8 +452,9 @@ def _rows(
     elif isinstance(fit, CateEffects | CateFunction):
         caption += f"; {_NOWHERE}"
     caption = f"{caption}; {left} more are in tidy()" if left else caption
-    about = {"below": relation(fit), "title": caption, "left": what, "beside": beside}
-    with labelled(ax, labels, ends.to_numpy(dtype=float), alarms=look.alarms(fit), **about) as axes:
+    ends = zip(low, high, strict=True)
+    about: dict[str, Any] = {"title": caption, "left": what, "beside": beside}
+    with labelled(ax, labels, ends, below=relation(fit), alarms=look.alarms(fit), **about) as axes:
         axes.plot(middle[known], places[known], "o", color=look.INK, gid="known")
         axes.plot(middle[~known], places[~known], "o", color=look.INK, mfc="white", gid="unknown")
     return axes
