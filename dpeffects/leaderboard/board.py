@@ -11,7 +11,8 @@ from dpeffects.leaderboard.candidates import Entry, entries
 from dpeffects.leaderboard.cells import NEAR, cells_of, overall, places
 from dpeffects.leaderboard.problems import Task, tasks
 from dpeffects.results.export import READERS, JsonRecord, frame_of, plain
-from dpeffects.results.numbers import figure, percent
+from dpeffects.results.numbers import figure
+from dpeffects.results.words import percent
 from dpeffects.summary import Notes, Pairs, Shown, Summary, Table, draw
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from dpeffects.report.blocks import (
 )
 from dpeffects.report.paragraph import describe, effect_words, paragraph
 from dpeffects.results.did import EventStudy
-from dpeffects.results.numbers import percent
 from dpeffects.results.several import ArmEffects, AtOnce
+from dpeffects.results.words import percent
 from dpeffects.summary import Pairs, Summary, Table, summarise
 
 

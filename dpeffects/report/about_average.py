@@ -23,7 +23,8 @@ from dpeffects.report.paragraph import (
     split,
 )
 from dpeffects.results.average import Result
-from dpeffects.results.numbers import number, numbers, percent, to_error, with_ends
+from dpeffects.results.numbers import number, numbers, to_error, with_ends
+from dpeffects.results.words import percent
 from dpeffects.summary import Summary, Table, summarise
 
 BASIS = {

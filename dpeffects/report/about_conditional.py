@@ -20,8 +20,9 @@ from dpeffects.report.blocks import (
 from dpeffects.report.paragraph import describe, paragraph
 from dpeffects.report.short import Rows, estimates, headline
 from dpeffects.results.conditional import CateEffects, CateFunction
-from dpeffects.results.numbers import number, percent, to_error, with_ends
+from dpeffects.results.numbers import number, to_error, with_ends
 from dpeffects.results.several import SeveralRows
+from dpeffects.results.words import percent
 from dpeffects.summary import Block, Pairs, Summary, Table, summarise
 
 _COVARIATES, _SENTENCES = 6, 6

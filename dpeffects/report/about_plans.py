@@ -8,7 +8,8 @@ from typing import Any
 from dpeffects.inference.estimate import NO_EFFECT
 from dpeffects.inference.hypotheses import EQUIVALENCE, Hypothesis
 from dpeffects.planning import Plan, PlannedEffect, PlanSetting, StudyPlan, TermPlan
-from dpeffects.results.numbers import figure, number, percent, to_error
+from dpeffects.results.numbers import figure, number, to_error
+from dpeffects.results.words import percent
 from dpeffects.summary import Notes, Pairs, Summary, Table, noted, starred, summarise
 
 

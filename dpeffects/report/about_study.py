@@ -26,8 +26,9 @@ from dpeffects.report.blocks import (
 )
 from dpeffects.report.paragraph import describe, p_words, paragraph
 from dpeffects.report.short import Rows, estimates, headline
-from dpeffects.results.numbers import number, percent, to_error
+from dpeffects.results.numbers import number, to_error
 from dpeffects.results.study import OVERALL, StudyEffects
+from dpeffects.results.words import percent
 from dpeffects.summary import (
     NOISE,
     Block,

@@ -21,8 +21,10 @@ from dpeffects.privacy.charges import Spend
 from dpeffects.report.layout import NO_BREAK
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import NOT_AVAILABLE, joined, number, numbers, text_of, to_error
-from dpeffects.results.numbers import percent as percent
 from dpeffects.results.record import Bound, Record
+from dpeffects.results.words import effect_cells as effect_cells
+from dpeffects.results.words import error_of
+from dpeffects.results.words import percent as percent
 from dpeffects.summary import Block, Pairs, Summary, Table, printed
 from dpeffects.summary import noted as noted
 from dpeffects.summary import starred as starred
@@ -328,29 +330,11 @@ def effect_table(result: Result | Combined, conf_level: float) -> Table:
     return Table(relation_title(result), columns, (row,), "lrrrrr")
 
 
-def effect_cells(row: Mapping[Any, Any], error: float | None = None) -> tuple[str, ...]:
-    """Estimate, standard error and both ends of the interval of a row of `tidy`.
-
-    They have two digits of the standard error, or of another ``error``. Where an estimate is mostly
-    noise, its interval holds all the same.
-    """
-    shown = (row["estimate"], row["std_error"])
-    known = _error_of(row) if error is None else error
-    value, *others = to_error(shown, known, ends=(row["conf_low"], row["conf_high"]))
-    return printed(value, row.get("noise_ratio", 0.0)), *others
-
-
 def cells_of_rows(rows: Sequence[Mapping[Any, Any]]) -> list[tuple[str, ...]]:
     """The same of several rows, with as many decimals as each other where errors are alike."""
-    errors = [x for x in map(_error_of, rows) if math.isfinite(x) and x > 0.0]
+    errors = [x for x in map(error_of, rows) if math.isfinite(x) and x > 0.0]
     alike = errors and max(errors) < _ALIKE * min(errors)
     return [effect_cells(row, min(errors) if alike else None) for row in rows]
-
-
-def _error_of(row: Mapping[Any, Any]) -> float:
-    """The standard error of a row of `tidy`, or its privacy noise where there is none."""
-    error = row["std_error"]
-    return float(row.get("noise_sd", math.nan) if math.isnan(error) else error)
 
 
 def p_cell(row: Mapping[Any, Any]) -> str:

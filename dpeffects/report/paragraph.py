@@ -25,6 +25,7 @@ from dpeffects.report.blocks import (
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import number, to_error, with_ends
 from dpeffects.results.record import Record
+from dpeffects.results.words import p_words as p_words
 from dpeffects.summary import describe as describe
 
 if TYPE_CHECKING:
@@ -146,11 +147,6 @@ def risk_words(fit: Result) -> tuple[str, ...]:
     return (
         f"With {fit.treatment}, {one:.3g} % have {fit.outcome} = 1, and without it {zero:.3g} %.",
     )
-
-
-def p_words(p: float) -> str:
-    """Return a p-value for a sentence."""
-    return "< 0.0001" if p < 1e-4 else f"= {p:.4f}"
 
 
 def missing_words(interval: Interval | Unavailable) -> str:

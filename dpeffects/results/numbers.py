@@ -157,17 +157,6 @@ def _formatted(values: Sequence[float], texts: dict[float, str]) -> tuple[str, .
     )
 
 
-def percent(share: float, form: str = ".4g") -> str:
-    """Return a share as a percentage.
-
-    Examples
-    --------
-    >>> percent(0.95), percent(0.5, ".1f")
-    ('95 %', '50.0 %')
-    """
-    return f"{100 * share:{form}} %"
-
-
 def figure(value: float, form: str) -> str:
     """Return a number in a format, or that it is not available."""
     return f"{value:{form}}" if math.isfinite(value) else NOT_AVAILABLE

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpeffects.results.export import JsonRecord, frame_of
-from dpeffects.results.numbers import figure, percent, to_error
+from dpeffects.results.numbers import figure, to_error
+from dpeffects.results.words import percent
 from dpeffects.simulations.runs import KEYS
 from dpeffects.summary import Notes, Pairs, Shown, Summary, Table, draw
 
