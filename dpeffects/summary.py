@@ -1,22 +1,21 @@
 """Summary: titled blocks of text, built once, rendered in several ways.
 
-Results, plans and ledgers know nothing of how they are shown: `summarise`, `tabulate`,
-`brief`, `write_about` and `draw` find by its type what the package `report` has registered for
-them, and `RENDERERS` has its formats. What is needed of that package is loaded when something is
-shown.
+Results and plans hold no words and no formats. Their class names the modules of the package
+`report` that have its words and its pictures, ``class Result(..., words="about_average")``;
+`of_report` loads them when something is shown. There `summarise`, `tabulate`, `describe`, `brief`
+and `draw` have a function for the class.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from importlib import import_module
-from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpeffects.errors import OptionError, nearest, quoted
 
@@ -89,6 +88,17 @@ class Prose:
 Block = Pairs | Table | Notes | Prose
 
 
+def starred(alerts: Iterable[str]) -> str:
+    """Return the lines of an alert; empty ones are left out."""
+    return "\n".join(f"*** {words} ***" for words in alerts if words)
+
+
+def noted(notes: Iterable[str]) -> Notes | None:
+    """Return the notes, if there are any."""
+    items = tuple(filter(None, notes))
+    return Notes(items) if items else None
+
+
 @dataclass(frozen=True)
 class Renderer:
     """An output format: how it writes a summary, one paragraph of text, and a file of its own."""
@@ -99,18 +109,19 @@ class Renderer:
     document: Callable[..., str]
 
 
-RENDERERS: dict[str, Renderer] = {}
-"""Output formats by name."""
+FORMATS = ("html", "latex", "markdown", "text")
+"""Output formats: each is a module of `report` that ends in its ``FORMAT``, a `Renderer`."""
+
+
+def of_report(name: str) -> Any:
+    """Load a module of the package `report`, which comes after all that it shows."""
+    return import_module(f"dpeffects.report.{name}")
 
 
 def renderer(name: str) -> Renderer:
-    """Return an output format by name, which is that of a module of `report`."""
-    import_module(f"dpeffects.report.{name}")
-    return RENDERERS[name]
-
-
-WRITERS: dict[str, Callable[..., Path]] = {}
-"""Formats that are files and no text, by the ending of their names."""
+    """Return an output format by name."""
+    made: Renderer = of_report(name).FORMAT
+    return made
 
 
 class Named:
@@ -184,8 +195,8 @@ class Summary(Named):
 
         It needs python-docx: ``pip install "dpeffects[word]"``.
         """
-        import_module("dpeffects.report.word")
-        return WRITERS[".docx"](self, path, overwrite=overwrite)
+        write: Callable[..., Path] = of_report("word").write_word
+        return write(self, path, overwrite=overwrite)
 
     def shortened(self) -> Summary:
         """Return what it begins with: title, alert, first lines, and the first rows of a table."""
@@ -271,7 +282,16 @@ class Report(Named):
 
 
 class Shown(Named):
-    """Whatever has a summary: it prints as text, and as HTML in a notebook."""
+    """Whatever has a summary: it prints as text, and as HTML in a notebook.
+
+    A class says by ``words`` and ``pictures`` which modules of `report` describe and draw it.
+    """
+
+    _shown_by: ClassVar[dict[str, str]] = {}
+
+    def __init_subclass__(cls, **modules: str) -> None:
+        super().__init_subclass__()
+        cls._shown_by = cls._shown_by | modules
 
     def summary(self, form: str = "full") -> Summary:
         """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
@@ -284,33 +304,34 @@ class Shown(Named):
         return self.summary().as_text()
 
 
-class ByType:
-    """A function of which each type of result has its own; the package `report` registers them.
+def _load(result: Any, modules: str) -> None:
+    """Load what the class of a result says that it is shown by."""
+    if name := getattr(type(result), "_shown_by", {}).get(modules):
+        of_report(name)
 
-    A type that is not known makes it load what `report` has: of summaries of what
-    ``results.average`` defines the module ``report.about_average``, if that knows the type, and
-    else everything.
+
+class ByType:
+    """A function of which each type of result has its own, in the module that the type names.
+
+    A type that names none says what it has to say by a method, ``_summary`` or ``_plot``.
     """
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, what: str, modules: str = "words") -> None:
+        self.what, self.modules = what, modules
         self._known = singledispatch(self._unknown)
         self.register = self._known.register
 
     def __call__(self, result: Any, *args: Any, **options: Any) -> Any:
         """Call the function for the type of a result."""
-        kind = type(result)
-        module = f"dpeffects.report.about_{kind.__module__.rpartition('.')[2]}"
-        if kind not in self._known.registry and self.what == "summary" and find_spec(module):
-            import_module(module)
-        if kind not in self._known.registry:
-            import_module("dpeffects.report.everything")
-        found = self._known.dispatch(kind)(result, *args, **options)
+        _load(result, self.modules)
+        found = self._known.dispatch(type(result))(result, *args, **options)
         if self.what == "tables":
             return {name: _explained(table) for name, table in found.items()}
         return _explained(found) if isinstance(found, Summary) else found
 
     def _unknown(self, result: Any, *args: Any, **options: Any) -> Any:
+        if own := getattr(type(result), f"_{self.what}", None):
+            return own(result, *args, **options)
         raise NotImplementedError(f"no {self.what} of {type(result).__name__}")
 
 
@@ -318,9 +339,9 @@ summarise = ByType("summary")
 """Build the summary of a result."""
 tabulate = ByType("tables")
 """Build the tables of a result, each as a summary of its own."""
-write_about = ByType("report")
-"""Return the paragraph about a result, or write its record for a review board to a path."""
-draw = ByType("plot")
+describe = ByType("paragraph")
+"""Write the paragraph on methods and results for a paper."""
+draw = ByType("plot", "pictures")
 """Draw a result; return the axes."""
 
 
@@ -334,9 +355,8 @@ def show(result: Any, form: str, **options: Any) -> Summary:
     """Build the summary of a result in one of the `FORMS`."""
     if check_form(form) == "full":
         return summarise(result, **options)
-    import_module("dpeffects.report.short")
-    if brief.dispatch(type(result)) is brief.dispatch(object):
-        import_module("dpeffects.report.everything")
+    of_report("short")
+    _load(result, "words")
     return brief(result, **options)
 
 

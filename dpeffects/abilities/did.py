@@ -29,7 +29,7 @@ from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unava
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
-from dpeffects.results.several import AtOnce
+from dpeffects.results.several import AtOnce, Labels
 
 _LONG = ("time", "start", "periods")
 PARALLEL = (
@@ -108,7 +108,7 @@ class PreTrends:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class EventStudy(AtOnce):
+class EventStudy(AtOnce, pictures="plots.periods"):
     """Differences in differences by period, all against the last period before treatment.
 
     Intervals hold, and p-values are adjusted, for all periods at once (Bonferroni), unless
@@ -206,6 +206,12 @@ class EventStudy(AtOnce):
         found = self.pretrends()
         p = math.nan if isinstance(found, Unavailable) else found.p_value
         return super()._glance() | {"pretrends_p_value": p}
+
+    @property
+    def _named(self) -> Labels:
+        here = {self.reference: f"{self.reference} (reference)"}
+        names = ", ".join(here.get(name, name) for name in self.periods)
+        return Labels("period", "by period", f"in {len(self.periods)} periods", "Periods", names)
 
     def __repr__(self) -> str:
         return self._head(f"of changes in {len(self.periods)} periods")

@@ -72,7 +72,7 @@ class Chance(Term):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class OrdinalEffects(TableEffects):
+class OrdinalEffects(TableEffects, pictures="plots.by_arm"):
     """An outcome of ordered levels in two arms, from one noisy table.
 
     Its terms are differences in the share of records at a level or a higher one ("at least mild"),

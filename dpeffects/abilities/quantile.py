@@ -190,7 +190,7 @@ TABLE = table_spec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class QuantileEffects(TableEffects):
+class QuantileEffects(TableEffects, pictures="plots.by_arm"):
     """Quantiles of the outcome in two arms and their differences, from one noisy table.
 
     An effect at a quantile compares the two distributions: the median of what all records would

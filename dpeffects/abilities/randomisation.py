@@ -167,7 +167,7 @@ TABLE = MethodSpec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class RandomisationTest(Record):
+class RandomisationTest(Record, words="about_randomisation"):
     """A randomisation test of the sharp null hypothesis; made by `dp_randomisation_test`.
 
     Parameters

@@ -113,7 +113,7 @@ TABLE = table_spec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SurvivalEffects(TableEffects):
+class SurvivalEffects(TableEffects, pictures="plots.by_arm"):
     """Survival of two arms up to a horizon, from one noisy life table.
 
     Whatever is asked of it, at whatever times, follows from the table and costs nothing.

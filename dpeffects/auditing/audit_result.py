@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from dpeffects.guarantee import column_of, protected
 from dpeffects.results.export import JsonRecord, frame_of, plain
-from dpeffects.summary import Shown
+from dpeffects.results.numbers import figure, number, text_of
+from dpeffects.summary import Notes, Pairs, Shown, Summary, Table, starred
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,5 +109,54 @@ class AuditResult(Shown, JsonRecord):
         names = ("violated", "verdict", "tightness", "largest_loss")
         return super().to_dict() | {name: plain(getattr(self, name)) for name in names}
 
+    def _summary(self) -> Summary:
+        promised = f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" * (self.delta > 0))
+        shares = [f"{h} of {n}" for h, n in zip(self.hits, self.trials, strict=True)]
+        whose = f", for {protected(self.unit)}" if column_of(self.unit) else ""
+        rows = [
+            ("Promise", f"{promised} ({self.guarantee}), {self.level} level{whose}"),
+            ("Verdict", self.verdict),
+            ("Tightness", f"{100 * self.tightness:.0f} % of epsilon was shown to be lost"),
+            ("Worst pair", self.worst),
+            ("Event", f"{self.event}: {shares[0]} runs on one dataset, {shares[1]} on the other"),
+            ("Options", text_of(self.options) if self.options else ""),
+            ("Runs", f"{self.runs}, of which {sum(self.trials)} counted the event"),
+            ("Noise", self.noise),
+        ]
+        blocks = (
+            Pairs(tuple(row for row in rows if row[1])),
+            _pairs(self),
+            Notes(_notes(self)),
+        )
+        alert = starred((self.verdict,)) if self.violated else ""
+        what = f" ({self.estimand})" if self.estimand else ""
+        return Summary(f"Audit of {self.method}{what}", alert, blocks)
+
     def __repr__(self) -> str:
         return f"<dpeffects audit of {self.method}: {self.verdict}>"
+
+
+def _pairs(audit: AuditResult) -> Table:
+    rows = []
+    for pair in audit.pairs:
+        losses = [figure(loss, ".3f") for loss in (pair.average_loss, pair.largest_loss)]
+        mark = " *" if pair.name == audit.worst else ""
+        runs = f"{pair.runs}" if pair.runs else "-"
+        rows.append((pair.name + mark, pair.skipped or pair.about, runs, *losses))
+    columns = ("neighbours", "what changes", "runs", "average loss", "largest loss")
+    return Table("Pairs of neighbours (* the worst)", columns, tuple(rows), "llrrr")
+
+
+def _notes(audit: AuditResult) -> tuple[str, ...]:
+    notes = [
+        "The bound holds whatever the noise is; it says nothing about neighbours that were not "
+        "tried. A low bound is no proof of privacy: the proofs are in privacy/PROOFS.md.",
+        "A loss is the log of how much likelier a release was on its own dataset than on the "
+        "neighbour, by the noise that was declared; inf: the neighbour cannot show the same.",
+    ]
+    if audit.delta == 0 and audit.largest_loss > audit.epsilon * (1.0 + 1e-6):
+        notes.append(
+            f"A run with a privacy loss of {number(audit.largest_loss)} was seen, above "
+            "epsilon: some sensitivity is not covered, however rarely that shows."
+        )
+    return tuple(notes)

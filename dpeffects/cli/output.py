@@ -18,11 +18,10 @@ from typing import Any
 from dpeffects import writing
 from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.inference.intervals import check_conf_level
-from dpeffects.report import everything  # noqa: F401 (all formats)
 from dpeffects.report.word import ENDING, render_word, word_file
-from dpeffects.summary import RENDERERS, Prose, Summary
+from dpeffects.summary import FORMATS, Prose, Summary, renderer
 
-_ENDINGS = {".json": "json", **{r.ending: name for name, r in RENDERERS.items()}}
+_ENDINGS = {".json": "json", **{renderer(name).ending: name for name in FORMATS}}
 _PLOT_ENDINGS = (".png", ".pdf", ".svg")
 _INPUTS = (
     "data",
@@ -44,7 +43,7 @@ _INPUTS = (
 
 def add_output_arguments(
     parser: argparse.ArgumentParser,
-    formats: Iterable[str] = (*RENDERERS, "json"),
+    formats: Iterable[str] = (*FORMATS, "json"),
     *,
     conf_level: bool = True,
     record: bool = False,
@@ -173,7 +172,7 @@ def put_result(
     else:
         form = "short" if args.short else "full"
         made = _said_here(args, (summary or _at_level(args, result.summary))(form))
-        text = RENDERERS[format_of(args)].document(made)
+        text = renderer(format_of(args)).document(made)
         if args.format is None and _is_word(args.out):
             content = render_word(made)
     put_text(args, title or repr(result), text, content)

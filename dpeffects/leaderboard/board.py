@@ -8,17 +8,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.leaderboard.candidates import Entry, entries
-from dpeffects.leaderboard.cells import cells_of, overall, places
+from dpeffects.leaderboard.cells import NEAR, cells_of, overall, places
 from dpeffects.leaderboard.problems import Task, tasks
 from dpeffects.results.export import READERS, JsonRecord, frame_of, plain
-from dpeffects.summary import Shown, draw
+from dpeffects.results.numbers import figure
+from dpeffects.results.words import percent
+from dpeffects.summary import Notes, Pairs, Shown, Summary, Table, draw
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True)
-class Leaderboard(Shown, JsonRecord):
+class Leaderboard(Shown, JsonRecord, pictures="plots.simulations"):
     """The runs of the leaderboard, and what they add up to.
 
     Parameters
@@ -86,6 +88,58 @@ class Leaderboard(Shown, JsonRecord):
     def plot(self, epsilon: float = 1.0, ax: Any = None) -> Any:
         """Draw how far each entry is from the best on each data set."""
         return draw(self, epsilon, ax=ax)
+
+    def _summary(self) -> Summary:
+        share = self.glance()["near"].iloc[0]
+        about = [
+            ("Data", ", ".join(task.name for task in self.tasks)),
+            ("Repeats", f"{self.repeats}, seed {self.seed}"),
+        ]
+        if not math.isnan(share):
+            about.append(("Ours near the best", f"{100 * share:.0f} % of places"))
+        notes = (
+            "Error: median of the relative error. Ranked: entries that protect records with a "
+            "proved guarantee.",
+            f"Near: best or within {100 * NEAR:.0f} % of the best. Ratio: geometric mean of the "
+            "error over the best.",
+            *_gaps(self.gaps()),
+        )
+        blocks = (Pairs(tuple(about)), _best(self.places()), _overall(self.overall()))
+        return Summary("Leaderboard", "", (*blocks, Notes(notes)))
+
+
+def _gaps(frame: pd.DataFrame) -> list[str]:
+    """One line for each entry and reason."""
+    return [
+        f"{name} on {', '.join(group['data'])}: {reason}."
+        for (name, reason), group in frame.groupby(["fit", "reason"], sort=False)
+    ]
+
+
+def _best(frame: pd.DataFrame) -> Table:
+    columns = ("data", "epsilon", "best", "error", "best of ours", "error")
+    rows = [
+        (
+            *(row["data"], f"{row['epsilon']:g}", row["best"], figure(row["error"], ".3g")),
+            *(row["ours"], figure(row["ours_error"], ".3g")),
+        )
+        for row in frame.to_dict("records")
+    ]
+    return Table("Best in each place", columns, tuple(rows), "lrlrlr")
+
+
+def _overall(frame: pd.DataFrame) -> Table:
+    columns = ("entry", "guarantee", "level", "ratio", "near", "coverage", "seconds")
+    rows = [
+        (
+            *(row["fit"], row["guarantee"], row["level"], figure(row["ratio"], ".3g")),
+            f"{row['near']} of {row['cells']}",
+            "n/a" if math.isnan(row["coverage"]) else percent(row["coverage"], ".0f"),
+            f"{row['seconds']:.2g}",
+        )
+        for row in frame.to_dict("records")
+    ]
+    return Table("Entries", columns, tuple(rows), "lllrrrr")
 
 
 @plain.register

@@ -45,7 +45,7 @@ _FIGURES = ("method", "noise_sd", "std_error", "half_width", "detectable", "powe
 
 
 @dataclass(frozen=True)
-class Plan(Shown, JsonRecord):
+class Plan(Shown, JsonRecord, words="about_plans", pictures="plots.simulations"):
     """The expected accuracy of each method; print it, plot it, or ask it for the inverse.
 
     ``noise_sd`` is the standard deviation of the privacy noise, ``half_width`` that of the interval

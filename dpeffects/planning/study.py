@@ -72,7 +72,7 @@ class PlannedDifference:
 
 
 @dataclass(frozen=True)
-class StudyPlan(Shown, JsonRecord):
+class StudyPlan(Shown, JsonRecord, words="about_plans"):
     """The expected accuracy of every effect of a study; print it, or ask it for the inverse.
 
     Parameters

@@ -31,7 +31,7 @@ class PlannedTerm:
 
 
 @dataclass(frozen=True)
-class TermPlan(Shown, JsonRecord):
+class TermPlan(Shown, JsonRecord, words="about_plans"):
     """The expected accuracy of each term of a result, over so many rehearsals."""
 
     terms: tuple[PlannedTerm, ...]

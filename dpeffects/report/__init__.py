@@ -1,7 +1,7 @@
 """What results look like: summaries and their formats, paragraphs, release records, plots.
 
-A module registers how its types of results are shown when it is imported (`dpeffects.summary`);
-`dpeffects.report.everything` imports them all.
+A class of results names the modules here that have its words and its pictures; they are loaded
+when it is shown (`dpeffects.summary`).
 """
 
 from dpeffects.lazy import lazy_names

@@ -5,68 +5,52 @@ from __future__ import annotations
 from dpeffects.abilities.did import EventStudy
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.report.about_conditional import EFFECTS, listed, noise_sentence
+from dpeffects.report.about_conditional import listed, noise_sentence
 from dpeffects.report.blocks import (
-    alert,
+    EFFECTS,
     called,
-    cells_of_rows,
-    closing,
     effect_table,
+    effects_table,
     header,
-    limits,
+    left_out,
     means_block,
-    p_cell,
-    percent,
-    relation,
+    of_record,
+    relation_title,
 )
 from dpeffects.report.paragraph import describe, effect_words, paragraph
-from dpeffects.results.several import ArmEffects, AtOnce, SubsetEffects
+from dpeffects.results.several import ArmEffects, AtOnce
+from dpeffects.results.words import percent
 from dpeffects.summary import Pairs, Summary, Table, summarise
 
 
 @summarise.register
 def _(fit: AtOnce, conf_level: float = 0.95, simultaneous: bool = True) -> Summary:
-    shown = fit.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
-    found = zip(shown[:EFFECTS], cells_of_rows(shown[:EFFECTS]), strict=True)
-    rows = [(row["term"], *cells, p_cell(row)) for row, cells in found]
-    about = relation(fit)
-    table = Table(
-        f"{about[0].upper()}{about[1:]}, {_where(fit)}",
-        (_each(fit), "estimate", "std. error", *limits(conf_level), "p-value"),
-        tuple(rows),
-        "lrrrrr",
+    labels, rows = fit._named, fit.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
+    title, heads = f"{relation_title(fit)}, {labels.by}", (labels.each, "estimate", "std. error")
+    tables = (
+        *_over_periods(fit, conf_level),
+        effects_table(title, heads, rows[:EFFECTS], conf_level),
+        *means_block(fit, conf_level),
     )
-    more = f"The first {EFFECTS} of {len(shown)}; tidy() has them all."
-    at_once = family_words(fit, conf_level, simultaneous, _each(fit))
     notes = (
-        at_once,
+        family_words(fit, conf_level, simultaneous, labels.each),
         *_missing(fit),
-        more if len(shown) > EFFECTS else "",
+        left_out(len(rows)),
         *_trends(fit, conf_level),
     )
     what = "differences in differences" if isinstance(fit, EventStudy) else f"{called(fit)}s"
-    return Summary(
-        f"Private {what} {_where(fit, count=True)}: {fit.method_title} ({fit.method})",
-        alert(fit),
-        (
-            _header(fit),
-            *_over_periods(fit, conf_level),
-            table,
-            *means_block(fit, conf_level),
-            *closing(fit, (*notes, *fit.notes)),
-        ),
-    )
+    title = f"Private {what} {labels.among}: {fit.method_title} ({fit.method})"
+    return of_record(fit, title, tables, notes, _header(fit))
 
 
 @describe.register
 def _(fit: AtOnce, conf_level: float) -> str:
-    rows = fit.tidy(conf_level).to_dict("records")
+    labels, rows = fit._named, fit.tidy(conf_level).to_dict("records")
     what = "Associations" if fit.associated else "Effects"
-    name, named = _named(fit)
     over_all = isinstance(fit, ArmEffects) and not fit.associated
     findings = [
-        f"The {name.lower()} are {named.replace(' (reference)', '')}. {what} {_where(fit)}, with "
-        f"{percent(conf_level)} intervals, are {listed(rows)}.",
+        f"The {labels.name.lower()} are {labels.all.replace(' (reference)', '')}. {what} "
+        f"{labels.by}, with {percent(conf_level)} intervals, are {listed(rows)}.",
         "All of them are averages over the records of all arms." if over_all else "",
         family_words(fit, conf_level),
         noise_sentence(rows),
@@ -76,7 +60,7 @@ def _(fit: AtOnce, conf_level: float) -> str:
     sampling = fit.effects[0].sampling
     lost = isinstance(sampling, Unavailable)
     lack = f"standard errors and intervals ({sampling})" if lost else ""
-    return paragraph(fit, findings, lack, f"{effect_words(fit)} {_where(fit, count=True)}")
+    return paragraph(fit, findings, lack, f"{effect_words(fit)} {labels.among}")
 
 
 def _header(fit: AtOnce) -> Pairs:
@@ -84,35 +68,7 @@ def _header(fit: AtOnce) -> Pairs:
     average = ESTIMANDS[fit.estimand].words
     if isinstance(fit, ArmEffects):
         words = words.replace(average, f"{average} over the records of all arms", 1)
-    return Pairs((formula, (name, words), _named(fit), *rows))
-
-
-def _named(fit: AtOnce) -> tuple[str, str]:
-    """What the effects are for: arms, or subsets with their conditions."""
-    if isinstance(fit, ArmEffects):
-        return "Arms", ", ".join((f"{fit.arms[0]} (reference)", *fit.arms[1:]))
-    if isinstance(fit, EventStudy):
-        here = {fit.reference: f"{fit.reference} (reference)"}
-        return "Periods", ", ".join(here.get(name, name) for name in fit.periods)
-    assert isinstance(fit, SubsetEffects)
-    pairs = zip(fit.labels, fit.subsets, strict=True)
-    texts = [a if a == b else f"{a} ({b})" for a, b in pairs]
-    more = "; no record is in two of them" if fit.disjoint else ""
-    return "Subsets", "; ".join(texts) + more
-
-
-def _where(fit: AtOnce, count: bool = False) -> str:
-    if isinstance(fit, ArmEffects):
-        return f"between {len(fit.arms)} arms" if count else "between arms"
-    if isinstance(fit, EventStudy):
-        return f"in {len(fit.periods)} periods" if count else "by period"
-    return f"in {len(fit.labels)} subsets" if count else "by subset"
-
-
-def _each(fit: AtOnce) -> str:
-    if isinstance(fit, EventStudy):
-        return "period"
-    return "contrast" if isinstance(fit, ArmEffects) else "subset"
+    return Pairs((formula, (name, words), (fit._named.name, fit._named.all), *rows))
 
 
 def family_words(
@@ -133,15 +89,14 @@ def family_words(
 
 def _over_periods(fit: AtOnce, conf_level: float) -> tuple[Table, ...]:
     """The mean effect over several periods under treatment."""
-    several = isinstance(fit, EventStudy) and len(fit.labels) > fit.leads + 1
-    return (effect_table(fit.one(), conf_level),) if isinstance(fit, EventStudy) and several else ()
+    if isinstance(fit, EventStudy) and len(fit.labels) > fit.leads + 1:
+        return (effect_table(fit.one(), conf_level),)
+    return ()
 
 
 def _trends(fit: AtOnce, conf_level: float) -> tuple[str, ...]:
     """What changes before treatment say about trends."""
-    if not isinstance(fit, EventStudy):
-        return ()
-    return (f"Pre-trends: {fit.pretrends(conf_level)}",)
+    return (f"Pre-trends: {fit.pretrends(conf_level)}",) if isinstance(fit, EventStudy) else ()
 
 
 def _missing(fit: AtOnce) -> tuple[str, ...]:
@@ -151,10 +106,7 @@ def _missing(fit: AtOnce) -> tuple[str, ...]:
         if isinstance(effect.sampling, Unavailable):
             reasons.setdefault(str(effect.sampling), []).append(label)
     return tuple(
-        f"Standard errors and intervals{_of(fit, labels)} are {why}."
+        f"Standard errors and intervals{of_some} are {why}."
         for why, labels in reasons.items()
+        for of_some in ["" if len(labels) == len(fit.labels) else f" of {', '.join(labels)}"]
     )
-
-
-def _of(fit: AtOnce, labels: list[str]) -> str:
-    return "" if len(labels) == len(fit.labels) else f" of {', '.join(labels)}"

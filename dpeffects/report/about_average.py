@@ -11,16 +11,7 @@ from dpeffects.formula import parse
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import SamplingVariance, Unavailable
 from dpeffects.inference.intervals import sampling_alone
-from dpeffects.report.blocks import (
-    alert,
-    assumed,
-    called,
-    closing,
-    effect_table,
-    header,
-    means_block,
-    percent,
-)
+from dpeffects.report.blocks import assumed, called, effect_table, means_block, of_record
 from dpeffects.report.paragraph import (
     describe,
     effect_sentence,
@@ -33,6 +24,7 @@ from dpeffects.report.paragraph import (
 )
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import number, numbers, to_error, with_ends
+from dpeffects.results.words import percent
 from dpeffects.summary import Summary, Table, summarise
 
 BASIS = {
@@ -50,18 +42,9 @@ BASIS = {
 def _(fit: Result, conf_level: float = 0.95) -> Summary:
     what = called(fit)
     private = f"Private {what}" if fit.level != "none" else f"Not private: {what}"
-    notes = (*_inference_notes(fit, conf_level), *risk_words(fit), *fit.notes)
-    return Summary(
-        f"{private}: {fit.method_title} ({fit.method})",
-        alert(fit),
-        (
-            header(fit),
-            effect_table(fit, conf_level),
-            *means_block(fit, conf_level),
-            _error_parts(fit),
-            *closing(fit, notes),
-        ),
-    )
+    tables = (effect_table(fit, conf_level), *means_block(fit, conf_level), _error_parts(fit))
+    notes = (*_inference_notes(fit, conf_level), *risk_words(fit))
+    return of_record(fit, f"{private}: {fit.method_title} ({fit.method})", tables, notes)
 
 
 @describe.register

@@ -9,12 +9,12 @@ from statistics import NormalDist
 from typing import Any
 
 from dpeffects.report.blocks import (
-    alert,
+    EFFECTS,
     cells_of_rows,
-    closing,
-    header,
+    effects_table,
+    left_out,
     limits,
-    percent,
+    of_record,
     relation,
 )
 from dpeffects.report.paragraph import describe, paragraph
@@ -22,10 +22,11 @@ from dpeffects.report.short import Rows, estimates, headline
 from dpeffects.results.conditional import CateEffects, CateFunction
 from dpeffects.results.numbers import number, to_error, with_ends
 from dpeffects.results.several import SeveralRows
+from dpeffects.results.words import percent
 from dpeffects.summary import Block, Pairs, Summary, Table, summarise
 
-_COVARIATES, EFFECTS, _SENTENCES = 6, 40, 6
-"""Covariates and effects in a summary, and effects in a paragraph."""
+_COVARIATES, _SENTENCES = 6, 6
+"""Covariates in a summary, and effects in a paragraph."""
 _COVERS = {
     "noise": "privacy noise only: where the function would be had none been drawn",
     "effect": "noise, sampling, shrinkage and confounding left by shrunk models: the effect, on "
@@ -133,29 +134,23 @@ def _(fit: CateEffects, conf_level: float = 0.95, simultaneous: bool = False) ->
     groups = fit.kind == "groups"
     found = fit.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
     shown = [row if math.isnan(row["conf_low"]) else _with_noise(row) for row in found[:EFFECTS]]
-    pairs = zip(shown, cells_of_rows(shown), strict=True)
-    rows = [(row["term"], *cells) for row, cells in pairs]
-    where, error_name = ("by group", "std. error") if groups else ("at points", "noise sd")
+    where, error = ("by group", "std. error") if groups else ("at points", "noise sd")
     effect_name = "Overlap-weighted effect" if fit.overlap_weighted else "Effect"
-    table = Table(
-        f"{effect_name} of {fit.treatment} on {fit.outcome} {where}",
-        (fit.kind.rstrip("s"), "effect", error_name, *limits(conf_level)),
-        tuple(rows),
-        "lrrrr",
-    )
+    title = f"{effect_name} of {fit.treatment} on {fit.outcome} {where}"
+    heads = (fit.kind.rstrip("s"), "effect", error)
+    table = effects_table(title, heads, shown, conf_level, tested=False)
     known = any(math.isfinite(row["conf_low"]) for row in found)
     notes = [_INTERVALS[fit.kind] if known else _NO_INTERVALS]
     if simultaneous:
         notes.append(f"All intervals hold at once with {percent(conf_level, 'g')} (Bonferroni).")
-    if len(fit.labels) > EFFECTS:
-        notes.append(f"The first {EFFECTS} of {len(fit.labels)}; tidy() has them all.")
+    notes.append(left_out(len(fit.labels)))
     return _summary(fit, (table,), notes)
 
 
 def _summary(fit: SeveralRows, blocks: Iterable[Block], notes: Iterable[str]) -> Summary:
     what = "Private" if fit.guarantee.kind != "none" else "Not private:"
     title = f"{what} conditional effects: {fit.method_title} ({fit.method})"
-    return Summary(title, alert(fit), (header(fit), *blocks, *closing(fit, (*notes, *fit.notes))))
+    return of_record(fit, title, blocks, notes)
 
 
 @describe.register

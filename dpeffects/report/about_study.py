@@ -19,18 +19,27 @@ from dpeffects.report.blocks import (
     alert,
     budget,
     called,
-    closing,
     header,
     limits,
-    noted,
+    of_record,
     p_cell,
-    percent,
 )
 from dpeffects.report.paragraph import describe, p_words, paragraph
 from dpeffects.report.short import Rows, estimates, headline
 from dpeffects.results.numbers import number, to_error
 from dpeffects.results.study import OVERALL, StudyEffects
-from dpeffects.summary import NOISE, Block, Pairs, Summary, Table, printed, summarise, tabulate
+from dpeffects.results.words import percent
+from dpeffects.summary import (
+    NOISE,
+    Block,
+    Pairs,
+    Summary,
+    Table,
+    noted,
+    printed,
+    summarise,
+    tabulate,
+)
 
 SHOWN = 25
 """Effects and baseline rows in a summary."""
@@ -47,11 +56,8 @@ Made = tuple[str, Table, tuple[str, ...]]
 def _(fit: StudyEffects, conf_level: float = 0.95, simultaneous: bool = True) -> Summary:
     made = list(_tables(fit, conf_level, simultaneous, SHOWN))
     notes = dict.fromkeys(note for _, _, own in made for note in own)
-    return Summary(
-        f"{_title(fit)}: {fit.method_title} ({fit.method})",
-        alert(fit),
-        (_header(fit), *(table for _, table, _ in made), *closing(fit, (*notes, *fit.notes))),
-    )
+    title = f"{_title(fit)}: {fit.method_title} ({fit.method})"
+    return of_record(fit, title, [table for _, table, _ in made], notes, _header(fit))
 
 
 @tabulate.register

@@ -25,7 +25,9 @@ from dpeffects.results.record import Bound, Record
 from dpeffects.results.words import effect_cells as effect_cells
 from dpeffects.results.words import error_of
 from dpeffects.results.words import percent as percent
-from dpeffects.summary import Block, Notes, Pairs, Table, printed
+from dpeffects.summary import Block, Pairs, Summary, Table, printed
+from dpeffects.summary import noted as noted
+from dpeffects.summary import starred as starred
 
 if TYPE_CHECKING:
     from dpeffects.results.several import AtOnce
@@ -39,7 +41,8 @@ LEVELS = {
     "none": "no level of privacy (nothing is protected)",
 }
 RANDOMISED = "treatment was randomised, as the call said: nothing is allowed for confounding"
-_MOST_SPENDS = 40
+EFFECTS, _MOST_SPENDS = 40, 40
+"""Effects and charges in a table."""
 _ALIKE = 10.0
 """Errors that differ by less than this factor are shown to the same place."""
 _MOST_NAMED = 9
@@ -94,9 +97,16 @@ def alert(result: Record) -> str:
     return starred((void, KINDS[guarantee.kind].words.upper(), result.caution))
 
 
-def starred(alerts: Iterable[str]) -> str:
-    """Return the lines of an alert; empty ones are left out."""
-    return "\n".join(f"*** {words} ***" for words in alerts if words)
+def of_record(
+    result: Record,
+    title: str,
+    tables: Iterable[Block],
+    notes: Iterable[str] = (),
+    head: Pairs | None = None,
+) -> Summary:
+    """Return the summary of a record: what was asked for, its tables, how it was released."""
+    first, last = head or header(result), closing(result, (*notes, *result.notes))
+    return Summary(title, alert(result), (first, *tables, *last))
 
 
 def closing(result: Record, notes: Iterable[str]) -> tuple[Block, ...]:
@@ -123,12 +133,6 @@ def _of_the_effect(result: Any) -> tuple[str, ...]:
         "Intervals are those of the association. Interval for the effect, if confounding is as "
         f"strong as it usually is in studies, which is a guess: fit.conf_int_of_effect(){told}.",
     )
-
-
-def noted(notes: Iterable[str]) -> Notes | None:
-    """Return the notes, if there are any."""
-    items = tuple(filter(None, notes))
-    return Notes(items) if items else None
 
 
 def estimand_words(estimand: str) -> str:
@@ -284,10 +288,34 @@ def _whole(match: re.Match[str]) -> str:
     return _unbroken(match[0])
 
 
+def relation_title(result: Record | Combined) -> str:
+    """Name what the numbers are, as the title of a table."""
+    about = relation(result)
+    return about[0].upper() + about[1:]
+
+
+def effects_table(
+    title: str,
+    heads: tuple[str, ...],
+    found: Sequence[Mapping[Any, Any]],
+    conf_level: float,
+    tested: bool = True,
+) -> Table:
+    """Return rows of `tidy` as a table; ``heads`` are those of label, estimate and error."""
+    rows = []
+    for row, cells in zip(found, cells_of_rows(found), strict=True):
+        rows.append((row["term"], *cells, *((p_cell(row),) if tested else ())))
+    columns = (*heads, *limits(conf_level), *(("p-value",) if tested else ()))
+    return Table(title, columns, tuple(rows), "l" + "r" * (len(columns) - 1))
+
+
+def left_out(count: int, most: int = EFFECTS) -> str:
+    """Say how many effects of a table are not shown."""
+    return f"The first {most} of {count}; tidy() has them all." if count > most else ""
+
+
 def effect_table(result: Result | Combined, conf_level: float) -> Table:
     """Return the line that everybody reads first: the effect, its error, interval and p-value."""
-    about = relation(result)
-    title = about[0].upper() + about[1:]
     columns = ("", "estimate", "std. error", *limits(conf_level), "p-value")
     interval, error = result.conf_int(conf_level), result.std_error
     if isinstance(interval, Unavailable) or isinstance(error, Unavailable):
@@ -298,7 +326,8 @@ def effect_table(result: Result | Combined, conf_level: float) -> Table:
     if isinstance(result, Result):
         cells = (printed(cells[0], ratio_of(result.released)), *cells[1:])
     name = "association" if result.associated else result.estimand
-    return Table(title, columns, ((name, *cells, p_text(result.p_value)),), "lrrrrr")
+    row = (name, *cells, p_text(result.p_value))
+    return Table(relation_title(result), columns, (row,), "lrrrrr")
 
 
 def cells_of_rows(rows: Sequence[Mapping[Any, Any]]) -> list[tuple[str, ...]]:
@@ -318,12 +347,12 @@ def means_block(result: Result | AtOnce | Combined, conf_level: float) -> tuple[
     frame = result.means_at(conf_level)
     if isinstance(frame, Unavailable):
         return ()
-    found = [row | {"estimate": row["mean"]} for row in frame.to_dict("records")]
-    names = [" ".join(str(row[x]) for x in ("term", "arm") if x in row) for row in found]
-    rows = [(name, *cells) for name, cells in zip(names, cells_of_rows(found), strict=True)]
-    how = ", adjusted" if result.basis == "adjusted" else ""
-    columns = ("arm", "mean", "std. error", *limits(conf_level))
-    return (Table(f"Means of {result.outcome} by arm{how}", columns, tuple(rows), "lrrrr"),)
+    found = [
+        row | {"estimate": row["mean"], "term": f"{row.get('term', '')} {row['arm']}".strip()}
+        for row in frame.to_dict("records")
+    ]
+    title = f"Means of {result.outcome} by arm{', adjusted' * (result.basis == 'adjusted')}"
+    return (effects_table(title, ("arm", "mean", "std. error"), found, conf_level, tested=False),)
 
 
 def budget(result: Record) -> Table:

@@ -6,7 +6,7 @@ from functools import partial
 from html import escape
 
 from dpeffects.report.layout import clean
-from dpeffects.summary import RENDERERS, Block, Notes, Pairs, Renderer, Summary, Table
+from dpeffects.summary import Block, Notes, Pairs, Renderer, Summary, Table
 
 # Colours come from the notebook or the browser, so that light and dark themes both work; lines are
 # a grey that shows on either.
@@ -128,6 +128,4 @@ def _class(cell: str, side: str) -> str:
     return f' class="{" ".join(names)}"' if names else ""
 
 
-RENDERERS["html"] = Renderer(
-    render_html, _paragraph, ".html", partial(render_html, standalone=True)
-)
+FORMAT = Renderer(render_html, _paragraph, ".html", partial(render_html, standalone=True))

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from dpeffects.report.layout import clean, column_widths, fits
-from dpeffects.summary import RENDERERS, Block, Notes, Pairs, Renderer, Summary, Table
+from dpeffects.summary import Block, Notes, Pairs, Renderer, Summary, Table
 
 _LINE, _NARROW, _LONG = 84, 64, 36
 """Characters on a line of p columns, and of plain ones; lines of text that call for longtable."""
@@ -158,4 +158,4 @@ def _row(cells: Sequence[str]) -> str:
     return " & ".join(escaped(cell) for cell in cells) + r" \\"
 
 
-RENDERERS["latex"] = Renderer(render_latex, escaped, ".tex", render_latex)
+FORMAT = Renderer(render_latex, escaped, ".tex", render_latex)

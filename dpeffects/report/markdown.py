@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from dpeffects.report.layout import clean
-from dpeffects.summary import RENDERERS, Block, Notes, Pairs, Renderer, Summary, Table
+from dpeffects.summary import Block, Notes, Pairs, Renderer, Summary, Table
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$&])")
 _START = re.compile(r"^(\d*)([-+=.)])")  # a list or an underline
@@ -57,4 +57,4 @@ def _row(cells: Iterable[str]) -> str:
     return "|" + "".join(f" {text} |" if text else " |" for text in texts)
 
 
-RENDERERS["markdown"] = Renderer(render_markdown, escaped, ".md", render_markdown)
+FORMAT = Renderer(render_markdown, escaped, ".md", render_markdown)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from functools import cache, singledispatch
+from functools import cache
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpeffects.errors import OptionError
 from dpeffects.guarantee import KINDS, Guarantee, column_of, protected
@@ -26,6 +26,7 @@ from dpeffects.results.average import Result
 from dpeffects.results.numbers import number, to_error, with_ends
 from dpeffects.results.record import Record
 from dpeffects.results.words import p_words as p_words
+from dpeffects.summary import describe as describe
 
 if TYPE_CHECKING:
     from dpeffects.sites.combination import Combined
@@ -33,12 +34,6 @@ if TYPE_CHECKING:
 _LARGEST = 3
 """Shares of the budget that a sentence names."""
 _WITH = {"treated": "with treatment", "control": "without"}
-
-
-@singledispatch
-def describe(result: Any, conf_level: float) -> str:
-    """Write the paragraph on methods and results for a paper; each type has its own function."""
-    raise NotImplementedError(f"no paragraph about {type(result).__name__}")
 
 
 @cache

@@ -19,14 +19,14 @@ from dpeffects.claims import title_of
 from dpeffects.errors import OptionError
 from dpeffects.guarantee import Guarantee, column_of, protected
 from dpeffects.privacy.noise import SecureNoise
-from dpeffects.report.paragraph import describe, versions
+from dpeffects.report.paragraph import versions
 from dpeffects.report.word import ENDING, word_file
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import joined, number, text_of
 from dpeffects.results.record import Record
 from dpeffects.sites.combination import Combined
 from dpeffects.sites.release import SiteRelease
-from dpeffects.summary import Pairs, Prose, Report, Summary, Table, summarise, write_about
+from dpeffects.summary import Pairs, Prose, Report, Summary, Table, describe, summarise
 
 FORMAT = "dpeffects release record"
 ASK, MET, NOT_MET = "for the board", "met", "NOT MET"
@@ -36,14 +36,13 @@ Check = tuple[str, str, str]
 """A question of docs/review_board.md, its answer, and whether it is met."""
 
 
-@write_about.register(Record)
-@write_about.register(Combined)
-def _(
+def write_about(
     fit: Record | Combined,
     path: str | PathLike[str] | None,
     conf_level: float,
     overwrite: bool,
 ) -> Report | Path:
+    """Return the paragraph about a result, or write its record for a review board to a path."""
     paragraph = describe(fit, conf_level)
     if path is None:
         return Report(paragraph)

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from dpeffects.errors import OptionError
 from dpeffects.report.layout import NO_BREAK, column_widths, visible
-from dpeffects.summary import RENDERERS, Block, Notes, Pairs, Renderer, Summary, Table
+from dpeffects.summary import Block, Notes, Pairs, Renderer, Summary, Table
 
 _WIDEST_GAP = 6
 
@@ -90,4 +90,4 @@ def _paragraph(text: str, width: int) -> str:
     return textwrap.fill(text, width, break_on_hyphens=False)
 
 
-RENDERERS["text"] = Renderer(render_text, _paragraph, ".txt", render_text)
+FORMAT = Renderer(render_text, _paragraph, ".txt", render_text)

@@ -12,7 +12,7 @@ from typing import Any
 from dpeffects import writing
 from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.report.layout import clean, column_widths
-from dpeffects.summary import WRITERS, Block, Notes, Pairs, Summary, Table
+from dpeffects.summary import Block, Notes, Pairs, Summary, Table
 
 ENDING = ".docx"
 _SIZE, _WIDE = 8.5, 110
@@ -167,6 +167,3 @@ def _name(name: str) -> str:
     from docx.oxml.ns import qn
 
     return str(qn(f"w:{name}"))
-
-
-WRITERS[ENDING] = write_word

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Result(OneEstimate):
+class Result(OneEstimate, words="about_average", pictures="plots.intervals"):
     """A private treatment effect, ready to print, export or combine.
 
     Parameters

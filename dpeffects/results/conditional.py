@@ -43,7 +43,7 @@ _KIND, _VERSION = "dpeffects effect function", 2
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class CateFunction(SeveralRows):
+class CateFunction(SeveralRows, words="about_conditional", pictures="plots.intervals"):
     """A released effect function: query it as often as you like, save it, plot it.
 
     Parameters
@@ -374,7 +374,7 @@ def _check_version(document: dict[str, Any], path: str | PathLike[str]) -> None:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class CateEffects(SeveralEffects):
+class CateEffects(SeveralEffects, words="about_conditional", pictures="plots.intervals"):
     """Effects at points or by group: one `Estimate` for each label.
 
     ``kind`` is "points" or "groups"; ``points`` holds the query rows as they were given.
@@ -397,15 +397,6 @@ class CateEffects(SeveralEffects):
     @property
     def _noise_only(self) -> bool:
         return self.kind != "groups"
-
-    def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> FloatArray:
-        """Intervals, one row each; ``simultaneous`` makes them hold for all at once (Bonferroni).
-
-        By group they are for the effect. At points they are for what the effect would be if the
-        same computation, with the same penalties and thresholds, had drawn no noise: no sampling
-        variance is released there.
-        """
-        return super().conf_int(conf_level, simultaneous=simultaneous)
 
     def _at(self, i: int) -> dict[str, Any]:
         return {name: values[i] for name, values in self.points.items() if name not in TIDY}

@@ -25,7 +25,7 @@ FEW = "an arm has no more records than noise could make"
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Balance(Record):
+class Balance(Record, words="about_balance", pictures="plots.diagnostics"):
     """Overlap and balance of two arms; made by `dp_balance`.
 
     Parameters

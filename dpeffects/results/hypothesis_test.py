@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Test(Shown, AtALevel):
+class Test(Shown, AtALevel, words="about_tests"):
     """A test of an effect, from what was released already: nothing is spent.
 
     Parameters
@@ -179,7 +179,7 @@ class Test(Shown, AtALevel):
 
 
 @dataclass(frozen=True, repr=False)
-class Tests(Shown, JsonRecord):
+class Tests(Shown, JsonRecord, words="about_tests"):
     """Tests of several effects, in the order of the effects; made by ``fit.test()``."""
 
     __test__: ClassVar[bool] = False

@@ -64,7 +64,7 @@ def term_of(factors: Iterable[Factor]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Regression(SeveralRows):
+class Regression(SeveralRows, words="about_moments"):
     """A linear regression that released moments give; made by `Moments.regression`.
 
     Parameters
@@ -147,7 +147,7 @@ class Regression(SeveralRows):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Moments(SeveralRows):
+class Moments(SeveralRows, words="about_moments"):
     """Second moments of all columns, released once; made by `dp_moments`.
 
     Whatever follows from them costs nothing: regressions, adjusted effects, effects by the levels

@@ -157,6 +157,11 @@ def _formatted(values: Sequence[float], texts: dict[float, str]) -> tuple[str, .
     )
 
 
+def figure(value: float, form: str) -> str:
+    """Return a number in a format, or that it is not available."""
+    return f"{value:{form}}" if math.isfinite(value) else NOT_AVAILABLE
+
+
 def joined(values: Sequence[float]) -> str:
     """Return a few numbers side by side; of many, the range."""
     if len(values) > 4 and min(values) == max(values):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -13,7 +13,7 @@ from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate
 from dpeffects.privacy.charges import Spend
 from dpeffects.results.export import READERS, JsonRecord, frame_of, read
-from dpeffects.summary import Named, Report, Shown, write_about
+from dpeffects.summary import Named, Report, Shown, of_report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +61,9 @@ class Reported(Shown, JsonRecord):
         of the summary.
         """
         default = getattr(self, "conf_level", 0.95)
-        return write_about(self, path, default if conf_level is None else conf_level, overwrite)
+        level = default if conf_level is None else conf_level
+        write: Callable[..., Report | Path] = of_report("review_record").write_about
+        return write(self, path, level, overwrite)
 
 
 class Coefficients(Named):

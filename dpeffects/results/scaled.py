@@ -16,7 +16,7 @@ from dpeffects.inference.estimate import Estimate, Means, Unavailable
 from dpeffects.inference.intervals import NO_TEST, Interval
 from dpeffects.results.export import AtALevel, effect_row, frame_of, or_nan
 from dpeffects.results.numbers import number, with_ends
-from dpeffects.summary import Shown, Summary, show
+from dpeffects.summary import Pairs, Shown, Summary, show, starred
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,6 +72,16 @@ class ScaledEffect(Shown, AtALevel):
     def summary(self, form: str = "full", *, conf_level: float | None = None) -> Summary:
         """The same as a summary, with what nobody should overlook; it is short in any case."""
         return show(self.at(conf_level), form)
+
+    def _summary(self) -> Summary:
+        guarantee = str(self.about.get("guarantee", ""))
+        void = f"NOT PRIVATE: {guarantee[6:]}" if guarantee.startswith("void") else ""
+        rows = [
+            (name.capitalize(), str(self.about.get(name, ""))) for name in ("estimand", "method")
+        ]
+        pairs = Pairs((("Found", self.words), *(row for row in rows if row[1])))
+        title = f"The effect as {SCALES[self.scale]}"
+        return Summary(title, starred((void, self.caution)), (pairs,))
 
     def __str__(self) -> str:
         mark = alarm(self.about.get("guarantee", "exact"))

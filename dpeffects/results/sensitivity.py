@@ -31,7 +31,7 @@ _RANGE = re.compile(r"\[([-+0-9.e]+), ([-+0-9.e]+)\]")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SensitivityAnalysis(OneEstimate):
+class SensitivityAnalysis(OneEstimate, words="about_sensitivity", pictures="plots.confounding"):
     """What unmeasured confounding would do to an effect; made by ``fit.sensitivity()``.
 
     Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -77,10 +77,24 @@ class Based:
         return "; ".join(filter(None, (NO_EFFECT if self.associated else "", self.warning)))
 
 
+class Labels(NamedTuple):
+    """What the effects of a result are for, in words: one ("contrast"), all, and their names."""
+
+    each: str
+    by: str
+    among: str
+    name: str
+    all: str
+
+
 @dataclass(frozen=True, repr=False, kw_only=True)
 class SeveralEffects(SeveralRows):
-    """One `Estimate` for each label."""
+    """One `Estimate` for each label: an arm, a subset, a group, a period, an outcome, a point.
 
+    Intervals and p-values are for one effect at a time, or for the family of all of them.
+    """
+
+    _family: ClassVar[bool] = False
     labels: tuple[str, ...]
     effects: tuple[Estimate, ...]
 
@@ -103,10 +117,24 @@ class SeveralEffects(SeveralRows):
         """The released effects."""
         return np.array([effect.point for effect in self.effects])
 
-    def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> FloatArray:
-        """Intervals, one row each; ``simultaneous``: they hold for all at once (Bonferroni)."""
+    def _at_once(self, simultaneous: bool | None) -> bool:
+        """Whether numbers are to hold for all effects at once, by default as the kind of result."""
+        return self._family if simultaneous is None else simultaneous
+
+    def _share(self, conf_level: float, simultaneous: bool | None) -> tuple[int, float]:
+        """For how many effects an interval is, and its own level (Bonferroni)."""
         inference.check_conf_level(conf_level)
-        each = 1.0 - (1.0 - conf_level) / (len(self.effects) if simultaneous else 1)
+        count = len(self.effects) if self._at_once(simultaneous) else 1
+        return count, 1.0 - (1.0 - conf_level) / count
+
+    def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool | None = None) -> FloatArray:
+        """Intervals, one row each; ``simultaneous``: they hold for all at once (Bonferroni).
+
+        By default so do those of arms, subsets, periods and outcomes, and not those of groups and
+        points. At points they are for what the effect would be if the same computation, with the
+        same penalties and thresholds, had drawn no noise: no sampling variance is released there.
+        """
+        _, each = self._share(conf_level, simultaneous)
         interval_of = inference.noise_interval if self._noise_only else inference.interval
         around: dict[Any, tuple[float, ...]] = {}  # points share one law
         out = np.empty((len(self.effects), 2))
@@ -120,14 +148,14 @@ class SeveralEffects(SeveralRows):
             out[i] = np.clip(np.add(around[law], effect.point), low, high)
         return out
 
-    def p_values(self, *, simultaneous: bool = False) -> FloatArray:
+    def p_values(self, *, simultaneous: bool | None = None) -> FloatArray:
         """Two-sided p-values of no effect; ``simultaneous`` adjusts them for their number.
 
         They go with `conf_int`: below 1 - conf_level where the interval is to one side of zero.
         What is not available is NaN.
         """
         found = np.array([or_nan(inference.p_value(effect)) for effect in self.effects])
-        return np.minimum(1.0, found * (len(found) if simultaneous else 1))
+        return np.minimum(1.0, found * (len(found) if self._at_once(simultaneous) else 1))
 
     def test(
         self,
@@ -137,15 +165,16 @@ class SeveralEffects(SeveralRows):
         equivalence: tuple[float, float] | None = None,
         margin: float | None = None,
         conf_level: float = 0.95,
-        simultaneous: bool = False,
+        simultaneous: bool | None = None,
     ) -> Tests:
         """Test each effect; arguments as in `Result.test`. Nothing is spent.
 
-        ``simultaneous`` adjusts p-values and intervals for their number (Bonferroni).
+        ``simultaneous`` adjusts p-values and intervals for their number (Bonferroni), by default
+        as in `conf_int`.
         """
         asked = Hypothesis.asked(null, alternative, equivalence, margin)
         about = facts_tested(self, self.method, self.guarantee.status)
-        count = len(self.effects) if simultaneous else 1
+        count, _ = self._share(conf_level, simultaneous)
         pairs = zip(self.labels, self.effects, strict=True)
         return Tests(
             tuple(
@@ -154,12 +183,24 @@ class SeveralEffects(SeveralRows):
             )
         )
 
-    def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
-        """One row for each effect; what is not available is NaN.
+    def tidy(
+        self,
+        conf_level: float = 0.95,
+        *,
+        simultaneous: bool | None = None,
+        scale: str = "difference",
+    ) -> pd.DataFrame:
+        """One row for each effect, its name in ``term``; what is not available is NaN.
 
         ``covers`` says what the interval is for: the effect, or privacy noise only. An estimate
         whose ``noise_ratio`` is above 1 is mostly noise.
+
+        ``scale`` is one of those of `Result.effect`. Outcomes that do not have it are NaN: a number
+        that can be negative has no ratio.
         """
+        scale = check_scale(scale)
+        if scale != "difference":
+            return self._frame(self._scaled(scale, *self._share(conf_level, simultaneous)))
         intervals = self.conf_int(conf_level, simultaneous=simultaneous).tolist()
         p_values = self.p_values(simultaneous=simultaneous).tolist()
         covers = "noise" if self._noise_only else "effect"
@@ -174,15 +215,35 @@ class SeveralEffects(SeveralRows):
             rows.append(self._at(i) | row)
         return self._frame(rows)
 
-    def plot(self, conf_level: float = 0.95, *, simultaneous: bool = False, ax: Any = None) -> Any:
+    def _scaled(self, scale: str, count: int, each: float) -> list[dict[str, Any]]:
+        """Rows of effects on another scale, which at least one of them has."""
+        rows, refused = [], []
+        for label, effect in zip(self.labels, self.effects, strict=True):
+            try:
+                found = scaled_effect(effect, scale, each, self.treatment, self.outcome)
+            except OptionError as error:
+                refused.append(error)
+                rows.append(effect_row(math.nan, NO_ERROR, NO_ERROR, NO_ERROR, term=label))
+                continue
+            p = float(np.minimum(1.0, count * or_nan(found.p_value)))
+            rows.append(effect_row(found.estimate, NO_ERROR, p, found.interval, term=label))
+        if len(refused) == len(rows):
+            raise refused[0]
+        return [row | {"scale": scale} for row in rows]
+
+    def plot(
+        self, conf_level: float = 0.95, *, simultaneous: bool | None = None, ax: Any = None
+    ) -> Any:
         """Draw the effects with their intervals; return the axes (matplotlib)."""
-        return draw(self, conf_level=conf_level, simultaneous=simultaneous, ax=ax)
+        at_once = self._at_once(simultaneous)
+        return draw(self, conf_level=conf_level, simultaneous=at_once, ax=ax)
 
     def summary(
-        self, form: str = "full", *, conf_level: float = 0.95, simultaneous: bool = False
+        self, form: str = "full", *, conf_level: float = 0.95, simultaneous: bool | None = None
     ) -> Summary:
         """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
-        return show(self, form, conf_level=conf_level, simultaneous=simultaneous)
+        at_once = self._at_once(simultaneous)
+        return show(self, form, conf_level=conf_level, simultaneous=at_once)
 
     def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
         """Plain values for JSON; each effect has its label and its interval beside it."""
@@ -196,8 +257,14 @@ class SeveralEffects(SeveralRows):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class AtOnce(SeveralEffects):
+class AtOnce(SeveralEffects, words="about_arms", pictures="plots.intervals"):
     """Average effects whose intervals hold, and p-values are adjusted, for all at once."""
+
+    _family: ClassVar[bool] = True
+
+    @property
+    def _named(self) -> Labels:
+        raise NotImplementedError
 
     @property
     def associated(self) -> bool:
@@ -210,7 +277,7 @@ class AtOnce(SeveralEffects):
         return self.effects[0].basis
 
     def conf_int_of_effect(
-        self, conf_level: float = 0.95, *, simultaneous: bool = True
+        self, conf_level: float = 0.95, *, simultaneous: bool | None = None
     ) -> FloatArray:
         """Intervals for effects, where these are associations: they allow for confounding."""
         effects = tuple(effect.as_effect() for effect in self.effects)
@@ -245,59 +312,6 @@ class AtOnce(SeveralEffects):
             raise OptionError(not_among(what, label, self.labels))
         about = {f.name: getattr(self, f.name) for f in fields(Record)}
         return Result(released=self.effects[self.labels.index(label)], **about | changes)
-
-    def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> FloatArray:
-        """Intervals, one row each, which hold for all of them at once unless told otherwise."""
-        return super().conf_int(conf_level, simultaneous=simultaneous)
-
-    def p_values(self, *, simultaneous: bool = True) -> FloatArray:
-        """Two-sided p-values of no effect, adjusted for their number unless told otherwise."""
-        return super().p_values(simultaneous=simultaneous)
-
-    def test(self, *given: Any, simultaneous: bool = True, **more: Any) -> Tests:
-        """Test each effect, adjusted for their number unless told otherwise.
-
-        The other arguments are those of `Result.test`: ``null``, ``alternative``, ``equivalence``,
-        ``margin`` and ``conf_level``.
-        """
-        return super().test(*given, simultaneous=simultaneous, **more)
-
-    def tidy(
-        self, conf_level: float = 0.95, *, simultaneous: bool = True, scale: str = "difference"
-    ) -> pd.DataFrame:
-        """One row for each effect, its name in ``term``; what is not available is NaN.
-
-        ``scale`` is one of those of `Result.effect`. Outcomes that do not have it are NaN: a number
-        that can be negative has no ratio.
-        """
-        scale = check_scale(scale)
-        if scale == "difference":
-            return super().tidy(conf_level, simultaneous=simultaneous)
-        count = len(self.effects) if simultaneous else 1
-        each = 1.0 - (1.0 - inference.check_conf_level(conf_level)) / count
-        rows, refused = [], []
-        for label, effect in zip(self.labels, self.effects, strict=True):
-            try:
-                found = scaled_effect(effect, scale, each, self.treatment, self.outcome)
-            except OptionError as error:
-                refused.append(error)
-                rows.append(effect_row(math.nan, NO_ERROR, NO_ERROR, NO_ERROR, term=label))
-                continue
-            p = float(np.minimum(1.0, count * or_nan(found.p_value)))
-            rows.append(effect_row(found.estimate, NO_ERROR, p, found.interval, term=label))
-        if len(refused) == len(rows):
-            raise refused[0]
-        return self._frame([row | {"scale": scale} for row in rows])
-
-    def plot(self, conf_level: float = 0.95, *, simultaneous: bool = True, ax: Any = None) -> Any:
-        """Draw the effects with their intervals; return the axes (matplotlib)."""
-        return super().plot(conf_level, simultaneous=simultaneous, ax=ax)
-
-    def summary(
-        self, form: str = "full", *, conf_level: float = 0.95, simultaneous: bool = True
-    ) -> Summary:
-        """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
-        return super().summary(form, conf_level=conf_level, simultaneous=simultaneous)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -349,6 +363,11 @@ class ArmEffects(AtOnce):
                     found.setdefault(row["arm"], row)
         return [found[name] for name in self.arms if name in found]
 
+    @property
+    def _named(self) -> Labels:
+        names = ", ".join((f"{self.arms[0]} (reference)", *self.arms[1:]))
+        return Labels("contrast", "between arms", f"between {len(self.arms)} arms", "Arms", names)
+
     def __repr__(self) -> str:
         return self._head(f"{len(self.labels)} contrasts of {len(self.arms)} arms")
 
@@ -397,5 +416,13 @@ class SubsetEffects(AtOnce):
         released = first.less(second)
         return replace(self.subset(one), released=released, treatment=contrast, sample={})
 
+    @property
+    def _named(self) -> Labels:
+        pairs = zip(self.labels, self.subsets, strict=True)
+        names = "; ".join(a if a == b else f"{a} ({b})" for a, b in pairs)
+        more = "; no record is in two of them" if self.disjoint else ""
+        among = f"in {len(self.labels)} subsets"
+        return Labels("subset", "by subset", among, "Subsets", names + more)
+
     def __repr__(self) -> str:
-        return self._head(f"in {len(self.labels)} subsets")
+        return self._head(self._named.among)

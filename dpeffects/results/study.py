@@ -28,7 +28,7 @@ OVERALL = "overall"
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class StudyEffects(Based, AtOnce):
+class StudyEffects(Based, AtOnce, words="about_study", pictures="plots.several_outcomes"):
     """Effects on several outcomes, in subgroups too, and the baseline variables by arm.
 
     All of it follows from one joint release. Intervals hold, and p-values are adjusted, for all
@@ -183,7 +183,7 @@ class StudyEffects(Based, AtOnce):
         self,
         conf_level: float = 0.95,
         *,
-        simultaneous: bool = True,
+        simultaneous: bool | None = None,
         by: str | None = None,
         kind: str = "forest",
         standardised: bool | None = None,
@@ -195,7 +195,7 @@ class StudyEffects(Based, AtOnce):
         Parameters
         ----------
         conf_level, simultaneous
-            Of the intervals, and whether they hold for all effects at once.
+            Of the intervals, and whether they hold for all effects at once, as by default.
         by
             A factor of subgroups: effects at its levels below those on all records.
         kind
@@ -208,8 +208,8 @@ class StudyEffects(Based, AtOnce):
         ax
             Axes to draw on; by default those of a new figure.
         """
-        given = dict(locals())
-        return draw(given.pop("self"), **given)
+        given = {k: x for k, x in locals().items() if k != "self"}
+        return draw(self, **given | {"simultaneous": self._at_once(simultaneous)})
 
     def _group(self, subgroup: str) -> int:
         """Index of a factor that makes subgroups."""

@@ -174,7 +174,7 @@ class Tabled:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class TableEffects(Based, SeveralRows):
+class TableEffects(Based, SeveralRows, words="about_tables", pictures="plots.intervals"):
     """Numbers that are all made of one noisy table of records by arm.
 
     Parameters

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpeffects.results.export import JsonRecord, frame_of
+from dpeffects.results.numbers import figure, to_error
+from dpeffects.results.words import percent
 from dpeffects.simulations.runs import KEYS
-from dpeffects.summary import Shown, draw
+from dpeffects.summary import Notes, Pairs, Shown, Summary, Table, draw
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True, repr=False)
-class Study(Shown, JsonRecord):
+class Study(Shown, JsonRecord, pictures="plots.simulations"):
     """The runs of a simulation study, and what they add up to.
 
     Parameters
@@ -63,6 +65,31 @@ class Study(Shown, JsonRecord):
     def plot(self, y: str = "error", ax: Any = None) -> Any:
         """Draw a column of `tidy` against epsilon, a line for each fit and sample size."""
         return draw(self, y, ax=ax)
+
+    def _summary(self) -> Summary:
+        about = Pairs(
+            (
+                ("Data", f"{self.data}, {self.repeats} repeats, seed {self.seed}"),
+                ("Estimand", self.estimand),
+                ("Intervals", percent(self.conf_level)),
+            )
+        )
+        columns = ("fit", "n", "epsilon", "bias", "error", "relative", "coverage", "width", "runs")
+        rows = [_line(row) for _, row in self.tidy().iterrows()]
+        notes = ["Error is the root mean squared error; relative to the size of the true effect."]
+        failures = self.runs.loc[self.runs["failure"] != "", "failure"]
+        for reason, times in failures.value_counts().items():
+            notes.append(f"{times} runs failed: {reason}")
+        table = Table("Error and coverage", columns, tuple(rows), "lrrrrrrrr")
+        return Summary("Simulation study", "", (about, table, Notes(tuple(notes))))
+
+
+def _line(row: Any) -> tuple[str, ...]:
+    bias, error, width = to_error((row["bias"], row["error"], row["width"]), row["error"], 3)
+    covered = "n/a" if math.isnan(row["coverage"]) else percent(row["coverage"], ".1f")
+    relative = figure(row["relative_error"], ".3f")
+    key = (row["fit"], str(row["n"]), f"{row['epsilon']:g}")
+    return (*key, bias, error, relative, covered, width, str(row["runs"]))
 
 
 def _measures(group: pd.DataFrame) -> dict[str, Any]:

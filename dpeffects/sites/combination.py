@@ -50,7 +50,7 @@ _TOO_FEW = "fewer than two sites have a usable variance"
 
 
 @dataclass(frozen=True, repr=False)
-class Combined(Reported, Coefficients):
+class Combined(Reported, Coefficients, words="about_sites", pictures="plots.intervals"):
     """One effect from many sites; made by `combine`.
 
     Parameters

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from importlib import import_module
+from pkgutil import iter_modules
 
 import numpy as np
 import pandas as pd
@@ -119,7 +120,8 @@ def is_noise(sd, width=math.inf, value=math.inf, signed=False):
 
 
 def test_every_kind_of_result_is_here():
-    import_module("dpeffects.report.everything")
+    for module in iter_modules(dpe.report.__path__, "dpeffects.report."):
+        import_module(module.name)
     types = {type(made(kind, "small")).__name__ for kind in KINDS} | set(APART)
     known = {x.__name__ for x in subclasses(Record) if x in summarise._known.registry}
     assert known - {"AtOnce", "TableEffects"} <= types

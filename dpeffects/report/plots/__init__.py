@@ -3,30 +3,6 @@
 Nothing of matplotlib is imported before the first picture, and no setting of the user's changes.
 """
 
-from dpeffects.report.plots.by_arm import distributions, levels
-from dpeffects.report.plots.confounding import sensitivity
-from dpeffects.report.plots.diagnostics import budget, love, overlap
-from dpeffects.report.plots.intervals import contrasts, curve, estimate, forest
-from dpeffects.report.plots.life_curves import survival
-from dpeffects.report.plots.periods import event_study
-from dpeffects.report.plots.several_outcomes import outcomes
-from dpeffects.report.plots.simulations import errors, half_width, leaderboard
+from dpeffects.lazy import lazy_names
 
-__all__ = [
-    "budget",
-    "contrasts",
-    "curve",
-    "distributions",
-    "errors",
-    "estimate",
-    "event_study",
-    "forest",
-    "half_width",
-    "leaderboard",
-    "levels",
-    "love",
-    "outcomes",
-    "overlap",
-    "sensitivity",
-    "survival",
-]
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

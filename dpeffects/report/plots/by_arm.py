@@ -1,4 +1,4 @@
-"""Distributions of the outcome in two arms, with bands: of numbers, and of ordered levels."""
+"""Distributions of the outcome in two arms: of numbers, of ordered levels, of times."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import numpy as np
 
 from dpeffects.abilities.ordinal import OrdinalEffects
 from dpeffects.abilities.quantile import QuantileEffects
+from dpeffects.abilities.survival import SurvivalEffects
 from dpeffects.report.blocks import percent
 from dpeffects.report.plots import style as look
+from dpeffects.results.numbers import number
 from dpeffects.results.tabled import ARMS
-from dpeffects.summary import draw
+from dpeffects.summary import draw, printed
 
 _SHOWN = 0.97
 """Share of records of both arms that the picture reaches to."""
 _SKEWED, _DECADES = 10.0, 1000.0
 """Ratio of quantiles from which on outcomes are drawn by their logarithms, and up to which."""
+_TICKS = 6
+"""Times at which numbers at risk are written."""
 
 
 def distributions(fit: QuantileEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any:
@@ -46,23 +50,8 @@ def distributions(fit: QuantileEffects, *, conf_level: float = 0.95, ax: Any = N
     least, most = min(1.0 - _SHOWN, *fit.asked), max(_SHOWN, *fit.asked)
     ends = np.stack([fit.distributions.quantile(arm, (least, most), 0.0).value for arm in (0, 1)])
     with look.canvas(ax, (look.WIDTH, 4.0)) as axes:
-        for k, arm in enumerate(ARMS):
-            rows, how = found[found["arm"] == arm], look.series(k)
-            where, share = rows[fit.outcome], rows["share"]
-            low, high = rows["conf_low"], rows["conf_high"]
-            step = "post" if fit.whole else None
-            axes.fill_between(
-                where, low, high, step=step, color=how.color, alpha=0.15, linewidth=0, gid="band"
-            )
-            axes.plot(
-                where,
-                share,
-                drawstyle="steps-post" if fit.whole else "default",
-                color=how.color,
-                linestyle=how.linestyle,
-                label=arm,
-                gid=arm,
-            )
+        _curves(axes, found, fit.outcome, "share", steps=fit.whole)
+        for k, how in enumerate(map(look.series, range(len(ARMS)))):
             asked = fit.distributions.quantile(k, fit.asked, 1.0).value
             axes.plot(asked, fit.asked, linestyle="none", marker=how.marker, color=how.color)
         _scale(axes, fit, float(ends.min()), float(ends.max()))
@@ -72,6 +61,17 @@ def distributions(fit: QuantileEffects, *, conf_level: float = 0.95, ax: Any = N
         axes.legend(loc="lower right", title=f"{percent(conf_level, 'g')} joint band")
         look.finish(axes, look.alarms(fit))
     return axes
+
+
+def _curves(ax: Any, found: Any, x: str, y: str, steps: bool = False) -> None:
+    """Draw a column of both arms along another, with its band."""
+    for k, arm in enumerate(ARMS):
+        rows, how = found[found["arm"] == arm], look.series(k)
+        band = {"color": how.color, "alpha": 0.15, "linewidth": 0, "gid": "band"}
+        step = "post" if steps else None
+        ax.fill_between(rows[x], rows["conf_low"], rows["conf_high"], step=step, **band)
+        line = {"color": how.color, "linestyle": how.linestyle, "label": arm, "gid": arm}
+        ax.plot(rows[x], rows[y], drawstyle="steps-post" if steps else "default", **line)
 
 
 def _scale(ax: Any, fit: QuantileEffects, first: float, last: float) -> None:
@@ -138,5 +138,77 @@ def levels(fit: OrdinalEffects, *, conf_level: float = 0.95, ax: Any = None) -> 
     return axes
 
 
+def survival(fit: SurvivalEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any:
+    """Draw both survival curves; return the axes.
+
+    The band holds for both curves at all times at once; a curve ends where it is mostly noise. The
+    numbers at risk below the picture have privacy noise.
+
+    Parameters
+    ----------
+    fit
+        What `dp_survival` returned.
+    conf_level
+        Level of the joint band.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import dpeffects as dpe
+    >>> trial = dpe.simulate("survival", n=2000, seed=1, randomised=True)
+    >>> fit = dpe.dp_survival(
+    ...     "Surv(time, event) ~ treatment", trial, horizon=360, epsilon=1, design="randomised"
+    ... )
+    >>> survival(fit).get_ylabel()
+    'share without the event'
+    """
+    curves = fit.curves(conf_level)
+    with look.canvas(ax, (look.WIDTH, 4.2)) as axes:
+        told = curves.assign(survival=curves["survival"].where(curves["noise_ratio"] <= 1.0))
+        _curves(axes, told, "time", "survival")
+        axes.set_xlim(0.0, fit.horizon)
+        axes.set_ylim(0.0, 1.02)
+        axes.set_ylabel("share without the event")
+        axes.legend(loc="lower left", title=f"{percent(conf_level, 'g')} joint band")
+        _at_risk(axes, fit, curves)
+        look.finish(axes, look.alarms(fit))
+    return axes
+
+
+def _at_risk(ax: Any, fit: SurvivalEffects, curves: Any) -> None:
+    """Write the numbers at risk below the axis of time."""
+    last = len(fit.edges) - 1
+    picked = np.unique(np.linspace(0, last, min(_TICKS, last) + 1).round().astype(int))
+    ax.set_xticks([fit.edges[k] for k in picked], [number(fit.edges[k]) for k in picked])
+    what = "weighted number at risk" if fit.life.weighted else "number at risk"
+    noise = float(fit.life.at_risk(fit.n)[1].max())
+    ax.set_xlabel(f"time\n{what} (standard deviation of noise: {noise:.0f})\n\n")
+    for row, arm in enumerate(ARMS):
+        own = curves[curves["arm"] == arm]
+        cells = [
+            printed(f"{x:.0f}", ratio)
+            for x, ratio in zip(own["at_risk"], own["at_risk_noise_ratio"], strict=True)
+        ]
+        texts = [(arm, 0.0, -22.0, "right")]
+        texts += [(cells[k], fit.edges[k], 0.0, "center") for k in picked]
+        for text, time, aside, align in texts:
+            ax.annotate(
+                text,
+                (time, 0.0),
+                (aside, -46.0 - 11.0 * row),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                ha=align,
+                va="top",
+                fontsize=look.SMALL,
+                color=look.series(row).color,
+                annotation_clip=False,
+                gid=f"at risk {arm}",
+            )
+
+
+draw.register(SurvivalEffects, survival)
 draw.register(QuantileEffects, distributions)
 draw.register(OrdinalEffects, levels)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from dpeffects.report.plots import style as look
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction
 from dpeffects.results.numbers import number, to_error
-from dpeffects.results.several import ArmEffects, AtOnce, SeveralEffects, SubsetEffects
+from dpeffects.results.several import AtOnce, SeveralEffects, SubsetEffects
 from dpeffects.results.tabled import TableEffects
 from dpeffects.sites.combination import Combined
 from dpeffects.summary import draw
@@ -31,6 +32,47 @@ _ERRORS = 4.0
 _NOWHERE = "where the records are was not released"
 _STRIP = 0.12
 """Part of the height in which bars show where records are."""
+
+
+@contextmanager
+def labelled(
+    ax: Any,
+    labels: Sequence[str],
+    ends: Iterable[Any],
+    *,
+    below: str,
+    title: str = "",
+    left: str = "",
+    beside: Sequence[tuple[str, ...]] = (),
+    alarms: Iterable[str] = (),
+    width: float = look.WIDTH,
+    **line: Any,
+) -> Iterator[Any]:
+    """Give axes with a row for each label and its interval; what marks estimates is drawn inside.
+
+    ``beside`` are the texts at the right of the rows, that of their head first.
+    """
+    with look.canvas(ax, (width, 1.3 + 0.28 * (len(labels) + 1))) as axes:
+        look.rows(axes, list(labels))
+        for row, pair in enumerate(ends):
+            if not isinstance(pair, Unavailable):
+                look.interval(axes, row, *pair, gid="interval", **line)
+        yield axes
+        look.zero(axes, vertical=True)
+        axes.margins(x=0.08)
+        if beside:
+            axes.set_ylim(top=-1.3)  # room for their head
+            far = 50.0 + 4.4 * max(len(first) for first, *_ in beside)
+        for row, (first, *more) in enumerate(beside, -1):
+            look.beside(axes, row, first)
+            for text in more:
+                look.beside(axes, row, text, far, "right")
+        if width > look.WIDTH:  # for numbers beside the rows, which leave less to the axis
+            axes.locator_params(axis="x", nbins=6)
+        axes.set_xlabel(below)
+        axes.set_ylabel(left)
+        axes.set_title(title)
+        look.finish(axes, alarms)
 
 
 def estimate(
@@ -67,14 +109,11 @@ def estimate(
     'effect of treatment on earnings_1978'
     """
     labels = _labels(fits, names)
-    with look.canvas(ax, (look.WIDTH, 1.2 + 0.4 * len(fits))) as axes:
+    below = "; ".join(dict.fromkeys(relation(fit) for fit in fits))
+    alarms = look.with_names(labels, [look.alarms(fit) for fit in fits])
+    with labelled(ax, labels, (), below=below, alarms=alarms) as axes:
         kinds = [_interval(axes, row, fit, conf_level) for row, fit in enumerate(fits)]
-        look.zero(axes, vertical=True)
-        look.rows(axes, labels)
-        axes.set_xlabel(_label(fits))
-        axes.margins(x=0.08)
         _legend(axes, set().union(*kinds), conf_level)
-        look.finish(axes, look.with_names(labels, [look.alarms(fit) for fit in fits]))
     return axes
 
 
@@ -115,11 +154,6 @@ def _labels(fits: Sequence[Result], names: Sequence[str] | None) -> list[str]:
     if isinstance(names, str) or len(names) != len(fits):
         raise OptionError(f"names must be a list of {len(fits)} labels, got {names!r}")
     return [str(name) for name in names]
-
-
-def _label(fits: Sequence[Result]) -> str:
-    labels = dict.fromkeys(relation(fit) for fit in fits)
-    return "; ".join(labels)
 
 
 def _legend(ax: Any, kinds: set[str], conf_level: float) -> None:
@@ -171,39 +205,35 @@ def forest(combined: Combined, *, conf_level: float | None = None, ax: Any = Non
     whole = combined.conf_int(conf_level)
     heaviest = np.argsort(combined.weights)[::-1][:_ROWS]
     shown = [(combined.releases[i], combined.weights[i]) for i in sorted(heaviest)]
-    intervals = [inference.interval(release.released, conf_level) for release, _ in shown]
     last = len(shown)
-    with look.canvas(ax, (7.0, 1.5 + 0.25 * (last + 1))) as axes:
-        for row, (release, weight) in enumerate(shown):
-            _site(axes, row, release.estimate, intervals[row], weight)
+    estimates = [*(release.estimate for release, _ in shown), combined.estimate]
+    weights = [*(weight for _, weight in shown), 1.0]
+    ends = [inference.interval(release.released, conf_level) for release, _ in shown]
+    more, hidden = len(combined.releases) - last, percent(1.0 - sum(weights[:-1]), ".1f")
+    left = f"; {more} more sites have {hidden} of the weight" if more else ""
+    with labelled(
+        ax,
+        [*(release.site for release, _ in shown), f"combined ({combined.rule})"],
+        ends,
+        below=relation(combined),
+        title=_caption(combined) + left,
+        beside=_columns(estimates, weights, [*ends, whole], conf_level),
+        alarms=[look.alarm(combined.status), NO_EFFECT if combined.associated else ""],
+        width=7.0,
+        marker="",
+    ) as axes:
+        for row, (value, weight) in enumerate(zip(estimates[:-1], weights[:-1], strict=True)):
+            size = 3.0 + 9.0 * np.sqrt(weight)  # an area that grows with the weight
+            mark = (
+                {"marker": "s", "markersize": size}
+                if weight > 0.0
+                else {"marker": "o", "mfc": "white"}
+            )
+            axes.plot([value], [row], color=look.INK, gid="site", **mark)
         _diamond(axes, last, combined.estimate, whole)
-        look.zero(axes, vertical=True)
         axes.axhline(last - 0.5, color=look.SOFT, linewidth=0.6)
         axes.axvline(combined.estimate, color=look.BLUE, linewidth=0.8, zorder=0.4)
-        look.rows(axes, [*(release.site for release, _ in shown), f"combined ({combined.rule})"])
-        axes.set_ylim(top=-1.3)  # room for the head of the columns
-        estimates = [*(release.estimate for release, _ in shown), combined.estimate]
-        weights = [*(weight for _, weight in shown), 1.0]
-        _columns(axes, estimates, weights, [*intervals, whole], conf_level)
-        axes.margins(x=0.06)
-        axes.locator_params(axis="x", nbins=6)
-        axes.set_xlabel(relation(combined))
-        more = len(combined.releases) - last
-        hidden = percent(1.0 - sum(weights[:-1]), ".1f")
-        left = f"; {more} more sites have {hidden} of the weight" if more else ""
-        axes.set_title(_caption(combined) + left)
-        look.finish(axes, [look.alarm(combined.status), NO_EFFECT if combined.associated else ""])
     return axes
-
-
-def _site(ax: Any, row: int, estimate: float, interval: Any, weight: float) -> None:
-    if not isinstance(interval, Unavailable):
-        look.interval(ax, row, *interval, linewidth=1.1, marker="", gid="interval")
-    if weight > 0.0:
-        size = 3.0 + 9.0 * np.sqrt(weight)  # an area that grows with the weight
-        ax.plot([estimate], [row], "s", color=look.INK, markersize=size, gid="site")
-    else:
-        ax.plot([estimate], [row], "o", color=look.INK, mfc="white", markersize=5.0, gid="site")
 
 
 def _diamond(ax: Any, row: int, estimate: float, interval: Any) -> None:
@@ -216,26 +246,17 @@ def _diamond(ax: Any, row: int, estimate: float, interval: Any) -> None:
 
 
 def _columns(
-    ax: Any,
-    estimates: list[float],
-    weights: list[float],
-    intervals: list[Any],
-    conf_level: float,
-) -> None:
-    """Write estimates, intervals and weights beside the rows."""
-    texts = [f"estimate [{percent(conf_level, 'g')} interval]"]
-    for middle, interval in zip(estimates, intervals, strict=True):
-        if isinstance(interval, Unavailable):
-            texts.append(f"{middle:.4g} [n/a]")
-        else:
+    estimates: list[float], weights: list[float], intervals: list[Any], conf_level: float
+) -> list[tuple[str, ...]]:
+    """Estimates, intervals and weights, to be written beside the rows."""
+    texts: list[tuple[str, ...]] = [(f"estimate [{percent(conf_level, 'g')} interval]", "weight")]
+    for middle, interval, weight in zip(estimates, intervals, weights, strict=True):
+        text = f"{middle:.4g} [n/a]"
+        if not isinstance(interval, Unavailable):
             low, high = interval
-            words = to_error((middle, low, high), (high - low) / _ERRORS)
-            texts.append("{} [{}, {}]".format(*words))
-    shares = ["weight", *(percent(weight, ".1f") for weight in weights)]
-    far = 50.0 + 4.4 * max(map(len, texts))
-    for row, (text, share) in enumerate(zip(texts, shares, strict=True), -1):
-        look.beside(ax, row, text)
-        look.beside(ax, row, share, far, "right")
+            text = "{} [{}, {}]".format(*to_error((middle, low, high), (high - low) / _ERRORS))
+        texts.append((text, percent(weight, ".1f")))
+    return texts
 
 
 def _caption(combined: Combined) -> str:
@@ -390,8 +411,7 @@ def contrasts(
     >>> contrasts(dpe.dp_ate(formula, data, "private_psm", level="label", epsilon=1)).get_ylabel()
     'contrast'
     """
-    what = "contrast" if isinstance(fit, ArmEffects) else "subset"
-    return _effects(fit, what, conf_level, simultaneous, ax)
+    return _effects(fit, fit._named.each, conf_level, simultaneous, ax)
 
 
 def _effects(fit: SeveralEffects, what: str, conf_level: float, simultaneous: bool, ax: Any) -> Any:
@@ -423,30 +443,20 @@ def _rows(
 ) -> Any:
     """Effects with intervals, a row each, and the shares of records where they are known."""
     left, points, labels = len(labels[_ROWS:]), points[:_ROWS], labels[:_ROWS]
-    middle, low, high = (
-        points[name].to_numpy(dtype=float) for name in ("estimate", "conf_low", "conf_high")
-    )
+    middle, low, high = points[["estimate", "conf_low", "conf_high"]].to_numpy(dtype=float).T
     known, places = ~np.isnan(low), np.arange(len(points))
-    with look.canvas(ax, (look.WIDTH, 1.3 + 0.28 * (len(points) + 1))) as axes:
-        for place in places[known]:
-            look.interval(axes, place, low[place], high[place], gid="interval")
+    beside: list[tuple[str, ...]] = []
+    if shares is not None:
+        head = "weight" if getattr(fit, "overlap_weighted", False) else "records"
+        beside = [(text,) for text in (head, *(percent(x, ".2g") for x in shares[:_ROWS]))]
+    elif isinstance(fit, CateEffects | CateFunction):
+        caption += f"; {_NOWHERE}"
+    caption = f"{caption}; {left} more are in tidy()" if left else caption
+    ends = zip(low, high, strict=True)
+    about: dict[str, Any] = {"title": caption, "left": what, "beside": beside}
+    with labelled(ax, labels, ends, below=relation(fit), alarms=look.alarms(fit), **about) as axes:
         axes.plot(middle[known], places[known], "o", color=look.INK, gid="known")
         axes.plot(middle[~known], places[~known], "o", color=look.INK, mfc="white", gid="unknown")
-        look.zero(axes, vertical=True)
-        look.rows(axes, labels)
-        if shares is not None:
-            axes.set_ylim(top=-1.3)  # room for the head of the column
-            weighted = getattr(fit, "overlap_weighted", False)
-            texts = ["weight" if weighted else "records", *(percent(x, ".2g") for x in shares)]
-            for place, text in enumerate(texts[: len(labels) + 1], -1):
-                look.beside(axes, place, text, 40.0, "right")
-        elif isinstance(fit, CateEffects | CateFunction):
-            caption += f"; {_NOWHERE}"
-        axes.margins(x=0.08)
-        axes.set_xlabel(relation(fit))
-        axes.set_ylabel(what)
-        axes.set_title(f"{caption}; {left} more are in tidy()" if left else caption)
-        look.finish(axes, look.alarms(fit))
     return axes
 
 
@@ -464,15 +474,11 @@ def terms(fit: TableEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any
     """
     table = fit.tidy(conf_level)
     table.loc[table["noise_ratio"] > 1.0, "estimate"] = np.nan
-    with look.canvas(ax, (look.WIDTH, 1.0 + 0.3 * len(table))) as axes:
-        for row, found in enumerate(table.to_dict("records")):
-            look.interval(axes, row, found["conf_low"], found["conf_high"], gid="whole")
-            axes.plot([found["estimate"]], [row], "o", color=look.INK, gid="estimate")
-        look.zero(axes, vertical=True)
-        look.rows(axes, [name.replace("_", " ") for name in table["term"]])
-        axes.set_xlabel(f"estimate with {percent(conf_level, 'g')} interval")
-        axes.margins(x=0.08)
-        look.finish(axes, look.alarms(fit))
+    labels = [name.replace("_", " ") for name in table["term"]]
+    ends = table[["conf_low", "conf_high"]].to_numpy()
+    below = f"estimate with {percent(conf_level, 'g')} interval"
+    with labelled(ax, labels, ends, below=below, alarms=look.alarms(fit)) as axes:
+        axes.plot(table["estimate"], range(len(table)), "o", color=look.INK, gid="estimate")
     return axes
 
 
@@ -481,5 +487,4 @@ draw.register(Result, estimate)
 draw.register(Combined, forest)
 draw.register(CateFunction, curve)
 draw.register(CateEffects, curve)
-draw.register(ArmEffects, contrasts)
-draw.register(SubsetEffects, contrasts)
+draw.register(AtOnce, contrasts)

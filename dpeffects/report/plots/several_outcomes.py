@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,37 +10,13 @@ from dpeffects.errors import OptionError
 from dpeffects.report.blocks import percent, relation
 from dpeffects.report.plots import style as look
 from dpeffects.report.plots.diagnostics import love
+from dpeffects.report.plots.intervals import labelled
 from dpeffects.results.numbers import to_error
 from dpeffects.results.study import StudyEffects
 from dpeffects.summary import draw, printed
 
 _ROWS = 60
 """Rows of a picture."""
-
-
-@dataclass(frozen=True)
-class _Row:
-    """An effect with its interval: as it is written, and over ``unit`` as it is drawn."""
-
-    label: str
-    value: float
-    low: float
-    high: float
-    error: float
-    unit: float
-    whole: bool = True
-    noise_ratio: float = 0.0
-
-    @property
-    def drawn(self) -> tuple[float, float, float]:
-        """Estimate and ends on the axis; NaN where there is no unit."""
-        return self.value / self.unit, self.low / self.unit, self.high / self.unit
-
-    @property
-    def text(self) -> str:
-        """Estimate and interval in units of the outcome."""
-        value, low, high = to_error((self.value, self.low, self.high), self.error)
-        return f"{printed(value, self.noise_ratio)} [{low}, {high}]"
 
 
 def outcomes(
@@ -90,77 +64,70 @@ def outcomes(
     if standardised is None:
         standardised = len({(column.low, column.high) for column in columns}) > 1
     units = [fit.sums.spread(j) if standardised else 1.0 for j in range(len(columns))]
-    rows = list(_rows(fit, conf_level, simultaneous, by, units))
+    rows = _rows(fit, conf_level, simultaneous, by)
     left, rows = len(rows[_ROWS:]), rows[:_ROWS]
-    with look.canvas(ax, (7.0, 1.3 + 0.25 * (len(rows) + 1))) as axes:
-        for place, row in enumerate(rows):
-            _draw(axes, place, row)
-        look.zero(axes, vertical=True)
-        look.rows(axes, [row.label for row in rows])
+    unit = [units[place // len(fit.sums.contrasts)] for place in rows["place"]]
+    drawn = rows[["estimate", "conf_low", "conf_high"]].div(unit, axis=0).to_numpy(dtype=float)
+    head = f"estimate [{percent(conf_level, 'g')} interval]"
+    with labelled(
+        ax,
+        rows["label"].tolist(),
+        drawn[:, 1:],
+        below=_axis(fit, standardised),
+        title=_caption(conf_level, simultaneous and len(rows) > 1, by, left),
+        beside=[(head,), *((_text(row),) for row in rows.to_dict("records"))],
+        alarms=look.alarms(fit),
+        width=7.0,
+        marker="",
+    ) as axes:
+        _marks(axes, drawn[:, 0], rows["whole"].to_numpy(), rows["noise_ratio"].to_numpy())
         if by is not None:
-            _set_apart(axes, rows)
-        axes.set_ylim(top=-1.3)  # room for the head of the numbers
-        _numbers(axes, rows, conf_level)
-        axes.margins(x=0.06)
-        axes.locator_params(axis="x", nbins=6)
-        axes.set_xlabel(_axis(fit, standardised))
-        axes.set_title(_caption(conf_level, simultaneous and len(rows) > 1, by, left))
-        look.finish(axes, look.alarms(fit))
+            _set_apart(axes, rows["whole"].tolist())
     return axes
 
 
-def _rows(
-    fit: StudyEffects, conf_level: float, simultaneous: bool, by: str | None, units: list[float]
-) -> Iterator[_Row]:
+def _rows(fit: StudyEffects, conf_level: float, simultaneous: bool, by: str | None) -> Any:
     """Effects on all records, each with those at the levels of a factor below it."""
-    whole = fit.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
-    parts: list[Any] = []
-    levels: tuple[str, ...] = ()
-    count = len(whole)
+    import pandas as pd
+
+    whole = fit.tidy(conf_level, simultaneous=simultaneous)
+    frames = [whole.assign(label=whole["term"].astype(str), whole=True, place=range(len(whole)))]
     if by is not None:
         found = fit.by(by)
-        levels = found.subsets
-        parts = found.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
-    for i, row in enumerate(whole):
-        unit = units[i // len(fit.sums.contrasts)]
-        yield _made(row, str(row["term"]), unit, True)
-        for k, part in enumerate(parts[i::count]):
-            yield _made(part, levels[i + k * count], unit, False)
+        parts = found.tidy(conf_level, simultaneous=simultaneous)
+        places = [k % len(whole) for k in range(len(parts))]
+        frames.append(parts.assign(label=found.subsets, whole=False, place=places))
+    return pd.concat(frames, ignore_index=True).sort_values("place", kind="stable")
 
 
-def _made(row: Any, label: str, unit: float, whole: bool) -> _Row:
-    value, low, high = (row[name] for name in ("estimate", "conf_low", "conf_high"))
-    return _Row(label, value, low, high, row["std_error"], unit, whole, row["noise_ratio"])
+def _text(row: Any) -> str:
+    """Estimate and interval in units of the outcome."""
+    numbers = (row["estimate"], row["conf_low"], row["conf_high"])
+    value, low, high = to_error(numbers, row["std_error"])
+    return f"{printed(value, row['noise_ratio'])} [{low}, {high}]"
 
 
-def _draw(ax: Any, place: int, row: _Row) -> None:
-    value, low, high = row.drawn
-    look.interval(ax, place, low, high, linewidth=1.1, marker="", gid="interval")
-    if row.noise_ratio > 1.0:
-        return
-    if np.isfinite(value):
-        shape: dict[str, Any] = {"marker": "s", "markersize": 6.0}
-        if not row.whole:
-            shape = {"marker": "o", "markersize": 5.0, "markerfacecolor": "white"}
-        ax.plot([value], [place], color=look.INK, gid="estimate", zorder=3, **shape)
-    else:
+def _marks(ax: Any, values: Any, whole: Any, noise_ratio: Any) -> None:
+    """Mark estimates that are not mostly noise: on all records full squares, in subgroups not."""
+    ours: dict[str, Any] = {"linestyle": "", "color": look.INK, "gid": "estimate", "zorder": 3}
+    places = np.arange(len(values))
+    for own, shape in (
+        (whole, {"marker": "s", "ms": 6.0}),
+        (~whole, {"marker": "o", "mfc": "white"}),
+    ):
+        shown = own & (noise_ratio <= 1.0)
+        ax.plot(values[shown], places[shown], **ours, **shape)
+    for place in places[~np.isfinite(values) & ~(noise_ratio > 1.0)]:
         ax.text(0.0, place, "n/a", ha="center", va="center", fontsize=look.SMALL, color=look.SOFT)
 
 
-def _set_apart(ax: Any, rows: list[_Row]) -> None:
+def _set_apart(ax: Any, whole: list[bool]) -> None:
     """A line above each outcome, whose name is bold."""
-    for place, (row, label) in enumerate(zip(rows, ax.get_yticklabels(), strict=True)):
-        if row.whole:
+    for place, (first, label) in enumerate(zip(whole, ax.get_yticklabels(), strict=True)):
+        if first:
             label.set_fontweight("bold")
             if place:
                 ax.axhline(place - 0.5, color=look.PALE, linewidth=0.6, zorder=0.3)
-
-
-def _numbers(ax: Any, rows: list[_Row], conf_level: float) -> None:
-    """Write estimates and intervals beside the rows."""
-    texts = [f"estimate [{percent(conf_level, 'g')} interval]", *(row.text for row in rows)]
-    for place, text in enumerate(texts, -1):
-        look.beside(ax, place, text)
 
 
 def _axis(fit: StudyEffects, standardised: bool) -> str:

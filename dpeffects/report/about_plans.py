@@ -1,25 +1,16 @@
-"""Summaries of what is no release: plans, audits, simulation studies, the leaderboard."""
+"""Summaries of plans."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dpeffects.auditing.audit_result import AuditResult
-from dpeffects.guarantee import column_of, protected
 from dpeffects.inference.estimate import NO_EFFECT
 from dpeffects.inference.hypotheses import EQUIVALENCE, Hypothesis
-from dpeffects.leaderboard.board import Leaderboard
-from dpeffects.leaderboard.cells import NEAR
 from dpeffects.planning import Plan, PlannedEffect, PlanSetting, StudyPlan, TermPlan
-from dpeffects.report.blocks import noted, percent, starred
-from dpeffects.results.numbers import number, text_of, to_error
-from dpeffects.simulations.result import Study
-from dpeffects.summary import Notes, Pairs, Summary, Table, summarise
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dpeffects.results.numbers import figure, number, to_error
+from dpeffects.results.words import percent
+from dpeffects.summary import Notes, Pairs, Summary, Table, noted, starred, summarise
 
 
 @summarise.register
@@ -89,7 +80,7 @@ def _(plan: StudyPlan) -> Summary:
         weighted = any(x.weighted_noise_sd > 0.0 for x in plan.baseline)
         names = ("variable", "level", "noise sd", *(("weighted",) if weighted else ()))
         rows = [
-            (x.variable, x.level, *(_figure(y, ".3f") for y in (x.noise_sd, x.weighted_noise_sd)))
+            (x.variable, x.level, *(figure(y, ".3f") for y in (x.noise_sd, x.weighted_noise_sd)))
             for x in plan.baseline
         ]
         title = "Noise in the standardised differences of Table 1"
@@ -167,139 +158,3 @@ def _figures(row: Any, names: Iterable[str]) -> tuple[str, ...]:
         *to_error([x for name, x in values.items() if name != "power"], row.std_error, 3),
         *power,
     )
-
-
-def _figure(value: float, form: str) -> str:
-    return f"{value:{form}}" if math.isfinite(value) else "n/a"
-
-
-@summarise.register
-def _(audit: AuditResult) -> Summary:
-    promised = f"epsilon = {audit.epsilon:g}" + (f", delta = {audit.delta:g}" * (audit.delta > 0))
-    shares = [f"{h} of {n}" for h, n in zip(audit.hits, audit.trials, strict=True)]
-    whose = f", for {protected(audit.unit)}" if column_of(audit.unit) else ""
-    rows = [
-        ("Promise", f"{promised} ({audit.guarantee}), {audit.level} level{whose}"),
-        ("Verdict", audit.verdict),
-        ("Tightness", f"{100 * audit.tightness:.0f} % of epsilon was shown to be lost"),
-        ("Worst pair", audit.worst),
-        ("Event", f"{audit.event}: {shares[0]} runs on one dataset, {shares[1]} on the other"),
-        ("Options", text_of(audit.options) if audit.options else ""),
-        ("Runs", f"{audit.runs}, of which {sum(audit.trials)} counted the event"),
-        ("Noise", audit.noise),
-    ]
-    blocks = (
-        Pairs(tuple(row for row in rows if row[1])),
-        _pairs(audit),
-        Notes(_audit_notes(audit)),
-    )
-    alert = starred((audit.verdict,)) if audit.violated else ""
-    what = f" ({audit.estimand})" if audit.estimand else ""
-    return Summary(f"Audit of {audit.method}{what}", alert, blocks)
-
-
-def _pairs(audit: AuditResult) -> Table:
-    rows = []
-    for pair in audit.pairs:
-        losses = [_figure(loss, ".3f") for loss in (pair.average_loss, pair.largest_loss)]
-        mark = " *" if pair.name == audit.worst else ""
-        runs = f"{pair.runs}" if pair.runs else "-"
-        rows.append((pair.name + mark, pair.skipped or pair.about, runs, *losses))
-    columns = ("neighbours", "what changes", "runs", "average loss", "largest loss")
-    return Table("Pairs of neighbours (* the worst)", columns, tuple(rows), "llrrr")
-
-
-def _audit_notes(audit: AuditResult) -> tuple[str, ...]:
-    notes = [
-        "The bound holds whatever the noise is; it says nothing about neighbours that were not "
-        "tried. A low bound is no proof of privacy: the proofs are in privacy/PROOFS.md.",
-        "A loss is the log of how much likelier a release was on its own dataset than on the "
-        "neighbour, by the noise that was declared; inf: the neighbour cannot show the same.",
-    ]
-    if audit.delta == 0 and audit.largest_loss > audit.epsilon * (1.0 + 1e-6):
-        notes.append(
-            f"A run with a privacy loss of {number(audit.largest_loss)} was seen, above "
-            "epsilon: some sensitivity is not covered, however rarely that shows."
-        )
-    return tuple(notes)
-
-
-@summarise.register
-def _(study: Study) -> Summary:
-    about = Pairs(
-        (
-            ("Data", f"{study.data}, {study.repeats} repeats, seed {study.seed}"),
-            ("Estimand", study.estimand),
-            ("Intervals", percent(study.conf_level)),
-        )
-    )
-    columns = ("fit", "n", "epsilon", "bias", "error", "relative", "coverage", "width", "runs")
-    rows = [_line(row) for _, row in study.tidy().iterrows()]
-    notes = ["Error is the root mean squared error; relative to the size of the true effect."]
-    failures = study.runs.loc[study.runs["failure"] != "", "failure"]
-    for reason, times in failures.value_counts().items():
-        notes.append(f"{times} runs failed: {reason}")
-    table = Table("Error and coverage", columns, tuple(rows), "lrrrrrrrr")
-    return Summary("Simulation study", "", (about, table, Notes(tuple(notes))))
-
-
-def _line(row: Any) -> tuple[str, ...]:
-    bias, error, width = to_error((row["bias"], row["error"], row["width"]), row["error"], 3)
-    covered = "n/a" if math.isnan(row["coverage"]) else percent(row["coverage"], ".1f")
-    relative = _figure(row["relative_error"], ".3f")
-    key = (row["fit"], str(row["n"]), f"{row['epsilon']:g}")
-    return (*key, bias, error, relative, covered, width, str(row["runs"]))
-
-
-@summarise.register
-def _(board: Leaderboard) -> Summary:
-    share = board.glance()["near"].iloc[0]
-    about = [
-        ("Data", ", ".join(task.name for task in board.tasks)),
-        ("Repeats", f"{board.repeats}, seed {board.seed}"),
-    ]
-    if not math.isnan(share):
-        about.append(("Ours near the best", f"{100 * share:.0f} % of places"))
-    notes = (
-        "Error: median of the relative error. Ranked: entries that protect records with a "
-        "proved guarantee.",
-        f"Near: best or within {100 * NEAR:.0f} % of the best. Ratio: geometric mean of the "
-        "error over the best.",
-        *_gaps(board.gaps()),
-    )
-    blocks = (Pairs(tuple(about)), _places(board.places()), _overall(board.overall()))
-    return Summary("Leaderboard", "", (*blocks, Notes(notes)))
-
-
-def _gaps(frame: pd.DataFrame) -> list[str]:
-    """One line for each entry and reason."""
-    return [
-        f"{name} on {', '.join(group['data'])}: {reason}."
-        for (name, reason), group in frame.groupby(["fit", "reason"], sort=False)
-    ]
-
-
-def _places(frame: pd.DataFrame) -> Table:
-    columns = ("data", "epsilon", "best", "error", "best of ours", "error")
-    rows = [
-        (
-            *(row["data"], f"{row['epsilon']:g}", row["best"], _figure(row["error"], ".3g")),
-            *(row["ours"], _figure(row["ours_error"], ".3g")),
-        )
-        for row in frame.to_dict("records")
-    ]
-    return Table("Best in each place", columns, tuple(rows), "lrlrlr")
-
-
-def _overall(frame: pd.DataFrame) -> Table:
-    columns = ("entry", "guarantee", "level", "ratio", "near", "coverage", "seconds")
-    rows = [
-        (
-            *(row["fit"], row["guarantee"], row["level"], _figure(row["ratio"], ".3g")),
-            f"{row['near']} of {row['cells']}",
-            "n/a" if math.isnan(row["coverage"]) else percent(row["coverage"], ".0f"),
-            f"{row['seconds']:.2g}",
-        )
-        for row in frame.to_dict("records")
-    ]
-    return Table("Entries", columns, tuple(rows), "lllrrrr")

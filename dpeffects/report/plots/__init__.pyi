@@ -1,0 +1,28 @@
+"""The public names of plots and their places (see `dpeffects.lazy`)."""
+
+from dpeffects.report.plots.by_arm import distributions, levels, survival
+from dpeffects.report.plots.confounding import sensitivity
+from dpeffects.report.plots.diagnostics import budget, love, overlap
+from dpeffects.report.plots.intervals import contrasts, curve, estimate, forest
+from dpeffects.report.plots.periods import event_study
+from dpeffects.report.plots.several_outcomes import outcomes
+from dpeffects.report.plots.simulations import errors, half_width, leaderboard
+
+__all__ = [
+    "budget",
+    "contrasts",
+    "curve",
+    "distributions",
+    "errors",
+    "estimate",
+    "event_study",
+    "forest",
+    "half_width",
+    "leaderboard",
+    "levels",
+    "love",
+    "outcomes",
+    "overlap",
+    "sensitivity",
+    "survival",
+]
