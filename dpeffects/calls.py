@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Released(TypedDict, total=False):
+class OfReleases(TypedDict, total=False):
     """Arguments of every release; `dp_ate` says what they mean."""
 
     delta: float
@@ -43,7 +43,7 @@ class Released(TypedDict, total=False):
     seed: int | None
 
 
-class OfUnits(Released, total=False):
+class OfUnits(OfReleases, total=False):
     """The same where several rows may be one person's."""
 
     unit: str | None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
-from dpeffects.calls import Released, public_call
+from dpeffects.calls import OfReleases, public_call
 from dpeffects.design.bounds import SOURCES
 from dpeffects.design.frames import written_out
 from dpeffects.design.panel import Panel, label, wide_of
@@ -412,7 +412,7 @@ def _period(text: str) -> float | str:
         return text
 
 
-class _More(Released, total=False):
+class _OfDid(OfReleases, total=False):
     shares: Mapping[str, float] | None
     variance: bool
     cluster: str | None
@@ -420,7 +420,7 @@ class _More(Released, total=False):
 
 
 @public_call(
-    _More,
+    _OfDid,
     plot="draw the effect, or the differences by period",
     before={"type": str, "nargs": "+", "help": "the outcome before treatment"},
     start={"type": _period, "help": "the first period under treatment"},

@@ -495,19 +495,19 @@ class LateEffect(TableEffects):
         return to_error((self.estimate,), known, ends=ends)
 
 
-class _More(OfUnits, total=False):
+class _OfLate(OfUnits, total=False):
     shares: Mapping[str, float] | None
     design: str
     on_unadjusted: str
 
 
 @public_call(
-    _More,
+    _OfLate,
     method="late",
     design={"help": "of the instrument"},
 )
 def dp_late(
-    formula: str, data: Any, *, instrument: str, epsilon: float, **more: Unpack[_More]
+    formula: str, data: Any, *, instrument: str, epsilon: float, **more: Unpack[_OfLate]
 ) -> LateEffect:
     r"""Estimate the effect of a treatment among compliers, by an instrument (LATE, Wald).
 

@@ -12,18 +12,18 @@ from dpeffects.formula.discrete import joined
 from dpeffects.results.moments import Moments
 
 
-class _More(OfUnits, total=False):
+class _OfMoments(OfUnits, total=False):
     design: str
 
 
-@public_call(_More, options=False, subgroups={"metavar": "TERM"})
+@public_call(_OfMoments, options=False, subgroups={"metavar": "TERM"})
 def dp_moments(
     formula: str,
     data: Any,
     *,
     subgroups: str | Sequence[str] = (),
     epsilon: float,
-    **more: Unpack[_More],
+    **more: Unpack[_OfMoments],
 ) -> Moments:
     r"""Release second moments once, and analyse them often: regressions, effects, balance.
 

@@ -357,13 +357,13 @@ class QuantileEffects(TableEffects, pictures="plots.by_arm"):
         ]
 
 
-class _More(OfTables, total=False):
+class _OfQuantiles(OfTables, total=False):
     bins: int | Sequence[float] | None
     place_share: float | None
 
 
 @public_call(
-    _More,
+    _OfQuantiles,
     method="quantile_table",
     plot="draw both distributions",
     quantiles={"type": float, "nargs": "+", "help": "shares of records; 0.5: median"},
@@ -374,7 +374,7 @@ def dp_qte(
     *,
     quantiles: float | Sequence[float] = (0.1, 0.25, 0.5, 0.75, 0.9),
     epsilon: float,
-    **more: Unpack[_More],
+    **more: Unpack[_OfQuantiles],
 ) -> QuantileEffects:
     r"""Compare quantiles of the outcome in two arms, from one noisy table.
 

@@ -260,7 +260,7 @@ class RandomisationTest(Record, words="about_randomisation"):
         )
 
 
-class _More(TypedDict, total=False):
+class _OfTest(TypedDict, total=False):
     bounds: Any
     shares: Mapping[str, float] | None
     ledger: Account | Address | None
@@ -269,7 +269,7 @@ class _More(TypedDict, total=False):
 
 
 @public_call(
-    _More,
+    _OfTest,
     options=False,
     after="alternative",
     conf_level=False,
@@ -284,7 +284,7 @@ def dp_randomisation_test(
     treated_share: float | None = None,
     treated: int | None = None,
     alternative: str = "two-sided",
-    **more: Unpack[_More],
+    **more: Unpack[_OfTest],
 ) -> RandomisationTest:
     r"""Test whether a randomised treatment changes anybody's outcome, which is 0 or 1.
 

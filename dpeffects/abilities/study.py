@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
-from dpeffects.calls import Released, public_call
+from dpeffects.calls import OfReleases, public_call
 from dpeffects.errors import OptionError
 from dpeffects.estimators.joint import TABLE
 from dpeffects.flow import Estimation, Request
@@ -14,7 +14,7 @@ from dpeffects.formula.discrete import joined
 from dpeffects.results.study import StudyEffects
 
 
-class _More(Released, total=False):
+class _OfStudy(OfReleases, total=False):
     unit: str | None
     design: str
     shares: Mapping[str, float] | None
@@ -24,7 +24,7 @@ class _More(Released, total=False):
     model_share: float | None
 
 
-@public_call(_More, method="study")
+@public_call(_OfStudy, method="study")
 def dp_study(
     formula: str,
     data: Any,
@@ -32,7 +32,7 @@ def dp_study(
     subgroups: str | Sequence[str] = (),
     estimand: str = "ATE",
     epsilon: float,
-    **more: Unpack[_More],
+    **more: Unpack[_OfStudy],
 ) -> StudyEffects:
     r"""Release a whole study at once: effects on several outcomes, subgroups and Table 1.
 
