@@ -29,7 +29,7 @@ from dpeffects.design.frames import written_out
 from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
 from dpeffects.design.read import queries, read
 from dpeffects.design.sample import Sample, missing_by_column
-from dpeffects.design.table import MOST_STRATA, LazyRows, Table
+from dpeffects.design.table import MOST_STRATA, LazyRows, PrivateTable
 from dpeffects.errors import (
     BoundsError,
     BudgetError,
@@ -218,7 +218,7 @@ class Estimation:
     and of those without an outcome, ``response`` what is known of who has one.
     """
 
-    table: Table
+    table: PrivateTable
     groups: Any = None
     points: FloatArray | None = None
     unread: bool = False
@@ -408,7 +408,7 @@ class Estimation:
             raise BoundsError(f"bounds[{columns.treatment!r}]: two levels print alike")
         return CONTRASTS[how](columns.arm_count)
 
-    def _columns(self, formula: Formula) -> Table:
+    def _columns(self, formula: Formula) -> PrivateTable:
         request, groups = self.request, "subgroups" if self.spec.several else "by"
         return read(
             request.data,
@@ -420,7 +420,7 @@ class Estimation:
             arguments={groups: request.by, **request.options},
         )
 
-    def _check_engine(self, table: Table) -> None:
+    def _check_engine(self, table: PrivateTable) -> None:
         """Refuse what needs all rows at once, where they are on an engine."""
         spec, n, advice = self.spec, table.design.n, "Collect the frame first, or use"
         arms, contrasts = table.design.columns.arm_count, len(self.contrasts)
@@ -444,7 +444,7 @@ class Estimation:
         if size:
             self.notes.append(f"Collected from the engine, in its order: {what}.")
 
-    def _read_groups(self, by: str) -> Table:
+    def _read_groups(self, by: str) -> PrivateTable:
         """Read the columns that make groups."""
         groups = self._columns(_with_groups(replace(self.formula, terms=(), intercept=True), by))
         self.table.require_same_kinds(groups)

@@ -40,7 +40,7 @@ none (1,000 to 9,275 records; bell-shaped, and heavy tails of both signs; epsilo
 
 
 @dataclass(frozen=True)
-class Entry:
+class Bound:
     """What a column could be, its range or its levels, and who says so.
 
     ``pair``: two numbers that are a range or levels, as the formula uses them. ``whole``: the range
@@ -67,7 +67,7 @@ class Bounds(Mapping[str, "Interval | Levels"]):
     ((0.0, 1.0), ('N', 'S'), 'declared')
     """
 
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Mapping[str, Bound] = field(default_factory=dict)
     blank: Mapping[str, str] = field(default_factory=dict)
     """Columns that a codebook names and does not declare, and what to say of them."""
 
@@ -96,7 +96,7 @@ class Bounds(Mapping[str, "Interval | Levels"]):
         by_column = matched(bounds, names, needed)
         return cls.declared(bounds if isinstance(bounds, Bounds) else by_column)
 
-    def with_entry(self, name: str, entry: Entry) -> Bounds:
+    def with_entry(self, name: str, entry: Bound) -> Bounds:
         """Return a copy with one more column."""
         return replace(self, entries={**self.entries, name: entry})
 
@@ -104,11 +104,11 @@ class Bounds(Mapping[str, "Interval | Levels"]):
         self, name: str, lower: float, upper: float, *, source: str, whole: bool = False
     ) -> Bounds:
         """Return a copy with a numeric range for one more column."""
-        return self.with_entry(name, Entry((float(lower), float(upper)), source, whole=whole))
+        return self.with_entry(name, Bound((float(lower), float(upper)), source, whole=whole))
 
     def with_levels(self, name: str, levels: Sequence[Any], *, source: str) -> Bounds:
         """Return a copy with the levels of one more column."""
-        return self.with_entry(name, Entry(tuple(levels), source, levels=True))
+        return self.with_entry(name, Bound(tuple(levels), source, levels=True))
 
     def updated(self, other: Bounds) -> Bounds:
         """Return a copy in which the entries of ``other`` win."""
@@ -214,12 +214,12 @@ def _date_range(name: str, given: tuple[Any, ...]) -> tuple[date, date] | None:
     return first, last
 
 
-def _read(name: str, given: Any) -> Entry:
+def _read(name: str, given: Any) -> Bound:
     """Check one declaration."""
     if isinstance(given, Pair):
-        return Entry(given, pair=True)
+        return Bound(given, pair=True)
     if isinstance(given, tuple) and (ends := _date_range(name, given)):
-        return Entry((0.0, float((ends[1] - ends[0]).days)), since=ends[0].isoformat())
+        return Bound((0.0, float((ends[1] - ends[0]).days)), since=ends[0].isoformat())
     if isinstance(given, range) and given.step == 1 and given:
         return replace(_read(name, (given[0], given[-1])), whole=True)
     if isinstance(given, str | bytes) or not isinstance(given, Sequence | np.ndarray | set | range):
@@ -245,7 +245,7 @@ def _read(name: str, given: Any) -> Entry:
             )
         if not math.isfinite(upper - lower):
             raise BoundsError(f"bounds[{name!r}]: the range is too wide for floating point numbers")
-        return Entry((lower, upper))
+        return Bound((lower, upper))
     if len(values) < 2:
         raise BoundsError(f"bounds[{name!r}]: a list holds at least two levels")
     try:
@@ -254,7 +254,7 @@ def _read(name: str, given: Any) -> Entry:
         raise BoundsError(f"bounds[{name!r}]: levels must be strings, numbers or bools") from None
     if not distinct:
         raise BoundsError(f"bounds[{name!r}]: a level is listed twice")
-    return Entry(tuple(values), levels=True)
+    return Bound(tuple(values), levels=True)
 
 
 def _as_float(value: Any) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 
 from dpeffects import dates
-from dpeffects.design.bounds import Bounds, Entry, skeleton
+from dpeffects.design.bounds import Bound, Bounds, skeleton
 from dpeffects.design.columns import (
     Columns,
     Design,
@@ -91,7 +91,7 @@ class _ColumnReader:
         self._lenient, self._further = lenient, set(among) - self._formula.flags
         self._flagged, self._computed = _only_flagged(self._formula), _names_computed(formula)
         self._arms = _arms(frame, formula, known)
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, Bound] = {}
         self._numeric: list[str] = []
         self._missing: list[str] = []
         self._undeclared_levels: list[str] = []
@@ -136,23 +136,23 @@ class _ColumnReader:
                     "comparison where it is a number"
                 )
         elif dtype == nw.Boolean:
-            entry = Entry(binary, "dtype")
+            entry = Bound(binary, "dtype")
         elif written := ends_in_formula(name, self._formula):
-            entry = Entry(written)
+            entry = Bound(written)
         elif not needs_range:
             return
         elif name in self._events:
-            entry = Entry(binary, "dtype")
+            entry = Bound(binary, "dtype")
         elif source is not None:
             values = numbers(self._in_memory(name))
-            entry = Entry((float(values.min()), float(values.max())), source)
+            entry = Bound((float(values.min()), float(values.max())), source)
         else:
             self._missing.append(name)
             return
         whole = entry.whole or (dtype == nw.Boolean and entry.values == binary)
         self._entries[name] = replace(entry, whole=whole)
 
-    def _refuse_levels(self, name: str, entry: Entry) -> None:
+    def _refuse_levels(self, name: str, entry: Bound) -> None:
         """Refuse declared levels of a column that must hold numbers."""
         last = quoted(entry.values[-1])
         if name in self._events:
@@ -201,7 +201,7 @@ class _ColumnReader:
             return
         _check_kind(name, dtype, levels)
         levels = with_missing(levels) if name in self._further else levels
-        self._entries[name] = Entry(levels, source, levels=True)
+        self._entries[name] = Bound(levels, source, levels=True)
 
     def _in_memory(self, name: str) -> nw.Series[Any]:
         """A public column, to read bounds from."""
@@ -233,7 +233,7 @@ class _ColumnReader:
         bounds = Bounds(entries | filled)
         encoding = Encoding.build(formula, levels_of(formula, bounds))
         design = Design(formula, columns, bounds, tuple(self._missing), encoding, n)
-        any_range = Bounds(dict.fromkeys(self._missing, Entry((0.0, 1.0), "private")))
+        any_range = Bounds(dict.fromkeys(self._missing, Bound((0.0, 1.0), "private")))
         _ = design.with_bounds(any_range).recipe  # raises where a declared range cannot be used
         return design
 

@@ -1,7 +1,8 @@
 """Frame + Formula + Bounds -> columns that are checked where they are.
 
 ``read`` refuses what cannot be used, completes the bounds from types and public columns
-(`dpeffects.design.completed`), and then looks at every row once. A `Table` clips and encodes.
+(`dpeffects.design.completed`), and then looks at every row once. A `PrivateTable` clips and
+encodes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dpeffects.design.completed import completed, kinds_of, uses
 from dpeffects.design.engines import AnyFrame
 from dpeffects.design.frames import as_frame, is_number, not_numeric, require_columns, unpack
 from dpeffects.design.sample import Sample
-from dpeffects.design.table import Table
+from dpeffects.design.table import PrivateTable
 from dpeffects.errors import BoundsError, DataError
 from dpeffects.files import by_declaration, is_text, kind_of
 from dpeffects.formula import Formula
@@ -42,7 +43,7 @@ def read(
     attended: bool = True,
     sample: Sample | None = None,
     arguments: Mapping[str, Any] | None = None,
-) -> Table:
+) -> PrivateTable:
     """Validate the columns that a formula needs and complete their bounds.
 
     ``public`` says whether "covariates" (or even the "outcome") are public, in which case their
@@ -101,7 +102,7 @@ def read(
         outcome=free or ("public" if "outcome" in public else None),
         covariates=free or ("public" if "covariates" in public else None),
     )
-    table = Table.checked(frame, design, rows, (sample, sizes), kinds)
+    table = PrivateTable.checked(frame, design, rows, (sample, sizes), kinds)
     if attended and not all(table.arm_counts):
         raise design.columns.empty_arm()
     return table

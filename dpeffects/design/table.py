@@ -1,7 +1,7 @@
 """Columns of private rows, checked and not yet clipped, in memory or on an engine.
 
-Both are read, clipped and encoded by `Batch`: rows in memory are one, which is kept, and an engine
-hands out one after the other each time that the curator asks for a sum.
+Both are read, clipped and encoded by `RowBatch`: rows in memory are one, which is kept, and an
+engine hands out one after the other each time that the curator asks for a sum.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Unclipped:
 
 
 @dataclass(frozen=True)
-class Batch:
+class RowBatch:
     """Columns of some rows in memory, in the types they came in."""
 
     treated: BoolArray
@@ -96,7 +96,7 @@ class Batch:
     @classmethod
     def read(
         cls, frame: nw.DataFrame[Any], columns: Columns, names: Iterable[str], counted: Counted
-    ) -> Batch:
+    ) -> RowBatch:
         """Read the treatment and some columns; raises where a value cannot be used."""
         parts = counted[0].parts(frame, counted[1])
         arm = columns.arm(frame)
@@ -162,7 +162,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Table:
+class PrivateTable:
     """Columns that were checked where they are: in a ``batch`` in memory, or on an engine.
 
     ``arm_counts`` are the numbers of records of the arms, ``ready`` sums by arm that came with the
@@ -175,12 +175,12 @@ class Table:
     counted: Counted
     kinds: Mapping[str, str]
     ready: Ready = field(default_factory=dict)
-    batch: Batch | None = None
+    batch: RowBatch | None = None
 
     @classmethod
     def checked(
         cls, frame: AnyFrame, design: Design, rows: int, counted: Counted, kinds: Mapping[str, str]
-    ) -> Table:
+    ) -> PrivateTable:
         """Refuse what cannot be used, and count the arms."""
         if isinstance(frame, nw.LazyFrame):
             counts, ready = _checked_on_engine(frame, design, rows)
@@ -199,7 +199,7 @@ class Table:
         """Whether the rows are not in memory."""
         return self.batch is None
 
-    def require_same_kinds(self, groups: Table) -> None:
+    def require_same_kinds(self, groups: PrivateTable) -> None:
         """Refuse a column of a CSV file that the formula and the groups read in two ways."""
         for name in self.kinds.keys() & groups.kinds.keys() if self.on_engine else ():
             if self.kinds[name] != groups.kinds[name]:
@@ -217,7 +217,7 @@ class Table:
             return self.batch.rows(recipe, **about, **self._units)
         return LazyRows(self, recipe, **about)
 
-    def encode(self, groups: Table | None = None) -> Rows | LazyRows:
+    def encode(self, groups: PrivateTable | None = None) -> Rows | LazyRows:
         """Clip and encode, block by block, in the strata of ``groups`` if given."""
         design, recipe = self.design, self.design.recipe
         about: dict[str, Any] = {
@@ -247,10 +247,10 @@ class Table:
 
 def _usable(
     frame: nw.DataFrame[Any], names: Sequence[str], columns: Columns, counted: Counted
-) -> Batch:
+) -> RowBatch:
     """Read columns; raises where a value cannot be used."""
     refuse_missing(frame, [name for name in names if name not in columns.lenient])
-    return Batch.read(frame, columns, names, counted)
+    return RowBatch.read(frame, columns, names, counted)
 
 
 def _counts(frame: nw.DataFrame[Any], names: Sequence[str], columns: Columns) -> Totals:
@@ -304,7 +304,7 @@ class LazyRows:
     ``strata`` says how rows find their stratum: by which columns, and by what is made of them.
     """
 
-    table: Table
+    table: PrivateTable
     recipe: Recipe | Unclipped
     strata: tuple[Columns, Recipe] | None = None
     ready: Ready = field(default_factory=dict)
@@ -407,7 +407,7 @@ def _add(
 ) -> Totals:
     """Apply a function to the blocks of a batch; last come counts, of all rows and of treated."""
     columns, recipe = own
-    batch = Batch.read(frame, columns, recipe.reads(parts), counted)
+    batch = RowBatch.read(frame, columns, recipe.reads(parts), counted)
     index = None
     if strata:
         by, how = strata

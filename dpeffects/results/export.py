@@ -15,7 +15,7 @@ import numpy as np
 from dpeffects import documents
 from dpeffects.arrays import FloatArray
 from dpeffects.dates import as_date
-from dpeffects.design.bounds import SOURCES, Bounds, Entry
+from dpeffects.design.bounds import SOURCES, Bound, Bounds
 from dpeffects.errors import DataError, OptionError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Influence, Unavailable
@@ -325,7 +325,7 @@ def _read_bounds(value: Any) -> Bounds:
             since = entry.get("since", "")
             dated = isinstance(since, str) and as_date(since) is not None
             require(dated or "since" not in entry, "since")
-            bounds = bounds.with_entry(name, Entry((low, high), source, whole=whole, since=since))
+            bounds = bounds.with_entry(name, Bound((low, high), source, whole=whole, since=since))
     return bounds
 
 
