@@ -10,7 +10,7 @@ transform them (``sqrt``, ``log``, ``cut``).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Any
@@ -230,7 +230,6 @@ class Setting:
     penalty: float | None = None
     spread: float = SPREAD
     confounded: float = _CONFOUNDED
-    arms: int = 2
 
 
 def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple[float, float]:
@@ -263,8 +262,6 @@ def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple
         )
         total = errors[0] ** 2 + errors[1] ** 2 + errors[2] ** 2
         at = int(np.argmin(total))
-        if setting.arms > 2:  # the least of those that are as good
-            at = int(np.flatnonzero(total <= (1.0 + 1e-9) * total[at])[0])
         best = min(best, (float(total[at]), part, float(strength[at])))
     return best[1], best[2]
 
@@ -354,58 +351,16 @@ def private_models(
     """
     shares, sd = released_shares(curator, "counts")
     columns, arms = Spreads.released(curator, "spread"), _modelled(curator.arms)
-    rest = int(np.argmax(shares)) if len(arms) > 1 else -1
-    price = curator.epsilon("model") / max(len(arms) - 1, 1)
-    strength, found = _strength(curator, setting, columns, price, estimate), {}
-    for arm in arms:
+    price = curator.epsilon("model") / len(arms)
+    strength = _strength(curator, setting, columns, price, estimate)
+
+    def model(arm: int | None) -> PropensityModel:
         share = float(shares[arm or 0])
         offset, how = math.log(share / (1.0 - share)), (setting.way, setting.noise, arm)
-        if arm != rest:
-            found[arm] = propensity_model(curator, strength, offset, "model", *how)
-    if rest >= 0:
-        found[rest] = _of_the_rest(tuple(found.items()), shares, rest, curator.n, columns)
-    models = (
-        with_error(found[arm], curator.n, float(shares[arm or 0]), sd, columns) for arm in arms
-    )
-    return tuple(models), shares, sd
+        weights = propensity_model(curator, strength, offset, "model", *how)
+        return with_error(weights, curator.n, share, sd, columns)
 
-
-def _of_the_rest(
-    others: Sequence[tuple[int | None, Weights]],
-    shares: FloatArray,
-    rest: int,
-    n: int,
-    columns: Spreads,
-) -> Weights:
-    """The model of the arm that has none, from those of all others.
-
-    A record is in one arm, so that covariances of a covariate with all arms add up to 0; slopes are
-    such a covariance over the information and the penalty.
-    """
-    norm, spreads, share = unit_norm(columns.spreads.size + 1), columns.spreads, float(shares[rest])
-    strength, inside = others[0][1].strength, others[0][1].inside
-
-    def scores(slopes: FloatArray, share: float) -> FloatArray:
-        sd = _CORRELATED * math.sqrt(float(spreads @ slopes**2)) / norm
-        return typical_scores(share, sd)
-
-    def held(e: FloatArray) -> FloatArray:
-        return n * float(np.mean(e * (1.0 - e))) * spreads / norm**2 + strength
-
-    covariances = np.zeros(spreads.size)
-    noise = np.zeros(spreads.size)
-    for arm, weights in others:
-        by_arm = held(scores(weights.value[1:], float(shares[arm or 0])))
-        covariances -= by_arm * weights.value[1:]
-        noise = np.hypot(noise, weights.noise_sd * (1.0 if inside else by_arm))
-    typical = np.array([share])
-    for _ in range(8):  # steeper slopes leave less information
-        slopes = covariances / held(typical)
-        typical = scores(slopes, share)
-    level = float(np.log(typical / (1.0 - typical)).mean()) - math.log(share / (1.0 - share))
-    constant = norm * level - slopes @ (columns.means - 0.5)
-    by_noise = noise if inside else noise / held(typical)
-    return Weights(np.append(constant, slopes), strength, float(by_noise.mean()), inside)
+    return tuple(map(model, arms)), shares, sd
 
 
 def _strength(

@@ -351,8 +351,8 @@ def fit_arms(
     )
 
     def released(rows: Curator) -> tuple[tuple[PropensityModel, ...], FloatArray, float]:
-        delta = rows.delta("model") / (arms - 1)
-        setting = replace(options.setting(records, rows.width, delta), arms=arms)
+        delta = rows.delta("model") / (1 if arms == 2 else arms)
+        setting = options.setting(records, rows.width, delta)
         return _propensity.private_models(rows, setting, price)
 
     if curator.is_public("covariates"):

@@ -27,13 +27,12 @@ def propensity_model(
     """Release the weights of a penalised logistic regression on rows of norm at most 1.
 
     ``perturbation`` is "objective" (noise in the objective) or "output" (noise on the weights).
-    ``arm`` is one of more than two, against all others: its model has its part of the share, which
-    all arms but one have a model of (`_propensity.private_models`).
+    ``arm`` is one of more than two, against all others: its model has its part of the share.
     """
     release = minimise if perturbation == "objective" else noisy_weights
     problem = Logistic(curator.width, strength, offset, arm=arm)
     label = "propensity model" if arm is None else f"propensity model of arm {arm}"
-    part = Fraction(1) if arm is None else Fraction(1, curator.arms - 1)
+    part = Fraction(1) if arm is None else Fraction(1, curator.arms)
     return release(curator, label, problem, share, noise, part)
 
 
