@@ -25,10 +25,10 @@ from dpeffects.design import columns as recipe
 from dpeffects.design import sample as design_sample
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
 from dpeffects.estimators import diff_in_means, proved
-from dpeffects.ledgers.memory import Ledger
 from dpeffects.privacy import release
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.matched import WEIGHT_BITS, MatchedRecords, whole_weights
 from dpeffects.privacy.noise import flip_chance
 from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps
@@ -347,7 +347,7 @@ def test_a_double_spend_is_refused_and_else_caught(monkeypatch):
     monkeypatch.setattr(diff_in_means, "arm_sums", twice)
     with pytest.raises(BudgetError, match="left"):
         label_means()
-    monkeypatch.setattr(Ledger, "check", lambda *_: None)
+    monkeypatch.setattr(CallLedger, "check", lambda *_: None)
     assert label_means().lower > 1.2
 
 
