@@ -234,6 +234,8 @@ class _Plain(Types):
             return lambda value, _: hint.from_records(_read_any(value))
         if own := READERS.get(hint) or getattr(hint, "from_dict", None):
             return lambda value, _: own(value)
+        if get_origin(hint) is Callable:
+            return _not_written
         if get_origin(hint) is Sequence:
             entries = many(self.of(get_args(hint)[0]), math.inf)
             return lambda value, name: list(entries(value, name))
@@ -269,6 +271,10 @@ def require(ok: bool, what: str) -> None:
 def finite(value: Any) -> float:
     """Return a finite number, or raise ValueError."""
     return float(SETTINGS.of(float)(value, "a number"))
+
+
+def _not_written(value: Any, name: str) -> None:
+    require(value is None, f"{name} is never written")
 
 
 def _array(value: Any, name: str) -> FloatArray:
