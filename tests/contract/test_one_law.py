@@ -25,8 +25,11 @@ from tests.releases import release
 
 SLOW = {"study": 1, "sites": 2, "survival": 2, "rates": 2, "on scales": 3, "arms": 2, "subsets": 2}
 """How many results of a kind are made; 4 of the others."""
+HOMES = ("dpeffects.results", "dpeffects.abilities")
 CLASSES = [getattr(results, name) for name in results.__all__ if name != "load_cate"]
-CLASSES.append(dpe.Combined)
+PUBLIC = (getattr(dpe, name) for name in dpe.__all__)
+CLASSES += [cls for cls in PUBLIC if inspect.isclass(cls) and cls.__module__.startswith(HOMES)]
+CLASSES = [*dict.fromkeys(CLASSES), dpe.Combined]
 
 
 @pytest.mark.parametrize("kind", KINDS)
