@@ -30,6 +30,8 @@ WHOLE = "the release"
 """What a document is called in messages."""
 LONGEST = 10_000
 """Most characters of a text, and entries of a list."""
+_NAMED = 20
+"""Most fields that a message names."""
 _KINDS = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
 _KINDS |= {NoneType: "null", Path: "a path", list: "a list", tuple: "a list"}
 _KINDS |= {dict: "an object", Mapping: "an object"}
@@ -172,8 +174,10 @@ def record(
             return make(**own)
         except FieldError:
             raise
-        except (ValueError, TypeError, IndexError):
-            raise FieldError(f"{name or WHOLE}: its numbers do not fit together") from None
+        except (ValueError, TypeError, IndexError) as error:
+            own_words = not exact and isinstance(error, ValueError)
+            wrong = str(error) if own_words else "its numbers do not fit together"
+            raise FieldError(f"{name or WHOLE}: {wrong}") from None
 
     return check
 
@@ -187,7 +191,10 @@ def check_names(given: Any, needed: Iterable[str], known: Collection[str], what:
     if missing or extra:
         wrong = "lacks the field" if missing else "has the unknown field"
         names = missing or extra
-        raise FieldError(f"{what} {wrong}{'s' if len(names) > 1 else ''} {', '.join(names)}")
+        shown = [name if name.isprintable() else repr(name) for name in names[:_NAMED]]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        plural = "s" if len(names) > 1 else ""
+        raise FieldError(f"{what} {wrong}{plural} {', '.join(shown)}{more}")
 
 
 def many(
