@@ -1,7 +1,7 @@
 """Coverage and half-widths of three and four arms, on populations that nothing was built on.
 
     git worktree add /tmp/before 1a614008
-    python benchmarks/arms_held_out.py /tmp/before   # some 15 minutes on two cores
+    python benchmarks/arms_held_out.py /tmp/before   # a few minutes on two cores
 
 Trials with uneven arms and confounded records, with arms whose outcomes vary alike or not at all
 alike ("unlike": standard deviations of .03, .25 and .08), drawn from other generators than those of

@@ -7,8 +7,9 @@
     python benchmarks/same.py before.json            # ... and compare later
 
 Every call is made with the same seed on the same records. Numbers must be equal to 1e-10, words and
-the names of fields the same. So must the public names, their arguments, the methods with their
-options, and the commands. It ends with 1 where something differs.
+the names of fields the same, but for checksums and what is no part of a result. So must the public
+names, their arguments, the methods with their options, and the commands. It ends with 1 where
+something differs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How a public call is declared: arguments that calls have in common stand here, once.
 
-    @public_call(OfTables, method="rate", examples="...")
+    @public_call(OfTables, method="rate")
     def dp_rate(formula, data, *, offset, epsilon, **more: Unpack[OfTables]) -> RateEffects:
 
 Type checkers read `OfTables`. The signature that Python and the shell show has its arguments after

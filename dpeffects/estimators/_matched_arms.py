@@ -122,8 +122,7 @@ def release_inputs(curator: Curator, options: Any) -> Inputs:
     weights = np.atleast_2d(propensity_weights(curator, penalty, "model").value)
     records = MatchedRecords(curator, propensity_scores(weights))
     scores = records.noisy_scores("scores")
-    released = records.flipped_treatment if arms == 2 else records.mixed_arms
-    arm, chance = released("treatment"), flip_chance(curator.epsilon("treatment"), arms)
+    arm, chance = records.mixed_arms("treatment"), flip_chance(curator.epsilon("treatment"), arms)
     said = "a treatment is flipped" if arms == 2 else "an arm is replaced by another"
     details = {"ridge penalty": penalty, SCORE_NOISE: scores.scale}
     details[f"probability that {said}"] = chance

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import PrivacyError
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
@@ -60,11 +60,6 @@ class MatchedRecords:
         """Release every record's treatment, or arm, by randomised response (claim 3)."""
         releaser = self._curator._releaser
         return releaser.respond("treatment", self._treatment, self.arms, share=share, claim=3)
-
-    def flipped_treatment(self, share: str) -> BoolArray:
-        """Release every record's treatment, one of two."""
-        flipped: BoolArray = self.mixed_arms(share)
-        return flipped
 
     def contrast(
         self, label: str, weights: FloatArray, share: str, arm: IntArray | None = None

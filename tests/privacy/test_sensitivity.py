@@ -43,7 +43,7 @@ def test_flips_and_scores_move_for_one_record_only():
         other = replaced(rng, y, t, x, int(rng.integers(6)))
         calls = (
             lambda c, s=score: MatchedRecords(c, s).noisy_scores("a"),
-            lambda c, s=score: MatchedRecords(c, s).flipped_treatment("a"),
+            lambda c, s=score: MatchedRecords(c, s).mixed_arms("a"),
         )
         for k, call in enumerate(calls):
             worst[k] = max(worst[k], change(curator(y, t, x), curator(*other), call))
@@ -59,7 +59,7 @@ def test_released_scores_and_treatments_belong_to_the_same_records():
     records, order = MatchedRecords(c, propensity_scores(np.array([[3.0]]))), noise.permutation(50)
     scores = 1 / (1 + np.exp(-3.0 * x[:, 0]))
     assert records.noisy_scores("a").value == pytest.approx(scores[order], abs=1e-8)
-    assert (records.flipped_treatment("a") == t[order]).all()
+    assert (records.mixed_arms("a") == t[order]).all()
     first = records.contrast("c", np.eye(50)[0], "a")
     assert float(first) == pytest.approx(y[order][0] - 0.5, abs=1e-6)
 
@@ -309,7 +309,7 @@ def test_a_charge_comes_before_its_draw():
         lambda: treated_count(c, "a"),
         lambda: arm_sums(c, "a"),
         lambda: arm_squares(c, "a"),
-        lambda: records.flipped_treatment("a"),
+        lambda: records.mixed_arms("a"),
         lambda: records.noisy_scores("a"),
         lambda: records.contrast("c", np.ones(4), "a"),
         lambda: records.matched_squares(index, ones, 0 * ones - 1, np.zeros(4), "a"),
