@@ -272,7 +272,7 @@ def dp_cate(
         ``outcome`` and ``propensity`` are its other models, any of scikit-learn's.
     accept_library
         The opt-in that ``method="dp_ebm"`` needs: its noise is drawn by a library, whose authors
-        prove the guarantee (`dpeffects.estimators.dp_ebm`).
+        prove the guarantee (`dpeffects.replication.dp_ebm`).
     accept_none
         The opt-in that ``method="k_anonymous"`` needs: it protects nobody, charges nothing, and its
         results say so.

@@ -18,10 +18,10 @@ from dpeffects.design import read as design
 from dpeffects.design.frames import written_out
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators.matching import match, pairs
-from dpeffects.estimators.sample_aggregate import on_all
 from dpeffects.formula import parse
 from dpeffects.formula.expression import evaluate
 from dpeffects.formula.ranges import middle
+from dpeffects.replication.sample_aggregate import on_all
 
 
 class Plain(NamedTuple):

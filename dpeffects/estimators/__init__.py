@@ -1,7 +1,7 @@
 """One file for each estimator. Adding a method is adding a file with a ``SPEC``.
 
 Other packages add theirs by an entry point of the group "dpeffects.methods" that names a
-`MethodSpec`.
+`MethodSpec`, and so does `dpeffects.replication`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from functools import cache
-from importlib.util import find_spec
 
 from dpeffects.errors import OptionError, closest, quoted
 from dpeffects.estimands import AVERAGES
@@ -17,21 +16,27 @@ from dpeffects.estimators.spec import MethodSpec
 from dpeffects.plugins import plugins
 
 
+@cache
+def _files() -> dict[str, str]:
+    """The modules below this folder, by the names of their files."""
+    names = [module.name for module in pkgutil.walk_packages(__path__, f"{__name__}.")]
+    return {name.rpartition(".")[2]: name for name in names}
+
+
 def _found(conditional: bool) -> dict[str, MethodSpec]:
-    """Methods by name: modules of this folder with a SPEC, then those of plugins."""
+    """Methods by name: modules below this folder with a SPEC, then those of plugins."""
     specs: dict[str, MethodSpec] = {}
-    names = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)]
-    own = [getattr(importlib.import_module(name), "SPEC", None) for name in names]
+    own = [getattr(importlib.import_module(name), "SPEC", None) for name in _files().values()]
     for spec in [*own, *(spec for _, spec in plugins("dpeffects.methods", MethodSpec))]:
         if isinstance(spec, MethodSpec) and spec.conditional == conditional:
             specs.setdefault(spec.name, spec)
-    return specs
+    return dict(sorted(specs.items()))
 
 
 def find(name: str, conditional: bool = False) -> MethodSpec | None:
     """Return a method by name, if there is one; no other file is read where it has its own."""
-    if name.isidentifier() and find_spec(f"{__name__}.{name}"):
-        spec = getattr(importlib.import_module(f"{__name__}.{name}"), "SPEC", None)
+    if name in _files():
+        spec = getattr(importlib.import_module(_files()[name]), "SPEC", None)
         if isinstance(spec, MethodSpec) and (spec.name, spec.conditional) == (name, conditional):
             return spec
     return (conditional_methods() if conditional else registry()).get(name)

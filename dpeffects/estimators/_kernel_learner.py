@@ -34,7 +34,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimators import _first_stage, _paper_learner
 from dpeffects.estimators._checks import check_between, check_choice, check_whole
 from dpeffects.estimators._first_stage import first_stage, gradient_noise, planned_penalty
-from dpeffects.estimators._learners import wrap_models
+from dpeffects.estimators._models import wrap_models
 from dpeffects.estimators._nuisance import (
     Learner,
     Nuisance,

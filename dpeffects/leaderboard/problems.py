@@ -19,10 +19,10 @@ from dpeffects.datasets import data_info, load_data, simulate
 from dpeffects.design.bounds import Declared, declare
 from dpeffects.design.read import read
 from dpeffects.errors import DPEffectsError
-from dpeffects.estimators.sample_aggregate import on_all
 from dpeffects.formula import parse
 from dpeffects.nonprivate import reference
 from dpeffects.privacy.rows import Rows
+from dpeffects.replication.sample_aggregate import on_all
 
 
 @dataclass(frozen=True)

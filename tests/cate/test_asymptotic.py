@@ -12,7 +12,7 @@ from scipy.special import log_ndtr
 import dpeffects as dpe
 from dpeffects import flow
 from dpeffects.errors import OptionError
-from dpeffects.estimators._learners import FittedModel
+from dpeffects.estimators._models import FittedModel
 from dpeffects.estimators._paper_learner import PaperLearner
 from dpeffects.estimators.dr_learner import DRLearner
 from dpeffects.estimators.r_learner import RLearner

@@ -10,10 +10,10 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
-from dpeffects.estimators._learners import FittedModel
-from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
-from dpeffects.estimators.dpci import CrossFitted
-from dpeffects.estimators.model_folds import FoldModels
+from dpeffects.estimators._models import FittedModel
+from dpeffects.replication.dpci import CrossFitted
+from dpeffects.replication.model_folds import FoldModels
+from dpeffects.replication.ridge import RidgeLogistic, RidgeRegression
 from dpeffects.unproved.seeded import SeededNoise
 from tests.plain import plain
 

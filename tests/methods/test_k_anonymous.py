@@ -8,7 +8,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.estimators.k_anonymous import anonymised, microaggregate
+from dpeffects.replication.k_anonymous import anonymised, microaggregate
 from dpeffects.unproved.claimed import unprotected
 from tests.plain import plain
 from tests.privacy.bare import curator
@@ -99,8 +99,9 @@ def test_effects_at_points_are_those_of_the_anonymised_table(learner):
     rows = data[["x1", "x2"]].to_numpy()
     shared = data.assign(**dict(zip(("x1", "x2"), anonymised(rows, 7).T, strict=True)))
     fit, same = at_points(k=7, learner=learner), at_points(shared, k=2, learner=learner)
-    from dpeffects.estimators._learners import BlockLearner, FittedModel
-    from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
+    from dpeffects.estimators._models import FittedModel
+    from dpeffects.replication.block_learner import BlockLearner
+    from dpeffects.replication.ridge import RidgeLogistic, RidgeRegression
 
     models = FittedModel(RidgeRegression()), FittedModel(RidgeLogistic())
     points = np.column_stack([np.ones(3), AT["x1"], AT["x2"]])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpeffects.estimators._learners import BlockLearner, FittedModel
-from dpeffects.estimators._ridge import RidgeLogistic, RidgeRegression
-from dpeffects.estimators.sample_aggregate import mean_answer
+from dpeffects.estimators._models import FittedModel
 from dpeffects.privacy.parts import by_block
+from dpeffects.replication.block_learner import BlockLearner
+from dpeffects.replication.ridge import RidgeLogistic, RidgeRegression
+from dpeffects.replication.sample_aggregate import mean_answer
 from tests.privacy.bare import curator
 
 linear_model = pytest.importorskip("sklearn.linear_model")

@@ -48,7 +48,6 @@ from dpeffects.estimators import (
     one_step_cate,
     private_ipw,
 )
-from dpeffects.estimators import sample_aggregate as aggregate
 from dpeffects.estimators._centres import Centres, residual
 from dpeffects.estimators._kernel_learner import BINS
 from dpeffects.estimators._matched_arms import propensity_scores
@@ -59,6 +58,7 @@ from dpeffects.inference.regression import ARM, NUMBER, PRODUCT, MomentColumn
 from dpeffects.privacy.moments import Bins, WithSquares
 from dpeffects.privacy.rows import Block, Cells, fill
 from dpeffects.privacy.sets import COUNT, Box
+from dpeffects.replication import sample_aggregate as aggregate
 from tests.privacy.bare import curator
 
 D = 5

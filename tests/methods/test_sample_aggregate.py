@@ -12,7 +12,7 @@ import statsmodels.api as sm
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
-from dpeffects.estimators.sample_aggregate import default_blocks
+from dpeffects.replication.sample_aggregate import default_blocks
 from dpeffects.unproved.seeded import SeededNoise
 from tests.calls import Call
 from tests.methods.test_private_ipw import BOUNDS, DOORS, FORMULA, frame

@@ -10,7 +10,6 @@ import pytest
 
 from dpeffects.errors import BudgetError, EstimationError, OptionError
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
-from dpeffects.estimators.sample_aggregate import MeanAnswer, mean_answer
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import CallLedger
@@ -18,6 +17,7 @@ from dpeffects.privacy.parts import answer, by_block, fixed_generator, halves
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.sets import Box, entries
+from dpeffects.replication.sample_aggregate import MeanAnswer, mean_answer
 from dpeffects.unproved.seeded import SeededNoise
 from tests.privacy.bare import Bare, change, curator, replaced
 

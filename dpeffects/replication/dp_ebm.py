@@ -31,11 +31,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpeffects.estimators._boosting import SHARES, AdditiveEffect, released
 from dpeffects.estimators._checks import check_choice, check_clip
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
+from dpeffects.replication.boosted_effects import SHARES, AdditiveEffect, released
 from dpeffects.unproved import boosting
 
 LEARNERS = tuple(SHARES)

@@ -24,6 +24,8 @@ _LEAP = 4.0
 class _Standardised:
     """Columns scaled to mean 0 and variance 1; constant columns are dropped."""
 
+    built_in = True
+
     def _learn(self, rows: FloatArray, weight: FloatArray) -> FloatArray:
         centre = weight @ rows / weight.sum()
         spread = np.sqrt(weight @ (rows - centre) ** 2 / weight.sum())

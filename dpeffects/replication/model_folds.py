@@ -56,8 +56,15 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
-from dpeffects.estimators._learners import FittedModel, models_of, wrap_models
-from dpeffects.estimators.sample_aggregate import (
+from dpeffects.estimators._models import FittedModel, wrap_models
+from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
+from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.folds import ESTIMATORS, Folds, Terms
+from dpeffects.privacy.parts import isolated
+from dpeffects.replication.block_learner import models_of
+from dpeffects.replication.sample_aggregate import (
     check_parts,
     default_blocks,
     effect_interval,
@@ -67,12 +74,6 @@ from dpeffects.estimators.sample_aggregate import (
     small_parts,
     try_models,
 )
-from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
-from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.folds import ESTIMATORS, Folds, Terms
-from dpeffects.privacy.parts import isolated
 
 AVERAGES = ("estimates", "predictions")
 _CLIP = 0.1

@@ -11,20 +11,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpeffects.arrays import FloatArray
-from dpeffects.estimators import sample_aggregate
 from dpeffects.estimators._kernel_learner import at_points
-from dpeffects.estimators._learners import BlockLearner, check_at_points
-from dpeffects.estimators.sample_aggregate import (
+from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, Options
+from dpeffects.inference.estimate import Effects
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.parts import by_block
+from dpeffects.replication import sample_aggregate
+from dpeffects.replication.block_learner import BlockLearner, check_at_points
+from dpeffects.replication.sample_aggregate import (
     SampleAggregateOptions,
     default_blocks,
     mean_answer,
     released_arms,
     small_parts,
 )
-from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, Options
-from dpeffects.inference.estimate import Effects
-from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.parts import by_block
 
 _BIAS = (
     "Learners are fitted in blocks of {} records: what they miss at that size is in the effects. "

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray
-from dpeffects.estimators import k_anonymous
-from dpeffects.estimators._learners import BlockLearner, check_at_points, models_of
-from dpeffects.estimators.k_anonymous import KAnonymousOptions, anonymised
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
+from dpeffects.replication import k_anonymous
+from dpeffects.replication.block_learner import BlockLearner, check_at_points, models_of
+from dpeffects.replication.k_anonymous import KAnonymousOptions, anonymised
 from dpeffects.unproved.claimed import unprotected
 
 _NO_INTERVAL = Unavailable("no sampling variance is computed for effects at points")

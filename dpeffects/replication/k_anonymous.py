@@ -22,11 +22,12 @@ from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._checks import check_choice, check_clip, check_whole
-from dpeffects.estimators._learners import ESTIMATOR_NAMES, wrap_models
-from dpeffects.estimators.sample_aggregate import on_all
+from dpeffects.estimators._models import wrap_models
 from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.curator import Curator
+from dpeffects.replication.block_learner import ESTIMATOR_NAMES
+from dpeffects.replication.sample_aggregate import on_all
 from dpeffects.unproved.claimed import unprotected
 
 _LEAST_K = 2

@@ -33,13 +33,14 @@ from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import spread_points
 from dpeffects.errors import OptionError
 from dpeffects.estimators._checks import check_clip, check_whole
-from dpeffects.estimators._learners import models_of, wrap_models
-from dpeffects.estimators.model_folds import FoldModels
+from dpeffects.estimators._models import wrap_models
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.folds import Terms
 from dpeffects.privacy.parts import isolated
+from dpeffects.replication.block_learner import models_of
+from dpeffects.replication.model_folds import FoldModels
 from dpeffects.unproved.claimed import Answer, claimed_moments
 
 _POINTS = 1024

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.estimators import _boosting, dp_ebm
 from dpeffects.estimators._kernel_learner import NO_VARIANCE
-from dpeffects.estimators._learners import require_points
 from dpeffects.inference.estimate import Effects, Estimate
 from dpeffects.privacy.curator import Curator
+from dpeffects.replication import boosted_effects, dp_ebm
+from dpeffects.replication.block_learner import require_points
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class DPEBMAtPointsOptions(dp_ebm.DPEBMOptions):
 
 def fit(curator: Curator, options: DPEBMAtPointsOptions, points: FloatArray) -> Effects:
     """Release additive models, and read effects off them."""
-    effect = _boosting.released(curator, options.learner, options.clip)
+    effect = boosted_effects.released(curator, options.learner, options.clip)
     lower, upper = curator.outcome_range
     values = np.clip(effect(points), lower - upper, upper - lower)
     note = dp_ebm.warning(effect)

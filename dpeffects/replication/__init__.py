@@ -1,0 +1,5 @@
+"""Methods that the papers compare with, and learners in blocks and folds of records.
+
+They are registered as a plugin's methods are, by entry points of the group "dpeffects.methods" (in
+`pyproject.toml`): no other folder imports from here.
+"""

@@ -1,0 +1,37 @@
+"""Nothing that users could call has gone: names, arguments, attributes, methods, options, commands.
+
+`golden/public.json` has what version 1a614008 had, by `benchmarks/same.py`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+HERE = Path(__file__).parent
+GONE = {"Bounds": {"categorical", "pairs"}}
+"""Attributes that were for the package's own use: what is declared says it, `dates` and `in_days`
+are new."""
+
+
+def flat(found):
+    """Names in it; a method that has average and conditional effects has options of both."""
+    if isinstance(found, str):
+        return {found}
+    return set().union(*map(flat, found)) if found else set()
+
+
+def test_whatever_could_be_called_still_can():
+    place = importlib.util.spec_from_file_location("same", HERE.parent / "benchmarks" / "same.py")
+    same = importlib.util.module_from_spec(place)
+    place.loader.exec_module(same)
+    before, now = json.loads((HERE / "golden" / "public.json").read_text()), same.public()
+    lost = {
+        name: missing
+        for name, had in before.items()
+        if (missing := flat(had) - flat(now.get(name, [])) - GONE.get(name, set()))
+    }
+    assert lost == {}
+    assert flat(before["dp_ate"]) >= {"formula", "data", "method", "epsilon"}
+    assert {"dp_rate", "command rate", "method sample_aggregate"} <= before.keys()
