@@ -427,18 +427,30 @@ def test_the_core_only_becomes_smaller():
 FIRST = ("noise", "shaped", "budget", "ledger", "charges", "rows", "sets", "exact", "release")
 TRUSTED, TIER_ONE = 3_134, 1_340
 """Lines of code of the trusted folder, and of what a reader of one release must read (tier 1 in
-docs/architecture.md). They only become fewer too."""
+docs/decisions.md). They only become fewer too."""
 
 
 def test_the_trusted_folder_only_becomes_smaller():
     sizes = {path.stem: lines_of_code(path.read_text()) for path in ROOT.glob("privacy/*.py")}
     assert sum(sizes.values()) <= TRUSTED
     assert sum(sizes[name] for name in (*FIRST, "curator")) <= TIER_ONE
-    table = (ROOT.parent / "docs" / "architecture.md").read_text()
+    table = (ROOT.parent / "docs" / "decisions.md").read_text()
     _, first, second, _ = re.split(r"\*(?:tier 1|tier 2|a tier of its own):", table)
     assert {*FIRST, "curator"} == set(re.findall(r"`(\w+)\.py`", first))
     told = set(re.findall(r"`(\w+)\.py`", first + second))
     assert told == sizes.keys() - {"__init__"}
+
+
+def test_the_map_names_every_folder_and_nothing_else():
+    docs = ROOT.parent / "docs"
+    drawn = (docs / "_static" / "architecture.svg").read_text()
+    folders = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert set(re.findall(r"(\w+)/ ", drawn.replace("</", " ").replace("/<", "/ <"))) == folders
+    page = (docs / "architecture.md").read_text()
+    assert len(page.splitlines()) <= 50  # a screen
+    for name in re.findall(r"`(\w+(?:/\w+)*\.py)`", page):
+        places = [ROOT, ROOT.parent, *ROOT.glob("*/")]
+        assert any((place / name).exists() for place in places), name
 
 
 def loaded_by(code):
