@@ -44,9 +44,9 @@ class Matches:
 
     Examples
     --------
-    >>> m = match([0.1, 0.2, 0.6, 0.9], [1, 0, 1, 1], neighbours=1)
+    >>> m = match_into([0.1, 0.2, 0.6, 0.9], [1, 0, 1, 0], neighbours=1)
     >>> m.neighbours.ravel().tolist(), m.weight.tolist()
-    ([1, 0, 1, 1], [1.0, 3.0, 0.0, 0.0])
+    ([0, 0, 2, 2], [2.0, 0.0, 2.0, 0.0])
     """
 
     neighbours: Indices
@@ -75,50 +75,29 @@ class Matches:
         return total
 
 
-def match(
-    scores: ArrayLike, treated: ArrayLike, neighbours: int, limits: tuple[int, int] | None = None
-) -> Matches:
-    """Match every record to its nearest neighbours in the opposite arm.
-
-    Parameters
-    ----------
-    scores, treated : (n,) arrays
-        Finite scores and treatments (bool or 0/1), public or already released.
-    neighbours : int
-        N, how many neighbours each record gets if the opposite arm has that many.
-    limits : (int, int), optional
-        How often a treated record and a control may be used, ``(k1 * N, k2 * N)``. Records are
-        then served in data order, each by the nearest that still have room (Algorithm 3, lines
-        13-15). Of two at the same distance the lower score wins.
-
-    Examples
-    --------
-    >>> m = match([0.5, 0.9, 0.4, 0.5, 0.6], [1, 1, 0, 0, 0], neighbours=1, limits=(2, 2))
-    >>> m.neighbours.ravel().tolist()
-    [3, 4, 0, 0, 1]
-    """
-    if neighbours < 1 or (limits is not None and min(limits) < 1):
-        raise OptionError("neighbours and limits must be at least 1.")
-    arms = _arms(scores, treated)
-    table = np.full((np.size(treated), neighbours), -1, dtype=np.int32)
-    for arm in range(2):
-        _serve(table, arms[1 - arm], arms[arm], limits[arm] if limits else None)
-    return Matches(table, np.count_nonzero(table >= 0, axis=1).astype(np.int32))
-
-
 def match_into(
     scores: ArrayLike, members: ArrayLike, neighbours: int, limit: int | None = None
 ) -> Matches:
     """Match every other record to its nearest neighbours among the members of one arm.
 
-    A member is matched to itself alone, so that everybody has an outcome of this arm; ``limit`` is
-    how often a member may be used by others, as in `match`.
+    A member is matched to itself alone, so that everybody has an outcome of this arm.
+
+    Parameters
+    ----------
+    scores, members : (n,) arrays
+        Finite scores and who is in the arm (bool or 0/1), public or already released.
+    neighbours : int
+        N, how many neighbours each record gets if the arm has that many.
+    limit : int, optional
+        How often a member may be used by others, ``k * N``. Records are then served in data order,
+        each by the nearest that still have room (Algorithm 3, lines 13-15). Of two at the same
+        distance the lower score wins.
 
     Examples
     --------
-    >>> m = match_into([0.1, 0.2, 0.6, 0.9], [1, 0, 1, 0], neighbours=1)
-    >>> m.neighbours.ravel().tolist(), m.weight.tolist()
-    ([0, 0, 2, 2], [2.0, 0.0, 2.0, 0.0])
+    >>> m = match_into([0.5, 0.9, 0.4, 0.5, 0.6], [0, 0, 1, 1, 1], neighbours=1, limit=1)
+    >>> m.neighbours.ravel().tolist()
+    [3, 4, 2, 3, 4]
     """
     if neighbours < 1 or (limit is not None and limit < 1):
         raise OptionError("neighbours and limits must be at least 1.")
@@ -130,7 +109,7 @@ def match_into(
 
 
 def pairs(scores: ArrayLike, treated: ArrayLike) -> Indices:
-    """Pair adjacent records of the same arm in score order, ties spread as in `match`.
+    """Pair adjacent records of the same arm in score order, ties spread as in `match_into`.
 
     Returns each record's partner, for a variance: disjoint pairs, -1 for the last of an odd arm.
 
@@ -160,7 +139,7 @@ def match_limits(
     Parameters
     ----------
     treated_count, control_count, neighbours, most_used : int
-        n_t, n_c, N, and M, the most any record is used without limits: ``match(...).used.max()``.
+        n_t, n_c, N, and M, the most any record is used by others without limits.
     epsilon, coefficient : float
         The budget of the sums, and the error coefficient (c, or h at sample level).
     capped : bool

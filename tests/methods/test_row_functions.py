@@ -51,9 +51,9 @@ from dpeffects.estimators import (
 from dpeffects.estimators import sample_aggregate as aggregate
 from dpeffects.estimators._centres import Centres, residual
 from dpeffects.estimators._kernel_learner import BINS
-from dpeffects.estimators._matched_arms import propensity_scores
 from dpeffects.estimators._nuisance import Learner, Nuisance
 from dpeffects.estimators.arm_sums import OfArm, arm_squares, arm_sums, treated_count
+from dpeffects.estimators.private_psm import propensity_scores
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.regression import ARM, NUMBER, PRODUCT, MomentColumn
 from dpeffects.privacy.moments import Bins, WithSquares
