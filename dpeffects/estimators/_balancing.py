@@ -541,7 +541,25 @@ class Released:
         return residual(self.centres.means)
 
 
-def fit_label(
+def fit_label(curator: Curator, options: Any, estimand: str, contrasts: Contrasts) -> Effects:
+    """Effects between two arms, or more: then each contrast has its part of the budget.
+
+    Both arms of such a contrast are brought to the means of all records.
+    """
+    if curator.arms == 2:
+        one = _fit_pair(curator, options, estimand)
+        return Effects((one,), one.notes, details=one.details)
+    part = Fraction(1, len(contrasts))
+    estimates = tuple(
+        _fit_pair(among_arms(curator, pair, part), options, estimand, curator) for pair in contrasts
+    )
+    sizes = curator.sums("arms", None, COUNT, arm_cells(curator), share="estimate").value[:, 0]
+    about = {"records by arm": ", ".join(f"{size:.0f}" for size in sizes)}
+    notes = dict.fromkeys(note for estimate in estimates for note in estimate.notes)
+    return Effects(estimates, tuple(notes), details=about)
+
+
+def _fit_pair(
     curator: Curator, options: Any, estimand: str, everybody: Curator | None = None
 ) -> Estimate:
     """Release means, lengths and one weighted sum, whose weights are solved in public.
@@ -574,21 +592,6 @@ def fit_label(
     explained = min(released.explained / released.spread, 0.9)
     spread = Spread(released.spread, 1.0 / best.design.squares, explained)
     return with_means(made, released.centres, estimand, spread)
-
-
-def fit_label_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts) -> Effects:
-    """The same for contrasts of more than two arms, each with its part of the budget.
-
-    Both arms of a contrast are brought to the means of all records.
-    """
-    part = Fraction(1, len(contrasts))
-    estimates = tuple(
-        fit_label(among_arms(curator, pair, part), options, estimand, curator) for pair in contrasts
-    )
-    sizes = curator.sums("arms", None, COUNT, arm_cells(curator), share="estimate").value[:, 0]
-    about = {"records by arm": ", ".join(f"{size:.0f}" for size in sizes)}
-    notes = dict.fromkeys(note for estimate in estimates for note in estimate.notes)
-    return Effects(estimates, tuple(notes), details=about)
 
 
 def release_first(curator: Curator, sizes: FloatArray) -> Released:

@@ -32,7 +32,7 @@ from dpeffects.arrays import FloatArray
 from dpeffects.design.features import AdditiveWaves, Features, Fourier, Linear
 from dpeffects.errors import OptionError
 from dpeffects.estimators import _first_stage, _paper_learner
-from dpeffects.estimators._checks import check_between, check_choice, check_whole
+from dpeffects.estimators._checks import between, choice, whole
 from dpeffects.estimators._first_stage import first_stage, gradient_noise, planned_penalty
 from dpeffects.estimators._learners import wrap_models
 from dpeffects.estimators._nuisance import (
@@ -141,39 +141,26 @@ class KernelLearnerOptions(Options):
     ``threshold``; the weight of a record, at most 1, multiplies it.
     """
 
-    kernel: str = "auto"
-    bandwidth: float = 0.35
+    kernel: str = choice("auto", "gaussian", "additive")
+    bandwidth: float = between(0.35, 0.05, 10.0)
     second_stage: Any = "kernel"
-    noise: str = "auto"
-    clip: float = 0.05
-    threshold: float | None = None
-    design: str = "observational"
-    penalty: float | None = None
-    n_features: int | None = None
-    lipschitz: float | None = None
+    noise: str = choice("auto", "objective", "kernel")
+    clip: float = between(0.05, 0.001, 0.4)
+    threshold: float | None = between(None, 0.005, 2.0)
+    design: str = choice("observational", "randomised")
+    penalty: float | None = between(None, 1e-6, 1e6)
+    n_features: int | None = whole(None, 2, _MOST_FEATURES)
+    lipschitz: float | None = between(None, 1e-9, 1e9)
     outcome: Any = None
     propensity: Any = None
-    release: str = "function"
+    release: str = choice(*RELEASES)
 
     def __post_init__(self) -> None:
-        check_choice("release", self.release, tuple(RELEASES))
-        check_choice("kernel", self.kernel, ("auto", "gaussian", "additive"))
-        check_choice("noise", self.noise, ("auto", "objective", "kernel"))
-        check_between("bandwidth", self.bandwidth, 0.05, 10.0)
-        check_between("clip", self.clip, 0.001, 0.4)
-        check_choice("design", self.design, ("observational", "randomised"))
-        if self.threshold is not None:
-            check_between("threshold", self.threshold, 0.005, 2.0)
-        if self.penalty is not None:
-            check_between("penalty", self.penalty, 1e-6, 1e6)
-        if self.lipschitz is not None:
-            check_between("lipschitz", self.lipschitz, 1e-9, 1e9)
-            if self.threshold is not None:
-                raise OptionError("threshold and lipschitz both set the loss: give one of them")
-        if self.n_features is not None:
-            check_whole("n_features", self.n_features, 2, _MOST_FEATURES)
-            if self.n_features % 2:
-                raise OptionError(f"n_features must be even (waves), got {self.n_features}")
+        super().__post_init__()
+        if self.lipschitz is not None and self.threshold is not None:
+            raise OptionError("threshold and lipschitz both set the loss: give one of them")
+        if self.n_features is not None and self.n_features % 2:
+            raise OptionError(f"n_features must be even (waves), got {self.n_features}")
         wrap_models(self)
         if not self.as_in_paper and not (self.outcome is None and self.propensity is None):
             raise OptionError(

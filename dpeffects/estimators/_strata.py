@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpeffects.estimators._checks import check_choice
+from dpeffects.estimators._checks import choice
 from dpeffects.estimators.spec import Options
 from dpeffects.inference.estimate import SamplingVariance
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.strata import MatchedStrata
 
-WEIGHTS = ("means", "round_robin")
 CITATION = (
     "Koga, Chaudhuri and Page, Differentially private multi-site treatment effect estimation."
 )
@@ -24,10 +23,7 @@ GIVEN = "Standard error and interval are for the covariates and treatments at ha
 class StrataOptions(Options):
     """``matching``: "means" (differences in means by stratum) or "round_robin" (the paper's)."""
 
-    matching: str = "means"
-
-    def __post_init__(self) -> None:
-        check_choice("matching", self.matching, WEIGHTS)
+    matching: str = choice("means", "round_robin")
 
     def needs_memory(self) -> str:
         """Round robin deals records in their order."""

@@ -20,7 +20,7 @@ from dpeffects.design.arms import ARMS, ArmByCell
 from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
-from dpeffects.estimators._checks import check_between, check_flag
+from dpeffects.estimators._checks import between, flag
 from dpeffects.estimators._posterior import unadjusted_variance
 from dpeffects.estimators._propensity import (
     LINEAR,
@@ -79,18 +79,12 @@ class TableOptions(StudyOptions):
     """
 
     confounded: ClassVar[float] = _CONFOUNDED
-    adjust: bool | None = None
-    model_share: float | None = None
+    adjust: bool | None = flag(None)
+    model_share: float | None = between(None, 0.05, 0.9)
 
     def __init_subclass__(cls) -> None:
         """Options of other tables have these words, where theirs say ``{tables}``."""
         cls.__doc__ = (cls.__doc__ or "").replace("{tables}", TableOptions.__doc__ or "").rstrip()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_flag("adjust", self.adjust, optional=True)
-        if self.model_share is not None:
-            check_between("model_share", self.model_share, 0.05, 0.9)
 
     def resolve(self, facts: Facts) -> Options:
         """Decide whether to adjust, and at what price; refuse more than two arms."""

@@ -22,7 +22,7 @@ from dpeffects.estimators.clipped_contrast import (
 )
 from dpeffects.estimators.one_step import OneStepOptions
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
-from dpeffects.inference.estimate import Effects, Estimate
+from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 
@@ -153,16 +153,10 @@ def uses_delta(options: AutoOptions, facts: Facts) -> Mapping[str, float | None]
     return options.method.uses_delta(options.own, facts) if isinstance(options, Chosen) else {}
 
 
-def fit(curator: Curator, options: Chosen, estimand: str) -> Estimate:
-    """Let the chosen method estimate."""
-    estimate: Estimate = options.method.fit(curator, options.own, estimand)
-    return replace(estimate, notes=(*estimate.notes, options.why))
-
-
 def fit_arms(curator: Curator, options: Chosen, estimand: str, contrasts: Contrasts) -> Effects:
-    """Let the chosen method estimate the effects between more than two arms."""
+    """Let the chosen method estimate."""
     assert options.method.fit_arms is not None
-    found = options.method.fit_arms(curator, options.own, estimand, contrasts)
+    found: Effects = options.method.fit_arms(curator, options.own, estimand, contrasts)
     return replace(found, notes=(*found.notes, options.why))
 
 
@@ -176,7 +170,6 @@ SPEC = MethodSpec(
     options=AutoOptions,
     shares=shares,
     uses_delta=uses_delta,
-    fit=fit,
     fit_arms=fit_arms,
     needs_covariates=False,
     citation="dpeffects (software): one-step estimation from private moments.",

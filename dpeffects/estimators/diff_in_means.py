@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.estimators._checks import check_choice
+from dpeffects.estimators._checks import choice
 from dpeffects.estimators._levels import by_arm
 from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums
 from dpeffects.estimators.clipped_contrast import arm_influence
@@ -52,13 +52,8 @@ class DiffInMeansOptions(Options):
     the result is an association. None leaves it open, and the summary says so.
     """
 
-    arms: str = "private"
-    design: str | None = None
-
-    def __post_init__(self) -> None:
-        check_choice("arms", self.arms, ("private", "public"))
-        if self.design is not None:
-            check_choice("design", self.design, tuple(_BASES))
+    arms: str = choice("private", "public")
+    design: str | None = choice(None, *_BASES)
 
     def has_means(self, facts: Facts) -> bool:
         """Sums by arm are released."""
@@ -76,12 +71,6 @@ def shares(level: str, options: DiffInMeansOptions) -> dict[str, float]:
         return {"estimate": 0.8, "variance": 0.2}
     # an outcome far from the middle of its range needs a good count, one near it good sums
     return {"counts": 0.25, "estimate": 0.55, "variance": 0.2}
-
-
-def fit(curator: Curator, options: DiffInMeansOptions, estimand: str) -> Estimate:
-    """Treated against control records."""
-    (estimate,) = fit_arms(curator, options, estimand, ((0, 1),)).estimates
-    return estimate
 
 
 def fit_arms(
@@ -191,7 +180,6 @@ SPEC = MethodSpec(
     levels=("sample", "label"),
     options=DiffInMeansOptions,
     shares=shares,
-    fit=fit,
     fit_arms=fit_arms,
     uses_covariates=False,
     citation=(

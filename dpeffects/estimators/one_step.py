@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -46,7 +46,6 @@ from dpeffects.estimators._arm_terms import (
     ArmTotals,
     combination,
     noise_between,
-    of_two_arms,
 )
 from dpeffects.estimators._centres import (
     Centres,
@@ -55,7 +54,7 @@ from dpeffects.estimators._centres import (
     release_centres,
     residual,
 )
-from dpeffects.estimators._checks import check_between, check_choice
+from dpeffects.estimators._checks import between, choice
 from dpeffects.estimators._curves import Curves, CurvesAsked
 from dpeffects.estimators._forecast import Forecast, forecast_one_step
 from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
@@ -70,7 +69,7 @@ from dpeffects.estimators._moments import (
 from dpeffects.estimators._score import Calibration, Score, score_of
 from dpeffects.estimators._variation import VariationAsked, Varying
 from dpeffects.estimators.arm_sums import OfArm
-from dpeffects.estimators.clipped_contrast import ClippedContrastOptions, clips, details
+from dpeffects.estimators.clipped_contrast import ClippedContrastOptions, details
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects, Estimate, Part
@@ -117,17 +116,9 @@ class OneStepOptions(ClippedContrastOptions):
     there is a delta: "none", "models", "all", or None to choose.
     """
 
-    clip: float = 0.05
-    models: float | None = None
-    pool: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_between("clip", self.clip, 0.01, 0.45)
-        if self.models is not None:
-            check_between("models", self.models, 0.05, 0.85)
-        if self.pool is not None:
-            check_choice("pool", self.pool, _POOLS)
+    clip: float = between(0.05, 0.01, 0.45)
+    models: float | None = between(None, 0.05, 0.85)
+    pool: str | None = choice(None, *_POOLS)
 
     def has_means(self, facts: Facts) -> bool:
         """Sums by arm are released, but for contrasts that have their parts of the budget."""
@@ -137,25 +128,17 @@ class OneStepOptions(ClippedContrastOptions):
         """Choose what goes to the moments, and which noise, by the forecast."""
         return planned(self, facts)[0]
 
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedOneStep(OneStepOptions):
-    """The options with every choice made, for the facts that they were made by."""
-
-    facts: Facts
-
     def shown(self) -> dict[str, Any]:
         """At label level there is only the design to choose."""
-        return {"design": self.design} if self.facts.level == "label" else super().shown()
+        label = self.facts is not None and self.facts.level == "label"
+        return {"design": self.design} if label else super().shown()
 
 
 @lru_cache(maxsize=256)
-def planned(options: OneStepOptions, facts: Facts) -> tuple[PlannedOneStep, Forecast]:
+def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, Forecast]:
     """The options with every choice made, and what to expect of them."""
-    given = {f.name: getattr(options, f.name) for f in fields(OneStepOptions)}
-    plain = PlannedOneStep(**given, facts=facts)
     if facts.level == "label":
-        return plain, Forecast(math.nan, math.nan, math.nan)
+        return options.made_for(facts), Forecast(math.nan, math.nan, math.nan)
     columns = facts.columns
     if columns > MOST_COLUMNS:
         raise OptionError(f"one_step takes up to {MOST_COLUMNS} covariates, not {columns}")
@@ -165,26 +148,26 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[PlannedOneStep, Fore
     pools = (options.pool,) if options.pool else _POOLS if able else _POOLS[:1]
     plans = []
     for pool in pools:
-        tried = replace(plain, pool=pool, first=options.first or _FIRST[1])
+        tried = options.made_for(facts, pool=pool, first=options.first or _FIRST[1])
         for _ in range(2):  # first the moments, then the first stage, then the moments again
             if options.models is None:
-                tried = _best([replace(tried, models=x) for x in _MODELS], facts)
+                tried = _best([tried.made_for(facts, models=x) for x in _MODELS], facts)
             if options.first is None:
-                tried = _best([replace(tried, first=x) for x in _FIRST], facts)
+                tried = _best([tried.made_for(facts, first=x) for x in _FIRST], facts)
         plans.append((tried, _expected(tried, facts)))
     return min(plans, key=lambda plan: plan[1].error)
 
 
-def _best(choices: list[PlannedOneStep], facts: Facts) -> PlannedOneStep:
+def _best(choices: list[OneStepOptions], facts: Facts) -> OneStepOptions:
     return min(choices, key=lambda options: _expected(options, facts).error)
 
 
 @lru_cache(maxsize=2048)
-def _expected(options: PlannedOneStep, facts: Facts) -> Forecast:
+def _expected(options: OneStepOptions, facts: Facts) -> Forecast:
     """What to expect of a way to divide the budget."""
     if options.pool == "none" and facts.budget.delta:  # pure noise is the same
         pure = replace(facts, budget=Budget(facts.budget.epsilon))
-        return _expected(replace(options, facts=pure), pure)
+        return _expected(options.made_for(pure), pure)
     split = Split.of(facts.budget, shares(facts.level, options), uses_delta(options, facts))
     return forecast_one_step(facts, split, options.randomised)
 
@@ -194,31 +177,24 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     if level == "label":
         from dpeffects.estimators._balancing import label_shares
 
-        return label_shares(options, getattr(options, "facts", _TYPICAL))
+        return label_shares(options, options.facts or _TYPICAL)
     models = options.models or _MODELS[3]
     means = 0.3 * (options.first or _FIRST[0])
     first = {"count": means, "means": means}
-    if clips(options):
+    if options.clips:
         first["lengths"] = 4.0 * means / 3.0
     rest = {"spread": 0.08, "estimate": 0.42}
     if not options.randomised:
         rest |= {"calibration": 0.03, "variation": 0.03}
-        if not _indicators_only(options) and not _several_arms(options):
+        if options.facts is None or _may_bend(options.facts):
             rest["curves"] = 0.03
     part = max(1.0 - models - sum(first.values()), 0.05) / sum(rest.values())
     return first | {name: part * x for name, x in rest.items()} | {"models": models}
 
 
-def _several_arms(options: OneStepOptions) -> bool:
-    """True for more than two arms, whose scores are not held against curves."""
-    facts = getattr(options, "facts", None)
-    return facts is not None and facts.arms > 2
-
-
-def _indicators_only(options: OneStepOptions) -> bool:
-    """True where no column can bend, by declared types."""
-    facts = getattr(options, "facts", None)
-    return facts is not None and set(facts.values[:-1]) <= {1, 2}
+def _may_bend(facts: Facts) -> bool:
+    """Whether the score of two arms is held against curves: a column can bend, by its type."""
+    return facts.arms == 2 and not set(facts.values[:-1]) <= {1, 2}
 
 
 def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]:
@@ -308,28 +284,14 @@ def release_stage(
     return stage
 
 
-def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
-    """Treated against control records."""
-    if curator.is_public("covariates"):
-        from dpeffects.estimators._balancing import fit_label
-
-        return fit_label(curator, options, estimand)
-    return of_two_arms(_fit(curator, options, estimand, ((0, 1),)))
-
-
 def fit_arms(
     curator: Curator, options: OneStepOptions, estimand: str, contrasts: Contrasts
 ) -> Effects:
-    """More than two arms."""
-    if curator.is_public("covariates"):
-        from dpeffects.estimators._balancing import fit_label_arms
-
-        return fit_label_arms(curator, options, estimand, contrasts)
-    return _fit(curator, options, estimand, contrasts)
-
-
-def _fit(curator: Curator, options: OneStepOptions, estimand: str, contrasts: Contrasts) -> Effects:
     """Release centres, moments, calibration and the sums; the rest is post-processing."""
+    if curator.is_public("covariates"):
+        from dpeffects.estimators._balancing import fit_label
+
+        return fit_label(curator, options, estimand, contrasts)
     stage = release_stage(curator, options.randomised, options.clip, _reach)
     models, score = stage.models.pair(*contrasts[0]), stage.score
     top = stage.clip * score.largest / score.overlap
@@ -460,7 +422,6 @@ SPEC = MethodSpec(
     options=OneStepOptions,
     shares=shares,
     uses_delta=uses_delta,
-    fit=fit,
     fit_arms=fit_arms,
     citation="dpeffects (software): one-step estimation from private moments.",
 )

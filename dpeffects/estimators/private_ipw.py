@@ -70,11 +70,10 @@ from dpeffects.estimators._arm_terms import (
     ArmTerms,
     ArmTotals,
     combination,
-    of_two_arms,
     scaled,
 )
 from dpeffects.estimators._centres import Centres, centres_of, clipped_term, residual
-from dpeffects.estimators._checks import check_choice, check_clip, check_penalty, is_number
+from dpeffects.estimators._checks import check_clip, check_penalty, checked, choice, flag, is_number
 from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators._propensity import (
     LINEAR,
@@ -166,27 +165,20 @@ class PrivateIPWOptions(Options):
     ``penalty`` (0.1 each unless given), gives its two steps all of the budget, and has no interval.
     """
 
-    clip: float | None = None
-    propensity: str = "objective"
-    split: bool = False
-    centre: str = "arms"
-    penalty: float | None = None
+    clip: float | None = checked(None, lambda name, value: check_clip(value))
+    propensity: str = choice("objective", "output")
+    split: bool = flag(False)
+    centre: str = choice("arms", "middle", "none")
+    penalty: float | None = checked(None, check_penalty)
     model_share: float | None = None
-    noise: str = "auto"
-    as_printed: bool = False
+    noise: str = choice("auto", "laplace", "gaussian")
+    as_printed: bool = flag(False)
 
     def __post_init__(self) -> None:
-        if self.clip is not None:
-            check_clip(self.clip)
-        check_penalty(self.penalty)
-        for name in ("split", "as_printed"):
-            if not isinstance(getattr(self, name), bool):
-                raise OptionError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        super().__post_init__()
         part = self.model_share
-        if not (part is None or (_between(part, 0.0, 1.0) and not self.split)):
+        if not (part is None or (is_number(part) and 0.0 < part < 1.0 and not self.split)):
             raise OptionError(f"model_share must be between 0 and 1, without split, got {part!r}")
-        for name, known in _CHOICES.items():
-            check_choice(name, getattr(self, name), known)
         if self.as_printed:
             for name in ("propensity", "split", "centre", "noise", "model_share"):
                 usual, printed = getattr(PrivateIPWOptions, name), _PRINTED.get(name)
@@ -244,17 +236,6 @@ class PrivateIPWOptions(Options):
 def _price(split: Mapping[str, float], share: str, budget: Budget) -> float:
     """Epsilon that a share gets of a budget that is divided like this."""
     return split[share] / sum(split.values()) * budget.epsilon
-
-
-_CHOICES = {
-    "propensity": ("objective", "output"),
-    "centre": ("arms", "middle", "none"),
-    "noise": ("auto", "laplace", "gaussian"),
-}
-
-
-def _between(value: Any, low: float, high: float) -> bool:
-    return is_number(value) and low < value < high
 
 
 def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:
@@ -333,18 +314,13 @@ def uses_delta(options: PrivateIPWOptions, facts: Facts) -> dict[str, float | No
     return {"model": None}
 
 
-def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate:
-    """Algorithm 1: the model, then the weighted sum."""
-    if options.as_printed:
-        return _as_printed(curator, options, estimand)
-    return of_two_arms(fit_arms(curator, options, estimand, ((0, 1),)))
-
-
 def fit_arms(
     curator: Curator, options: PrivateIPWOptions, estimand: str, contrasts: Contrasts
 ) -> Effects:
     """Models of the arms, then weighted sums."""
     n, arms = curator.n, curator.arms
+    if options.as_printed:
+        return _as_printed(curator, options, estimand)
     price, records = (
         curator.epsilon("estimate"),
         ((n + 1) // 2, n // 2) if options.split else (n, n),
@@ -381,7 +357,7 @@ def _population(arms: int, estimand: str) -> str:
     return estimand if arms == 2 else "ATC"
 
 
-def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate:
+def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Effects:
     """Algorithm 1 with all of the budget for each of its two steps, and nothing beside them."""
     shares = {"model": 1.0}, {"estimate": 1.0}
 
@@ -407,19 +383,19 @@ def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> 
     own = ESTIMANDS[estimand]
     by_n = "" if own.of_treated and own.of_control else "treated" if own.of_treated else "control"
     said = (_BY_N.format(estimand, by_n) if by_n else "", caution_about(kept, 0.0))
-    return Estimate(
+    estimate = Estimate(
         value=float(middle + width * float(total) / other.n),
         sampling=Unavailable("Algorithm 1 as printed releases no variance"),
         gaussian=total.variance * float(width / other.n) ** 2,
         basis="adjusted" if kept >= NOTHING else "association",
-        details={
-            "strength of the ridge penalty": weights.strength,
-            "propensities within": f"[{model.low:.4g}, {model.high:.4g}]",
-            "slopes kept by the propensity model": f"{100.0 * kept:.0f} %",
-        },
         caution="; ".join(filter(None, said)),
-        notes=(LINEAR, _SHIFTS, _HALVES),
     )
+    details = {
+        "strength of the ridge penalty": weights.strength,
+        "propensities within": f"[{model.low:.4g}, {model.high:.4g}]",
+        "slopes kept by the propensity model": f"{100.0 * kept:.0f} %",
+    }
+    return Effects((estimate,), (LINEAR, _SHIFTS, _HALVES), details=details)
 
 
 def _centres(
@@ -790,7 +766,6 @@ SPEC = MethodSpec(
     options=PrivateIPWOptions,
     shares=shares,
     uses_delta=uses_delta,
-    fit=fit,
     fit_arms=fit_arms,
     needs_intercept=True,  # the other columns are centred around it
     citation=(

@@ -48,9 +48,8 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.design.features import logits
 from dpeffects.errors import EstimationError, OptionError
-from dpeffects.estimators._arm_terms import of_two_arms
 from dpeffects.estimators._centres import between_arms
-from dpeffects.estimators._checks import check_penalty
+from dpeffects.estimators._checks import check_penalty, check_whole, checked, flag, is_number, whole
 from dpeffects.estimators._levels import with_design
 from dpeffects.estimators.matching import Matches, feasible, match_into, match_limits, pairs
 from dpeffects.estimators.row import row
@@ -89,6 +88,18 @@ _LEAST_SHARE = 0.1
 """Over the number of arms: the least share of the records that an arm is taken to have."""
 
 
+def _check_limit(name: str, value: Any) -> None:
+    if isinstance(value, tuple) and len(value) != 2:
+        raise OptionError(f"{name} must be a whole number or a pair of them")
+    for limit in value if isinstance(value, tuple) else (value,):
+        check_whole(name, limit, 1)
+
+
+def _check_positive(name: str, value: Any) -> None:
+    if not (is_number(value) and 0 < value < math.inf):
+        raise OptionError(f"{name} must be a positive number, got {value!r}")
+
+
 @dataclass(frozen=True)
 class PrivatePSMOptions(Options):
     """Options of private matching.
@@ -100,11 +111,11 @@ class PrivatePSMOptions(Options):
     the attenuation by randomised response (sample level only).
     """
 
-    neighbors: int = 5
-    match_limit: int | tuple[int, int] | None = None
-    error_coefficient: float | None = None
-    penalty: float | None = None
-    debias: bool = True
+    neighbors: int = whole(5, 1)
+    match_limit: int | tuple[int, int] | None = checked(None, _check_limit)
+    error_coefficient: float | None = checked(None, _check_positive)
+    penalty: float | None = checked(None, check_penalty)
+    debias: bool = flag(True)
 
     def memory_per_row(self, arms: int = 2, contrasts: int = 1) -> tuple[int, str]:
         """Score, treatment and outcome; sorting and matches take the rest of the bytes."""
@@ -114,21 +125,9 @@ class PrivatePSMOptions(Options):
         return size, "scores, treatments and outcomes, which are sorted"
 
     def __post_init__(self) -> None:
-        _whole("neighbors", self.neighbors)
-        if self.match_limit is not None:
-            if isinstance(self.match_limit, list):
-                object.__setattr__(self, "match_limit", tuple(self.match_limit))
-            given = self.match_limit if isinstance(self.match_limit, tuple) else (self.match_limit,)
-            if isinstance(self.match_limit, tuple) and len(given) != 2:
-                raise OptionError("match_limit must be a whole number or a pair of them")
-            for limit in given:
-                _whole("match_limit", limit)
-        check_penalty(self.penalty)
-        value = self.error_coefficient
-        if value is not None and not (_number(value) and value > 0):
-            raise OptionError(f"error_coefficient must be a positive number, got {value!r}")
-        if not isinstance(self.debias, bool):
-            raise OptionError(f"debias must be True or False, got {self.debias!r}")
+        if isinstance(self.match_limit, list):
+            object.__setattr__(self, "match_limit", tuple(self.match_limit))
+        super().__post_init__()
 
     def has_means(self, facts: Facts) -> bool:
         """More than two arms have a sum each, two arms one for both."""
@@ -151,15 +150,6 @@ class PrivatePSMOptions(Options):
             )
         if smallest_arm is not None and smallest_arm < self.neighbors:
             raise OptionError(f"neighbors={self.neighbors}, but an arm has {smallest_arm} records")
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _whole(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise OptionError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 
 def shares(level: str, options: PrivatePSMOptions) -> dict[str, float]:
@@ -227,11 +217,6 @@ def release_inputs(curator: Curator, options: PrivatePSMOptions) -> Inputs:
     arm = 1 - arm if arms == 2 else arm
     scores = np.broadcast_to(scores, (curator.n, arms))
     return Inputs(records, scores, arm, details, chance)
-
-
-def fit(curator: Curator, options: PrivatePSMOptions, estimand: str) -> Estimate:
-    """Treated against control records."""
-    return of_two_arms(fit_arms(curator, options, estimand, ((0, 1),)))
 
 
 def fit_arms(
@@ -463,7 +448,6 @@ SPEC = MethodSpec(
     levels=("sample", "label"),
     options=PrivatePSMOptions,
     shares=shares,
-    fit=fit,
     fit_arms=fit_arms,
     citation=(
         "Yuan, Li, Du, Chen, Sun, Gao, He, Chen and Zhang, PrivATE: Differentially private "

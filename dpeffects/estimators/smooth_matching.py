@@ -44,8 +44,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpeffects.errors import BudgetError, OptionError
-from dpeffects.estimators._checks import check_choice
+from dpeffects.errors import BudgetError
+from dpeffects.estimators._checks import choice, flag
 from dpeffects.estimators._strata import (
     CITATION,
     GIVEN,
@@ -88,18 +88,9 @@ class SmoothMatchingOptions(StrataOptions):
     logarithm of a smooth sensitivity, "laplace" or "gaussian" (the paper's).
     """
 
-    paper_constants: bool = False
-    variance_noise: str = "capped"
-    sensitivity_noise: str = "laplace"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.paper_constants, bool):
-            raise OptionError(
-                f"paper_constants must be True or False, got {self.paper_constants!r}"
-            )
-        check_choice("variance_noise", self.variance_noise, ("capped", "smooth"))
-        check_choice("sensitivity_noise", self.sensitivity_noise, ("laplace", "gaussian"))
+    paper_constants: bool = flag(False)
+    variance_noise: str = choice("capped", "smooth")
+    sensitivity_noise: str = choice("laplace", "gaussian")
 
 
 def shares(level: str, options: SmoothMatchingOptions) -> dict[str, float]:
