@@ -547,11 +547,11 @@ def fit_label(curator: Curator, options: Any, estimand: str, contrasts: Contrast
     Both arms of such a contrast are brought to the means of all records.
     """
     if curator.arms == 2:
-        one = _fit_pair(curator, options, estimand)
+        one = fit_pair(curator, options, estimand)
         return Effects((one,), one.notes, details=one.details)
     part = Fraction(1, len(contrasts))
     estimates = tuple(
-        _fit_pair(among_arms(curator, pair, part), options, estimand, curator) for pair in contrasts
+        fit_pair(among_arms(curator, pair, part), options, estimand, curator) for pair in contrasts
     )
     sizes = curator.sums("arms", None, COUNT, arm_cells(curator), share="estimate").value[:, 0]
     about = {"records by arm": ", ".join(f"{size:.0f}" for size in sizes)}
@@ -559,7 +559,7 @@ def fit_label(curator: Curator, options: Any, estimand: str, contrasts: Contrast
     return Effects(estimates, tuple(notes), details=about)
 
 
-def _fit_pair(
+def fit_pair(
     curator: Curator, options: Any, estimand: str, everybody: Curator | None = None
 ) -> Estimate:
     """Release means, lengths and one weighted sum, whose weights are solved in public.

@@ -30,8 +30,8 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.design.features import Features
 from dpeffects.estimators._nuisance import Nuisance, outcome_terms
-from dpeffects.estimators.arm_sums import arm_squares, arm_sums, share_treated, treated_count
-from dpeffects.estimators.strengths import SPREAD, VOLUME, default_strength, least_strength
+from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums
+from dpeffects.estimators.strengths import SPREAD, VOLUME, least_strength
 from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
@@ -65,8 +65,8 @@ def first_stage(
     """
     n, d = curator.n, curator.width
     lower, upper = curator.outcome_range
-    count = treated_count(curator, "counts")
-    share = share_treated(curator, count)
+    counts = arm_counts(curator, "counts")
+    share = float(counts.shares()[0][0])
     sums = arm_sums(curator, "arms")
     half = (upper - lower) / 2.0
     means = lower + half + np.clip(sums.value / (n * np.array([share, 1.0 - share])), -half, half)
@@ -77,9 +77,8 @@ def first_stage(
     offset = math.log(share / (1.0 - share))
     slopes, penalty = np.zeros(d), 0.0
     if not randomised:
-        epsilon, delta = curator.epsilon("propensity"), curator.delta("propensity")
-        penalty = default_strength(n, d, epsilon, delta)
-        slopes = propensity_model(curator, penalty, offset, "propensity").value
+        model = propensity_model(curator, None, offset, "propensity")
+        slopes, penalty = model.value, model.strength
     base = Nuisance(
         propensity=Propensity.within(slopes, offset, (clip, 1.0 - clip)),
         means=(float(means[0]), float(means[1])),
@@ -89,7 +88,7 @@ def first_stage(
         by_arm=by_arm,
         threshold=threshold * (upper - lower),
         ends=ends,
-        difference_sd=_difference_sd(n, share, means - lower - half, sums, count),
+        difference_sd=_difference_sd(n, share, means - lower - half, sums, counts.release),
         confounding=0.0 if randomised else unadjusted,
     )
     epsilon, delta = curator.epsilon("outcome"), curator.delta("outcome")

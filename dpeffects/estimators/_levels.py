@@ -23,7 +23,7 @@ from dpeffects.arrays import FloatArray
 from dpeffects.design.arms import ARMS, TREATED, Outcome
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators._centres import Centres, centres_of
-from dpeffects.estimators.arm_sums import share_sd, share_treated
+from dpeffects.estimators.arm_sums import counts_of
 from dpeffects.inference.estimate import (
     Estimate,
     Means,
@@ -309,10 +309,8 @@ def release_level(curator: Curator) -> Centres:
             "outcome sums by arm", Outcome(), Box(*curator.outcome_range), ARMS, SHARE, 1.0 - _COUNT
         ),
     )
-    count = replace(count, value=count.value[0])
-    share = share_treated(curator, count)
-    sums = replace(sums, value=sums.value[:, 0])
-    return centres_of(curator, np.array([share, 1.0 - share]), share_sd(curator, count), sums)
+    counts = counts_of(curator, replace(count, value=count.value[0]))
+    return centres_of(curator, counts.shares(), replace(sums, value=sums.value[:, 0]))
 
 
 def with_released_means(curator: Curator, estimate: Estimate, estimand: str) -> Estimate:

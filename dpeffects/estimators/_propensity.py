@@ -19,29 +19,20 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import logits, unit_rows
-from dpeffects.errors import EstimationError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators._moments import ask_means, release_standard
-from dpeffects.estimators.arm_sums import (
-    SHARE_SPREAD,
-    arm_counts,
-    share_sd,
-    share_treated,
-    treated_count,
-)
+from dpeffects.estimators.arm_sums import arm_counts
 from dpeffects.estimators.row import row
 from dpeffects.estimators.strengths import SPREAD, TREATED_VARIANCE, VOLUME, least_strength
 from dpeffects.estimators.weighting import Propensity, propensity_model
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.logistic import sigmoid, unit_l1, unit_norm
-from dpeffects.privacy.minimise import Weights, public_propensity_model
+from dpeffects.privacy.minimise import Weights
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.rows import Block, Cells
 
-_PUBLIC_STRENGTH = 1e-3
-"""At label level the model costs nothing, so the penalty is only a numerical safeguard."""
 UNDO = 1.25
 """Shrinkage of the model is undone up to this factor; beyond, undoing adds more noise than it
 removes bias."""
@@ -223,9 +214,9 @@ class Setting:
 
     records: tuple[int, int]
     d: int
-    delta: float
     clip: float | None
-    way: str
+    delta: float = 0.0
+    way: str = "objective"
     noise: str = "auto"
     penalty: float | None = None
     spread: float = SPREAD
@@ -278,6 +269,11 @@ class Spreads:
     spread_sd: float
 
     @classmethod
+    def typical(cls, columns: int) -> Spreads:
+        """Those of covariates that spread evenly over their declared ranges."""
+        return cls(np.full(columns, 0.5), np.full(columns, SPREAD), 0.0)
+
+    @classmethod
     def released(cls, curator: Curator, share: str) -> Spreads:
         """Release them; free where covariates are public."""
         (sums,) = curator.several(ask_means(curator, share))
@@ -289,89 +285,57 @@ class Spreads:
         return cls(means, spreads, standard.variance_sd)
 
 
-def public_models(curator: Curator, penalty: float | None) -> tuple[PropensityModel, ...]:
-    """Fit models where they cost nothing: covariates and treatment are public.
-
-    Two arms have one model, of treatment; each of more has one against all others.
-    """
-    shares = arm_counts(curator, "centre").sizes / curator.n
-    columns = Spreads.released(curator, "centre")
-    return tuple(
-        _public_model(curator, penalty, float(shares[arm or 0]), columns, arm)
-        for arm in _modelled(curator.arms)
-    )
-
-
-def _modelled(arms: int) -> tuple[int | None, ...]:
-    """The arms that have a model of their own; None for treated records."""
-    return (None,) if arms == 2 else tuple(range(arms))
-
-
-def _public_model(
-    curator: Curator, penalty: float | None, share: float, columns: Spreads, arm: int | None
-) -> PropensityModel:
-    n = curator.n
-    if not 0.0 < share < 1.0:
-        raise EstimationError("an arm has no records: there is no effect to estimate")
-    strength, offset = n * penalty if penalty else _PUBLIC_STRENGTH, math.log(share / (1.0 - share))
-    weights = public_propensity_model(curator, strength, offset, arm=arm)
-    model = with_error(weights, n, share, 0.0, columns)
-    middle, width = model.reach
-    row = log_odds(model.within((0.0, 1.0)), middle, width)
-    mean, square = curator.sums("log odds", row, WithSquares(1), share="centre").value / n
-    sd = width * math.sqrt(max(float(square - mean**2), 0.0))
-    return replace(model, scores=typical_scores(share, sd), details={})
-
-
-def released_shares(curator: Curator, share: str) -> tuple[FloatArray, float]:
-    """Release the shares of the arms, pulled together by as much as noise explains.
-
-    Also what noise leaves unknown of each.
-    """
-    n, arms = curator.n, curator.arms
-    if arms == 2:
-        count = treated_count(curator, share)
-        treated = share_treated(curator, count)
-        return np.array([treated, 1.0 - treated]), share_sd(curator, count)
-    counts = arm_counts(curator, share)
-    spread = 4.0 * SHARE_SPREAD * (1.0 - 1.0 / arms) / arms
-    pull = spread / (spread + counts.variance / n**2)
-    least = max(counts.release.scale, 1.0) / n
-    shares = np.maximum(1.0 / arms + pull * (counts.sizes / n - 1.0 / arms), min(least, 0.5 / arms))
-    return shares / shares.sum(), math.sqrt((1.0 - pull) * spread)
-
-
-def private_models(
+def released_models(
     curator: Curator, setting: Setting, estimate: float
 ) -> tuple[tuple[PropensityModel, ...], FloatArray, float]:
     """Release the shares of the arms, the spread of covariates, and the models.
 
-    ``estimate`` is the epsilon that the estimate will have, for the balance of the two. Also the
-    shares, and what noise leaves unknown of them.
+    Two arms have one model, of treatment; each of more has one against all others. All are free
+    where covariates and treatment are public. ``estimate`` is the epsilon that the estimate will
+    have, for the balance of the two. Also the shares, and what noise leaves unknown of them.
     """
-    shares, sd = released_shares(curator, "counts")
-    columns, arms = Spreads.released(curator, "spread"), _modelled(curator.arms)
-    price = curator.epsilon("model") / len(arms)
-    strength = _strength(curator, setting, columns, price, estimate)
-
-    def model(arm: int | None) -> PropensityModel:
-        share = float(shares[arm or 0])
-        offset, how = math.log(share / (1.0 - share)), (setting.way, setting.noise, arm)
-        weights = propensity_model(curator, strength, offset, "model", *how)
-        return with_error(weights, curator.n, share, sd, columns)
-
-    return tuple(map(model, arms)), shares, sd
+    known = arm_counts(curator, "counts").shares()
+    columns, models = Spreads.released(curator, "spread"), 1 if curator.arms == 2 else curator.arms
+    arms = (None,) if models == 1 else range(models)
+    how = (curator, setting, estimate, known, columns)
+    return tuple(fitted_model(*how, "model", arm) for arm in arms), *known
 
 
-def _strength(
-    curator: Curator, setting: Setting, columns: Spreads, price: float, estimate: float
-) -> float:
-    """Strength of the penalty of a model at this price: as given, or by the error to expect."""
-    setting = replace(setting, spread=float(columns.spreads.mean()))
-    if setting.penalty is None:
-        return plan(setting, {1.0: (price, estimate)})[1]
-    least = least_strength(price) if setting.way == "objective" else 0.0
-    return max(curator.n * setting.penalty, least)
+def fitted_model(
+    curator: Curator,
+    setting: Setting,
+    estimate: float,
+    known: tuple[FloatArray, float],
+    columns: Spreads,
+    share: str,
+    arm: int | None = None,
+) -> PropensityModel:
+    """Release a model of treatment, or of an arm against all others, given the shares of the arms.
+
+    The strength of its penalty is as given, or by the error to expect.
+    """
+    (shares, sd), n = known, curator.n
+    own, public = float(shares[arm or 0]), curator.is_public("covariates")
+    strength = setting.penalty and n * setting.penalty
+    if not public:
+        parts = 1 if arm is None else curator.arms
+        price, delta = curator.epsilon(share) / parts, curator.delta(share) / parts
+        if strength is None:
+            setting = replace(setting, delta=delta, spread=float(columns.spreads.mean()))
+            strength = plan(setting, {1.0: (price, estimate)})[1]
+        elif setting.way == "objective":
+            strength = max(strength, least_strength(price))
+    offset, how = math.log(own / (1.0 - own)), (setting.way, setting.noise, arm)
+    model = with_error(
+        propensity_model(curator, strength, offset, share, *how), n, own, sd, columns
+    )
+    if not public:
+        return model
+    middle, width = model.reach
+    row = log_odds(model.within((0.0, 1.0)), middle, width)
+    mean, square = curator.sums("log odds", row, WithSquares(1), share=share).value / n
+    spread = width * math.sqrt(max(float(square - mean**2), 0.0))
+    return replace(model, scores=typical_scores(own, spread), details={})
 
 
 def kept_slopes(strength: float, d: int, n: int) -> float:

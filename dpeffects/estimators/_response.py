@@ -17,11 +17,9 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.design.arms import TREATED
 from dpeffects.design.features import unit_rows
-from dpeffects.estimators import _propensity
-from dpeffects.estimators._propensity import Setting, Spreads
-from dpeffects.estimators.arm_sums import share_sd, share_treated
-from dpeffects.estimators.strengths import SPREAD
-from dpeffects.estimators.weighting import Propensity, propensity_model
+from dpeffects.estimators._propensity import Setting, Spreads, fitted_model
+from dpeffects.estimators.arm_sums import counts_of
+from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Effects, Estimate, MeansPart, Part, Unavailable
 from dpeffects.inference.intervals import sampling_variance
 from dpeffects.privacy.curator import Curator
@@ -126,17 +124,11 @@ def respond(curator: Curator, part: float = 1.0) -> tuple[Curator, Response]:
     count = response.sums(
         "records with an outcome", None, COUNT, TREATED, share="observed", part=part
     )
-    count = replace(count, value=count.value[0])
-    share = share_treated(response, count)
-    price, d = response.epsilon("response"), response.width
-    least, delta = LEAST * share, response.delta("response")
-    setting = Setting((response.n, response.n), d, delta, least, "objective")
-    strength = _propensity.plan(setting, {1.0: (price, price)})[1]
-    offset = math.log(share / (1.0 - share))
-    weights = propensity_model(response, strength, offset, "response")
-    typical = Spreads(np.full(d - 1, 0.5), np.full(d - 1, SPREAD), 0.0)
-    sd = share_sd(response, count)
-    model = _propensity.with_error(weights, response.n, share, sd, typical)
+    known = counts_of(response, replace(count, value=count.value[0])).shares()
+    share, price, d = float(known[0][0]), response.epsilon("response"), response.width
+    least = LEAST * share
+    setting = Setting((response.n, response.n), d, least)
+    model = fitted_model(response, setting, price, known, Spreads.typical(d - 1), "response")
     chances = model.within((least, 1.0))
     details = {
         "records with an outcome (noisy)": f"{100.0 * share:.0f} %",

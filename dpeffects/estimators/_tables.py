@@ -33,8 +33,7 @@ from dpeffects.estimators._propensity import (
     clipped_share,
     kept_slopes,
     plan,
-    private_models,
-    public_models,
+    released_models,
 )
 from dpeffects.estimators._weighting_error import reweighted
 from dpeffects.estimators.clipped_contrast import StudyOptions, refuse_unadjusted
@@ -122,14 +121,14 @@ class TableOptions(StudyOptions):
         epsilon, noise = facts.budget.epsilon, self.noise_of(facts)
         prices = {p: (p * epsilon, (1.0 - p) * _REST["table"] * epsilon / noise) for p in parts}
         delta = facts.budget.delta / 3.0
-        setting = _setting(facts.n, facts.width, delta, self.confounded)
+        setting = _setting(facts.n, facts.width, self.confounded, delta)
         part, strength = plan(setting, prices)
         kept = kept_slopes(strength, facts.width, facts.n)
         return part, min(1.0, UNDO * kept)
 
 
-def _setting(n: int, width: int, delta: float, confounded: float) -> Setting:
-    return Setting((n, n), width, delta, _CLIP, "objective", confounded=confounded)
+def _setting(n: int, width: int, confounded: float, delta: float = 0.0) -> Setting:
+    return Setting((n, n), width, _CLIP, delta, confounded=confounded)
 
 
 def table_shares(level: str, options: TableOptions) -> dict[str, float]:
@@ -226,12 +225,8 @@ class Adjustment:
             estimate = curator.epsilon("table") / _CELLS
         else:
             estimate = math.sqrt(2.0) / noise_sd
-        if curator.is_public("covariates"):
-            (model,) = public_models(curator, None)
-        else:
-            delta = curator.delta("model")
-            setting = _setting(curator.n, curator.width, delta, confounded)
-            (model,), *_ = private_models(curator, setting, estimate)
+        setting = _setting(curator.n, curator.width, confounded)
+        (model,), *_ = released_models(curator, setting, estimate)
         noise = 0.5 / deviation * noise_sd / curator.n
         limits = model.limits(estimand, noise, _LEAST_DEPTH)
         score = model.within(limits)

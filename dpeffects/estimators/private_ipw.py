@@ -64,7 +64,6 @@ from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import logits, unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
-from dpeffects.estimators import _propensity
 from dpeffects.estimators._arm_terms import (
     BY_ARM,
     ArmTerms,
@@ -83,10 +82,12 @@ from dpeffects.estimators._propensity import (
     beyond_clip,
     caution_about,
     clipped_share,
-    released_shares,
+    kept_slopes,
+    plan,
+    released_models,
 )
 from dpeffects.estimators._weighting_error import WeightingError, reweighted
-from dpeffects.estimators.arm_sums import OfArm, arm_sums
+from dpeffects.estimators.arm_sums import OfArm, arm_counts, arm_sums
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity, propensity_model
@@ -217,7 +218,7 @@ class PrivateIPWOptions(Options):
                 p: (one / (facts.arms - 1), other / apart) for p, (one, other) in prices.items()
             }
         setting = self.setting((facts.n, facts.n), facts.width, facts.budget.delta / 3.0)
-        return replace(self, model_share=_propensity.plan(setting, prices)[0])
+        return replace(self, model_share=plan(setting, prices)[0])
 
     def needs_memory(self) -> str:
         """Halves are made of rows in memory."""
@@ -228,9 +229,9 @@ class PrivateIPWOptions(Options):
         """Centres of the arms are released, unless told otherwise."""
         return self.centre == "arms" and not self.as_printed
 
-    def setting(self, records: tuple[int, int], d: int, delta: float) -> Setting:
+    def setting(self, records: tuple[int, int], d: int, delta: float = 0.0) -> Setting:
         """What the choice of the model's price and strength goes by."""
-        return Setting(records, d, delta, self.clip, self.propensity, self.noise, self.penalty)
+        return Setting(records, d, self.clip, delta, self.propensity, self.noise, self.penalty)
 
 
 def _price(split: Mapping[str, float], share: str, budget: Budget) -> float:
@@ -321,24 +322,17 @@ def fit_arms(
     n, arms = curator.n, curator.arms
     if options.as_printed:
         return _as_printed(curator, options, estimand)
-    price, records = (
-        curator.epsilon("estimate"),
-        ((n + 1) // 2, n // 2) if options.split else (n, n),
-    )
+    price, records = curator.epsilon("estimate"), (n, n)
 
     def released(rows: Curator) -> tuple[tuple[PropensityModel, ...], FloatArray, float]:
-        delta = rows.delta("model") / (1 if arms == 2 else arms)
-        setting = options.setting(records, rows.width, delta)
-        return _propensity.private_models(rows, setting, price)
+        return released_models(rows, options.setting(records, rows.width), price)
 
-    if curator.is_public("covariates"):
-        models = _propensity.public_models(curator, options.penalty)
-        arm_shares, sd = released_shares(curator, "counts")
-    elif options.split:
+    if options.split:
+        records = ((n + 1) // 2, n // 2)
         second = {k: curator.epsilon(k) for k in shares("sample", options) if curator.has(k)}
         known = uses_delta(options, Facts(n, curator.width, Budget(1.0), "sample"))
         (models, _, _), curator = halves(curator, _FIRST_HALF, second, released, known)
-        arm_shares, sd = released_shares(curator, "counts")
+        arm_shares, sd = arm_counts(curator, "counts").shares()
     else:
         models, arm_shares, sd = released(curator)
     if options.clip is None:
@@ -379,7 +373,7 @@ def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> 
         OfArm(np.full(2, width)),
     )
     total = other.sums("weighted sum", row, Box(-0.5, 0.5), share="estimate")
-    kept = _propensity.kept_slopes(weights.strength, curator.width, (curator.n + 1) // 2)
+    kept = kept_slopes(weights.strength, curator.width, (curator.n + 1) // 2)
     own = ESTIMANDS[estimand]
     by_n = "" if own.of_treated and own.of_control else "treated" if own.of_treated else "control"
     said = (_BY_N.format(estimand, by_n) if by_n else "", caution_about(kept, 0.0))
@@ -405,7 +399,7 @@ def _centres(
     lower, upper = curator.outcome_range
     middle, n = lower + (upper - lower) / 2.0, curator.n
     if options.centre == "arms":
-        centres = centres_of(curator, shares, sd, arm_sums(curator, "centre"))
+        centres = centres_of(curator, (shares, sd), arm_sums(curator, "centre"))
         by_size = (centres.means - middle) * sd * n / centres.sizes  # sizes divide the sums
         return replace(centres, unknown=np.hypot(centres.unknown, by_size))
     constant = np.full(len(shares), middle if options.centre == "middle" else 0.0)
