@@ -31,8 +31,8 @@ def limited(times):
     """Limits at a multiple of the smallest feasible ones."""
 
     def run(scores, treated):
-        limits, _ = feasible((1, 1), int(treated.sum()), int((~treated).sum()))
-        for arm, k in zip((treated, ~treated), limits, strict=True):
+        for arm in (treated, ~treated):
+            k = feasible(1, int(arm.sum()), int((~arm).sum()))
             match_into(scores, arm, NEIGHBOURS, times * k * NEIGHBOURS)
 
     return run

@@ -21,7 +21,6 @@ for anything, so the function is shrunk towards its own average afterwards, as f
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -248,30 +247,35 @@ def uses_delta(options: KernelLearnerOptions, facts: Facts) -> dict[str, float |
 
 
 @dataclass(frozen=True)
-class KernelLearner(ABC):
-    """The second stage, and how two learners differ in it."""
+class RLearner:
+    """Slopes are residuals of the treatment, and nothing is divided by a propensity."""
 
-    weighted_residuals: ClassVar[bool]
+    weighted_residuals: ClassVar[bool] = True
     """True where slopes are residuals of the treatment; then one outcome function serves both arms,
     else each arm has its own."""
 
-    @abstractmethod
     def smallest_divisor(self, propensity: Propensity) -> float:
-        """The smallest number that residuals are divided by."""
+        """The smallest number that residuals are divided by: they are not."""
+        return 1.0
 
-    @abstractmethod
     def widening(self, share: float, propensity: Propensity) -> float:
         """How much wider targets are than outcomes, for a threshold of ``share`` of their range."""
+        return 1.0
 
-    @abstractmethod
     def squared_slope(self, propensity: Propensity) -> float:
-        """Mean square of slopes that is planned for."""
+        """Mean square of slopes to plan for: p (1 - p) midway between the propensity's limits."""
+        middle = 0.5 * (propensity.low + propensity.high)
+        return middle * (1.0 - middle)
 
-    @abstractmethod
     def pseudo_outcomes(
         self, a: FloatArray, y: FloatArray, score: FloatArray, one: FloatArray, zero: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Pseudo-outcomes and weights of the paper's release (its equations 4 and 5)."""
+        """Pseudo-outcomes and weights of the paper's release (its equations 4 and 5).
+
+        Here residual outcome over residual treatment, weighted by the square of the latter.
+        """
+        gap, own = a - score, np.where(a > 0.5, one, zero)
+        return (y - own) / gap + one - zero, gap**2
 
     def fit(
         self, curator: Curator, options: KernelLearnerOptions, points: FloatArray | None

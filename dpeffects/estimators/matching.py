@@ -125,21 +125,22 @@ def pairs(scores: ArrayLike, treated: ArrayLike) -> Indices:
     return partner
 
 
-def match_limits(
-    treated_count: int,
-    control_count: int,
+def match_limit(
+    count: int,
+    others: int,
     neighbours: int,
     most_used: int,
     epsilon: float,
     coefficient: float,
     capped: bool,
-) -> tuple[int, int]:
-    """Choose k1 for treated records and k2 for controls: equations 9-12, made `feasible`.
+) -> int:
+    """Choose k for the records of an arm: equations 9-12, made `feasible`.
 
     Parameters
     ----------
-    treated_count, control_count, neighbours, most_used : int
-        n_t, n_c, N, and M, the most any record is used by others without limits.
+    count, others, neighbours, most_used : int
+        Records of the arm and of all others, N, and M, the most any record is used by others
+        without limits.
     epsilon, coefficient : float
         The budget of the sums, and the error coefficient (c, or h at sample level).
     capped : bool
@@ -147,41 +148,36 @@ def match_limits(
 
     Examples
     --------
-    >>> match_limits(200, 800, 5, most_used=60, epsilon=1.0, coefficient=0.01, capped=True)
-    (7, 2)
+    >>> match_limit(200, 800, 5, most_used=60, epsilon=1.0, coefficient=0.01, capped=True)
+    7
+    >>> match_limit(800, 200, 5, most_used=60, epsilon=1.0, coefficient=0.01, capped=True)
+    2
     """
-    if min(treated_count, control_count, neighbours, most_used, epsilon, coefficient) <= 0:
+    if min(count, others, neighbours, most_used, epsilon, coefficient) <= 0:
         raise OptionError("Counts, neighbours, epsilon and the coefficient must be positive.")
     most = most_used / neighbours
-    best = math.sqrt(epsilon * coefficient * max(treated_count, control_count) * most / 2)
-    limit = max(round(best), 1)
+    limit = max(round(math.sqrt(epsilon * coefficient * max(count, others) * most / 2)), 1)
     if capped:
         limit = min(limit, math.ceil(most))
-    if treated_count <= control_count:
-        limits = limit, max(1, round(limit * treated_count / control_count))
-    else:
-        limits = max(1, round(limit * control_count / treated_count)), limit
-    return feasible(limits, treated_count, control_count)[0]
+    if count > others:
+        limit = max(1, round(limit * others / count))
+    return feasible(limit, count, others)
 
 
-def feasible(
-    limits: tuple[int, int], treated_count: int, control_count: int
-) -> tuple[tuple[int, int], bool]:
-    """Raise (k1, k2) so far that nobody is left without a neighbour; say whether it was needed.
+def feasible(limit: int, count: int, others: int) -> int:
+    """Raise a limit so far that nobody is left without a neighbour.
 
-    With k1 >= n_c / n_t the treated have k1 N n_t >= N n_c places, and the controls before the last
-    take at most N (n_c - 1); likewise for k2. The paper's printed sensitivity is false without it.
+    With k >= others / count the arm has k N count >= N others places, and the others before the
+    last take at most N (others - 1). The paper's printed sensitivity is false without it.
 
     Examples
     --------
-    >>> feasible((1, 1), treated_count=30, control_count=100)
-    ((4, 1), True)
+    >>> feasible(1, count=30, others=100)
+    4
     """
-    if min(*limits, treated_count, control_count) < 1:
+    if min(limit, count, others) < 1:
         raise OptionError("Match limits and the size of each arm must be at least 1.")
-    k1 = max(limits[0], -(-control_count // treated_count))
-    k2 = max(limits[1], -(-treated_count // control_count))
-    return (k1, k2), (k1, k2) != tuple(limits)
+    return max(limit, -(-others // count))
 
 
 def _arms(scores: ArrayLike, treated: ArrayLike) -> tuple[_Arm, _Arm]:

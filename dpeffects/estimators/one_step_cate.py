@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from dpeffects.estimators._curves import CurvesAsked
 from dpeffects.estimators._forecast import BY_GROUP
 from dpeffects.estimators._nuisance import group
 from dpeffects.estimators.one_step import OneStepOptions, Stage
+from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
@@ -93,28 +93,19 @@ def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]
     return named
 
 
-@dataclass(frozen=True, eq=False)
-class _GroupResiduals:
-    """Clipped residuals over the probability of their arm, both over the largest.
+@row("treated", "outcome", "covariates")
+def group_residuals(rows: Block, stage: Stage, most: float, signed: bool) -> tuple[FloatArray, ...]:
+    """Clipped residuals over the probability of their arm, within [-1/2, 1/2], and their squares.
 
-    ``most`` is the largest inverse probability that is not cut. ``signed`` terms have a minus for
-    controls.
+    Then weights over ``most``, the largest inverse probability that is not cut, and ones. Signed
+    residuals have a minus for controls.
     """
-
-    stage: Stage
-    most: float
-    signed: bool
-    reads: ClassVar[tuple[str, ...]] = ("treated", "outcome", "covariates")
-
-    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
-        """Weighted residuals within [-1/2, 1/2], their squares, weights, and ones."""
-        residual, clip = self.stage.residual, self.stage.clip
-        e = self.stage.score.of(rows)[:, 0]
-        weight = np.minimum(1.0 / np.where(rows.treated, e, 1.0 - e), self.most) / self.most
-        half = weight * np.clip(residual(rows) / (2.0 * clip), -0.5, 0.5)
-        if self.signed:
-            half = np.where(rows.treated, half, -half)
-        return half, half * half, _WEIGHT * weight, np.full(rows.size, _COUNT)
+    e = stage.score.of(rows)[:, 0]
+    weight = np.minimum(1.0 / np.where(rows.treated, e, 1.0 - e), most) / most
+    half = weight * np.clip(stage.residual(rows) / (2.0 * stage.clip), -0.5, 0.5)
+    if signed:
+        half = np.where(rows.treated, half, -half)
+    return half, half * half, _WEIGHT * weight, np.full(rows.size, _COUNT)
 
 
 _WITHIN = Box([-0.5, 0.0, 0.0, _COUNT], [0.5, 0.25, _WEIGHT, _COUNT], centre=0.0)
@@ -134,7 +125,8 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
         curator, randomised, options.clip, lambda s: sums_each / (1.0 - float(s.largest[0])), groups
     )
     models, score = stage.models.pair(0, 1), stage.score
-    terms = _GroupResiduals(stage, 1.0 / (1.0 - float(score.largest[0])), signed=randomised)
+    most = 1.0 / (1.0 - float(score.largest[0]))
+    terms = group_residuals(stage, most, randomised)
     label, bends = "residuals, squares and sizes by group", CurvesAsked.of(curator, models, score)
     cells = Cells(group, groups) if randomised else Cells(group_and_arm, 2 * groups)
     checks = [] if randomised else bends.asked
@@ -145,7 +137,7 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
         left, caution = models.clip * models.slopes.left, one_step.caution(models, curves, score)
         parts += one_step.confounding(models, curves)
     caution = stage.centres.with_caution(caution)
-    found = _InGroups(stage, terms.most, groups, sums)
+    found = _InGroups(stage, most, groups, sums)
     estimates = (found.estimate(g, left, parts) for g in range(groups))
     return Effects(
         tuple(replace(x, caution=caution) for x in estimates), details=stage.details(((0, 1),))

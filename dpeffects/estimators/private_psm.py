@@ -51,7 +51,7 @@ from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators._centres import between_arms
 from dpeffects.estimators._checks import check_penalty, check_whole, checked, flag, is_number, whole
 from dpeffects.estimators._levels import with_design
-from dpeffects.estimators.matching import Matches, feasible, match_into, match_limits, pairs
+from dpeffects.estimators.matching import Matches, feasible, match_into, match_limit, pairs
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import default_penalty
@@ -281,7 +281,7 @@ def _matched(
     for arm, count in each:
         others, given = curator.n - count, options.match_limit
         if given is None:
-            limit, _ = match_limits(
+            limit = match_limit(
                 count,
                 others,
                 wanted,
@@ -292,7 +292,7 @@ def _matched(
             )
         else:
             own = given[arm] if isinstance(given, tuple) else given
-            (limit, _), _ = feasible((own, 1), count, others)
+            limit = feasible(own, count, others)
             raised |= limit > own
         if used[arm] > limit * wanted:
             scores = inputs.scores[:, arm]

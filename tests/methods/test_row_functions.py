@@ -156,13 +156,13 @@ CASES = {
     "_square": [_clusters._square(FROM_MEAN)],
     "_one": [_clusters._one()],
     "has_outcome": [_response.has_outcome],
-    "WithTreatment": [_response.WithTreatment(arms) for arms in (2, 3)],
-    "Represented": [
-        _response.Represented(
-            Propensity.within(RNG.normal(size=D + arms - 1), 0.3, (0.1, 0.9)),
-            _response.WithTreatment(arms),
+    "with_treatment": [_response.with_treatment(arm) for arm in (SIGNS, SUM_OF_ARM)],
+    "represented": [
+        _response.represented(
+            Propensity.within(RNG.normal(size=D + len(arm.numbers) - 1), 0.3, (0.1, 0.9)),
+            _response.with_treatment(arm),
         )
-        for arms in (2, 3)
+        for arm in (SIGNS, SUM_OF_ARM)
     ],
     "Outcome": [Outcome()],
     "ScaledSquare": [ScaledSquare(0.1, 0.7)],
@@ -230,8 +230,8 @@ CASES = {
     ],
     "_bent": [_curves._bent(np.array([0, 2]), MODELS, ODDS)],
     "from_model": [FROM_MODEL, FROM_ARMS],
-    "_GroupResiduals": [
-        one_step_cate._GroupResiduals(
+    "group_residuals": [
+        one_step_cate.group_residuals(
             SimpleNamespace(residual=FROM_MODEL, score=ODDS, clip=0.2), 3.0, signed
         )
         for signed in (False, True)
