@@ -225,6 +225,13 @@ def clipped_term(
     return np.asarray(weight(rows) * np.clip(residual(rows), -clip, clip))
 
 
+@row()
+def squared(rows: Block, term: RowFunction) -> FloatArray:
+    """Squares of a row function."""
+    value = term(rows)
+    return np.asarray(value * value)
+
+
 def between_arms(pair: Sequence[int], weights: FloatArray) -> FloatArray:
     """Weights of the arms with their signs: an arm less another, and 0 for all others."""
     signs = np.zeros(len(weights))
@@ -309,16 +316,6 @@ class LengthsAsked:
         sd = math.sqrt(counts.variance) * np.sqrt(np.arange(1.0, _LEVELS + 1.0))
         return Lengths(n, self._limits, longer, sd)
 
-
-def release_lengths(
-    curator: Curator,
-    label: str,
-    residual: RowFunction,
-    longest: float,
-    *,
-    share: str,
-    part: float = 1.0,
-) -> Lengths:
-    """Release how many residuals have which length."""
-    lengths = LengthsAsked(label, residual, longest, share, part)
-    return lengths.read(curator.n, *curator.several(lengths.asked))
+    def released(self, curator: Curator) -> Lengths:
+        """Release how many residuals have which length."""
+        return self.read(curator.n, *curator.several(self.asked))

@@ -32,18 +32,20 @@ from dpeffects.design.features import AdditiveWaves, Features, Fourier, Linear
 from dpeffects.errors import OptionError
 from dpeffects.estimators import _first_stage, _paper_learner
 from dpeffects.estimators._checks import between, choice, whole
-from dpeffects.estimators._first_stage import first_stage, gradient_noise, planned_penalty
-from dpeffects.estimators._learners import wrap_models
-from dpeffects.estimators._nuisance import (
+from dpeffects.estimators._first_stage import (
     Learner,
     Nuisance,
     covariate_bins,
     effect_squares,
     effect_terms,
+    first_stage,
+    gradient_noise,
     group,
     group_squares,
     group_terms,
+    planned_penalty,
 )
+from dpeffects.estimators._learners import wrap_models
 from dpeffects.estimators._paper_learner import PaperLearner
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import least_strength
@@ -450,8 +452,40 @@ def _groups(curator: Curator, learner: Learner) -> Effects:
         row, largest = group_squares(learner, ratio), Box(0.0, top**2, centre=0.0)
         squares = curator.sums("squares by group", row, largest, groups, share="variance")
         squares = replace(squares, value=squares.value[:, 0])
-    each = range(ratio.size)
-    effects = tuple(_in_group(g, learner, ratio, size, tops, weights, squares) for g in each)
+    unit, nuisance = learner.threshold, learner.nuisance
+    share = np.maximum(weights.value, 0.0)
+    share = share / max(share.sum(), 1e-9)
+    parts = (
+        Part(MODELS, nuisance.noise_sd**2, noise=True),
+        Part("confounding left by shrunk models", (nuisance.left * nuisance.confounding) ** 2),
+    )
+
+    def effect(g: int) -> Estimate:
+        """The effect in one group: its noise by linearisation, its variance from squares."""
+        scales = unit * np.array([tops.scale, weights.scale * abs(ratio[g])]) / size[g]
+        sampling: SamplingVariance | Unavailable
+        if weights.value[g] < _FEW * weights.scale:
+            sampling = Unavailable("too few records in the group for its noise")
+        elif squares is None:
+            sampling = Unavailable("variance=False was asked for")
+        else:
+            factor = unit**2 / size[g] ** 2
+            largest = factor * top**2 * max(float(size[g]), 1.0) * 4.0
+            scale = squares.scale / np.sqrt(2.0) if squares.gaussian else squares.scale
+            sampling = SamplingVariance(
+                factor * float(squares.value[g]), factor * float(scale), float(largest)
+            )
+        return Estimate(
+            nuisance.difference + unit * float(ratio[g]),
+            sampling,
+            laplace=() if tops.gaussian else tuple(x for x in scales.tolist() if x > 0.0),
+            gaussian=float((scales**2).sum()) if tops.gaussian else 0.0,
+            parts=parts,
+            details={SHARE: float(share[g])},
+            caution=_caution(nuisance),
+        )
+
+    effects = tuple(effect(g) for g in range(ratio.size))
     return Effects(effects, overlap_weighted=learner.weighted_residuals)
 
 
@@ -462,45 +496,6 @@ def at_points(noisy: Noisy, average: float, unit: float) -> tuple[Estimate, ...]
     return tuple(
         Estimate(average + unit * float(value), NO_VARIANCE, laplace, gaussian)
         for value in noisy.value
-    )
-
-
-def _in_group(
-    g: int,
-    learner: Learner,
-    ratio: FloatArray,
-    size: FloatArray,
-    tops: Noisy,
-    weights: Noisy,
-    squares: Noisy | None,
-) -> Estimate:
-    """The effect in one group: its noise by linearisation, its variance from squares."""
-    unit, nuisance = learner.threshold, learner.nuisance
-    scales = (unit * np.array([tops.scale, weights.scale * abs(ratio[g])]) / size[g]).tolist()
-    sampling: SamplingVariance | Unavailable
-    if weights.value[g] < _FEW * weights.scale:
-        sampling = Unavailable("too few records in the group for its noise")
-    elif squares is None:
-        sampling = Unavailable("variance=False was asked for")
-    else:
-        factor = unit**2 / size[g] ** 2
-        largest = factor * learner.steepest**2 * max(float(size[g]), 1.0) * 4.0
-        scale = squares.scale / np.sqrt(2.0) if squares.gaussian else squares.scale
-        sampling = SamplingVariance(
-            factor * float(squares.value[g]), factor * float(scale), float(largest)
-        )
-    counted = np.maximum(weights.value, 0.0)
-    return Estimate(
-        nuisance.difference + unit * float(ratio[g]),
-        sampling,
-        laplace=() if tops.gaussian else tuple(x for x in scales if x > 0.0),
-        gaussian=sum(x**2 for x in scales) if tops.gaussian else 0.0,
-        parts=(
-            Part(MODELS, nuisance.noise_sd**2, noise=True),
-            Part("confounding left by shrunk models", (nuisance.left * nuisance.confounding) ** 2),
-        ),
-        details={SHARE: float(counted[g] / max(counted.sum(), 1e-9))},
-        caution=_caution(nuisance),
     )
 
 

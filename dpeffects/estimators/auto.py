@@ -16,6 +16,8 @@ from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import clipped_contrast, one_step
 from dpeffects.estimators._forecast import Forecast
 from dpeffects.estimators.clipped_contrast import (
+    NO_COVARIATES,
+    TOO_LITTLE,
     ClippedContrastOptions,
     StudyOptions,
     refuse_unadjusted,
@@ -57,13 +59,8 @@ class AutoOptions(StudyOptions):
     def resolve(self, facts: Facts) -> Chosen:
         """Choose the method by what its interval is expected to be."""
         method, options, why = choose(self, facts)
-        if method is clipped_contrast.SPEC and facts.columns:
-            lacks = "n, epsilon and the number of covariates carry no adjustment"
-            instead = "Use more epsilon, more records or fewer covariates, add a delta"
-            refuse_unadjusted(self, lacks, instead)
-        elif method is clipped_contrast.SPEC:
-            lacks = "there are no covariates to adjust for"
-            refuse_unadjusted(self, lacks, 'Write "y ~ t | x1 + x2"')
+        if method is clipped_contrast.SPEC:
+            refuse_unadjusted(self, *(TOO_LITTLE if facts.columns else NO_COVARIATES))
         return Chosen(self.design, self.on_unadjusted, method=method, own=options, why=why)
 
 

@@ -39,6 +39,7 @@ from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import (
     TREATED_VARIANCE,
+    default_strength,
     gradient_noise,
 )
 from dpeffects.estimators.weighting import Propensity, propensity_model, relative_weights
@@ -287,7 +288,9 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> dict[str, A
     if not (options.overlap and arms.usable.any()):
         return released
     offset = arms.log_odds
-    weights = propensity_model(curator, None, offset, "propensity")
+    price = curator.epsilon("propensity"), curator.delta("propensity")
+    strength = default_strength(curator.n, curator.width, *price)
+    weights = propensity_model(curator, strength, offset, "propensity")
     scores = release_scores(curator, weights.value, offset, options.bins)
     noise = ModelNoise.of(weights, arms, scores)
     released |= scores.released | {"model_noise": noise.share}

@@ -36,10 +36,10 @@ from dpeffects.estimators._arm_terms import (
 )
 from dpeffects.estimators._centres import (
     Centres,
+    LengthsAsked,
     between_arms,
     clipped_term,
     release_centres,
-    release_lengths,
     residual,
 )
 from dpeffects.estimators._checks import between, choice
@@ -52,6 +52,12 @@ from dpeffects.inference.estimate import Effects, Influence, Part
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Split
 
+NO_COVARIATES = "there are no covariates to adjust for", 'Write "y ~ t | x1 + x2"'
+TOO_LITTLE = (
+    "n, epsilon and the number of covariates carry no adjustment",
+    "Use more epsilon, more records or fewer covariates, add a delta",
+)
+"""Why a result is not adjusted, and what to do instead."""
 _FIRST = (0.2, 0.28, 0.36, 0.44, 0.52)
 """Proportions for the first stage that are compared: the fewer records, the more it needs."""
 
@@ -66,6 +72,14 @@ class StudyOptions(Options):
 
     design: str = choice("observational", "randomised")
     on_unadjusted: str = choice("caution", "error")
+    facts: Any = field(default=None, init=False)
+    """The `Facts` that choices were made by, None before they are made."""
+
+    def made_for(self, facts: Facts, **choices: Any) -> Self:
+        """The options with some choices made, and the facts that they were made by."""
+        made = replace(self, **choices)
+        object.__setattr__(made, "facts", facts)
+        return made
 
     def has_means(self, facts: Facts) -> bool:
         """Sums by arm are released."""
@@ -87,14 +101,6 @@ class ClippedContrastOptions(StudyOptions):
     """
 
     first: float | None = between(None, 0.05, 0.8)
-    facts: Facts | None = field(default=None, init=False)
-    """What choices were made by, once they are made."""
-
-    def made_for(self, facts: Facts, **choices: Any) -> Self:
-        """The options with some choices made, and the facts that they were made by."""
-        made = replace(self, **choices)
-        object.__setattr__(made, "facts", facts)
-        return made
 
     def resolve(self, facts: Facts) -> ClippedContrastOptions:
         """Refuse an unadjusted result where that was asked for."""
@@ -152,9 +158,8 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     unit *= 1.0 if arms == 2 or public else BY_ARM
     clip, bias, beyond = centres.longest, 0.0, 0.0
     if curator.has("lengths"):
-        lengths = release_lengths(
-            curator, "lengths of residuals", residual(centres.means), clip, share="lengths"
-        )
+        about_means = LengthsAsked("lengths of residuals", residual(centres.means), clip)
+        lengths = about_means.released(curator)
         widths = 2.0 / (pi if arms > 2 else pi.min(keepdims=True))
         squared = [combination(pair, arms) ** 2 @ widths**2 for pair in contrasts]
         clip, bias, beyond = lengths.clip(unit * math.sqrt(float(np.mean(squared))), centres)

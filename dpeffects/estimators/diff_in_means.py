@@ -88,13 +88,14 @@ def fit_arms(
         slopes = means[pair, None] / sizes[pair, None] * counts.by_noise[pair]
         own = np.diag(sums.scale / sizes[pair])
         laplace = np.hstack([own, -counts.release.scale * slopes]).T
-        design = (*(1.0 / sizes[pair]).tolist(), 0.0) if two_valued else None
+        (one, two), (share, other) = levels[pair].tolist(), (1.0 / sizes[pair]).tolist()
         both = Means(
-            *levels[pair].tolist(),
+            one,
+            two,
             variances if isinstance(variances, Unavailable) else by_arm(pair, *variances),
             laplace=tuple((float(a), float(b)) for a, b in laplace if a or b),
             possible=(lower, upper),
-            design=design,
+            design=(share, other, 0.0) if two_valued else None,
         )
         estimate = replace(
             both.combined(1.0, -1.0),

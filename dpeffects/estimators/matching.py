@@ -20,12 +20,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import DataError, OptionError
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Indices = NDArray[np.int32]
-_Arm = tuple[Floats, Indices]  # in score order: the scores, and which records they belong to
+_Arm = tuple[FloatArray, Indices]  # in score order: the scores, and which records they belong to
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _SPREAD = 1e-9  # of the range of the scores
 _PATIENCE = 0.1  # the share of an arm from which on it is quicker to walk all of it
@@ -53,21 +52,21 @@ class Matches:
     found: Indices
 
     @cached_property
-    def weight(self) -> Floats:
+    def weight(self) -> FloatArray:
         """The sum of ``1 / |P(i)|`` over the records i matched to each record."""
         return self._gather(1)
 
     @cached_property
-    def weight_sq(self) -> Floats:
+    def weight_sq(self) -> FloatArray:
         """The sum of ``1 / |P(i)|**2`` over the records i matched to each record."""
         return self._gather(2)
 
     @cached_property
-    def used(self) -> Ints:
+    def used(self) -> IntArray:
         """How many records each record is matched to."""
         return self._gather(0).astype(np.int64)
 
-    def _gather(self, power: int) -> Floats:
+    def _gather(self, power: int) -> FloatArray:
         share = np.maximum(self.found, 1).astype(np.float64) ** -power
         total = np.zeros(len(self.found))
         for column in self.neighbours.T:  # by column: the memory stays O(n)
@@ -194,7 +193,7 @@ def _arms(scores: ArrayLike, treated: ArrayLike) -> tuple[_Arm, _Arm]:
     return _sort(unit, arms[0]), _sort(unit, arms[1])
 
 
-def _sort(unit: Floats, members: Ints) -> _Arm:
+def _sort(unit: FloatArray, members: IntArray) -> _Arm:
     records = members[np.argsort(unit[members], kind="stable")].astype(np.int32)
     value, place = unit[records], np.arange(len(records))
     fresh = np.diff(value, prepend=-1.0) > 0
@@ -218,7 +217,7 @@ def _serve(table: Indices, queries: _Arm, candidates: _Arm, limit: int | None) -
         table[rows, :size] = np.where(picks < 0, -1, records[picks])
 
 
-def _windows(candidates: Floats, queries: Floats, size: int) -> Ints:
+def _windows(candidates: FloatArray, queries: FloatArray, size: int) -> IntArray:
     """Find where the window of the `size` nearest candidates of each query begins."""
     place = np.searchsorted(candidates, queries)
     low, high = np.maximum(place - size, 0), np.minimum(place, len(candidates) - size)
@@ -230,14 +229,14 @@ def _windows(candidates: Floats, queries: Floats, size: int) -> Ints:
     return low
 
 
-def _cover(starts: Ints, stops: Ints, length: int) -> Ints:
+def _cover(starts: IntArray, stops: IntArray, length: int) -> IntArray:
     """Count how many of the intervals [start, stop) cover each position."""
     steps = np.bincount(starts, minlength=length + 1) - np.bincount(stops, minlength=length + 1)
     return np.cumsum(steps[:length])
 
 
 def _reroute(
-    line: Floats, points: Floats, records: Indices, starts: Ints, size: int, limit: int
+    line: FloatArray, points: FloatArray, records: Indices, starts: IntArray, size: int, limit: int
 ) -> tuple[Indices, Indices]:
     """Serve in data order under a limit; return the records that left their window, and for what.
 
@@ -267,8 +266,8 @@ def _reroute(
 
 
 def _greedy(
-    candidates: Floats, queries: Floats, starts: Ints, size: int, limit: int
-) -> tuple[Ints, Ints, Indices]:
+    candidates: FloatArray, queries: FloatArray, starts: IntArray, size: int, limit: int
+) -> tuple[IntArray, IntArray, Indices]:
     """Serve the queries in turn; return each candidate's use, who left their window, and for what.
 
     Positions are shifted by one to fit a sentinel at either end. `lower[j]` leads to the nearest

@@ -12,7 +12,7 @@
 
 5. With the same look at the rows: how the effect varies along the score (`_variation`), which
    makes of it the average over all, treated or control records, and whether the score bends where
-   the formula has lines (`_curves`).
+   the formula has lines (`_score`).
 
 At label level covariates and treatment are public: the weights cost nothing (`_balancing`).
 
@@ -34,7 +34,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -43,7 +43,6 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._arm_terms import (
     ArmTerms,
-    ArmTotals,
     combination,
     noise_between,
 )
@@ -55,7 +54,6 @@ from dpeffects.estimators._centres import (
     residual,
 )
 from dpeffects.estimators._checks import between, choice
-from dpeffects.estimators._curves import Curves, CurvesAsked
 from dpeffects.estimators._forecast import Forecast, forecast_one_step
 from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators._moments import (
@@ -66,7 +64,15 @@ from dpeffects.estimators._moments import (
     release_models,
     release_standard,
 )
-from dpeffects.estimators._score import Calibration, Score, score_of
+from dpeffects.estimators._score import (
+    Curves,
+    Score,
+    ask_calibration,
+    ask_curves,
+    calibrated,
+    read_curves,
+    score_of,
+)
 from dpeffects.estimators._variation import VariationAsked, Varying
 from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.clipped_contrast import ClippedContrastOptions, details
@@ -116,6 +122,7 @@ class OneStepOptions(ClippedContrastOptions):
     there is a delta: "none", "models", "all", or None to choose.
     """
 
+    instead: ClassVar[str] = ""
     clip: float = between(0.05, 0.01, 0.45)
     models: float | None = between(None, 0.05, 0.85)
     pool: str | None = choice(None, *_POOLS)
@@ -141,7 +148,8 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, Fore
         return options.made_for(facts), Forecast(math.nan, math.nan, math.nan)
     columns = facts.columns
     if columns > MOST_COLUMNS:
-        raise OptionError(f"one_step takes up to {MOST_COLUMNS} covariates, not {columns}")
+        more = f"{MOST_COLUMNS} covariates, not {columns}{options.instead}"
+        raise OptionError(f"one_step takes up to {more}")
     able = facts.budget.delta and columns <= _MOST_POOLED
     if options.pool not in (None, "none") and columns > _MOST_POOLED:
         raise OptionError(f"Gaussian noise is for up to {_MOST_POOLED} covariates, not {columns}")
@@ -272,10 +280,10 @@ def release_stage(
     stage = Stage(centres, models, levels, from_levels, score, 1.25 * centres.longest)
     about_model = LengthsAsked("lengths from the model", from_levels, stage.clip, part=0.6)
     clipped = [about_model.asked] if clipped else []
-    scaled = [] if randomised else [Calibration(score).asked]
+    scaled = [] if randomised else [ask_calibration(score)]
     answers = curator.several(*scaled, *clipped)
     if scaled:
-        stage = replace(stage, score=Calibration(score).read(n, answers[0]))
+        stage = replace(stage, score=calibrated(score, n, answers[0]))
     if clipped:
         second, bias, beyond = about_model.read(n, answers[-1]).clip(
             groups * reach(stage.score) * unit, centres, groups
@@ -293,78 +301,65 @@ def fit_arms(
 
         return fit_label(curator, options, estimand, contrasts)
     stage = release_stage(curator, options.randomised, options.clip, _reach)
-    models, score = stage.models.pair(*contrasts[0]), stage.score
+    first, score = stage.models.pair(*contrasts[0]), stage.score
     top = stage.clip * score.largest / score.overlap
     term = clipped_term(stage.residual, score.weight(), stage.clip)
     terms = ArmTerms(stage.centres, term, -top, top, score.sizes(curator.n))
-    varies = VariationAsked(terms, models, score)
-    bends = CurvesAsked.of(curator, models, score) if curator.arms == 2 else None
-    checks = [] if options.randomised else [varies.asked(curator), *(bends.asked if bends else [])]
+    along = VariationAsked(terms, first, score)
+    checks = [] if options.randomised else [along.asked(curator)]
+    if checks and curator.arms == 2:
+        checks += ask_curves(curator, first, score)
     released, *checked = curator.several(terms.asked(curator), *checks)
     found, varying, curves = terms.read(released), Varying.nowhere(), Curves(missed=math.inf)
     if checked:
-        varying = varies.read(checked[0], found)
-    if bends:
-        curves = bends.read(curator, *checked[1:])
-    make = _Contrast(stage, options, estimand, found, varying, curves)
-    estimates = tuple(make.estimate(list(pair)) for pair in contrasts)
+        varying = along.read(checked[0], found)
+    if curator.arms == 2:
+        curves = read_curves(curator, first, score, *checked[1:])
+    centres, randomised, arms = stage.centres, options.randomised, curator.arms
+
+    def estimate(pair: list[int]) -> Estimate:
+        """The effect of an arm against another."""
+        models, c = stage.models.pair(*pair), combination(pair, arms)
+        varies = varying if randomised else replace(varying, combination=c)
+        value = float(stage.levels[pair[0]] - stage.levels[pair[1]] + c @ found.means)
+        off = 0.0 if randomised else _WEIGHTS_OFF
+        parts = [Part("clipped outcomes", stage.bias**2)]
+        parts.append(centres.noise_part(pair, found.means, off, beyond=stage.beyond))
+        if not randomised:
+            value += varies.more(estimand) - models.clip * models.slopes.left
+            parts += confounding(models, curves)
+            parts += [part for part, _ in varies.errors(estimand)]
+        said = "" if randomised else caution(models, curves, score)
+        made = found.estimate(
+            pair,
+            value,
+            parts,
+            basis=basis(models, options),
+            caution=centres.with_caution(said),
+            influence=found.influence(pair),
+        )
+        variance, sizes = models.clip**2 * models.outcome_variance, score.sizes(centres.n)
+        if arms == 2:
+            spread = Spread(float(variance), sizes, min(models.slopes.explained, 0.9))
+            whose = "ATE" if randomised else estimand
+            return with_means(made, centres, whose, spread, varies=varies)
+        # what is left of the confounding is taken off both arms
+        means = stage.levels + found.means
+        if not randomised:
+            means = means + varies.slope * varies.moves["ATE"]
+        means[pair] += np.array([0.5, -0.5]) * (made.value - float(c @ means))
+        common = models.slopes.explained * variance / centres.n
+        sampling = by_arm(pair, found.sampling, found.sampling_sd, found.largest, common)
+        noise = found.scales, found.release.gaussian
+        return replace(made, means=arm_means(pair, means, centres, made, sampling, *noise, sizes))
+
+    estimates = tuple(estimate(list(pair)) for pair in contrasts)
     return Effects(estimates, details=stage.details(contrasts))
 
 
 def _reach(score: Score) -> float:
     """How far one unit of a residual moves an average effect, times the records."""
     return math.sqrt(float(np.mean(score.largest**2))) / score.overlap
-
-
-@dataclass(frozen=True, eq=False)
-class _Contrast:
-    """What estimates of all pairs of arms are made of."""
-
-    stage: Stage
-    options: OneStepOptions
-    estimand: str
-    found: ArmTotals
-    varying: Varying
-    curves: Curves
-
-    def estimate(self, pair: list[int]) -> Estimate:
-        """The effect of an arm against another."""
-        stage, found, randomised = self.stage, self.found, self.options.randomised
-        centres, models, arms = stage.centres, stage.models.pair(*pair), len(stage.levels)
-        c = combination(pair, arms)
-        varying = replace(self.varying, combination=c) if not randomised else self.varying
-        value = float(stage.levels[pair[0]] - stage.levels[pair[1]] + c @ found.means)
-        off = 0.0 if randomised else _WEIGHTS_OFF
-        parts = [Part("clipped outcomes", stage.bias**2)]
-        parts.append(centres.noise_part(pair, found.means, off, beyond=stage.beyond))
-        if not randomised:
-            value += varying.more(self.estimand) - models.clip * models.slopes.left
-            parts += confounding(models, self.curves)
-            parts += [part for part, _ in varying.errors(self.estimand)]
-        said = "" if randomised else caution(models, self.curves, stage.score)
-        estimate = found.estimate(
-            pair,
-            value,
-            parts,
-            basis=basis(models, self.options),
-            caution=centres.with_caution(said),
-            influence=found.influence(pair),
-        )
-        variance, sizes = models.clip**2 * models.outcome_variance, stage.score.sizes(centres.n)
-        if arms == 2:
-            spread = Spread(float(variance), sizes, min(models.slopes.explained, 0.9))
-            whose = "ATE" if randomised else self.estimand
-            return with_means(estimate, centres, whose, spread, varies=varying)
-        # what is left of the confounding is taken off both arms
-        means = stage.levels + found.means
-        if not randomised:
-            means = means + varying.slope * varying.moves["ATE"]
-        means[pair] += np.array([0.5, -0.5]) * (estimate.value - float(c @ means))
-        common = models.slopes.explained * variance / centres.n
-        sampling = by_arm(pair, found.sampling, found.sampling_sd, found.largest, common)
-        noise = found.scales, found.release.gaussian
-        made = arm_means(pair, means, centres, estimate, sampling, *noise, sizes)
-        return replace(estimate, means=made)
 
 
 def confounding(models: Models, curves: Curves) -> list[Part]:

@@ -33,7 +33,7 @@ Where this differs from the paper, and why:
   is used as it is. How many records are beyond the clip is released, and said before the estimate
   where it is more than a few per cent: weighting is then truncated.
 - What a penalty left of the confounding is estimated from what the weights removed, and taken off
-  (`_weighting_error`), as far as noise allows; not with ``centre="middle"`` or "none".
+  (`_propensity`), as far as noise allows; not with ``centre="middle"`` or "none".
 
 The interval has parts for sampling, for noise in the sum, in the model, in the share of treated
 records and in the centres, for truncated weights, and for the confounding that a penalty left, as
@@ -71,7 +71,7 @@ from dpeffects.estimators._arm_terms import (
     combination,
     scaled,
 )
-from dpeffects.estimators._centres import Centres, centres_of, clipped_term, residual
+from dpeffects.estimators._centres import Centres, centres_of, clipped_term, residual, squared
 from dpeffects.estimators._checks import check_clip, check_penalty, checked, choice, flag, is_number
 from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators._propensity import (
@@ -79,14 +79,15 @@ from dpeffects.estimators._propensity import (
     NOTHING,
     PropensityModel,
     Setting,
+    WeightingError,
     beyond_clip,
     caution_about,
     clipped_share,
     kept_slopes,
     plan,
     released_models,
+    reweighted,
 )
-from dpeffects.estimators._weighting_error import WeightingError, reweighted
 from dpeffects.estimators.arm_sums import OfArm, arm_counts, arm_sums
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec, Options
@@ -283,13 +284,6 @@ def own_beyond_clip(rows: Block, models: tuple[Propensity, ...], arms: OfArm) ->
         e = sigmoid(logits(units, model.weights, model.offset))
         cell = np.where((arm == k) & (e < model.low * (1.0 - 1e-9)), k, cell)
     return cell
-
-
-@row()
-def squared(rows: Block, residual: RowFunction) -> FloatArray:
-    """Squares of residuals."""
-    off = residual(rows)
-    return np.asarray(off * off)
 
 
 @row("covariates")
@@ -632,24 +626,16 @@ def _longest(centres: Centres) -> float:
 def _details(weighting: Weighting, clipped: FloatArray) -> dict[str, Any]:
     """What is worth showing."""
     models, sizes = weighting.models, weighting.centres.sizes
-    beyond = ", ".join(f"{100.0 * x:.1f} %" for x in clipped)
-    kept = f"{100.0 * min(model.kept for model in models):.0f} %"
-    if weighting.arms == 2:
-        (one,) = weighting.propensities
-        return {
-            "treated records": round(sizes[0]),
-            **models[0].details,
-            "propensities within": f"[{one.low:.4g}, {one.high:.4g}]",
-            "records beyond the clip": beyond,
-            "slopes kept by the propensity model": kept,
-        }
-    lowest = ", ".join(f"{x.low:.4g}" for x in weighting.propensities)
+    counted: dict[str, Any] = {"treated records": round(sizes[0])}
+    if weighting.arms > 2:
+        counted = {"records by arm": ", ".join(f"{size:.0f}" for size in sizes)}
+    within = ", ".join(f"[{x.low:.4g}, {x.high:.4g}]" for x in weighting.propensities)
     return {
-        "records by arm": ", ".join(f"{size:.0f}" for size in sizes),
-        "propensities at least, by arm": lowest,
-        "records beyond the clip, by arm": beyond,
-        "slopes kept by the propensity models": kept,
+        **counted,
         **models[0].details,
+        "propensities within": within,
+        "records beyond the clip": ", ".join(f"{100.0 * x:.1f} %" for x in clipped),
+        "slopes kept by the propensity model": f"{100.0 * min(x.kept for x in models):.0f} %",
     }
 
 
