@@ -232,7 +232,8 @@ class BalancingWeights:
 
     def of(self, treated: BoolArray, values: tuple[FloatArray, ...]) -> FloatArray:
         """Weights over their caps, from 0 to 1: lines column by column, then cut."""
-        total: FloatArray = np.where(treated, *self.lines[:, 0])
+        constant, other = self.lines[:, 0].tolist()
+        total: FloatArray = np.where(treated, constant, other)
         for value, slopes in zip(values, self.lines[:, 1:].T, strict=True):
             if slopes.any():
                 total = total + value * np.where(treated, *slopes)

@@ -321,8 +321,8 @@ def _released(
     counts = found.value.reshape(2, -1) * top[:, None]
     table = ArmTable(counts, (one, other), gaussian=found.gaussian)
     if adjustment is not None:
-        own = {"unequal": adjustment.unequal, "confounding": adjustment.confounding}
-        table = replace(table, **own)
+        left = adjustment.confounding
+        table = replace(table, unequal=adjustment.unequal, confounding=left)
     every_record = isinstance(cells.function, ArmByCell)
     if not (curator.is_public("treatment") and every_record) or curator.weighted:
         return table
