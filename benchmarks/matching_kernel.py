@@ -15,7 +15,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from dpeffects.estimators.matching import feasible, match
+from dpeffects.estimators.matching import feasible, match_into
 
 NEIGHBOURS = 5
 PATIENCE = 10.0  # no larger sizes for scikit-learn after this many seconds: ties make it quadratic
@@ -23,15 +23,17 @@ SIZES = [100_000, 300_000, 1_000_000]
 
 
 def unlimited(scores, treated):
-    match(scores, treated, NEIGHBOURS)
+    for arm in (treated, ~treated):
+        match_into(scores, arm, NEIGHBOURS)
 
 
 def limited(times):
     """Limits at a multiple of the smallest feasible ones."""
 
     def run(scores, treated):
-        (k1, k2), _ = feasible((1, 1), int(treated.sum()), int((~treated).sum()))
-        match(scores, treated, NEIGHBOURS, (times * k1 * NEIGHBOURS, times * k2 * NEIGHBOURS))
+        for arm in (treated, ~treated):
+            k = feasible(1, int(arm.sum()), int((~arm).sum()))
+            match_into(scores, arm, NEIGHBOURS, times * k * NEIGHBOURS)
 
     return run
 

@@ -11,7 +11,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from dpeffects.errors import DataError, OptionError
 from dpeffects.estimators import matching
-from dpeffects.estimators.matching import feasible, match, match_limits, pairs
+from dpeffects.estimators.matching import feasible, match_limit, pairs
+from tests.plain import match
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -240,21 +241,25 @@ LIMITS = [
 
 @pytest.mark.parametrize("case", LIMITS, ids=lambda c: f"{c[0]}-{c[1]}-eps{c[4]}-M{c[3]}-{c[6]}")
 def test_match_limits(case):
-    assert match_limits(*case[:-1]) == case[-1]
+    *counts, (one, other) = case
+    treated, control, *more = counts
+    assert match_limit(treated, control, *more) == one
+    assert match_limit(control, treated, *more) == other
 
 
 @pytest.mark.parametrize(
     ("limits", "counts", "expected"),
     [
-        ((1, 1), (30, 100), ((4, 1), True)),
-        ((4, 1), (30, 100), ((4, 1), False)),
-        ((9, 9), (100, 30), ((9, 9), False)),
-        ((1, 3), (100, 30), ((1, 4), True)),
-        ((1, 1), (50, 50), ((1, 1), False)),
+        ((1, 1), (30, 100), (4, 1)),
+        ((4, 1), (30, 100), (4, 1)),
+        ((9, 9), (100, 30), (9, 9)),
+        ((1, 3), (100, 30), (1, 4)),
+        ((1, 1), (50, 50), (1, 1)),
     ],
 )
 def test_feasible(limits, counts, expected):
-    assert feasible(limits, *counts) == expected
+    assert feasible(limits[0], *counts) == expected[0]
+    assert feasible(limits[1], *counts[::-1]) == expected[1]
 
 
 @settings(max_examples=200, deadline=None)
@@ -318,6 +323,6 @@ def test_bad_options():
     with pytest.raises(OptionError):
         match([0.0, 1.0], [0, 1], 1, (1, 0))
     with pytest.raises(OptionError):
-        feasible((1, 0), 5, 5)
+        feasible(0, 5, 5)
     with pytest.raises(OptionError):
-        match_limits(0, 5, 1, 1, 1.0, 1.0, True)
+        match_limit(0, 5, 1, 1, 1.0, 1.0, True)

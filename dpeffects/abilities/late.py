@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Unpack
 
@@ -106,20 +106,13 @@ class LateOptions(StudyOptions):
         """Keep the facts that plans are made by."""
         if facts.arms > 2:
             raise OptionError("an instrument has two levels: name two in bounds, with their rows")
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
-        return PlannedLate(**own, facts=facts)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedLate(LateOptions):
-    """The options, and the facts that plans are made by."""
-
-    facts: Facts
+        return self.made_for(facts)
 
     @property
     def study(self) -> str:
         """The design: without covariates nothing is adjusted for, and nothing is to be."""
-        return self.design if self.facts.columns else "randomised"
+        plain = self.facts is not None and not self.facts.columns
+        return "randomised" if plain else self.design
 
     def facts_of(self, price: Share, values: int) -> Facts:
         """The facts of an analysis with this price, of an outcome with so many values."""
@@ -153,8 +146,7 @@ class PlannedLate(LateOptions):
 
 def shares(level: str, options: LateOptions) -> dict[str, float]:
     """Split of the budget: most of it for the effect on the residual."""
-    study = options.study if isinstance(options, PlannedLate) else options.design
-    return dict(_SHARES if study == "randomised" else _ADJUSTED)
+    return dict(_SHARES if options.study == "randomised" else _ADJUSTED)
 
 
 def uses_delta(options: Any, facts: Facts) -> dict[str, float | None]:
@@ -220,7 +212,7 @@ def product(rows: Block, one: Weighted, other: Weighted) -> FloatArray:
     return one(rows) * other(rows)
 
 
-def fit(curator: Curator, options: PlannedLate, estimand: str) -> Tabled:
+def fit(curator: Curator, options: LateOptions, estimand: str) -> Tabled:
     """Release the first stage, a pilot, the effect on the residual, and their covariance."""
     method, own, facts = options.of_residual(_price(curator, "effect"))
     plan = options.of_first(_price(curator, "first_stage"), method)

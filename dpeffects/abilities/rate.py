@@ -36,7 +36,7 @@ from dpeffects.estimators._tables import (
     tabled,
 )
 from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import Facts, Options
+from dpeffects.estimators.spec import Facts
 from dpeffects.formula.expression import Column, Expression, Pair, columns
 from dpeffects.inference import intervals, scales
 from dpeffects.inference.estimate import Means, Unavailable
@@ -80,8 +80,6 @@ class RateOptions(TableOptions):
 
     offset: str = ""
     per: float = 1.0
-    tops: tuple[float, ...] = field(default=(), init=False)
-    """The largest that events and times can be."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,12 +96,6 @@ class RateOptions(TableOptions):
         if self.offset in columns(written):
             raise OptionError(f"offset={self.offset!r} is the outcome: name the column of times")
         return Pair(written, Column(self.offset))
-
-    def resolve(self, facts: Facts) -> Options:
-        """Decide whether to adjust; keep the largest counts and times."""
-        made = super().resolve(facts)
-        object.__setattr__(made, "tops", facts.tops)
-        return made
 
 
 def shares(level: str, options: RateOptions) -> dict[str, float]:
@@ -179,7 +171,7 @@ def fit(curator: Curator, options: RateOptions, estimand: str) -> Tabled:
     squares = events + rates**2 * time - most * _of_arms(second)[0]
     variance = noise * (1.0 + (rates**2 / _TIME) ** 2)
     scale = np.sqrt((variance + most**2 * second.variance / 2.0) / 2.0)
-    top, longest = tops = options.tops
+    top, longest = tops = options.facts.tops
     one, other = adjustment.unequal if adjustment else (1.0, 1.0)
     table = RateTable(
         _arm_sums(first, tops),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -23,7 +23,7 @@ from dpeffects.arrays import FloatArray
 from dpeffects.estimators._centres import Centres, between_arms
 from dpeffects.estimators.arm_sums import OfArm, arm_cells
 from dpeffects.estimators.row import row
-from dpeffects.inference.estimate import Effects, Estimate, Influence, Part, SamplingVariance
+from dpeffects.inference.estimate import Estimate, Influence, Part, SamplingVariance
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.moments import WithSquares
@@ -53,12 +53,6 @@ def combination(pair: Sequence[int], arms: int) -> FloatArray:
 def sums_of_arms(arms: int) -> FloatArray:
     """How numbers by arm enter the sums, (sum, arm)."""
     return np.array([[1.0, -1.0]]) if arms == 2 else np.eye(arms)
-
-
-def of_two_arms(effects: Effects) -> Estimate:
-    """The one estimate of two arms."""
-    (estimate,) = effects.estimates
-    return replace(estimate, details=effects.details, notes=effects.notes)
 
 
 @row()

@@ -29,8 +29,8 @@ from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators._centres import (
     Centres,
     Lengths,
+    LengthsAsked,
     release_centres,
-    release_lengths,
     residual,
 )
 from dpeffects.estimators._levels import Spread, with_means
@@ -230,19 +230,14 @@ class BalancingWeights:
     caps: FloatArray
     reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
 
-    def line(self, treated: BoolArray, values: tuple[FloatArray, ...]) -> FloatArray:
-        """The lines before they are cut, column by column."""
+    def of(self, treated: BoolArray, values: tuple[FloatArray, ...]) -> FloatArray:
+        """Weights over their caps, from 0 to 1: lines column by column, then cut."""
         constant, other = self.lines[:, 0].tolist()
         total: FloatArray = np.where(treated, constant, other)
         for value, slopes in zip(values, self.lines[:, 1:].T, strict=True):
             if slopes.any():
                 total = total + value * np.where(treated, *slopes)
-        return total
-
-    def of(self, treated: BoolArray, values: tuple[FloatArray, ...]) -> FloatArray:
-        """Weights over their caps: from 0 to 1."""
-        caps = np.where(treated, *self.caps)
-        return np.clip(self.line(treated, values) / caps, 0.0, 1.0)
+        return np.clip(total / np.where(treated, *self.caps), 0.0, 1.0)
 
     def __call__(self, rows: Block) -> FloatArray:
         """Weights of some rows, over their caps."""
@@ -486,37 +481,22 @@ def outcome_slopes(
     return tuple(columns)
 
 
-@dataclass(frozen=True, eq=False)
-class Contribution:
+@row("treated")
+def contribution(
+    rows: Block,
+    weights: BalancingWeights,
+    residual: RowFunction,
+    clips: FloatArray,
+    factors: FloatArray,
+) -> FloatArray:
     """What a record adds to the estimate, from -1/2 to 1/2: its weight times its clipped residual.
 
     ``clips`` are (lowest, highest) residuals by arm; they are measured from their middle, as the
-    weights of an arm have a known sum.
+    weights of an arm have a known sum. ``factors`` of the arms have their signs.
     """
-
-    weights: BalancingWeights
-    residual: RowFunction
-    clips: FloatArray
-    largest: FloatArray
-    reads: ClassVar[tuple[str, ...]] = ("treated", "outcome", "covariates")
-
-    @property
-    def middles(self) -> FloatArray:
-        """Middles of the clipped residuals, by arm."""
-        return np.asarray(self.clips.mean(axis=1))
-
-    @property
-    def length(self) -> float:
-        """Length of the interval that a record's term lies in, before it is divided by it."""
-        return float((self.largest * np.diff(self.clips)[:, 0]).max())
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Values of some rows."""
-        treated = rows.treated
-        low, high = (np.where(treated, *ends) for ends in self.clips.T)
-        cut = np.clip(self.residual(rows), low, high) - np.where(treated, *self.middles)
-        sign = np.where(treated, self.largest[0], -self.largest[1]) / self.length
-        return sign * self.weights(rows) * cut
+    low, high, middle = (np.where(rows.treated, *x) for x in (*clips.T, clips.mean(axis=1)))
+    cut = np.clip(residual(rows), low, high) - middle
+    return np.where(rows.treated, *factors) * weights(rows) * cut
 
 
 @dataclass(frozen=True)
@@ -541,7 +521,25 @@ class Released:
         return residual(self.centres.means)
 
 
-def fit_label(
+def fit_label(curator: Curator, options: Any, estimand: str, contrasts: Contrasts) -> Effects:
+    """Effects between two arms, or more: then each contrast has its part of the budget.
+
+    Both arms of such a contrast are brought to the means of all records.
+    """
+    if curator.arms == 2:
+        one = fit_pair(curator, options, estimand)
+        return Effects((one,), one.notes, details=one.details)
+    part = Fraction(1, len(contrasts))
+    estimates = tuple(
+        fit_pair(among_arms(curator, pair, part), options, estimand, curator) for pair in contrasts
+    )
+    sizes = curator.sums("arms", None, COUNT, arm_cells(curator), share="estimate").value[:, 0]
+    about = {"records by arm": ", ".join(f"{size:.0f}" for size in sizes)}
+    notes = dict.fromkeys(note for estimate in estimates for note in estimate.notes)
+    return Effects(estimates, tuple(notes), details=about)
+
+
+def fit_pair(
     curator: Curator, options: Any, estimand: str, everybody: Curator | None = None
 ) -> Estimate:
     """Release means, lengths and one weighted sum, whose weights are solved in public.
@@ -576,21 +574,6 @@ def fit_label(
     return with_means(made, released.centres, estimand, spread)
 
 
-def fit_label_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts) -> Effects:
-    """The same for contrasts of more than two arms, each with its part of the budget.
-
-    Both arms of a contrast are brought to the means of all records.
-    """
-    part = Fraction(1, len(contrasts))
-    estimates = tuple(
-        fit_label(among_arms(curator, pair, part), options, estimand, curator) for pair in contrasts
-    )
-    sizes = curator.sums("arms", None, COUNT, arm_cells(curator), share="estimate").value[:, 0]
-    about = {"records by arm": ", ".join(f"{size:.0f}" for size in sizes)}
-    notes = dict.fromkeys(note for estimate in estimates for note in estimate.notes)
-    return Effects(estimates, tuple(notes), details=about)
-
-
 def release_first(curator: Curator, sizes: FloatArray) -> Released:
     """Release means by arm, and lengths of residuals where they can tell a clip."""
     centres = release_centres(curator, means="means")
@@ -603,9 +586,7 @@ def release_first(curator: Curator, sizes: FloatArray) -> Released:
     if not part:
         return typical
     from_means, label = residual(centres.means), "lengths of residuals"
-    noisy = release_lengths(
-        curator, label, from_means, centres.longest, share="estimate", part=part
-    )
+    noisy = LengthsAsked(label, from_means, centres.longest, "estimate", part).released(curator)
     if noisy.sd[0] > _COARSE * curator.n:
         return replace(typical, part=1.0 - part)
     spread = min(max(0.6 * noisy.mean_square, (0.02 * centres.range) ** 2), centres.most_variance)
@@ -678,12 +659,14 @@ class Choice:
 def weighted_sum(curator: Curator, choice: Choice, known: Released) -> Estimate:
     """Release the sum of weighted residuals together with its squares (claim 7)."""
     design, centres, part = choice.design, known.centres, known.part
-    largest = design.weights.caps / design.totals
-    row = Contribution(design.weights, known.residual, choice.clips, largest)
+    largest, middles = design.weights.caps / design.totals, choice.clips.mean(axis=1)
+    length = float((largest * np.diff(choice.clips)[:, 0]).max())
+    factors = np.array([1.0, -1.0]) * largest / length
+    row = contribution(design.weights, known.residual, choice.clips, factors)
     within, label = WithSquares(1), "weighted sum and squares"
     noisy = curator.sums(label, row, within, share="estimate", part=part)
-    value = centres.means[0] - centres.means[1] + row.middles[0] - row.middles[1]
-    value += row.length * float(noisy.value[0])
+    value = centres.means[0] - centres.means[1] + middles[0] - middles[1]
+    value += length * float(noisy.value[0])
     by_means = float((centres.missed(choice.beyond) ** 2).sum())
     parts = (
         Part("clipped outcomes", choice.bias**2),
@@ -692,9 +675,9 @@ def weighted_sum(curator: Curator, choice: Choice, known: Released) -> Estimate:
     )
     return Estimate(
         value=float(np.clip(value, -centres.range, centres.range)),
-        sampling=_sampling(curator, design, row, noisy, known, trial=not choice.imbalance),
-        laplace=() if noisy.gaussian else (noisy.scale * row.length,),
-        gaussian=noisy.variance * row.length**2 if noisy.gaussian else 0.0,
+        sampling=_sampling(curator, choice, middles, length, noisy, known),
+        laplace=() if noisy.gaussian else (noisy.scale * length,),
+        gaussian=noisy.variance * length**2 if noisy.gaussian else 0.0,
         parts=tuple(part for part in parts if part.variance > 0.0),
         possible=(-centres.range, centres.range),
     )
@@ -702,29 +685,28 @@ def weighted_sum(curator: Curator, choice: Choice, known: Released) -> Estimate:
 
 def _sampling(
     curator: Curator,
-    design: CappedWeights,
-    row: Contribution,
+    choice: Choice,
+    middles: FloatArray,
+    length: float,
     noisy: Noisy,
     known: Released,
-    *,
-    trial: bool,
 ) -> SamplingVariance | Unavailable:
     """Squared weights times squared residuals, less what balance takes out of them."""
     if not curator.has("variance"):
         return Unavailable("variance=False was asked for")
-    centres, scale = known.centres, row.length**2
+    centres, scale, design = known.centres, length**2, choice.design
     squares, noise = float(noisy.value[1]) * scale, math.sqrt(noisy.variance / 2.0) * scale
     if centres.two_valued:  # squares from the middle of the range are all the same
         squares, noise = float(design.squares.sum()) * centres.range**2 / 4.0, 0.0
     # Weights move the mean of the residuals of an arm towards that of all records, and squared
     # weights about twice as far: squares from the middle of the clips are off by that.
-    moved = float(row.middles[0] - row.middles[1] + row.length * noisy.value[0])
+    moved = float(middles[0] - middles[1] + length * noisy.value[0])
     others = np.array([design.sizes[1], -design.sizes[0]]) / design.sizes.sum()
-    slope = 0.0 if trial else 4.0 * float(row.middles @ (others / design.sizes))
+    slope = 4.0 * float(middles @ (others / design.sizes)) if choice.imbalance else 0.0
     squares += slope * moved
     # residuals have mean 0 in both arms otherwise, but for the noise in the means
-    by_means = 2.0 * np.abs(row.middles) * centres.unknown * design.squares
-    value = squares - float(row.middles**2 @ design.squares) - known.explained * design.gain
+    by_means = 2.0 * np.abs(middles) * centres.unknown * design.squares
+    value = squares - float(middles**2 @ design.squares) - known.explained * design.gain
     spread = float(by_means @ by_means) + (known.explained_sd * design.gain) ** 2
     spread += slope**2 * noisy.variance * scale
     most = centres.most_variance + centres.range * float(centres.unknown.max())

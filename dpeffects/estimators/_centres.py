@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray, Interval
-from dpeffects.errors import EstimationError
-from dpeffects.estimators.arm_sums import SHARE_SPREAD, OfArm, arm_counts, arm_sums
+from dpeffects.estimators.arm_sums import OfArm, arm_counts, arm_sums
 from dpeffects.estimators.row import Row, row
 from dpeffects.inference.estimate import Part
 from dpeffects.privacy.charges import Noisy
@@ -172,23 +171,14 @@ class Centres:
 
 def release_centres(curator: Curator, count: str = "count", means: str = "means") -> Centres:
     """Release the sizes of the arms and their sums of outcomes."""
-    n, arms, counts = curator.n, curator.arms, arm_counts(curator, count)
-    if not counts.variance and not counts.sizes.all():  # the arms are public
-        raise EstimationError("an arm has no records: there is no effect to estimate")
-    even = 1.0 / arms
-    spread = 4.0 * even * (1.0 - even) * SHARE_SPREAD
-    precise = spread / (spread + counts.variance / n**2)
-    shares = even + precise * (counts.sizes / n - even)
-    if counts.variance:
-        least = 2.0 * even * min(_LEAST_SHARE, math.sqrt(counts.variance) / n)
-        shares = np.clip(shares, least, 1.0 - (arms - 1) * least)
-        shares = shares / shares.sum()
-    share_sd = math.sqrt((1.0 - precise) * spread)
-    return centres_of(curator, shares, share_sd, arm_sums(curator, means))
+    counts = arm_counts(curator, count)
+    least = 2.0 / curator.arms * min(_LEAST_SHARE, math.sqrt(counts.variance) / curator.n)
+    return centres_of(curator, counts.shares(least), arm_sums(curator, means))
 
 
-def centres_of(curator: Curator, shares: FloatArray, share_sd: float, sums: Noisy) -> Centres:
-    """Centres by released shares of the arms and released sums of their outcomes."""
+def centres_of(curator: Curator, known: tuple[FloatArray, float], sums: Noisy) -> Centres:
+    """Centres by released shares of the arms, and their sd, and released sums of their outcomes."""
+    shares, share_sd = known
     n, (low, high) = curator.n, curator.outcome_range
     width, sizes = high - low, n * shares
     mean_sd = math.sqrt(sums.variance) / sizes
@@ -233,6 +223,13 @@ def clipped_term(
 ) -> FloatArray:
     """Clipped residuals times a weight, which has the sign of the arm where arms are compared."""
     return np.asarray(weight(rows) * np.clip(residual(rows), -clip, clip))
+
+
+@row()
+def squared(rows: Block, term: RowFunction) -> FloatArray:
+    """Squares of a row function."""
+    value = term(rows)
+    return np.asarray(value * value)
 
 
 def between_arms(pair: Sequence[int], weights: FloatArray) -> FloatArray:
@@ -319,16 +316,6 @@ class LengthsAsked:
         sd = math.sqrt(counts.variance) * np.sqrt(np.arange(1.0, _LEVELS + 1.0))
         return Lengths(n, self._limits, longer, sd)
 
-
-def release_lengths(
-    curator: Curator,
-    label: str,
-    residual: RowFunction,
-    longest: float,
-    *,
-    share: str,
-    part: float = 1.0,
-) -> Lengths:
-    """Release how many residuals have which length."""
-    lengths = LengthsAsked(label, residual, longest, share, part)
-    return lengths.read(curator.n, *curator.several(lengths.asked))
+    def released(self, curator: Curator) -> Lengths:
+        """Release how many residuals have which length."""
+        return self.read(curator.n, *curator.several(self.asked))

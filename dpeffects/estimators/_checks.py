@@ -1,9 +1,17 @@
-"""Checks that options of several methods share. They set nothing right: they raise."""
+"""Checks of options, and fields of options that declare them. They set nothing right: they raise.
+
+@dataclass(frozen=True)
+class MyOptions(Options):
+    design: str = choice("observational", "randomised")
+    blocks: int | None = whole(None, 2)
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from numbers import Integral
 from typing import Any
 
 from dpeffects.errors import OptionError, not_among, quoted
@@ -38,15 +46,15 @@ def check_flag(name: str, value: Any, *, optional: bool = False) -> None:
         raise OptionError(f"{name} must be {choices}, got {quoted(value)}")
 
 
-def check_penalty(value: Any) -> None:
-    """Refuse a ridge penalty with which no model can be fitted; None is one not chosen yet."""
-    if value is not None and not (is_number(value) and 1e-12 <= value <= 1e12):
-        raise OptionError(f"penalty must be a number between 1e-12 and 1e12, got {quoted(value)}")
+def check_penalty(name: str, value: Any) -> None:
+    """Refuse a ridge penalty with which no model can be fitted."""
+    if not (is_number(value) and 1e-12 <= value <= 1e12):
+        raise OptionError(f"{name} must be a number between 1e-12 and 1e12, got {quoted(value)}")
 
 
 def check_whole(name: str, value: Any, least: int, most: int | None = None) -> None:
     """Refuse what is not a whole number in a range."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not (whole and least <= value and (most is None or value <= most)):
         end = "on" if most is None else f"to {most}"
         raise OptionError(f"{name} must be a whole number from {least} {end}, got {quoted(value)}")
@@ -56,3 +64,28 @@ def check_choice(name: str, value: Any, known: Sequence[str]) -> None:
     """Refuse what is not among a few names."""
     if not (isinstance(value, str) and value in known):
         raise OptionError(not_among(name, value, known))
+
+
+def checked(default: Any, check: Callable[..., None], *limits: Any) -> Any:
+    """A field of options with its check, which None passes where it is the default."""
+    return field(default=default, metadata={"check": check, "limits": limits})
+
+
+def choice(*known: str | None) -> Any:
+    """One of a few names, by default the first."""
+    return checked(known[0], check_choice, tuple(x for x in known if x is not None))
+
+
+def between(default: float | None, least: float, most: float) -> Any:
+    """A number in a range, its ends included."""
+    return checked(default, check_between, least, most)
+
+
+def whole(default: int | None, least: int, most: int | None = None) -> Any:
+    """A whole number in a range."""
+    return checked(default, check_whole, least, most)
+
+
+def flag(default: bool | None) -> Any:
+    """True or False."""
+    return checked(default, check_flag)

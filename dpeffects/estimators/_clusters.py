@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.estimators._centres import squared
 from dpeffects.estimators.row import row
 from dpeffects.inference.estimate import Effects, Estimate, Influence, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import sampling_variance
@@ -58,12 +59,6 @@ def _from_mean(
 ) -> FloatArray:
     """An influence less its mean, cut at a length."""
     return np.clip(term(rows) - mean, -longest, longest)
-
-
-@row()
-def _square(rows: Block, term: RowFunction) -> FloatArray:
-    """Squares of a row function."""
-    return term(rows) ** 2
 
 
 def with_group_variances(
@@ -166,7 +161,7 @@ def _by_cluster(
         part -= whole * _ROWS
         squares = curator.sums(
             "squares of cut rows",
-            _square(term),
+            squared(term),
             Box(0.0, longest**2),
             share=SHARE,
             part=whole * _ROWS,

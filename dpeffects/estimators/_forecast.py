@@ -162,9 +162,7 @@ def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     )
     unexplained = 1.0 - explained * max(slopes.known[0], 0.0)
     noise = math.hypot(per_length * clip, bias, 0.5 * _by_centres(facts, split))
-    if randomised:
-        return Forecast(
-            noise, math.sqrt(2.0 * arms * groups) * sd * math.sqrt(unexplained / n), 0.0
-        )
-    sampling = math.sqrt(2.0 * arms * groups) * sd * math.sqrt(1.15 * unexplained / n)
-    return Forecast(noise, sampling, clip * math.sqrt(slopes.left_variance))
+    weighted = 1.0 if randomised else 1.15
+    sampling = math.sqrt(2.0 * arms * groups) * sd * math.sqrt(weighted * unexplained / n)
+    left = 0.0 if randomised else clip * math.sqrt(slopes.left_variance)
+    return Forecast(noise, sampling, left)

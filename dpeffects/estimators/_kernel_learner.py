@@ -21,7 +21,6 @@ for anything, so the function is shrunk towards its own average afterwards, as f
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -32,19 +31,21 @@ from dpeffects.arrays import FloatArray
 from dpeffects.design.features import AdditiveWaves, Features, Fourier, Linear
 from dpeffects.errors import OptionError
 from dpeffects.estimators import _first_stage, _paper_learner
-from dpeffects.estimators._checks import check_between, check_choice, check_whole
-from dpeffects.estimators._first_stage import first_stage, gradient_noise, planned_penalty
-from dpeffects.estimators._models import wrap_models
-from dpeffects.estimators._nuisance import (
+from dpeffects.estimators._checks import between, choice, whole
+from dpeffects.estimators._first_stage import (
     Learner,
     Nuisance,
     covariate_bins,
     effect_squares,
     effect_terms,
+    first_stage,
+    gradient_noise,
     group,
     group_squares,
     group_terms,
+    planned_penalty,
 )
+from dpeffects.estimators._models import wrap_models
 from dpeffects.estimators._paper_learner import PaperLearner
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.strengths import least_strength
@@ -141,39 +142,26 @@ class KernelLearnerOptions(Options):
     ``threshold``; the weight of a record, at most 1, multiplies it.
     """
 
-    kernel: str = "auto"
-    bandwidth: float = 0.35
+    kernel: str = choice("auto", "gaussian", "additive")
+    bandwidth: float = between(0.35, 0.05, 10.0)
     second_stage: Any = "kernel"
-    noise: str = "auto"
-    clip: float = 0.05
-    threshold: float | None = None
-    design: str = "observational"
-    penalty: float | None = None
-    n_features: int | None = None
-    lipschitz: float | None = None
+    noise: str = choice("auto", "objective", "kernel")
+    clip: float = between(0.05, 0.001, 0.4)
+    threshold: float | None = between(None, 0.005, 2.0)
+    design: str = choice("observational", "randomised")
+    penalty: float | None = between(None, 1e-6, 1e6)
+    n_features: int | None = whole(None, 2, _MOST_FEATURES)
+    lipschitz: float | None = between(None, 1e-9, 1e9)
     outcome: Any = None
     propensity: Any = None
-    release: str = "function"
+    release: str = choice(*RELEASES)
 
     def __post_init__(self) -> None:
-        check_choice("release", self.release, tuple(RELEASES))
-        check_choice("kernel", self.kernel, ("auto", "gaussian", "additive"))
-        check_choice("noise", self.noise, ("auto", "objective", "kernel"))
-        check_between("bandwidth", self.bandwidth, 0.05, 10.0)
-        check_between("clip", self.clip, 0.001, 0.4)
-        check_choice("design", self.design, ("observational", "randomised"))
-        if self.threshold is not None:
-            check_between("threshold", self.threshold, 0.005, 2.0)
-        if self.penalty is not None:
-            check_between("penalty", self.penalty, 1e-6, 1e6)
-        if self.lipschitz is not None:
-            check_between("lipschitz", self.lipschitz, 1e-9, 1e9)
-            if self.threshold is not None:
-                raise OptionError("threshold and lipschitz both set the loss: give one of them")
-        if self.n_features is not None:
-            check_whole("n_features", self.n_features, 2, _MOST_FEATURES)
-            if self.n_features % 2:
-                raise OptionError(f"n_features must be even (waves), got {self.n_features}")
+        super().__post_init__()
+        if self.lipschitz is not None and self.threshold is not None:
+            raise OptionError("threshold and lipschitz both set the loss: give one of them")
+        if self.n_features is not None and self.n_features % 2:
+            raise OptionError(f"n_features must be even (waves), got {self.n_features}")
         wrap_models(self)
         if not self.as_in_paper and not (self.outcome is None and self.propensity is None):
             raise OptionError(
@@ -261,30 +249,35 @@ def uses_delta(options: KernelLearnerOptions, facts: Facts) -> dict[str, float |
 
 
 @dataclass(frozen=True)
-class KernelLearner(ABC):
-    """The second stage, and how two learners differ in it."""
+class RLearner:
+    """Slopes are residuals of the treatment, and nothing is divided by a propensity."""
 
-    weighted_residuals: ClassVar[bool]
+    weighted_residuals: ClassVar[bool] = True
     """True where slopes are residuals of the treatment; then one outcome function serves both arms,
     else each arm has its own."""
 
-    @abstractmethod
     def smallest_divisor(self, propensity: Propensity) -> float:
-        """The smallest number that residuals are divided by."""
+        """The smallest number that residuals are divided by: they are not."""
+        return 1.0
 
-    @abstractmethod
     def widening(self, share: float, propensity: Propensity) -> float:
         """How much wider targets are than outcomes, for a threshold of ``share`` of their range."""
+        return 1.0
 
-    @abstractmethod
     def squared_slope(self, propensity: Propensity) -> float:
-        """Mean square of slopes that is planned for."""
+        """Mean square of slopes to plan for: p (1 - p) midway between the propensity's limits."""
+        middle = 0.5 * (propensity.low + propensity.high)
+        return middle * (1.0 - middle)
 
-    @abstractmethod
     def pseudo_outcomes(
         self, a: FloatArray, y: FloatArray, score: FloatArray, one: FloatArray, zero: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Pseudo-outcomes and weights of the paper's release (its equations 4 and 5)."""
+        """Pseudo-outcomes and weights of the paper's release (its equations 4 and 5).
+
+        Here residual outcome over residual treatment, weighted by the square of the latter.
+        """
+        gap, own = a - score, np.where(a > 0.5, one, zero)
+        return (y - own) / gap + one - zero, gap**2
 
     def fit(
         self, curator: Curator, options: KernelLearnerOptions, points: FloatArray | None
@@ -459,8 +452,40 @@ def _groups(curator: Curator, learner: Learner) -> Effects:
         row, largest = group_squares(learner, ratio), Box(0.0, top**2, centre=0.0)
         squares = curator.sums("squares by group", row, largest, groups, share="variance")
         squares = replace(squares, value=squares.value[:, 0])
-    each = range(ratio.size)
-    effects = tuple(_in_group(g, learner, ratio, size, tops, weights, squares) for g in each)
+    unit, nuisance = learner.threshold, learner.nuisance
+    share = np.maximum(weights.value, 0.0)
+    share = share / max(share.sum(), 1e-9)
+    parts = (
+        Part(MODELS, nuisance.noise_sd**2, noise=True),
+        Part("confounding left by shrunk models", (nuisance.left * nuisance.confounding) ** 2),
+    )
+
+    def effect(g: int) -> Estimate:
+        """The effect in one group: its noise by linearisation, its variance from squares."""
+        scales = unit * np.array([tops.scale, weights.scale * abs(ratio[g])]) / size[g]
+        sampling: SamplingVariance | Unavailable
+        if weights.value[g] < _FEW * weights.scale:
+            sampling = Unavailable("too few records in the group for its noise")
+        elif squares is None:
+            sampling = Unavailable("variance=False was asked for")
+        else:
+            factor = unit**2 / size[g] ** 2
+            largest = factor * top**2 * max(float(size[g]), 1.0) * 4.0
+            scale = squares.scale / np.sqrt(2.0) if squares.gaussian else squares.scale
+            sampling = SamplingVariance(
+                factor * float(squares.value[g]), factor * float(scale), float(largest)
+            )
+        return Estimate(
+            nuisance.difference + unit * float(ratio[g]),
+            sampling,
+            laplace=() if tops.gaussian else tuple(x for x in scales.tolist() if x > 0.0),
+            gaussian=float((scales**2).sum()) if tops.gaussian else 0.0,
+            parts=parts,
+            details={SHARE: float(share[g])},
+            caution=_caution(nuisance),
+        )
+
+    effects = tuple(effect(g) for g in range(ratio.size))
     return Effects(effects, overlap_weighted=learner.weighted_residuals)
 
 
@@ -471,45 +496,6 @@ def at_points(noisy: Noisy, average: float, unit: float) -> tuple[Estimate, ...]
     return tuple(
         Estimate(average + unit * float(value), NO_VARIANCE, laplace, gaussian)
         for value in noisy.value
-    )
-
-
-def _in_group(
-    g: int,
-    learner: Learner,
-    ratio: FloatArray,
-    size: FloatArray,
-    tops: Noisy,
-    weights: Noisy,
-    squares: Noisy | None,
-) -> Estimate:
-    """The effect in one group: its noise by linearisation, its variance from squares."""
-    unit, nuisance = learner.threshold, learner.nuisance
-    scales = (unit * np.array([tops.scale, weights.scale * abs(ratio[g])]) / size[g]).tolist()
-    sampling: SamplingVariance | Unavailable
-    if weights.value[g] < _FEW * weights.scale:
-        sampling = Unavailable("too few records in the group for its noise")
-    elif squares is None:
-        sampling = Unavailable("variance=False was asked for")
-    else:
-        factor = unit**2 / size[g] ** 2
-        largest = factor * learner.steepest**2 * max(float(size[g]), 1.0) * 4.0
-        scale = squares.scale / np.sqrt(2.0) if squares.gaussian else squares.scale
-        sampling = SamplingVariance(
-            factor * float(squares.value[g]), factor * float(scale), float(largest)
-        )
-    counted = np.maximum(weights.value, 0.0)
-    return Estimate(
-        nuisance.difference + unit * float(ratio[g]),
-        sampling,
-        laplace=() if tops.gaussian else tuple(x for x in scales if x > 0.0),
-        gaussian=sum(x**2 for x in scales) if tops.gaussian else 0.0,
-        parts=(
-            Part(MODELS, nuisance.noise_sd**2, noise=True),
-            Part("confounding left by shrunk models", (nuisance.left * nuisance.confounding) ** 2),
-        ),
-        details={SHARE: float(counted[g] / max(counted.sum(), 1e-9))},
-        caution=_caution(nuisance),
     )
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -23,14 +22,14 @@ from dpeffects.arrays import FloatArray
 from dpeffects.design.arms import ARMS, TREATED, Outcome
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators._centres import Centres, centres_of
-from dpeffects.estimators.arm_sums import share_sd, share_treated
+from dpeffects.estimators._variation import Varying
+from dpeffects.estimators.arm_sums import counts_of
 from dpeffects.inference.estimate import (
     Estimate,
     Means,
     MeansPart,
     MeansVariance,
     Pair,
-    Part,
     SamplingVariance,
     Unavailable,
 )
@@ -49,16 +48,6 @@ proportional to outcomes without treatment, where nothing is known of it."""
 _RESIDUALS = 0.3
 """Relative standard deviation over studies of a variance of weighted residuals, against one that
 takes residuals as independent of weights."""
-
-
-class Varies(Protocol):
-    """How an effect varies between treated and control records (`_variation.Varying`)."""
-
-    def more(self, estimand: str) -> float:
-        """What is added to the effect for an estimand."""
-
-    def errors(self, estimand: str) -> list[tuple[Part, float]]:
-        """Parts of its error, and their signed standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +72,7 @@ def with_means(
     spread: Spread,
     *,
     unadjusted: bool = False,
-    varies: Varies | None = None,
+    varies: Varying | None = None,
 ) -> Estimate:
     """The estimate with the two means that it compares, where sums of outcomes were released.
 
@@ -263,12 +252,11 @@ def arm_means(
     scales: FloatArray,
     gaussian: bool,
     sizes: FloatArray,
-    varies: float = 0.0,
 ) -> Means | None:
     """Means of two of several arms, whose ``values`` are right but for a common error.
 
     The released mean of all outcomes is in the place of that of the arms, weighted by their shares.
-    ``scales`` are those of the noise in ``values``, ``varies`` is what effects that vary may do.
+    ``scales`` are those of the noise in ``values``.
     """
     if centres.sums is None:
         return None
@@ -280,10 +268,7 @@ def arm_means(
         (float(turn[arm, b] * x), float(turn[other, b] * x)) for b, x in enumerate(scales)
     )
     apart = centres.share_sd * float(np.abs(values - centres.shares @ values).max())
-    parts += [
-        MeansPart("sizes of the arms", apart, apart, noise=True),
-        MeansPart("effects that vary", varies, varies),
-    ]
+    parts.append(MeansPart("sizes of the arms", apart, apart, noise=True))
     for part in estimate.parts:
         half = math.sqrt(part.variance / 2.0)
         parts += [MeansPart(part.name, half, 0.0, part.noise)]
@@ -309,10 +294,8 @@ def release_level(curator: Curator) -> Centres:
             "outcome sums by arm", Outcome(), Box(*curator.outcome_range), ARMS, SHARE, 1.0 - _COUNT
         ),
     )
-    count = replace(count, value=count.value[0])
-    share = share_treated(curator, count)
-    sums = replace(sums, value=sums.value[:, 0])
-    return centres_of(curator, np.array([share, 1.0 - share]), share_sd(curator, count), sums)
+    counts = counts_of(curator, replace(count, value=count.value[0]))
+    return centres_of(curator, counts.shares(), replace(sums, value=sums.value[:, 0]))
 
 
 def with_released_means(curator: Curator, estimate: Estimate, estimand: str) -> Estimate:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
@@ -19,29 +20,23 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import logits, unit_rows
-from dpeffects.errors import EstimationError
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators._centres import Centres
 from dpeffects.estimators._moments import ask_means, release_standard
-from dpeffects.estimators.arm_sums import (
-    SHARE_SPREAD,
-    arm_counts,
-    share_sd,
-    share_treated,
-    treated_count,
-)
+from dpeffects.estimators._posterior import unadjusted_variance
+from dpeffects.estimators.arm_sums import arm_counts
 from dpeffects.estimators.row import row
 from dpeffects.estimators.strengths import SPREAD, TREATED_VARIANCE, VOLUME, least_strength
 from dpeffects.estimators.weighting import Propensity, propensity_model
+from dpeffects.inference.estimate import Part
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.logistic import sigmoid, unit_l1, unit_norm
-from dpeffects.privacy.minimise import Weights, public_propensity_model
+from dpeffects.privacy.minimise import Weights
 from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.rows import Block, Cells
 
-_PUBLIC_STRENGTH = 1e-3
-"""At label level the model costs nothing, so the penalty is only a numerical safeguard."""
 UNDO = 1.25
 """Shrinkage of the model is undone up to this factor; beyond, undoing adds more noise than it
 removes bias."""
@@ -223,9 +218,9 @@ class Setting:
 
     records: tuple[int, int]
     d: int
-    delta: float
     clip: float | None
-    way: str
+    delta: float = 0.0
+    way: str = "objective"
     noise: str = "auto"
     penalty: float | None = None
     spread: float = SPREAD
@@ -278,6 +273,11 @@ class Spreads:
     spread_sd: float
 
     @classmethod
+    def typical(cls, columns: int) -> Spreads:
+        """Those of covariates that spread evenly over their declared ranges."""
+        return cls(np.full(columns, 0.5), np.full(columns, SPREAD), 0.0)
+
+    @classmethod
     def released(cls, curator: Curator, share: str) -> Spreads:
         """Release them; free where covariates are public."""
         (sums,) = curator.several(ask_means(curator, share))
@@ -289,89 +289,57 @@ class Spreads:
         return cls(means, spreads, standard.variance_sd)
 
 
-def public_models(curator: Curator, penalty: float | None) -> tuple[PropensityModel, ...]:
-    """Fit models where they cost nothing: covariates and treatment are public.
-
-    Two arms have one model, of treatment; each of more has one against all others.
-    """
-    shares = arm_counts(curator, "centre").sizes / curator.n
-    columns = Spreads.released(curator, "centre")
-    return tuple(
-        _public_model(curator, penalty, float(shares[arm or 0]), columns, arm)
-        for arm in _modelled(curator.arms)
-    )
-
-
-def _modelled(arms: int) -> tuple[int | None, ...]:
-    """The arms that have a model of their own; None for treated records."""
-    return (None,) if arms == 2 else tuple(range(arms))
-
-
-def _public_model(
-    curator: Curator, penalty: float | None, share: float, columns: Spreads, arm: int | None
-) -> PropensityModel:
-    n = curator.n
-    if not 0.0 < share < 1.0:
-        raise EstimationError("an arm has no records: there is no effect to estimate")
-    strength, offset = n * penalty if penalty else _PUBLIC_STRENGTH, math.log(share / (1.0 - share))
-    weights = public_propensity_model(curator, strength, offset, arm=arm)
-    model = with_error(weights, n, share, 0.0, columns)
-    middle, width = model.reach
-    row = log_odds(model.within((0.0, 1.0)), middle, width)
-    mean, square = curator.sums("log odds", row, WithSquares(1), share="centre").value / n
-    sd = width * math.sqrt(max(float(square - mean**2), 0.0))
-    return replace(model, scores=typical_scores(share, sd), details={})
-
-
-def released_shares(curator: Curator, share: str) -> tuple[FloatArray, float]:
-    """Release the shares of the arms, pulled together by as much as noise explains.
-
-    Also what noise leaves unknown of each.
-    """
-    n, arms = curator.n, curator.arms
-    if arms == 2:
-        count = treated_count(curator, share)
-        treated = share_treated(curator, count)
-        return np.array([treated, 1.0 - treated]), share_sd(curator, count)
-    counts = arm_counts(curator, share)
-    spread = 4.0 * SHARE_SPREAD * (1.0 - 1.0 / arms) / arms
-    pull = spread / (spread + counts.variance / n**2)
-    least = max(counts.release.scale, 1.0) / n
-    shares = np.maximum(1.0 / arms + pull * (counts.sizes / n - 1.0 / arms), min(least, 0.5 / arms))
-    return shares / shares.sum(), math.sqrt((1.0 - pull) * spread)
-
-
-def private_models(
+def released_models(
     curator: Curator, setting: Setting, estimate: float
 ) -> tuple[tuple[PropensityModel, ...], FloatArray, float]:
     """Release the shares of the arms, the spread of covariates, and the models.
 
-    ``estimate`` is the epsilon that the estimate will have, for the balance of the two. Also the
-    shares, and what noise leaves unknown of them.
+    Two arms have one model, of treatment; each of more has one against all others. All are free
+    where covariates and treatment are public. ``estimate`` is the epsilon that the estimate will
+    have, for the balance of the two. Also the shares, and what noise leaves unknown of them.
     """
-    shares, sd = released_shares(curator, "counts")
-    columns, arms = Spreads.released(curator, "spread"), _modelled(curator.arms)
-    price = curator.epsilon("model") / len(arms)
-    strength = _strength(curator, setting, columns, price, estimate)
-
-    def model(arm: int | None) -> PropensityModel:
-        share = float(shares[arm or 0])
-        offset, how = math.log(share / (1.0 - share)), (setting.way, setting.noise, arm)
-        weights = propensity_model(curator, strength, offset, "model", *how)
-        return with_error(weights, curator.n, share, sd, columns)
-
-    return tuple(map(model, arms)), shares, sd
+    known = arm_counts(curator, "counts").shares()
+    columns, models = Spreads.released(curator, "spread"), 1 if curator.arms == 2 else curator.arms
+    arms = (None,) if models == 1 else range(models)
+    how = (curator, setting, estimate, known, columns)
+    return tuple(fitted_model(*how, "model", arm) for arm in arms), *known
 
 
-def _strength(
-    curator: Curator, setting: Setting, columns: Spreads, price: float, estimate: float
-) -> float:
-    """Strength of the penalty of a model at this price: as given, or by the error to expect."""
-    setting = replace(setting, spread=float(columns.spreads.mean()))
-    if setting.penalty is None:
-        return plan(setting, {1.0: (price, estimate)})[1]
-    least = least_strength(price) if setting.way == "objective" else 0.0
-    return max(curator.n * setting.penalty, least)
+def fitted_model(
+    curator: Curator,
+    setting: Setting,
+    estimate: float,
+    known: tuple[FloatArray, float],
+    columns: Spreads,
+    share: str,
+    arm: int | None = None,
+) -> PropensityModel:
+    """Release a model of treatment, or of an arm against all others, given the shares of the arms.
+
+    The strength of its penalty is as given, or by the error to expect.
+    """
+    (shares, sd), n = known, curator.n
+    own, public = float(shares[arm or 0]), curator.is_public("covariates")
+    strength = setting.penalty and n * setting.penalty
+    if not public:
+        parts = 1 if arm is None else curator.arms
+        price, delta = curator.epsilon(share) / parts, curator.delta(share) / parts
+        if strength is None:
+            setting = replace(setting, delta=delta, spread=float(columns.spreads.mean()))
+            strength = plan(setting, {1.0: (price, estimate)})[1]
+        elif setting.way == "objective":
+            strength = max(strength, least_strength(price))
+    offset, how = math.log(own / (1.0 - own)), (setting.way, setting.noise, arm)
+    model = with_error(
+        propensity_model(curator, strength, offset, share, *how), n, own, sd, columns
+    )
+    if not public:
+        return model
+    middle, width = model.reach
+    row = log_odds(model.within((0.0, 1.0)), middle, width)
+    mean, square = curator.sums("log odds", row, WithSquares(1), share=share).value / n
+    spread = width * math.sqrt(max(float(square - mean**2), 0.0))
+    return replace(model, scores=typical_scores(own, spread), details={})
 
 
 def kept_slopes(strength: float, d: int, n: int) -> float:
@@ -439,3 +407,121 @@ def caution_about(kept: float, clipped: float) -> str:
             "weights are truncated, and confounding among them is not adjusted for"
         )
     return "; ".join(found)
+
+
+# --- the error of a weighted sum of outcomes: what noise, centres, clip and shrinkage do to it ----
+#
+# With centres c and sums of weights W of the arms, over the size of the population, the estimate is
+#
+#     c_1 - c_0 + extra,  extra = (W_1 (m_1 - c_1) - W_0 (m_0 - c_0)),
+#
+# m the weighted means of the arms. So an error u of a centre moves it by u (1 - W), which noise in
+# the model and truncated weights make other than 0, and c_0 - c_1 - extra is the confounding that
+# the weights removed. A penalty leaves a part 1 - k of the slopes of the model out, and so that
+# part of the confounding C in: what was removed is k C. The estimate therefore goes ``further`` by
+# a factor, chosen such that the error by noise and by what is left of C is least, for a C as large
+# as is cautious to believe before anything is seen (`_posterior`).
+
+_FAR_SDS = 1.1
+"""How far mean outcomes of records beyond the clip are from the mean, in standard deviations."""
+
+
+def reweighted(estimand: str, share: float) -> FloatArray:
+    """How far (treated, control) records are from the population: an arm that is it, not at all.
+
+    It is the part of a confounding that the weights of the arm remove, and by how much they change
+    with the log odds.
+    """
+    own = ESTIMANDS[estimand]
+    if own.of_treated and own.of_control:
+        return np.array([1.0 - share, share])
+    return np.array([not own.of_treated, not own.of_control], float)
+
+
+@dataclass(frozen=True)
+class WeightingError:
+    """What is known of the error of an estimate by weighting, all of it released.
+
+    ``extra`` is the weighted sum over the size of the population, ``noise`` the variance of the
+    privacy noise in it, ``moved`` the variance by noise in the model, ``lost`` the part of the
+    weights that a clip cut off, ``spread`` the variance of outcomes about their centres, and
+    ``sampling`` the sampling variance. ``centred`` says that centres are means of the arms. ``far``
+    is how far two of more arms, each with its own model, are from all records.
+    """
+
+    estimand: str
+    model: PropensityModel
+    centres: Centres
+    extra: float
+    noise: float
+    moved: float
+    lost: float
+    spread: float
+    sampling: float
+    centred: bool
+    far: FloatArray | None = None
+
+    @property
+    def _far(self) -> FloatArray:
+        return reweighted(self.estimand, self.centres.share) if self.far is None else self.far
+
+    @property
+    def _confounding(self) -> float:
+        """Variance of the confounding C of an unadjusted difference, before anything is seen."""
+        return self.spread * unadjusted_variance(max(self.model.spreads.size, 2))
+
+    @property
+    def _by_centres(self) -> float:
+        """Variance of c_1 - c_0 about what the means of the arms are."""
+        return float((self.centres.unknown**2).sum())
+
+    @cached_property
+    def further(self) -> float:
+        """How much further than the weights to go, in parts of what they removed."""
+        if not self.centred:
+            return 0.0
+        k, prior, by_sum = self.model.kept, self._confounding, self.noise + self.moved
+        by_sum += self.model.kept_sd**2 * prior
+        gain, price = (1.0 - k) * k * prior - by_sum, k * k * prior + by_sum + self._by_centres
+        return min(max(gain / (price + self.sampling / 2.0), 0.0), 1.0)
+
+    @property
+    def _mean_square(self) -> float:
+        """Mean square of C, after what was removed has been seen."""
+        k, prior = self.model.kept, self._confounding
+        if not self.centred:
+            return prior
+        error = self.noise + self.moved + self._by_centres + self.sampling / 2.0
+        part = k * prior / (k * k * prior + error)
+        return (part * self.extra) ** 2 + prior * (1.0 - k * part)
+
+    @property
+    def weights_off(self) -> FloatArray:
+        """Standard deviations of 1 - W for (treated, control)."""
+        far = self._far
+        by_chance = far**2 / self.centres.sizes
+        return np.sqrt((far * self.model.level_sd) ** 2 + by_chance + self.lost**2)
+
+    def parts(self) -> tuple[Part, ...]:
+        """Parts of the error beside the noise in the sum and the sampling error."""
+        own, pi, beta = ESTIMANDS[self.estimand], self.centres.share, self.further
+        size = float(own.population(pi, 1.0 - pi))
+        more, mean_square = 1.0 + beta, self._mean_square
+        off = np.hypot(more * self.weights_off, beta)
+        by_centres = float(((off * self.centres.unknown) ** 2).sum())
+        counted = 0.0 if size == 1.0 else self.centres.share_sd / size * more * self.extra
+        # noise in the level of all weights meets what the means of the arms differ by confounding
+        apart = 1.0 if size < 1.0 else abs(1.0 - 2.0 * pi)
+        if self.far is not None:  # models of their own: each arm has a part of that
+            apart = math.hypot(*self.far) / 2.0
+        level = apart * more * self.model.level_sd * math.sqrt(mean_square)
+        k = self.model.kept
+        left = (1.0 - k - beta * k) ** 2 * self._confounding
+        left += (more * self.model.kept_sd) ** 2 * mean_square
+        found = (
+            Part("propensity model", more**2 * self.moved + level**2, noise=True),
+            Part("share treated and means", by_centres + counted**2, noise=True),
+            Part("weights truncated by the clip", (_FAR_SDS * self.lost) ** 2 * self.spread),
+            Part("confounding left by the shrunken model", left),
+        )
+        return tuple(part for part in found if part.variance > 0.0)

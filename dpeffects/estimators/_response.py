@@ -17,11 +17,10 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.design.arms import TREATED
 from dpeffects.design.features import unit_rows
-from dpeffects.estimators import _propensity
-from dpeffects.estimators._propensity import Setting, Spreads
-from dpeffects.estimators.arm_sums import share_sd, share_treated
-from dpeffects.estimators.strengths import SPREAD
-from dpeffects.estimators.weighting import Propensity, propensity_model
+from dpeffects.estimators._propensity import Setting, Spreads, fitted_model
+from dpeffects.estimators.arm_sums import OfArm, counts_of
+from dpeffects.estimators.row import Row, row
+from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.estimate import Effects, Estimate, MeansPart, Part, Unavailable
 from dpeffects.inference.intervals import sampling_variance
 from dpeffects.privacy.curator import Curator
@@ -43,44 +42,18 @@ def has_outcome(rows: Block) -> BoolArray:
     return rows.observed
 
 
-@dataclass(frozen=True)
-class WithTreatment:
-    """Covariates, and beside them an indicator of each of the ``arms`` but the first."""
-
-    arms: int = 2
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The parts of a row that it gets."""
-        return ("covariates", "treated" if self.arms == 2 else "arm")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the indicators."""
-        return tuple(f"arm {k}" for k in range(1, self.arms))
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Columns of some rows."""
-        arm = rows.treated if self.arms == 2 else rows.arm
-        return np.column_stack([rows.covariates, *(arm == k for k in range(1, self.arms))])
+@row("covariates")
+def with_treatment(rows: Block, arm: OfArm) -> FloatArray:
+    """Covariates, and beside them an indicator of each arm but the one with the number 0."""
+    own = arm(rows)
+    return np.column_stack([rows.covariates, *(own == k for k in range(1, len(arm.numbers)))])
 
 
-@dataclass(frozen=True)
-class Represented:
+@row("observed")
+def represented(rows: Block, model: Propensity, columns: Row) -> FloatArray:
     """How many records a record with an outcome stands for, over the most that any does."""
-
-    model: Propensity
-    columns: WithTreatment
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The parts of a row that it gets."""
-        return (*self.columns.reads, "observed")
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Weights of some rows, within [0, 1]."""
-        chance = self.model.scores(unit_rows(self.columns(rows)))
-        return np.where(rows.observed, self.model.low / chance, 0.0)
+    chance = model.scores(unit_rows(columns(rows)))
+    return np.where(rows.observed, model.low / chance, 0.0)
 
 
 @dataclass(frozen=True)
@@ -118,25 +91,20 @@ def respond(curator: Curator, part: float = 1.0) -> tuple[Curator, Response]:
     ``part`` of the share "observed" counts the records with an outcome; ``curator.n`` is how many
     count, with one or without.
     """
-    columns = WithTreatment(curator.arms)
-    names, values = columns.names, (2,) * (len(columns.names) + 1)
-    described = (*curator.names, *names), (*curator.values[:-1], *values)
+    arms = curator.arms
+    columns = with_treatment(OfArm(np.eye(1, 2)[0] if arms == 2 else np.arange(float(arms))))
+    names = tuple(f"arm {k}" for k in range(1, arms))
+    described = (*curator.names, *names), (*curator.values[:-1], *(2,) * arms)
     response = seen_as(curator, None, has_outcome, (columns, *described))
     response.n, response.size_sd = curator.n, curator.size_sd
     count = response.sums(
         "records with an outcome", None, COUNT, TREATED, share="observed", part=part
     )
-    count = replace(count, value=count.value[0])
-    share = share_treated(response, count)
-    price, d = response.epsilon("response"), response.width
-    least, delta = LEAST * share, response.delta("response")
-    setting = Setting((response.n, response.n), d, delta, least, "objective")
-    strength = _propensity.plan(setting, {1.0: (price, price)})[1]
-    offset = math.log(share / (1.0 - share))
-    weights = propensity_model(response, strength, offset, "response")
-    typical = Spreads(np.full(d - 1, 0.5), np.full(d - 1, SPREAD), 0.0)
-    sd = share_sd(response, count)
-    model = _propensity.with_error(weights, response.n, share, sd, typical)
+    known = counts_of(response, replace(count, value=count.value[0])).shares()
+    share, price, d = float(known[0][0]), response.epsilon("response"), response.width
+    least = LEAST * share
+    setting = Setting((response.n, response.n), d, least)
+    model = fitted_model(response, setting, price, known, Spreads.typical(d - 1), "response")
     chances = model.within((least, 1.0))
     details = {
         "records with an outcome (noisy)": f"{100.0 * share:.0f} %",
@@ -145,4 +113,4 @@ def respond(curator: Curator, part: float = 1.0) -> tuple[Curator, Response]:
     log_odds = np.log(model.scores / (1.0 - model.scores))
     left = (1.0 - model.kept) / max(model.kept, 0.1) * float(log_odds.std())
     unknown = (1.0 - share) * math.hypot(left, math.sqrt(model.noise_variance))
-    return seen_as(curator, Represented(chances, columns)), Response(unknown, details)
+    return seen_as(curator, represented(chances, columns)), Response(unknown, details)

@@ -10,19 +10,20 @@ each arm.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray
-from dpeffects.estimators._moments import ArmModels, Standard
+from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.estimators._moments import ArmModels, Models, Standard
 from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.row import Row, row
 from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Asked
+from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block
-from dpeffects.privacy.sets import Box
+from dpeffects.privacy.sets import Box, Cube
 
 CUT, LEAST_SD = 2.5, 0.1
 """Indices are cut at this many of their standard deviations, which are no less than this."""
@@ -224,54 +225,145 @@ def _cut_index(index: FloatArray, cut: float, arms: int) -> FloatArray:
     return np.clip(most * index / cut, -most, most)
 
 
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """One Newton step for the scale of all slopes and the constants of a score."""
+def _sd(score: Score) -> float:
+    return float(score.sd_along(score.slopes).max())
 
-    score: Score
+
+def _cut(score: Score) -> float:
+    return CUT * max(_sd(score), LEAST_SD)
+
+
+def ask_calibration(score: Score) -> Asked:
+    """Ask for the gradient of one Newton step, for the scale of all slopes and the constants."""
+    ends = np.append(1.0, np.full(len(score.shares) - 1, 0.5))
+    term = newton_term(score, OfArm(score.shares), _cut(score))
+    return Asked("calibration of the score", term, Box(-ends, ends), None, "calibration")
+
+
+def calibrated(score: Score, n: int, noisy: Noisy) -> Score:
+    """The score after the step."""
+    arms = len(score.shares)
+    if _sd(score) <= LEAST_SD:  # nothing to scale; it is paid for all the same
+        return score
+    index, chances = score.index, _chances(score.index + score.constants)
+
+    def covariance(one: FloatArray, other: FloatArray) -> float:
+        """Mean over records of the covariance over arms, by their chances."""
+        centred = other - (chances * other).sum(axis=-1, keepdims=True)
+        return float((score.weights[..., None] * chances * one * centred).sum())
+
+    units = [np.broadcast_to(np.eye(arms)[k], index.shape) for k in score.others]
+    rows = (_cut_index(index, _cut(score), arms), *(0.5 * unit for unit in units))
+    columns = (index, *units)
+    curvature = n * np.array([[covariance(one, other) for other in columns] for one in rows])
+    step = np.linalg.lstsq(curvature, noisy.value, rcond=None)[0]
+    sd = noisy.sd / max(float(curvature[0, 0]), 1e-9)
+    step = step * 0.04 / (0.04 + sd**2)
+    factor = 1.0 + float(np.clip(step[0], -0.4, 0.6))
+    constants = score.constants.copy()
+    constants[score.others] += np.clip(step[1:], -0.3, 0.3)
+    return replace(
+        score,
+        constants=constants,
+        slopes=factor * score.slopes,
+        centres=factor * score.centres,
+        index=factor * index,
+    )
+
+
+# --- is the score curved where the formula has lines? ---------------------------------------------
+#
+# For every column that is not an indicator, the residual of treatment from its score is multiplied
+# with a square and with a cube of the column, both free of a line, and added up. Sums that noise
+# does not explain say that the log odds of treatment bend along that column. If outcomes bend along
+# it too, an adjustment by lines leaves confounding.
+
+_SURE = 3.5
+"""Standard deviations of its noise and sampling error that a sum has to exceed to be named."""
+_VARIANCE = 0.3
+"""Variance of the bent columns, each within [-1, 1]."""
+_USUAL = 0.0016
+"""Variance of confounding by curves over that of outcomes, for each unit of what covariates explain
+of the outcome times the variance of the log odds along them."""
+_OUTCOME = 0.5
+"""How much of what covariates explain of the outcome may be by curves."""
+
+
+@row("treated", "covariates")
+def _bent(rows: Block, columns: IntArray, models: Models, score: Score) -> FloatArray:
+    """Residuals of treatment times squares, then cubes, of standardised columns, in [-1, 1]."""
+    standard, k = models.standard, columns.size
+    off = rows.treated - score.of(rows)[:, 0]
+    out = np.empty((rows.size, 2 * k), order="F")
+    for j, column in enumerate(columns):
+        x = rows.covariates[:, standard.columns[column]] - standard.means[column]
+        x = np.clip(x / standard.sds[column], -2.5, 2.5)
+        out[:, j] = off * (x * x / 3.125 - 1.0)
+        out[:, k + j] = off * ((x * x - 2.2) * x / 10.2)
+    return out
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Columns along which the log odds surely bend, and the variance of the log odds by that.
+
+    ``missed`` is the variance of curves that the check could not have told from noise and chance.
+    """
+
+    selection: float = 0.0
+    bent: tuple[str, ...] = ()
+    missed: float = 0.0
+
+    def left_variance(self, outcome_variance: float, explained: float, lines: float) -> float:
+        """Variance of the confounding by curves, where outcomes bend along the same columns.
+
+        Curves that nobody saw are as strong as is usual beside the ``lines`` of the score, or as
+        strong as the check could have missed, whichever is less.
+        """
+        unseen = min(_USUAL * lines, _OUTCOME * self.missed)
+        return (_OUTCOME * self.selection + unseen) * explained * outcome_variance
 
     @property
-    def _sd(self) -> float:
-        return float(self.score.sd_along(self.score.slopes).max())
-
-    @property
-    def _cut(self) -> float:
-        return CUT * max(self._sd, LEAST_SD)
-
-    @property
-    def asked(self) -> Asked:
-        """The gradient."""
-        arms = len(self.score.shares)
-        ends = np.append(1.0, np.full(arms - 1, 0.5))
-        term = newton_term(self.score, OfArm(self.score.shares), self._cut)
-        return Asked("calibration of the score", term, Box(-ends, ends), None, "calibration")
-
-    def read(self, n: int, noisy: Noisy) -> Score:
-        """The score after the step."""
-        score, arms = self.score, len(self.score.shares)
-        if self._sd <= LEAST_SD:  # nothing to scale; it is paid for all the same
-            return score
-        index, chances = score.index, _chances(score.index + score.constants)
-
-        def covariance(one: FloatArray, other: FloatArray) -> float:
-            """Mean over records of the covariance over arms, by their chances."""
-            centred = other - (chances * other).sum(axis=-1, keepdims=True)
-            return float((score.weights[..., None] * chances * one * centred).sum())
-
-        units = [np.broadcast_to(np.eye(arms)[k], index.shape) for k in score.others]
-        rows = (_cut_index(index, self._cut, arms), *(0.5 * unit for unit in units))
-        columns = (index, *units)
-        curvature = n * np.array([[covariance(one, other) for other in columns] for one in rows])
-        step = np.linalg.lstsq(curvature, noisy.value, rcond=None)[0]
-        sd = noisy.sd / max(float(curvature[0, 0]), 1e-9)
-        step = step * 0.04 / (0.04 + sd**2)
-        factor = 1.0 + float(np.clip(step[0], -0.4, 0.6))
-        constants = score.constants.copy()
-        constants[score.others] += np.clip(step[1:], -0.3, 0.3)
-        return replace(
-            score,
-            constants=constants,
-            slopes=factor * score.slopes,
-            centres=factor * score.centres,
-            index=factor * index,
+    def caution(self) -> str:
+        """What to do about it."""
+        if not self.bent:
+            return ""
+        named, first = ", ".join(self.bent[:5]), self.bent[0]
+        more = " and others" if len(self.bent) > 5 else ""
+        spline = f"bs({first}, knots=[...], lower_bound=..., upper_bound=...)"
+        write = spline if first.isidentifier() else "more knots"
+        return (
+            f"the log odds of treatment are not linear in {named}{more}: write {write} "
+            "or products of terms, or the adjustment may miss confounding"
         )
+
+
+def ask_curves(curator: Curator, models: Models, score: Score) -> list[Asked]:
+    """What the curator is asked for; nothing where there are indicators only."""
+    columns = _may_bend(curator, models)
+    if not columns.size:
+        return []
+    ends = np.ones(2 * columns.size)
+    bent = _bent(columns, models, score)
+    return [Asked("curves of the score", bent, Cube(-ends, ends), None, "curves")]
+
+
+def _may_bend(curator: Curator, models: Models) -> IntArray:
+    """All columns that are not indicators."""
+    return np.flatnonzero(np.array(curator.values[:-1])[models.standard.columns] != 2)
+
+
+def read_curves(curator: Curator, models: Models, score: Score, *answers: Noisy) -> Curves:
+    """What noise and chance do not explain."""
+    if not answers:
+        return Curves()
+    (noisy,), columns = answers, _may_bend(curator, models)
+    h, n = score.overlap, curator.n
+    variance = (noisy.sd / n) ** 2 + h * _VARIANCE / n
+    means = noisy.value / n
+    sure = np.abs(means) > _SURE * math.sqrt(variance)
+    selection = float((means[sure] ** 2).sum()) / (h**2 * _VARIANCE)
+    bent = columns[sure.reshape(2, -1).any(axis=0)]
+    names = (curator.names[k] for k in models.standard.columns[bent])
+    missed = 2.0 * columns.size * variance / (h**2 * _VARIANCE)
+    return Curves(selection, tuple(names), float(missed))

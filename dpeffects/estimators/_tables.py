@@ -20,7 +20,7 @@ from dpeffects.design.arms import ARMS, ArmByCell
 from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
-from dpeffects.estimators._checks import check_between, check_flag
+from dpeffects.estimators._checks import between, flag
 from dpeffects.estimators._posterior import unadjusted_variance
 from dpeffects.estimators._propensity import (
     LINEAR,
@@ -33,11 +33,15 @@ from dpeffects.estimators._propensity import (
     clipped_share,
     kept_slopes,
     plan,
-    private_models,
-    public_models,
+    released_models,
+    reweighted,
 )
-from dpeffects.estimators._weighting_error import reweighted
-from dpeffects.estimators.clipped_contrast import StudyOptions, refuse_unadjusted
+from dpeffects.estimators.clipped_contrast import (
+    NO_COVARIATES,
+    TOO_LITTLE,
+    StudyOptions,
+    refuse_unadjusted,
+)
 from dpeffects.estimators.row import Row, row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity, relative_weights
@@ -79,18 +83,12 @@ class TableOptions(StudyOptions):
     """
 
     confounded: ClassVar[float] = _CONFOUNDED
-    adjust: bool | None = None
-    model_share: float | None = None
+    adjust: bool | None = flag(None)
+    model_share: float | None = between(None, 0.05, 0.9)
 
     def __init_subclass__(cls) -> None:
         """Options of other tables have these words, where theirs say ``{tables}``."""
         cls.__doc__ = (cls.__doc__ or "").replace("{tables}", TableOptions.__doc__ or "").rstrip()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_flag("adjust", self.adjust, optional=True)
-        if self.model_share is not None:
-            check_between("model_share", self.model_share, 0.05, 0.9)
 
     def resolve(self, facts: Facts) -> Options:
         """Decide whether to adjust, and at what price; refuse more than two arms."""
@@ -103,20 +101,18 @@ class TableOptions(StudyOptions):
             raise OptionError("adjust=True needs covariates: write y ~ t | x1 + x2")
         wanted = not self.randomised if self.adjust is None else self.adjust
         if not (able and wanted):
-            lacks = "nothing is adjusted for" if able else "there are no covariates to adjust for"
-            refuse_unadjusted(self, lacks, 'Write "y ~ t | x1 + x2"')
-            return replace(self, adjust=False)
+            lacks, instead = NO_COVARIATES
+            refuse_unadjusted(self, "nothing is adjusted for" if able else lacks, instead)
+            return self.made_for(facts, adjust=False)
         if facts.level == "label":
             if self.model_share is not None:
                 raise OptionError("model_share has no meaning at label level")
-            return replace(self, adjust=True)
+            return self.made_for(facts, adjust=True)
         part, kept = self._model(facts)
         if kept >= NOTHING or self.adjust:
-            return replace(self, adjust=True, model_share=part)
-        lacks = "n, epsilon and the number of covariates carry no adjustment"
-        instead = "Use more epsilon, more records or fewer covariates, add a delta"
-        refuse_unadjusted(self, lacks, instead)
-        return replace(self, adjust=False)
+            return self.made_for(facts, adjust=True, model_share=part)
+        refuse_unadjusted(self, *TOO_LITTLE)
+        return self.made_for(facts, adjust=False)
 
     def noise_of(self, facts: Facts) -> float:
         """Noise of what is compared, over that of one weighted sum that has all of the price."""
@@ -128,14 +124,14 @@ class TableOptions(StudyOptions):
         epsilon, noise = facts.budget.epsilon, self.noise_of(facts)
         prices = {p: (p * epsilon, (1.0 - p) * _REST["table"] * epsilon / noise) for p in parts}
         delta = facts.budget.delta / 3.0
-        setting = _setting(facts.n, facts.width, delta, self.confounded)
+        setting = _setting(facts.n, facts.width, self.confounded, delta)
         part, strength = plan(setting, prices)
         kept = kept_slopes(strength, facts.width, facts.n)
         return part, min(1.0, UNDO * kept)
 
 
-def _setting(n: int, width: int, delta: float, confounded: float) -> Setting:
-    return Setting((n, n), width, delta, _CLIP, "objective", confounded=confounded)
+def _setting(n: int, width: int, confounded: float, delta: float = 0.0) -> Setting:
+    return Setting((n, n), width, _CLIP, delta, confounded=confounded)
 
 
 def table_shares(level: str, options: TableOptions) -> dict[str, float]:
@@ -232,12 +228,8 @@ class Adjustment:
             estimate = curator.epsilon("table") / _CELLS
         else:
             estimate = math.sqrt(2.0) / noise_sd
-        if curator.is_public("covariates"):
-            (model,) = public_models(curator, None)
-        else:
-            delta = curator.delta("model")
-            setting = _setting(curator.n, curator.width, delta, confounded)
-            (model,), *_ = private_models(curator, setting, estimate)
+        setting = _setting(curator.n, curator.width, confounded)
+        (model,), *_ = released_models(curator, setting, estimate)
         noise = 0.5 / deviation * noise_sd / curator.n
         limits = model.limits(estimand, noise, _LEAST_DEPTH)
         score = model.within(limits)
@@ -306,33 +298,37 @@ def release_table(
         return _released(curator, cells, "table")
     if unadjusted is None and curator.has("unadjusted"):
         unadjusted = _released(curator, cells, "unadjusted")
-    weight, within = adjustment.weight, Box(0.0, 1.0, centre=0.0)
-    asked = Asked(f"weights of {_RECORDS}", weight, within, cells, "table")
-    (found,) = curator.several(asked)
-    top = weight.largest
-    one, other = (found.variance * top**2).tolist()
-    table = ArmTable(
-        found.value.reshape(2, count) * top[:, None],
-        (one, other),
-        adjustment.unequal,
-        found.gaussian,
-        adjustment.confounding,
-        unadjusted,
-    )
-    return _with_sizes(curator, table, asked, top)
+    return replace(_released(curator, cells, "table", adjustment), unadjusted=unadjusted)
 
 
 def _cells(bins: Row | None, count: int) -> Cells:
     return Cells(ArmByCell(count) if bins is None else arm_and_bin(bins, count), 2 * count)
 
 
-def _released(curator: Curator, cells: Cells, share: str) -> ArmTable:
-    """Release a table of records that count alike."""
-    asked = Asked(_RECORDS, None, COUNT, cells, share)
+def _released(
+    curator: Curator, cells: Cells, share: str, adjustment: Adjustment | None = None
+) -> ArmTable:
+    """Release a table of records that count alike, or by weights.
+
+    Where the sizes of its arms are public, its counts add up to them.
+    """
+    asked, top = Asked(_RECORDS, None, COUNT, cells, share), np.ones(2)
+    if adjustment is not None:
+        weight, within = adjustment.weight, Box(0.0, 1.0, centre=0.0)
+        asked, top = Asked(f"weights of {_RECORDS}", weight, within, cells, share), weight.largest
     (found,) = curator.several(asked)
-    counts = found.value.reshape(2, -1)
-    table = ArmTable(counts, (found.variance,) * 2, gaussian=found.gaussian)
-    return _with_sizes(curator, table, asked)
+    one, other = (found.variance * top**2).tolist()
+    counts = found.value.reshape(2, -1) * top[:, None]
+    table = ArmTable(counts, (one, other), gaussian=found.gaussian)
+    if adjustment is not None:
+        left = adjustment.confounding
+        table = replace(table, unequal=adjustment.unequal, confounding=left)
+    every_record = isinstance(cells.function, ArmByCell)
+    if not (curator.is_public("treatment") and every_record) or curator.weighted:
+        return table
+    (found,) = curator.several(asked._replace(label="sizes of the arms", cells=ARMS))
+    lacking = top * found.value[:, 0] - counts.sum(axis=1)
+    return replace(table, counts=counts + lacking[:, None] / counts.shape[1], exact=True)
 
 
 def _deviation(table: ArmTable, cells: Sequence[int]) -> float:
@@ -341,19 +337,6 @@ def _deviation(table: ArmTable, cells: Sequence[int]) -> float:
     events = max(float(table.counts[:, list(cells)].sum()), 0.0) + noise
     share = min(events / float(table.sizes.sum()), 0.5)
     return 2.0 * share * (1.0 - share)
-
-
-def _with_sizes(
-    curator: Curator, table: ArmTable, asked: Asked, top: FloatArray | float = 1.0
-) -> ArmTable:
-    """The table with the sizes of its arms where these are public: its counts add up to them."""
-    every_record = isinstance(asked.cells.function, ArmByCell)  # type: ignore[union-attr]
-    if not (curator.is_public("treatment") and every_record) or curator.weighted:
-        return table
-    (found,) = curator.several(asked._replace(label="sizes of the arms", cells=ARMS))
-    lacking = top * found.value[:, 0] - table.counts.sum(axis=1)
-    counts = table.counts + lacking[:, None] / table.counts.shape[1]
-    return replace(table, counts=counts, exact=True)
 
 
 def fit_table(

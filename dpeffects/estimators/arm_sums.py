@@ -13,12 +13,13 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.design.arms import ARMS, TREATED, EachArm, Outcome, ScaledSquare
+from dpeffects.errors import EstimationError
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, Box
 
-SHARE_SPREAD = 0.05
+_SHARE_SPREAD = 0.05
 """Variance of the share of treated records over studies: a noisy share is pulled to 1/2 by it."""
 
 
@@ -53,31 +54,15 @@ def treated_count(curator: Curator, share: str) -> Noisy:
     return replace(count, value=count.value[0])
 
 
-def share_treated(curator: Curator, count: Noisy) -> float:
-    """Share of treated records: the noisy one, pulled to 1/2 by as much as noise explains."""
-    noisy, pull = float(count) / curator.n, _precision(curator, count)
-    least = max(count.scale, 1.0) / curator.n
-    return min(max(0.5 + pull * (noisy - 0.5), min(least, 0.5)), max(1.0 - least, 0.5))
-
-
-def _precision(curator: Curator, count: Noisy) -> float:
-    noise = (count.variance + curator.size_sd**2) / curator.n**2
-    return SHARE_SPREAD / (SHARE_SPREAD + noise)
-
-
-def share_sd(curator: Curator, count: Noisy) -> float:
-    """What noise leaves unknown of the share of treated records, as a standard deviation."""
-    return math.sqrt((1.0 - _precision(curator, count)) * SHARE_SPREAD)
-
-
 @dataclass(frozen=True, eq=False)
 class Counts:
     """Released sizes of the arms, which add up to the number of records where that is public.
 
     ``by_noise`` says how each size moves with each of the independent noises, of variance
-    ``release.variance``; the last of them is that of the number of records.
+    ``release.variance``; the last of them is that of the number of records, ``n``.
     """
 
+    n: int
     sizes: FloatArray
     by_noise: FloatArray
     release: Noisy
@@ -86,6 +71,22 @@ class Counts:
     def variance(self) -> float:
         """Variance of the noise in a size."""
         return float((self.by_noise**2).sum(axis=1).max()) * self.release.variance
+
+    def shares(self, least: float | None = None) -> tuple[FloatArray, float]:
+        """Shares of the arms, pulled together by as much as noise explains, none below ``least``.
+
+        Also what noise leaves unknown of each, as a standard deviation.
+        """
+        if not self.variance and not self.sizes.all():  # the arms are public
+            raise EstimationError("an arm has no records: there is no effect to estimate")
+        n, arms = self.n, len(self.sizes)
+        if least is None:
+            least = min(max(self.release.scale, 1.0) / n, 0.5 if arms == 2 else 0.5 / arms)
+        spread = 4.0 * _SHARE_SPREAD * (1.0 - 1.0 / arms) / arms
+        pull = spread / (spread + self.variance / n**2)
+        shares = 1.0 / arms + pull * (self.sizes / n - 1.0 / arms)
+        shares = np.clip(shares, least, 1.0 - (arms - 1) * least)
+        return shares / shares.sum(), math.sqrt((1.0 - pull) * spread)
 
 
 def arm_counts(curator: Curator, share: str) -> Counts:
@@ -96,17 +97,27 @@ def arm_counts(curator: Curator, share: str) -> Counts:
     """
     n, arms = curator.n, curator.arms
     if arms == 2:
-        count = treated_count(curator, share)
-        sizes, by_count = np.array([float(count), n - float(count)]), np.array([[1.0], [-1.0]])
-        by_n = np.array([0.0, 1.0])
-    else:
-        count = curator.sums("records by arm", None, COUNT, arm_cells(curator), share=share)
-        own, of_n = count.variance, curator.size_sd**2
-        pull = own / (arms * own + of_n) if own else 1.0 / arms
-        by_count, by_n = np.eye(arms) - pull, np.full(arms, pull)
-        sizes = by_count @ count.value[:, 0] + pull * n
-    relative = curator.size_sd / math.sqrt(count.variance) if curator.size_sd else 0.0
-    return Counts(sizes, np.column_stack([by_count, relative * by_n]), count)
+        return counts_of(curator, treated_count(curator, share))
+    count = curator.sums("records by arm", None, COUNT, arm_cells(curator), share=share)
+    own, of_n = count.variance, curator.size_sd**2
+    pull = own / (arms * own + of_n) if own else 1.0 / arms
+    by_count = np.eye(arms) - pull
+    sizes = by_count @ count.value[:, 0] + pull * n
+    by_n = _noise_of_n(curator, count) * np.full(arms, pull)
+    return Counts(n, sizes, np.column_stack([by_count, by_n]), count)
+
+
+def counts_of(curator: Curator, count: Noisy) -> Counts:
+    """Sizes of two arms, the first of which was counted."""
+    sizes = np.array([float(count), curator.n - float(count)])
+    return Counts(
+        curator.n, sizes, np.array([[1.0, 0.0], [-1.0, _noise_of_n(curator, count)]]), count
+    )
+
+
+def _noise_of_n(curator: Curator, count: Noisy) -> float:
+    """Noise in the number of records, over that in a count."""
+    return curator.size_sd / math.sqrt(count.variance) if curator.size_sd else 0.0
 
 
 def arm_sums(curator: Curator, share: str) -> Noisy:

@@ -16,13 +16,15 @@ from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import clipped_contrast, one_step
 from dpeffects.estimators._forecast import Forecast
 from dpeffects.estimators.clipped_contrast import (
+    NO_COVARIATES,
+    TOO_LITTLE,
     ClippedContrastOptions,
     StudyOptions,
     refuse_unadjusted,
 )
 from dpeffects.estimators.one_step import OneStepOptions
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
-from dpeffects.inference.estimate import Effects, Estimate
+from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 
@@ -57,13 +59,8 @@ class AutoOptions(StudyOptions):
     def resolve(self, facts: Facts) -> Chosen:
         """Choose the method by what its interval is expected to be."""
         method, options, why = choose(self, facts)
-        if method is clipped_contrast.SPEC and facts.columns:
-            lacks = "n, epsilon and the number of covariates carry no adjustment"
-            instead = "Use more epsilon, more records or fewer covariates, add a delta"
-            refuse_unadjusted(self, lacks, instead)
-        elif method is clipped_contrast.SPEC:
-            lacks = "there are no covariates to adjust for"
-            refuse_unadjusted(self, lacks, 'Write "y ~ t | x1 + x2"')
+        if method is clipped_contrast.SPEC:
+            refuse_unadjusted(self, *(TOO_LITTLE if facts.columns else NO_COVARIATES))
         return Chosen(self.design, self.on_unadjusted, method=method, own=options, why=why)
 
 
@@ -153,16 +150,10 @@ def uses_delta(options: AutoOptions, facts: Facts) -> Mapping[str, float | None]
     return options.method.uses_delta(options.own, facts) if isinstance(options, Chosen) else {}
 
 
-def fit(curator: Curator, options: Chosen, estimand: str) -> Estimate:
-    """Let the chosen method estimate."""
-    estimate: Estimate = options.method.fit(curator, options.own, estimand)
-    return replace(estimate, notes=(*estimate.notes, options.why))
-
-
 def fit_arms(curator: Curator, options: Chosen, estimand: str, contrasts: Contrasts) -> Effects:
-    """Let the chosen method estimate the effects between more than two arms."""
+    """Let the chosen method estimate."""
     assert options.method.fit_arms is not None
-    found = options.method.fit_arms(curator, options.own, estimand, contrasts)
+    found: Effects = options.method.fit_arms(curator, options.own, estimand, contrasts)
     return replace(found, notes=(*found.notes, options.why))
 
 
@@ -176,7 +167,6 @@ SPEC = MethodSpec(
     options=AutoOptions,
     shares=shares,
     uses_delta=uses_delta,
-    fit=fit,
     fit_arms=fit_arms,
     needs_covariates=False,
     citation="dpeffects (software): one-step estimation from private moments.",

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -32,27 +32,32 @@ from dpeffects.estimators._arm_terms import (
     BY_ARM,
     ArmTerms,
     combination,
-    of_two_arms,
     sums_of_arms,
 )
 from dpeffects.estimators._centres import (
     Centres,
+    LengthsAsked,
     between_arms,
     clipped_term,
     release_centres,
-    release_lengths,
     residual,
 )
-from dpeffects.estimators._checks import check_between, check_choice
+from dpeffects.estimators._checks import between, choice
 from dpeffects.estimators._forecast import Forecast, forecast_contrast
 from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators._posterior import unadjusted_variance
 from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
-from dpeffects.inference.estimate import Effects, Estimate, Influence, Part
+from dpeffects.inference.estimate import Effects, Influence, Part
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Split
 
+NO_COVARIATES = "there are no covariates to adjust for", 'Write "y ~ t | x1 + x2"'
+TOO_LITTLE = (
+    "n, epsilon and the number of covariates carry no adjustment",
+    "Use more epsilon, more records or fewer covariates, add a delta",
+)
+"""Why a result is not adjusted, and what to do instead."""
 _FIRST = (0.2, 0.28, 0.36, 0.44, 0.52)
 """Proportions for the first stage that are compared: the fewer records, the more it needs."""
 
@@ -65,12 +70,16 @@ class StudyOptions(Options):
     observational study that is not adjusted.
     """
 
-    design: str = "observational"
-    on_unadjusted: str = "caution"
+    design: str = choice("observational", "randomised")
+    on_unadjusted: str = choice("caution", "error")
+    facts: Any = field(default=None, init=False)
+    """The `Facts` that choices were made by, None before they are made."""
 
-    def __post_init__(self) -> None:
-        check_choice("design", self.design, ("observational", "randomised"))
-        check_choice("on_unadjusted", self.on_unadjusted, ("caution", "error"))
+    def made_for(self, facts: Facts, **choices: Any) -> Self:
+        """The options with some choices made, and the facts that they were made by."""
+        made = replace(self, **choices)
+        object.__setattr__(made, "facts", facts)
+        return made
 
     def has_means(self, facts: Facts) -> bool:
         """Sums by arm are released."""
@@ -91,30 +100,17 @@ class ClippedContrastOptions(StudyOptions):
     treated records, the means and the lengths of residuals, or None to choose it.
     """
 
-    first: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.first is not None:
-            check_between("first", self.first, 0.05, 0.8)
+    first: float | None = between(None, 0.05, 0.8)
 
     def resolve(self, facts: Facts) -> ClippedContrastOptions:
         """Refuse an unadjusted result where that was asked for."""
         refuse_unadjusted(self)
         return planned(self, facts)[0]
 
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedContrast(ClippedContrastOptions):
-    """The options with every choice made, for the facts that they were made by."""
-
-    facts: Facts
-
-
-def clips(options: Options) -> bool:
-    """Whether residuals are clipped, so that their lengths are released: not of two values."""
-    facts = getattr(options, "facts", None)
-    return facts is None or not facts.two_valued
+    @property
+    def clips(self) -> bool:
+        """Whether residuals are clipped, so that their lengths are released: not of two values."""
+        return self.facts is None or not self.facts.two_valued
 
 
 def refuse_unadjusted(
@@ -137,7 +133,7 @@ def planned(
     """The options with every choice made, and what to expect of them."""
     plans = []
     for first in (options.first,) if options.first else _FIRST:
-        each = PlannedContrast(options.design, options.on_unadjusted, first, facts=facts)
+        each = options.made_for(facts, first=first)
         split = Split.of(facts.budget, shares(facts.level, each))
         plans.append((each, forecast_contrast(facts, split, options.randomised)))
     return min(plans, key=lambda plan: plan[1].error)
@@ -149,14 +145,9 @@ def shares(level: str, options: ClippedContrastOptions) -> dict[str, float]:
     parts = {"count": 0.4 * first, "means": 0.4 * first, "lengths": 0.2 * first}
     if "treatment" in options.public(level):
         del parts["count"]
-    if not clips(options):
+    if not options.clips:
         del parts["lengths"]
     return {**parts, "estimate": 1.0 - first}
-
-
-def fit(curator: Curator, options: Any, estimand: str) -> Estimate:
-    """Treated against control records."""
-    return of_two_arms(fit_arms(curator, options, estimand, ((0, 1),)))
 
 
 def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts) -> Effects:
@@ -167,9 +158,8 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     unit *= 1.0 if arms == 2 or public else BY_ARM
     clip, bias, beyond = centres.longest, 0.0, 0.0
     if curator.has("lengths"):
-        lengths = release_lengths(
-            curator, "lengths of residuals", residual(centres.means), clip, share="lengths"
-        )
+        about_means = LengthsAsked("lengths of residuals", residual(centres.means), clip)
+        lengths = about_means.released(curator)
         widths = 2.0 / (pi if arms > 2 else pi.min(keepdims=True))
         squared = [combination(pair, arms) ** 2 @ widths**2 for pair in contrasts]
         clip, bias, beyond = lengths.clip(unit * math.sqrt(float(np.mean(squared))), centres)
@@ -314,7 +304,6 @@ SPEC = MethodSpec(
     levels=("sample", "label"),
     options=ClippedContrastOptions,
     shares=shares,
-    fit=fit,
     fit_arms=fit_arms,
     variance_shares=(),
     uses_covariates=False,

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.estimators._checks import check_choice
+from dpeffects.estimators._checks import choice
 from dpeffects.estimators._levels import by_arm
 from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums
 from dpeffects.estimators.clipped_contrast import arm_influence
@@ -33,10 +33,7 @@ from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import (
     UNADJUSTED,
     Effects,
-    Estimate,
     Means,
-    MeansVariance,
-    SamplingVariance,
     Unavailable,
 )
 from dpeffects.privacy.curator import Curator
@@ -52,13 +49,8 @@ class DiffInMeansOptions(Options):
     the result is an association. None leaves it open, and the summary says so.
     """
 
-    arms: str = "private"
-    design: str | None = None
-
-    def __post_init__(self) -> None:
-        check_choice("arms", self.arms, ("private", "public"))
-        if self.design is not None:
-            check_choice("design", self.design, tuple(_BASES))
+    arms: str = choice("private", "public")
+    design: str | None = choice(None, *_BASES)
 
     def has_means(self, facts: Facts) -> bool:
         """Sums by arm are released."""
@@ -78,12 +70,6 @@ def shares(level: str, options: DiffInMeansOptions) -> dict[str, float]:
     return {"counts": 0.25, "estimate": 0.55, "variance": 0.2}
 
 
-def fit(curator: Curator, options: DiffInMeansOptions, estimand: str) -> Estimate:
-    """Treated against control records."""
-    (estimate,) = fit_arms(curator, options, estimand, ((0, 1),)).estimates
-    return estimate
-
-
 def fit_arms(
     curator: Curator, options: DiffInMeansOptions, estimand: str, contrasts: Contrasts
 ) -> Effects:
@@ -95,42 +81,34 @@ def fit_arms(
     means = np.clip(sums.value / sizes, -(upper - lower) / 2, (upper - lower) / 2)
     variances = _variances(curator, means, sizes, sums.scale)
     details = _arm_sizes(sizes, counts.release.scale)
+    levels, two_valued = lower + (upper - lower) / 2.0 + means, curator.values[-1] == 2
     estimates = []
-    for arm, other in contrasts:
-        pair = [arm, other]
+    for pair in map(list, contrasts):
         # d(mean of an arm) / d(its size) = -mean / size
         slopes = means[pair, None] / sizes[pair, None] * counts.by_noise[pair]
         own = np.diag(sums.scale / sizes[pair])
         laplace = np.hstack([own, -counts.release.scale * slopes]).T
-        estimate = Estimate(
-            value=float(means[arm] - means[other]),
-            sampling=variances if isinstance(variances, Unavailable) else variances.of(pair),
-            laplace=tuple(float(b) for b in np.abs(laplace[:, 0] - laplace[:, 1]) if b > 0),
+        (one, two), (share, other) = levels[pair].tolist(), (1.0 / sizes[pair]).tolist()
+        both = Means(
+            one,
+            two,
+            variances if isinstance(variances, Unavailable) else by_arm(pair, *variances),
+            laplace=tuple((float(a), float(b)) for a, b in laplace if a or b),
+            possible=(lower, upper),
+            design=(share, other, 0.0) if two_valued else None,
+        )
+        estimate = replace(
+            both.combined(1.0, -1.0),
+            value=float(means[pair[0]] - means[pair[1]]),
+            means=both,
             details=details,
             basis=_BASES.get(options.design or "", ""),
             caution="" if options.design else UNADJUSTED,
             influence=arm_influence(
-                lower + (upper - lower) / 2.0 + means,
-                sizes / curator.n,
-                curator.outcome_range,
-                curator.n,
-                pair,
+                levels, sizes / curator.n, curator.outcome_range, curator.n, pair
             ),
         )
-        own_variances = variances if isinstance(variances, Unavailable) else variances.by_arm(pair)
-        one, two = (lower + (upper - lower) / 2.0 + means[pair]).tolist()
-        two_valued = curator.values[-1] == 2
-        both = Means(
-            one,
-            two,
-            own_variances,
-            laplace=tuple((float(a), float(b)) for a, b in laplace if a or b),
-            possible=(lower, upper),
-            design=(1.0 / float(sizes[arm]), 1.0 / float(sizes[other]), 0.0)
-            if two_valued
-            else None,
-        )
-        estimates.append(replace(estimate, means=both))
+        estimates.append(estimate)
     return Effects(tuple(estimates), details=details)
 
 
@@ -141,30 +119,13 @@ def _arm_sizes(sizes: FloatArray, scale: float) -> dict[str, Any]:
     return {f"treated records{known}": int(sizes[0]), f"control records{known}": int(sizes[1])}
 
 
-@dataclass(frozen=True)
-class _Variances:
-    """Sampling variances of the means of the arms, squares of their noise, and their bounds."""
-
-    values: FloatArray
-    squared_scales: FloatArray
-    largest: FloatArray
-
-    def by_arm(self, pair: list[int]) -> tuple[MeansVariance, ...]:
-        """Those of two means."""
-        return by_arm(pair, self.values, np.sqrt(2.0 * self.squared_scales), self.largest)
-
-    def of(self, pair: list[int]) -> SamplingVariance:
-        """That of a difference."""
-        scale = math.sqrt(float(np.sum(self.squared_scales[pair])))
-        return SamplingVariance(
-            float(np.sum(self.values[pair])), scale, float(np.sum(self.largest[pair]))
-        )
-
-
 def _variances(
     curator: Curator, means: FloatArray, sizes: FloatArray, sum_scale: float
-) -> _Variances | Unavailable:
-    """s^2 / n of each arm from noisy squares, on the scale z = (y - middle) / half."""
+) -> tuple[FloatArray, FloatArray, FloatArray] | Unavailable:
+    """s^2 / n of each arm from noisy squares, on the scale z = (y - middle) / half.
+
+    Also the standard deviations of the noise in them, and bounds.
+    """
     if not curator.has("variance"):
         return Unavailable("variance=False was asked for")
     lower, upper = curator.outcome_range
@@ -174,12 +135,9 @@ def _variances(
     noise_in_square = 2.0 * z_scale**2  # E[noisy z^2] is too large by the variance of the noise
     spread = squares.value / sizes + 0.5 - z**2 + noise_in_square
     # noise of the squares and of the squared mean, as one Laplace term of the same variance
-    parts = (squares.scale / sizes) ** 2 + (2.0 * z * z_scale) ** 2
-    return _Variances(
-        half**2 * spread / np.maximum(sizes - 1.0, 1.0),
-        (half**2 / sizes) ** 2 * parts,
-        half**2 / sizes,
-    )
+    scale = half**2 / sizes * np.hypot(squares.scale / sizes, 2.0 * z * z_scale)
+    values = half**2 * spread / np.maximum(sizes - 1.0, 1.0)
+    return values, math.sqrt(2.0) * scale, half**2 / sizes
 
 
 SPEC = MethodSpec(
@@ -191,7 +149,6 @@ SPEC = MethodSpec(
     levels=("sample", "label"),
     options=DiffInMeansOptions,
     shares=shares,
-    fit=fit,
     fit_arms=fit_arms,
     uses_covariates=False,
     citation=(

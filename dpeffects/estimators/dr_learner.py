@@ -14,14 +14,14 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.estimators import r_learner
-from dpeffects.estimators._kernel_learner import KernelLearner
+from dpeffects.estimators._kernel_learner import RLearner
 from dpeffects.estimators.strengths import SPREAD
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.privacy.logistic import sigmoid, unit_norm
 
 
 @dataclass(frozen=True)
-class DRLearner(KernelLearner):
+class DRLearner(RLearner):
     """Slopes are 1, and residuals are divided by propensities."""
 
     weighted_residuals = False

@@ -125,7 +125,7 @@ class JointOptions(TableOptions):
         else:
             values = (1, *facts.values[facts.released + 1 :])
             made = super().resolve(replace(facts, width=len(values) - 1, values=values))
-        return PlannedJoint(**vars(made), facts=facts)
+        return PlannedJoint(**{**vars(made), "facts": facts})
 
     def noise_of(self, facts: Facts) -> float:
         """Pure noise of a weighted sum of one of the outcomes."""

@@ -20,12 +20,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import DataError, OptionError
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Indices = NDArray[np.int32]
-_Arm = tuple[Floats, Indices]  # in score order: the scores, and which records they belong to
+_Arm = tuple[FloatArray, Indices]  # in score order: the scores, and which records they belong to
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _SPREAD = 1e-9  # of the range of the scores
 _PATIENCE = 0.1  # the share of an arm from which on it is quicker to walk all of it
@@ -44,30 +43,30 @@ class Matches:
 
     Examples
     --------
-    >>> m = match([0.1, 0.2, 0.6, 0.9], [1, 0, 1, 1], neighbours=1)
+    >>> m = match_into([0.1, 0.2, 0.6, 0.9], [1, 0, 1, 0], neighbours=1)
     >>> m.neighbours.ravel().tolist(), m.weight.tolist()
-    ([1, 0, 1, 1], [1.0, 3.0, 0.0, 0.0])
+    ([0, 0, 2, 2], [2.0, 0.0, 2.0, 0.0])
     """
 
     neighbours: Indices
     found: Indices
 
     @cached_property
-    def weight(self) -> Floats:
+    def weight(self) -> FloatArray:
         """The sum of ``1 / |P(i)|`` over the records i matched to each record."""
         return self._gather(1)
 
     @cached_property
-    def weight_sq(self) -> Floats:
+    def weight_sq(self) -> FloatArray:
         """The sum of ``1 / |P(i)|**2`` over the records i matched to each record."""
         return self._gather(2)
 
     @cached_property
-    def used(self) -> Ints:
+    def used(self) -> IntArray:
         """How many records each record is matched to."""
         return self._gather(0).astype(np.int64)
 
-    def _gather(self, power: int) -> Floats:
+    def _gather(self, power: int) -> FloatArray:
         share = np.maximum(self.found, 1).astype(np.float64) ** -power
         total = np.zeros(len(self.found))
         for column in self.neighbours.T:  # by column: the memory stays O(n)
@@ -75,50 +74,29 @@ class Matches:
         return total
 
 
-def match(
-    scores: ArrayLike, treated: ArrayLike, neighbours: int, limits: tuple[int, int] | None = None
-) -> Matches:
-    """Match every record to its nearest neighbours in the opposite arm.
-
-    Parameters
-    ----------
-    scores, treated : (n,) arrays
-        Finite scores and treatments (bool or 0/1), public or already released.
-    neighbours : int
-        N, how many neighbours each record gets if the opposite arm has that many.
-    limits : (int, int), optional
-        How often a treated record and a control may be used, ``(k1 * N, k2 * N)``. Records are
-        then served in data order, each by the nearest that still have room (Algorithm 3, lines
-        13-15). Of two at the same distance the lower score wins.
-
-    Examples
-    --------
-    >>> m = match([0.5, 0.9, 0.4, 0.5, 0.6], [1, 1, 0, 0, 0], neighbours=1, limits=(2, 2))
-    >>> m.neighbours.ravel().tolist()
-    [3, 4, 0, 0, 1]
-    """
-    if neighbours < 1 or (limits is not None and min(limits) < 1):
-        raise OptionError("neighbours and limits must be at least 1.")
-    arms = _arms(scores, treated)
-    table = np.full((np.size(treated), neighbours), -1, dtype=np.int32)
-    for arm in range(2):
-        _serve(table, arms[1 - arm], arms[arm], limits[arm] if limits else None)
-    return Matches(table, np.count_nonzero(table >= 0, axis=1).astype(np.int32))
-
-
 def match_into(
     scores: ArrayLike, members: ArrayLike, neighbours: int, limit: int | None = None
 ) -> Matches:
     """Match every other record to its nearest neighbours among the members of one arm.
 
-    A member is matched to itself alone, so that everybody has an outcome of this arm; ``limit`` is
-    how often a member may be used by others, as in `match`.
+    A member is matched to itself alone, so that everybody has an outcome of this arm.
+
+    Parameters
+    ----------
+    scores, members : (n,) arrays
+        Finite scores and who is in the arm (bool or 0/1), public or already released.
+    neighbours : int
+        N, how many neighbours each record gets if the arm has that many.
+    limit : int, optional
+        How often a member may be used by others, ``k * N``. Records are then served in data order,
+        each by the nearest that still have room (Algorithm 3, lines 13-15). Of two at the same
+        distance the lower score wins.
 
     Examples
     --------
-    >>> m = match_into([0.1, 0.2, 0.6, 0.9], [1, 0, 1, 0], neighbours=1)
-    >>> m.neighbours.ravel().tolist(), m.weight.tolist()
-    ([0, 0, 2, 2], [2.0, 0.0, 2.0, 0.0])
+    >>> m = match_into([0.5, 0.9, 0.4, 0.5, 0.6], [0, 0, 1, 1, 1], neighbours=1, limit=1)
+    >>> m.neighbours.ravel().tolist()
+    [3, 4, 2, 3, 4]
     """
     if neighbours < 1 or (limit is not None and limit < 1):
         raise OptionError("neighbours and limits must be at least 1.")
@@ -130,7 +108,7 @@ def match_into(
 
 
 def pairs(scores: ArrayLike, treated: ArrayLike) -> Indices:
-    """Pair adjacent records of the same arm in score order, ties spread as in `match`.
+    """Pair adjacent records of the same arm in score order, ties spread as in `match_into`.
 
     Returns each record's partner, for a variance: disjoint pairs, -1 for the last of an odd arm.
 
@@ -146,21 +124,22 @@ def pairs(scores: ArrayLike, treated: ArrayLike) -> Indices:
     return partner
 
 
-def match_limits(
-    treated_count: int,
-    control_count: int,
+def match_limit(
+    count: int,
+    others: int,
     neighbours: int,
     most_used: int,
     epsilon: float,
     coefficient: float,
     capped: bool,
-) -> tuple[int, int]:
-    """Choose k1 for treated records and k2 for controls: equations 9-12, made `feasible`.
+) -> int:
+    """Choose k for the records of an arm: equations 9-12, made `feasible`.
 
     Parameters
     ----------
-    treated_count, control_count, neighbours, most_used : int
-        n_t, n_c, N, and M, the most any record is used without limits: ``match(...).used.max()``.
+    count, others, neighbours, most_used : int
+        Records of the arm and of all others, N, and M, the most any record is used by others
+        without limits.
     epsilon, coefficient : float
         The budget of the sums, and the error coefficient (c, or h at sample level).
     capped : bool
@@ -168,41 +147,36 @@ def match_limits(
 
     Examples
     --------
-    >>> match_limits(200, 800, 5, most_used=60, epsilon=1.0, coefficient=0.01, capped=True)
-    (7, 2)
+    >>> match_limit(200, 800, 5, most_used=60, epsilon=1.0, coefficient=0.01, capped=True)
+    7
+    >>> match_limit(800, 200, 5, most_used=60, epsilon=1.0, coefficient=0.01, capped=True)
+    2
     """
-    if min(treated_count, control_count, neighbours, most_used, epsilon, coefficient) <= 0:
+    if min(count, others, neighbours, most_used, epsilon, coefficient) <= 0:
         raise OptionError("Counts, neighbours, epsilon and the coefficient must be positive.")
     most = most_used / neighbours
-    best = math.sqrt(epsilon * coefficient * max(treated_count, control_count) * most / 2)
-    limit = max(round(best), 1)
+    limit = max(round(math.sqrt(epsilon * coefficient * max(count, others) * most / 2)), 1)
     if capped:
         limit = min(limit, math.ceil(most))
-    if treated_count <= control_count:
-        limits = limit, max(1, round(limit * treated_count / control_count))
-    else:
-        limits = max(1, round(limit * control_count / treated_count)), limit
-    return feasible(limits, treated_count, control_count)[0]
+    if count > others:
+        limit = max(1, round(limit * others / count))
+    return feasible(limit, count, others)
 
 
-def feasible(
-    limits: tuple[int, int], treated_count: int, control_count: int
-) -> tuple[tuple[int, int], bool]:
-    """Raise (k1, k2) so far that nobody is left without a neighbour; say whether it was needed.
+def feasible(limit: int, count: int, others: int) -> int:
+    """Raise a limit so far that nobody is left without a neighbour.
 
-    With k1 >= n_c / n_t the treated have k1 N n_t >= N n_c places, and the controls before the last
-    take at most N (n_c - 1); likewise for k2. The paper's printed sensitivity is false without it.
+    With k >= others / count the arm has k N count >= N others places, and the others before the
+    last take at most N (others - 1). The paper's printed sensitivity is false without it.
 
     Examples
     --------
-    >>> feasible((1, 1), treated_count=30, control_count=100)
-    ((4, 1), True)
+    >>> feasible(1, count=30, others=100)
+    4
     """
-    if min(*limits, treated_count, control_count) < 1:
+    if min(limit, count, others) < 1:
         raise OptionError("Match limits and the size of each arm must be at least 1.")
-    k1 = max(limits[0], -(-control_count // treated_count))
-    k2 = max(limits[1], -(-treated_count // control_count))
-    return (k1, k2), (k1, k2) != tuple(limits)
+    return max(limit, -(-others // count))
 
 
 def _arms(scores: ArrayLike, treated: ArrayLike) -> tuple[_Arm, _Arm]:
@@ -219,7 +193,7 @@ def _arms(scores: ArrayLike, treated: ArrayLike) -> tuple[_Arm, _Arm]:
     return _sort(unit, arms[0]), _sort(unit, arms[1])
 
 
-def _sort(unit: Floats, members: Ints) -> _Arm:
+def _sort(unit: FloatArray, members: IntArray) -> _Arm:
     records = members[np.argsort(unit[members], kind="stable")].astype(np.int32)
     value, place = unit[records], np.arange(len(records))
     fresh = np.diff(value, prepend=-1.0) > 0
@@ -243,7 +217,7 @@ def _serve(table: Indices, queries: _Arm, candidates: _Arm, limit: int | None) -
         table[rows, :size] = np.where(picks < 0, -1, records[picks])
 
 
-def _windows(candidates: Floats, queries: Floats, size: int) -> Ints:
+def _windows(candidates: FloatArray, queries: FloatArray, size: int) -> IntArray:
     """Find where the window of the `size` nearest candidates of each query begins."""
     place = np.searchsorted(candidates, queries)
     low, high = np.maximum(place - size, 0), np.minimum(place, len(candidates) - size)
@@ -255,14 +229,14 @@ def _windows(candidates: Floats, queries: Floats, size: int) -> Ints:
     return low
 
 
-def _cover(starts: Ints, stops: Ints, length: int) -> Ints:
+def _cover(starts: IntArray, stops: IntArray, length: int) -> IntArray:
     """Count how many of the intervals [start, stop) cover each position."""
     steps = np.bincount(starts, minlength=length + 1) - np.bincount(stops, minlength=length + 1)
     return np.cumsum(steps[:length])
 
 
 def _reroute(
-    line: Floats, points: Floats, records: Indices, starts: Ints, size: int, limit: int
+    line: FloatArray, points: FloatArray, records: Indices, starts: IntArray, size: int, limit: int
 ) -> tuple[Indices, Indices]:
     """Serve in data order under a limit; return the records that left their window, and for what.
 
@@ -292,8 +266,8 @@ def _reroute(
 
 
 def _greedy(
-    candidates: Floats, queries: Floats, starts: Ints, size: int, limit: int
-) -> tuple[Ints, Ints, Indices]:
+    candidates: FloatArray, queries: FloatArray, starts: IntArray, size: int, limit: int
+) -> tuple[IntArray, IntArray, Indices]:
     """Serve the queries in turn; return each candidate's use, who left their window, and for what.
 
     Positions are shifted by one to fit a sentinel at either end. `lower[j]` leads to the nearest

@@ -12,7 +12,7 @@
 
 5. With the same look at the rows: how the effect varies along the score (`_variation`), which
    makes of it the average over all, treated or control records, and whether the score bends where
-   the formula has lines (`_curves`).
+   the formula has lines (`_score`).
 
 At label level covariates and treatment are public: the weights cost nothing (`_balancing`).
 
@@ -32,9 +32,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -43,10 +43,8 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators._arm_terms import (
     ArmTerms,
-    ArmTotals,
     combination,
     noise_between,
-    of_two_arms,
 )
 from dpeffects.estimators._centres import (
     Centres,
@@ -55,8 +53,7 @@ from dpeffects.estimators._centres import (
     release_centres,
     residual,
 )
-from dpeffects.estimators._checks import check_between, check_choice
-from dpeffects.estimators._curves import Curves, CurvesAsked
+from dpeffects.estimators._checks import between, choice
 from dpeffects.estimators._forecast import Forecast, forecast_one_step
 from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators._moments import (
@@ -67,10 +64,18 @@ from dpeffects.estimators._moments import (
     release_models,
     release_standard,
 )
-from dpeffects.estimators._score import Calibration, Score, score_of
+from dpeffects.estimators._score import (
+    Curves,
+    Score,
+    ask_calibration,
+    ask_curves,
+    calibrated,
+    read_curves,
+    score_of,
+)
 from dpeffects.estimators._variation import VariationAsked, Varying
 from dpeffects.estimators.arm_sums import OfArm
-from dpeffects.estimators.clipped_contrast import ClippedContrastOptions, clips, details
+from dpeffects.estimators.clipped_contrast import ClippedContrastOptions, details
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects, Estimate, Part
@@ -117,17 +122,10 @@ class OneStepOptions(ClippedContrastOptions):
     there is a delta: "none", "models", "all", or None to choose.
     """
 
-    clip: float = 0.05
-    models: float | None = None
-    pool: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_between("clip", self.clip, 0.01, 0.45)
-        if self.models is not None:
-            check_between("models", self.models, 0.05, 0.85)
-        if self.pool is not None:
-            check_choice("pool", self.pool, _POOLS)
+    instead: ClassVar[str] = ""
+    clip: float = between(0.05, 0.01, 0.45)
+    models: float | None = between(None, 0.05, 0.85)
+    pool: str | None = choice(None, *_POOLS)
 
     def has_means(self, facts: Facts) -> bool:
         """Sums by arm are released, but for contrasts that have their parts of the budget."""
@@ -137,54 +135,47 @@ class OneStepOptions(ClippedContrastOptions):
         """Choose what goes to the moments, and which noise, by the forecast."""
         return planned(self, facts)[0]
 
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedOneStep(OneStepOptions):
-    """The options with every choice made, for the facts that they were made by."""
-
-    facts: Facts
-
     def shown(self) -> dict[str, Any]:
         """At label level there is only the design to choose."""
-        return {"design": self.design} if self.facts.level == "label" else super().shown()
+        label = self.facts is not None and self.facts.level == "label"
+        return {"design": self.design} if label else super().shown()
 
 
 @lru_cache(maxsize=256)
-def planned(options: OneStepOptions, facts: Facts) -> tuple[PlannedOneStep, Forecast]:
+def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, Forecast]:
     """The options with every choice made, and what to expect of them."""
-    given = {f.name: getattr(options, f.name) for f in fields(OneStepOptions)}
-    plain = PlannedOneStep(**given, facts=facts)
     if facts.level == "label":
-        return plain, Forecast(math.nan, math.nan, math.nan)
+        return options.made_for(facts), Forecast(math.nan, math.nan, math.nan)
     columns = facts.columns
     if columns > MOST_COLUMNS:
-        raise OptionError(f"one_step takes up to {MOST_COLUMNS} covariates, not {columns}")
+        more = f"{MOST_COLUMNS} covariates, not {columns}{options.instead}"
+        raise OptionError(f"one_step takes up to {more}")
     able = facts.budget.delta and columns <= _MOST_POOLED
     if options.pool not in (None, "none") and columns > _MOST_POOLED:
         raise OptionError(f"Gaussian noise is for up to {_MOST_POOLED} covariates, not {columns}")
     pools = (options.pool,) if options.pool else _POOLS if able else _POOLS[:1]
     plans = []
     for pool in pools:
-        tried = replace(plain, pool=pool, first=options.first or _FIRST[1])
+        tried = options.made_for(facts, pool=pool, first=options.first or _FIRST[1])
         for _ in range(2):  # first the moments, then the first stage, then the moments again
             if options.models is None:
-                tried = _best([replace(tried, models=x) for x in _MODELS], facts)
+                tried = _best([tried.made_for(facts, models=x) for x in _MODELS], facts)
             if options.first is None:
-                tried = _best([replace(tried, first=x) for x in _FIRST], facts)
+                tried = _best([tried.made_for(facts, first=x) for x in _FIRST], facts)
         plans.append((tried, _expected(tried, facts)))
     return min(plans, key=lambda plan: plan[1].error)
 
 
-def _best(choices: list[PlannedOneStep], facts: Facts) -> PlannedOneStep:
+def _best(choices: list[OneStepOptions], facts: Facts) -> OneStepOptions:
     return min(choices, key=lambda options: _expected(options, facts).error)
 
 
 @lru_cache(maxsize=2048)
-def _expected(options: PlannedOneStep, facts: Facts) -> Forecast:
+def _expected(options: OneStepOptions, facts: Facts) -> Forecast:
     """What to expect of a way to divide the budget."""
     if options.pool == "none" and facts.budget.delta:  # pure noise is the same
         pure = replace(facts, budget=Budget(facts.budget.epsilon))
-        return _expected(replace(options, facts=pure), pure)
+        return _expected(options.made_for(pure), pure)
     split = Split.of(facts.budget, shares(facts.level, options), uses_delta(options, facts))
     return forecast_one_step(facts, split, options.randomised)
 
@@ -194,31 +185,24 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     if level == "label":
         from dpeffects.estimators._balancing import label_shares
 
-        return label_shares(options, getattr(options, "facts", _TYPICAL))
+        return label_shares(options, options.facts or _TYPICAL)
     models = options.models or _MODELS[3]
     means = 0.3 * (options.first or _FIRST[0])
     first = {"count": means, "means": means}
-    if clips(options):
+    if options.clips:
         first["lengths"] = 4.0 * means / 3.0
     rest = {"spread": 0.08, "estimate": 0.42}
     if not options.randomised:
         rest |= {"calibration": 0.03, "variation": 0.03}
-        if not _indicators_only(options) and not _several_arms(options):
+        if options.facts is None or _may_bend(options.facts):
             rest["curves"] = 0.03
     part = max(1.0 - models - sum(first.values()), 0.05) / sum(rest.values())
     return first | {name: part * x for name, x in rest.items()} | {"models": models}
 
 
-def _several_arms(options: OneStepOptions) -> bool:
-    """True for more than two arms, whose scores are not held against curves."""
-    facts = getattr(options, "facts", None)
-    return facts is not None and facts.arms > 2
-
-
-def _indicators_only(options: OneStepOptions) -> bool:
-    """True where no column can bend, by declared types."""
-    facts = getattr(options, "facts", None)
-    return facts is not None and set(facts.values[:-1]) <= {1, 2}
+def _may_bend(facts: Facts) -> bool:
+    """Whether the score of two arms is held against curves: a column can bend, by its type."""
+    return facts.arms == 2 and not set(facts.values[:-1]) <= {1, 2}
 
 
 def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]:
@@ -296,10 +280,10 @@ def release_stage(
     stage = Stage(centres, models, levels, from_levels, score, 1.25 * centres.longest)
     about_model = LengthsAsked("lengths from the model", from_levels, stage.clip, part=0.6)
     clipped = [about_model.asked] if clipped else []
-    scaled = [] if randomised else [Calibration(score).asked]
+    scaled = [] if randomised else [ask_calibration(score)]
     answers = curator.several(*scaled, *clipped)
     if scaled:
-        stage = replace(stage, score=Calibration(score).read(n, answers[0]))
+        stage = replace(stage, score=calibrated(score, n, answers[0]))
     if clipped:
         second, bias, beyond = about_model.read(n, answers[-1]).clip(
             groups * reach(stage.score) * unit, centres, groups
@@ -308,101 +292,74 @@ def release_stage(
     return stage
 
 
-def fit(curator: Curator, options: OneStepOptions, estimand: str) -> Estimate:
-    """Treated against control records."""
-    if curator.is_public("covariates"):
-        from dpeffects.estimators._balancing import fit_label
-
-        return fit_label(curator, options, estimand)
-    return of_two_arms(_fit(curator, options, estimand, ((0, 1),)))
-
-
 def fit_arms(
     curator: Curator, options: OneStepOptions, estimand: str, contrasts: Contrasts
 ) -> Effects:
-    """More than two arms."""
-    if curator.is_public("covariates"):
-        from dpeffects.estimators._balancing import fit_label_arms
-
-        return fit_label_arms(curator, options, estimand, contrasts)
-    return _fit(curator, options, estimand, contrasts)
-
-
-def _fit(curator: Curator, options: OneStepOptions, estimand: str, contrasts: Contrasts) -> Effects:
     """Release centres, moments, calibration and the sums; the rest is post-processing."""
+    if curator.is_public("covariates"):
+        from dpeffects.estimators._balancing import fit_label
+
+        return fit_label(curator, options, estimand, contrasts)
     stage = release_stage(curator, options.randomised, options.clip, _reach)
-    models, score = stage.models.pair(*contrasts[0]), stage.score
+    first, score = stage.models.pair(*contrasts[0]), stage.score
     top = stage.clip * score.largest / score.overlap
     term = clipped_term(stage.residual, score.weight(), stage.clip)
     terms = ArmTerms(stage.centres, term, -top, top, score.sizes(curator.n))
-    varies = VariationAsked(terms, models, score)
-    bends = CurvesAsked.of(curator, models, score) if curator.arms == 2 else None
-    checks = [] if options.randomised else [varies.asked(curator), *(bends.asked if bends else [])]
+    along = VariationAsked(terms, first, score)
+    checks = [] if options.randomised else [along.asked(curator)]
+    if checks and curator.arms == 2:
+        checks += ask_curves(curator, first, score)
     released, *checked = curator.several(terms.asked(curator), *checks)
     found, varying, curves = terms.read(released), Varying.nowhere(), Curves(missed=math.inf)
     if checked:
-        varying = varies.read(checked[0], found)
-    if bends:
-        curves = bends.read(curator, *checked[1:])
-    make = _Contrast(stage, options, estimand, found, varying, curves)
-    estimates = tuple(make.estimate(list(pair)) for pair in contrasts)
+        varying = along.read(checked[0], found)
+    if curator.arms == 2:
+        curves = read_curves(curator, first, score, *checked[1:])
+    centres, randomised, arms = stage.centres, options.randomised, curator.arms
+
+    def estimate(pair: list[int]) -> Estimate:
+        """The effect of an arm against another."""
+        models, c = stage.models.pair(*pair), combination(pair, arms)
+        varies = varying if randomised else replace(varying, combination=c)
+        value = float(stage.levels[pair[0]] - stage.levels[pair[1]] + c @ found.means)
+        off = 0.0 if randomised else _WEIGHTS_OFF
+        parts = [Part("clipped outcomes", stage.bias**2)]
+        parts.append(centres.noise_part(pair, found.means, off, beyond=stage.beyond))
+        if not randomised:
+            value += varies.more(estimand) - models.clip * models.slopes.left
+            parts += confounding(models, curves)
+            parts += [part for part, _ in varies.errors(estimand)]
+        said = "" if randomised else caution(models, curves, score)
+        made = found.estimate(
+            pair,
+            value,
+            parts,
+            basis=basis(models, options),
+            caution=centres.with_caution(said),
+            influence=found.influence(pair),
+        )
+        variance, sizes = models.clip**2 * models.outcome_variance, score.sizes(centres.n)
+        if arms == 2:
+            spread = Spread(float(variance), sizes, min(models.slopes.explained, 0.9))
+            whose = "ATE" if randomised else estimand
+            return with_means(made, centres, whose, spread, varies=varies)
+        # what is left of the confounding is taken off both arms
+        means = stage.levels + found.means
+        if not randomised:
+            means = means + varies.slope * varies.moves["ATE"]
+        means[pair] += np.array([0.5, -0.5]) * (made.value - float(c @ means))
+        common = models.slopes.explained * variance / centres.n
+        sampling = by_arm(pair, found.sampling, found.sampling_sd, found.largest, common)
+        noise = found.scales, found.release.gaussian
+        return replace(made, means=arm_means(pair, means, centres, made, sampling, *noise, sizes))
+
+    estimates = tuple(estimate(list(pair)) for pair in contrasts)
     return Effects(estimates, details=stage.details(contrasts))
 
 
 def _reach(score: Score) -> float:
     """How far one unit of a residual moves an average effect, times the records."""
     return math.sqrt(float(np.mean(score.largest**2))) / score.overlap
-
-
-@dataclass(frozen=True, eq=False)
-class _Contrast:
-    """What estimates of all pairs of arms are made of."""
-
-    stage: Stage
-    options: OneStepOptions
-    estimand: str
-    found: ArmTotals
-    varying: Varying
-    curves: Curves
-
-    def estimate(self, pair: list[int]) -> Estimate:
-        """The effect of an arm against another."""
-        stage, found, randomised = self.stage, self.found, self.options.randomised
-        centres, models, arms = stage.centres, stage.models.pair(*pair), len(stage.levels)
-        c = combination(pair, arms)
-        varying = replace(self.varying, combination=c) if not randomised else self.varying
-        value = float(stage.levels[pair[0]] - stage.levels[pair[1]] + c @ found.means)
-        off = 0.0 if randomised else _WEIGHTS_OFF
-        parts = [Part("clipped outcomes", stage.bias**2)]
-        parts.append(centres.noise_part(pair, found.means, off, beyond=stage.beyond))
-        if not randomised:
-            value += varying.more(self.estimand) - models.clip * models.slopes.left
-            parts += confounding(models, self.curves)
-            parts += [part for part, _ in varying.errors(self.estimand)]
-        said = "" if randomised else caution(models, self.curves, stage.score)
-        estimate = found.estimate(
-            pair,
-            value,
-            parts,
-            basis=basis(models, self.options),
-            caution=centres.with_caution(said),
-            influence=found.influence(pair),
-        )
-        variance, sizes = models.clip**2 * models.outcome_variance, stage.score.sizes(centres.n)
-        if arms == 2:
-            spread = Spread(float(variance), sizes, min(models.slopes.explained, 0.9))
-            whose = "ATE" if randomised else self.estimand
-            return with_means(estimate, centres, whose, spread, varies=varying)
-        # what is left of the confounding is taken off both arms
-        means = stage.levels + found.means
-        if not randomised:
-            means = means + varying.slope * varying.moves["ATE"]
-        means[pair] += np.array([0.5, -0.5]) * (estimate.value - float(c @ means))
-        common = models.slopes.explained * variance / centres.n
-        sampling = by_arm(pair, found.sampling, found.sampling_sd, found.largest, common)
-        noise = found.scales, found.release.gaussian
-        made = arm_means(pair, means, centres, estimate, sampling, *noise, sizes)
-        return replace(estimate, means=made)
 
 
 def confounding(models: Models, curves: Curves) -> list[Part]:
@@ -460,7 +417,6 @@ SPEC = MethodSpec(
     options=OneStepOptions,
     shares=shares,
     uses_delta=uses_delta,
-    fit=fit,
     fit_arms=fit_arms,
     citation="dpeffects (software): one-step estimation from private moments.",
 )

@@ -25,10 +25,11 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError
 from dpeffects.estimators import one_step
-from dpeffects.estimators._curves import CurvesAsked
+from dpeffects.estimators._first_stage import group
 from dpeffects.estimators._forecast import BY_GROUP
-from dpeffects.estimators._nuisance import group
+from dpeffects.estimators._score import ask_curves, read_curves
 from dpeffects.estimators.one_step import OneStepOptions, Stage
+from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
@@ -62,21 +63,13 @@ class OneStepGroupsOptions(OneStepOptions):
     "all", or None to choose. ``on_unadjusted`` changes nothing: this method always adjusts.
     """
 
+    instead: ClassVar[str] = ': write method="dr_learner"'
     release: str = "groups"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.release != "groups":
             raise OptionError('method="one_step" is for release="groups"')
-
-    def resolve(self, facts: Facts) -> OneStepOptions:
-        """Refuse more covariates than the moments take."""
-        if facts.columns > one_step.MOST_COLUMNS:
-            raise OptionError(
-                f"one_step takes up to {one_step.MOST_COLUMNS} covariates, not {facts.columns}: "
-                'write method="dr_learner"'
-            )
-        return super().resolve(facts)
 
 
 def shares(level: str, options: OneStepOptions) -> dict[str, float]:
@@ -93,28 +86,19 @@ def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]
     return named
 
 
-@dataclass(frozen=True, eq=False)
-class _GroupResiduals:
-    """Clipped residuals over the probability of their arm, both over the largest.
+@row("treated", "outcome", "covariates")
+def group_residuals(rows: Block, stage: Stage, most: float, signed: bool) -> tuple[FloatArray, ...]:
+    """Clipped residuals over the probability of their arm, within [-1/2, 1/2], and their squares.
 
-    ``most`` is the largest inverse probability that is not cut. ``signed`` terms have a minus for
-    controls.
+    Then weights over ``most``, the largest inverse probability that is not cut, and ones. Signed
+    residuals have a minus for controls.
     """
-
-    stage: Stage
-    most: float
-    signed: bool
-    reads: ClassVar[tuple[str, ...]] = ("treated", "outcome", "covariates")
-
-    def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
-        """Weighted residuals within [-1/2, 1/2], their squares, weights, and ones."""
-        residual, clip = self.stage.residual, self.stage.clip
-        e = self.stage.score.of(rows)[:, 0]
-        weight = np.minimum(1.0 / np.where(rows.treated, e, 1.0 - e), self.most) / self.most
-        half = weight * np.clip(residual(rows) / (2.0 * clip), -0.5, 0.5)
-        if self.signed:
-            half = np.where(rows.treated, half, -half)
-        return half, half * half, _WEIGHT * weight, np.full(rows.size, _COUNT)
+    e = stage.score.of(rows)[:, 0]
+    weight = np.minimum(1.0 / np.where(rows.treated, e, 1.0 - e), most) / most
+    half = weight * np.clip(stage.residual(rows) / (2.0 * stage.clip), -0.5, 0.5)
+    if signed:
+        half = np.where(rows.treated, half, -half)
+    return half, half * half, _WEIGHT * weight, np.full(rows.size, _COUNT)
 
 
 _WITHIN = Box([-0.5, 0.0, 0.0, _COUNT], [0.5, 0.25, _WEIGHT, _COUNT], centre=0.0)
@@ -134,87 +118,81 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
         curator, randomised, options.clip, lambda s: sums_each / (1.0 - float(s.largest[0])), groups
     )
     models, score = stage.models.pair(0, 1), stage.score
-    terms = _GroupResiduals(stage, 1.0 / (1.0 - float(score.largest[0])), signed=randomised)
-    label, bends = "residuals, squares and sizes by group", CurvesAsked.of(curator, models, score)
+    most = 1.0 / (1.0 - float(score.largest[0]))
+    terms = group_residuals(stage, most, randomised)
+    label = "residuals, squares and sizes by group"
     cells = Cells(group, groups) if randomised else Cells(group_and_arm, 2 * groups)
-    checks = [] if randomised else bends.asked
+    checks = [] if randomised else ask_curves(curator, models, score)
     sums, *checked = curator.several(Asked(label, terms, _WITHIN, cells, "estimate"), *checks)
     left, parts, caution = 0.0, [Part("clipped outcomes", stage.bias**2)], ""
     if not randomised:
-        curves = bends.read(curator, *checked)
+        curves = read_curves(curator, models, score, *checked)
         left, caution = models.clip * models.slopes.left, one_step.caution(models, curves, score)
         parts += one_step.confounding(models, curves)
     caution = stage.centres.with_caution(caution)
-    found = _InGroups(stage, terms.most, groups, sums)
-    estimates = (found.estimate(g, left, parts) for g in range(groups))
-    return Effects(
-        tuple(replace(x, caution=caution) for x in estimates), details=stage.details(((0, 1),))
+    # by group: sums of residuals, squares, weights, ones, by arm or of both together
+    by_group = sums.value.reshape(groups, -1, 4).transpose(0, 2, 1)
+    unknown = float(models.slopes.treatment_variance.mean())
+    off = math.sqrt(_OFF**2 + _FAR * unknown / 4.0)
+    estimates = tuple(
+        replace(_in_group(stage, most, sums, values, groups, off, left, parts), caution=caution)
+        for values in by_group
     )
+    return Effects(estimates, details=stage.details(((0, 1),)))
 
 
-@dataclass(frozen=True, eq=False)
-class _InGroups:
-    """Released sums by group and arm; ``most`` is the largest weight."""
+def _in_group(
+    stage: Stage,
+    most_weight: float,
+    sums: Noisy,
+    values: FloatArray,
+    groups: int,
+    off: float,
+    left: float,
+    parts: list[Part],
+) -> Estimate:
+    """The effect in one group: mean residuals of its arms, added to what the models say.
 
-    stage: Stage
-    most: float
-    groups: int
-    sums: Noisy
-
-    @property
-    def _off(self) -> float:
-        """How far the weights of an arm of a group may be from its records, over these."""
-        unknown = float(self.stage.models.pair(0, 1).slopes.treatment_variance.mean())
-        return math.sqrt(_OFF**2 + _FAR * unknown / 4.0)
-
-    @property
-    def _values(self) -> FloatArray:
-        """By group: sums of residuals, squares, weights, ones, by arm or of both together."""
-        return self.sums.value.reshape(self.groups, -1, 4).transpose(0, 2, 1)
-
-    def estimate(self, g: int, left: float, parts: list[Part]) -> Estimate:
-        """The effect in one group: mean residuals of its arms, added to what the models say.
-
-        Each arm weighs about as much as the group has records; how far from it is taken as far as
-        noise does not explain it.
-        """
-        stage, sums, unit = self.stage, self.sums, 2.0 * self.most * self.stage.clip
-        residuals, squares, weights, ones = self._values[g]
-        arms, even = residuals.size, stage.centres.n / self.groups
-        noise = math.sqrt(arms) * sums.sd / _COUNT
-        known = (_UNEVEN * even) ** 2 / ((_UNEVEN * even) ** 2 + noise**2)
-        size_sd = math.sqrt(known) * noise
-        size = max(even + known * (float(ones.sum()) / _COUNT - even), size_sd, 1.0)
-        prior, relative, off_sd = self._off, np.ones(arms), 0.0
-        if arms == 2:  # otherwise both arms weigh the same, but for chance
-            unit_weight = self.most / _WEIGHT / size
-            kept = prior**2 / (prior**2 + (unit_weight * sums.sd) ** 2)
-            relative = np.clip(1.0 + kept * (unit_weight * weights - 1.0), 0.5, 1.5)
-            off_sd = prior * math.sqrt(1.0 - kept)
-        sizes = size * relative
-        means, scales = unit * residuals / sizes, unit * sums.scale / sizes
-        effect = float(means @ np.array([1.0, -1.0])[:arms])
-        by_size, by_off = effect * size_sd / size, off_sd * math.hypot(*means)
-        own = [stage.centres.noise_part((0, 1), np.array([effect]), beyond=stage.beyond)]
-        own.append(Part("size of the group", by_size**2, noise=True))
-        own.append(Part("weights in the group", by_off**2))
-        sampling: SamplingVariance | Unavailable = _NO_VARIANCE
-        if size >= _FEW * size_sd:
-            by_arm = (unit / sizes) ** 2
-            variance = by_arm * squares - (means**2 - by_arm * sums.variance) / sizes
-            sd = sums.sd * math.hypot(*by_arm)
-            largest = float((by_arm * size).sum()) / 4.0
-            sampling = SamplingVariance(float(variance.sum()), sd / math.sqrt(2.0), largest)
-        most, (one, other) = stage.centres.range, stage.levels
-        value = float(one - other) + effect - left
-        return Estimate(
-            value=min(max(value, -most), most),
-            sampling=sampling,
-            laplace=() if sums.gaussian else tuple(scales.tolist()),
-            gaussian=float(scales @ scales) if sums.gaussian else 0.0,
-            parts=tuple(part for part in (*parts, *own) if part.variance > 0.0),
-            possible=(-most, most),
-        )
+    Each arm weighs about as much as the group has records; how far from it is taken as far as
+    noise does not explain it. ``off`` is how far it may be, over the records.
+    """
+    unit = 2.0 * most_weight * stage.clip
+    residuals, squares, weights, ones = values
+    arms, even = residuals.size, stage.centres.n / groups
+    noise = math.sqrt(arms) * sums.sd / _COUNT
+    known = (_UNEVEN * even) ** 2 / ((_UNEVEN * even) ** 2 + noise**2)
+    size_sd = math.sqrt(known) * noise
+    size = max(even + known * (float(ones.sum()) / _COUNT - even), size_sd, 1.0)
+    relative, off_sd = np.ones(arms), 0.0
+    if arms == 2:  # otherwise both arms weigh the same, but for chance
+        unit_weight = most_weight / _WEIGHT / size
+        kept = off**2 / (off**2 + (unit_weight * sums.sd) ** 2)
+        relative = np.clip(1.0 + kept * (unit_weight * weights - 1.0), 0.5, 1.5)
+        off_sd = off * math.sqrt(1.0 - kept)
+    sizes = size * relative
+    means, scales = unit * residuals / sizes, unit * sums.scale / sizes
+    effect = float(means @ np.array([1.0, -1.0])[:arms])
+    by_size, by_off = effect * size_sd / size, off_sd * math.hypot(*means)
+    own = [stage.centres.noise_part((0, 1), np.array([effect]), beyond=stage.beyond)]
+    own.append(Part("size of the group", by_size**2, noise=True))
+    own.append(Part("weights in the group", by_off**2))
+    sampling: SamplingVariance | Unavailable = _NO_VARIANCE
+    if size >= _FEW * size_sd:
+        by_arm = (unit / sizes) ** 2
+        variance = by_arm * squares - (means**2 - by_arm * sums.variance) / sizes
+        sd = sums.sd * math.hypot(*by_arm)
+        largest = float((by_arm * size).sum()) / 4.0
+        sampling = SamplingVariance(float(variance.sum()), sd / math.sqrt(2.0), largest)
+    most, (one, other) = stage.centres.range, stage.levels
+    value = float(one - other) + effect - left
+    return Estimate(
+        value=min(max(value, -most), most),
+        sampling=sampling,
+        laplace=() if sums.gaussian else tuple(scales.tolist()),
+        gaussian=float(scales @ scales) if sums.gaussian else 0.0,
+        parts=tuple(part for part in (*parts, *own) if part.variance > 0.0),
+        possible=(-most, most),
+    )
 
 
 SPEC = replace(

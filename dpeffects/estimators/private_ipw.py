@@ -33,7 +33,7 @@ Where this differs from the paper, and why:
   is used as it is. How many records are beyond the clip is released, and said before the estimate
   where it is more than a few per cent: weighting is then truncated.
 - What a penalty left of the confounding is estimated from what the weights removed, and taken off
-  (`_weighting_error`), as far as noise allows; not with ``centre="middle"`` or "none".
+  (`_propensity`), as far as noise allows; not with ``centre="middle"`` or "none".
 
 The interval has parts for sampling, for noise in the sum, in the model, in the share of treated
 records and in the centres, for truncated weights, and for the confounding that a penalty left, as
@@ -64,30 +64,31 @@ from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import logits, unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
-from dpeffects.estimators import _propensity
 from dpeffects.estimators._arm_terms import (
     BY_ARM,
     ArmTerms,
     ArmTotals,
     combination,
-    of_two_arms,
     scaled,
 )
-from dpeffects.estimators._centres import Centres, centres_of, clipped_term, residual
-from dpeffects.estimators._checks import check_choice, check_clip, check_penalty, is_number
+from dpeffects.estimators._centres import Centres, centres_of, clipped_term, residual, squared
+from dpeffects.estimators._checks import check_clip, check_penalty, checked, choice, flag, is_number
 from dpeffects.estimators._levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators._propensity import (
     LINEAR,
     NOTHING,
     PropensityModel,
     Setting,
+    WeightingError,
     beyond_clip,
     caution_about,
     clipped_share,
-    released_shares,
+    kept_slopes,
+    plan,
+    released_models,
+    reweighted,
 )
-from dpeffects.estimators._weighting_error import WeightingError, reweighted
-from dpeffects.estimators.arm_sums import OfArm, arm_sums
+from dpeffects.estimators.arm_sums import OfArm, arm_counts, arm_sums
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import Propensity, propensity_model
@@ -166,27 +167,20 @@ class PrivateIPWOptions(Options):
     ``penalty`` (0.1 each unless given), gives its two steps all of the budget, and has no interval.
     """
 
-    clip: float | None = None
-    propensity: str = "objective"
-    split: bool = False
-    centre: str = "arms"
-    penalty: float | None = None
+    clip: float | None = checked(None, lambda name, value: check_clip(value))
+    propensity: str = choice("objective", "output")
+    split: bool = flag(False)
+    centre: str = choice("arms", "middle", "none")
+    penalty: float | None = checked(None, check_penalty)
     model_share: float | None = None
-    noise: str = "auto"
-    as_printed: bool = False
+    noise: str = choice("auto", "laplace", "gaussian")
+    as_printed: bool = flag(False)
 
     def __post_init__(self) -> None:
-        if self.clip is not None:
-            check_clip(self.clip)
-        check_penalty(self.penalty)
-        for name in ("split", "as_printed"):
-            if not isinstance(getattr(self, name), bool):
-                raise OptionError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        super().__post_init__()
         part = self.model_share
-        if not (part is None or (_between(part, 0.0, 1.0) and not self.split)):
+        if not (part is None or (is_number(part) and 0.0 < part < 1.0 and not self.split)):
             raise OptionError(f"model_share must be between 0 and 1, without split, got {part!r}")
-        for name, known in _CHOICES.items():
-            check_choice(name, getattr(self, name), known)
         if self.as_printed:
             for name in ("propensity", "split", "centre", "noise", "model_share"):
                 usual, printed = getattr(PrivateIPWOptions, name), _PRINTED.get(name)
@@ -225,7 +219,7 @@ class PrivateIPWOptions(Options):
                 p: (one / (facts.arms - 1), other / apart) for p, (one, other) in prices.items()
             }
         setting = self.setting((facts.n, facts.n), facts.width, facts.budget.delta / 3.0)
-        return replace(self, model_share=_propensity.plan(setting, prices)[0])
+        return replace(self, model_share=plan(setting, prices)[0])
 
     def needs_memory(self) -> str:
         """Halves are made of rows in memory."""
@@ -236,25 +230,14 @@ class PrivateIPWOptions(Options):
         """Centres of the arms are released, unless told otherwise."""
         return self.centre == "arms" and not self.as_printed
 
-    def setting(self, records: tuple[int, int], d: int, delta: float) -> Setting:
+    def setting(self, records: tuple[int, int], d: int, delta: float = 0.0) -> Setting:
         """What the choice of the model's price and strength goes by."""
-        return Setting(records, d, delta, self.clip, self.propensity, self.noise, self.penalty)
+        return Setting(records, d, self.clip, delta, self.propensity, self.noise, self.penalty)
 
 
 def _price(split: Mapping[str, float], share: str, budget: Budget) -> float:
     """Epsilon that a share gets of a budget that is divided like this."""
     return split[share] / sum(split.values()) * budget.epsilon
-
-
-_CHOICES = {
-    "propensity": ("objective", "output"),
-    "centre": ("arms", "middle", "none"),
-    "noise": ("auto", "laplace", "gaussian"),
-}
-
-
-def _between(value: Any, low: float, high: float) -> bool:
-    return is_number(value) and low < value < high
 
 
 def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:
@@ -303,13 +286,6 @@ def own_beyond_clip(rows: Block, models: tuple[Propensity, ...], arms: OfArm) ->
     return cell
 
 
-@row()
-def squared(rows: Block, residual: RowFunction) -> FloatArray:
-    """Squares of residuals."""
-    off = residual(rows)
-    return np.asarray(off * off)
-
-
 @row("covariates")
 def outcome_moment(rows: Block, residual: RowFunction, scale: FloatArray) -> tuple[FloatArray, ...]:
     """Residuals times each entry of the row of norm at most 1, times ``scale``."""
@@ -333,36 +309,24 @@ def uses_delta(options: PrivateIPWOptions, facts: Facts) -> dict[str, float | No
     return {"model": None}
 
 
-def fit(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate:
-    """Algorithm 1: the model, then the weighted sum."""
-    if options.as_printed:
-        return _as_printed(curator, options, estimand)
-    return of_two_arms(fit_arms(curator, options, estimand, ((0, 1),)))
-
-
 def fit_arms(
     curator: Curator, options: PrivateIPWOptions, estimand: str, contrasts: Contrasts
 ) -> Effects:
     """Models of the arms, then weighted sums."""
     n, arms = curator.n, curator.arms
-    price, records = (
-        curator.epsilon("estimate"),
-        ((n + 1) // 2, n // 2) if options.split else (n, n),
-    )
+    if options.as_printed:
+        return _as_printed(curator, options, estimand)
+    price, records = curator.epsilon("estimate"), (n, n)
 
     def released(rows: Curator) -> tuple[tuple[PropensityModel, ...], FloatArray, float]:
-        delta = rows.delta("model") / (1 if arms == 2 else arms)
-        setting = options.setting(records, rows.width, delta)
-        return _propensity.private_models(rows, setting, price)
+        return released_models(rows, options.setting(records, rows.width), price)
 
-    if curator.is_public("covariates"):
-        models = _propensity.public_models(curator, options.penalty)
-        arm_shares, sd = released_shares(curator, "counts")
-    elif options.split:
+    if options.split:
+        records = ((n + 1) // 2, n // 2)
         second = {k: curator.epsilon(k) for k in shares("sample", options) if curator.has(k)}
         known = uses_delta(options, Facts(n, curator.width, Budget(1.0), "sample"))
         (models, _, _), curator = halves(curator, _FIRST_HALF, second, released, known)
-        arm_shares, sd = released_shares(curator, "counts")
+        arm_shares, sd = arm_counts(curator, "counts").shares()
     else:
         models, arm_shares, sd = released(curator)
     if options.clip is None:
@@ -381,7 +345,7 @@ def _population(arms: int, estimand: str) -> str:
     return estimand if arms == 2 else "ATC"
 
 
-def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Estimate:
+def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> Effects:
     """Algorithm 1 with all of the budget for each of its two steps, and nothing beside them."""
     shares = {"model": 1.0}, {"estimate": 1.0}
 
@@ -403,23 +367,23 @@ def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> 
         OfArm(np.full(2, width)),
     )
     total = other.sums("weighted sum", row, Box(-0.5, 0.5), share="estimate")
-    kept = _propensity.kept_slopes(weights.strength, curator.width, (curator.n + 1) // 2)
+    kept = kept_slopes(weights.strength, curator.width, (curator.n + 1) // 2)
     own = ESTIMANDS[estimand]
     by_n = "" if own.of_treated and own.of_control else "treated" if own.of_treated else "control"
     said = (_BY_N.format(estimand, by_n) if by_n else "", caution_about(kept, 0.0))
-    return Estimate(
+    estimate = Estimate(
         value=float(middle + width * float(total) / other.n),
         sampling=Unavailable("Algorithm 1 as printed releases no variance"),
         gaussian=total.variance * float(width / other.n) ** 2,
         basis="adjusted" if kept >= NOTHING else "association",
-        details={
-            "strength of the ridge penalty": weights.strength,
-            "propensities within": f"[{model.low:.4g}, {model.high:.4g}]",
-            "slopes kept by the propensity model": f"{100.0 * kept:.0f} %",
-        },
         caution="; ".join(filter(None, said)),
-        notes=(LINEAR, _SHIFTS, _HALVES),
     )
+    details = {
+        "strength of the ridge penalty": weights.strength,
+        "propensities within": f"[{model.low:.4g}, {model.high:.4g}]",
+        "slopes kept by the propensity model": f"{100.0 * kept:.0f} %",
+    }
+    return Effects((estimate,), (LINEAR, _SHIFTS, _HALVES), details=details)
 
 
 def _centres(
@@ -429,7 +393,7 @@ def _centres(
     lower, upper = curator.outcome_range
     middle, n = lower + (upper - lower) / 2.0, curator.n
     if options.centre == "arms":
-        centres = centres_of(curator, shares, sd, arm_sums(curator, "centre"))
+        centres = centres_of(curator, (shares, sd), arm_sums(curator, "centre"))
         by_size = (centres.means - middle) * sd * n / centres.sizes  # sizes divide the sums
         return replace(centres, unknown=np.hypot(centres.unknown, by_size))
     constant = np.full(len(shares), middle if options.centre == "middle" else 0.0)
@@ -662,24 +626,16 @@ def _longest(centres: Centres) -> float:
 def _details(weighting: Weighting, clipped: FloatArray) -> dict[str, Any]:
     """What is worth showing."""
     models, sizes = weighting.models, weighting.centres.sizes
-    beyond = ", ".join(f"{100.0 * x:.1f} %" for x in clipped)
-    kept = f"{100.0 * min(model.kept for model in models):.0f} %"
-    if weighting.arms == 2:
-        (one,) = weighting.propensities
-        return {
-            "treated records": round(sizes[0]),
-            **models[0].details,
-            "propensities within": f"[{one.low:.4g}, {one.high:.4g}]",
-            "records beyond the clip": beyond,
-            "slopes kept by the propensity model": kept,
-        }
-    lowest = ", ".join(f"{x.low:.4g}" for x in weighting.propensities)
+    counted: dict[str, Any] = {"treated records": round(sizes[0])}
+    if weighting.arms > 2:
+        counted = {"records by arm": ", ".join(f"{size:.0f}" for size in sizes)}
+    within = ", ".join(f"[{x.low:.4g}, {x.high:.4g}]" for x in weighting.propensities)
     return {
-        "records by arm": ", ".join(f"{size:.0f}" for size in sizes),
-        "propensities at least, by arm": lowest,
-        "records beyond the clip, by arm": beyond,
-        "slopes kept by the propensity models": kept,
+        **counted,
         **models[0].details,
+        "propensities within": within,
+        "records beyond the clip": ", ".join(f"{100.0 * x:.1f} %" for x in clipped),
+        "slopes kept by the propensity model": f"{100.0 * min(x.kept for x in models):.0f} %",
     }
 
 
@@ -790,7 +746,6 @@ SPEC = MethodSpec(
     options=PrivateIPWOptions,
     shares=shares,
     uses_delta=uses_delta,
-    fit=fit,
     fit_arms=fit_arms,
     needs_intercept=True,  # the other columns are centred around it
     citation=(

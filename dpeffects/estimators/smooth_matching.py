@@ -41,19 +41,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from dpeffects.errors import BudgetError, OptionError
-from dpeffects.estimators._checks import check_choice
-from dpeffects.estimators._strata import (
-    CITATION,
-    GIVEN,
-    ONE_ARM,
-    StrataOptions,
-    capped_variance,
-)
-from dpeffects.estimators.spec import Facts, MethodSpec
+from dpeffects.errors import BudgetError
+from dpeffects.estimators._checks import choice, flag
+from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.charges import Noisy
@@ -66,6 +60,13 @@ from dpeffects.privacy.strata import (
     variance_lattice,
 )
 
+CITATION = (
+    "Koga, Chaudhuri and Page, Differentially private multi-site treatment effect estimation."
+)
+ONE_ARM = (
+    "The effect is that of the strata with both arms: a stratum with one arm counts as no effect."
+)
+GIVEN = "Standard error and interval are for the covariates and treatments at hand."
 _LOG_SHARE = "smooth sensitivity"
 _RATES = [r / 20 for r in range(4, 19)]
 _LEAST_CAP = 3.0
@@ -79,6 +80,19 @@ _SCALE_IS_PRIVATE = (
 
 
 @dataclass(frozen=True)
+class StrataOptions(Options):
+    """``matching``: "means" (differences in means by stratum) or "round_robin" (the paper's)."""
+
+    matching: str = choice("means", "round_robin")
+
+    def needs_memory(self) -> str:
+        """Round robin deals records in their order."""
+        return (
+            'matching="round_robin" goes by the order of rows' if self.matching != "means" else ""
+        )
+
+
+@dataclass(frozen=True)
 class SmoothMatchingOptions(StrataOptions):
     """Options of matching with smooth sensitivity.
 
@@ -88,18 +102,9 @@ class SmoothMatchingOptions(StrataOptions):
     logarithm of a smooth sensitivity, "laplace" or "gaussian" (the paper's).
     """
 
-    paper_constants: bool = False
-    variance_noise: str = "capped"
-    sensitivity_noise: str = "laplace"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.paper_constants, bool):
-            raise OptionError(
-                f"paper_constants must be True or False, got {self.paper_constants!r}"
-            )
-        check_choice("variance_noise", self.variance_noise, ("capped", "smooth"))
-        check_choice("sensitivity_noise", self.sensitivity_noise, ("laplace", "gaussian"))
+    paper_constants: bool = flag(False)
+    variance_noise: str = choice("capped", "smooth")
+    sensitivity_noise: str = choice("laplace", "gaussian")
 
 
 def shares(level: str, options: SmoothMatchingOptions) -> dict[str, float]:
@@ -132,7 +137,11 @@ def fit(curator: Curator, options: SmoothMatchingOptions, estimand: str) -> Esti
             notes=(ONE_ARM, _SCALE_IS_PRIVATE),
             details=public,
         )
-    for_variance = _variance_smoothing(curator, weights) if twice else None
+    for_variance = None
+    if twice:  # the share of the variance is divided in the same way
+        noise = partial(_guess(curator).variance_sensitivity, weights=weights)
+        limits = variance_lattice(curator.n)
+        for_variance = _least_noise(curator, "variance", limits, 0.5, noise)
     log_s = strata.log_sensitivity(_LOG_SHARE, smoothing.beta, paper, part)
     sensitivity = (
         _corrected(log_s, difference_lattice(curator.n, paper)) * (upper - lower) / curator.n
@@ -152,6 +161,18 @@ def fit(curator: Curator, options: SmoothMatchingOptions, estimand: str) -> Esti
         notes=(ONE_ARM, GIVEN),
         details=public | {"smooth sensitivity, as released": sensitivity},
     )
+
+
+def capped_variance(curator: Curator, strata: MatchedStrata, cap: float) -> SamplingVariance:
+    """Release the sampling variance, given covariates and treatments, with capped weights.
+
+    The weights of all records sum to 2n at most, so their squares to at most 2n times the cap.
+    """
+    n = curator.n
+    lower, upper = curator.outcome_range
+    released = strata.variance("variance", cap)
+    largest = cap * (upper - lower) ** 2 / (2.0 * n)
+    return SamplingVariance(float(released) / n**2, released.scale / n**2, largest)
 
 
 def _cap(curator: Curator, above: float, noise_variance: float) -> float:
@@ -176,33 +197,15 @@ def _corrected(log_s: Noisy, limits: Lattice) -> float:
 
 def _smoothing(curator: Curator, options: SmoothMatchingOptions, part: float) -> Smoothing:
     """Divide the share of the estimate between its shift and the change of S."""
-    weights, paper = options.matching, options.paper_constants
-    lattice, guess = difference_lattice(curator.n, paper), _guess(curator)
+    lattice, paper = difference_lattice(curator.n, options.paper_constants), options.paper_constants
     if not paper:
-        return _least_noise(
-            curator,
-            "estimate",
-            lattice,
-            part,
-            lambda choice: guess.estimate_sensitivity(choice.beta, weights) / choice.rate,
-        )
+        noise = partial(_guess(curator).estimate_sensitivity, weights=options.matching)
+        return _least_noise(curator, "estimate", lattice, part, noise)
     price = lattice.usable(Share(curator.epsilon("estimate"), curator.delta("estimate")))
     half = _choices(curator, price, part, [0.5])[0]
     # the printed beta is too large for its delta where epsilon is far above 10
     beta = price.epsilon / (2.0 * math.log(2.0 / price.delta))
     return Smoothing(half.rate, min(beta, half.beta))
-
-
-def _variance_smoothing(curator: Curator, weights: str) -> Smoothing:
-    """Divide the share of the variance in the same way."""
-    guess = _guess(curator)
-    return _least_noise(
-        curator,
-        "variance",
-        variance_lattice(curator.n),
-        0.5,
-        lambda choice: guess.variance_sensitivity(choice.beta, weights) / choice.rate,
-    )
 
 
 def _smooth_variance(
@@ -231,14 +234,12 @@ def _guess(curator: Curator) -> Counts:
 
 
 def _least_noise(
-    curator: Curator,
-    share: str,
-    lattice: Lattice,
-    part: float,
-    noise: Callable[[Smoothing], float],
+    curator: Curator, share: str, lattice: Lattice, part: float, sensitivity: Callable[..., float]
 ) -> Smoothing:
+    """The choice with the least noise, for a sensitivity that depends on beta."""
     price = lattice.usable(Share(curator.epsilon(share), curator.delta(share)))
-    return min(_choices(curator, price, part, _RATES), key=noise)
+    choices = _choices(curator, price, part, _RATES)
+    return min(choices, key=lambda choice: sensitivity(choice.beta) / choice.rate)
 
 
 def _choices(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 from dpeffects.errors import OptionError, instead_of, nearest, not_among
@@ -12,6 +13,7 @@ from dpeffects.formula import Formula
 from dpeffects.formula.encoding import EncodedColumn
 from dpeffects.formula.expression import Expression, Survival
 from dpeffects.guarantee import KINDS
+from dpeffects.inference.estimate import Effects, Estimate
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 
@@ -82,7 +84,14 @@ class Facts:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a method, checked where they are made. Subclasses add fields."""
+    """Options of a method, checked where they are made. Subclasses add fields (`_checks`)."""
+
+    def __post_init__(self) -> None:
+        """Check the fields that declare how."""
+        for f in fields(self):
+            value, check = getattr(self, f.name), f.metadata.get("check")
+            if check and not (value is None and f.default is None):
+                check(f.name, value, *f.metadata["limits"])
 
     def public(self, level: str) -> frozenset[str]:
         """Return which columns the call takes as public knowledge, beside n."""
@@ -152,6 +161,18 @@ def _uses_no_delta(options: Options, facts: Facts) -> Mapping[str, float | None]
     return {}
 
 
+def _of_two_arms(
+    fit_arms: Callable[[Curator, Any, Any, Contrasts], Effects],
+    curator: Curator,
+    options: Any,
+    estimand: str,
+) -> Estimate:
+    """Treated against control records."""
+    effects = fit_arms(curator, options, estimand, ((0, 1),))
+    (estimate,) = effects.estimates
+    return replace(estimate, details=effects.details, notes=effects.notes)
+
+
 NO_CONFOUNDER = "no confounder is missing from the formula"
 """What every adjustment assumes."""
 
@@ -166,8 +187,9 @@ class MethodSpec:
     record moves their release, or None for a mechanism with a delta of its own. ``fit`` gets the
     curator, the options and the estimand, and returns an `Estimate`. A method for
     conditional effects gets the encoded points instead, or None, and returns an `EffectFunction` or
-    `Effects`. ``fit_arms``, where there is one, is for a treatment of more than two levels: it gets
-    the contrasts too, pairs of arms by number, and returns `Effects`, one estimate for each.
+    `Effects`. ``fit_arms`` is for a treatment of any number of levels, and a method that has it
+    needs no ``fit``: it gets the contrasts too, pairs of arms by number, of two arms (0, 1) for
+    treated against control records, and returns `Effects`, one estimate for each.
     ``guarantee`` is one of `KINDS`; all but "exact" have to be accepted by the caller.
 
     ``needs_covariates`` is False where covariates are used if the formula has any.
@@ -188,8 +210,8 @@ class MethodSpec:
     levels: tuple[str, ...]
     options: type[Options]
     shares: Callable[[str, Any], Mapping[str, float]]
-    fit: Callable[[Curator, Any, Any], Any]
     citation: str
+    fit: Callable[[Curator, Any, Any], Any] = None  # type: ignore[assignment]
     fit_arms: Callable[[Curator, Any, Any, Contrasts], Any] | None = None
     assumes: str = ""
     uses_delta: Callable[[Any, Facts], Mapping[str, float | None]] = _uses_no_delta
@@ -205,6 +227,10 @@ class MethodSpec:
     may_stop: bool = False
     tabled: bool = False
     several: bool = False
+
+    def __post_init__(self) -> None:
+        if self.fit is None:
+            object.__setattr__(self, "fit", partial(_of_two_arms, self.fit_arms))
 
     @property
     def conditional(self) -> bool:

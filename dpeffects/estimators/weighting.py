@@ -10,14 +10,23 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import logits
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators.strengths import default_strength
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.logistic import Logistic, sigmoid, unit_norm
-from dpeffects.privacy.minimise import Weights, minimise, noisy_weights
+from dpeffects.privacy.minimise import (
+    Weights,
+    minimise,
+    noisy_weights,
+    public_propensity_model,
+)
+
+PUBLIC = 1e-3
+"""Strength where the model costs nothing, so that the penalty is only a numerical safeguard."""
 
 
 def propensity_model(
     curator: Curator,
-    strength: float,
+    strength: float | None,
     offset: float,
     share: str,
     perturbation: str = "objective",
@@ -26,9 +35,16 @@ def propensity_model(
 ) -> Weights:
     """Release the weights of a penalised logistic regression on rows of norm at most 1.
 
+    ``strength`` is that of the penalty, None for the one that suits any data by public numbers.
     ``perturbation`` is "objective" (noise in the objective) or "output" (noise on the weights).
-    ``arm`` is one of more than two, against all others: its model has its part of the share.
+    ``arm`` is one of more than two, against all others: its model has its part of the share. Where
+    covariates and treatment are public, nothing is charged.
     """
+    if curator.is_public("covariates"):
+        return public_propensity_model(curator, strength or PUBLIC, offset, arm=arm)
+    if strength is None:
+        price = curator.epsilon(share), curator.delta(share)
+        strength = default_strength(curator.n, curator.width, *price)
     release = minimise if perturbation == "objective" else noisy_weights
     problem = Logistic(curator.width, strength, offset, arm=arm)
     label = "propensity model" if arm is None else f"propensity model of arm {arm}"

@@ -41,11 +41,7 @@ class MatchedRecords:
     def public(self) -> tuple[FloatArray, Any]:
         """Hand out scores and treatments where covariates and treatment are declared public."""
         self._curator.require_public("treatment", "covariates")
-        return self._scores(self._score), self._treatment
-
-    def _scores(self, scores: FloatArray) -> FloatArray:
-        """A vector, or a column for each of more than two arms."""
-        return scores[:, 0] if self._columns == 1 else scores
+        return self._score, self._treatment
 
     def noisy_scores(self, share: str) -> Noisy:
         """Release every record's scores: one row moves (claim 9)."""
@@ -54,7 +50,7 @@ class MatchedRecords:
         scores = grid.project(self._score.copy()).astype(np.int64)
         steps = Steps(scores, grid.reach.sensitivity(None, False), grid.unit)
         noisy = self._curator._releaser.release("propensity scores", steps, share=share, claim=9)
-        return replace(noisy, value=self._scores(noisy.value + grid.offset(1)))
+        return replace(noisy, value=noisy.value + grid.offset(1))
 
     def mixed_arms(self, share: str) -> Any:
         """Release every record's treatment, or arm, by randomised response (claim 3)."""
@@ -79,23 +75,6 @@ class MatchedRecords:
         steps = Steps(total, moves, grid.unit / 2.0**WEIGHT_BITS)
         return self._curator._releaser.release(label, steps, share=share, claim=9)
 
-    def matched_squares(
-        self,
-        neighbours: IndexArray,
-        matches: IndexArray,
-        partner: IndexArray,
-        pair_weight: FloatArray,
-        share: str,
-    ) -> Noisy:
-        """Release sum_i d_i^2 + sum over pairs of pair_weight (y_a - y_b)^2 / 2 (claim 12).
-
-        d_i is record i's outcome minus the mean outcome of its matches, 0 without any. Matches,
-        pairs and weights are public or released; the weight of a pair is that at its first member.
-        """
-        own = np.where(matches > 0, np.arange(self.n), -1)[:, None]
-        difference, weight = np.array([[1.0, -1.0]]), pair_weight[None]
-        return self.imputed_squares([own, neighbours], difference, partner, weight, share)
-
     def imputed_squares(
         self,
         matches: Sequence[IndexArray],
@@ -104,12 +83,13 @@ class MatchedRecords:
         pair_weights: FloatArray,
         share: str,
     ) -> Noisy:
-        """Release for each contrast u what `matched_squares` has for a difference (claim 12).
+        """Release for each contrast u sums of squares of matched differences (claim 12).
 
-        That is sum_i (sum_a u_a m_ia)^2 + sum over pairs of pair_weights (y_b - y_c)^2 / 2. m_ia is
-        the mean outcome of i's matches in arm a, of which there is a table for each arm; a record
-        of arm a is its own match. Contrasts (one row each) have entries of at most 1 in size, which
-        add up to at most 2 in size; pair_weights have a row for each contrast.
+        They are sum_i (sum_a u_a m_ia)^2 + sum over pairs of pair_weights (y_b - y_c)^2 / 2. m_ia
+        is the mean outcome of i's matches in arm a, of which there is a table for each arm; a
+        record of arm a is its own match. Contrasts (one row each) have entries of at most 1 in
+        size, which add up to at most 2 in size; pair_weights have a row for each contrast. Matches,
+        pairs and weights are public or released; the weight of a pair is that at its first member.
         """
         counts = [np.maximum(np.count_nonzero(table >= 0, axis=1), 1) for table in matches]
         whole = np.trunc(contrasts * 2.0**WEIGHT_BITS)

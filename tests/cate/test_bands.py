@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from dpeffects.design.features import Fourier, Linear
-from dpeffects.estimators._kernel_learner import BINS, SecondStage, _margins
-from dpeffects.estimators._nuisance import (
+from dpeffects.estimators._first_stage import (
     Learner,
     Nuisance,
     covariate_bins,
     effect_squares,
 )
-from dpeffects.estimators.r_learner import RLearner
+from dpeffects.estimators._kernel_learner import BINS, RLearner, SecondStage, _margins
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator

@@ -12,7 +12,7 @@ import dpeffects as dpe
 from dpeffects.effects import estimate_effect
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators._centres import Centres, Lengths
-from dpeffects.estimators._curves import Curves
+from dpeffects.estimators._score import Curves
 
 
 def trial(n, seed, high=0.6, low=0.4, size=13):

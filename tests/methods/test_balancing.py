@@ -19,7 +19,7 @@ from dpeffects.estimators._balancing import (
     Problem,
     choose_basis,
     designs,
-    fit_label,
+    fit_pair,
     label_shares,
     lengths_part,
 )
@@ -53,7 +53,7 @@ SPEC = MethodSpec(
     levels=("label",),
     options=LabelOptions,
     shares=lambda level, options: options.split,
-    fit=fit_label,
+    fit=fit_pair,
     citation="",
 )
 CALLS = {"ATE": dpe.dp_ate, "ATT": dpe.dp_att, "ATC": dpe.dp_atc}
@@ -210,7 +210,7 @@ def test_the_estimate_is_the_weighted_difference(estimand, epsilon, monkeypatch)
     monkeypatch.setattr(_balancing, "lengths_part", lambda records: 0.0)
     original = _balancing.weighted_sum
     monkeypatch.setattr(_balancing, "weighted_sum", lambda *a: chosen.append(a[1]) or original(*a))
-    made = fit_label(c, LabelOptions(), estimand)
+    made = fit_pair(c, LabelOptions(), estimand)
     v = row_weights(chosen[0].design, data, 3) * np.where(data["t"] == 1, 1.0, -1.0)
     assert made.value == pytest.approx(float(v @ data["y"]), abs=1e-5)
 
@@ -272,7 +272,7 @@ def test_more_epsilon_is_never_less_for_the_estimate():
 
 def test_an_estimate_says_what_its_error_is_made_of():
     data = records(3000, 4, spread=0.03)
-    made = fit_label(curator(data, 4)[0], LabelOptions(), "ATE")
+    made = fit_pair(curator(data, 4)[0], LabelOptions(), "ATE")
     assert [part.name for part in made.parts] == [
         "clipped outcomes",
         "imbalance left by the weights",
@@ -282,7 +282,7 @@ def test_an_estimate_says_what_its_error_is_made_of():
     assert made.possible == (-1.0, 1.0)
     assert made.details["functions of the covariates that are balanced"] == 14
     assert made.caution == ""
-    trial = fit_label(curator(data, 4)[0], LabelOptions("randomised"), "ATE")
+    trial = fit_pair(curator(data, 4)[0], LabelOptions("randomised"), "ATE")
     assert trial.basis == "randomised"
     assert "imbalance left by the weights" not in [part.name for part in trial.parts]
 
@@ -336,7 +336,7 @@ def test_an_empty_arm_is_refused_before_a_charge():
     data["t"] = 1
     c, noise = curator(data, 2)
     with pytest.raises(EstimationError, match="no records"):
-        fit_label(c, LabelOptions(), "ATE")
+        fit_pair(c, LabelOptions(), "ATE")
     assert not noise.values
     with pytest.raises(DPEffectsError):
         run(data)

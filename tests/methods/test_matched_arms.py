@@ -11,9 +11,8 @@ import statsmodels.api as sm
 
 import dpeffects as dpe
 from dpeffects.errors import BoundsError, DataError, OptionError
-from dpeffects.estimators._matched_arms import mixing, unmixing
 from dpeffects.estimators.matching import match_into
-from dpeffects.estimators.private_psm import PrivatePSMOptions, attenuation
+from dpeffects.estimators.private_psm import PrivatePSMOptions, mixing, mixture_of, share_variance
 
 FORMULA = "outcome ~ treatment | x1 + x2 + x3"
 LEVELS = ["none", "low", "high"]
@@ -141,13 +140,34 @@ def test_unmixing_returns_the_means_of_true_arms():
         assert np.diag(mixed) == pytest.approx(1 - chance)
         shares = mixed @ true
         released = (mixed * true) @ means / shares
-        assert unmixing(shares, mixed) @ released == pytest.approx(means)
+        assert mixture_of(shares, mixed) @ means == pytest.approx(released)
 
 
 def test_unmixing_two_arms_is_dividing_by_the_attenuation():
-    factor, _ = attenuation(0.45, 0.3, 1000)
-    inverse = unmixing(np.array([0.55, 0.45]), mixing(2, 0.3))
-    assert np.array([-1.0, 1.0]) @ inverse == pytest.approx([-1 / factor, 1 / factor])
+    """With p = 1 - flip, true share q and released share r it is (2p - 1) q (1 - q) / (r (1 - r)).
+
+    Shares of less than a twentieth are taken as that.
+    """
+    for q, r in ((0.375, 0.45), (0.05, 0.301)):
+        true = q * 0.7 + (1 - q) * 0.3
+        factor = 0.4 * q * (1 - q) / (true * (1 - true))
+        inverse = np.linalg.inv(mixture_of(np.array([r, 1 - r]), mixing(2, 0.3)))
+        assert np.array([1.0, -1.0]) @ inverse == pytest.approx([1 / factor, -1 / factor])
+
+
+def test_what_the_released_shares_do_to_effects_is_in_the_variance():
+    """Over draws of the arms, with means that are known: about as far as the slopes say."""
+    rng, chance, n = np.random.default_rng(7), 0.4, 20_000
+    true, means = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.5, 0.9])
+    mixed = mixing(3, chance)
+    shares, asked = mixed @ true, np.array([[-1.0, 1.0, 0.0], [-1.0, 0.0, 1.0]])
+    released = mixture_of(shares, mixed) @ means
+    drawn = rng.multinomial(n, shares, size=2000) / n
+    effects = [asked @ np.linalg.solve(mixture_of(x, mixed), released) for x in drawn]
+    rows = asked @ np.linalg.inv(mixture_of(shares, mixed))
+    assert share_variance(rows, means, shares, mixed, n) == pytest.approx(
+        np.var(effects, axis=0), rel=0.15
+    )
 
 
 def test_sample_level_with_a_huge_epsilon_recovers_the_effects():
@@ -186,7 +206,7 @@ def test_noisy_scores_are_cautioned_and_a_bias_has_no_interval():
         assert words in fit(frame, level="sample", epsilon=epsilon, seed=1).caution
     literal = fit(frame, level="sample", debias=False, seed=1)
     assert np.isnan(literal.conf_int()).all()
-    assert "shrink these estimates towards zero" in str(literal.summary())
+    assert "shrink this estimate towards zero" in str(literal.summary())
     assert "n/a" in str(literal.summary())
     assert "that no interval accounts for" in " ".join(str(literal.report()).split())
 

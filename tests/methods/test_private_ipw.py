@@ -10,8 +10,7 @@ import dpeffects as dpe
 from dpeffects.errors import BoundsError, DPEffectsError, OptionError
 from dpeffects.estimators import get
 from dpeffects.estimators._centres import Centres
-from dpeffects.estimators._propensity import PropensityModel
-from dpeffects.estimators._weighting_error import WeightingError
+from dpeffects.estimators._propensity import PropensityModel, WeightingError
 from dpeffects.estimators.private_ipw import PrivateIPWOptions
 from dpeffects.inference.estimate import Unavailable
 from tests.plain import plain

@@ -32,10 +32,9 @@ from dpeffects.estimators import (
     _balancing,
     _centres,
     _clusters,
-    _curves,
+    _first_stage,
     _fitted,
     _moments,
-    _nuisance,
     _propensity,
     _response,
     _score,
@@ -49,10 +48,10 @@ from dpeffects.estimators import (
     private_ipw,
 )
 from dpeffects.estimators._centres import Centres, residual
+from dpeffects.estimators._first_stage import Learner, Nuisance
 from dpeffects.estimators._kernel_learner import BINS
-from dpeffects.estimators._matched_arms import propensity_scores
-from dpeffects.estimators._nuisance import Learner, Nuisance
 from dpeffects.estimators.arm_sums import OfArm, arm_squares, arm_sums, treated_count
+from dpeffects.estimators.private_psm import propensity_scores
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.regression import ARM, NUMBER, PRODUCT, MomentColumn
 from dpeffects.privacy.moments import Bins, WithSquares
@@ -153,16 +152,15 @@ CASES = {
     "arm_and_bin": [_tables.arm_and_bin(quantile.outcome_bin(np.array([0.2, 0.5])), 3)],
     "TableWeight": [_tables.TableWeight(MODEL, e) for e in ESTIMANDS if e != "CATE"],
     "_from_mean": [FROM_MEAN],
-    "_square": [_clusters._square(FROM_MEAN)],
     "_one": [_clusters._one()],
     "has_outcome": [_response.has_outcome],
-    "WithTreatment": [_response.WithTreatment(arms) for arms in (2, 3)],
-    "Represented": [
-        _response.Represented(
-            Propensity.within(RNG.normal(size=D + arms - 1), 0.3, (0.1, 0.9)),
-            _response.WithTreatment(arms),
+    "with_treatment": [_response.with_treatment(arm) for arm in (SIGNS, SUM_OF_ARM)],
+    "represented": [
+        _response.represented(
+            Propensity.within(RNG.normal(size=D + len(arm.numbers) - 1), 0.3, (0.1, 0.9)),
+            _response.with_treatment(arm),
         )
-        for arms in (2, 3)
+        for arm in (SIGNS, SUM_OF_ARM)
     ],
     "Outcome": [Outcome()],
     "ScaledSquare": [ScaledSquare(0.1, 0.7)],
@@ -223,21 +221,21 @@ CASES = {
             BASIS, FROM_MEANS, 0.3, RNG.normal(size=(2, 3)), RNG.normal(size=(3, 2))
         )
     ],
-    "Contribution": [
-        _balancing.Contribution(
-            BALANCE, FROM_MEANS, np.array([[-0.3, 0.3], [-0.2, 0.3]]), np.array([0.01, 0.02])
+    "contribution": [
+        _balancing.contribution(
+            BALANCE, FROM_MEANS, np.array([[-0.3, 0.3], [-0.2, 0.3]]), np.array([0.01, -0.02])
         )
     ],
-    "_bent": [_curves._bent(np.array([0, 2]), MODELS, ODDS)],
+    "_bent": [_score._bent(np.array([0, 2]), MODELS, ODDS)],
     "from_model": [FROM_MODEL, FROM_ARMS],
-    "_GroupResiduals": [
-        one_step_cate._GroupResiduals(
+    "group_residuals": [
+        one_step_cate.group_residuals(
             SimpleNamespace(residual=FROM_MODEL, score=ODDS, clip=0.2), 3.0, signed
         )
         for signed in (False, True)
     ],
     "group_and_arm": [one_step_cate.group_and_arm],
-    "squared": [private_ipw.squared(x) for x in (RESIDUAL, BY_ARM)],
+    "squared": [_centres.squared(x) for x in (RESIDUAL, BY_ARM, FROM_MEAN)],
     "within_clip": [_propensity.within_clip(MODEL)],
     "log_odds": [_propensity.log_odds(MODEL, 0.1, 3.0)],
     "outcome_moment": [
@@ -249,21 +247,21 @@ CASES = {
     "without_answer": [aggregate.without_answer],
     "scaled_answer": [aggregate.scaled_answer((-0.4, 0.7))],
     "centred_answers": [aggregate.centred_answers(1, 0.3, 0.7)],
-    "outcome_terms": [_nuisance.outcome_terms(nuisance(by_arm)) for by_arm in (False, True)],
+    "outcome_terms": [_first_stage.outcome_terms(nuisance(by_arm)) for by_arm in (False, True)],
     "effect_terms": [
-        _nuisance.effect_terms(learner(weighted), features)
+        _first_stage.effect_terms(learner(weighted), features)
         for weighted in (False, True)
         for features in (SMOOTH, Linear(D), AdditiveWaves.gaussian(D - 1, 0.1))
     ],
     "effect_squares": [
-        _nuisance.effect_squares(_nuisance.effect_terms(learner(True), Linear(D)), WEIGHTS)
+        _first_stage.effect_squares(_first_stage.effect_terms(learner(True), Linear(D)), WEIGHTS)
     ],
-    "group_terms": [_nuisance.group_terms(learner(weighted)) for weighted in (False, True)],
-    "group_squares": [_nuisance.group_squares(learner(True), np.array([0.5, -3.0, 0.1]))],
+    "group_terms": [_first_stage.group_terms(learner(weighted)) for weighted in (False, True)],
+    "group_squares": [_first_stage.group_squares(learner(True), np.array([0.5, -3.0, 0.1]))],
     "failure": [randomisation.failure()],
     "assignment_score": [randomisation.assignment_score((3, -2, -3, 2))],
-    "group": [_nuisance.group],
-    "covariate_bins": [_nuisance.covariate_bins],
+    "group": [_first_stage.group],
+    "covariate_bins": [_first_stage.covariate_bins],
     "LessTaken": [LESS_TAKEN],
     "TAKEN": [late.TAKEN],
     "Weighted": [PILOT],
@@ -594,7 +592,7 @@ def test_sums_by_group_are_those_of_a_group_by(weighted):
     g = rng.integers(0, 4, 400)  # of 5 groups, one is empty
     made = Learner(nuisance(not weighted), 0.7, weighted)
     c, _ = curator(y, t, x, strata=(g, 5))
-    terms, cells, top = _nuisance.group_terms(made), Cells(_nuisance.group, 5), made.steepest
+    terms, cells, top = _first_stage.group_terms(made), Cells(_first_stage.group, 5), made.steepest
     box = Box([-1.0, 0.0], [1.0, 1.0], centre=0.0)
     both = c.sums("sums", terms, box, cells, share="a").value * [top, top**2]
     score = made.nuisance.scores(x)
@@ -614,7 +612,7 @@ def test_sums_by_group_are_those_of_a_group_by(weighted):
     frame = pd.DataFrame({"g": g, "top": s * clipped, "w": s**2, "r": (s * residual) ** 2})
     direct = frame.groupby("g").sum().reindex(range(5), fill_value=0.0)
     assert both == pytest.approx(direct[["top", "w"]].to_numpy(), abs=1e-5)
-    row = _nuisance.group_squares(made, effects)
+    row = _first_stage.group_squares(made, effects)
     squares = c.sums("squares", row, Box(0.0, top**2, centre=0.0), cells, share="a").value[:, 0]
     assert squares == pytest.approx(direct["r"].to_numpy(), abs=1e-5)
     for k in range(4):  # their ratio is a regression of residuals on residuals
@@ -636,7 +634,7 @@ def test_squares_of_gradients_are_what_they_say():
     )
     made = Learner(flat, 0.15, True)
     w = np.random.default_rng(20).normal(size=SMOOTH.size)
-    row = _nuisance.effect_squares(_nuisance.effect_terms(made, SMOOTH), w)
+    row = _first_stage.effect_squares(_first_stage.effect_terms(made, SMOOTH), w)
     c, _ = curator(y, t, x)
     found = c.sums("squares", row, Box(np.zeros(2), np.full(2, 0.25)), share="a").value
     s = t - 0.5
@@ -649,7 +647,7 @@ def test_histograms_of_covariates():
     y, t, x = records(500, 4)
     x[:6, 1] = [0.0, 1.0, 0.125, 0.5, 0.25, 0.875]
     c, noise = curator(y, t, x)
-    counts = c.sums("bins", _nuisance.covariate_bins, Bins(3, BINS), share="a").value
+    counts = c.sums("bins", _first_stage.covariate_bins, Bins(3, BINS), share="a").value
     for j, own in enumerate(counts.reshape(3, BINS)):
         assert (own == np.histogram(x[:, j + 1], BINS, (0.0, 1.0))[0]).all()
     assert noise.sensitivity == [6]

@@ -9,9 +9,9 @@ import pytest
 
 from dpeffects.design.bounds import BINS, find_bounds
 from dpeffects.errors import BudgetError, PrivacyError
-from dpeffects.estimators._matched_arms import propensity_scores
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
-from dpeffects.estimators.matching import match, match_into, pairs
+from dpeffects.estimators.matching import match_into, pairs
+from dpeffects.estimators.private_psm import propensity_scores
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.folds import Folds, Terms
 from dpeffects.privacy.ledger import CallLedger
@@ -21,6 +21,7 @@ from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import reads
 from dpeffects.privacy.sets import Box
 from dpeffects.privacy.strata import MatchedStrata
+from tests.plain import match
 from tests.privacy.bare import SHARES, Bare, change, curator, replaced
 from tests.privacy.problems import held
 
@@ -28,6 +29,12 @@ from tests.privacy.problems import held
 @reads("outcome")
 def no_score(rows):
     return np.zeros(rows.size)
+
+
+def differences(matches):
+    """Tables of the own outcome and of the matches, and the contrast of the two."""
+    own = np.arange(len(matches.found), dtype=np.int32)[:, None]
+    return [own, matches.neighbours], np.array([[1.0, -1.0]])
 
 
 def contrast(c, weights):
@@ -58,7 +65,7 @@ def test_released_scores_and_treatments_belong_to_the_same_records():
     noise.permutation = lambda n: np.random.default_rng(6).permutation(n)
     records, order = MatchedRecords(c, propensity_scores(np.array([[3.0]]))), noise.permutation(50)
     scores = 1 / (1 + np.exp(-3.0 * x[:, 0]))
-    assert records.noisy_scores("a").value == pytest.approx(scores[order], abs=1e-8)
+    assert records.noisy_scores("a").value[:, 0] == pytest.approx(scores[order], abs=1e-8)
     assert (records.mixed_arms("a") == t[order]).all()
     first = records.contrast("c", np.eye(50)[0], "a")
     assert float(first) == pytest.approx(y[order][0] - 0.5, abs=1e-6)
@@ -80,7 +87,9 @@ def test_contrast_with_any_weights():
     assert worst == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("limits", [None, (1, 1), (2, 2)], ids=["free", "exhausted", "tight"])
+@pytest.mark.parametrize(
+    "limits", [(None, None), (1, 1), (2, 2)], ids=["free", "exhausted", "tight"]
+)
 def test_matching_contrast_and_variance(limits):
     """Matching with and without limits that leave records short of neighbours: |P(i)| < N.
 
@@ -93,12 +102,12 @@ def test_matching_contrast_and_variance(limits):
         n, neighbours = int(rng.integers(6, 12)), 3
         t = rng.permutation(np.arange(n) < rng.integers(2, n - 1))
         scores = rng.random(n).round(1)
-        matches = match(scores, t, neighbours, limits and (limits[0] * 3, limits[1] * 3))
+        matches = match(scores, t, neighbours, [k and 3 * k for k in limits])
         if (matches.found == 0).any():
             continue
         short += int((matches.found < neighbours).any())
         weight = 1 + matches.weight
-        above_printed += int(limits is not None and weight.max() > limits[0] + 1 + 1e-9)
+        above_printed += int(limits[0] is not None and weight.max() > limits[0] + 1 + 1e-9)
         partner = pairs(scores, t)
         extra = rng.random(n) * 4
         extra = np.where(partner >= 0, extra + extra[partner], 0.0)
@@ -108,7 +117,7 @@ def test_matching_contrast_and_variance(limits):
             "contrast": lambda c, w=signed: contrast(c, w),
             "variance": lambda c, m=matches, p=partner, e=extra: MatchedRecords(
                 c, no_score
-            ).matched_squares(m.neighbours, m.found, p, e, "a"),
+            ).imputed_squares(*differences(m), p, e[None], "a"),
         }
         for j, name in itertools.product(range(n), calls):
             y2 = y.copy()
@@ -148,7 +157,7 @@ def test_matched_squares_are_what_they_say():
             total += extra[i] * (y[i] - y[partner[i]]) ** 2 / 2.0
     c, _ = curator(y, t)
     records = MatchedRecords(c, no_score)
-    got = records.matched_squares(matches.neighbours, matches.found, partner, extra, "a")
+    got = records.imputed_squares(*differences(matches), partner, extra[None], "a")
     assert float(got) == pytest.approx(total, rel=0.01)
 
 
@@ -301,6 +310,7 @@ def test_a_charge_comes_before_its_draw():
     c, noise = curator(np.zeros(4), t, strata=strata, ledger=CallLedger(Budget(0.5)))
     index = np.array([[1], [0], [3], [2]], dtype=np.int32)
     records, ones = MatchedRecords(c, no_score), np.ones(4, dtype=np.int32)
+    nothing = np.zeros((1, 4))
 
     def models(x, treated, outcome):
         return lambda new: np.zeros((3, len(new)))
@@ -312,7 +322,7 @@ def test_a_charge_comes_before_its_draw():
         lambda: records.mixed_arms("a"),
         lambda: records.noisy_scores("a"),
         lambda: records.contrast("c", np.ones(4), "a"),
-        lambda: records.matched_squares(index, ones, 0 * ones - 1, np.zeros(4), "a"),
+        lambda: records.imputed_squares([index], np.ones((1, 1)), 0 * ones - 1, nothing, "a"),
         lambda: propensity_weights(c, 0.1, "a"),
         lambda: c.norm_of_sum("norm", no_score, Box(0, 1), share="a"),
         lambda: MatchedStrata(c, "means").difference_globally("a"),
