@@ -106,46 +106,46 @@ def not_among(what: str, given: object, known: Iterable[str]) -> str:
     return f"{what} must be one of {', '.join(names)}, got {quoted(given)}{hint}"
 
 
-_ELSEWHERE = {
-    "by": "It is for dp_ate, dp_att, dp_atc and dp_cate; dp_study and dp_moments have subgroups=.",
-    "horizon": "It is for dp_survival.",
-    "instrument": "It is for dp_late.",
-    "offset": "It is for dp_rate.",
-    "quantiles": "It is for dp_qte.",
-    "before": "It is for dp_did.",
-    "subgroups": "It is for dp_study and dp_moments.",
-    "design": "It is for auto, diff_in_means and other methods that can rest on randomisation.",
-    "estimand": "The estimand is in the name: ate, att or atc.",
-    "cluster": "It is for average effects; unit= protects whole clusters.",
-    "instruments": "It is instrument=, one column, of dp_late.",
-    **dict.fromkeys(
-        ("outcome", "treatment", "treat", "covariates", "confounders", "common_causes", "x", "t"),
-        'Write it in the formula: "outcome ~ treatment | covariates".',
-    ),
-    **dict.fromkeys(
-        ("alpha", "conf_level", "ci"), "Ask the result for a level: fit.conf_int(0.9)."
-    ),
-    **dict.fromkeys(("eps", "privacy_budget", "budget"), "Write epsilon=, such as epsilon=1."),
-    **dict.fromkeys(
-        ("cov_type", "vcov", "vce", "se", "se_type", "robust"),
-        "Standard errors are robust; those of clusters are asked for by cluster=.",
-    ),
-    **dict.fromkeys(
-        ("entity_effects", "time_effects", "fixed_effects", "fe", "absorb"),
-        "Fixed effects are factors among the covariates, with their levels declared in bounds=.",
-    ),
-    **dict.fromkeys(("randomised", "randomized", "rct", "trial"), 'Write design="randomised".'),
-    **dict.fromkeys(
-        ("distance", "family", "link", "model"),
-        "Models belong to methods: see dpe.methods().",
-    ),
-    "short": 'Write summary("short").',
-    **dict.fromkeys(("na_action", "na_rm", "dropna"), 'Write missing=, such as "complete".'),
-    **dict.fromkeys(
-        ("random_state", "rng"),
-        "Write seed=, which makes a result not private.",
-    ),
-}
+def each_of(told: Mapping[str, str]) -> dict[str, str]:
+    """What to say of each of several names, which stand in one text.
+
+    Examples
+    --------
+    >>> each_of({"eps budget": "Write epsilon=."})
+    {'eps': 'Write epsilon=.', 'budget': 'Write epsilon=.'}
+    """
+    return {name: words for names, words in told.items() for name in names.split()}
+
+
+_ELSEWHERE = each_of(
+    {
+        "by": "It is for dp_ate, dp_att, dp_atc and dp_cate; dp_study and dp_moments have "
+        "subgroups=.",
+        "horizon": "It is for dp_survival.",
+        "instrument": "It is for dp_late.",
+        "offset": "It is for dp_rate.",
+        "quantiles": "It is for dp_qte.",
+        "before": "It is for dp_did.",
+        "subgroups": "It is for dp_study and dp_moments.",
+        "design": "It is for auto, diff_in_means and other methods that can rest on randomisation.",
+        "estimand": "The estimand is in the name: ate, att or atc.",
+        "cluster": "It is for average effects; unit= protects whole clusters.",
+        "instruments": "It is instrument=, one column, of dp_late.",
+        "outcome treatment treat covariates confounders common_causes x t": "Write it in the "
+        'formula: "outcome ~ treatment | covariates".',
+        "alpha conf_level ci": "Ask the result for a level: fit.conf_int(0.9).",
+        "eps privacy_budget budget": "Write epsilon=, such as epsilon=1.",
+        "cov_type vcov vce se se_type robust": "Standard errors are robust; those of clusters are "
+        "asked for by cluster=.",
+        "entity_effects time_effects fixed_effects fe absorb": "Fixed effects are factors among "
+        "the covariates, with their levels declared in bounds=.",
+        "randomised randomized rct trial": 'Write design="randomised".',
+        "distance family link model": "Models belong to methods: see dpe.methods().",
+        "short": 'Write summary("short").',
+        "na_action na_rm dropna": 'Write missing=, such as "complete".',
+        "random_state rng": "Write seed=, which makes a result not private.",
+    }
+)
 """What to write for arguments of other calls, and of other packages, in small letters."""
 
 
@@ -161,16 +161,16 @@ def instead_of(name: str, known: Iterable[str]) -> str:
     return f" {words}" if words else did_you_mean(name, (x for x in known if x != name))
 
 
-_ABSENT = {
-    **dict.fromkeys(("rr", "risk_ratio"), 'fit.effect("ratio") of a result'),
-    **dict.fromkeys(("or", "odds_ratio"), 'fit.effect("odds") of a result'),
-    **dict.fromkeys(("coxph", "km", "kaplan_meier"), "dp_survival"),
-    **dict.fromkeys(
-        ("ols", "lm", "glm", "logit", "regress"), "dp_ate, or dp_moments(...).regression"
-    ),
-    **dict.fromkeys(("matchit", "psm"), 'dp_ate(..., method="private_psm")'),
-    "read_csv": "pandas.read_csv",
-}
+_ABSENT = each_of(
+    {
+        "rr risk_ratio": 'fit.effect("ratio") of a result',
+        "or odds_ratio": 'fit.effect("odds") of a result',
+        "coxph km kaplan_meier": "dp_survival",
+        "ols lm glm logit regress": "dp_ate, or dp_moments(...).regression",
+        "matchit psm": 'dp_ate(..., method="private_psm")',
+        "read_csv": "pandas.read_csv",
+    }
+)
 """What to call for what the package does not have, in small letters, without ``dp_``."""
 
 

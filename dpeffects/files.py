@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import narwhals.stable.v2 as nw
 
 from dpeffects import dates
-from dpeffects.errors import BoundsError, DataError, shorten
+from dpeffects.errors import DataError, shorten
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -233,24 +233,7 @@ def _attempt(path: str, read: Any) -> Any:
         raise DataError(f"{path} cannot be read: {why}") from None
 
 
-# --- bounds -----------------------------------------------------------------------------------
-
-
-def bound(name: str, entry: Any, where: str = "") -> Any:
-    """Turn ``{range = [0, 1]}`` to a tuple and ``{levels = [...]}`` to a list."""
-    if entry in ({}, {"range": []}, {"levels": []}):
-        raise BoundsError(
-            f"{where}{name!r} is not filled in; write what it could be, or delete the line"
-        )
-    kinds = {"range": tuple, "levels": list}
-    if isinstance(entry, dict) and len(entry) == 1:
-        kind, values = next(iter(entry.items()))
-        if kind in kinds and isinstance(values, list):
-            return kinds[kind](values)
-    key = toml_key(name)
-    raise BoundsError(
-        f'bounds of {name!r}: write {key} = {{range = [0, 1]}} or {key} = {{levels = ["a", "b"]}}'
-    )
+# --- TOML -------------------------------------------------------------------------------------
 
 
 def toml_key(name: str) -> str:

@@ -333,16 +333,9 @@ class Guarantee:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        return {
-            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
-            "delta": self.delta,
-            "unit": self.unit,
-            "neighbours": self.neighbours,
-            "public": list(self.public),
-            "kind": self.kind,
-            "void": list(self.void),
-            "status": self.status,
-        }
+        plain = {k: list(x) if isinstance(x, tuple) else x for k, x in vars(self).items()}
+        epsilon = self.epsilon if math.isfinite(self.epsilon) else None
+        return plain | {"epsilon": epsilon, "status": self.status}
 
 
 def weakest(guarantees: Sequence[Guarantee]) -> Guarantee:

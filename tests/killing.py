@@ -167,7 +167,7 @@ def count_calls(ledger, released: list[str], failed: int) -> dict:
     calls = {label.rpartition(".")[0] for label in charged}
     allowed = ledger.agreement.limits.first
     odd = [label for label in released if int(label.split(".")[0]) % 2]
-    kept = ledger._parts.get("odd")
+    kept = ledger.state.allotments.get("odd")
     return {
         "charges": len(charged),
         "releases": len(released),

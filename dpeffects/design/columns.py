@@ -22,27 +22,9 @@ from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.bounds import Bounds
 from dpeffects.errors import BoundsError, DataError, FormulaError, listed, shorten
 from dpeffects.formula import Formula
+from dpeffects.formula import expression as ex
 from dpeffects.formula.discrete import Strata
 from dpeffects.formula.encoding import MISSING_LEVEL, Arrays, Encoding, prepared, with_missing
-from dpeffects.formula.expression import (
-    Column,
-    Compare,
-    Cut,
-    Expression,
-    Missing,
-    Number,
-    Ordered,
-    Pair,
-    Survival,
-    Taken,
-    columns,
-    evaluate,
-    is_flag,
-    number_columns,
-    show_name,
-    shown,
-    walk,
-)
 from dpeffects.formula.ranges import clip, range_of
 
 _ALL = (-math.inf, math.inf)
@@ -75,18 +57,18 @@ class Design:
         ends = {name: self.bounds.interval(name) for name in self.bounds.whole}
         counts = {name: int(upper - lower) + 1 for name, (lower, upper) in ends.items()}
         outcome = self.formula.outcome
-        outcome = outcome.first if isinstance(outcome, Taken) else outcome
-        last = counts.get(outcome.name, 0) if isinstance(outcome, Column) else 0
-        last = 2 if isinstance(outcome, Missing | Compare) else last
-        last = outcome.cells if isinstance(outcome, Survival) else last
-        last = len(self.bounds[outcome.column]) if isinstance(outcome, Ordered) else last
+        outcome = outcome.first if isinstance(outcome, ex.Taken) else outcome
+        last = counts.get(outcome.name, 0) if isinstance(outcome, ex.Column) else 0
+        last = 2 if isinstance(outcome, ex.Missing | ex.Compare) else last
+        last = outcome.cells if isinstance(outcome, ex.Survival) else last
+        last = len(self.bounds[outcome.column]) if isinstance(outcome, ex.Ordered) else last
         return (*self.encoding.values(counts), last)
 
     @property
     def outcome_levels(self) -> tuple[str, ...]:
         """Names of the declared levels of an ordered outcome, from the lowest on."""
         outcome = self.formula.outcome
-        levels = self.bounds[outcome.column] if isinstance(outcome, Ordered) else ()
+        levels = self.bounds[outcome.column] if isinstance(outcome, ex.Ordered) else ()
         return tuple(f"{x:g}" if isinstance(x, float) else str(x) for x in levels)
 
     @property
@@ -105,13 +87,13 @@ class Design:
     def grouping(self) -> Recipe:
         """How rows find their group, where the covariates make the groups."""
         none = Encoding(())
-        return Recipe(Number(0.0), intervals_of(self.bounds), (0.0, 1.0), none, self.strata())
+        return Recipe(ex.Number(0.0), intervals_of(self.bounds), (0.0, 1.0), none, self.strata())
 
     def require_covariates(self) -> None:
         """Refuse covariates that make no column beside the intercept."""
         if self.width > self.formula.intercept:
             return
-        terms = " + ".join(":".join(map(shown, term)) for term in self.formula.terms)
+        terms = " + ".join(":".join(map(ex.shown, term)) for term in self.formula.terms)
         raise FormulaError(
             f"covariates `{shorten(terms)}` make no column beside the intercept: a factor needs at "
             "least two levels, so give cut() three points or more"
@@ -130,13 +112,13 @@ class Design:
         Where it says whether treatment was taken: the ends of the range of the outcome.
         """
         outcome, found = self.formula.outcome, list[float]()
-        if isinstance(outcome, Taken):
+        if isinstance(outcome, ex.Taken):
             return _usable(range_of(outcome.first, intervals_of(self.bounds)))
-        for term in (outcome.first, outcome.second) if isinstance(outcome, Pair) else ():
+        for term in (outcome.first, outcome.second) if isinstance(outcome, ex.Pair) else ():
             lower, upper = range_of(term, intervals_of(self.bounds))
             if not (lower >= 0.0 and _NARROWEST <= upper <= 1.0 / _NARROWEST and lower < upper):
                 raise BoundsError(
-                    f"`{shown(term)}` is a count or a time: declare its range from 0 to the "
+                    f"`{ex.shown(term)}` is a count or a time: declare its range from 0 to the "
                     f"largest that it can be, not [{lower:g}, {upper:g}]"
                 )
             found.append(upper)
@@ -155,7 +137,7 @@ class Design:
     def recipe(self) -> Recipe:
         """How rows are clipped and encoded; raises when a range cannot be used."""
         intervals, outcome = intervals_of(self.bounds), self.formula.outcome
-        if isinstance(outcome, Ordered):
+        if isinstance(outcome, ex.Ordered):
             outcome = replace(outcome, count=self.values[-1])
         lower, upper = (0.0, 1.0)
         if self.formula.outcome_columns:  # else the call reads no outcome
@@ -165,7 +147,7 @@ class Design:
             discrete = self.strata()
         except FormulaError:  # a covariate that is not discrete
             discrete = None
-        if isinstance(outcome, Pair):
+        if isinstance(outcome, ex.Pair):
             outcome = replace(outcome, tops=(self.tops[0], self.tops[1]))
         return Recipe(outcome, intervals, (lower, upper), self.encoding, discrete)
 
@@ -205,11 +187,11 @@ class Columns:
     numeric: tuple[str, ...]
     levels: Mapping[str, tuple[Any, ...]]
     lenient: frozenset[str] = frozenset()
-    flags: tuple[Missing, ...] = ()
-    computed: Expression | Cut | None = None
+    flags: tuple[ex.Missing, ...] = ()
+    computed: ex.Expression | ex.Cut | None = None
     events: tuple[str, ...] = ()
     """Columns that are 0 or 1, or missing."""
-    ordered: tuple[Ordered, ...] = ()
+    ordered: tuple[ex.Ordered, ...] = ()
     """The outcome, where its levels are declared in order."""
     whole: frozenset[str] = frozenset()
     """Columns of whole numbers."""
@@ -217,7 +199,7 @@ class Columns:
     @property
     def treatment_reads(self) -> tuple[str, ...]:
         """Columns that the treatment is made of."""
-        return (self.treatment,) if self.computed is None else columns(self.computed)
+        return (self.treatment,) if self.computed is None else ex.columns(self.computed)
 
     @property
     def arm_count(self) -> int:
@@ -234,22 +216,23 @@ class Columns:
         values = _plain(column, lenient)
         known = np.nan_to_num(values) if lenient else values
         if values.dtype != np.bool_ and not ((known == 0) | (known == 1)).all():
+            dose = ex.show_name(self.treatment)
             raise DataError(
                 f"treatment {self.treatment!r} must be 0/1, bool, or declared levels, control "
                 f"first: bounds={{'{self.treatment}': [CONTROL, TREATED]}}; of a dose write "
-                f"I({show_name(self.treatment)} > 1) or cut({show_name(self.treatment)}, [0, 1, 5])"
+                f"I({dose} > 1) or cut({dose}, [0, 1, 5])"
             )
         return (values == 1).astype(np.int64)
 
-    def _computed(self, frame: nw.DataFrame[Any], treatment: Expression | Cut) -> IntArray:
+    def _computed(self, frame: nw.DataFrame[Any], treatment: ex.Expression | ex.Cut) -> IntArray:
         """Arms that are computed, as covariates are; the first where a number is missing."""
-        flags = {x.key: missing_in(frame[x.column]) for x in self.flags if x in walk(treatment)}
-        names = number_columns(treatment)
+        flags = {x.key: missing_in(frame[x.column]) for x in self.flags if x in ex.walk(treatment)}
+        names = ex.number_columns(treatment)
         values = {n: numbers(frame[n], n in self.lenient).astype(np.float64) for n in names}
         with np.errstate(all="ignore"):
             found = prepared(treatment, values | flags, {}).astype(np.int64)
         for name in names:
-            if Missing(name).key not in flags:
+            if ex.Missing(name).key not in flags:
                 found[np.isnan(values[name])] = 0
         return found
 
@@ -269,7 +252,7 @@ class Columns:
         found = {name: numbers(frame[name], name in self.lenient) for name in wanted}
         for name in set(self.events) & found.keys():
             if not ((found[name] == 0) | (found[name] == 1) | np.isnan(found[name])).all():
-                shown = show_name(name)
+                shown = ex.show_name(name)
                 raise DataError(
                     f"column {name!r} must be 0 or 1: write Surv(time, {shown} == 2) where 2 is "
                     f"the event, or I({shown} == 2) where 2 is the treatment"
@@ -376,7 +359,7 @@ def outside_levels(name: str) -> DataError:
 class Recipe:
     """From the columns of some rows to their outcomes, covariates and strata."""
 
-    outcome_term: Expression
+    outcome_term: ex.Expression
     intervals: Mapping[str, tuple[float, float]]
     outcome_range: tuple[float, float]
     encoding: Encoding
@@ -387,11 +370,11 @@ class Recipe:
         found: list[str] = []
         for part in parts:
             if part == "outcome":
-                found += columns(self.outcome_term)
+                found += ex.columns(self.outcome_term)
             elif part == "covariates":
-                found += [name for factor in self.encoding.factors for name in columns(factor)]
+                found += [name for factor in self.encoding.factors for name in ex.columns(factor)]
             elif self.discrete is not None:
-                found += [name for factor in self.discrete.factors for name in columns(factor)]
+                found += [name for factor in self.discrete.factors for name in ex.columns(factor)]
         return tuple(dict.fromkeys(found))
 
     @property
@@ -401,11 +384,11 @@ class Recipe:
 
     def outcome(self, numeric: Arrays, size: int) -> FloatArray:
         """Outcomes, clipped to their range; zeros where the call reads none."""
-        if not columns(self.outcome_term):
+        if not ex.columns(self.outcome_term):
             return np.zeros(size)
-        inside = self._clipped(numeric, number_columns(self.outcome_term))
+        inside = self._clipped(numeric, ex.number_columns(self.outcome_term))
         with np.errstate(all="ignore"):  # what overflows or is undefined is clipped
-            return clip(evaluate(self.outcome_term, inside), self.outcome_range)
+            return clip(ex.evaluate(self.outcome_term, inside), self.outcome_range)
 
     def covariates(self, numeric: Arrays, coded: Arrays, out: FloatArray) -> FloatArray:
         """Encoded covariates, written to ``out``."""
@@ -416,7 +399,7 @@ class Recipe:
     def strata(self, numeric: Arrays, coded: Arrays) -> IntArray:
         """Stratum of each row."""
         assert self.discrete is not None
-        names = {name for factor in self.discrete.factors for name in number_columns(factor)}
+        names = {name for factor in self.discrete.factors for name in ex.number_columns(factor)}
         with np.errstate(all="ignore"):
             return self.discrete.index(self._clipped(numeric, names), coded)
 
@@ -425,4 +408,4 @@ class Recipe:
         inside = {
             n: clip(np.asarray(numeric[n], np.float64), self.intervals.get(n, _ALL)) for n in names
         }
-        return inside | {k: x for k, x in numeric.items() if is_flag(k)}
+        return inside | {k: x for k, x in numeric.items() if ex.is_flag(k)}

@@ -27,20 +27,8 @@ from dpeffects.design.frames import is_number, not_numeric
 from dpeffects.errors import BoundsError, DataError, listed, quoted
 from dpeffects.files import kind_of
 from dpeffects.formula import Formula
+from dpeffects.formula import expression as ex
 from dpeffects.formula.encoding import Encoding, with_missing
-from dpeffects.formula.expression import (
-    Categorical,
-    Column,
-    Cut,
-    Missing,
-    Ordered,
-    Pair,
-    Spline,
-    Survival,
-    Taken,
-    needs_domain,
-    number_columns,
-)
 from dpeffects.formula.parser import dose_advice
 
 
@@ -62,9 +50,9 @@ def completed(
     "public", or the "data" is to say everything.
     """
     reader = _ColumnReader(frame, known, formula, lenient, indicated)
-    timed = isinstance(formula.outcome, Survival)  # a cell of a life table, whatever the times are
+    timed = isinstance(formula.outcome, ex.Survival)  # a cell of a table, whatever the times are
     for name in formula.outcome_columns:
-        if isinstance(formula.outcome, Ordered):
+        if isinstance(formula.outcome, ex.Ordered):
             reader.ordered_column(name, outcome)
         elif name not in _only_flagged(formula):
             reader.numeric_column(name, outcome, needs_range=not timed)
@@ -222,10 +210,10 @@ class _ColumnReader:
             tuple(dict.fromkeys(self._numeric)),
             {name: tuple(entry.values) for name, entry in entries.items() if entry.levels},
             self._lenient,
-            tuple(map(Missing, sorted(formula.flags))),
+            tuple(map(ex.Missing, sorted(formula.flags))),
             formula.computed_treatment,
             self._events,
-            (formula.outcome,) if isinstance(formula.outcome, Ordered) else (),
+            (formula.outcome,) if isinstance(formula.outcome, ex.Ordered) else (),
             Bounds(entries).whole,
         )
         # missing values are in the middle of the range
@@ -253,7 +241,7 @@ class _ColumnReader:
                 + skeleton(self._missing, self._undeclared_levels)
             )
         factors = (formula.outcome, *formula.factors)
-        fixed = {name for factor in factors for name in needs_domain(factor)}
+        fixed = {name for factor in factors for name in ex.needs_domain(factor)}
         blocked = [name for name in self._missing if name in fixed]
         if blocked:
             raise BoundsError(f"{_why_declared(blocked, formula)}. Add{skeleton(blocked, [])}")
@@ -261,7 +249,7 @@ class _ColumnReader:
 
 def _why_declared(blocked: list[str], formula: Formula) -> str:
     names = listed(blocked)
-    if isinstance(formula.outcome, Pair):
+    if isinstance(formula.outcome, ex.Pair):
         return f"noise hides the largest that {names} can be, so that must be declared"
     return (
         f"{names} stands inside a function that is not defined everywhere, so its range must be "
@@ -273,12 +261,12 @@ def _arms(frame: AnyFrame, formula: Formula, known: Bounds) -> tuple[Any, ...] |
     """Levels of the treatment, control first, or None where it is bool or 0/1."""
     name, schema = formula.treatment_name, frame.collect_schema()
     if (computed := formula.computed_treatment) is not None:
-        for column in number_columns(computed):
+        for column in ex.number_columns(computed):
             if not is_number(schema[column]):
                 raise DataError(not_numeric(column, schema[column]))
-        return computed.labels if isinstance(computed, Cut) else None
+        return computed.labels if isinstance(computed, ex.Cut) else None
     dtype = schema[name]
-    levels = formula.treatment.levels if isinstance(formula.treatment, Categorical) else None
+    levels = formula.treatment.levels if isinstance(formula.treatment, ex.Categorical) else None
     if levels is None and known.is_levels(name):
         levels = tuple(known[name])
     if levels is None:
@@ -335,7 +323,7 @@ def uses(formula: Formula, schema: Mapping[str, Any]) -> dict[str, str]:
     found = dict.fromkeys(formula.columns, "")
     found |= dict.fromkeys([*formula.outcome_columns, *_names_computed(formula)], "number")
     found |= dict.fromkeys(formula.treatment_columns, "number")
-    if isinstance(formula.outcome, Ordered):
+    if isinstance(formula.outcome, ex.Ordered):
         found[formula.outcome.column] = "factor"
     factors = {formula.treatment_name, *_names_in_c(formula)} & found.keys()
     types = {name: schema[name] for name in formula.columns if name in schema}
@@ -354,7 +342,7 @@ def kinds_of(formula: Formula, names: Iterable[str], known: Bounds) -> dict[str,
 def _events(formula: Formula) -> tuple[str, ...]:
     """Columns that say whether a time ended in the event, or whether treatment was taken."""
     match formula.outcome:
-        case Survival(_, Column(name)) | Taken(_, Column(name)):
+        case ex.Survival(_, ex.Column(name)) | ex.Taken(_, ex.Column(name)):
             return (name,)
     return ()
 
@@ -362,18 +350,19 @@ def _events(formula: Formula) -> tuple[str, ...]:
 def ends_in_formula(name: str, formula: Formula) -> tuple[float, float] | None:
     """Range that cut points or spline bounds give a column, if nothing else uses it."""
     ends: list[float] = []
-    for factor in (f for f in formula.factors if name in number_columns(f)):
-        if not isinstance(factor, Cut | Spline) or factor.x != Column(name):
+    for factor in (f for f in formula.factors if name in ex.number_columns(f)):
+        if not isinstance(factor, ex.Cut | ex.Spline) or factor.x != ex.Column(name):
             return None
-        ends += factor.points if isinstance(factor, Cut) else (factor.lower, factor.upper)
+        ends += factor.points if isinstance(factor, ex.Cut) else (factor.lower, factor.upper)
     return (min(ends), max(ends)) if ends else None
 
 
 def _names_computed(formula: Formula) -> set[str]:
     """Columns that some term computes with, so that they must be numbers."""
-    plain = (Column, Categorical)
-    computed = {n for f in formula.factors if not isinstance(f, plain) for n in number_columns(f)}
-    numbers = {f.name for f in formula.factors if isinstance(f, Column)}
+    plain = (ex.Column, ex.Categorical)
+    others = (f for f in formula.factors if not isinstance(f, plain))
+    computed = {name for factor in others for name in ex.number_columns(factor)}
+    numbers = {f.name for f in formula.factors if isinstance(f, ex.Column)}
     return computed | (numbers & _names_in_c(formula))
 
 
@@ -382,10 +371,10 @@ def _only_flagged(formula: Formula) -> set[str]:
     if not formula.flags:
         return set()
     factors = (formula.outcome, formula.treatment, *formula.factors)
-    read = {name for factor in factors for name in number_columns(factor)}
+    read = {name for factor in factors for name in ex.number_columns(factor)}
     return set(formula.flags) - read - _names_in_c(formula)
 
 
 def _names_in_c(formula: Formula) -> set[str]:
     """Columns that stand in C(...)."""
-    return {f.column for f in formula.factors if isinstance(f, Categorical)}
+    return {f.column for f in formula.factors if isinstance(f, ex.Categorical)}

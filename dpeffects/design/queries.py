@@ -18,7 +18,7 @@ from dpeffects.arrays import IntArray, Interval
 from dpeffects.design.arms import Outcome, ScaledSquare
 from dpeffects.design.columns import Columns, present
 from dpeffects.design.engines import hide_engine_errors
-from dpeffects.formula.expression import Column, Compare, Expression, Survival
+from dpeffects.errors import OptionError
 from dpeffects.formula.ranges import middle
 from dpeffects.privacy.sets import Box, BoxGrid
 
@@ -50,7 +50,7 @@ def by_arm(
             kept["y"] = filled.otherwise(kept["y"])
     y = nw.col("y")
     made: dict[Any, nw.Expr] = {
-        phi: grid.expression(phi.expression(y)) for phi, grid in sums.items()
+        phi: in_steps(grid, phi.expression(y)) for phi, grid in sums.items()
     }
     for key, name in checked.items():
         made[f"usable {name}"] = _usable(nw.col(key), name, schema[name], columns).cast(nw.Int64)
@@ -69,6 +69,19 @@ def by_arm(
         for what, name in zip([*made, "count"], [*named, "count"], strict=True):
             there[what] += int(row[name] or 0)
     return found
+
+
+def in_steps(grid: BoxGrid, values: nw.Expr, j: int = 0) -> nw.Expr:
+    """`BoxGrid.project` of one column in the words of an engine: the same operations (claim 5)."""
+    if grid.squared_radius is not None:
+        raise OptionError("an engine has no words for a ball")
+    (low, high), centre = (float(end[j]) for end in grid.ends), float(grid.box.centre[j])
+    middle = min(max(0.0, low), high)
+    steps = ((values - centre if centre else values) * grid.steps + 0.5).floor()
+    above = nw.when(steps > high).then(nw.lit(high)).otherwise(steps)
+    inside = nw.when(steps < low).then(nw.lit(low)).otherwise(above)
+    usable = nw.when(values.is_finite()).then(inside).otherwise(nw.lit(middle))
+    return usable.cast(nw.Int64)
 
 
 def _usable(value: nw.Expr, name: str, dtype: Any, columns: Columns) -> nw.Expr:
@@ -140,55 +153,6 @@ def in_two_arms(found: Mapping[int, Mapping[Any, int]], what: Any) -> IntArray:
     """Sums over (treated, control)."""
     treated = sum(sums[what] for arm, sums in found.items() if arm)
     return np.array([[treated], [found[0][what]]], dtype=np.int64)
-
-
-def life_table(
-    frame: nw.LazyFrame[Any],
-    columns: Columns,
-    term: Survival,
-    intervals: Mapping[str, Interval],
-    cells: int,
-) -> IntArray | None:
-    """Counts of treated and control records by cell of a life table (`Survival.cell`).
-
-    An end of a bin is passed by a time beyond it; to reach the last end is one step, to pass it
-    another. None where an engine has no words for time and event.
-    """
-
-    def column(x: Expression) -> nw.Expr | None:
-        if not isinstance(x, Column):
-            return None
-        values = nw.col(x.name).cast(nw.Float64)
-        return within(values, *intervals[x.name]) if x.name in intervals else values
-
-    equal = term.event if isinstance(term.event, Compare) and term.event.op == "==" else None
-    time, event = column(term.time), column(equal.left if equal else term.event)
-    if time is None or event is None:
-        return None
-    died = event == nw.lit(equal.right.value) if equal else event > nw.lit(0.5)
-    *ends, last = term.edges[1:]
-    steps = [*(time > end for end in ends), time >= last, time > last]
-    with hide_engine_errors(frame):
-        place = _taken(steps, 0, len(steps))
-        part = frame.select(t=nw.col(columns.treatment), place=place, died=died)
-        parts = part.group_by("t", "place", "died").agg(nw.len().alias("count"))
-        rows = parts.select("t", "place", "died", "count").collect().rows()
-    number = _number_of_arm(columns, frame.collect_schema())
-    counts, bins = np.zeros((2, cells), np.int64), cells // 2
-    for arm, passed, died_there, count in rows:
-        there = passed > bins or (passed == bins and not died_there)
-        cell = 2 * bins if there else 2 * min(int(passed), bins - 1) + int(died_there)
-        counts[0 if number(arm, 0) else 1, cell] += int(count)
-    return counts
-
-
-def _taken(steps: Sequence[nw.Expr], low: int, high: int) -> nw.Expr:
-    """How many of some conditions hold, each of which implies those before it: by halving."""
-    if low == high:
-        return nw.lit(low)
-    middle = (low + high) // 2
-    more, fewer = _taken(steps, middle + 1, high), _taken(steps, low, middle)
-    return nw.when(steps[middle]).then(more).otherwise(fewer)
 
 
 def doubtful(frame: nw.LazyFrame[Any], columns: Columns) -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray, Interval
 from dpeffects.design import queries
-from dpeffects.design.arms import ARMS, TREATED, ArmByCell, Outcome, ScaledSquare
+from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare
 from dpeffects.design.columns import Columns, Design, Recipe, refuse_missing
 from dpeffects.design.engines import AnyFrame, Combine, run
 from dpeffects.design.queries import Ready
@@ -24,11 +24,12 @@ from dpeffects.design.sample import Sample
 from dpeffects.errors import DataError, OptionError
 from dpeffects.files import by_declaration
 from dpeffects.formula.encoding import Arrays
-from dpeffects.formula.expression import Column, Expression, Number, Survival
+from dpeffects.formula.expression import Column, Expression, Number
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.rows import (
     MOST_ROWS,
     ROWS,
+    About,
     Block,
     ByRecord,
     Cells,
@@ -211,11 +212,10 @@ class PrivateTable:
     def column(self, *names: str) -> Rows | LazyRows:
         """Columns as they are, in the place of covariates; the first in that of the outcome too."""
         recipe = Unclipped(names)
-        about: dict[str, Any]
         about = {"outcome_range": (0.0, 0.0), "width": len(names), "names": names}
         if self.batch is not None:
-            return self.batch.rows(recipe, **about, **self._units)
-        return LazyRows(self, recipe, **about)
+            return self.batch.rows(recipe, units=self.design.n, **about)
+        return LazyRows(self, recipe, self._about(**about))
 
     def encode(self, groups: PrivateTable | None = None) -> Rows | LazyRows:
         """Clip and encode, block by block, in the strata of ``groups`` if given."""
@@ -231,18 +231,20 @@ class PrivateTable:
         if self.batch is None:
             frame = by_declaration(self.frame, table.kinds)
             how = (table.design.columns, grouping)
-            return LazyRows(replace(self, frame=frame), recipe, how, dict(self.ready), **about)
+            known, ready = self._about(**about), dict(self.ready)
+            return LazyRows(replace(self, frame=frame), recipe, known, how, ready)
 
         def strata() -> tuple[IntArray, int]:
             discrete = grouping.discrete or table.design.strata()  # the latter says why not
             assert table.batch is not None
             return table.batch.strata(grouping), discrete.count
 
-        return self.batch.rows(recipe, strata=cache(strata), **about, **self._units)
+        return self.batch.rows(recipe, strata=cache(strata), units=self.design.n, **about)
 
-    @property
-    def _units(self) -> dict[str, int]:
-        return {} if self.sample.unit is None else {"units": self.design.n}
+    def _about(self, **known: Any) -> About:
+        """What is public of rows on an engine."""
+        most = 1 if self.sample.unit is None else MOST_ROWS
+        return About(self.design.n, weighted=self.sample.weighted, most_rows=most, **known)
 
 
 def _usable(
@@ -306,28 +308,9 @@ class LazyRows:
 
     table: PrivateTable
     recipe: Recipe | Unclipped
+    about: About
     strata: tuple[Columns, Recipe] | None = None
     ready: Ready = field(default_factory=dict)
-    outcome_range: Interval = (0.0, 0.0)
-    width: int = 0
-    values: tuple[int, ...] = ()
-    names: tuple[str, ...] = ()
-    arms: int = 2
-
-    @property
-    def n(self) -> int:
-        """Number of records or units."""
-        return self.table.design.n
-
-    @property
-    def weighted(self) -> bool:
-        """True where rows have weights."""
-        return self.table.sample.weighted
-
-    @property
-    def most_rows(self) -> int:
-        """Rows of a unit that can have a weight."""
-        return 1 if self.table.sample.unit is None else MOST_ROWS
 
     @property
     def n_strata(self) -> int | None:
@@ -365,28 +348,19 @@ class LazyRows:
         return tuple(found)
 
     def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> IntArray | None:
-        """Sums by arm of functions of the outcome, where that is a column; life tables."""
+        """Sums by arm of functions of the outcome, where that is a column."""
         frame: Any = self.table.frame
         columns, counts = self.table.design.columns, self.table.arm_counts
-        term, both = self.recipe.outcome_term, [sum(counts[1:]), counts[0]]
-        plain = columns.computed is None
-        if cells is not None and isinstance(cells.function, ArmByCell) and phi is None:
-            if not isinstance(term, Survival) or not plain:
-                return None
-            intervals, size = self.table.design.recipe.intervals, cells.function.count
-            found = queries.life_table(frame, columns, term, intervals, size)
-            if found is not None and found.sum(axis=1).tolist() != both:
-                raise DataError(_CHANGING)
-            return None if found is None else found.reshape(-1, 1)
+        term, plain = self.recipe.outcome_term, columns.computed is None
         if cells not in (ARMS, TREATED):
             return None
         if phi is None:
-            return np.array([both], np.int64).T[: cells.size]
+            return np.array([[sum(counts[1:])], [counts[0]]], np.int64)[: cells.size]
         if not (isinstance(phi, Outcome | ScaledSquare) and isinstance(term, Column) and plain):
             return None
         key = queries.key_of(phi, grid)
         if key not in self.ready:
-            outcome = (term.name, self.outcome_range)
+            outcome = (term.name, self.about.outcome_range)
             sums = queries.by_arm(frame, columns, outcome, {phi: grid})
             self.ready[key] = queries.in_two_arms(sums, phi)
         return self.ready[key][: cells.size]

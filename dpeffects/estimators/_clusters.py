@@ -23,7 +23,7 @@ from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, RowFunction
 from dpeffects.privacy.sets import Box
-from dpeffects.privacy.units import cluster_count, squares_by_cluster, squares_by_unit
+from dpeffects.privacy.units import cluster_count, squares_of_sums
 
 SHARE = "clusters"
 PROPORTIONS = {True: 0.25, False: 0.1}
@@ -94,7 +94,7 @@ def with_group_variance(
     largest, size, count = _largest(influence), influence.size, curator.units
     term, box = _from_mean(influence.term, influence.mean), Box(-largest, largest)
     label = "squares of sums by unit"
-    found = squares_by_unit(curator, label, term, box, share=SHARE, part=part)
+    found = squares_of_sums(curator, label, term, box, share=SHARE, part=part)
     few = count / (max(count - 1.0, 1.0) * size**2)
     most = few * count * found.bound**2
     sampling = SamplingVariance(few * float(found.total), few * found.total.scale, most)
@@ -125,7 +125,7 @@ def _one(rows: Block) -> FloatArray:
 def effective_size(curator: Curator, size: float, share: str, part: float) -> float | None:
     """Kish's effective size, (sum of weights)^2 / (sum of their squares), by units."""
     label = "squares of weights"
-    squares = squares_by_unit(curator, label, _one(), Box(-1.0, 1.0), share=share, part=part).total
+    squares = squares_of_sums(curator, label, _one(), Box(-1.0, 1.0), share=share, part=part).total
     if float(squares) < 2.0 * squares.sd:
         return None
     return min(max(size**2 / float(squares), size), curator.units)
@@ -172,7 +172,7 @@ def _by_cluster(
     bound = _SPREAD * row_sd * math.sqrt(rows * (1.0 + _COMMON * rows))
     bound = max(min(bound, 4.0 * rows * longest), longest)
     label, box = "squares of sums by cluster", Box(-longest, longest)
-    found = squares_by_cluster(curator, label, term, box, bound, share=SHARE, part=part)
+    found = squares_of_sums(curator, label, term, box, bound, share=SHARE, part=part)
     alike = 2.0 * count / (1.0 + influence.uneven**2)  # the smaller arm has most of the variance
     few = lost * alike / (max(alike - _LOST, 1.0) * size**2)
     value = few * float(found.total)

@@ -23,7 +23,7 @@ from dpeffects.federation.question import STUDY, Question, check_name
 from dpeffects.federation.records import Layout, read_columns
 from dpeffects.federation.rehearsal import Rehearsal
 from dpeffects.federation.store import Price, Store
-from dpeffects.files import bound
+from dpeffects.files import toml_key
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.encoding import width_of
 from dpeffects.privacy.budget import Budget
@@ -125,7 +125,7 @@ class SitePolicy:
             for name in ("columns", "bounds"):
                 SETTINGS.of(Mapping[Any, Any])(values.get(name, {}), name)
             bounds = values.get("bounds", {})
-            entries["bounds"] = {name: bound(name, entry) for name, entry in bounds.items()}
+            entries["bounds"] = {name: _bound(name, entry) for name, entry in bounds.items()}
         except (FieldError, BoundsError) as error:
             raise PolicyError(str(error)) from None
         for name in ("methods", "estimands"):
@@ -349,3 +349,18 @@ def _among(name: str, values: Collection[str], known: Collection[str]) -> None:
     for value in values:
         if value not in known:
             raise PolicyError(f"{name}: {value!r} is not one of {', '.join(sorted(known))}")
+
+
+def _bound(name: str, entry: Any) -> Any:
+    """Turn ``{range = [0, 1]}`` to a tuple and ``{levels = [...]}`` to a list."""
+    if entry in ({}, {"range": []}, {"levels": []}):
+        raise BoundsError(f"{name!r} is not filled in; write what it could be, or delete the line")
+    kinds = {"range": tuple, "levels": list}
+    if isinstance(entry, dict) and len(entry) == 1:
+        kind, values = next(iter(entry.items()))
+        if kind in kinds and isinstance(values, list):
+            return kinds[kind](values)
+    key = toml_key(name)
+    raise BoundsError(
+        f'bounds of {name!r}: write {key} = {{range = [0, 1]}} or {key} = {{levels = ["a", "b"]}}'
+    )

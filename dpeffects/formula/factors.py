@@ -16,7 +16,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple, NoReturn
 
-from dpeffects.errors import FormulaError, shorten
+from dpeffects.errors import FormulaError, each_of, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import (
     Binary,
@@ -119,9 +119,8 @@ MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 _SPLINE = "write bs(x, knots=[...], lower_bound=..., upper_bound=...)"
 _ROWS = "it looks at other rows; compute it beforehand and give it as a column"
-_CALL_ADVICE = {
-    name: advice
-    for names, advice in {
+_CALL_ADVICE = each_of(
+    {
         "scale center standardize standardise zscore": "covariates are scaled to [0, 1] by their "
         "declared bounds; write the column itself",
         "poly": "write x + I(x ** 2)",
@@ -142,9 +141,8 @@ _CALL_ADVICE = {
         "ln": "write log(x)",
         "where ifelse": "write I(x > 3)",
         "isna isnull is_null isnan notna notnull": "write is_na(x) for missing values",
-    }.items()
-    for name in names.split()
-}
+    }
+)
 _NODE_ADVICE: dict[type[ast.AST], str] = {
     ast.Subscript: "subscripts are not available; give the values as a column of their own",
     ast.Lambda: "lambda is not available; write the expression itself, as I(x ** 2)",

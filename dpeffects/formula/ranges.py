@@ -9,42 +9,17 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import BoundsError, shorten
-from dpeffects.formula.expression import (
-    FUNCTIONS,
-    OPERATORS,
-    PAIR,
-    Binary,
-    Call,
-    Categorical,
-    Clip,
-    Column,
-    Compare,
-    Cut,
-    Expression,
-    Factor,
-    Function,
-    Interval,
-    Missing,
-    Number,
-    Ordered,
-    Pair,
-    Spline,
-    Survival,
-    Unary,
-    render,
-    show_number,
-    shown,
-)
+from dpeffects.formula import expression as ex
 
 
 class _OutsideError(Exception):
     """A node leaves its domain; becomes a BoundsError that names the whole term."""
 
-    def __init__(self, node: Expression, reason: str) -> None:
+    def __init__(self, node: ex.Expression, reason: str) -> None:
         self.node, self.reason = node, reason
 
 
-def range_of(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
+def range_of(factor: ex.Factor, bounds: Mapping[str, ex.Interval]) -> ex.Interval:
     """Smallest and largest value a factor can take when its columns keep to their bounds.
 
     Interval arithmetic: the true range is never wider, and may be narrower where a column stands
@@ -55,9 +30,9 @@ def range_of(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
 
     Examples
     --------
-    >>> range_of(Binary("**", Column("x"), Number(2)), {"x": (-1, 3)})
+    >>> range_of(ex.Binary("**", ex.Column("x"), ex.Number(2)), {"x": (-1, 3)})
     (0.0, 9.0)
-    >>> range_of(Call("log", Column("x")), {"x": (0, 9)})  # doctest: +ELLIPSIS
+    >>> range_of(ex.Call("log", ex.Column("x")), {"x": (0, 9)})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     dpeffects.errors.BoundsError: term `log(x)`: the declared lower bound of `x` is 0; ...
     """
@@ -65,36 +40,36 @@ def range_of(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
         with np.errstate(all="ignore"):  # overflow is found by the finite check
             return _range(factor, bounds)
     except _OutsideError as error:
-        inner = "" if error.node == factor else f"in `{shorten(render(error.node)[0])}`, "
-        raise BoundsError(f"term `{shown(factor)}`: {inner}{error.reason}") from None
+        inner = "" if error.node == factor else f"in `{shorten(ex.render(error.node)[0])}`, "
+        raise BoundsError(f"term `{ex.shown(factor)}`: {inner}{error.reason}") from None
 
 
-def _range(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
+def _range(factor: ex.Factor, bounds: Mapping[str, ex.Interval]) -> ex.Interval:
     match factor:
-        case Column(name):
+        case ex.Column(name):
             ends = _declared(factor, name, bounds)
-        case Number(value):
+        case ex.Number(value):
             ends = (value, value)
-        case Unary(_, x):
+        case ex.Unary(_, x):
             lower, upper = _range(x, bounds)
             ends = (-upper, -lower)
-        case Call(function, x):
-            ends = _call_range(factor, FUNCTIONS[function], _range(x, bounds))
-        case Clip(x, low, high):
+        case ex.Call(function, x):
+            ends = _call_range(factor, ex.FUNCTIONS[function], _range(x, bounds))
+        case ex.Clip(x, low, high):
             lower, upper = _range(x, bounds)
             ends = (min(max(lower, low), high), min(max(upper, low), high))
-        case Binary():
+        case ex.Binary():
             ends = _binary_range(factor, bounds)
-        case Categorical() | Missing():
+        case ex.Categorical() | ex.Missing():
             return 0.0, 1.0
-        case Survival():
+        case ex.Survival():
             return 0.0, float(max(factor.cells - 1, 1))
-        case Ordered(count=count):
+        case ex.Ordered(count=count):
             return 0.0, float(max(count - 1, 1))
-        case Pair():
-            return 0.0, PAIR * PAIR - 1.0
-        case Compare(left=x) | Cut(x=x) | Spline(x=x):
-            if not isinstance(x, Column):  # in [0, 1] whatever the column holds
+        case ex.Pair():
+            return 0.0, ex.PAIR * ex.PAIR - 1.0
+        case ex.Compare(left=x) | ex.Cut(x=x) | ex.Spline(x=x):
+            if not isinstance(x, ex.Column):  # in [0, 1] whatever the column holds
                 _range(x, bounds)
             return 0.0, 1.0
     if not (math.isfinite(ends[0]) and math.isfinite(ends[1])):
@@ -102,7 +77,7 @@ def _range(factor: Factor, bounds: Mapping[str, Interval]) -> Interval:
     return float(ends[0]), float(ends[1])
 
 
-def _declared(node: Column, name: str, bounds: Mapping[str, Interval]) -> Interval:
+def _declared(node: ex.Column, name: str, bounds: Mapping[str, ex.Interval]) -> ex.Interval:
     if name not in bounds:
         raise _OutsideError(node, f"no bounds are declared for `{name}`; declare (lower, upper)")
     lower, upper = bounds[name]
@@ -111,7 +86,7 @@ def _declared(node: Column, name: str, bounds: Mapping[str, Interval]) -> Interv
     return float(lower), float(upper)
 
 
-def _call_range(node: Call, function: Function, inner: Interval) -> Interval:
+def _call_range(node: ex.Call, function: ex.Function, inner: ex.Interval) -> ex.Interval:
     lower, upper = inner
     if lower < function.lower or (lower == function.lower and not function.closed):
         raise _OutsideError(node, f"{_reach(node.x, inner)}; {function.instead}")
@@ -122,7 +97,7 @@ def _call_range(node: Call, function: Function, inner: Interval) -> Interval:
     return least, max(ends)
 
 
-def _binary_range(node: Binary, bounds: Mapping[str, Interval]) -> Interval:
+def _binary_range(node: ex.Binary, bounds: Mapping[str, ex.Interval]) -> ex.Interval:
     left = _range(node.left, bounds)
     right = _range(node.right, bounds)
     if node.op == "**":
@@ -132,12 +107,12 @@ def _binary_range(node: Binary, bounds: Mapping[str, Interval]) -> Interval:
     if node.op == "/" and right[0] <= 0 <= right[1]:
         reach = _reach(node.right, right, either=True)
         raise _OutsideError(node, f"{reach}, so it divides by 0; declare bounds that exclude 0")
-    apply = OPERATORS[node.op]
+    apply = ex.OPERATORS[node.op]
     corners = [apply(np.float64(a), np.float64(b)) for a in left for b in right]
     return min(corners), max(corners)
 
 
-def _power_range(node: Binary, base: Interval, power: float) -> Interval:
+def _power_range(node: ex.Binary, base: ex.Interval, power: float) -> ex.Interval:
     lower, upper = base
     whole = power == int(power)
     if not whole and (lower < 0 or (power < 0 and lower == 0)):
@@ -160,11 +135,11 @@ _ULPS = 8.0
 to another (numpy's vectorised functions promise 4)."""
 
 
-def _ends(values: FloatArray) -> Interval:
+def _ends(values: FloatArray) -> ex.Interval:
     return float(values.min()), float(values.max())
 
 
-def _widened(values: FloatArray) -> Interval:
+def _widened(values: FloatArray) -> ex.Interval:
     """Ends moved outwards by the error of the function; 0 and 1 are met exactly where they are."""
     lower, upper = _ends(values)
     lower -= 0.0 if lower in (0.0, 1.0) else _ULPS * float(np.spacing(abs(lower)))
@@ -172,14 +147,14 @@ def _widened(values: FloatArray) -> Interval:
     return lower, upper
 
 
-def _reach(x: Expression, ends: Interval, either: bool = False) -> str:
-    lower, upper = map(show_number, ends)
-    if isinstance(x, Column) and not either:
+def _reach(x: ex.Expression, ends: ex.Interval, either: bool = False) -> str:
+    lower, upper = map(ex.show_number, ends)
+    if isinstance(x, ex.Column) and not either:
         return f"the declared lower bound of `{x.name}` is {lower}"
-    return f"`{shorten(render(x)[0])}` ranges from {lower} to {upper} under the declared bounds"
+    return f"`{shorten(ex.render(x)[0])}` ranges from {lower} to {upper} under the declared bounds"
 
 
-def clip(values: FloatArray, interval: Interval) -> FloatArray:
+def clip(values: FloatArray, interval: ex.Interval) -> FloatArray:
     """Clip to declared bounds; NaN, which no comparison clips, becomes the middle.
 
     (What a record can do to a release does not rest on this: the curator keeps contributions within
@@ -197,7 +172,7 @@ def clip(values: FloatArray, interval: Interval) -> FloatArray:
     return clipped
 
 
-def middle(interval: Interval) -> float:
+def middle(interval: ex.Interval) -> float:
     """The middle of an interval; 0 where it has none."""
     lower, upper = interval
     centre = lower + (upper - lower) / 2.0

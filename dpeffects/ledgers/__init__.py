@@ -1,21 +1,5 @@
 """Ledgers that outlive the process: in a SQLite file, or on a PostgreSQL server."""
 
-from dpeffects.ledgers.chain import Address
-from dpeffects.ledgers.durable import (
-    DurableLedger,
-    anchor_ledger,
-    create_ledger,
-    ledger_datasets,
-    open_ledger,
-    verify_ledger,
-)
+from dpeffects.lazy import lazy_names
 
-__all__ = [
-    "Address",
-    "DurableLedger",
-    "anchor_ledger",
-    "create_ledger",
-    "ledger_datasets",
-    "open_ledger",
-    "verify_ledger",
-]
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -5,28 +5,49 @@ The ledger uses them inside a transaction, and `verify` replays all entries with
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Self
+from functools import reduce
+from typing import Any, NamedTuple, Self
 
-from dpeffects.errors import BudgetError, LedgerError
-from dpeffects.ledgers.allotments import (
-    Allotted,
-    Part,
-    agreed_terms,
-    is_new,
-    kept_in,
-    negligible,
-    open_part,
-    part_of,
-    refusal,
-    rest_of_call,
-)
+from dpeffects.errors import BudgetError, LedgerError, OptionError
+from dpeffects.guarantee import rows_of
 from dpeffects.ledgers.composition import Composition, find_composition
-from dpeffects.ledgers.entry import NONE, Cost, Entry, Hold, State, read_terms
-from dpeffects.privacy.budget import Budget, as_written
+from dpeffects.ledgers.entry import (
+    NONE,
+    Cost,
+    Entry,
+    Hold,
+    Part,
+    Parts,
+    State,
+    read_cost,
+    read_terms,
+)
+from dpeffects.privacy.budget import Budget, round_up
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Terms, exact_price, require_like
+
+
+class Allotted(NamedTuple):
+    """An allotment at one moment, in numbers to show: epsilon and delta each."""
+
+    share: float
+    size: tuple[float, float]
+    spent: tuple[float, float]
+    left: tuple[float, float]
+    open: bool
+
+    @classmethod
+    def of(cls, part: Part, size: tuple[float, float], left: tuple[float, float]) -> Self:
+        """What there is to show of the totals."""
+        spent = (round_up(part.spent[0]), round_up(part.spent[1]))
+        return cls(float(part.share), size, spent, left, part.open)
+
+    def __str__(self) -> str:
+        size, spent, left = (f"({x:.6g}, {d:.3g})" for x, d in self[1:4])
+        return f"{size}, spent {spent}, " + (f"left {left}" if self.open else "released")
 
 
 @dataclass(frozen=True)
@@ -69,14 +90,14 @@ class Agreement:
         try:
             budget = Budget(body["epsilon"], body["delta"])
             rule = find_composition(body["composition"])
-            return cls(budget, rule, Cost.read(body["limits"]), body.get("unit"))
+            return cls(budget, rule, read_cost(body["limits"]), body.get("unit"))
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerError("the ledger has a dataset whose budget cannot be read") from error
 
     def left(self, state: State, allotment: str = "") -> Cost:
         """Return what is neither used nor held, or what an allotment has left."""
         if allotment:
-            return Cost(*open_part(state.allotments, allotment).left)
+            return open_part(state.allotments, allotment).left
         return self.limits.minus(state.used).minus(state.held)
 
     def remaining(self, state: State) -> tuple[float, float]:
@@ -99,14 +120,14 @@ class Agreement:
     def _refusal(
         self, state: State, needed: tuple[Fraction, Fraction], allotment: str = ""
     ) -> BudgetError:
-        shown, kept = self.composition.largest_call, Cost(*kept_in(state.allotments))
+        shown, kept = self.composition.largest_call, kept_in(state.allotments)
         left = shown(self.left(state, allotment))
         error = refusal(needed, self.budget, left, (0, 0) if allotment else shown(kept), allotment)
         return BudgetError(f"{error}{self._open_calls(state)}")
 
     def _open_calls(self, state: State) -> str:
         """What open calls hold, in words."""
-        calls = state.held.minus(Cost(*kept_in(state.allotments)))
+        calls = state.held.minus(kept_in(state.allotments))
         if calls.first <= 0 and calls.delta <= 0:
             return ""
         held = self.composition.largest_call(calls)
@@ -117,7 +138,10 @@ class Agreement:
 
     def allot(self, state: State, name: str, share: Fraction) -> State:
         """Hold a share of all that is allowed; refuse another size, or more than is left."""
-        if not is_new(state.allotments, name, share):
+        if name in state.allotments:
+            if (known := open_part(state.allotments, name).share) != share:
+                sizes = f"{float(known)} of the ledger, not {float(share)}"
+                raise OptionError(f"the allotment {name!r} is {sizes}")
             return state
         size = self._size(share)
         if not size.within(self.left(state)):
@@ -126,10 +150,12 @@ class Agreement:
         return replace(state, held=state.held.plus(size)).with_part(name, Part(share, size))
 
     def release(self, state: State, name: str) -> State:
-        """End an allotment; what it has left is held no more."""
+        """End an allotment; what it has left is held no more. A second time does nothing."""
         part = part_of(state.allotments, name)
-        held = state.held.minus(Cost(*part.left))
-        return replace(state, held=held).with_part(name, part.released())
+        if not part.open:
+            return state
+        held = state.held.minus(part.left)
+        return replace(state, held=held).with_part(name, part._replace(left=NONE, open=False))
 
     def _size(self, share: Fraction) -> Cost:
         return Cost(share * self.limits.first, share * self.limits.delta)
@@ -138,7 +164,7 @@ class Agreement:
         """Return what there is to show of each allotment; sizes are those of one call."""
         shown = self.composition.largest_call
         return {
-            name: Allotted.of(part, shown(self._size(part.share)), shown(Cost(*part.left)))
+            name: Allotted.of(part, shown(self._size(part.share)), shown(part.left))
             for name, part in state.allotments.items()
         }
 
@@ -146,10 +172,9 @@ class Agreement:
         self, state: State, budget: Budget, terms: Terms | None, allotment: str = ""
     ) -> tuple[State, Hold]:
         """Hold the whole budget of a call, out of an allotment where it is of one, or refuse it."""
-        epsilon, delta = as_written(budget.epsilon), as_written(budget.delta)
-        self.check(state, epsilon, delta, terms, allotment)
-        cost = self.composition.of_call(epsilon, delta)
-        hold = Hold(cost, whole=Cost(epsilon, delta), allotment=allotment)
+        self.check(state, *budget.exact, terms, allotment)
+        cost = self.composition.of_call(*budget.exact)
+        hold = Hold(cost, whole=Cost(*budget.exact), allotment=allotment)
         if allotment:
             return state.with_part(allotment, state.allotments[allotment].less(cost)), hold
         return replace(state, held=state.held.plus(cost)), hold
@@ -222,7 +247,7 @@ def _kept(state: State, hold: Hold, back: Cost) -> State:
     part = state.allotments[hold.allotment].after(hold.rest)
     if not part.open:
         return state.with_part(hold.allotment, part)
-    state = state.with_part(hold.allotment, part.less((-back.first, -back.delta)))
+    state = state.with_part(hold.allotment, part.less(NONE.minus(back)))
     return replace(state, held=state.held.plus(back))
 
 
@@ -269,3 +294,80 @@ def payments(entry: Entry) -> tuple[Spend, ...]:
         price = (body["epsilon"], body["delta"])
         return (Spend(label, "request", *price, "any", (), (), 1, alone=True),)
     return ()
+
+
+def rest_of_call(whole: Cost, rest: Cost) -> tuple[Spend, ...]:
+    """Return what a call has not charged of its budget as a charge of its own.
+
+    One that is negligible gets no line, but is in the totals too.
+    """
+    if all(map(negligible, rest, whole)):
+        return ()
+    epsilon, delta = round_up(rest[0]), round_up(rest[1])
+    return (Spend("rest of the call", "rest", epsilon, delta, "none", (), (), 1),)
+
+
+def negligible(rest: Fraction, whole: Fraction) -> bool:
+    """Say whether this little is left because shares of a budget are rounded down."""
+    return rest <= whole / 10**9
+
+
+def kept_in(parts: Parts) -> Cost:
+    """What allotments have left, in sum."""
+    return reduce(Cost.plus, (part.left for part in parts.values()), NONE)
+
+
+def part_of(parts: Parts, name: str) -> Part:
+    """Return the totals of an allotment."""
+    require_name("allotment", name)
+    if name not in parts:
+        raise OptionError(
+            f"the ledger has no allotment {name!r}; it has {', '.join(parts) or 'none'}"
+        )
+    return parts[name]
+
+
+def open_part(parts: Parts, name: str) -> Part:
+    """Return the totals of an allotment that calls may still charge."""
+    part = part_of(parts, name)
+    if not part.open:
+        raise BudgetError(f"the allotment {name!r} was released, and pays for nothing any more")
+    return part
+
+
+def require_name(what: str, name: object) -> None:
+    """Refuse what is no name, and names that look like another."""
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise OptionError(f"{what} must be a name, got {name!r}")
+    plain = " ".join(unicodedata.normalize("NFC", name).split())
+    if name != plain:
+        raise OptionError(
+            f"{what} {name!r} has spaces around it, several in a row, or letters that can be "
+            f"written in another way: write {plain!r}"
+        )
+
+
+def agreed_terms(unit: str | None) -> Terms | None:
+    """What every charge of a ledger must protect, where a column of units was agreed on."""
+    if unit is None:
+        return None
+    if not (isinstance(unit, str) and unit):
+        raise OptionError("unit must be the name of a column, as in dp_ate(..., unit=...)")
+    return Terms(rows_of(unit))
+
+
+def refusal(
+    needed: tuple[Fraction, Fraction],
+    allowed: Budget,
+    left: tuple[float, float],
+    kept: tuple[float, float] = (0.0, 0.0),
+    allotment: str = "",
+) -> BudgetError:
+    """The error that says what is needed, what is left, and what allotments keep."""
+    return BudgetError(
+        f"this needs epsilon = {float(needed[0]):.6g}, delta = {float(needed[1]):.3g}, but of "
+        f"({allowed.epsilon:.6g}, {allowed.delta:.3g}) only "
+        f"({left[0]:.6g}, {left[1]:.3g}) is left"
+        + (f" in the allotment {allotment!r}" if allotment else "")
+        + (f"; allotments keep ({kept[0]:.6g}, {kept[1]:.3g})" if any(kept) else "")
+    )

@@ -10,7 +10,6 @@ import math
 from fractions import Fraction
 
 from dpeffects.errors import BudgetError, OptionError, not_among
-from dpeffects.ledgers.allotments import shown
 from dpeffects.ledgers.entry import Cost
 from dpeffects.privacy.budget import Budget, as_written, round_down, round_up
 from dpeffects.privacy.charges import Spend
@@ -27,7 +26,7 @@ class Composition:
 
     def limits(self, budget: Budget) -> Cost:
         """Return the largest total cost that keeps within the budget."""
-        return Cost(as_written(budget.epsilon), as_written(budget.delta))
+        return Cost(*budget.exact)
 
     def of_call(self, epsilon: Fraction, delta: Fraction) -> Cost:
         """Return a cost that covers every call with this budget."""
@@ -156,3 +155,17 @@ def find_composition(name: str) -> Composition:
     if name not in COMPOSITIONS:
         raise OptionError(not_among("composition", name, COMPOSITIONS))
     return COMPOSITIONS[name]
+
+
+def shown(left: Fraction) -> float:
+    """Return what is left as a number that a next call may ask for; below 1e-12, none.
+
+    Examples
+    --------
+    >>> shown(Fraction(1, 10))
+    0.1
+    """
+    if left <= Fraction(1, 10**12):
+        return 0.0
+    nearest = float(left)
+    return nearest if as_written(nearest) <= left else math.nextafter(nearest, 0.0)

@@ -10,14 +10,20 @@ from __future__ import annotations
 import os
 import platform
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import BudgetError, LedgerError, OptionError, checked_call
-from dpeffects.ledgers.agreement import Agreement, charge_body, payments, price_of
-from dpeffects.ledgers.allotments import Allotted, Divisible, Parts, part_of, require_name
+from dpeffects.ledgers.agreement import (
+    Agreement,
+    charge_body,
+    payments,
+    price_of,
+    require_name,
+)
+from dpeffects.ledgers.allotments import Divisible
 from dpeffects.ledgers.chain import Address, Anchor, Chain, store_of
 from dpeffects.ledgers.entry import NONE, Entry, State
 from dpeffects.ledgers.loss_distributions import tight_epsilon
@@ -72,51 +78,12 @@ class DurableLedger(Shown, Divisible):
         """All charges so far, in order."""
         return tuple(spend for entry in self.entries() for spend in payments(entry))
 
-    @property
-    def spent(self) -> tuple[Fraction, Fraction]:
-        """Exact totals of epsilon and delta charged."""
-        spent = self.state.spent
-        return spent.first, spent.delta
-
-    @property
-    def remaining(self) -> tuple[float, float]:
-        """What is left for a next call, rounded down; less than 1e-12 is shown as none."""
-        return self.agreement.remaining(self.state)
-
-    @property
-    def allotments(self) -> dict[str, Allotted]:
-        """Size, spent and left of all allotments by name, also of those that were released."""
-        return self.agreement.allotments(self.state)
-
-    @property
-    def _parts(self) -> Parts:
-        return self.state.allotments
-
-    def _hold(self, name: str, share: Fraction) -> None:
+    def _change(self, kind: str, body: dict[str, Any], after: Callable[[State], State]) -> None:
         with self.transaction(write=True) as transaction:
             before = transaction.state(self.dataset)
-            state = self.agreement.allot(before, name, share)
+            state = after(before)
             if state is not before:
-                body = {"allotment": name, "share": share}
-                transaction.add("allot", self.dataset, body, state)
-
-    def release(self, name: str) -> None:
-        """End an allotment: what is unspent is left again for calls to the ledger itself.
-
-        Calls that are open keep what they have reserved. A second time does nothing; the name is
-        not given again.
-        """
-        with self.transaction(write=True) as transaction:
-            before = transaction.state(self.dataset)
-            if part_of(before.allotments, name).open:
-                state = self.agreement.release(before, name)
-                transaction.add("release", self.dataset, {"allotment": name}, state)
-
-    def check(
-        self, epsilon: Fraction, delta: Fraction, terms: Terms | None, allotment: str = ""
-    ) -> None:
-        """Raise BudgetError unless this much is left on these terms; charges nothing."""
-        self.agreement.check(self.state, epsilon, delta, terms, allotment)
+                transaction.add(kind, self.dataset, body, state)
 
     def charge(self, spend: Spend, terms: Terms | None = None, *, allotment: str = "") -> None:
         """Record a charge, or refuse it. Call before the noise is drawn, never after."""
@@ -231,16 +198,8 @@ class DurableLedger(Shown, Divisible):
         return whole.shortened() if check_form(form) == "short" else whole
 
     def __repr__(self) -> str:
-        state, budget = self.state, self.agreement.budget
-        left = self.agreement.remaining(state)
-        void = state.terms.void if state.terms else ()
-        return (
-            f"DurableLedger({self.address!r}, dataset={self.dataset!r}, "
-            f"epsilon={budget.epsilon:.6g}, delta={budget.delta:.3g}, {state.charges} charges, "
-            f"left ({left[0]:.6g}, {left[1]:.3g})"
-            + "".join(f", allotment {k} {x}" for k, x in self.agreement.allotments(state).items())
-            + (f", VOID: {', '.join(void)})" if void else ")")
-        )
+        totals = self._totals(self.state)
+        return f"DurableLedger({self.address!r}, dataset={self.dataset!r}, {totals})"
 
     __str__ = __repr__
 

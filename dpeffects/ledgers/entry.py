@@ -17,7 +17,6 @@ from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
 from dpeffects.errors import LedgerError
-from dpeffects.ledgers.allotments import Part, Parts
 from dpeffects.ledgers.tree import Nodes, Read, changed, key_of
 from dpeffects.privacy.ledger import Terms
 from dpeffects.typed import SETTINGS, Types
@@ -27,10 +26,10 @@ START = "0" * 64
 
 
 class Cost(NamedTuple):
-    """Two exact amounts: epsilon or rho, and delta."""
+    """Two exact amounts: epsilon, or rho, and delta."""
 
-    first: Fraction
-    delta: Fraction
+    first: Fraction = Fraction(0)
+    delta: Fraction = Fraction(0)
 
     def plus(self, other: Cost) -> Cost:
         """Return the sum."""
@@ -44,14 +43,33 @@ class Cost(NamedTuple):
         """True when neither amount is above the other's."""
         return self.first <= other.first and self.delta <= other.delta
 
-    @classmethod
-    def read(cls, texts: Sequence[str]) -> Self:
-        """Read two fractions from JSON."""
-        first, delta = texts
-        return cls(Fraction(first), Fraction(delta))
+
+NONE = Cost()
 
 
-NONE = Cost(Fraction(0), Fraction(0))
+class Part(NamedTuple):
+    """The totals of an allotment.
+
+    ``share`` is its part of all that is allowed; ``left`` what calls may still reserve, as the
+    ledger counts; ``spent`` plain sums; ``open`` is False once it was released.
+    """
+
+    share: Fraction
+    left: Cost
+    spent: Cost = NONE
+    open: bool = True
+
+    def less(self, cost: Cost) -> Self:
+        """After a call has reserved this much."""
+        return self._replace(left=self.left.minus(cost))
+
+    def after(self, price: Cost) -> Self:
+        """After this much was charged."""
+        return self._replace(spent=self.spent.plus(price))
+
+
+Parts = Mapping[str, Part]
+"""Allotments by name."""
 
 
 @dataclass(frozen=True)
@@ -216,16 +234,22 @@ def read_terms(stored: Sequence[Any]) -> Terms:
     return Terms(unit, tuple(public), tuple(void))
 
 
+def read_cost(texts: Sequence[str]) -> Cost:
+    """Read two fractions from JSON."""
+    first, delta = map(Fraction, texts)
+    return Cost(first, delta)
+
+
 def _read_part(stored: Sequence[Any]) -> Part:
     share, left, spent, is_open = stored
-    return Part(Fraction(share), Cost.read(left), Cost.read(spent), bool(is_open))
+    return Part(Fraction(share), read_cost(left), read_cost(spent), bool(is_open))
 
 
 _STORED = Types(
     {kind: SETTINGS.of(kind) for kind in (str, int, bool)}
     | {
         Fraction: lambda text, _: Fraction(text),
-        Cost: lambda texts, _: Cost.read(texts),
+        Cost: lambda texts, _: read_cost(texts),
         Terms: lambda stored, _: read_terms(stored),
         Part: lambda stored, _: _read_part(stored),
     }

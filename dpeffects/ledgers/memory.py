@@ -7,16 +7,17 @@ these too (`privacy.ledger`). What is allowed is decided as in a ledger that out
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from typing import Any
 
 from dpeffects.errors import BudgetError, OptionError, checked_call
-from dpeffects.ledgers.agreement import Agreement
-from dpeffects.ledgers.allotments import Allotted, Divisible, Parts, kept_in, rest_of_call
-from dpeffects.ledgers.entry import Cost, Hold, State
+from dpeffects.ledgers.agreement import Agreement, kept_in, rest_of_call
+from dpeffects.ledgers.allotments import Divisible
+from dpeffects.ledgers.entry import Hold, State
 from dpeffects.privacy.budget import Budget, round_down
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import Account, Amounts, InMemory, Terms
+from dpeffects.privacy.ledger import Account, InMemory, Terms
 
 
 class _OfLiveCalls(Agreement):
@@ -70,44 +71,20 @@ class Ledger(InMemory, Divisible):
         terms: Terms | None = None,
     ) -> None:
         super().__init__()
-        self._agreement = _OfLiveCalls.make(epsilon, delta, "sum", unit)
+        self.agreement = _OfLiveCalls.make(epsilon, delta, "sum", unit)
         self._state, self._parent = State(terms=terms), parent
 
     @property
-    def spent(self) -> Amounts:
-        """Exact totals of epsilon and delta."""
-        return self._state.spent
+    def state(self) -> State:
+        """Exact totals now."""
+        return self._state
 
-    @property
-    def remaining(self) -> tuple[float, float]:
-        """What is neither spent nor reserved, rounded down; less than 1e-12 is shown as none."""
-        return self._agreement.remaining(self._state)
-
-    @property
-    def allotments(self) -> dict[str, Allotted]:
-        """Size, spent and left of all allotments by name, also of those that were released."""
-        return self._agreement.allotments(self._state)
-
-    @property
-    def _parts(self) -> Parts:
-        return self._state.allotments
-
-    def _hold(self, name: str, share: Fraction) -> None:
+    def _change(self, kind: str, body: dict[str, Any], after: Callable[[State], State]) -> None:
         self._require_own_process()
-        if self._parent is not None:
+        if kind == "allot" and self._parent is not None:
             raise OptionError("this ledger charges another one too: allot a share of that one")
         with self._lock:
-            self._state = self._agreement.allot(self._state, name, share)
-
-    def release(self, name: str) -> None:
-        """End an allotment: what is unspent is left again for calls to the ledger itself.
-
-        Calls that are open keep what they have reserved. A second time does nothing; the name is
-        not given again.
-        """
-        self._require_own_process()
-        with self._lock:
-            self._state = self._agreement.release(self._state, name)
+            self._state = after(self._state)
 
     def check(
         self, epsilon: Fraction, delta: Fraction, terms: Terms | None, allotment: str = ""
@@ -115,8 +92,8 @@ class Ledger(InMemory, Divisible):
         """Raise BudgetError unless this much is left on these terms; charges nothing."""
         self._require_own_process()
         if self._parent is not None:
-            self._parent.check(epsilon, delta, self._agreement.terms(self._state) or terms)
-        self._agreement.check(self._state, epsilon, delta, terms, allotment)
+            self._parent.check(epsilon, delta, self.agreement.terms(self._state) or terms)
+        super().check(epsilon, delta, terms, allotment)
 
     def reserve(
         self, budget: Budget, terms: Terms, about: Mapping[str, str], allotment: str = ""
@@ -125,7 +102,7 @@ class Ledger(InMemory, Divisible):
         with self._lock:
             self.check(*budget.exact, terms, allotment)
             above = self._parent.reserve(budget, terms, about) if self._parent else None
-            self._state, hold = self._agreement.reserve(self._state, budget, terms, allotment)
+            self._state, hold = self.agreement.reserve(self._state, budget, terms, allotment)
         return Reserved(self, hold, above)
 
     def charge(self, spend: Spend, terms: Terms | None = None, *, allotment: str = "") -> None:
@@ -143,30 +120,24 @@ class Ledger(InMemory, Divisible):
         """Charge what a call has reserved, or what is left; what is charged too comes first."""
         self._require_own_process()
         with self._lock:
-            state, hold = self._agreement.charge(self._state, hold, spend, terms, allotment)
+            state, hold = self.agreement.charge(self._state, hold, spend, terms, allotment)
             if above is not None:
-                above.charge(spend, self._agreement.terms(self._state) or terms)
+                above.charge(spend, self.agreement.terms(self._state) or terms)
             self._state = state
             self._spends.append(spend)
         return hold
 
     def _settle(self, hold: Hold) -> Hold:
         with self._lock:
-            self._state, ended = self._agreement.settle(self._state, hold)
+            self._state, ended = self.agreement.settle(self._state, hold)
             self._spends.extend(rest_of_call(hold.whole, hold.rest))
         return ended
 
     def __repr__(self) -> str:
-        state, allowed = self._state, self._agreement.budget
-        left, held = self._agreement.remaining(state), state.held.minus(Cost(*kept_in(self._parts)))
+        state = self._state
+        held = state.held.minus(kept_in(state.allotments))
         reserved = f", reserved ({float(held[0]):.6g}, {float(held[1]):.3g})" if any(held) else ""
-        void = state.terms.void if state.terms else ()
-        return (
-            f"Ledger(epsilon={allowed.epsilon:.6g}, delta={allowed.delta:.3g}, "
-            f"{len(self._spends)} charges, left ({left[0]:.6g}, {left[1]:.3g}){reserved}"
-            + "".join(f", allotment {name} {now}" for name, now in self.allotments.items())
-            + (f", VOID: {', '.join(sorted(void))})" if void else ")")
-        )
+        return f"Ledger({self._totals(state, reserved)})"
 
 
 class Reserved(Account):

@@ -6,7 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from io import StringIO
 from pathlib import Path
@@ -26,23 +26,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = (
-    "entry",
-    "call",
-    "time",
-    "method",
-    "formula",
-    "label",
-    "share",
-    "epsilon",
-    "delta",
-    "mechanism",
-    "sensitivity",
-    "scale",
-    "claim",
-    "unit",
-    "public",
-    "void",
-    "allotment",
+    *("entry", "call", "time", "method", "formula"),
+    *(x.name for x in fields(Spend) if x.name != "alone"),
+    *("unit", "public", "void", "allotment"),
 )
 _LISTED = 20
 """How many of the newest charges a summary lists."""

@@ -41,6 +41,10 @@ class Share(NamedTuple):
     epsilon: float
     delta: float = 0.0
 
+    def times(self, part: float | Fraction) -> Share:
+        """A part of it, rounded down."""
+        return Share(*(round_down(Fraction(x) * Fraction(part)) for x in self))
+
 
 @lru_cache(maxsize=1024)
 def as_written(value: float) -> Fraction:

@@ -38,8 +38,7 @@ class Spend:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return plain | {"sensitivity": list(self.sensitivity), "scale": list(self.scale)}
+        return vars(self) | {"sensitivity": list(self.sensitivity), "scale": list(self.scale)}
 
 
 @dataclass(frozen=True)

@@ -68,16 +68,17 @@ class Curator:
 
     def __init__(self, rows: Source, releaser: Releaser, public: frozenset[str]) -> None:
         self._source, self._releaser, self._public = rows, releaser, public
-        self.weighted, self.units = rows.weighted, rows.n
+        about = rows.about
+        self.n = self.units = about.n
+        self.weighted, self.most_rows = about.weighted, about.most_rows
         if self.weighted and public:
             raise OptionError("rows with weights have nothing that is public")
-        if rows.most_rows > 1 and not self.weighted:
+        if self.most_rows > 1 and not self.weighted:
             raise OptionError("units of several rows need weights that add up to at most 1")
-        self.n, self.width, self.outcome_range = rows.n, rows.width, rows.outcome_range
+        self.width, self.outcome_range, self.arms = about.width, about.outcome_range, about.arms
         self.size_sd = 0.0
-        self.arms = rows.arms
-        self.values = rows.values or (0,) * (rows.width + 1)
-        self.names = rows.names or tuple(f"column {j}" for j in range(rows.width))
+        self.values = about.values or (0,) * (self.width + 1)
+        self.names = about.names or tuple(f"column {j}" for j in range(self.width))
 
     def has(self, share: str) -> bool:
         """True when the budget has a share of this name."""

@@ -118,8 +118,9 @@ class Penalised(Protocol):
 
     def solve(self, source: Source, noise: FloatArray | None = None) -> FloatArray:
         """Minimise n times the objective plus noise'w, whatever the rows are (claims 20, 23)."""
-        tilt = np.zeros(self.width) if noise is None else noise / source.n
-        top = self.largest_weights(source.n, norm(tilt) * source.n)
+        n = source.about.n
+        tilt = np.zeros(self.width) if noise is None else noise / n
+        top = self.largest_weights(n, norm(tilt) * n)
         stop, weights = self.enough(top) + 1e-15 * norm(tilt), None
         after = self._after if self.bend else None
         for precision in (Precision((), self.grid + 23), self.quick)[self.columns <= DENSE :]:
@@ -145,7 +146,7 @@ class Penalised(Protocol):
 
         So weights are those that multiply whole numbers, but for a power of two, in all their bits.
         """
-        divisor, penalty, push = self.norms[0], self.penalty(source.n), norm(tilt)
+        divisor, penalty, push = self.norms[0], self.penalty(source.about.n), norm(tilt)
 
         def rounding(size: float) -> float:
             by_penalty = 2.0**-52 * (penalty * divisor * size + push)
@@ -168,14 +169,15 @@ class Penalised(Protocol):
         ``tail`` is what floats leave out of the weights.
         """
         left = self.norms[0] if precision is self.careful else 1.0
-        scale, penalty = 2.0**self.grid * self.norms[0] / left, self.penalty(source.n) * left**2
+        n, scale = source.about.n, 2.0**self.grid * self.norms[0] / left
+        penalty = self.penalty(n) * left**2
         parts = np.stack([weights, tail]).reshape(2, -1, self.columns) / scale
         fewer = 2.0 ** -math.ceil(math.log2(self.norms[0] * self.norms[1]))
 
         def sums(precision: Precision, vectors: FloatArray | None = None) -> Derivatives:
             add = partial(block_sums, self, parts, precision, vectors)
             limbs = source.fold(add, *self.reads)[0]
-            return derivatives(limbs, scale, source.n, penalty, precision)
+            return derivatives(limbs, scale, n, penalty, precision)
 
         def product(vector: FloatArray) -> FloatArray:
             """The Hessian times a vector of norm 1, made shorter: all factors are below 1."""

@@ -16,10 +16,6 @@ from dpeffects.guarantee import protected, why_no_sum
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.charges import Spend
 
-Amounts = tuple[Fraction, Fraction]
-"""Exact epsilon and delta."""
-NONE: Amounts = (Fraction(0), Fraction(0))
-
 
 class Terms(NamedTuple):
     """What a charge protects: the unit, what is public beside n, and what voids it."""
@@ -101,7 +97,8 @@ class CallLedger(InMemory, Account):
     """What a call may spend, and what it has spent.
 
     Charges add up by basic composition (claim 1), in exact arithmetic: no float rounding lets a
-    tiny charge through for free. A ``parent`` is charged too, and first.
+    tiny charge through for free. A ``parent`` is charged too, and first. ``spent`` has the exact
+    totals of epsilon and delta.
     """
 
     def __init__(
@@ -109,12 +106,7 @@ class CallLedger(InMemory, Account):
     ) -> None:
         super().__init__()
         self._parent, self._terms = parent, terms
-        self._left, self._spent = allowed.exact, NONE
-
-    @property
-    def spent(self) -> Amounts:
-        """Exact totals of epsilon and delta."""
-        return self._spent
+        self._allowed, self.spent = allowed.exact, (Fraction(0), Fraction(0))
 
     def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
         """Raise BudgetError unless this much is left on these terms; charges nothing."""
@@ -122,7 +114,7 @@ class CallLedger(InMemory, Account):
         require_like(self._terms, terms)
         if self._parent is not None:
             self._parent.check(epsilon, delta, self._terms)
-        if epsilon > self._left[0] or delta > self._left[1]:
+        if self.spent[0] + epsilon > self._allowed[0] or self.spent[1] + delta > self._allowed[1]:
             needed = f"epsilon = {float(epsilon):.6g}, delta = {float(delta):.3g}"
             raise BudgetError(f"this needs {needed}, more than is left of the call's budget")
 
@@ -134,21 +126,11 @@ class CallLedger(InMemory, Account):
             if self._parent is not None:
                 self._parent.charge(spend, self._terms or terms)
             self._terms = self._terms or terms
-            self._left, self._spent = minus(self._left, price), plus(self._spent, price)
+            self.spent = self.spent[0] + price[0], self.spent[1] + price[1]
             self._spends.append(spend)
 
 
-def plus(one: Amounts, other: Amounts) -> Amounts:
-    """The sum of two amounts."""
-    return one[0] + other[0], one[1] + other[1]
-
-
-def minus(one: Amounts, other: Amounts) -> Amounts:
-    """What one amount leaves of another."""
-    return one[0] - other[0], one[1] - other[1]
-
-
-def exact_price(spend: Spend) -> Amounts:
+def exact_price(spend: Spend) -> tuple[Fraction, Fraction]:
     """What a charge costs, exactly; refuses one that is not a price."""
     epsilon, delta = spend.epsilon, spend.delta
     if not (epsilon >= 0 and delta >= 0 and 0 < epsilon + delta < math.inf):

@@ -43,28 +43,23 @@ class Fit:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be released, by public numbers."""
-        if self._rows > 1:
-            known = replace(self.problem, rows=self._rows)
-            object.__setattr__(self, "problem", known)
+        known = replace(self.problem, rows=self.curator.most_rows)
+        object.__setattr__(self, "problem", known)
         if self.share in self.curator._releaser.split.mu:
             raise PrivacyError("a minimiser needs a share with a delta of its own")
         if isinstance(self.problem, Huber):
             rehearse(self.problem.terms, self.problem.size + 2, None, self.curator.width)
 
     @property
-    def _rows(self) -> int:
-        """Rows of a unit, at most."""
-        return self.curator._source.most_rows
-
-    @property
     def volume(self) -> float:
         """Epsilon for the change of volume from noise to weights (claims 21, 29)."""
         bound, strength = self.problem.hessian_bound, self.problem.strength
-        return volume_price(strength, bound) if self._rows == 1 else bound / strength * _WIDER
+        several = self.curator.most_rows > 1
+        return bound / strength * _WIDER if several else volume_price(strength, bound)
 
     def noise(self, kind: str) -> str:
         """The kind of noise in an objective: that of units of several rows is not Gaussian."""
-        if self._rows == 1:
+        if self.curator.most_rows == 1:
             return kind
         if kind == "gaussian":
             raise OptionError('noise="gaussian" is not for units of several rows: leave it out')
@@ -76,8 +71,7 @@ class Fit:
 
     def price(self, part: Fraction) -> Share:
         """A part of the share, rounded down."""
-        whole = self.curator._releaser.share(self.share)
-        return whole if part == 1 else Share(*(round_down(Fraction(x) * part) for x in whole))
+        return self.curator._releaser.share(self.share).times(part)
 
     def draw(
         self, label: str, steps: Steps, claim: int, noise: str, part: Share | None = None
@@ -121,7 +115,7 @@ def propensity_weights(curator: Curator, penalty: float, share: str) -> Noisy:
     arms: Iterable[int | None] = [None] if curator.arms == 2 else range(curator.arms)
     problems = [Logistic(d, penalty, centred=False, arm=arm) for arm in arms]
     fits = [Fit(curator, problem, share) for problem in problems]
-    g = replace(problems[0], rows=curator._source.most_rows).gradient_left(n)
+    g = replace(problems[0], rows=curator.most_rows).gradient_left(n)
     bound = 2.0 * d / (n * penalty) + 2.0 * math.sqrt(d) * g / penalty
     solved = [fit.solve() for fit in fits]
     values, unit = _in_steps(solved[0] if len(fits) == 1 else np.stack(solved), bound)
@@ -177,7 +171,7 @@ def minimise(
     ===== ======== =================== =================== ======
     """
     fit, releaser = Fit(curator, problem, share), curator._releaser
-    if curator._source.most_rows > 1:  # what units cost for the volume is linear (claim 29)
+    if curator.most_rows > 1:  # what units cost for the volume is linear (claim 29)
         least = 2.0 * problem.hessian_bound / fit.price(part).epsilon
         fit = Fit(curator, replace(problem, strength=max(problem.strength, least)), share)
     problem, noise = fit.problem, fit.noise(noise)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError, OptionError
-from dpeffects.privacy.budget import Budget, Share, round_down
+from dpeffects.privacy.budget import Budget, round_down
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.release import Releaser, Split
@@ -116,10 +116,7 @@ def among_arms(curator: Curator, arms: tuple[int, int], part: Fraction) -> Curat
     split = curator._releaser.split
     if split.mu:
         raise OptionError("a Gaussian pool is not divided between arms")
-    shares = {
-        name: Share(*(round_down(Fraction(x) * part) for x in share))
-        for name, share in split.shares.items()
-    }
+    shares = {name: share.times(part) for name, share in split.shares.items()}
     rows = TwoArms.of(curator._source, arms)
     return Curator(rows, curator._releaser.for_subset(Split(shares)), curator._public)
 

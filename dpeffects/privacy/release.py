@@ -121,7 +121,7 @@ class Releaser:
         self, label: str, steps: Steps, *, share: str, claim: int, part: float | Fraction = 1.0
     ) -> Noisy:
         """Release whole numbers as multiples of their unit, at ``part`` of the price of a share."""
-        price = Share(*(round_down(Fraction(x) * Fraction(part)) for x in self.share(share)))
+        price = self.share(share).times(part)
         if share not in self.split.mu:
             return self.laplace(label, steps, price, share=share, claim=claim)
         mu, self._entries = self.rate(share, part), self._entries - steps.values.size

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -214,40 +214,30 @@ ByRecord = Callable[[Block], Records]
 """A few values for each record of a block. It may travel too."""
 
 
+class About(NamedTuple):
+    """What is public of rows.
+
+    ``n`` is the number of records, or of units that have several rows, of which ``most_rows`` can
+    have a weight; ``values`` has the number of values of each encoded column, and last of the
+    outcome, by type and bounds. Where rows are ``weighted``, blocks come with their weights.
+    """
+
+    n: int
+    width: int
+    outcome_range: Interval
+    values: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    arms: int = 2
+    weighted: bool = False
+    most_rows: int = 1
+
+
 class Source(Protocol):
     """Rows, wherever they are. Only the curator looks inside."""
 
     @property
-    def n(self) -> int:
-        """Number of records, or of units that have several rows."""
-
-    @property
-    def weighted(self) -> bool:
-        """True where rows have weights; blocks then come with them."""
-
-    @property
-    def most_rows(self) -> int:
-        """How many rows of a unit can have a weight, at most."""
-
-    @property
-    def width(self) -> int:
-        """Number of encoded covariates."""
-
-    @property
-    def outcome_range(self) -> Interval:
-        """Range that outcomes are clipped to."""
-
-    @property
-    def values(self) -> tuple[int, ...]:
-        """Number of values of each encoded column, and last the outcome, by type and bounds."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the encoded columns."""
-
-    @property
-    def arms(self) -> int:
-        """Number of levels of the treatment."""
+    def about(self) -> About:
+        """What is public of them."""
 
     @property
     def n_strata(self) -> int | None:
@@ -301,19 +291,11 @@ class Rows:
     observed: BoolArray | None = None
 
     @property
-    def n(self) -> int:
-        """Number of records, or of units."""
-        return int(self.treated.size if self.unit is None else self.units)
-
-    @property
-    def weighted(self) -> bool:
-        """True where rows have weights."""
-        return self.weight is not None
-
-    @property
-    def most_rows(self) -> int:
-        """Rows of a unit that can have a weight."""
-        return 1 if self.unit is None else MOST_ROWS
+    def about(self) -> About:
+        """What is public of them."""
+        n, most = (self.treated.size, 1) if self.unit is None else (self.units, MOST_ROWS)
+        known = self.width, self.outcome_range, self.values, self.names, self.arms
+        return About(int(n), *known, self.weight is not None, most)
 
     @property
     def n_strata(self) -> int | None:

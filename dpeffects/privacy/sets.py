@@ -103,12 +103,8 @@ class Reach(NamedTuple):
 
     def weighted(self) -> Reach:
         """The same where contributions are weighted means of such and of 0 (claim 29)."""
-        return Reach(*(times(x, MOST_ROWS, MOST_ROWS**2) for x in (self.single, self.or_none)))
-
-    @property
-    def or_none(self) -> Norms:
-        """The difference of two contributions, either of which may be 0."""
-        return Norms(*map(max, self.same, self.single))
+        same = Norms(*map(max, self.same, self.single))  # either of two contributions may be 0
+        return Reach(*(times(x, MOST_ROWS, MOST_ROWS**2) for x in (self.single, same)))
 
     def sensitivity(self, cells: int | None, public_cells: bool) -> Sensitivity:
         """Sensitivity where neighbours replace a record (claim 5).
@@ -322,7 +318,7 @@ class BoxGrid(OnGrid):
         return None if self.box.radius is None else math.floor(self.box.radius * self.steps) ** 2
 
     def _to_steps(self, column: FloatArray, j: int) -> None:
-        """Halves are rounded up, as every engine can (`expression`)."""
+        """Halves are rounded up, as every engine can (`design.queries.in_steps`)."""
         if self.box.centre[j]:
             column -= self.box.centre[j]
         column *= self.steps
@@ -389,20 +385,6 @@ class BoxGrid(OnGrid):
     def offset(self, n: float) -> FloatArray:
         """What n centres add to the sums."""
         return n * np.asarray(self.box.centre)
-
-    def expression(self, values: Any, j: int = 0) -> Any:
-        """`project` of one column in the words of an engine, by narwhals: the same operations."""
-        import narwhals.stable.v2 as nw
-
-        if self.squared_radius is not None:
-            raise OptionError("an engine has no words for a ball")
-        (low, high), centre = (float(end[j]) for end in self.ends), float(self.box.centre[j])
-        middle = min(max(0.0, low), high)
-        steps = ((values - centre if centre else values) * self.steps + 0.5).floor()
-        above = nw.when(steps > high).then(nw.lit(high)).otherwise(steps)
-        inside = nw.when(steps < low).then(nw.lit(low)).otherwise(above)
-        usable = nw.when(values.is_finite()).then(inside).otherwise(nw.lit(middle))
-        return usable.cast(nw.Int64)
 
 
 COUNT = Box(1.0, 1.0, centre=0.0, whole=True)

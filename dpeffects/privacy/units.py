@@ -23,6 +23,7 @@ from dpeffects.privacy.curator import Curator, all_reads, values_of
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import (
     MOST_ROWS,
+    About,
     Block,
     ByRecord,
     Cells,
@@ -92,10 +93,10 @@ class Changes(NamedTuple):
     matrix: RowFunction | None = None
     outcome: RowFunction | None = None
 
-    def of(self, block: Block, width: int, weighted: bool) -> Block:
+    def of(self, block: Block, about: About) -> Block:
         """A block that is seen in another way."""
         made: dict[str, Any] = {}
-        if weighted:
+        if about.weighted:
             weight = block.weight if block.weight.size else np.ones(block.size)
             if self.factor is not None:
                 weight = row_weights(weight * row_weights(evaluate(self.factor, block, 1)[:, 0]))
@@ -103,7 +104,7 @@ class Changes(NamedTuple):
         if self.treatment is not None:
             made["treated"] = evaluate(self.treatment, block, 1)[:, 0] > 0.5
         if self.matrix is not None:
-            made["covariates"] = evaluate(self.matrix, block, width, "units.matrix")
+            made["covariates"] = evaluate(self.matrix, block, about.width, "units.matrix")
         if self.outcome is not None:
             found, (low, high) = evaluate(self.outcome, block, 1, "units.outcome")[:, 0], self.ends
             made["outcome"] = np.clip(np.nan_to_num(found, nan=(low + high) / 2.0), low, high)
@@ -112,45 +113,22 @@ class Changes(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """Rows seen in another way: with less weight, another treatment, outcome or covariates.
-
-    Rows with another outcome alone count as they did.
-    """
+    """Rows seen in another way: with less weight, another treatment, outcome or covariates."""
 
     source: Source
     changes: Changes
-    names: tuple[str, ...]
-    values: tuple[int, ...]
+    about: About
 
-    @property
-    def n(self) -> int:
-        """Number of records or units."""
-        return self.source.n
+    @classmethod
+    def of(cls, source: Source, changes: Changes, **known: Any) -> View:
+        """Rows with these changes, of which this is known; two arms, where it says who is treated.
 
-    @property
-    def most_rows(self) -> int:
-        """Rows of a unit that can have a weight."""
-        return self.source.most_rows
-
-    @property
-    def arms(self) -> int:
-        """Number of arms: two, where it is said who is treated."""
-        return self.source.arms if self.changes.treatment is None else 2
-
-    @property
-    def width(self) -> int:
-        """Number of encoded covariates."""
-        return len(self.names)
-
-    @property
-    def outcome_range(self) -> Interval:
-        """Range that outcomes are clipped to."""
-        return self.changes.ends
-
-    @property
-    def weighted(self) -> bool:
-        """Whether rows have weights."""
-        return self.changes.outcome is None or self.source.weighted
+        Rows with another outcome alone count as they did.
+        """
+        about = source.about._replace(outcome_range=changes.ends, **known)
+        about = about._replace(weighted=changes.outcome is None or about.weighted)
+        arms = about.arms if changes.treatment is None else 2
+        return cls(source, changes, about._replace(width=len(about.names), arms=arms))
 
     @property
     def n_strata(self) -> int | None:
@@ -179,14 +157,12 @@ class View:
         made = {"covariates": matrix, "outcome": outcome}
         kept = [part for part in parts if made.get(part) is None]
         changes = self.changes._replace(matrix=matrix, outcome=outcome)
-        seen = partial(_seen, function, changes, self.width, self.weighted)
+        seen = partial(_seen, function, changes, self.about)
         return seen, *dict.fromkeys([*kept, *all_reads(*changes[1:])])
 
 
-def _seen(
-    function: Callable[[Block], T], changes: Changes, width: int, weighted: bool, block: Block
-) -> T:
-    return function(changes.of(block, width, weighted))
+def _seen(function: Callable[[Block], T], changes: Changes, about: About, block: Block) -> T:
+    return function(changes.of(block, about))
 
 
 def seen_as(
@@ -202,7 +178,7 @@ def seen_as(
     """
     matrix, names, values = covariates or (None, curator.names, curator.values)
     changes = Changes(curator.outcome_range, factor, treatment, matrix)
-    view = View(curator._source, changes, names, values)
+    view = View.of(curator._source, changes, names=names, values=values)
     return Curator(view, curator._releaser, frozenset())
 
 
@@ -215,7 +191,7 @@ def with_outcome(
     have the ``name``. What was released of ``n`` still holds.
     """
     counts, changes = (*curator.values[:-1], values), Changes(ends, outcome=outcome)
-    view = View(curator._source, changes, curator.names, counts)
+    view = View.of(curator._source, changes, names=curator.names, values=counts)
     made = Curator(view, curator._releaser.for_part(split, name), frozenset())
     made.n, made.size_sd = curator.n, curator.size_sd
     return made
@@ -227,22 +203,15 @@ class TwoArms:
 
     source: Source
     own: tuple[int, int]
-    n: int
-    width: int
-    outcome_range: Interval
-    values: tuple[int, ...]
-    names: tuple[str, ...]
-    arms: int = 2
+    about: About
     n_strata: None = None
-    weighted: bool = False
-    most_rows: int = 1
 
     @classmethod
     def of(cls, source: Source, arms: tuple[int, int]) -> TwoArms:
         """Rows of these arms, which are counted."""
-        about = (source.width, source.outcome_range, source.values, source.names)
-        (count,) = cls(source, arms, 0, *about).fold(_size)
-        return cls(source, arms, int(count), *about)
+        about = source.about._replace(arms=2, weighted=False, most_rows=1)
+        (count,) = cls(source, arms, about).fold(_size)
+        return cls(source, arms, about._replace(n=int(count)))
 
     def fold(self, function: Summand, *parts: str) -> Totals:
         """Add up a function of blocks."""
@@ -290,55 +259,57 @@ def _contributions(
     return (steps[:, 0].astype(np.int64), *_names(names, block))
 
 
-def squares_by_unit(
+def squares_of_sums(
     curator: Curator,
     label: str,
     phi: RowFunction,
     within: Box,
+    bound: float | None = None,
     *,
     share: str,
     part: float | Fraction = 1.0,
 ) -> SquaresOfSums:
     """Release the sum over units of the square of what each adds (claim 30 a).
 
-    ``within`` is a box of one column; what a unit adds is measured from its centre.
+    ``within`` is a box of one column; what a unit adds is measured from its centre. With a
+    ``bound`` it is the sum over clusters, each of whose sums is kept within +-``bound`` (claim 30
+    b). A unit of several rows is in one cluster: in the last of those that its rows name, by the
+    rows that count.
     """
-    has_units = curator._source.most_rows > 1
-    sums, grid = _sums(curator, phi, within, ("unit",) if has_units else (), 1.0)
-    return _released(curator, label, sums, grid, None, share, part)
-
-
-def squares_by_cluster(
-    curator: Curator,
-    label: str,
-    phi: RowFunction,
-    within: Box,
-    bound: float,
-    *,
-    share: str,
-    part: float | Fraction = 1.0,
-) -> SquaresOfSums:
-    """Release the sum over clusters of squared sums, each sum kept within +-``bound`` (claim 30 b).
-
-    A unit of several rows is in one cluster: in the last of those that its rows name, by the rows
-    that count.
-    """
-    names = ("cluster", "unit") if curator._source.most_rows > 1 else ("cluster",)
-    times = max(bound / float(within.half[0]), 1.0)
-    sums, grid = _sums(curator, phi, within, names, times)
-    return _released(curator, label, sums, grid, times, share, part)
+    times = 1.0 if bound is None else max(bound / float(within.half[0]), 1.0)
+    sums, grid = _sums(curator, phi, within, _groups(curator, bound is not None), times)
+    single = grid.reach.single.l1
+    most = math.floor(times * single)
+    more = math.ceil(2 * math.log2(most) + math.log2(curator.units)) - _TOP - 44
+    shift = 44 + max(more, 0)
+    fine = max(0, 30 - math.floor(math.log2(most)))  # so that small bounds have bits to lose
+    squares = _squares(np.clip(sums, -most, most) << fine) >> (shift - 44)
+    top = (most << fine) ** 2 >> shift
+    if bound is None:
+        moves = top + 1
+    else:
+        step = (4 * (most << fine) * (single << fine) >> shift) + 1
+        moves = min(step, 2 * top) + 2
+    unit = grid.unit**2 * 2.0 ** (shift - 2 * fine)
+    total = Steps(squares.sum(keepdims=True), Sensitivity.of_number(moves), unit)
+    noisy = curator._releaser.release(label, total, share=share, claim=30, part=part)
+    return SquaresOfSums(noisy, most * grid.unit)
 
 
 def cluster_count(curator: Curator, label: str, *, share: str, part: float | Fraction) -> Noisy:
     """Release how many clusters have rows that count: a unit moves it by one (claim 30 c)."""
-    has_units = curator._source.most_rows > 1
-    names = ("cluster", "unit") if has_units else ("cluster",)
+    names = _groups(curator, True)
     clusters, *units = curator._source.gather(partial(_names, names), *names)
     if units:
         clusters = _of_units(clusters, np.unique(units[0], return_inverse=True)[1])
     count = np.array([np.unique(clusters[clusters != _NOWHERE]).size], np.int64)
     steps = Steps(count, Sensitivity.of_number(1), 1.0)
     return curator._releaser.release(label, steps, share=share, claim=30, part=part)
+
+
+def _groups(curator: Curator, clusters: bool) -> tuple[str, ...]:
+    """What rows are added up by: clusters, and units where these have several rows."""
+    return ("cluster",) * clusters + ("unit",) * (curator.most_rows > 1)
 
 
 _NOWHERE = np.iinfo(np.int64).min
@@ -384,34 +355,6 @@ def _of_units(cluster: IntArray, place: IntArray) -> IntArray:
     last = np.full(int(place.max(initial=-1)) + 1, _NOWHERE)
     np.maximum.at(last, place, cluster)
     return last
-
-
-def _released(
-    curator: Curator,
-    label: str,
-    sums: IntArray,
-    grid: BoxGrid,
-    times: float | None,
-    share: str,
-    part: float | Fraction,
-) -> SquaresOfSums:
-    """Release squares; ``times`` is the bound over what a unit adds, None for units themselves."""
-    single = grid.reach.single.l1
-    bound = math.floor((times or 1.0) * single)
-    more = math.ceil(2 * math.log2(bound) + math.log2(curator.units)) - _TOP - 44
-    shift = 44 + max(more, 0)
-    fine = max(0, 30 - math.floor(math.log2(bound)))  # so that small bounds have bits to lose
-    squares = _squares(np.clip(sums, -bound, bound) << fine) >> (shift - 44)
-    top = (bound << fine) ** 2 >> shift
-    if times is None:
-        moves = top + 1
-    else:
-        step = (4 * (bound << fine) * (single << fine) >> shift) + 1
-        moves = min(step, 2 * top) + 2
-    unit = grid.unit**2 * 2.0 ** (shift - 2 * fine)
-    total = Steps(squares.sum(keepdims=True), Sensitivity.of_number(moves), unit)
-    noisy = curator._releaser.release(label, total, share=share, claim=30, part=part)
-    return SquaresOfSums(noisy, bound * grid.unit)
 
 
 def _squares(values: IntArray) -> IntArray:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpeffects.design.queries import in_steps
 from dpeffects.errors import DataError, OptionError, PrivacyError
 from dpeffects.privacy.matched import whole_weights
 from dpeffects.privacy.sets import COUNT, Box, bits_for
@@ -103,16 +104,14 @@ def test_weights_round_to_sixteen_bits():
 def on_polars(values, grid, j):
     pl = pytest.importorskip("polars")
     frame = nw.from_native(pl.DataFrame({"v": values}).lazy())
-    return (
-        frame.select(grid.expression(nw.col("v"), j).alias("v")).collect("polars")["v"].to_numpy()
-    )
+    return frame.select(in_steps(grid, nw.col("v"), j).alias("v")).collect("polars")["v"].to_numpy()
 
 
 def on_duckdb(values, grid, j):
     duckdb, pl = pytest.importorskip("duckdb"), pytest.importorskip("polars")
     table = pl.DataFrame({"v": values}).with_row_index("k").to_arrow()
     frame = nw.from_native(duckdb.from_arrow(table)).with_columns(
-        grid.expression(nw.col("v"), j).alias("v")
+        in_steps(grid, nw.col("v"), j).alias("v")
     )
     return frame.sort("k").collect("polars")["v"].to_numpy()
 
@@ -141,4 +140,4 @@ def test_engines_have_the_same_whole_numbers_in_every_column(engine):
 def test_an_engine_has_no_ball():
     grid = Box(-1.0, 1.0, radius=0.5).on(10, 1.0)
     with pytest.raises(OptionError, match="ball"):
-        grid.expression(nw.col("v"))
+        in_steps(grid, nw.col("v"))

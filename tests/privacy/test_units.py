@@ -26,8 +26,7 @@ from dpeffects.privacy.units import (
     _squares,
     cluster_count,
     row_weights,
-    squares_by_cluster,
-    squares_by_unit,
+    squares_of_sums,
 )
 from dpeffects.unproved.seeded import SeededNoise
 from tests.privacy.hostile import in_its_shape, moved
@@ -181,7 +180,7 @@ def test_squares_by_unit_over_all_neighbours(box):
     found = [
         drawn(
             curator(table([*REST, *rows])),
-            lambda c: squares_by_unit(c, "s", outcome, box, share="a"),
+            lambda c: squares_of_sums(c, "s", outcome, box, share="a"),
         )
         for rows in contents(0, ALPHABET, 2)
     ]
@@ -201,7 +200,7 @@ def test_squares_by_cluster_over_all_neighbours(bound):
     """One unit leaves a large cluster for another one, or changes its sign there (claim 30)."""
     rest, box, found = [*REST, *MANY], Box(-1.0, 1.0), []
     for rows in contents(0, SPREAD, 2):
-        ask = lambda c: squares_by_cluster(c, "s", outcome, box, bound, share="a")  # noqa: E731
+        ask = lambda c: squares_of_sums(c, "s", outcome, box, bound, share="a")  # noqa: E731
         value, declared, released = drawn(curator(table([*rest, *rows])), ask)
         kept = max(bound, 1.0)
         assert released.bound == pytest.approx(kept, rel=1e-5)
@@ -224,7 +223,7 @@ def test_squares_by_cluster_of_records_with_one_row_each():
             rows = table([*MANY, (0, y, 0, own if weighted else 1.0, cluster)], by_unit=False)
             if not weighted:
                 rows = replace(rows, weight=None)
-            ask = lambda c: squares_by_cluster(c, "s", outcome, box, 9.0, share="a")  # noqa: E731
+            ask = lambda c: squares_of_sums(c, "s", outcome, box, 9.0, share="a")  # noqa: E731
             value, declared, _ = drawn(curator(rows), ask)
             found.setdefault(weighted, []).append(value / declared)
     for values in found.values():
@@ -244,7 +243,7 @@ def test_the_number_of_clusters_moves_by_one():
 def test_a_bound_that_integers_have_no_room_for_is_refused():
     held = curator(table(MANY))
     with pytest.raises(OptionError, match="bound"):
-        squares_by_cluster(held, "s", outcome, Box(-1.0, 1.0), 2.0**40, share="a")
+        squares_of_sums(held, "s", outcome, Box(-1.0, 1.0), 2.0**40, share="a")
     assert not held._releaser._noise.drawn
 
 
