@@ -172,17 +172,15 @@ def _check(site: str, release: SiteRelease | StudyRelease, question: Question) -
     if release.request != question.request:
         raise ReleaseError("answers another request")
     if isinstance(release, StudyRelease):
-        about: SiteRelease | StudyEffects = release.study
         if question.study is None or release.protocol != question.study.fingerprint:
             raise ReleaseError("answers for another protocol")
-    else:
-        about = release
-    for name in ("estimand", "method"):
-        if getattr(about, name) != getattr(question, name):
-            raise ReleaseError(f"answers for another {name}")
-    if not _same_formula(about.formula, question.formula):
+    elif release.method != question.method:
+        raise ReleaseError("answers for another method")
+    if release.estimand != question.estimand:
+        raise ReleaseError("answers for another estimand")
+    if not _same_formula(release.formula, question.formula):
         raise ReleaseError("answers for another formula")
-    guarantee = about.guarantee
+    guarantee = release.guarantee
     if guarantee.epsilon > question.epsilon or guarantee.delta > question.delta:
         raise ReleaseError("spent more than was asked for")
     if guarantee.void:

@@ -7,45 +7,28 @@ charges behind them. docs/site_release.md describes every field.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from numbers import Real
-from typing import Any, Self
-
-import numpy as np
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 from dpeffects.errors import OptionError, ReleaseError, checked_call
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import registry
 from dpeffects.flow import Estimation, Request
-from dpeffects.guarantee import KINDS, Guarantee
+from dpeffects.guarantee import KINDS
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.privacy.charges import Spend
+from dpeffects.inference.estimate import Estimate, Means, SamplingVariance, Unavailable
 from dpeffects.results import Result
-from dpeffects.results.export import plain
 from dpeffects.results.numbers import with_error
-from dpeffects.results.record import Bound
-from dpeffects.sites.document import Sent, Signature, refused
-from dpeffects.sites.release_fields import (
-    KINDS_SENT,
-    RELEASE,
-    about_document,
-    check_site,
-    estimate_document,
-    one_line,
-    read_estimate,
-    sendable,
-)
+from dpeffects.sites.document import KINDS_SENT, SENT, Sent, check_site, one_line, written
+from dpeffects.typed import FieldError, not_negative, one_of
 
-_ESTIMATED = ("estimand", "formula", "outcome", "treatment", "method", "level", "n")
 _NO_SCALE = (
     "a site does not send this: the scale of its noise is private, so no centre could weigh it. "
     "Leave out variance=False"
 )
 
 
-@dataclass(frozen=True, repr=False, slots=True)
+@dataclass(frozen=True, repr=False, kw_only=True, slots=True)
 class SiteRelease(Sent):
     """One site's private effect, ready to be sent; made by `site_release` or `from_result`.
 
@@ -80,43 +63,32 @@ class SiteRelease(Sent):
     True
     """
 
-    FORMAT, MOST_BYTES = RELEASE.format, 10_000_000
+    WHAT, MOST_BYTES = "site", 10_000_000
 
-    site: str
     released: Estimate
-    estimand: str
-    formula: str
     outcome: str
-    treatment: str
     method: str
-    level: str
-    n: int
-    guarantee: Guarantee
-    spends: tuple[Spend, ...] = ()
-    bounds: tuple[Bound, ...] = ()
-    sample: Mapping[str, str] = field(default_factory=dict)
-    request: str = ""
-    signature: Signature | None = None
+    level: Annotated[str, one_of("sample", "label")]
 
     @classmethod
     def from_result(cls, result: Result, site: str, *, request: str = "") -> SiteRelease:
         """Keep of a result what a centre needs."""
-        if not isinstance(result, Result):
+        if not isinstance(result, Result) or isinstance(result.released, inference.WithLaw):
             raise ReleaseError(f"a release is made of a Result, not {type(result).__name__}")
         _check_kind(result.guarantee.kind)
         if math.isnan(result.noise_variance):
             raise ReleaseError(_NO_SCALE)
-        release = cls(
-            site=site,
-            released=_plain_estimate(result),
-            guarantee=result.guarantee,
-            spends=result.spends,
-            bounds=one_line(result.bounds),
-            sample=one_line(result.sample),
-            request=request,
-            **{name: one_line(plain(getattr(result, name))) for name in _ESTIMATED},
-        )
-        return cls.from_dict(release.to_dict())  # a release that cannot be read is not sent
+        return cls.of(result, site=site, request=request, released=_sendable(result))
+
+    def check(self) -> None:
+        """Refuse a negative variance without noise, and means of something else."""
+        own, means, value = self.released.sampling, self.released.means, self.released.value
+        if isinstance(own, SamplingVariance) and own.noise_scale == 0.0:  # noise alone can do that
+            not_negative(own.value, "released.sampling.value")
+        if means is not None:
+            sizes = abs(means.treated) + abs(means.control) + abs(value)
+            if abs(means.treated - means.control - value) > 1e-6 * sizes:
+                raise FieldError("means: their difference is not the estimate")
 
     @property
     def estimate(self) -> float:
@@ -132,23 +104,6 @@ class SiteRelease(Sent):
     def std_error(self) -> float | Unavailable:
         """Square root of the total private variance."""
         return inference.std_error(self.released)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document as plain values."""
-        values = about_document(self) | estimate_document(self.released)
-        values |= {name: getattr(self, name) for name in ("site", "request", *_ESTIMATED)}
-        return RELEASE.finished(values, self.signature)
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return the document as JSON text."""
-        return super(SiteRelease, self).to_json(indent)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Check a document and read it; anything wrong with it is a ReleaseError."""
-        with refused():
-            found = RELEASE.read(values)
-            return cls(released=read_estimate(found), **found)
 
     def __repr__(self) -> str:
         return (
@@ -227,40 +182,26 @@ def _check_kind(kind: str) -> None:
         )
 
 
-def _plain_estimate(result: Result) -> Estimate:
-    """Return the estimate in plain floats; a variance that is not finite is not available."""
-    released, sampling, means = result.released, result.released.sampling, result.released.means
-    if not isinstance(sampling, Unavailable):
-        value, scale, largest = sampling.value, sampling.noise_scale, sampling.largest
-        if math.isfinite(value) and math.isfinite(scale) and not math.isnan(largest):
+def _sendable(result: Result) -> Estimate:
+    """The estimate that a document can hold: what is not finite is not available."""
+    released = result.released
+    sampling, means = released.sampling, released.means
+    if isinstance(sampling, SamplingVariance):
+        known = math.isfinite(sampling.value) and math.isfinite(sampling.noise_scale)
+        if known and not math.isnan(sampling.largest):
             # a bound below zero leaves nothing but zero
-            sampling = replace(sampling, largest=max(largest, 0.0))
+            sampling = replace(sampling, largest=max(sampling.largest, 0.0))
         else:
             sampling = Unavailable("the released variance is not a finite number")
-    found: Estimate = _in_floats(
-        replace(
-            released,
-            sampling=sampling,
-            possible=_with_ends(released.possible),
-            notes=tuple(note for note in result.notes if note),
-            details={},
-            influence=None,
-            means=means and replace(means, possible=_with_ends(means.possible)),
-        )
-    )
-    return replace(found, means=sendable(found.means))
-
-
-def _in_floats(value: Any) -> Any:
-    """The same with plain floats for all numbers, and texts of one line."""
-    if isinstance(value, tuple):
-        return tuple(map(_in_floats, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        own = {f.name: _in_floats(getattr(value, f.name)) for f in fields(value)}
-        return replace(value, **own)
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    return float(value) if isinstance(value, Real) else one_line(value)
+    if means is not None:
+        means = replace(means, possible=_with_ends(means.possible))
+        try:
+            SENT.of(Means)(one_line(written(means)), "means")
+        except FieldError:
+            means = None
+    notes = tuple(filter(None, result.notes))
+    ends = _with_ends(released.possible)
+    return replace(released, sampling=sampling, possible=ends, notes=notes, means=means)
 
 
 def _with_ends(possible: tuple[float, float] | None) -> tuple[float, float] | None:

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpeffects.documents import canonical, read
 from dpeffects.errors import MissingExtraError, ReleaseError
-from dpeffects.sites.document import Signature
+from dpeffects.sites.document import Signature, check_site
 from dpeffects.sites.release import SiteRelease
-from dpeffects.sites.release_fields import check_site
 from dpeffects.sites.study_document import StudyRelease
 
 if TYPE_CHECKING:
