@@ -20,9 +20,8 @@ from dpeffects.sites import (
     StudyRelease,
     combine,
     combine_studies,
-    study_document,
 )
-from dpeffects.sites.plausible import why_not
+from dpeffects.sites.plausible import why_not, why_not_study
 from dpeffects.typed import FieldError
 
 MAX_REPLY = 5_000_000
@@ -185,8 +184,7 @@ def _check(site: str, release: SiteRelease | StudyRelease, question: Question) -
         raise ReleaseError("spent more than was asked for")
     if guarantee.void:
         raise ReleaseError("the release is not private")
-    studies = study_document.why_not
-    if reason := why_not(release) if isinstance(release, SiteRelease) else studies(release):
+    if reason := why_not(release) if isinstance(release, SiteRelease) else why_not_study(release):
         raise ReleaseError(f"not plausible: {reason}")
 
 

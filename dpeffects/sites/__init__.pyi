@@ -2,8 +2,7 @@
 
 from dpeffects.sites.combination import Combined, combine
 from dpeffects.sites.multisite import dp_multisite
-from dpeffects.sites.release import SiteRelease, site_release
-from dpeffects.sites.study_document import StudyRelease, study_release
+from dpeffects.sites.release import SiteRelease, StudyRelease, site_release, study_release
 from dpeffects.sites.tables import combine_moments, combine_studies, combine_tables
 
 __all__ = [

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from dpeffects.errors import EstimationError, checked_call
 from dpeffects.guarantee import Guarantee
-from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import (
     ErrorLaw,
+    Interval,
     WithLaw,
     check_conf_level,
     law_of,
@@ -26,15 +27,13 @@ from dpeffects.results.average import Result
 from dpeffects.results.export import frame_of, plain
 from dpeffects.results.numbers import with_error
 from dpeffects.sites.checks import SAME, check_all, check_levels, check_rule, received
-from dpeffects.sites.doubts import away, named
-from dpeffects.sites.error_distribution import Errors, SumLaw
-from dpeffects.sites.notes import FEW_SITES, listed, notes
+from dpeffects.sites.error_distribution import Errors, Floats, SumLaw
+from dpeffects.sites.notes import FEW_SITES, away, listed, named, notes
 from dpeffects.sites.plausible import outcome_width, why_not
 from dpeffects.sites.random_effects import random_effects
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.robust import robust
-from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity
-from dpeffects.sites.weights import Floats, supported
+from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity, supported
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 _SHARED = ("estimand", "formula", "outcome", "treatment", "level")
 _LEAST = 1e-120
 """Variances below this are zero; no private release has them."""
+_NOT_SENT = Unavailable("sites do not send what they would allow for confounding")
 _TOO_FEW = "fewer than two sites have a usable variance"
 
 
@@ -138,6 +138,10 @@ class Combined(Result, words="about_sites", pictures="plots.intervals"):
         total = total_variance(self.released)
         known = self.noise_variance + self.bias_variance
         return total if isinstance(total, Unavailable) else max(total - known, 0.0)
+
+    def conf_int_of_effect(self, conf_level: float = 0.95) -> Interval | Unavailable:
+        """Interval for the effect; there is none where this is an association."""
+        return _NOT_SENT if self.associated else self.conf_int(conf_level)
 
     @property
     def sites(self) -> pd.DataFrame:
@@ -373,20 +377,17 @@ Usable = tuple[npt.NDArray[np.int64], Errors, dict[str, str]]
 def _usable(releases: tuple[SiteRelease, ...]) -> Usable:
     """Sites with a variance above zero, their errors, and why the others have none."""
     estimates = [release.released for release in releases]
-    blind = [j for j, e in enumerate(estimates) if isinstance(e.sampling, Unavailable)]
-    index = np.delete(np.arange(len(estimates)), blind)
+    sampling = dict(enumerate(estimate.sampling for estimate in estimates))
+    blind = {j: own.reason for j, own in sampling.items() if isinstance(own, Unavailable)}
+    index = np.delete(np.arange(len(estimates)), list(blind))
     errors = Errors.of([estimates[j] for j in index] if blind else estimates)
-    unusable = {releases[j].site: _reason(estimates[j]) for j in blind}
+    unusable = {releases[j].site: reason for j, reason in blind.items()}
     positive = errors.variance > _LEAST
     for j in index[~positive]:
         unusable[releases[j].site] = "it is zero, which no private release has"
     if not positive.all():
         errors = errors.part(np.flatnonzero(positive))
     return index[positive], errors, unusable
-
-
-def _reason(estimate: Estimate) -> str:
-    return estimate.sampling.reason if isinstance(estimate.sampling, Unavailable) else ""
 
 
 def _law(

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self
 
-from dpeffects import documents, writing
+from dpeffects import documents, typed, writing
 from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.estimands import AVERAGES
 from dpeffects.guarantee import Guarantee, column_of
@@ -24,31 +24,12 @@ from dpeffects.inference.joint import JointSums
 from dpeffects.privacy.charges import Spend
 from dpeffects.results.export import WithReasons
 from dpeffects.results.record import Bound
-from dpeffects.typed import (
-    WHOLE,
-    Check,
-    FieldError,
-    at_least,
-    check_names,
-    flag,
-    if_there,
-    kind,
-    many,
-    not_negative,
-    number,
-    number_in,
-    one_of,
-    positive,
-    quoted,
-    remembered,
-    text,
-    text_or_none,
-)
+from dpeffects.typed import Check, FieldError
 
 VERSION = 1
 KINDS_SENT = ("exact", "asymptotic")
 """Kinds of guarantees that a release may have."""
-BASIS = one_of("", *BASES)
+BASIS = typed.one_of("", *BASES)
 _ABOUT = ("format", "version", "checksum")
 _LONGEST_UNIT = 100
 _MOST_SAID = 20
@@ -69,12 +50,12 @@ def check_site(site: Any, request: Any = "") -> str:
     The identifier of the request that the site answers is checked with it, and may be empty.
     """
     with refused():
-        text_or_none(request, "request")
+        typed.text_or_none(request, "request")
         return _site(site, "site")
 
 
 def _site(value: Any, name: str) -> str:
-    site = text(value, name)
+    site = typed.text(value, name)
     if site != site.strip() or len(site) > 100:
         raise FieldError("site must have at most 100 characters and no spaces around them")
     return site
@@ -83,12 +64,12 @@ def _site(value: Any, name: str) -> str:
 def _unit(value: Any, name: str) -> str:
     """Records, outcomes, or all rows of one value of a column, as `rows_of` writes it."""
     if isinstance(value, str) and column_of(value) and len(value) <= _LONGEST_UNIT:
-        return text(value, name)
-    return one_of("record", "outcome")(value, name)
+        return typed.text(value, name)
+    return typed.one_of("record", "outcome")(value, name)
 
 
 def _ends(value: Any, name: str) -> tuple[float, float]:
-    ends = many(number)(value, name)
+    ends = typed.many(typed.number)(value, name)
     if len(ends) != 2 or ends[0] > ends[1]:
         raise FieldError(f"{name} must be a lower and an upper end, or null")
     return ends[0], ends[1]
@@ -98,36 +79,36 @@ def _sample(value: Any, name: str) -> dict[str, str]:
     """Who counts, in words, by argument."""
     if not isinstance(value, Mapping) or len(value) > _MOST_SAID:
         raise FieldError(f"{name} must be an object of at most {_MOST_SAID} texts")
-    return {text(key, name): text(said, f"{name}.{key}") for key, said in value.items()}
+    return {typed.text(key, name): typed.text(said, f"{name}.{key}") for key, said in value.items()}
 
 
 def _largest(value: Any, name: str) -> float:
     """A bound on a variance; null where there is none."""
-    return math.inf if value is None else not_negative(value, name)
+    return math.inf if value is None else typed.not_negative(value, name)
 
 
-_sizes = many(not_negative)
+_sizes = typed.many(typed.not_negative)
 LIMITS: dict[type, dict[str, Check | None]] = {
-    SamplingVariance: {"noise_scale": not_negative, "largest": _largest},
-    Part: {"variance": not_negative},
-    Means: {"possible": if_there(_ends)},
+    SamplingVariance: {"noise_scale": typed.not_negative, "largest": _largest},
+    Part: {"variance": typed.not_negative},
+    Means: {"possible": typed.if_there(_ends)},
     Estimate: {
         "laplace": _sizes,
-        "gaussian": not_negative,
-        "possible": if_there(_ends),
+        "gaussian": typed.not_negative,
+        "possible": typed.if_there(_ends),
         "basis": BASIS,
-        "caution": text_or_none,
+        "caution": typed.text_or_none,
         **dict.fromkeys(("details", "influence", "allowed")),
     },
     Guarantee: {
-        "epsilon": positive,
-        "delta": number_in(0.0, 1.0),
+        "epsilon": typed.positive,
+        "delta": typed.number_in(0.0, 1.0),
         "unit": _unit,
-        "kind": one_of(*KINDS_SENT),
+        "kind": typed.one_of(*KINDS_SENT),
     },
     Spend: {
-        "epsilon": not_negative,
-        "delta": not_negative,
+        "epsilon": typed.not_negative,
+        "delta": typed.not_negative,
         "sensitivity": _sizes,
         "scale": _sizes,
     },
@@ -143,10 +124,12 @@ class _Sent(WithReasons):
     def make(self, hint: Any) -> Check:
         """Make the check for a type; what many sites send alike is checked once."""
         alike = hint in (Guarantee, tuple[Spend, ...], tuple[Bound, ...])
-        return remembered(super().make(hint), {}) if alike else super().make(hint)
+        return typed.remembered(super().make(hint), {}) if alike else super().make(hint)
 
 
-SENT = _Sent({str: text, float: number, int: at_least(0), bool: flag}, limits=LIMITS)
+SENT = _Sent(
+    {str: typed.text, float: typed.number, int: typed.at_least(0), bool: typed.flag}, limits=LIMITS
+)
 
 
 def written(value: Any) -> Any:
@@ -155,7 +138,7 @@ def written(value: Any) -> Any:
         return {"unavailable": value.reason}
     if is_dataclass(value):
         limits = LIMITS.get(type(value), {})
-        names = [f.name for f in fields(value) if limits.get(f.name, number)]
+        names = [f.name for f in fields(value) if limits.get(f.name, typed.number)]
         return {name: written(getattr(value, name)) for name in names}
     if isinstance(value, tuple | list):
         return [written(entry) for entry in value]
@@ -194,15 +177,15 @@ class Sent:
     MOST_BYTES: ClassVar[int]
 
     site: Annotated[str, _site]
-    estimand: Annotated[str, one_of(*AVERAGES)]
+    estimand: Annotated[str, typed.one_of(*AVERAGES)]
     formula: str
     treatment: str
-    n: Annotated[int, at_least(1)]
+    n: Annotated[int, typed.at_least(1)]
     guarantee: Guarantee
     spends: tuple[Spend, ...] = ()
     bounds: tuple[Bound, ...] = ()
     sample: Annotated[Mapping[str, str], _sample] = field(default_factory=dict)
-    request: Annotated[str, text_or_none] = ""
+    request: Annotated[str, typed.text_or_none] = ""
     signature: Signature | None = None
 
     @classmethod
@@ -247,7 +230,7 @@ class Sent:
         found = {name: check(values[name], name) for name, check in checks.items()}
         if "signature" in values:
             found["signature"] = SENT.of(Signature)(values["signature"], "signature")
-        text(values["checksum"], "checksum")
+        typed.text(values["checksum"], "checksum")
         if not documents.fits(values, source):
             told = "the document was changed after it was made"
             raise FieldError(f"the checksum does not fit: {told}")
@@ -259,15 +242,15 @@ class Sent:
     def _check_form(cls, values: Any, names: Mapping[str, Check]) -> None:
         what = cls.WHAT
         if not isinstance(values, Mapping):
-            raise FieldError(f"a {what} release is an object, not {kind(values)}")
+            raise FieldError(f"a {what} release is an object, not {typed.kind(values)}")
         told, version = values.get("format"), values.get("version")
         if not isinstance(told, str) or told != _format(what):
             raise FieldError(f"this is not a {what} release: format is not {_format(what)!r}")
         if type(version) is not int or version != VERSION:
-            told = f"version {quoted(version)} of the format is not known"
+            told = f"version {typed.quoted(version)} of the format is not known"
             raise FieldError(f"{told}; this dpeffects reads {VERSION}")
         needed = (*_ABOUT, *names)
-        check_names(values, needed, (*needed, "signature"), WHOLE)
+        typed.check_names(values, needed, (*needed, "signature"), typed.WHOLE)
 
     def to_json(self, indent: int | None = None) -> str:
         """Return the document as JSON text: the canonical one, if it is not indented."""

@@ -30,9 +30,9 @@ from dpeffects.results.moments import added
 from dpeffects.results.tabled import TableEffects
 from dpeffects.sites.checks import check_all, check_levels, check_plausible, received
 from dpeffects.sites.document import check_site
-from dpeffects.sites.doubts import by_records, numbers
-from dpeffects.sites.plausible import why_not_moments, why_not_table
-from dpeffects.sites.study_document import StudyRelease, why_not
+from dpeffects.sites.notes import by_records, numbers
+from dpeffects.sites.plausible import why_not_moments, why_not_study, why_not_table
+from dpeffects.sites.release import StudyRelease
 
 T = TypeVar("T", bound=TableEffects)
 _KINDS: tuple[type[TableEffects], ...] = (
@@ -121,7 +121,7 @@ def combine_studies(
         _check_protocol(sent.values(), made)
         silent = [site for site in made.sites if site not in sent]
         absent = dict.fromkeys(silent, "sent nothing") | absent
-    check_all(sent, _SAME_STUDY, lambda x: x.sums.whole.sums.ravel(), why_not)
+    check_all(sent, _SAME_STUDY, lambda x: x.sums.whole.sums.ravel(), why_not_study)
     studies = {site: release.study for site, release in sent.items()}
     first, *_ = sent.values()
     bases = {study.stands_on for study in studies.values()}

@@ -26,10 +26,9 @@ from dpeffects.federation import collect
 from dpeffects.inference.estimate import SamplingVariance, Unavailable
 from dpeffects.inference.intervals import interval
 from dpeffects.sites import Combined, SiteRelease, StudyRelease, combine
-from dpeffects.sites.doubts import away, named
+from dpeffects.sites.notes import away, named
 from dpeffects.sites.robust import MedianLaw
-from dpeffects.sites.rules import RULES
-from dpeffects.sites.weights import supported
+from dpeffects.sites.rules import RULES, supported
 from tests.federation.sites import question
 from tests.sites.examples import estimate, release, releases
 
