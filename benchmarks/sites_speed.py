@@ -157,12 +157,12 @@ def studies_and_tables() -> Iterator[dict[str, Any]]:
     groups = ("cut(x, [0, 0.5, 1])",)
     protocol = dpe.Protocol("y ~ t | x", epsilon=1, subgroups=groups, bounds=BOUNDS)
     sent = dpe.study_release(protocol, records(5000, rng), site="first")
-    sums = sent.study.sums
+    sums = sent.sums
     texts = []
     for j in range(1000):
         whole = replace(sums.whole, sums=sums.whole.sums + rng.normal(size=sums.whole.sums.shape))
-        study = replace(sent.study, sums=replace(sums, whole=whole))
-        texts.append(replace(sent, site=f"site {j}", study=study).to_json())
+        own = replace(sums, whole=whole)
+        texts.append(replace(sent, site=f"site {j}", sums=own).to_json())
     for count in (10, 100, 1000):
         some = texts[:count]
         reading = seconds(lambda some=some: [StudyRelease.from_json(text) for text in some], 1)

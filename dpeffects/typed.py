@@ -8,6 +8,7 @@ canonical text, and the same checksum and signature, when it is written again.
 
 from __future__ import annotations
 
+import marshal
 import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -268,6 +269,27 @@ def any_of(checks: Iterable[Check], words: str) -> Check:
     return checked
 
 
+def remembered(check: Check, known: dict[bytes, Any], most: int = 1000) -> Check:
+    """The same check, made once for values that are alike, of which it keeps what is ``known``.
+
+    They are told apart by bytes, which differ for all that checks tell apart (1, 1.0 and true).
+    """
+
+    def checked(value: Any, name: str) -> Any:
+        try:
+            key = marshal.dumps(value, 2)
+        except ValueError:  # it was not read from JSON
+            return check(value, name)
+        found = known.get(key)
+        if found is None:
+            if len(known) >= most:
+                known.clear()  # perhaps while another thread reads
+            found = known[key] = check(value, name)
+        return found
+
+    return checked
+
+
 # --- by type ----------------------------------------------------------------------------------
 
 
@@ -282,6 +304,9 @@ class Types:
         Whether objects must have all the fields of their dataclass, and no others.
     longest
         Most entries of a list.
+    limits
+        Checks of fields of dataclasses, by dataclass, that their types do not say; a field with
+        None is left out.
 
     Examples
     --------
@@ -290,18 +315,29 @@ class Types:
     """
 
     def __init__(
-        self, plain: Mapping[Any, Check], *, exact: bool = True, longest: float = LONGEST
+        self,
+        plain: Mapping[Any, Check],
+        *,
+        exact: bool = True,
+        longest: float = LONGEST,
+        limits: Mapping[type, Mapping[str, Check | None]] | None = None,
     ) -> None:
         self._plain, self._exact, self._longest = plain, exact, longest
+        self._limits = limits or {}
         self._made: dict[Any, Check] = {}
 
     def of(self, hint: Any) -> Check:
         """The check for values of a type, which ``Annotated`` may give itself."""
         if hint not in self._made:
+            before = dict(self._made)
             self._made[hint] = lambda value, name: self._made[hint](
                 value, name
-            )  # if it is in itself
-            self._made[hint] = self.make(hint)
+            )  # it may be in itself
+            try:
+                self._made[hint] = self.make(hint)
+            except Exception:
+                self._made = before  # nor is anything kept that it is in
+                raise
         return self._made[hint]
 
     def make(self, hint: Any) -> Check:
@@ -333,13 +369,12 @@ class Types:
             choices = [if_there(check) for check in choices]
         return choices[0] if len(choices) == 1 else any_of(choices, _words(kinds))
 
-    def fields(
-        self, record: type, /, without: Collection[str] = (), **given: Check
-    ) -> dict[str, Check]:
-        """The checks of the fields of a dataclass: those ``given``, others by their types."""
-        hints = self.hints(record)
-        names = [f.name for f in fields(record) if f.name not in without]
-        return {name: given.get(name) or self.of(hints[name]) for name in names}
+    def fields(self, record: Any) -> dict[str, Check]:
+        """The checks of the fields of a dataclass: by its limits, others by their types."""
+        hints, limits = self.hints(record), self._limits.get(record, {})
+        names = [f.name for f in fields(record)]
+        found = {name: limits[name] if name in limits else self.of(hints[name]) for name in names}
+        return {name: check for name, check in found.items() if check}
 
     def hints(self, record: type) -> dict[str, Any]:
         """The types of the fields of a dataclass."""

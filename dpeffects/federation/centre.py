@@ -20,9 +20,8 @@ from dpeffects.sites import (
     StudyRelease,
     combine,
     combine_studies,
-    study_document,
 )
-from dpeffects.sites.plausible import why_not
+from dpeffects.sites.plausible import why_not, why_not_study
 from dpeffects.typed import FieldError
 
 MAX_REPLY = 5_000_000
@@ -172,23 +171,20 @@ def _check(site: str, release: SiteRelease | StudyRelease, question: Question) -
     if release.request != question.request:
         raise ReleaseError("answers another request")
     if isinstance(release, StudyRelease):
-        about: SiteRelease | StudyEffects = release.study
         if question.study is None or release.protocol != question.study.fingerprint:
             raise ReleaseError("answers for another protocol")
-    else:
-        about = release
-    for name in ("estimand", "method"):
-        if getattr(about, name) != getattr(question, name):
-            raise ReleaseError(f"answers for another {name}")
-    if not _same_formula(about.formula, question.formula):
+    elif release.method != question.method:
+        raise ReleaseError("answers for another method")
+    if release.estimand != question.estimand:
+        raise ReleaseError("answers for another estimand")
+    if not _same_formula(release.formula, question.formula):
         raise ReleaseError("answers for another formula")
-    guarantee = about.guarantee
+    guarantee = release.guarantee
     if guarantee.epsilon > question.epsilon or guarantee.delta > question.delta:
         raise ReleaseError("spent more than was asked for")
     if guarantee.void:
         raise ReleaseError("the release is not private")
-    studies = study_document.why_not
-    if reason := why_not(release) if isinstance(release, SiteRelease) else studies(release):
+    if reason := why_not(release) if isinstance(release, SiteRelease) else why_not_study(release):
         raise ReleaseError(f"not plausible: {reason}")
 
 

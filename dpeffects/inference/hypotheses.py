@@ -17,25 +17,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from numbers import Real
-from typing import Any, Protocol
+from typing import Any
 
 from dpeffects.errors import OptionError, not_among
 from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.inference.intervals import NO_TEST, Interval, around, check_conf_level, law_of
+from dpeffects.inference.intervals import (
+    NO_TEST,
+    ErrorLaw,
+    Interval,
+    around,
+    check_conf_level,
+    law_of,
+)
 
 ALTERNATIVES = ("two-sided", "greater", "less")
 EQUIVALENCE = "equivalence"
-
-
-class ErrorLaw(Protocol):
-    """The law of an error of either sign, by the chance of more than ``x``, for x >= 0."""
-
-    @property
-    def unit(self) -> float:
-        """Its size; 0 where there is no error."""
-
-    def tail(self, x: float, /) -> Any:
-        """Chance of an error above x."""
 
 
 @dataclass(frozen=True)
@@ -66,24 +62,10 @@ class Evidence:
         def at_level(conf_level: float) -> Interval:
             return around(estimate, law.upper_point((1.0 - conf_level) / 2.0), conf_level)
 
-        return cls.around(estimate.point, law, at_level, estimate.possible)
-
-    @classmethod
-    def around(
-        cls,
-        point: float,
-        law: ErrorLaw,
-        interval: Callable[[float], Interval],
-        possible: tuple[float, float] | None,
-    ) -> Evidence:
-        """That of a point with an error of a symmetric law.
-
-        An interval is cut to what is possible, so numbers outside of it are ruled out, whatever was
-        released.
-        """
-        within = possible or (-math.inf, math.inf)
+        # an interval is cut to what is possible: numbers outside are ruled out, whatever came out
+        within, point = estimate.possible or (-math.inf, math.inf), estimate.point
         above, below = (partial(_one_sided, law, within, point, sign) for sign in (1.0, -1.0))
-        return cls(point, above, below, interval, within)
+        return cls(point, above, below, at_level, within)
 
 
 def _one_sided(

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from numbers import Real
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +65,20 @@ class Interval:
 
     def __str__(self) -> str:
         return f"[{self.lower:.6g}, {self.upper:.6g}] ({100 * self.conf_level:.6g} %)"
+
+
+class ErrorLaw(Protocol):
+    """The law of an error of either sign, by the chance of more than ``x``, for x >= 0."""
+
+    @property
+    def unit(self) -> float:
+        """Its size; 0 where there is no error."""
+
+    def tail(self, x: float, /) -> Any:
+        """Chance of an error above x."""
+
+    def upper_point(self, tail: float, /) -> float:
+        """The x that is exceeded with this chance."""
 
 
 class Law:
@@ -119,6 +134,13 @@ class Law:
             return float(self.tail(x)) - tail
 
         return root(gap, 0.0, high, xtol=1e-13 * self.unit)
+
+
+@dataclass(frozen=True)
+class WithLaw(Estimate):
+    """An estimate whose error has a ``law`` that its parts do not say, or none, and why."""
+
+    law: ErrorLaw | Unavailable = field(default=Unavailable(""), compare=False)
 
 
 class _Mixture(Law):
@@ -292,6 +314,8 @@ def sampling_variance(estimate: Estimate) -> float | Unavailable:
 
 def total_variance(estimate: Estimate) -> float | Unavailable:
     """Variance of all parts of the error together; never below the noise variance."""
+    if isinstance(estimate, WithLaw):
+        return estimate.law if isinstance(estimate.law, Unavailable) else estimate.law.unit**2
     sampling = sampling_variance(estimate)
     if isinstance(sampling, Unavailable):
         return sampling
@@ -311,8 +335,10 @@ def _plain(variance: float, laplace: Sequence[float]) -> Law:
     return _Mixture(np.array([float(variance)]), np.ones(1), laplace)
 
 
-def law_of(estimate: Estimate) -> Law | Unavailable:
+def law_of(estimate: Estimate) -> ErrorLaw | Unavailable:
     """The law of the estimate's error, or why there is none."""
+    if isinstance(estimate, WithLaw):
+        return estimate.law
     sampling = estimate.sampling
     if isinstance(sampling, Unavailable):
         return sampling

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpeffects.errors import checked_call
 from dpeffects.inference import intervals as inference
@@ -51,6 +51,8 @@ class Result(OneEstimate, words="about_average", pictures="plots.intervals"):
     >>> Result.from_json(fit.to_json()) == fit
     True
     """
+
+    _no_means: ClassVar[Unavailable] = NO_MEANS
 
     @classmethod
     def from_estimate(
@@ -104,16 +106,21 @@ class Result(OneEstimate, words="about_average", pictures="plots.intervals"):
         total = inference.total_variance(self.released)
         if isinstance(total, Unavailable):
             return total
-        return self.noise_variance / total if total > 0.0 else 0.0
+        return min(self.noise_variance / total, 1.0) if total > 0.0 else 0.0
 
     @checked_call
-    def conf_int(self, conf_level: float = 0.95) -> Interval | Unavailable:
-        """Confidence interval for the effect; ``low, high = fit.conf_int()``.
+    def conf_int(self, conf_level: float | None = None) -> Interval | Unavailable:
+        """Confidence interval for the effect, by default of 95 %; ``low, high = fit.conf_int()``.
 
         Where this is an association, the interval is that of the association. Returns
         `Unavailable`, which prints its reason, when the method released no sampling variance.
         """
-        return inference.interval(self.released, conf_level)
+        return inference.interval(self.released, self._level(conf_level))
+
+    def _level(self, conf_level: float | None) -> float:
+        """A level of confidence, by default the one that was asked for."""
+        default = getattr(self, "conf_level", 0.95)
+        return inference.check_conf_level(default if conf_level is None else conf_level)
 
     def conf_int_of_effect(self, conf_level: float = 0.95) -> Interval | Unavailable:
         """Interval for the effect, also where this is an association.
@@ -137,7 +144,7 @@ class Result(OneEstimate, words="about_average", pictures="plots.intervals"):
         *,
         equivalence: tuple[float, float] | None = None,
         margin: float | None = None,
-        conf_level: float = 0.95,
+        conf_level: float | None = None,
     ) -> Test:
         """Test the effect, by the law of `conf_int`. Nothing is spent.
 
@@ -178,7 +185,8 @@ class Result(OneEstimate, words="about_average", pictures="plots.intervals"):
 
         asked = Hypothesis.asked(null, alternative, equivalence, margin)
         about = facts_tested(self, self.method, self.guarantee.status)
-        return Test.of(self.released, asked, conf_level=conf_level, **about)
+        level = getattr(self, "conf_level", 0.95) if conf_level is None else conf_level
+        return Test.of(self.released, asked, conf_level=level, **about)
 
     @property
     def means(self) -> pd.DataFrame | Unavailable:
@@ -188,13 +196,12 @@ class Result(OneEstimate, words="about_average", pictures="plots.intervals"):
         """
         return self.means_at()
 
-    def means_at(self, conf_level: float = 0.95) -> pd.DataFrame | Unavailable:
+    def means_at(self, conf_level: float | None = None) -> pd.DataFrame | Unavailable:
         """Mean outcomes by arm: columns arm, mean, std_error, conf_low and conf_high."""
-        inference.check_conf_level(conf_level)
-        means = self.released.means
-        return NO_MEANS if means is None else frame_of(mean_rows(means, conf_level))
+        level, means = self._level(conf_level), self.released.means
+        return self._no_means if means is None else frame_of(mean_rows(means, level))
 
-    def effect(self, scale: str = "difference", conf_level: float = 0.95) -> ScaledEffect:
+    def effect(self, scale: str = "difference", conf_level: float | None = None) -> ScaledEffect:
         """Put the effect on a scale. Nothing is spent.
 
         Parameters
@@ -224,7 +231,7 @@ class Result(OneEstimate, words="about_average", pictures="plots.intervals"):
         about = {name: getattr(self, name) for name in ("outcome", "estimand", "method")}
         about |= {"term": self.treatment, "guarantee": self.guarantee.status}
         named: dict[str, Any] = {"std_error": self.std_error, "caution": self.caution}
-        asked = (self.released, scale, conf_level, self.treatment, self.outcome)
+        asked = (self.released, scale, self._level(conf_level), self.treatment, self.outcome)
         return scaled_effect(*asked, about=about, **named)
 
     def sensitivity(
@@ -279,7 +286,7 @@ class Result(OneEstimate, words="about_average", pictures="plots.intervals"):
         return SensitivityAnalysis(**own, **given)
 
     @checked_call
-    def summary(self, form: str = "full", *, conf_level: float = 0.95) -> Summary:
+    def summary(self, form: str = "full", *, conf_level: float | None = None) -> Summary:
         """Everything worth printing, as titled blocks; what matters most where ``form="short"``.
 
         Examples
@@ -300,13 +307,13 @@ class Result(OneEstimate, words="about_average", pictures="plots.intervals"):
         <BLANKLINE>
         Everything: fit.summary()
         """
-        return show(self, form, conf_level=conf_level)
+        return show(self, form, conf_level=self._level(conf_level))
 
-    def plot(self, conf_level: float = 0.95, *, ax: Any = None) -> Any:
+    def plot(self, conf_level: float | None = None, *, ax: Any = None) -> Any:
         """Draw the estimate and the parts of its interval; return the axes (matplotlib)."""
-        return draw(self, conf_level=conf_level, ax=ax)
+        return draw(self, conf_level=self._level(conf_level), ax=ax)
 
-    def tidy(self, conf_level: float = 0.95, *, scale: str = "difference") -> pd.DataFrame:
+    def tidy(self, conf_level: float | None = None, *, scale: str = "difference") -> pd.DataFrame:
         """One row for the effect; rows of several results bind with ``pandas.concat``.
 
         What is not available is NaN. On another ``scale`` (see `effect`) there is no standard

@@ -225,7 +225,22 @@ def read(hint: Any, value: Any) -> Any:
     return _PLAIN.of(hint)(value, getattr(hint, "__name__", "it"))
 
 
-class _Plain(Types):
+class WithReasons(Types):
+    """Checks of values that may not be available, which say why."""
+
+    def either(self, kinds: tuple[Any, ...]) -> Check:
+        """Make the reader of what may not be available."""
+        known = super().either(tuple(kind for kind in kinds if kind is not Unavailable))
+
+        def check(value: Any, name: str) -> Any:
+            if isinstance(value, dict) and set(value) == {"unavailable"}:
+                return Unavailable(self.of(str)(value["unavailable"], f"{name}.unavailable"))
+            return known(value, name)
+
+        return check if Unavailable in kinds else known
+
+
+class _Plain(WithReasons):
     """Readers of what `plain` made; entries that follow from others are not read."""
 
     def make(self, hint: Any) -> Check:
@@ -240,20 +255,6 @@ class _Plain(Types):
             entries = many(self.of(get_args(hint)[0]), math.inf)
             return lambda value, name: list(entries(value, name))
         return super().make(hint)
-
-    def either(self, kinds: tuple[Any, ...]) -> Check:
-        """Make the reader of what may not be available."""
-        if Unavailable not in kinds:
-            return super().either(kinds)
-        rest = tuple(kind for kind in kinds if kind is not Unavailable)
-        known = self.of(rest[0]) if len(rest) == 1 else super().either(rest)
-
-        def check(value: Any, name: str) -> Any:
-            if isinstance(value, dict) and set(value) == {"unavailable"}:
-                return Unavailable(read(str, value["unavailable"]))
-            return known(value, name)
-
-        return check
 
     def hints(self, record: type) -> dict[str, Any]:
         """The types of the fields of a dataclass, some of which are frames."""

@@ -111,13 +111,10 @@ def scaled_effect(
     conf_level: float,
     treatment: str,
     outcome: str,
-    *,
-    difference: tuple[Callable[[float], Any], float | Unavailable] | None = None,
     **about: Any,
 ) -> ScaledEffect:
     """Put an effect on a scale; refuses scales that the outcome, as declared, does not have.
 
-    ``difference`` are its interval and p-value as a difference, where another law gives them;
     ``about`` are further fields of the result.
     """
     inference.check_conf_level(conf_level)
@@ -127,10 +124,7 @@ def scaled_effect(
         if scale == "nnt":
             _require(released.means, scale)
         value, through = released.point, False
-        if difference is None:
-            ends, p = inference.interval(released, conf_level), inference.p_value(released)
-        else:
-            ends, p = difference[0](conf_level), difference[1]
+        ends, p = inference.interval(released, conf_level), inference.p_value(released)
         if scale == "nnt":
             value, ends, through = _needed(value, ends)
     else:
@@ -151,7 +145,7 @@ def scaled_effect(
     words = _said(scale, named, *shown, p, through)
     if scale != "difference":
         about = about | {"std_error": NO_ERROR}
-    given = {"treatment": treatment, "outcome": outcome, "difference": difference, **about}
+    given = {"treatment": treatment, "outcome": outcome, **about}
     again = partial(scaled_effect, released, scale, **given)
     made = (scale, value, ends, p, words, through)
     return ScaledEffect(*made, conf_level=conf_level, again=again, **about)

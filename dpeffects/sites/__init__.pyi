@@ -2,10 +2,8 @@
 
 from dpeffects.sites.combination import Combined, combine
 from dpeffects.sites.multisite import dp_multisite
-from dpeffects.sites.release import SiteRelease, site_release
-from dpeffects.sites.studies import combine_studies
-from dpeffects.sites.study_document import StudyRelease, study_release
-from dpeffects.sites.tables import combine_moments, combine_tables
+from dpeffects.sites.release import SiteRelease, StudyRelease, site_release, study_release
+from dpeffects.sites.tables import combine_moments, combine_studies, combine_tables
 
 __all__ = [
     "Combined",

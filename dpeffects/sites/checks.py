@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from dpeffects import documents
 from dpeffects.errors import OptionError, ReleaseError, not_among
 from dpeffects.flow import LEVEL_OF_1, TREATED
 from dpeffects.lazy import no_collection
-from dpeffects.sites.document import Sent, printable
+from dpeffects.sites.document import Sent, check_site, printable
 from dpeffects.sites.release import SiteRelease
-from dpeffects.sites.release_fields import check_site
 from dpeffects.sites.rules import RULES
 
 SAME: dict[str, Callable[[SiteRelease], str]] = {
@@ -38,7 +39,7 @@ S = TypeVar("S", bound=Sent)
 T = TypeVar("T")
 
 
-def read_all(releases: Any, read: Callable[[Any], S], function: str) -> tuple[S, ...]:
+def read_all(releases: Any, read: Callable[[Any], S], function: str) -> dict[str, S]:
     """Read every release that a function was given; no site stands twice."""
     if isinstance(releases, str | bytes | os.PathLike | Mapping) or hasattr(releases, "site"):
         raise ReleaseError(f"{function} takes a list of releases, not one: [north, south]")
@@ -50,20 +51,19 @@ def read_all(releases: Any, read: Callable[[Any], S], function: str) -> tuple[S,
         raise ReleaseError("there is no release to combine")
     with no_collection():  # releases have no cycles
         sent = tuple(map(read, entries))
-    names = [release.site for release in sent]
-    if len(set(names)) < len(names):
-        twice, _ = Counter(names).most_common(1)[0]
+    found = {release.site: release for release in sent}
+    if len(found) < len(sent):
+        twice, _ = Counter(release.site for release in sent).most_common(1)[0]
         raise ReleaseError(f"the site {twice!r} stands twice among the releases")
-    return sent
+    return found
 
 
-def check_left_out(left_out: Any, releases: Sequence[Sent]) -> dict[str, str]:
+def check_left_out(left_out: Any, answered: Collection[str]) -> dict[str, str]:
     """Return the sites without a release and why, in words that can be printed."""
     if left_out is None:
         return {}
     if not isinstance(left_out, Mapping):
         raise OptionError("left_out must map sites to reasons")
-    answered = {release.site for release in releases}
     for site, reason in left_out.items():
         check_site(site)
         if not isinstance(reason, str) or not reason.strip():
@@ -73,18 +73,36 @@ def check_left_out(left_out: Any, releases: Sequence[Sent]) -> dict[str, str]:
     return {site: printable(reason) for site, reason in left_out.items()}
 
 
-def check_same(releases: Sequence[S], same: Mapping[str, Callable[[S], str]]) -> None:
-    """Refuse sites that did not estimate the same thing, naming two of them."""
-    first = releases[0]
+def check_all(
+    sent: Mapping[str, T],
+    same: Mapping[str, Callable[[T], Any]],
+    noisy: Callable[[T], Iterable[float]],
+    why_not: Callable[[T], str],
+) -> None:
+    """Refuse what is not the same at all sites, was sent twice, or cannot be what it says."""
+    (first, one), *others = sent.items()
     for what, value_of in same.items():
-        expected = value_of(first)
-        for release in releases:
-            value = value_of(release)
-            if value != expected and "".join(value.split()) != "".join(expected.split()):
+        expected = value_of(one)
+        for site, other in others:
+            value = value_of(other)
+            if value != expected and _squeezed(value) != _squeezed(expected):
                 raise ReleaseError(
-                    f"the sites {first.site!r} and {release.site!r} differ in {what}: "
-                    f"{expected!r} and {value!r}; every site has to make the same call"
+                    f"the sites {first!r} and {site!r} differ in {what}: "
+                    f"{_apart(expected, value)}; every site has to make the same call"
                 )
+    documents.refuse_twins({site: noisy(x) for site, x in sent.items()})
+    check_plausible(sent, why_not)
+
+
+def _squeezed(value: Any) -> Any:
+    return "".join(value.split()) if isinstance(value, str) else value
+
+
+def _apart(one: Any, other: Any) -> str:
+    """Two values that differ, or the first of their entries that do."""
+    if isinstance(one, tuple):
+        one, other = next(pair for pair in zip_longest(one, other) if pair[0] != pair[1])
+    return f"{one!r} and {other!r}"
 
 
 def check_levels(notes: Mapping[str, Sequence[str]]) -> None:
@@ -147,15 +165,15 @@ def received(
     trust: Any,
     request: Any,
     left_out: Any,
-) -> tuple[tuple[S, ...], dict[str, str]]:
+) -> tuple[dict[str, S], dict[str, str]]:
     """What the sites sent, signed where that is asked for, and sites without a release."""
     sent = read_all(releases, read, function)
     absent = check_left_out(left_out, sent)
     if trust is not None:
         from dpeffects.sites.signing import verify_all
 
-        verify_all(sent, trust)
-    check_request(sent, request)
+        verify_all(sent.values(), trust)
+    check_request(list(sent.values()), request)
     return sent, absent
 
 

@@ -4,126 +4,94 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.documents import refuse_twins
 from dpeffects.errors import EstimationError, checked_call
-from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.inference.hypotheses import Evidence, Hypothesis
-from dpeffects.inference.intervals import NO_TEST, Interval, Law, check_conf_level
-from dpeffects.inference.weighted import combined_means
-from dpeffects.results.export import frame_of, or_nan, plain
-from dpeffects.results.hypothesis_test import Test, facts_tested
-from dpeffects.results.numbers import with_error
-from dpeffects.results.record import Coefficients, Reported
-from dpeffects.results.scaled import ScaledEffect, mean_rows, scaled_effect
-from dpeffects.sites.checks import (
-    SAME,
-    check_levels,
-    check_plausible,
-    check_rule,
-    check_same,
-    received,
+from dpeffects.guarantee import Guarantee
+from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.intervals import (
+    ErrorLaw,
+    Interval,
+    WithLaw,
+    check_conf_level,
+    law_of,
+    total_variance,
 )
-from dpeffects.sites.doubts import away, named
-from dpeffects.sites.error_distribution import Errors, SumLaw
-from dpeffects.sites.notes import FEW_SITES, listed, notes
+from dpeffects.inference.weighted import combined_means
+from dpeffects.results.average import Result
+from dpeffects.results.export import frame_of, plain
+from dpeffects.results.numbers import with_error
+from dpeffects.sites.checks import SAME, check_all, check_levels, check_rule, received
+from dpeffects.sites.error_distribution import Errors, Floats, SumLaw
+from dpeffects.sites.notes import FEW_SITES, away, listed, named, notes
 from dpeffects.sites.plausible import outcome_width, why_not
-from dpeffects.sites.random_effects import MixedLaw, random_effects
+from dpeffects.sites.random_effects import random_effects
 from dpeffects.sites.release import SiteRelease
-from dpeffects.sites.robust import MedianLaw, robust
-from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity
-from dpeffects.sites.weights import Floats, supported
-from dpeffects.summary import Summary, draw, show
+from dpeffects.sites.robust import robust
+from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity, supported
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_SHARED = ("estimand", "formula", "outcome", "treatment", "level")
 _LEAST = 1e-120
 """Variances below this are zero; no private release has them."""
+_NOT_SENT = Unavailable("sites do not send what they would allow for confounding")
 _TOO_FEW = "fewer than two sites have a usable variance"
 
 
-@dataclass(frozen=True, repr=False)
-class Combined(Reported, Coefficients, words="about_sites", pictures="plots.intervals"):
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Combined(Result, words="about_sites", pictures="plots.intervals"):
     """One effect from many sites; made by `combine`.
+
+    It has what a `Result` has; its guarantee is the weakest of the sites'. With the rule "random"
+    the standard error is half the width of the 68.3 % interval; with others it allows for weights
+    that were chosen by noisy variances.
 
     Parameters
     ----------
-    rule
+    method
         Name of the rule.
-    estimate
-        The combined effect.
-    std_error
-        Its standard error, which allows for weights that were chosen by noisy variances, or why
-        there is none. With the rule "random", half the width of the 68.3 % interval.
     releases, weights
         The releases, in the order given, and the weight of each; the weights sum to one.
     left_out
         Sites with weight zero or without a release, and why.
     heterogeneity
         Whether the sites' effects differ by more than their errors.
-    notes
-        Sentences for the reader.
     named
         Sites that carry the result or disagree with all others; among the cautions.
+    conf_level
+        Level of the interval, where no other is asked for.
     """
 
-    rule: str
-    estimate: float
-    std_error: float | Unavailable
     releases: tuple[SiteRelease, ...]
     weights: tuple[float, ...]
     left_out: Mapping[str, str]
     heterogeneity: Heterogeneity | Unavailable
-    notes: tuple[str, ...]
     named: tuple[str, ...] = ()
     conf_level: float = 0.95
-    law: Law | MixedLaw | MedianLaw | Unavailable = field(default=Unavailable(""), compare=False)
+
+    _no_means = Unavailable("not all sites that were used send mean outcomes, or it is a median")
 
     @property
-    def estimand(self) -> str:
-        """ATE, ATT or ATC."""
-        return self.releases[0].estimand
+    def rule(self) -> str:
+        """Name of the rule."""
+        return self.method
 
     @property
-    def formula(self) -> str:
-        """The formula, as the first site wrote it."""
-        return self.releases[0].formula
-
-    @property
-    def outcome(self) -> str:
-        """Name of the outcome."""
-        return self.releases[0].outcome
-
-    @property
-    def treatment(self) -> str:
-        """Name of the treatment."""
-        return self.releases[0].treatment
+    def status(self) -> str:
+        """ "exact", "asymptotic" or "void: ...": the worst of the sites that were used."""
+        return self.guarantee.status
 
     @property
     def used(self) -> tuple[SiteRelease, ...]:
         """Releases with a weight above zero."""
         return tuple(r for r, w in zip(self.releases, self.weights, strict=True) if w > 0.0)
-
-    @property
-    def n(self) -> int:
-        """Records of the sites that were used."""
-        return sum(release.n for release in self.used)
-
-    @property
-    def status(self) -> str:
-        """ "exact", "asymptotic" or "void: ...": the worst of the sites that were used."""
-        void = dict.fromkeys(reason for r in self.used for reason in r.guarantee.void)
-        if void:
-            return "void: " + ", ".join(void)
-        kinds = {release.guarantee.kind for release in self.used}
-        return "asymptotic" if "asymptotic" in kinds else "exact"
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -155,103 +123,25 @@ class Combined(Reported, Coefficients, words="about_sites", pictures="plots.inte
         return sum(w * math.sqrt(r.released.bias_variance) for w, r in pairs) ** 2
 
     @property
-    def basis(self) -> str:
-        """What entitles this to be called an effect; an association where one site has no more."""
-        bases = {release.released.basis for release in self.used}
-        if "association" in bases:
-            return "association"
-        return bases.pop() if len(bases) == 1 else ""
-
-    @property
-    def associated(self) -> bool:
-        """Whether a site that was used has an association: then this is one too."""
-        return self.basis == "association"
+    def law(self) -> ErrorLaw | Unavailable:
+        """The law of its error, or why there is none."""
+        return law_of(self.released)
 
     @property
     def possible(self) -> tuple[float, float] | None:
         """The range that the weighted mean of the sites' effects can have, where all say theirs."""
-        return _possible(self.releases, self.weights)
-
-    def conf_int(self, conf_level: float | None = None) -> Interval | Unavailable:
-        """Confidence interval for the effect; by default at the level given to `combine`."""
-        conf_level = check_conf_level(self.conf_level if conf_level is None else conf_level)
-        if isinstance(self.law, Unavailable):
-            return self.law
-        half = self.law.upper_point((1.0 - conf_level) / 2.0)
-        low, high = self.possible or (-math.inf, math.inf)
-        lower, upper = self.estimate - half, self.estimate + half
-        return Interval(max(lower, low), min(upper, high), conf_level)
+        return self.released.possible
 
     @property
-    def p_value(self) -> float | Unavailable:
-        """Two-sided p-value of the hypothesis that the effect is 0; same law as `conf_int`.
+    def sampling_variance(self) -> float | Unavailable:
+        """What is left of the variance beside noise and possible biases."""
+        total = total_variance(self.released)
+        known = self.noise_variance + self.bias_variance
+        return total if isinstance(total, Unavailable) else max(total - known, 0.0)
 
-        Returns `Unavailable` for an association, which is no test of an effect.
-        """
-        if self.associated:
-            return Unavailable(NO_TEST)
-        if isinstance(self.law, Unavailable):
-            return self.law
-        return min(1.0, 2.0 * float(self.law.tail(abs(self.estimate))))
-
-    def test(
-        self,
-        null: float = 0.0,
-        alternative: str = "two-sided",
-        *,
-        equivalence: tuple[float, float] | None = None,
-        margin: float | None = None,
-        conf_level: float | None = None,
-    ) -> Test:
-        """Test the combined effect; arguments as in `Result.test`. Nothing is spent."""
-        asked = Hypothesis.asked(null, alternative, equivalence, margin)
-        law = Unavailable(NO_TEST) if self.associated else self.law
-        evidence: Evidence | Unavailable
-        if isinstance(law, Unavailable):
-            evidence = law
-        else:
-            interval = cast("Callable[[float], Interval]", self.conf_int)
-            evidence = Evidence.around(self.estimate, law, interval, self.possible)
-        conf_level = self.conf_level if conf_level is None else conf_level
-        about = facts_tested(self, self.rule, self.status)
-        return Test.of(evidence, asked, conf_level=conf_level, estimate=self.estimate, **about)
-
-    @property
-    def released(self) -> Estimate:
-        """The combined effect and its means, for scales other than the difference."""
-        variance = None
-        if not isinstance(self.std_error, Unavailable):
-            variance = self.std_error**2 - self.noise_variance - self.bias_variance
-        estimates = [release.released for release in self.releases]
-        none = Unavailable("the law of a combination is in conf_int")
-        median = RULES[self.rule].median
-        means = None if median else combined_means(estimates, self.weights, variance)
-        return Estimate(self.estimate, none, possible=self.possible, basis=self.basis, means=means)
-
-    @property
-    def means(self) -> pd.DataFrame | Unavailable:
-        """Mean outcomes by arm, with intervals, where all sites that were used send theirs."""
-        return self.means_at()
-
-    def means_at(self, conf_level: float | None = None) -> pd.DataFrame | Unavailable:
-        """Mean outcomes by arm: columns arm, mean, std_error, conf_low and conf_high.
-
-        They are the weighted means of those of the sites, with the weights of their effects.
-        """
-        level = check_conf_level(self.conf_level if conf_level is None else conf_level)
-        means = self.released.means
-        if means is None:
-            return Unavailable("not all sites that were used send mean outcomes, or it is a median")
-        return frame_of(mean_rows(means, level))
-
-    def effect(self, scale: str = "difference", conf_level: float | None = None) -> ScaledEffect:
-        """Put the combined effect on a scale, as `Result.effect` does."""
-        level = check_conf_level(self.conf_level if conf_level is None else conf_level)
-        about = {"term": self.treatment, "outcome": self.outcome, "estimand": self.estimand}
-        about |= {"method": self.rule, "guarantee": self.status}
-        named: dict[str, Any] = {"difference": (self.conf_int, self.p_value), "about": about}
-        named |= {"std_error": self.std_error, "caution": self.caution}
-        return scaled_effect(self.released, scale, level, self.treatment, self.outcome, **named)
+    def conf_int_of_effect(self, conf_level: float = 0.95) -> Interval | Unavailable:
+        """Interval for the effect; there is none where this is an association."""
+        return _NOT_SENT if self.associated else self.conf_int(conf_level)
 
     @property
     def sites(self) -> pd.DataFrame:
@@ -283,53 +173,22 @@ class Combined(Reported, Coefficients, words="about_sites", pictures="plots.inte
         ]
         return frame_of(rows)
 
-    def summary(self, form: str = "full", *, conf_level: float | None = None) -> Summary:
-        """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
-        return show(self, form, conf_level=conf_level)
-
-    def plot(self, conf_level: float | None = None, *, ax: Any = None) -> Any:
-        """Draw sites and combined effect as a forest plot; return the axes (matplotlib)."""
-        return draw(self, conf_level=conf_level, ax=ax)
-
-    def tidy(self, conf_level: float | None = None, *, scale: str = "difference") -> pd.DataFrame:
-        """One row for the effect, with the columns of `Result.tidy`."""
-        return self.effect(scale, conf_level).tidy()
-
-    def glance(self) -> pd.DataFrame:
-        """One row for the combination, with the columns of `Result.glance` and more on sites.
+    def _glance(self) -> dict[str, Any]:
+        """As of a result, and more on sites.
 
         ``epsilon`` and ``delta`` are the largest of all sites: nobody's record was paid for more.
         """
-        error = or_nan(self.std_error)
-        known = min(self.noise_variance + self.bias_variance, error**2)
-        test = None if isinstance(self.heterogeneity, Unavailable) else self.heterogeneity
-        row = {
-            "n": self.n,
-            "method": self.rule,
-            "level": _same(r.level for r in self.releases),
-            "epsilon": max(float(r.guarantee.epsilon) for r in self.releases),
-            "delta": max(float(r.guarantee.delta) for r in self.releases),
-            "guarantee": self.status,
-            "caution": self.caution,
-            "unit": _same(r.guarantee.unit for r in self.releases),
-            "noise_variance": self.noise_variance,
-            "sampling_variance": error**2 - known,
-            "noise_share": min(self.noise_variance / error**2, 1.0) if error > 0 else math.nan,
-            "bias_variance": self.bias_variance,
-            "basis": self.basis,
+        test, names = self.heterogeneity, ("q", "q_df", "q_p_value", "tau2", "i2")
+        values = [math.nan] * 5 if isinstance(test, Unavailable) else astuple(test)
+        return super()._glance() | {
             "rule": self.rule,
             "sites": len(self.releases),
             "sites_used": len(self.used),
             "sites_left_out": len(self.left_out),
-            "q": test.q if test else math.nan,
-            "q_df": test.df if test else math.nan,
-            "q_p_value": test.p_value if test else math.nan,
-            "tau2": test.tau2 if test else math.nan,
-            "i2": test.i2 if test else math.nan,
+            **dict(zip(names, values, strict=True)),
         }
-        return frame_of([row])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, conf_level: float | None = None) -> dict[str, Any]:
         """Plain values for JSON; what is not available is ``{"unavailable": reason}``."""
         sites = self.sites.astype(object)
         names = (
@@ -338,8 +197,8 @@ class Combined(Reported, Coefficients, words="about_sites", pictures="plots.inte
             *("left_out", "notes", "releases", "conf_level"),
         )
         values = {name: getattr(self, name) for name in names} | {
-            "conf_int": self.conf_int(),
-            "means": self.means,
+            "conf_int": self.conf_int(conf_level),
+            "means": self.means_at(conf_level),
             "guarantee": self.status,
             "sites": sites.where(sites.notna(), None).to_dict("records"),
         }
@@ -361,10 +220,6 @@ class Combined(Reported, Coefficients, words="about_sites", pictures="plots.inte
             f"<dpeffects {what} {with_error(self.estimate, self.std_error)}, {self.rule} of "
             f"{len(self.used)} sites, {self.status}{', WEAK PRIVACY' if weak else ''}>"
         )
-
-
-def _same(values: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(values))
 
 
 @checked_call
@@ -427,11 +282,9 @@ def combine(
     check_conf_level(conf_level)
     who = {"trust": trust, "request": request, "left_out": left_out}
     sent, absent = received(releases, SiteRelease.read, "combine", **who)
-    check_same(sent, SAME)
-    check_levels({release.site: release.released.notes for release in sent})
-    refuse_twins({release.site: _noisy(release.released) for release in sent})
-    check_plausible({release.site: release for release in sent}, why_not)
-    return _combined(sent, RULES[rule], conf_level, absent)
+    check_levels({site: release.released.notes for site, release in sent.items()})
+    check_all(sent, SAME, _noisy, why_not)
+    return _combined(tuple(sent.values()), RULES[rule], conf_level, absent)
 
 
 def _combined(
@@ -451,7 +304,7 @@ def _combined(
     errors = errors.at_least(supported(n[known], errors.mean, most[known]))
     test = heterogeneity(estimates[known], errors.variance, errors.excess)
     weights = np.zeros(len(releases))
-    law: Law | MixedLaw | MedianLaw | Unavailable
+    law: ErrorLaw | Unavailable
     if rule.random_effects and known.size > 1:
         weights[known], law = random_effects(estimates[known], errors)
     else:
@@ -461,29 +314,58 @@ def _combined(
     point = float(weights @ estimates)
     if rule.median:
         point, law = robust(estimates[known], errors)
-    low, high = _possible(releases, weights.tolist()) or (-math.inf, math.inf)
     variance = most + [release.released.noise_variance for release in releases]
     variance[known] = errors.variance
     sites = [release.site for release in releases]
     far = away(estimates[:, None], variance[:, None])
     shares = weights if rule.needs_variance else np.where(weights > 0.0, n / n.sum(), 0.0)
-    return Combined(
-        rule=rule.name,
-        estimate=min(max(point, low), high),
-        std_error=law if isinstance(law, Unavailable) else law.unit,
+    used = [release for release, weight in zip(releases, weights, strict=True) if weight > 0.0]
+    bases = {release.released.basis for release in used}
+    basis = bases.pop() if len(bases) == 1 else "association" if "association" in bases else ""
+    possible = _possible(releases, weights.tolist())
+    none = Unavailable("the law of a combination is in conf_int")
+    made = Combined(
+        **{name: getattr(releases[0], name) for name in _SHARED},
+        method=rule.name,
+        method_title=rule.words,
+        n=sum(release.n for release in used),
+        guarantee=_weakest(releases, used),
+        notes=notes(releases, weights, rule, law, test),
+        released=WithLaw(point, none, possible=possible, basis=basis, law=law),
         releases=releases,
         weights=tuple(weights.tolist()),
         left_out={**_reasons(releases, weights, unusable, rule), **absent},
         heterogeneity=test if known.size > 1 else Unavailable(_TOO_FEW),
-        notes=notes(releases, weights, rule, law, test),
         named=named(sites, shares, n, variance, far),
         conf_level=conf_level,
-        law=law,
+    )
+    return made if rule.median else _with_means(made)
+
+
+def _with_means(made: Combined) -> Combined:
+    """The same with the weighted means of the sites' outcomes by arm, for other scales."""
+    own = made.sampling_variance
+    variance = None if isinstance(own, Unavailable) else own
+    sent = [release.released for release in made.releases]
+    means = combined_means(sent, made.weights, variance)
+    return replace(made, released=replace(made.released, means=means))
+
+
+def _weakest(releases: Sequence[SiteRelease], used: Sequence[SiteRelease]) -> Guarantee:
+    """What was paid at most at any site, and what is promised at those that were used."""
+    paid = [release.guarantee for release in releases]
+    worst = max((release.guarantee for release in used), key=lambda x: x.kind == "asymptotic")
+    return replace(
+        worst,
+        epsilon=max(x.epsilon for x in paid),
+        delta=max(x.delta for x in paid),
+        void=tuple(dict.fromkeys(reason for x in used for reason in x.guarantee.void)),
     )
 
 
-def _noisy(released: Estimate) -> list[float]:
+def _noisy(release: SiteRelease) -> list[float]:
     """The numbers of a release that have noise."""
+    released = release.released
     own, means = released.sampling, released.means
     found = [released.value] + ([] if isinstance(own, Unavailable) else [own.value])
     return found if means is None else [*found, means.treated, means.control]
@@ -495,20 +377,17 @@ Usable = tuple[npt.NDArray[np.int64], Errors, dict[str, str]]
 def _usable(releases: tuple[SiteRelease, ...]) -> Usable:
     """Sites with a variance above zero, their errors, and why the others have none."""
     estimates = [release.released for release in releases]
-    blind = [j for j, e in enumerate(estimates) if isinstance(e.sampling, Unavailable)]
-    index = np.delete(np.arange(len(estimates)), blind)
+    sampling = dict(enumerate(estimate.sampling for estimate in estimates))
+    blind = {j: own.reason for j, own in sampling.items() if isinstance(own, Unavailable)}
+    index = np.delete(np.arange(len(estimates)), list(blind))
     errors = Errors.of([estimates[j] for j in index] if blind else estimates)
-    unusable = {releases[j].site: _reason(estimates[j]) for j in blind}
+    unusable = {releases[j].site: reason for j, reason in blind.items()}
     positive = errors.variance > _LEAST
     for j in index[~positive]:
         unusable[releases[j].site] = "it is zero, which no private release has"
     if not positive.all():
         errors = errors.part(np.flatnonzero(positive))
     return index[positive], errors, unusable
-
-
-def _reason(estimate: Estimate) -> str:
-    return estimate.sampling.reason if isinstance(estimate.sampling, Unavailable) else ""
 
 
 def _law(

@@ -1,36 +1,38 @@
-"""What a site sends: JSON with a checksum, and a signature where there is one, read strictly."""
+"""What a site sends: JSON with a checksum, and a signature where there is one, read strictly.
+
+A document has the fields of its dataclass, checked by their types, and what these hold by theirs;
+docs/site_release.md describes them. What types do not say is in `LIMITS`.
+"""
 
 from __future__ import annotations
 
 import json
-import marshal
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from hashlib import sha256
-from typing import Any, ClassVar, Self
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from functools import cache
+from typing import Annotated, Any, ClassVar, Self
 
-from dpeffects import documents, writing
+from dpeffects import documents, typed, writing
 from dpeffects.errors import OptionError, ReleaseError
-from dpeffects.typed import WHOLE, Check, FieldError, check_names, kind, quoted, record, text
+from dpeffects.estimands import AVERAGES
+from dpeffects.guarantee import Guarantee, column_of
+from dpeffects.inference.estimate import BASES, Estimate, Means, Part, SamplingVariance, Unavailable
+from dpeffects.inference.joint import JointSums
+from dpeffects.privacy.charges import Spend
+from dpeffects.results.export import WithReasons
+from dpeffects.results.record import Bound
+from dpeffects.typed import Check, FieldError
 
 VERSION = 1
+KINDS_SENT = ("exact", "asymptotic")
+"""Kinds of guarantees that a release may have."""
+BASIS = typed.one_of("", *BASES)
 _ABOUT = ("format", "version", "checksum")
-Kept = tuple[dict[str, Any], dict[str, str]]
-"""Fields that passed their checks, and the canonical text of each."""
-
-
-@dataclass(frozen=True)
-class Signature:
-    """Who signed a release: the algorithm, the fingerprint of the key, the signature in base64."""
-
-    algorithm: str
-    key: str
-    value: str
-
-
-_signature = record(Signature, {"algorithm": text, "key": text, "value": text})
+_LONGEST_UNIT = 100
+_MOST_SAID = 20
 
 
 @contextmanager
@@ -42,124 +44,223 @@ def refused() -> Iterator[None]:
         raise ReleaseError(str(error)) from None
 
 
-def parse(text: str | bytes) -> Any:
-    """Read JSON strictly: no key twice, no NaN or infinity."""
-    if isinstance(text, str) and text.startswith("\ufeff"):
-        raise ReleaseError("this is not JSON: a byte order mark stands before it")
-    with refused():
-        return documents.parse_json(text)
+def check_site(site: Any, request: Any = "") -> str:
+    """Return a name that can stand in a table and be the name of a key file.
 
-
-class Form:
-    """The fields of a kind of document, each with its check.
-
-    ``alike`` are groups of fields that many sites send alike: they are checked and written once,
-    and kept by bytes that tell apart all that checks do (1, 1.0 and true).
+    The identifier of the request that the site answers is checked with it, and may be empty.
     """
+    with refused():
+        typed.text_or_none(request, "request")
+        return _site(site, "site")
 
-    def __init__(
-        self, what: str, checks: Mapping[str, Check], *alike: tuple[str, ...], most: int = 1000
-    ) -> None:
-        self.what, self.format = what, f"dpeffects {what} release"
-        self.checks, self.alike, self._most = dict(checks), alike, most
-        self.known: tuple[dict[bytes, Kept], ...] = tuple({} for _ in alike)
-        self._own = tuple(name for name in checks if not any(name in names for names in alike))
-        self._header = {"format": documents.written(self.format), "version": str(VERSION)}
-        self._names = {*_ABOUT, *checks}
-        # all but checksum and signature, with a place for the text of each
-        named = [f'"{name}":%({name})s' for name in sorted([*checks, *self._header])]
-        self._canonical = "{" + ",".join(named) + "}"
 
-    def read(self, values: Any) -> dict[str, Any]:
-        """The fields of a document that pass their checks, if they have its checksum."""
-        self._check_form(values)
-        found, texts = self._checked(self._own, values)
-        texts |= self._header
-        for names, known in zip(self.alike, self.known, strict=True):
-            kept = self._kept(names, known, values)
-            found |= kept[0]
-            texts |= kept[1]
-        if "signature" in values:
-            found["signature"] = _signature(values["signature"], "signature")
-        content = (self._canonical % texts).encode("ascii")
-        if "sha256:" + sha256(content).hexdigest() != text(values["checksum"], "checksum"):
-            told = "the document was changed after it was made"
-            raise FieldError(f"the checksum does not fit: {told}")
-        return found
+def _site(value: Any, name: str) -> str:
+    site = typed.text(value, name)
+    if site != site.strip() or len(site) > 100:
+        raise FieldError("site must have at most 100 characters and no spaces around them")
+    return site
 
-    def _kept(
-        self, names: tuple[str, ...], known: dict[bytes, Kept], values: Mapping[str, Any]
-    ) -> Kept:
-        """What was read of a group of fields before, or is read now."""
-        try:
-            key = marshal.dumps([values[name] for name in names], 2)
-        except ValueError:  # it was not read from JSON
-            return self._checked(names, values)
-        found = known.get(key)
-        if found is None:
-            if len(known) >= self._most:
-                known.clear()  # perhaps while another thread reads
-            found = known[key] = self._checked(names, values)
-        return found
 
-    def _checked(self, names: tuple[str, ...], values: Mapping[str, Any]) -> Kept:
-        """Fields that pass their checks, and the canonical text of each."""
-        found = {name: self.checks[name](values[name], name) for name in names}
-        try:
-            return found, {name: documents.written(values[name]) for name in names}
-        except TypeError:
-            raise FieldError("the release holds objects that JSON does not know") from None
+def _unit(value: Any, name: str) -> str:
+    """Records, outcomes, or all rows of one value of a column, as `rows_of` writes it."""
+    if isinstance(value, str) and column_of(value) and len(value) <= _LONGEST_UNIT:
+        return typed.text(value, name)
+    return typed.one_of("record", "outcome")(value, name)
 
-    def _check_form(self, values: Any) -> None:
-        if not isinstance(values, Mapping):
-            raise FieldError(f"a {self.what} release is an object, not {kind(values)}")
-        written, version = values.get("format"), values.get("version")
-        if not isinstance(written, str) or written != self.format:
-            raise FieldError(f"this is not a {self.what} release: format is not {self.format!r}")
-        if type(version) is not int or version != VERSION:
-            told = f"version {quoted(version)} of the format is not known"
-            raise FieldError(f"{told}; this dpeffects reads {VERSION}")
-        if values.keys() - {"signature"} != self._names:
-            needed = [*_ABOUT, *self.checks]
-            check_names(values, needed, (*needed, "signature"), WHOLE)
 
-    def finished(self, values: dict[str, Any], signature: Signature | None) -> dict[str, Any]:
-        """A document with its checksum, and its signature where there is one."""
-        whole = {"format": self.format, "version": VERSION}
-        whole |= {name: values[name] for name in self.checks}
+def _ends(value: Any, name: str) -> tuple[float, float]:
+    ends = typed.many(typed.number)(value, name)
+    if len(ends) != 2 or ends[0] > ends[1]:
+        raise FieldError(f"{name} must be a lower and an upper end, or null")
+    return ends[0], ends[1]
+
+
+def _sample(value: Any, name: str) -> dict[str, str]:
+    """Who counts, in words, by argument."""
+    if not isinstance(value, Mapping) or len(value) > _MOST_SAID:
+        raise FieldError(f"{name} must be an object of at most {_MOST_SAID} texts")
+    return {typed.text(key, name): typed.text(said, f"{name}.{key}") for key, said in value.items()}
+
+
+def _largest(value: Any, name: str) -> float:
+    """A bound on a variance; null where there is none."""
+    return math.inf if value is None else typed.not_negative(value, name)
+
+
+_sizes = typed.many(typed.not_negative)
+LIMITS: dict[type, dict[str, Check | None]] = {
+    SamplingVariance: {"noise_scale": typed.not_negative, "largest": _largest},
+    Part: {"variance": typed.not_negative},
+    Means: {"possible": typed.if_there(_ends)},
+    Estimate: {
+        "laplace": _sizes,
+        "gaussian": typed.not_negative,
+        "possible": typed.if_there(_ends),
+        "basis": BASIS,
+        "caution": typed.text_or_none,
+        **dict.fromkeys(("details", "influence", "allowed")),
+    },
+    Guarantee: {
+        "epsilon": typed.positive,
+        "delta": typed.number_in(0.0, 1.0),
+        "unit": _unit,
+        "kind": typed.one_of(*KINDS_SENT),
+    },
+    Spend: {
+        "epsilon": typed.not_negative,
+        "delta": typed.not_negative,
+        "sensitivity": _sizes,
+        "scale": _sizes,
+    },
+    JointSums: dict.fromkeys(("sites", "site_names", "target")),
+}
+"""What fields of dataclasses hold, where their types do not say it; those with None are not sent:
+they are a centre's, or the site's own."""
+
+
+class _Sent(WithReasons):
+    """Checks of what sites send."""
+
+    def make(self, hint: Any) -> Check:
+        """Make the check for a type; what many sites send alike is checked once."""
+        alike = hint in (Guarantee, tuple[Spend, ...], tuple[Bound, ...])
+        return typed.remembered(super().make(hint), {}) if alike else super().make(hint)
+
+
+SENT = _Sent(
+    {str: typed.text, float: typed.number, int: typed.at_least(0), bool: typed.flag}, limits=LIMITS
+)
+
+
+def written(value: Any) -> Any:
+    """What is sent of a value, as JSON can hold it."""
+    if isinstance(value, Unavailable):
+        return {"unavailable": value.reason}
+    if is_dataclass(value):
+        limits = LIMITS.get(type(value), {})
+        names = [f.name for f in fields(value) if limits.get(f.name, typed.number)]
+        return {name: written(getattr(value, name)) for name in names}
+    if isinstance(value, tuple | list):
+        return [written(entry) for entry in value]
+    if isinstance(value, Mapping):
+        return {name: written(entry) for name, entry in value.items()}
+    if hasattr(value, "tolist"):  # of numpy
+        return value.tolist()
+    return None if value == math.inf else value
+
+
+def one_line(value: Any) -> Any:
+    """The same JSON with texts of one line."""
+    if isinstance(value, str):
+        return " ".join(value.split())
+    if isinstance(value, list):
+        return [one_line(entry) for entry in value]
+    if isinstance(value, dict):
+        return {name: one_line(entry) for name, entry in value.items()}
+    return value
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Who signed a release: the algorithm, the fingerprint of the key, the signature in base64."""
+
+    algorithm: str
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, repr=False, kw_only=True, slots=True)
+class Sent:
+    """A document of a site: written with a checksum, and read with every check."""
+
+    WHAT: ClassVar[str]
+    MOST_BYTES: ClassVar[int]
+
+    site: Annotated[str, _site]
+    estimand: Annotated[str, typed.one_of(*AVERAGES)]
+    formula: str
+    treatment: str
+    n: Annotated[int, typed.at_least(1)]
+    guarantee: Guarantee
+    spends: tuple[Spend, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+    sample: Annotated[Mapping[str, str], _sample] = field(default_factory=dict)
+    request: Annotated[str, typed.text_or_none] = ""
+    signature: Signature | None = None
+
+    @classmethod
+    def of(cls, result: Any, **own: Any) -> Self:
+        """Keep what has to be sent of a result, and what is not its own."""
+        check_site(own["site"], own["request"])
+        names = [f.name for f in fields(cls) if f.name not in own and hasattr(result, f.name)]
+        release = cls(**{name: getattr(result, name) for name in names}, **own)
+        # a release that cannot be read is not sent
+        return cls.from_dict(release._finished(one_line(release._values())))
+
+    def check(self) -> None:
+        """Refuse what does not fit together."""
+
+    def _values(self) -> dict[str, Any]:
+        named = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "signature"}
+        return {name: written(value) for name, value in named.items()}
+
+    def _finished(self, values: dict[str, Any]) -> dict[str, Any]:
+        whole = {"format": _format(self.WHAT), "version": VERSION} | values
         try:
             whole["checksum"] = documents.checksum(whole)
         except (TypeError, ValueError) as error:
             raise ReleaseError(f"this cannot be written as JSON: {error}") from None
-        return whole if signature is None else whole | {"signature": asdict(signature)}
-
-
-class Sent:
-    """A document of a site: written with a checksum, and read with every check."""
-
-    __slots__ = ()
-    FORMAT: ClassVar[str]
-    MOST_BYTES: ClassVar[int]
-    site: str
-    request: str
-    signature: Signature | None
+        return whole if self.signature is None else whole | {"signature": asdict(self.signature)}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as plain values."""
-        raise NotImplementedError
+        return self._finished(self._values())
 
     @classmethod
     def from_dict(cls, values: Any) -> Self:
         """Check a document and read it; anything wrong with it is a ReleaseError."""
-        raise NotImplementedError
+        with refused():
+            return cls._read(values)
+
+    @classmethod
+    def _read(cls, values: Any, source: str = "") -> Self:
+        document: Any = cls
+        checks = _checks(document)
+        cls._check_form(values, checks)
+        found = {name: check(values[name], name) for name, check in checks.items()}
+        if "signature" in values:
+            found["signature"] = SENT.of(Signature)(values["signature"], "signature")
+        typed.text(values["checksum"], "checksum")
+        if not documents.fits(values, source):
+            told = "the document was changed after it was made"
+            raise FieldError(f"the checksum does not fit: {told}")
+        made = cls(**found)
+        made.check()
+        return made
+
+    @classmethod
+    def _check_form(cls, values: Any, names: Mapping[str, Check]) -> None:
+        what = cls.WHAT
+        if not isinstance(values, Mapping):
+            raise FieldError(f"a {what} release is an object, not {typed.kind(values)}")
+        told, version = values.get("format"), values.get("version")
+        if not isinstance(told, str) or told != _format(what):
+            raise FieldError(f"this is not a {what} release: format is not {_format(what)!r}")
+        if type(version) is not int or version != VERSION:
+            told = f"version {typed.quoted(version)} of the format is not known"
+            raise FieldError(f"{told}; this dpeffects reads {VERSION}")
+        needed = (*_ABOUT, *names)
+        typed.check_names(values, needed, (*needed, "signature"), typed.WHOLE)
 
     def to_json(self, indent: int | None = None) -> str:
-        """Return the document as JSON text."""
+        """Return the document as JSON text: the canonical one, if it is not indented."""
+        if indent is None:
+            return documents.written(self.to_dict())
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the document to a file; a release that is there is replaced, nothing else is."""
-        ours = documents.holds(path, "format", self.FORMAT)
+        ours = documents.holds(path, "format", _format(self.WHAT))
         try:
             writing.write(path, self.to_json() + "\n", overwrite=ours)
         except OptionError as error:
@@ -167,8 +268,12 @@ class Sent:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Read JSON text."""
-        return cls.from_dict(parse(text))
+        """Read JSON text strictly: no key twice, no NaN or infinity."""
+        source = text if isinstance(text, str) else ""
+        if source.startswith("\ufeff"):
+            raise ReleaseError("this is not JSON: a byte order mark stands before it")
+        with refused():
+            return cls._read(documents.parse_json(text), source)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -192,6 +297,17 @@ class Sent:
             return cls.load(source)
         kinds = f"a {cls.__name__}, a dict or a path"
         raise ReleaseError(f"a release is {kinds}, not {type(source).__name__}")
+
+
+def _format(what: str) -> str:
+    return f"dpeffects {what} release"
+
+
+@cache
+def _checks(document: Any) -> dict[str, Check]:
+    checks = SENT.fields(document)
+    del checks["signature"]  # which need not be there
+    return checks
 
 
 def printable(value: str) -> str:

@@ -23,8 +23,8 @@ from dpeffects.ledgers.memory import Ledger
 from dpeffects.progress import bar
 from dpeffects.sites.checks import check_rule
 from dpeffects.sites.combination import Combined, combine
+from dpeffects.sites.document import check_site
 from dpeffects.sites.release import SiteRelease, begin_release
-from dpeffects.sites.release_fields import check_site
 
 _EACH = ("epsilon", "delta", "ledger")
 

@@ -41,14 +41,14 @@ from dpeffects.inference.estimate import Means
 from dpeffects.privacy.charges import Spend
 from dpeffects.results import Moments
 from dpeffects.results.tabled import TableEffects
-from dpeffects.sites.release import SiteRelease
+from dpeffects.sites.release import SiteRelease, StudyRelease
 
 _NUMBER = r"([-+0-9.e]+)"
 _RANGE = re.compile(rf"\[{_NUMBER}, {_NUMBER}\]")
 _SHOWN = 5e-6
 """Bounds are written with six digits: the largest relative error of an end."""
-LEAST, _CLIPPED = 0.5, 0.01
-FAR = 20.0
+_LEAST, _CLIPPED = 0.5, 0.01
+_FAR = 20.0
 """Standard deviations of noise: more have a chance below 1e-12, and releases of all methods at n =
 60 to 4,000 and epsilon 0.05 to 37 went 1.4 of them beyond the range."""
 _ROUNDED = 1e-8
@@ -58,19 +58,19 @@ _ROUNDED = 1e-8
 def why_not(release: SiteRelease) -> str:
     """Say why a release cannot be what it says, or return an empty text."""
     guarantee = release.guarantee
-    if reason := charges_add_up(release.spends, guarantee):
+    if reason := _charges_add_up(release.spends, guarantee):
         return reason
     width = outcome_width(release)
     if width is None:
         return "it does not say the range of its outcome"
     told = release.released
     clipped = told.parts or told.possible or told.basis or told.means or release.sample
-    least = LEAST * (_CLIPPED if clipped else 1.0) * width / (release.n * guarantee.epsilon)
+    least = _LEAST * (_CLIPPED if clipped else 1.0) * width / (release.n * guarantee.epsilon)
     noise = math.sqrt(release.released.noise_variance)
     if noise < least or noise == 0.0:
         return "it claims less noise than n, epsilon and the range of its outcome allow for"
     most = _ends(release, 1.0)
-    if abs(release.estimate) > most + FAR * noise:
+    if abs(release.estimate) > most + _FAR * noise:
         return "its estimate is far beyond the range of its outcome and its noise"
     low, high = release.released.possible or (-width, width)
     if max(-low, high) > most or min(-low, high) < width:
@@ -87,7 +87,7 @@ def _why_not_means(means: Means, release: SiteRelease, noise: float) -> str:
     if max(abs(ends[0] - low), abs(ends[1] - high)) > rounded:
         return "the range of its means is not that of its outcome"
     for mean in (means.combined(1.0, 0.0), means.combined(0.0, 1.0)):
-        far = FAR * math.sqrt(mean.noise_variance + mean.bias_variance) + rounded
+        far = _FAR * math.sqrt(mean.noise_variance + mean.bias_variance) + rounded
         if not low - far <= mean.value <= high + far:
             return "a mean is far beyond the range of its outcome and its noise"
     if means.combined(1.0, -1.0).noise_variance < 0.5 * noise**2:
@@ -95,13 +95,29 @@ def _why_not_means(means: Means, release: SiteRelease, noise: float) -> str:
     return ""  # how variable they are is as the effect's variance bears out: `combined_means`
 
 
+def why_not_study(release: StudyRelease) -> str:
+    """Say why a study cannot be what it says, or return an empty text."""
+    plain = release.sums.plain
+    if reason := _charges_add_up(release.spends, release.guarantee):
+        return reason
+    noise = np.sqrt(plain.noise)
+    if noise[1].min() < _LEAST / release.guarantee.epsilon:
+        return "it claims less noise than its epsilon allows for"
+    far = _FAR * (1.0 + noise.max())
+    if plain.sizes.sum() > release.n + far:
+        return "it has more records than it says"
+    if (np.abs(plain.sums) > np.abs(plain.sizes)[..., None] / 2.0 + far).any():
+        return "its sums are far beyond the ranges of their columns and its noise"
+    return ""
+
+
 def why_not_table(result: TableEffects) -> str:
     """Say why a table cannot be what it says, or return an empty text."""
     table = result.table.unadjusted or result.table
     noise = np.sqrt(np.maximum(table.noise_variance, 0.0))
-    if noise.min() * result.guarantee.epsilon < LEAST:
+    if noise.min() * result.guarantee.epsilon < _LEAST:
         return "it claims less noise than its epsilon allows for"
-    far = FAR * (1.0 + noise.max())
+    far = _FAR * (1.0 + noise.max())
     if table.counts.sum() > result.n + far * math.sqrt(table.counts.size):
         return "it has more records than it says"
     return "it has a count far below zero" if table.counts.min() < -far else ""
@@ -110,7 +126,7 @@ def why_not_table(result: TableEffects) -> str:
 def why_not_moments(result: Moments) -> str:
     """Say why moments cannot be what they say; each record's columns have a norm of at most 1."""
     matrix = result.matrix
-    room, more = (result.n + FAR * (1.0 + x**0.5) for x in (matrix.variance, matrix.size_variance))
+    room, more = (result.n + _FAR * (1.0 + x**0.5) for x in (matrix.variance, matrix.size_variance))
     if max(map(abs, matrix.entries)) > room or not 0.0 < matrix.n <= more:
         return "its sums are those of more records than it says"
     # records that are as many, by their weights, as 1 to n of equal weight
@@ -118,7 +134,7 @@ def why_not_moments(result: Moments) -> str:
     return "" if possible else "its weights are more unequal than weights can be"
 
 
-def charges_add_up(spends: Sequence[Spend], guarantee: Guarantee) -> str:
+def _charges_add_up(spends: Sequence[Spend], guarantee: Guarantee) -> str:
     """Say why charges cannot be those behind a guarantee, or return an empty text."""
     if not spends:
         return "it lists no charges behind its guarantee"

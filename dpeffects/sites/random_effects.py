@@ -42,8 +42,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpeffects.roots import root
-from dpeffects.sites.error_distribution import ROWS, Errors
-from dpeffects.sites.weights import Floats, ivw
+from dpeffects.sites.error_distribution import ROWS, Errors, Floats
+from dpeffects.sites.rules import ivw
 
 _POINTS, _ROUNDS = 200, 3
 _NOTHING = 30.0

@@ -1,51 +1,63 @@
-"""SiteRelease: what a site sends instead of its data, as a small JSON document.
+"""What a site sends instead of its data, as a small JSON document: of an effect, or of a study.
 
-It holds released numbers only: the estimate, the parts of its variance, the guarantee and the
-charges behind them. docs/site_release.md describes every field.
+It holds released numbers only: the estimate and the parts of its variance, or the sums by arm and
+level that give all effects of a study, with the guarantee and the charges behind them.
+docs/site_release.md describes every field.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from numbers import Real
-from typing import Any, Self
+import os
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Annotated, Any
 
 import numpy as np
 
-from dpeffects.errors import OptionError, ReleaseError, checked_call
+from dpeffects import typed
+from dpeffects.errors import BoundsError, OptionError, ReleaseError, checked_call
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators import registry
+from dpeffects.estimators import registry, table_methods
 from dpeffects.flow import Estimation, Request
-from dpeffects.guarantee import KINDS, Guarantee
+from dpeffects.guarantee import KINDS
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.privacy.charges import Spend
-from dpeffects.results import Result
-from dpeffects.results.export import plain
+from dpeffects.inference.estimate import Estimate, Means, SamplingVariance, Unavailable
+from dpeffects.inference.joint import JointSums, Margin
+from dpeffects.ledgers import Address
+from dpeffects.privacy.ledger import Account
+from dpeffects.protocols import Protocol, read_protocol
+from dpeffects.results import Result, StudyEffects
 from dpeffects.results.numbers import with_error
-from dpeffects.results.record import Bound
-from dpeffects.sites.document import Sent, Signature, refused
-from dpeffects.sites.release_fields import (
+from dpeffects.sites.document import (
+    BASIS,
     KINDS_SENT,
-    RELEASE,
-    about_document,
+    LIMITS,
+    SENT,
+    Sent,
     check_site,
-    estimate_document,
     one_line,
-    read_estimate,
-    sendable,
+    written,
 )
+from dpeffects.typed import FieldError
 
-_ESTIMATED = ("estimand", "formula", "outcome", "treatment", "method", "level", "n")
+_SUMS = typed.Types(
+    {
+        np.ndarray: typed.array,
+        str: typed.text_or_none,
+        float: typed.number,
+        int: typed.at_least(-1),
+        bool: typed.flag,
+    },
+    limits=LIMITS,
+)
 _NO_SCALE = (
     "a site does not send this: the scale of its noise is private, so no centre could weigh it. "
     "Leave out variance=False"
 )
 
 
-@dataclass(frozen=True, repr=False, slots=True)
+@dataclass(frozen=True, repr=False, kw_only=True, slots=True)
 class SiteRelease(Sent):
     """One site's private effect, ready to be sent; made by `site_release` or `from_result`.
 
@@ -80,43 +92,32 @@ class SiteRelease(Sent):
     True
     """
 
-    FORMAT, MOST_BYTES = RELEASE.format, 10_000_000
+    WHAT, MOST_BYTES = "site", 10_000_000
 
-    site: str
     released: Estimate
-    estimand: str
-    formula: str
     outcome: str
-    treatment: str
     method: str
-    level: str
-    n: int
-    guarantee: Guarantee
-    spends: tuple[Spend, ...] = ()
-    bounds: tuple[Bound, ...] = ()
-    sample: Mapping[str, str] = field(default_factory=dict)
-    request: str = ""
-    signature: Signature | None = None
+    level: Annotated[str, typed.one_of("sample", "label")]
 
     @classmethod
     def from_result(cls, result: Result, site: str, *, request: str = "") -> SiteRelease:
         """Keep of a result what a centre needs."""
-        if not isinstance(result, Result):
+        if not isinstance(result, Result) or isinstance(result.released, inference.WithLaw):
             raise ReleaseError(f"a release is made of a Result, not {type(result).__name__}")
         _check_kind(result.guarantee.kind)
         if math.isnan(result.noise_variance):
             raise ReleaseError(_NO_SCALE)
-        release = cls(
-            site=site,
-            released=_plain_estimate(result),
-            guarantee=result.guarantee,
-            spends=result.spends,
-            bounds=one_line(result.bounds),
-            sample=one_line(result.sample),
-            request=request,
-            **{name: one_line(plain(getattr(result, name))) for name in _ESTIMATED},
-        )
-        return cls.from_dict(release.to_dict())  # a release that cannot be read is not sent
+        return cls.of(result, site=site, request=request, released=_sendable(result))
+
+    def check(self) -> None:
+        """Refuse a negative variance without noise, and means of something else."""
+        own, means, value = self.released.sampling, self.released.means, self.released.value
+        if isinstance(own, SamplingVariance) and own.noise_scale == 0.0:  # noise alone can do that
+            typed.not_negative(own.value, "released.sampling.value")
+        if means is not None:
+            sizes = abs(means.treated) + abs(means.control) + abs(value)
+            if abs(means.treated - means.control - value) > 1e-6 * sizes:
+                raise FieldError("means: their difference is not the estimate")
 
     @property
     def estimate(self) -> float:
@@ -132,23 +133,6 @@ class SiteRelease(Sent):
     def std_error(self) -> float | Unavailable:
         """Square root of the total private variance."""
         return inference.std_error(self.released)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the document as plain values."""
-        values = about_document(self) | estimate_document(self.released)
-        values |= {name: getattr(self, name) for name in ("site", "request", *_ESTIMATED)}
-        return RELEASE.finished(values, self.signature)
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return the document as JSON text."""
-        return super(SiteRelease, self).to_json(indent)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Check a document and read it; anything wrong with it is a ReleaseError."""
-        with refused():
-            found = RELEASE.read(values)
-            return cls(released=read_estimate(found), **found)
 
     def __repr__(self) -> str:
         return (
@@ -227,42 +211,201 @@ def _check_kind(kind: str) -> None:
         )
 
 
-def _plain_estimate(result: Result) -> Estimate:
-    """Return the estimate in plain floats; a variance that is not finite is not available."""
-    released, sampling, means = result.released, result.released.sampling, result.released.means
-    if not isinstance(sampling, Unavailable):
-        value, scale, largest = sampling.value, sampling.noise_scale, sampling.largest
-        if math.isfinite(value) and math.isfinite(scale) and not math.isnan(largest):
+def _sendable(result: Result) -> Estimate:
+    """The estimate that a document can hold: what is not finite is not available."""
+    released = result.released
+    sampling, means = released.sampling, released.means
+    if isinstance(sampling, SamplingVariance):
+        known = math.isfinite(sampling.value) and math.isfinite(sampling.noise_scale)
+        if known and not math.isnan(sampling.largest):
             # a bound below zero leaves nothing but zero
-            sampling = replace(sampling, largest=max(largest, 0.0))
+            sampling = replace(sampling, largest=max(sampling.largest, 0.0))
         else:
             sampling = Unavailable("the released variance is not a finite number")
-    found: Estimate = _in_floats(
-        replace(
-            released,
-            sampling=sampling,
-            possible=_with_ends(released.possible),
-            notes=tuple(note for note in result.notes if note),
-            details={},
-            influence=None,
-            means=means and replace(means, possible=_with_ends(means.possible)),
-        )
-    )
-    return replace(found, means=sendable(found.means))
-
-
-def _in_floats(value: Any) -> Any:
-    """The same with plain floats for all numbers, and texts of one line."""
-    if isinstance(value, tuple):
-        return tuple(map(_in_floats, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        own = {f.name: _in_floats(getattr(value, f.name)) for f in fields(value)}
-        return replace(value, **own)
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    return float(value) if isinstance(value, Real) else one_line(value)
+    if means is not None:
+        means = replace(means, possible=_with_ends(means.possible))
+        try:
+            SENT.of(Means)(one_line(written(means)), "means")
+        except FieldError:
+            means = None
+    notes = tuple(filter(None, result.notes))
+    ends = _with_ends(released.possible)
+    return replace(released, sampling=sampling, possible=ends, notes=notes, means=means)
 
 
 def _with_ends(possible: tuple[float, float] | None) -> tuple[float, float] | None:
     """The range; one without ends says nothing."""
     return possible if possible is not None and all(map(math.isfinite, possible)) else None
+
+
+# --- studies ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class StudyRelease(Sent):
+    """One site's private study, ready to be sent; made by `study_release` or `from_result`.
+
+    Parameters
+    ----------
+    site, request, signature, ...
+        As in `SiteRelease`.
+    protocol
+        Fingerprint of the protocol that was run; empty where there was none.
+    sums
+        The released numbers; all else follows from them.
+    stands_on, warning, notes
+        As in `StudyEffects`.
+    """
+
+    WHAT, MOST_BYTES = "study", 50_000_000
+
+    sums: Annotated[JointSums, _SUMS.of(JointSums)]
+    protocol: Annotated[str, typed.text_or_none] = ""
+    stands_on: Annotated[str, BASIS] = ""
+    warning: Annotated[str, typed.text_or_none] = ""
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_result(cls, result: StudyEffects, site: str, *, request: str = "") -> StudyRelease:
+        """Keep of a study what a centre needs."""
+        if not isinstance(result, StudyEffects):
+            raise ReleaseError(f"it is made of what dp_study gave, not {type(result).__name__}")
+        if result.sums.sites:
+            raise ReleaseError("these are several sites together: each sends its own release")
+        own = {"site": site, "request": request, "protocol": result.details.get("protocol", "")}
+        return cls.of(result, **own, notes=tuple(filter(None, result.notes)))
+
+    def check(self) -> None:
+        """Refuse numbers that do not fit together."""
+        sums = self.sums
+        arms, outcomes, baseline = map(len, (sums.arms, sums.outcomes, sums.baseline_columns))
+        pairs = [arm for pair in sums.contrasts for arm in pair]
+        columns = (*sums.outcomes, *sums.baseline_columns)
+        there = [sums.whole, *sums.groups, *filter(None, (sums.unadjusted,))]
+        of_baseline = [*filter(None, (sums.baseline, sums.weighted_baseline))]
+        width = sums.whole.sums.shape[-1]  # outcomes, and columns that say where they are missing
+        fits = (
+            len(set(sums.arms)) == arms >= 2
+            and outcomes > 0
+            and bool(pairs)
+            and all(0 <= arm < arms for arm in pairs)
+            and all(column.low < column.high for column in columns)
+            and all(column.missing < width for column in columns)
+            and len(sums.unequal) in (0, arms)
+            and len(sums.missed) in (0, outcomes)
+            and all(0.0 <= missed <= 1.0 for missed in sums.missed)
+            and width >= outcomes
+            and all(_has_shape(margin, arms, width) for margin in there)
+            and all(_has_shape(margin, arms, baseline) for margin in of_baseline)
+            and bool(of_baseline) == bool(baseline)
+            and len(sums.whole.levels) == 1
+        )
+        if not fits:
+            raise FieldError("sums: arms, columns and levels do not fit together")
+
+    @cached_property
+    def study(self) -> StudyEffects:
+        """The study that the document tells of; effects follow from its sums."""
+        spec, sums = table_methods()["study"], self.sums
+        with np.errstate(all="ignore"):
+            effects = tuple(replace(effect, basis=self.stands_on) for effect in sums.effects())
+        own = {f.name for f in fields(StudyEffects)} & {f.name for f in fields(self)}
+        return StudyEffects(
+            **{name: getattr(self, name) for name in own},
+            method=spec.name,
+            method_title=spec.title,
+            outcome=" + ".join(column.name for column in sums.outcomes),
+            labels=sums.labels,
+            effects=effects,
+            subgroups=tuple(margin.factor for margin in sums.groups),
+            details={"protocol": self.protocol} if self.protocol else {},
+        )
+
+    def one(self, label: str) -> SiteRelease:
+        """One of the effects as a release for `combine`, which has other rules."""
+        return SiteRelease.from_result(self.study.one(label), self.site, request=self.request)
+
+    def __repr__(self) -> str:
+        return (
+            f"<dpeffects study release {self.site!r}: {len(self.sums.outcomes)} outcomes, "
+            f"n = {self.n}, {self.guarantee.line(self.n)}>"
+        )
+
+
+@checked_call
+def study_release(
+    protocol: Protocol | str | os.PathLike[str],
+    data: Any,
+    *,
+    site: str,
+    request: str = "",
+    ledger: Account | Address | None = None,
+    dataset: str | None = None,
+    seed: int | None = None,
+) -> StudyRelease:
+    """Run a study's protocol at one site, and keep what can be sent to a centre.
+
+    Parameters
+    ----------
+    protocol
+        A `Protocol`, or the path of its TOML file. It declares bounds of all columns that need
+        them: bounds that each site finds for itself would not be the same.
+    site
+        Name of the site, unique among those that are combined.
+    request
+        Identifier of the request that this answers.
+    data, ledger, dataset, seed
+        As in :func:`dp_ate`.
+
+    Returns
+    -------
+    StudyRelease
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> protocol = dpe.Protocol(
+    ...     "earnings_1978 + black ~ treatment", epsilon=1, design="randomised",
+    ...     bounds={"earnings_1978": (0, 60_000), "black": (0, 1)},
+    ... )
+    >>> sent = dpe.study_release(protocol, dpe.load_data("lalonde"), site="North")
+    >>> sent.site, sent.study.n, sent.protocol == protocol.fingerprint
+    ('North', 445, True)
+    """
+    made = protocol if isinstance(protocol, Protocol) else read_protocol(protocol)
+    check_site(site, request)
+    if made.sites and site not in made.sites:
+        raise OptionError(f"the protocol is for {', '.join(made.sites)}, not for {site!r}")
+    who = {"ledger": ledger, "dataset": dataset, "seed": seed}
+    study = made.result_of(begin_study(made, data, **who))
+    return StudyRelease.from_result(study, site, request=request)
+
+
+def begin_study(protocol: Protocol, data: Any, **more: Any) -> Estimation:
+    """Check all that can be checked before the first charge of a site's study."""
+    ready = protocol.begin(data, **more)
+    if missing := list(ready.design.missing):
+        ready.close()
+        raise BoundsError(
+            f"the protocol declares no bounds of {', '.join(missing)}: sites would find different "
+            "ones, which cannot be combined"
+        )
+    bounds = ready.design.bounds
+    levels = [x for name in bounds if bounds.is_levels(name) for x in bounds[name]]
+    words = [protocol.formula, *protocol.subgroups, *bounds, *levels]
+    if not all(str(word).isprintable() for word in words):
+        ready.close()
+        raise OptionError("a name or a level has characters that cannot be printed; rename it")
+    return ready
+
+
+def _has_shape(margin: Margin, arms: int, columns: int) -> bool:
+    levels = len(margin.levels)
+    return (
+        margin.sizes.shape == (arms, levels)
+        and margin.sums.shape == margin.squares.shape == (arms, levels, columns)
+        and len(set(margin.levels)) == levels > 0
+        and margin.noise.shape == (3, arms)
+        and bool((margin.noise >= 0.0).all())
+        and margin.opposite >= 0.0
+    )

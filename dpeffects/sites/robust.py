@@ -22,8 +22,7 @@ from statistics import NormalDist
 import numpy as np
 
 from dpeffects.roots import root
-from dpeffects.sites.error_distribution import Errors
-from dpeffects.sites.weights import Floats
+from dpeffects.sites.error_distribution import Errors, Floats
 
 _LEAST, _MOST = math.log(1e-30), math.log(0.5 * (1.0 - 1e-12))
 """Logarithms of the tails that are told apart."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,10 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpeffects.documents import canonical, read
 from dpeffects.errors import MissingExtraError, ReleaseError
-from dpeffects.sites.document import Signature
-from dpeffects.sites.release import SiteRelease
-from dpeffects.sites.release_fields import check_site
-from dpeffects.sites.study_document import StudyRelease
+from dpeffects.sites.document import Sent, Signature, check_site
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ed25519
@@ -29,7 +26,7 @@ ALGORITHM = "ed25519"
 _MOST_BYTES = 100_000
 
 StrPath = str | os.PathLike[str]
-R = TypeVar("R", SiteRelease, StudyRelease)
+R = TypeVar("R", bound=Sent)
 
 
 def make_keys(site: str, folder: StrPath = ".") -> tuple[Path, Path]:
@@ -84,7 +81,7 @@ def verify_all(releases: Iterable[Any], folder: StrPath) -> None:
         verify(release, keys[release.site])
 
 
-def verify(release: SiteRelease | StudyRelease, key: ed25519.Ed25519PublicKey) -> None:
+def verify(release: Sent, key: ed25519.Ed25519PublicKey) -> None:
     """Refuse a release that is not signed by this key."""
     from cryptography.exceptions import InvalidSignature
 
@@ -113,7 +110,7 @@ def read_keys(folder: StrPath) -> dict[str, ed25519.Ed25519PublicKey]:
         raise ReleaseError(f"{folder} is not a folder of public keys")
     files = sorted(file for file in Path(folder).glob("*.pem") if file.is_file())
     public = [file for file in files if not file.name.endswith(".private.pem")]
-    return {file.stem: _read_public(file) for file in public}
+    return {file.stem: _read_key(file, "public") for file in public}
 
 
 def fingerprint(key: ed25519.Ed25519PublicKey) -> str:
@@ -121,31 +118,25 @@ def fingerprint(key: ed25519.Ed25519PublicKey) -> str:
     return "sha256:" + hashlib.sha256(key.public_bytes_raw()).hexdigest()[:32]
 
 
-def _signed_bytes(release: SiteRelease | StudyRelease) -> bytes:
+def _signed_bytes(release: Sent) -> bytes:
     return canonical(replace(release, signature=None).to_dict())
 
 
 def read_private(path: StrPath) -> ed25519.Ed25519PrivateKey:
     """Read a private key without a password from a PEM file."""
+    key: ed25519.Ed25519PrivateKey = _read_key(path, "private")
+    return key
+
+
+def _read_key(path: StrPath, kind: str) -> Any:
     _require_cryptography()
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from cryptography.hazmat.primitives import serialization as pem
+    from cryptography.hazmat.primitives.asymmetric import ed25519
 
-    key: ed25519.Ed25519PrivateKey = _read_key(
-        path, "private", partial(load_pem_private_key, password=None), Ed25519PrivateKey
-    )
-    return key
-
-
-def _read_public(path: StrPath) -> ed25519.Ed25519PublicKey:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
-    key: ed25519.Ed25519PublicKey = _read_key(path, "public", load_pem_public_key, Ed25519PublicKey)
-    return key
-
-
-def _read_key(path: StrPath, kind: str, load: Callable[[bytes], Any], expected: type) -> Any:
+    load, expected = {
+        "private": (partial(pem.load_pem_private_key, password=None), ed25519.Ed25519PrivateKey),
+        "public": (pem.load_pem_public_key, ed25519.Ed25519PublicKey),
+    }[kind]
     content = read(path, _MOST_BYTES, ReleaseError)
     try:
         key = load(content)

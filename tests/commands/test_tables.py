@@ -71,7 +71,7 @@ def test_what_cannot_be_added_is_refused(study, capsys):
     assert run(capsys, "ate", "y ~ t", *ESTIMATE, "--seed", "1", "--out", "ate.json")[0] == 0
     for other, told in {
         "north.json": "given twice",
-        "levels.json": "different kinds",
+        "levels.json": "differ in the kind of result",
         "ate.json": "is not the JSON of a result with a table",
         "bounds.toml": "is not the JSON of a result with a table",
         "none.json": "cannot be read",
@@ -93,7 +93,7 @@ def test_saved_moments_are_regressed_on(study, capsys):
     assert run(capsys, "regress", "y ~ t", "north.json", "--out", "table.tex")[0] == 0
     assert "toprule" in (study / "table.tex").read_text()
     assert "no column `x`" in refused(capsys, "regress", "y ~ x", "north.json")
-    assert "cannot be read as moments" in refused(capsys, "regress", "y ~ t", "data.csv")
+    assert "is not the JSON of moments" in refused(capsys, "regress", "y ~ t", "data.csv")
     twice = refused(capsys, "regress", "y ~ t", "north.json", "north.json")
     assert "one and the same release" in twice
 

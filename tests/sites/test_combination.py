@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+import dpeffects as dpe
 from dpeffects.errors import EstimationError, OptionError, ReleaseError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
@@ -363,3 +364,27 @@ def test_huge_and_tiny_sites_together():
     sites = [release("A", n=2**53), release("B", n=1, released=estimate(laplace=(2.0,)))]
     with np.errstate(all="raise", under="ignore"):
         assert math.isfinite(combine(sites).conf_int().lower)
+
+
+# --- a combination is a result --------------------------------------------------------------------
+
+
+def test_a_combination_has_what_a_result_has():
+    fit = combine(releases([0.1, 0.5, 0.9], [0.01, 0.02, 0.5]), conf_level=0.9)
+    assert isinstance(fit, dpe.Result)
+    assert fit.conf_int() == fit.conf_int(0.9) == fit.conf_int_of_effect(0.9)
+    assert fit.sampling_variance + fit.noise_variance == pytest.approx(fit.std_error**2)
+    assert fit.noise_share == pytest.approx(fit.noise_variance / fit.std_error**2)
+    assert fit.sensitivity(0.1).tidy()["estimate"].iloc[1] == pytest.approx(fit.estimate - 0.1)
+    with pytest.raises(ReleaseError, match="made of a Result, not Combined"):
+        dpe.SiteRelease.from_result(fit, "All")
+
+
+def test_an_association_of_sites_has_no_interval_for_the_effect():
+    """What a site would allow for confounding is no part of its release."""
+    found = replace(estimate(), basis="association")
+    sent = [release(site, released=found) for site in ("North", "South")]
+    fit = combine([*sent[:1], replace(sent[1], released=replace(found, value=0.4))])
+    assert fit.associated
+    assert "do not send" in str(fit.conf_int_of_effect())
+    assert fit.conf_int().lower < fit.estimate < fit.conf_int().upper

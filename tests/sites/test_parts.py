@@ -15,8 +15,7 @@ from dpeffects.errors import ReleaseError
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
 from dpeffects.sites import SiteRelease, combine, signing, site_release
 from dpeffects.sites.error_distribution import Errors
-from dpeffects.sites.variance_inflation import inflation_ivw, inflation_mvagg
-from dpeffects.sites.weights import ivw, mvagg
+from dpeffects.sites.rules import inflation_ivw, inflation_mvagg, ivw, mvagg
 from tests.sites.examples import estimate, release, releases
 from tests.sites.test_release import _never_crashes, changed, paths
 from tests.test_results import make
@@ -81,14 +80,14 @@ def test_signatures_hold_with_parts_and_without(tmp_path):
 
 GOOD = second().to_dict()
 BAD = {
-    "no basis": (("basis",), KeyError, "lacks the field basis"),
-    "another basis": (("basis",), "certain", "basis must be"),
-    "one end": (("possible",), [1.0], "a lower and an upper end"),
-    "ends the wrong way round": (("possible",), [1.0, -1.0], "a lower and an upper end"),
-    "a range of words": (("possible",), ["a", "b"], "possible must be a number"),
-    "negative part": (("variance", "parts", 0, "variance"), -1.0, "not be negative"),
-    "part without a name": (("variance", "parts", 0, "name"), "", "is empty"),
-    "noise in words": (("variance", "parts", 0, "noise"), "no", "true or false"),
+    "no basis": (("released", "basis"), KeyError, "lacks the field basis"),
+    "another basis": (("released", "basis"), "certain", "basis must be"),
+    "one end": (("released", "possible"), [1.0], "a lower and an upper end"),
+    "ends the wrong way round": (("released", "possible"), [1.0, -1.0], "a lower and an upper end"),
+    "a range of words": (("released", "possible"), ["a", "b"], "possible must be a number"),
+    "negative part": (("released", "parts", 0, "variance"), -1.0, "not be negative"),
+    "part without a name": (("released", "parts", 0, "name"), "", "is empty"),
+    "noise in words": (("released", "parts", 0, "noise"), "no", "true or false"),
 }
 
 

@@ -85,7 +85,7 @@ def test_a_changed_release_is_refused(keys, change):
 
 def test_a_changed_document_with_a_new_checksum_is_refused(keys):
     document = copy.deepcopy(signed(keys).to_dict())
-    document["estimate"] = 9.0
+    document["released"]["value"] = 9.0
     document["checksum"] = checksum(document)
     assert SiteRelease.from_dict(document).estimate == 9.0
     with pytest.raises(ReleaseError, match="does not fit"):

@@ -136,14 +136,14 @@ def test_what_weights_leave_does_not_average_out():
 def test_a_site_that_only_has_an_association_makes_it_one():
     """A model that a small site cannot learn is not a reason to call the others' word its own."""
     north, south = sent(protocol(4.0, design="observational", subgroups=[]))
-    alone = replace(south, study=replace(south.study, stands_on="association"))
+    alone = replace(south, stands_on="association")
     assert dpe.combine_studies([north, alone]).associated
 
 
 def test_the_guarantee_is_that_of_each_site_for_its_own():
     one = dpe.study_release(protocol(1.0), SITES["North"], site="North")
     other = dpe.study_release(protocol(0.5), SITES["South"], site="South")
-    unnamed = [replace(x, study=replace(x.study, details={})) for x in (one, other)]
+    unnamed = [replace(x, protocol="") for x in (one, other)]
     fit = dpe.combine_studies(unnamed)
     assert (fit.guarantee.epsilon, fit.spends) == (1.0, ())
     assert fit.details["site South"] == "n = 2000, epsilon = 0.5"
@@ -281,7 +281,7 @@ def test_releases_that_do_not_go_together_are_refused():
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"bounds": BOUNDS | {"age": (18, 100)}}, "age [18, 90] and age [18, 100]"),
+        ({"bounds": BOUNDS | {"age": (18, 100)}}, "'age [18, 90]' and 'age [18, 100]'"),
         ({"subgroups": ["sex"]}, "the subgroups"),
         ({"formula": "y ~ t | age + sex"}, "the formula"),
         ({"estimand": "ATT"}, "the estimand"),
@@ -292,7 +292,7 @@ def test_releases_that_do_not_go_together_are_refused():
 def test_releases_without_a_protocol_must_be_of_the_same_study(change, told):
     one, other = protocol(5.0), replace(protocol(5.0), **change)
     pair = [
-        replace(x, study=replace(x.study, details={}))
+        replace(x, protocol="")
         for x in (
             dpe.study_release(one, SITES["North"], site="North", seed=1),
             dpe.study_release(other, SITES["South"], site="South", seed=2),
@@ -345,7 +345,7 @@ def test_releases_that_cannot_be_are_refused():
         ({"more": 1}, "unknown field more"),
         ({"n": 1.5}, "n must be a whole number"),
         ({"site": "a\x1b[31m"}, "cannot be printed"),
-        ({"basis": "faith"}, "basis must be"),
+        ({"stands_on": "faith"}, "stands_on must be"),
         ({"sums": []}, "sums must be an object"),
         ({"guarantee": {}}, "guarantee lacks"),
     ],
