@@ -58,6 +58,7 @@ from dpeffects.privacy.ledger import Account, CallLedger, Terms
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
+from dpeffects.privacy.units import release_size
 from dpeffects.results.average import Result
 from dpeffects.unproved.seeded import noise_source
 
@@ -596,14 +597,14 @@ class Estimation:
             known, part = replace(self.sample, observed=()).size_is_public, 1.0
             if not known:
                 part = 0.5
-                curator.release_size("observed", part)
+                release_size(curator, "observed", part)
             self.asked_size = curator.n
             from dpeffects.estimators._response import respond
 
             curator, self.response = respond(curator, part)
         if not self.sample.size_is_public:
             part = 0.75 if self.sample.unequal else 1.0
-            most, size = curator.n, curator.release_size("size", part)
+            most, size = curator.n, release_size(curator, "size", part)
             self.size = min(max(float(size.value[0]), 0.0), most)
             if self.sample.unequal:
                 self.effective = effective_size(curator, self.size, "size", 1.0 - part)

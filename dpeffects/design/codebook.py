@@ -67,7 +67,8 @@ def opened(bounds: Any) -> Any:
         return bounds
     if isinstance(bounds, str) and bounds == "from_data":
         return bounds
-    if isinstance(bounds, os.PathLike) or (isinstance(bounds, str) and _is_file(bounds)):
+    file = isinstance(bounds, str) and bounds.lower().endswith((".toml", *CSV, *PARQUET))
+    if file or isinstance(bounds, os.PathLike):
         return read_bounds(bounds)
     try:
         frame = nw.from_native(bounds)
@@ -95,10 +96,6 @@ def read_bounds(path: str | os.PathLike[str]) -> Codebook:
     if path.lower().endswith((*CSV, *PARQUET)):
         return _of_frame(nw.from_native(read_data(path), eager_only=True), path)
     return _of_toml(text, path)
-
-
-def _is_file(text: str) -> bool:
-    return text.lower().endswith((".toml", *CSV, *PARQUET))
 
 
 # --- patterns ---------------------------------------------------------------------------------

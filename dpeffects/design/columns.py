@@ -322,11 +322,8 @@ def codes(column: nw.Series[Any], levels: Sequence[Any], lenient: bool = False) 
 def present(levels: Sequence[Any]) -> Sequence[Any]:
     """Levels that values have: text does not stand beside numbers for the missing ones."""
     others = levels[:-1]
-    return others if levels[-1] == MISSING_LEVEL and _no_text(others) else levels
-
-
-def _no_text(levels: Sequence[Any]) -> bool:
-    return not any(isinstance(level, str) for level in levels)
+    text = any(isinstance(level, str) for level in others)
+    return levels if text or levels[-1] != MISSING_LEVEL else others
 
 
 def missing_in(column: nw.Series[Any]) -> BoolArray:

@@ -6,7 +6,6 @@ protects units of the long one, in however many rows (claim 33).
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from dpeffects.design.sample import Sample, identifiers
 from dpeffects.errors import DataError, OptionError, listed
 from dpeffects.files import is_text
 from dpeffects.formula import Formula
-from dpeffects.formula.expression import Column, Expression, Missing, show_number
+from dpeffects.formula.expression import Column, Expression, Missing, mapped, show_number
 
 Period = float | str
 Tree = TypeVar("Tree", bound=Expression)
@@ -143,13 +142,13 @@ class Wide:
 
 def _renamed(tree: Any, names: Mapping[str, str]) -> Any:
     """An expression with other names of its columns."""
-    if isinstance(tree, Column):
-        return Column(names.get(tree.name, tree.name))
-    if isinstance(tree, Missing):
-        return Missing(names.get(tree.column, tree.column))
-    parts = {f.name: getattr(tree, f.name) for f in dataclasses.fields(tree)}
-    changed = {k: _renamed(x, names) for k, x in parts.items() if isinstance(x, Expression)}
-    return replace(tree, **changed)
+
+    def other(node: Any) -> Any:
+        match node:
+            case Column(name) | Missing(name):
+                return type(node)(names.get(name, name))
+
+    return mapped(tree, other)
 
 
 def wide_of(

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from dpeffects.arrays import BoolArray, FloatArray, IntArray, Interval
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design import queries
 from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare
 from dpeffects.design.columns import Columns, Design, Recipe, refuse_missing
@@ -59,9 +59,7 @@ class Unclipped:
     """Columns as they are, in the place of covariates; the first in that of the outcome too."""
 
     names: tuple[str, ...]
-    outcome_range: ClassVar[Interval] = (0.0, 0.0)
     outcome_term: ClassVar[Expression] = Number(0.0)
-    discrete: ClassVar[None] = None
 
     def reads(self, parts: Iterable[str]) -> tuple[str, ...]:
         """The columns."""

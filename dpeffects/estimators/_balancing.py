@@ -42,7 +42,7 @@ from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVarian
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.descent import direction
-from dpeffects.privacy.moments import Gram, WithSquares
+from dpeffects.privacy.moments import Gram, WithSquares, norm_of_sum
 from dpeffects.privacy.parts import among_arms
 from dpeffects.privacy.rows import Block, Cells, RowFunction
 from dpeffects.privacy.sets import COUNT, Box
@@ -615,7 +615,7 @@ def release_explained(
         clip, _, _ = known.lengths.clip(noise)
     row = outcome_slopes(lines, known.residual, clip, means, turn)
     ball = Box(np.full(size, -radius), np.full(size, radius), radius=radius)
-    norm = curator.norm_of_sum("outcome and covariates", row, ball, share="variance")
+    norm = norm_of_sum(curator, "outcome and covariates", row, ball, share="variance")
     root, sd = max(float(norm), 0.0) * clip / n, math.sqrt(norm.variance) * clip / n
     guessed = known.lengths is None and not known.centres.two_valued
     if guessed or sd**2 > _UNKNOWN * known.spread:

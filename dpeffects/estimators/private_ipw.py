@@ -105,6 +105,7 @@ from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.logistic import sigmoid, unit_norm
 from dpeffects.privacy.minimise import Weights
+from dpeffects.privacy.moments import norm_of_sum
 from dpeffects.privacy.parts import halves
 from dpeffects.privacy.rows import Block, Cells, RowFunction
 from dpeffects.privacy.sets import COUNT, Box
@@ -726,7 +727,8 @@ def _moved_by_model(
     if not curator.has("variance"):
         return largest**2 * prior
     row, box = outcome_moment(residual(centres.means), scale), moment_box(_longest(centres), scale)
-    moment = curator.norm_of_sum("outcome and covariates", row, box, share="variance", part=_MOMENT)
+    label = "outcome and covariates"
+    moment = norm_of_sum(curator, label, row, box, share="variance", part=_MOMENT)
     seen, noise = float(moment) / curator.n, moment.variance / curator.n**2
     both = 1.0 / (1.0 / noise + 1.0 / prior)
     mean = both * (seen / noise + math.sqrt(prior) / prior)

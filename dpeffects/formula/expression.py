@@ -18,7 +18,7 @@ import keyword
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -316,6 +316,14 @@ def walk(tree: Tree) -> Iterator[Tree]:
             yield from walk(value)
 
 
+def mapped(tree: Tree, function: Callable[[Tree], Any]) -> Any:
+    """The tree with others in the place of those for which a function has another than None."""
+    if (found := function(tree)) is not None:
+        return found
+    inside = {k: mapped(x, function) for k, x in vars(tree).items() if isinstance(x, Tree)}
+    return replace(tree, **inside)
+
+
 def columns(tree: Tree) -> tuple[str, ...]:
     """Names of the columns a factor or a condition reads, in order, each once.
 
@@ -387,7 +395,7 @@ def render(expr: Expression | Condition) -> tuple[str, int]:
         return text if binding >= least else f"({text})"
 
     match expr:
-        case Column(name):
+        case Column(name) | Ordered(name):
             return show_name(name), _ATOM
         case Missing(name):
             return f"is_na({show_name(name)})", _ATOM
@@ -413,8 +421,6 @@ def render(expr: Expression | Condition) -> tuple[str, int]:
             return " | ".join(child(part, _AND) for part in parts), _OR
         case Survival(time, event):
             return f"Surv({render(time)[0]}, {render(event)[0]})", _ATOM
-        case Ordered(column):
-            return show_name(column), _ATOM
         case Taken(first):
             return render(first)
         case Pair(first, second):
@@ -460,7 +466,7 @@ def evaluate(expr: Expression, columns: Mapping[str, NDArray[Any]]) -> NDArray[n
             if name not in columns:
                 raise DataError(f"there is no numeric column `{name}`")
             return np.asarray(columns[name], dtype=np.float64)
-        case Missing():
+        case Missing() | Ordered():
             return np.asarray(columns[expr.key], dtype=np.float64)
         case Number(value):
             return np.asarray(value, dtype=np.float64)
@@ -474,8 +480,6 @@ def evaluate(expr: Expression, columns: Mapping[str, NDArray[Any]]) -> NDArray[n
             return np.asarray(COMPARISONS[op](evaluate(left, columns), right.value), np.float64)
         case Survival(time, event):
             return expr.cell(evaluate(time, columns), evaluate(event, columns))
-        case Ordered():
-            return np.asarray(columns[expr.key], np.float64)
         case Pair(first, second):
             return expr.together(evaluate(first, columns), evaluate(second, columns))
         case Binary("**", left, Number(value)):
@@ -499,21 +503,13 @@ def is_binary(expr: Expression) -> bool:
     >>> is_binary(Binary("*", high, old)), is_binary(Binary("+", high, old))
     (True, False)
     """
-    parts: dict[Expression, Column] = {}
+    parts: dict[Tree, Column] = {}
 
-    def hidden(node: Expression) -> Expression:
-        match node:
-            case Compare() | Missing():
-                return parts.setdefault(node, Column(f"\0{len(parts)}"))
-            case Unary(op, x):
-                return Unary(op, hidden(x))
-            case Call(function, x):
-                return Call(function, hidden(x))
-            case Binary(op, left, right):
-                return Binary(op, hidden(left), hidden(right))
-        return node
+    def hidden(node: Tree) -> Any:
+        there = isinstance(node, Compare | Missing)
+        return parts.setdefault(node, Column(f"\0{len(parts)}")) if there else None
 
-    whole = hidden(expr)
+    whole = mapped(expr, hidden)
     if not 0 < len(parts) <= _MOST_PARTS or set(number_columns(whole)) != {
         part.name for part in parts.values()
     }:

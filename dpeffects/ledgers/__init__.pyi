@@ -1,3 +1,5 @@
+"""The public names of ledgers and their places (see `dpeffects.lazy`)."""
+
 from dpeffects.ledgers.chain import Address
 from dpeffects.ledgers.durable import (
     DurableLedger,

@@ -118,12 +118,24 @@ class Agreement:
             raise self._refusal(state, (epsilon, delta), allotment)
 
     def _refusal(
-        self, state: State, needed: tuple[Fraction, Fraction], allotment: str = ""
+        self,
+        state: State,
+        needed: tuple[Fraction, Fraction],
+        allotment: str = "",
+        hold: Hold | None = None,
     ) -> BudgetError:
-        shown, kept = self.composition.largest_call, kept_in(state.allotments)
-        left = shown(self.left(state, allotment))
-        error = refusal(needed, self.budget, left, (0, 0) if allotment else shown(kept), allotment)
-        return BudgetError(f"{error}{self._open_calls(state)}")
+        """Say what is needed, what is left, or is of a call, and what is kept for others."""
+        shown, allowed = self.composition.largest_call, self.budget
+        left = shown(hold.left if hold else self.left(state, allotment))
+        kept = shown(NONE if hold or allotment else kept_in(state.allotments))
+        return BudgetError(
+            f"this needs epsilon = {float(needed[0]):.6g}, delta = {float(needed[1]):.3g}, but of "
+            f"({allowed.epsilon:.6g}, {allowed.delta:.3g}) only "
+            f"({left[0]:.6g}, {left[1]:.3g}) is left"
+            + (f" in the allotment {allotment!r}" if allotment else "")
+            + (f"; allotments keep ({kept[0]:.6g}, {kept[1]:.3g})" if any(kept) else "")
+            + ("" if hold else self._open_calls(state))
+        )
 
     def _open_calls(self, state: State) -> str:
         """What open calls hold, in words."""
@@ -218,10 +230,8 @@ class Agreement:
         before = (hold or state).noncomposable_epsilon
         cost = self.composition.of_charge(spend, before)
         price = price_of(spend)
-        if hold is None and not cost.within(self.left(state, allotment)):
-            raise self._refusal(state, price, allotment)
-        if hold is not None and not cost.within(hold.left):
-            raise refusal(price, self.budget, self.composition.largest_call(hold.left))
+        if not cost.within(hold.left if hold else self.left(state, allotment)):
+            raise self._refusal(state, price, "" if hold else allotment, hold)
         noncomposable = before if spend.alone else before + price.first
         after = _charged(state, price, cost, terms)
         if hold is not None or allotment:
@@ -354,20 +364,3 @@ def agreed_terms(unit: str | None) -> Terms | None:
     if not (isinstance(unit, str) and unit):
         raise OptionError("unit must be the name of a column, as in dp_ate(..., unit=...)")
     return Terms(rows_of(unit))
-
-
-def refusal(
-    needed: tuple[Fraction, Fraction],
-    allowed: Budget,
-    left: tuple[float, float],
-    kept: tuple[float, float] = (0.0, 0.0),
-    allotment: str = "",
-) -> BudgetError:
-    """The error that says what is needed, what is left, and what allotments keep."""
-    return BudgetError(
-        f"this needs epsilon = {float(needed[0]):.6g}, delta = {float(needed[1]):.3g}, but of "
-        f"({allowed.epsilon:.6g}, {allowed.delta:.3g}) only "
-        f"({left[0]:.6g}, {left[1]:.3g}) is left"
-        + (f" in the allotment {allotment!r}" if allotment else "")
-        + (f"; allotments keep ({kept[0]:.6g}, {kept[1]:.3g})" if any(kept) else "")
-    )

@@ -7,6 +7,7 @@ charges, into a cost; the costs of a call's charges never sum to more than that 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 from dpeffects.errors import BudgetError, OptionError, not_among
@@ -105,12 +106,8 @@ def largest_rho(epsilon: float, delta: float) -> float:
     >>> round(largest_rho(3.0, 5e-6), 2)
     0.21
     """
-    low, high = 0.0, epsilon + 1.0
-    for _ in range(100):
-        middle = (low + high) / 2.0
-        low, high = (
-            (middle, high) if log_delta(middle, epsilon) <= math.log(delta) else (low, middle)
-        )
+    most = math.log(delta)
+    low, _ = _bisected(lambda rho: log_delta(rho, epsilon) <= most, 0.0, epsilon + 1.0)
     if not low > 0:
         raise BudgetError(f"epsilon = {epsilon:g}, delta = {delta:g} leave no room for any rho")
     return low
@@ -140,11 +137,16 @@ def epsilon_of_rho(rho: float, delta: float) -> float:
     """Return an epsilon, close to the least, such that rho implies (epsilon, delta)."""
     if rho == 0:
         return 0.0
-    low, high = 0.0, rho + 2.0 * math.sqrt(rho * math.log(1.0 / delta)) + 1e-6
+    most, top = math.log(delta), rho + 2.0 * math.sqrt(rho * math.log(1.0 / delta)) + 1e-6
+    return _bisected(lambda epsilon: log_delta(rho, epsilon) > most, 0.0, top)[1]
+
+
+def _bisected(holds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """Numbers next to each other: it holds at the first, or up to there, and not at the second."""
     for _ in range(100):
         middle = (low + high) / 2.0
-        low, high = (low, middle) if log_delta(rho, middle) <= math.log(delta) else (middle, high)
-    return high
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high
 
 
 COMPOSITIONS = {each.name: each for each in (Composition(), Concentrated())}

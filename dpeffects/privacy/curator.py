@@ -34,7 +34,7 @@ from dpeffects.privacy.rows import (
     evaluate,
     rehearse,
 )
-from dpeffects.privacy.sets import COUNT, Box, BoxGrid, OnGrid, Sensitivity, Steps, Within
+from dpeffects.privacy.sets import COUNT, BoxGrid, OnGrid, Sensitivity, Steps, Within
 
 Exact = tuple[OnGrid, IntArray, Sensitivity]
 """A grid, totals without noise, and how far one record moves them."""
@@ -62,8 +62,8 @@ class Curator:
 
     Where rows have weights (claim 29) all sums have them, and ``n`` is what they add up to: the
     number of records, of units that count once each, or a number that was released
-    (`release_size`), with noise of the standard deviation ``size_sd``. ``units`` is the public
-    number of records or units.
+    (`units.release_size`), with noise of the standard deviation ``size_sd``. ``units`` is the
+    public number of records or units.
     """
 
     def __init__(self, rows: Source, releaser: Releaser, public: frozenset[str]) -> None:
@@ -149,22 +149,6 @@ class Curator:
         if cells is None:
             noisy = replace(noisy, value=noisy.value + grid.offset(self.n))
         return noisy
-
-    def release_size(self, share: str, part: float = 1.0) -> Noisy:
-        """Release what the weights of all rows add up to; from here on that is ``n``."""
-        size = self.sums("total weight", None, share=share, part=part)
-        self.n, self.size_sd = max(round(float(size.value[0])), 1), size.sd
-        return size
-
-    def norm_of_sum(
-        self, label: str, phi: RowFunction, within: Box, *, share: str, part: float = 1.0
-    ) -> Noisy:
-        """Release the L2 norm of a sum: however many columns, it moves by at most their L2."""
-        rate = self._releaser.rate(share, part)
-        grid, totals, moves = self.exact_sums(phi, within, None, rate=rate, most=20)
-        norm = np.array([math.isqrt(sum(int(x) ** 2 for x in totals))], np.int64)
-        steps = Steps(norm, Sensitivity(math.ceil(moves.l2) + 1, moves.l2 + 1.0), grid.unit)
-        return self._releaser.release(label, steps, share=share, claim=9, part=part)
 
     def exact_sums(
         self, phi: Phi, within: Within, cells: Cells | None, *, rate: float, most: int = 30

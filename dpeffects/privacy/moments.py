@@ -12,8 +12,10 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import exact_products, row_norms_squared, scratch_buffer
-from dpeffects.privacy.rows import MOST_ROWS
+from dpeffects.privacy.rows import MOST_ROWS, RowFunction
 from dpeffects.privacy.sets import (
     Box,
     BoxGrid,
@@ -22,6 +24,8 @@ from dpeffects.privacy.sets import (
     Norms,
     OnGrid,
     Reach,
+    Sensitivity,
+    Steps,
     Weight,
     bits_for,
     norms_of,
@@ -278,3 +282,14 @@ class Bins(OnGrid):
             counts = np.bincount(place, counted, (size + 1) * self.bins)
             by_cell.append(counts[: size * self.bins].reshape(size, self.bins))
         return np.concatenate(by_cell, axis=1).astype(np.int64)
+
+
+def norm_of_sum(
+    curator: Curator, label: str, phi: RowFunction, within: Box, *, share: str, part: float = 1.0
+) -> Noisy:
+    """Release the L2 norm of a sum: however many columns, it moves by at most their L2."""
+    rate = curator._releaser.rate(share, part)
+    grid, totals, moves = curator.exact_sums(phi, within, None, rate=rate, most=20)
+    norm = np.array([math.isqrt(sum(int(x) ** 2 for x in totals))], np.int64)
+    steps = Steps(norm, Sensitivity(math.ceil(moves.l2) + 1, moves.l2 + 1.0), grid.unit)
+    return curator._releaser.release(label, steps, share=share, claim=9, part=part)

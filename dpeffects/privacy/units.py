@@ -242,6 +242,13 @@ def _size(block: Block) -> Totals:
     return (np.array(block.size),)
 
 
+def release_size(curator: Curator, share: str, part: float = 1.0) -> Noisy:
+    """Release what the weights of all rows add up to; from here on that is the curator's ``n``."""
+    size = curator.sums("total weight", None, share=share, part=part)
+    curator.n, curator.size_sd = max(round(float(size.value[0])), 1), size.sd
+    return size
+
+
 class SquaresOfSums(NamedTuple):
     """A released sum over groups of squares of their sums, and the bound that these are kept to."""
 

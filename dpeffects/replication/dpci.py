@@ -37,8 +37,7 @@ from dpeffects.estimators._models import wrap_models
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.folds import Terms
-from dpeffects.privacy.parts import isolated
+from dpeffects.privacy.parts import Terms, isolated
 from dpeffects.replication.block_learner import models_of
 from dpeffects.replication.model_folds import FoldModels
 from dpeffects.unproved.claimed import Answer, claimed_moments

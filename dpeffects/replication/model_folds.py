@@ -61,8 +61,7 @@ from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.folds import ESTIMATORS, Folds, Terms
-from dpeffects.privacy.parts import isolated
+from dpeffects.privacy.parts import ESTIMATORS, Folds, Terms, isolated
 from dpeffects.replication.block_learner import models_of
 from dpeffects.replication.sample_aggregate import (
     check_parts,

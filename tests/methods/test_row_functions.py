@@ -54,7 +54,7 @@ from dpeffects.estimators.arm_sums import OfArm, arm_squares, arm_sums, treated_
 from dpeffects.estimators.private_psm import propensity_scores
 from dpeffects.estimators.weighting import Propensity
 from dpeffects.inference.regression import ARM, NUMBER, PRODUCT, MomentColumn
-from dpeffects.privacy.moments import Bins, WithSquares
+from dpeffects.privacy.moments import Bins, WithSquares, norm_of_sum
 from dpeffects.privacy.rows import Block, Cells, fill
 from dpeffects.privacy.sets import COUNT, Box
 from dpeffects.replication import sample_aggregate as aggregate
@@ -494,7 +494,7 @@ def test_weighted_sums_are_what_they_say(estimand):
     assert float(squares) == pytest.approx(direct, abs=1e-4)
     scale = np.array([0.5, 1.0, 2.0])
     row = private_ipw.outcome_moment(residual(centres), scale)
-    moment = c.norm_of_sum("norm", row, private_ipw.moment_box(0.6, scale), share="a")
+    moment = norm_of_sum(c, "norm", row, private_ipw.moment_box(0.6, scale), share="a")
     direct = (y - np.where(t, 0.6, 0.4)) @ (unit_rows(x) * scale)
     assert float(moment) == pytest.approx(np.linalg.norm(direct), abs=1e-3)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.privacy.folds import ESTIMATORS, Folds, Terms
+from dpeffects.privacy.parts import ESTIMATORS, Folds, Terms
 from tests.privacy.bare import change, curator, replaced
 
 

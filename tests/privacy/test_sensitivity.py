@@ -13,10 +13,11 @@ from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.estimators.matching import match_into, pairs
 from dpeffects.estimators.private_psm import propensity_scores
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.folds import Folds, Terms
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.matched import MatchedRecords, whole_weights
 from dpeffects.privacy.minimise import propensity_weights
+from dpeffects.privacy.moments import norm_of_sum
+from dpeffects.privacy.parts import Folds, Terms
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import reads
 from dpeffects.privacy.sets import Box
@@ -324,7 +325,7 @@ def test_a_charge_comes_before_its_draw():
         lambda: records.contrast("c", np.ones(4), "a"),
         lambda: records.imputed_squares([index], np.ones((1, 1)), 0 * ones - 1, nothing, "a"),
         lambda: propensity_weights(c, 0.1, "a"),
-        lambda: c.norm_of_sum("norm", no_score, Box(0, 1), share="a"),
+        lambda: norm_of_sum(c, "norm", no_score, Box(0, 1), share="a"),
         lambda: MatchedStrata(c, "means").difference_globally("a"),
         lambda: MatchedStrata(c, "means").variance("a", 2.5),
         lambda: MatchedStrata(c, "means").log_sensitivity("a", 0.1),
