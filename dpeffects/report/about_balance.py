@@ -8,7 +8,7 @@ from dpeffects.guarantee import counted
 from dpeffects.inference.noisy import COUNTED, RARE, noise_ratio
 from dpeffects.report.blocks import alert, closing, header
 from dpeffects.report.paragraph import describe, paragraph
-from dpeffects.report.short import Rows, headline
+from dpeffects.report.short import headline
 from dpeffects.results.covariate_balance import (
     ARMS,
     HIGH,
@@ -19,6 +19,7 @@ from dpeffects.results.covariate_balance import (
     within_noise,
 )
 from dpeffects.results.numbers import number, to_error
+from dpeffects.results.words import Rows
 from dpeffects.summary import Block, Pairs, Summary, Table, printed, summarise
 
 _SHOWN = 40

@@ -7,12 +7,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpeffects.estimators import table_methods
-from dpeffects.report.blocks import alert, cells_of_rows, closing, header, limits, p_cell, percent
+from dpeffects.report.blocks import alert, closing, header
 from dpeffects.report.paragraph import describe, paragraph
-from dpeffects.report.short import Rows, estimates, headline
+from dpeffects.report.short import headline
 from dpeffects.results.moments import Moments, Regression
 from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error
-from dpeffects.results.words import with_limits
+from dpeffects.results.words import (
+    Rows,
+    cells_of_rows,
+    estimates,
+    limits,
+    p_cell,
+    percent,
+    with_limits,
+)
 from dpeffects.summary import MOST_ROWS, Block, Pairs, Summary, Table, printed, summarise
 
 _SHOWN = 40

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dpeffects.abilities.randomisation import RandomisationTest
 from dpeffects.inference.randomisation import GAMMA
-from dpeffects.report.blocks import alert, closing, header, p_text
-from dpeffects.report.paragraph import describe, p_words, paragraph
-from dpeffects.report.short import Rows, headline
+from dpeffects.report.blocks import alert, closing, header
+from dpeffects.report.paragraph import describe, paragraph
+from dpeffects.report.short import headline
 from dpeffects.results.numbers import number
+from dpeffects.results.words import Rows, p_text, p_words
 from dpeffects.summary import Pairs, Summary, Table, summarise
 
 _ALTERNATIVES = {

@@ -12,23 +12,24 @@ from dpeffects.inference.joint import StudyColumn
 from dpeffects.inference.noisy import COUNTED, noise_ratio
 from dpeffects.inference.scales import mean_noise
 from dpeffects.inference.table_one import MISSING, arm_sizes
-from dpeffects.report.about_arms import family_words
 from dpeffects.report.about_balance import difference_cells
-from dpeffects.report.about_conditional import listed, noise_sentence
-from dpeffects.report.blocks import (
-    alert,
-    budget,
-    called,
-    header,
-    limits,
-    of_record,
-    p_cell,
-)
-from dpeffects.report.paragraph import describe, p_words, paragraph
-from dpeffects.report.short import Rows, estimates, headline
+from dpeffects.report.blocks import alert, budget, header, of_record
+from dpeffects.report.paragraph import describe, paragraph
+from dpeffects.report.short import headline
 from dpeffects.results.numbers import number, to_error
 from dpeffects.results.study import OVERALL, StudyEffects
-from dpeffects.results.words import percent
+from dpeffects.results.words import (
+    Rows,
+    called,
+    estimates,
+    family_words,
+    limits,
+    listed,
+    noise_sentence,
+    p_cell,
+    p_words,
+    percent,
+)
 from dpeffects.summary import (
     NOISE,
     Block,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dpeffects.report.blocks import alert, cells_of_rows, closing, header, limits, p_cell, relation
+from dpeffects.report.blocks import alert, closing, header
 from dpeffects.report.paragraph import describe, paragraph
-from dpeffects.report.short import Rows, estimates, headline
+from dpeffects.report.short import headline
 from dpeffects.results.tabled import TableEffects
+from dpeffects.results.words import Rows, cells_of_rows, estimates, limits, p_cell, relation
 from dpeffects.summary import Pairs, Summary, Table, summarise
 
 
