@@ -2,7 +2,7 @@
 
 from dpeffects.abilities.did import DidEffect, EventStudy, dp_did
 from dpeffects.abilities.late import LateEffect, dp_late
-from dpeffects.abilities.moments import dp_moments
+from dpeffects.abilities.moments import Moments, Regression, dp_moments
 from dpeffects.abilities.ordinal import OrdinalEffects, dp_ordinal
 from dpeffects.abilities.quantile import QuantileEffects, dp_qte
 from dpeffects.abilities.randomisation import RandomisationTest, dp_randomisation_test
@@ -40,8 +40,6 @@ from dpeffects.results import (
     Balance,
     CateEffects,
     CateFunction,
-    Moments,
-    Regression,
     Result,
     ScaledEffect,
     SensitivityAnalysis,

@@ -19,7 +19,7 @@ from dpeffects.results.covariate_balance import (
     within_noise,
 )
 from dpeffects.results.numbers import number, to_error
-from dpeffects.results.words import Rows
+from dpeffects.results.words import Lines
 from dpeffects.summary import Block, Pairs, Summary, Table, printed, summarise
 
 _SHOWN = 40
@@ -53,7 +53,7 @@ def _(balance: Balance, conf_level: float) -> str:
 
 
 @headline.register
-def _(balance: Balance, **options: float) -> Rows:
+def _(balance: Balance, **options: float) -> Lines:
     apart = [smd for smd in balance.smd if abs(smd) > _APART]
     return [
         ("About", f"how far the arms of {balance.treatment} differ in {_counted(balance)}"),

@@ -15,7 +15,7 @@ from dpeffects.results.conditional import CateEffects, CateFunction
 from dpeffects.results.numbers import number, with_ends
 from dpeffects.results.several import SeveralRows
 from dpeffects.results.words import (
-    Rows,
+    Lines,
     cells_of_rows,
     effects_table,
     estimates,
@@ -95,7 +95,7 @@ def _(
     conf_level: float = 0.95,
     points: int | Mapping[str, Sequence[Any]] = 3,
     at: Mapping[str, Any] | None = None,
-) -> Rows:
+) -> Lines:
     rows = fit.tidy(conf_level, points, at).to_dict("records")
     value, low, high = with_ends(*_average(fit, conf_level, rows[0]["covers"]))
     first, *others = estimates(rows, f"{relation(fit)} as a function of covariates", conf_level)

@@ -19,7 +19,7 @@ from dpeffects.report.short import headline
 from dpeffects.results.numbers import number, to_error
 from dpeffects.results.study import OVERALL, StudyEffects
 from dpeffects.results.words import (
-    Rows,
+    Lines,
     called,
     estimates,
     family_words,
@@ -76,7 +76,7 @@ def _(fit: StudyEffects, conf_level: float = 0.95, simultaneous: bool = True) ->
 
 
 @headline.register
-def _(fit: StudyEffects, conf_level: float = 0.95, simultaneous: bool = True) -> Rows:
+def _(fit: StudyEffects, conf_level: float = 0.95, simultaneous: bool = True) -> Lines:
     rows = []
     for i, row in enumerate(fit.tidy(conf_level, simultaneous=simultaneous).to_dict("records")):
         column, _ = fit._about(i)

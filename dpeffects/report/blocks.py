@@ -130,7 +130,7 @@ def header(result: Record) -> Pairs:
     """What was estimated, how, from what, and under which promise."""
     rows = [
         ("Formula", formula_text(result.formula)),
-        ("Estimand", asked_for(result)),
+        ("Estimand", asked_for(result) if result._of_effects else ""),
         ("Method", f"{result.method}{_chosen(result)} at {level_words(result)}"),
         ("Assumes", assumed(result)),
         sized(result),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import Any
 
-from dpeffects.abilities.randomisation import RandomisationTest
 from dpeffects.errors import FormulaError
 from dpeffects.estimators import conditional_methods, registry, table_methods
 from dpeffects.formula import parse
@@ -15,9 +14,8 @@ from dpeffects.inference.noisy import ratio_of
 from dpeffects.report.blocks import RANDOMISED
 from dpeffects.results.average import Result
 from dpeffects.results.covariate_balance import Balance
-from dpeffects.results.moments import Moments, Regression
 from dpeffects.results.record import Record
-from dpeffects.results.words import Rows, estimates, relation
+from dpeffects.results.words import Lines, estimates, relation
 from dpeffects.sites.combination import Combined
 from dpeffects.summary import EVERYTHING, Pairs, Prose, Summary, brief, summarise
 
@@ -53,7 +51,7 @@ def short(result: Record | Combined, guarantee: str, **options: Any) -> Summary:
 
 
 @singledispatch
-def headline(result: Any, conf_level: float = 0.95, **options: Any) -> Rows:
+def headline(result: Any, conf_level: float = 0.95, **options: Any) -> Lines:
     """Say what was estimated, and the first numbers; each type may have its own function."""
     rows = result.tidy(conf_level, **options).to_dict("records")
     if isinstance(result, Result):
@@ -66,8 +64,8 @@ def _basis(result: Record | Combined) -> tuple[str, str]:
     """What an effect is adjusted for, or what it has in the place of that."""
     if result.basis == "randomised":
         return "Design", RANDOMISED.removeprefix("treatment was ")
-    about_effects = not isinstance(result, Balance | Moments | RandomisationTest | Regression)
-    return "Adjusted for", adjusted_for(result) if about_effects else ""
+    of_effects = not isinstance(result, Balance) and getattr(result, "_of_effects", True)
+    return "Adjusted for", adjusted_for(result) if of_effects else ""
 
 
 def adjusted_for(result: Record | Combined) -> str:

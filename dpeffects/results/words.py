@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpeffects.results.record import Record
     from dpeffects.results.several import AtOnce
 
-Rows = list[tuple[str, str]]
+Lines = list[tuple[str, str]]
 """Names with what is said of them: lines of a short summary."""
 _ALIKE = 10.0
 """Errors that differ by less than this factor are shown to the same place."""
@@ -134,7 +134,7 @@ def effects_table(
 
 def estimates(
     rows: Iterable[Mapping[Any, Any]], what: str, conf_level: float, at_once: bool = False
-) -> Rows:
+) -> Lines:
     """Estimates with intervals and p-values, from rows of `tidy`; of many, the first.
 
     ``at_once`` says that the intervals hold for all of them.

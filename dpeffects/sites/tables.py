@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from dpeffects import documents
+from dpeffects.abilities.moments import Moments, added
 from dpeffects.abilities.ordinal import OrdinalEffects
 from dpeffects.abilities.quantile import QuantileEffects
 from dpeffects.abilities.rate import RateEffects
@@ -19,8 +20,7 @@ from dpeffects.errors import DataError, OptionError, ReleaseError
 from dpeffects.guarantee import weakest
 from dpeffects.inference.estimate import Estimate
 from dpeffects.inference.tables import ArmTable, together
-from dpeffects.results import ArmEffects, Moments
-from dpeffects.results.moments import added
+from dpeffects.results import ArmEffects
 from dpeffects.results.record import Record
 from dpeffects.results.tabled import TableEffects
 from dpeffects.sites.checks import check_levels, check_plausible

@@ -11,8 +11,8 @@ import pytest
 import statsmodels.formula.api as smf
 
 import dpeffects as dpe
+from dpeffects.abilities.moments import MomentRow
 from dpeffects.errors import DataError, DPEffectsError, OptionError, ReleaseError
-from dpeffects.estimators.kept_moments import MomentRow
 from dpeffects.inference.regression import MomentMatrix, regress
 from dpeffects.privacy.rows import Block
 from tests.calls import ENGINES

@@ -21,7 +21,7 @@ import pytest
 import dpeffects.abilities
 import dpeffects.design
 import dpeffects.estimators
-from dpeffects.abilities import late, quantile, randomisation, rate
+from dpeffects.abilities import late, moments, quantile, randomisation, rate
 from dpeffects.design.arms import ArmByCell, EachArm, Outcome, ScaledSquare, control
 from dpeffects.design.bounds import magnitude
 from dpeffects.design.clipped import AnyOutside, Outside
@@ -43,7 +43,6 @@ from dpeffects.estimators import (
     _variation,
     balance,
     joint,
-    kept_moments,
     one_step,
     one_step_cate,
     private_ipw,
@@ -269,8 +268,8 @@ CASES = {
     "Weighted": [PILOT],
     "product": [late.product(PILOT, late.Weighted(late.TAKEN, CONTRAST, 2.0, 0.3))],
     "MomentRow": [
-        kept_moments.MomentRow(
-            kept_moments.Layout(
+        moments.MomentRow(
+            moments.Layout(
                 tuple(
                     MomentColumn(str(k), (), kind, 0.3, 0.3, parts=(1, 3))
                     for k, kind in enumerate((ARM,) * (arms - 1) + (NUMBER,) * 3 + (PRODUCT,))
