@@ -51,13 +51,12 @@ from dpeffects.inference.regression import (
     MomentMatrix,
     regress,
 )
-from dpeffects.inference.table_one import Difference
+from dpeffects.inference.table_one import Difference, hidden
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.moments import Gram
 from dpeffects.privacy.rows import Block as RowBlock
 from dpeffects.privacy.sets import Box, entries
 from dpeffects.results.average import Result
-from dpeffects.results.covariate_balance import hidden
 from dpeffects.results.export import frame_of, or_nan
 from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error
 from dpeffects.results.record import Record
@@ -479,7 +478,7 @@ class Regression(Termed):
     def _subject(self) -> str:
         return f"a regression of {self.outcome}"
 
-    def _blocks(self, conf_level: float, **asked: Any) -> Sequence[Block]:
+    def _blocks(self, conf_level: float) -> Sequence[Block]:
         """The regression table, the parts of its standard errors, and how far the line is off."""
         rows = self.tidy(conf_level).to_dict("records")
         names = ("", "estimate", "std. error")
@@ -496,7 +495,7 @@ class Regression(Termed):
             Pairs(tuple(said.items()), "Line"),
         )
 
-    def _noted(self, conf_level: float, **asked: Any) -> Iterable[str]:
+    def _noted(self, conf_level: float) -> Iterable[str]:
         lost = [name for name, gone in zip(self.fit.names, self.fit.lost, strict=True) if gone]
         return (*((_LOST.format(", ".join(lost)),) if lost else ()), *self.notes)
 
@@ -505,7 +504,7 @@ class Regression(Termed):
         found = "; ".join(f"{row['term']}: {with_limits(row)}" for row in rows)
         return [f"Coefficients, with {percent(conf_level)} confidence intervals: {found}."]
 
-    def _shortly(self, conf_level: float, **asked: Any) -> Lines:
+    def _shortly(self, conf_level: float, simultaneous: bool = True) -> Lines:
         return estimates(self.tidy(conf_level).to_dict("records"), self._subject, conf_level)
 
 
@@ -798,7 +797,7 @@ class Moments(Worded):
     def _subject(self) -> str:
         return f"the matrix of second moments of {len(self.matrix.columns)} columns"
 
-    def _blocks(self, conf_level: float, **asked: Any) -> Sequence[Block]:
+    def _blocks(self, conf_level: float) -> Sequence[Block]:
         """How large the noise is, the columns, and the balance of the arms."""
         columns = ("coefficient of a", "noise / sampling error", "a half from n =")
         worth = tuple(
@@ -817,7 +816,7 @@ class Moments(Worded):
             found.append(_table("Balance of the arms", heads, balance, "std_error"))
         return found
 
-    def _noted(self, conf_level: float, **asked: Any) -> Iterable[str]:
+    def _noted(self, conf_level: float) -> Iterable[str]:
         alone = f"Effects by {' and by '.join(self.levels)}, each by itself." if self.levels else ""
         return _COMPARED, _FOLLOWS, alone, *self.notes
 
@@ -829,7 +828,7 @@ class Moments(Worded):
             f"of it at n = {row['n_for_half']}."
         ]
 
-    def _shortly(self, conf_level: float, **asked: Any) -> Lines:
+    def _shortly(self, conf_level: float, simultaneous: bool = True) -> Lines:
         rows = self.worth.to_dict("records")[:MOST_ROWS]
         times = "times the sampling error of its coefficient"
         return [

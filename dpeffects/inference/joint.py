@@ -199,7 +199,7 @@ class JointSums(OfArrays):
 
     def with_weights(self, unequal: float) -> JointSums:
         """The same where records have weights, whose mean square is so many times their mean."""
-        own = self.unequal or (1.0,) * len(self.arms)
+        own = self.unequal or (1.0,) * len(self.whole.sizes)
         return replace(self, unequal=tuple(unequal * x for x in own))
 
     @property

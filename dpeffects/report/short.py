@@ -13,7 +13,6 @@ from dpeffects.inference.estimate import UNADJUSTED
 from dpeffects.inference.noisy import ratio_of
 from dpeffects.report.blocks import RANDOMISED
 from dpeffects.results.average import Result
-from dpeffects.results.covariate_balance import Balance
 from dpeffects.results.record import Record
 from dpeffects.results.words import Lines, estimates, relation
 from dpeffects.sites.combination import Combined
@@ -64,7 +63,7 @@ def _basis(result: Record | Combined) -> tuple[str, str]:
     """What an effect is adjusted for, or what it has in the place of that."""
     if result.basis == "randomised":
         return "Design", RANDOMISED.removeprefix("treatment was ")
-    of_effects = not isinstance(result, Balance) and getattr(result, "_of_effects", True)
+    of_effects = getattr(result, "_of_effects", True)
     return "Adjusted for", adjusted_for(result) if of_effects else ""
 
 

@@ -163,6 +163,8 @@ class Tabled:
 
     def with_weights(self, unequal: float) -> Tabled:
         """The same where records have weights, whose mean square is so many times their mean."""
+        if "table" not in self.fields:
+            return self
         table = self.fields["table"].with_weights(unequal)
         return replace(self, fields={**self.fields, "table": table})
 
@@ -200,19 +202,31 @@ class Worded(SeveralRows, words="about_tables"):
         """Lines for the head of the summary, by their names."""
         return {}
 
-    def _blocks(self, conf_level: float, **asked: Any) -> Sequence[Block]:
-        """Tables in reading order, and what else stands between head and notes."""
+    def _content(
+        self, conf_level: float, simultaneous: bool = True
+    ) -> tuple[Sequence[Block], Iterable[str]]:
+        """What stands between head and notes, and the notes."""
+        return self._blocks(conf_level), self._noted(conf_level)
+
+    def _blocks(self, conf_level: float) -> Sequence[Block]:
+        """Tables in reading order, and what else stands there."""
         raise NotImplementedError
 
-    def _noted(self, conf_level: float, **asked: Any) -> Iterable[str]:
+    def _noted(self, conf_level: float) -> Iterable[str]:
         """Notes on how to read the numbers, and all others."""
         return self.notes
+
+    def _made(
+        self, conf_level: float = 0.95, simultaneous: bool = True
+    ) -> Iterable[tuple[str, Table, tuple[str, ...]]]:
+        """The tables of a paper, each with its name and its notes."""
+        raise NotImplementedError
 
     def _findings(self, conf_level: float) -> Sequence[str]:
         """Sentences about the numbers."""
         raise NotImplementedError
 
-    def _shortly(self, conf_level: float, **asked: Any) -> Lines:
+    def _shortly(self, conf_level: float, simultaneous: bool = True) -> Lines:
         """What the short summary says first."""
         raise NotImplementedError
 
@@ -306,7 +320,7 @@ class TableEffects(Based, Termed, pictures="plots.intervals"):
     def _subject(self) -> str:
         return relation(self) + self._after("paragraph")
 
-    def _blocks(self, conf_level: float, **asked: Any) -> Sequence[Block]:
+    def _blocks(self, conf_level: float) -> Sequence[Block]:
         rows = self.tidy(conf_level).to_dict("records")
         shown = [row | {"term": self._in_words(str(row["term"]))} for row in rows]
         about = relation(self) + self._after("title")
@@ -317,7 +331,7 @@ class TableEffects(Based, Termed, pictures="plots.intervals"):
         """Tables after that of the terms."""
         return ()
 
-    def _shortly(self, conf_level: float, **asked: Any) -> Lines:
+    def _shortly(self, conf_level: float, simultaneous: bool = True) -> Lines:
         """The numbers that compare the arms, before those of one arm."""
         tested = {term.name for term in self.terms() if term.tested}
         rows = self.tidy(conf_level).to_dict("records")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpeffects.estimands import ESTIMANDS, LATE
 from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.table_one import hidden, within_noise
 from dpeffects.results.numbers import NOT_AVAILABLE, to_error, with_ends
 from dpeffects.summary import MOST_ROWS, Table, printed
 
@@ -202,3 +203,10 @@ def family_words(
         return f"All {count} intervals hold at once with {level}{p} (Bonferroni)."
     what = "Intervals" if fit.associated else "Intervals and p-values"
     return f"{what} are for one {each} at a time, not for all at once."
+
+
+def difference_cells(value: float, sd: float) -> tuple[str, str]:
+    """A standardised difference, in brackets where it is within its noise, and the noise."""
+    text = "n/a" if math.isnan(value) else f"{round(value, 3) + 0.0:.3f}"
+    text = f"({text})" if within_noise(value, sd) else text
+    return printed(text, hidden(value, sd)), f"{sd:.3f}" if math.isfinite(sd) else "n/a"

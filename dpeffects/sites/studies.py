@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.abilities.study import StudyEffects
 from dpeffects.documents import refuse_twins
 from dpeffects.errors import ReleaseError
 from dpeffects.inference.joint import StudyColumn, together
 from dpeffects.protocols import Protocol, read_protocol
-from dpeffects.results import StudyEffects
 from dpeffects.sites.checks import check_plausible, check_same, received
 from dpeffects.sites.doubts import by_records
 from dpeffects.sites.study_document import StudyRelease, why_not

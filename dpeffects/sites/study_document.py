@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from dpeffects.abilities.study import StudyEffects
 from dpeffects.errors import BoundsError, OptionError, ReleaseError, checked_call
 from dpeffects.estimators import table_methods
 from dpeffects.flow import Estimation
@@ -20,7 +21,6 @@ from dpeffects.inference.joint import JointSums, Margin
 from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
 from dpeffects.protocols import Protocol, read_protocol
-from dpeffects.results import StudyEffects
 from dpeffects.results.export import plain
 from dpeffects.sites.document import Form, Sent, Signature, refused
 from dpeffects.sites.plausible import FAR, LEAST, charges_add_up

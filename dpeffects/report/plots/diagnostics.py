@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.abilities.balance import Balance
+from dpeffects.abilities.study import StudyEffects
 from dpeffects.errors import OptionError
-from dpeffects.inference.table_one import MISSING
+from dpeffects.inference.table_one import MISSING, WITHIN
 from dpeffects.report.plots import style as look
-from dpeffects.results.covariate_balance import WITHIN, Balance
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
-from dpeffects.results.study import StudyEffects
 from dpeffects.summary import NOISE, draw
 
 _CUSTOMARY = 0.1
