@@ -75,6 +75,7 @@ from dpeffects.results.words import (
     family_words,
     limits,
     listed,
+    narrower,
     noise_sentence,
     p_cell,
     p_words,
@@ -546,7 +547,7 @@ class StudyEffects(Based, Worded, AtOnce, pictures="plots.several_outcomes"):
         each = 1.0 - (1.0 - conf_level) / max(count, 1)
         rows = []
         for g, factor in enumerate(self.subgroups):
-            found = list(self.sums.effects_apart(g))
+            found = list(self.sums.effects_by_level(g, apart=True))
             levels = [level for level, _ in found]
             for i, label in enumerate(self.labels[:most]):
                 test = interaction(levels, [self._based(effects[i]) for _, effects in found])
@@ -885,6 +886,7 @@ def _by_level(
         "Interaction p: of the same effect in all subgroups of a factor, adjusted for the number "
         f"of their pairs{adjusted}; interactions() has the differences."
     )
+    notes.append(narrower(fit.basis == "randomised", "dp_study"))
     table = Table(f"{what} by {factor}", columns, tuple(rows), "llrrrr")
     return f"by {factor}", table, tuple(notes)
 

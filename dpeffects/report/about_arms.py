@@ -21,6 +21,7 @@ from dpeffects.results.words import (
     effects_table,
     family_words,
     listed,
+    narrower,
     noise_sentence,
     percent,
 )
@@ -41,6 +42,7 @@ def _(fit: AtOnce, conf_level: float = 0.95, simultaneous: bool = True) -> Summa
         *_missing(fit),
         left_out(len(rows)),
         *_trends(fit, conf_level),
+        narrower(fit.basis == "randomised", "dp_ate") if "groups" in fit.details else "",
     )
     what = "differences in differences" if isinstance(fit, EventStudy) else f"{called(fit)}s"
     title = f"Private {what} {labels.among}: {fit.method_title} ({fit.method})"

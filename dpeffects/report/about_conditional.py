@@ -21,6 +21,7 @@ from dpeffects.results.words import (
     estimates,
     limits,
     listed,
+    narrower,
     noise_sentence,
     percent,
     relation,
@@ -145,7 +146,7 @@ def _(fit: CateEffects, conf_level: float = 0.95, simultaneous: bool = False) ->
     notes = [_INTERVALS[fit.kind] if known else _NO_INTERVALS]
     if simultaneous:
         notes.append(f"All intervals hold at once with {percent(conf_level, 'g')} (Bonferroni).")
-    notes.append(left_out(len(fit.labels)))
+    notes += [left_out(len(fit.labels)), narrower(None, "dp_cate") if groups else ""]
     return _summary(fit, (table,), notes)
 
 

@@ -210,3 +210,16 @@ def difference_cells(value: float, sd: float) -> tuple[str, str]:
     text = "n/a" if math.isnan(value) else f"{round(value, 3) + 0.0:.3f}"
     text = f"({text})" if within_noise(value, sd) else text
     return printed(text, hidden(value, sd)), f"{sd:.3f}" if math.isfinite(sd) else "n/a"
+
+
+def narrower(randomised: bool | None, than: str) -> str:
+    """Say which call has narrower intervals for one outcome by group ``than`` another.
+
+    Empty where none has; None stands for a design that is not known.
+    """
+    call, where = 'dp_ate(by=..., design="randomised")', "Where treatment was randomised"
+    if randomised is not None:
+        where = "For one outcome by group"
+    if randomised is False:
+        call = 'dp_cate(release="groups", by=...)'
+    return "" if call.startswith(than) else f"{where}, {call} usually has narrower intervals."
