@@ -499,21 +499,16 @@ class Balance(Worded, pictures="plots.diagnostics"):
         ``within_noise`` says that a difference may be nothing but noise, a ``noise_ratio`` above 1
         that it is mostly noise; what was not released, or is not usable, is NaN.
         """
-        missing = (math.nan,) * len(self.terms)
-        adjusted = self.smd_adjusted or missing, self.noise_sd_adjusted or missing
-        columns = {
-            "term": self.terms,
-            "smd": self.smd,
-            "noise_sd": self.noise_sd,
-            "within_noise": list(map(within_noise, self.smd, self.noise_sd)),
-            "noise_ratio": list(map(hidden, self.smd, self.noise_sd)),
-            "smd_adjusted": adjusted[0],
-            "noise_sd_adjusted": adjusted[1],
-            "within_noise_adjusted": list(map(within_noise, *adjusted)),
-            "noise_ratio_adjusted": list(map(hidden, *adjusted)),
-            "reason": self.reasons,
-        }
-        return frame_of(columns | {"guarantee": self.guarantee.status})
+        columns: dict[str, Any] = {"term": self.terms}
+        for name, own in (
+            ("", (self.smd, self.noise_sd)),
+            ("_adjusted", (self.smd_adjusted, self.noise_sd_adjusted)),
+        ):
+            values, sds = own if own[0] else ((math.nan,) * len(self.terms),) * 2
+            columns |= {f"smd{name}": values, f"noise_sd{name}": sds}
+            columns[f"within_noise{name}"] = list(map(within_noise, values, sds))
+            columns[f"noise_ratio{name}"] = list(map(hidden, values, sds))
+        return frame_of(columns | {"reason": self.reasons, "guarantee": self.guarantee.status})
 
     def overlap(self) -> pd.DataFrame:
         """One row for each arm and bin of the propensity score."""

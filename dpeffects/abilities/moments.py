@@ -21,6 +21,8 @@ from dpeffects.calls import OfUnits, public_call, released
 from dpeffects.design.columns import Design, intervals_of
 from dpeffects.documents import refuse_twins
 from dpeffects.errors import OptionError, ReleaseError, did_you_mean
+from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.discrete import joined
@@ -155,7 +157,11 @@ class Layout:
         names = [f"{treatment}[T.{arm}]" for arm in others] or [treatment]
         arms = [MomentColumn(name, (treatment,), ARM, 1.0) for name in names]
         read = [j for j, k in enumerate(facts.values[:-1]) if k != 1]
-        columns = _together([*arms, *(_column(facts, j) for j in read)])
+        plain = [*arms, *(_column(facts, j) for j in read)]
+        columns = [  # centres make indicators of one factor short
+            x if x.kind == NUMBER else replace(x, centre=1.0 / max(_same(plain, x), 2))
+            for x in plain
+        ]
         columns += _products(columns, arms, treatment, _terms(factors))
         if len(columns) >= _MOST:
             raise OptionError(f"moments of {len(columns)} columns: at most {_MOST - 1} are kept")
@@ -181,31 +187,19 @@ def _column(facts: Facts, j: int) -> MomentColumn:
     if all(isinstance(factor, Categorical | Cut) for factor in factors):
         made_of = [{part.factor for part in x.parts} for x in facts.encoded]
         return replace(number, kind=INDICATOR, group=made_of.index(set(factors)))
-    flags = all(isinstance(x, Categorical | Cut) or _flag(x) for x in factors)
+    flags = all(
+        isinstance(x, Categorical | Cut) or (not isinstance(x, Spline) and is_binary(x))
+        for x in factors
+    )
     if flags or (len(factors) == 1 and facts.values[j] == 2 and not _filled(facts, factors[0])):
         return replace(number, kind=INDICATOR, group=j)
     return number
-
-
-def _flag(factor: Factor) -> bool:
-    """Whether a factor is 0 or 1 as it is written."""
-    return not isinstance(factor, Categorical | Cut | Spline) and is_binary(factor)
 
 
 def _filled(facts: Facts, factor: Factor) -> bool:
     """Whether missing values of a column may stand in the middle: there is an indicator of them."""
     flags = {part.factor for x in facts.encoded for part in x.parts}
     return any(Missing(name) in flags for name in columns(factor))
-
-
-def _together(columns: list[MomentColumn]) -> list[MomentColumn]:
-    """Indicators with centres that make those of one group short."""
-    found = []
-    for column in columns:
-        same = _same(columns, column)
-        shared = column.kind in (ARM, INDICATOR)
-        found.append(replace(column, centre=1.0 / max(same, 2)) if shared else column)
-    return found
 
 
 def _same(columns: Sequence[MomentColumn], like: MomentColumn) -> int:
@@ -276,32 +270,21 @@ def _longest(indicators: int) -> float:
     return 0.25 if indicators == 1 else 1.0 - 1.0 / indicators
 
 
-@dataclass(frozen=True, eq=False)
-class MomentRow:
-    """z of a record."""
-
-    layout: Layout
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Arm and covariates."""
-        return ("treated" if self.layout.arms == 2 else "arm", "covariates")
-
-    def __call__(self, rows: RowBlock) -> tuple[FloatArray, ...]:
-        """Columns of some rows."""
-        layout, arms = self.layout, self.layout.arms - 1
-        arm = rows.treated if arms == 1 else rows.arm
-        plain: list[FloatArray] = [(arm == a).astype(np.float64) for a in range(1, arms + 1)]
-        plain += [rows.covariates[:, j] for j in layout.read]
-        z = [np.full(rows.size, layout.constant)]
-        for j, column in enumerate(layout.columns):
-            if column.kind == PRODUCT:
-                one, level = column.parts
-                own = (plain[one - 1] - layout.columns[one - 1].centre) * plain[level - 1]
-            else:
-                own = plain[j] - column.centre
-            z.append(column.size * own)
-        return tuple(z)
+@row("covariates")
+def z_of_record(rows: RowBlock, layout: Layout, arm: OfArm) -> tuple[FloatArray, ...]:
+    """z of a record; ``arm`` says which it is in, the reference being 0."""
+    own = arm(rows)
+    plain: list[FloatArray] = [(own == a).astype(np.float64) for a in range(1, layout.arms)]
+    plain += [rows.covariates[:, j] for j in layout.read]
+    z = [np.full(rows.size, layout.constant)]
+    for j, column in enumerate(layout.columns):
+        one, level = column.parts
+        if column.kind == PRODUCT:
+            value = (plain[one - 1] - layout.columns[one - 1].centre) * plain[level - 1]
+        else:
+            value = plain[j] - column.centre
+        z.append(column.size * value)
+    return tuple(z)
 
 
 # --- the release --------------------------------------------------------------------------------
@@ -360,7 +343,8 @@ def fit(
 ) -> Kept:
     """Release the matrix."""
     layout = options.plan
-    noisy = curator.sums("second moments", MomentRow(layout), layout.set, share=_SHARE)
+    z = z_of_record(layout, OfArm(np.array([1, 0]) if layout.arms == 2 else np.arange(layout.arms)))
+    noisy = curator.sums("second moments", z, layout.set, share=_SHARE)
     matrix = MomentMatrix(
         columns=layout.columns,
         constant=layout.constant,
@@ -626,14 +610,8 @@ class Moments(Worded):
                 weights = {self.matrix.columns[j - 1].name: 1.0 for j in (a, *own)}
                 labels.append(f"{contrast}{factor} = {name}")
                 effects.append(self._effect(found, weights, bool(others)))
-        about = _about(found)
-        return SubsetEffects(
-            labels=tuple(labels),
-            effects=tuple(effects),
-            subsets=tuple(labels),
-            disjoint=False,
-            **about,
-        )
+        own = {"labels": tuple(labels), "effects": tuple(effects), "subsets": tuple(labels)}
+        return SubsetEffects(**own, disjoint=False, **_about(found))
 
     def balance(self) -> pd.DataFrame:
         """Means of the covariates by arm, and standardised differences, one row a column.
@@ -663,8 +641,11 @@ class Moments(Worded):
         y = max((self._noisy(j) for x in self.outcomes for j in self._named(x)), default=1.0)
         rows = []
         for kind, words in ((ARM, "treatment"), (NUMBER, "number"), (INDICATOR, "indicator")):
-            own = [j for j, x in enumerate(self.matrix.columns, 1) if x.kind == kind]
-            own = [j for j in own if kind == ARM or self._covariate(j)]
+            own = [
+                j
+                for j in self.matrix.places(kind)
+                if kind == ARM or ":".join(self.matrix.columns[j - 1].term) in self.covariates
+            ]
             if own:
                 noise = math.sqrt(self.matrix.variance / max(self.matrix.n, 1.0))
                 ratio = _USUAL * noise * y * max(map(self._noisy, own))
@@ -678,12 +659,11 @@ class Moments(Worded):
         for j, column in enumerate(self.matrix.columns, 1):
             if column.kind != PRODUCT:
                 fit = regress(self.matrix, j, [])
-                own = fit.estimate([1.0])
-                row = {"term": column.name, "mean": own.value}
-                row |= {"mean_noise_sd": math.sqrt(own.gaussian)}
-                known = OWN * fit.residual_variance > fit.residual_noise
-                row |= {"sd": math.sqrt(fit.residual_variance) if known else math.nan}
-                row["noise_ratio"] = noise_ratio(row["mean_noise_sd"], column.high - column.low)
+                mean, variance = fit.estimate([1.0]), fit.residual_variance
+                sd, known = math.sqrt(mean.gaussian), OWN * variance > fit.residual_noise
+                row = {"term": column.name, "mean": mean.value, "mean_noise_sd": sd}
+                row |= {"sd": math.sqrt(variance) if known else math.nan}
+                row |= {"noise_ratio": noise_ratio(sd, column.high - column.low)}
                 rows.append(row | {"low": column.low, "high": column.high})
         return frame_of(rows)
 
@@ -708,16 +688,13 @@ class Moments(Worded):
     def _arms(self) -> list[int]:
         return self.matrix.places(ARM)
 
-    def _covariate(self, j: int) -> bool:
-        return ":".join(self.matrix.columns[j - 1].term) in self.covariates
-
     def _named(self, term: str) -> list[int]:
         return [j for j, x in enumerate(self.matrix.columns, 1) if ":".join(x.term) == term]
 
     def _noisy(self, j: int) -> float:
         """One over the standard deviation of a column of z that is as usual."""
         column = self.matrix.columns[j - 1]
-        same = sum((x.kind, x.group) == (column.kind, column.group) for x in self.matrix.columns)
+        same = _same(self.matrix.columns, column)
         usual = _SPREAD if column.kind == NUMBER else math.sqrt(same) / (same + 1.0)
         return 1.0 / (usual * column.size)
 
@@ -844,10 +821,10 @@ class Moments(Worded):
 def _table(title: str, heads: tuple[str, ...], frame: pd.DataFrame, error: str) -> Table:
     """Columns of a frame, to two digits of an error that is one of them; the first rows."""
     rows, names = [], _COLUMNS[error]
-    for row in frame[:_SHOWN].to_dict("records"):
-        cells = zip(names, to_error([row[name] for name in names], row[error]), strict=True)
-        shown = (x if name == error else printed(x, row["noise_ratio"]) for name, x in cells)
-        term = f"{row['term']}, {row['arm']}" if "arm" in row else row["term"]
+    for own in frame[:_SHOWN].to_dict("records"):
+        cells = zip(names, to_error([own[name] for name in names], own[error]), strict=True)
+        shown = (x if name == error else printed(x, own["noise_ratio"]) for name, x in cells)
+        term = f"{own['term']}, {own['arm']}" if "arm" in own else own["term"]
         rows.append((term, *shown))
     if len(frame) > _SHOWN:
         rows.append((f"and {len(frame) - _SHOWN} more", *[""] * len(names)))

@@ -55,7 +55,7 @@ from dpeffects.inference.intervals import check_conf_level
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
 from dpeffects.inference.noisy import COUNTED, noise_ratio
 from dpeffects.inference.scales import mean_noise
-from dpeffects.inference.table_one import MISSING, arm_sizes, hidden, table_one, within_noise
+from dpeffects.inference.table_one import arm_sizes, hidden, table_one, variable_name, within_noise
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Cells
 from dpeffects.privacy.sets import entries
@@ -902,7 +902,7 @@ def _table1(fit: StudyEffects, most: int | None) -> Made:
         kinds = ("smd", "smd_weighted") if weighted else ("smd",)
         pairs = [difference_cells(row[kind], row[f"{kind}_noise_sd"]) for kind in kinds]
         differences = [cell for pair in pairs for cell in pair]
-        rows.append((_variable(row), *cells, noise, *differences))
+        rows.append((variable_name(row["variable"], row["level"]), *cells, noise, *differences))
     after = ("weighted", "its noise") if weighted else ()
     columns = ("variable", *arms, "noise sd", "SMD", "its noise", *after)
     how = "the largest between two arms" if len(arms) > 3 else f"{arms[0]} less {arms[1]}"
@@ -918,11 +918,6 @@ def _table1(fit: StudyEffects, most: int | None) -> Made:
     title = "Table 1. Baseline variables by arm"
     table = Table(title, columns, tuple(rows), "l" + "r" * (len(columns) - 1))
     return "table1", table, tuple(notes)
-
-
-def _variable(row: Any) -> str:
-    missing = row["level"] == MISSING
-    return f"{row['variable']}{': ' if missing else ' '}{row['level']}".strip()
 
 
 def _described(row: Any, arms: Sequence[str]) -> tuple[list[str], str]:

@@ -54,6 +54,11 @@ class Difference:
         return cls(value, math.sqrt(noise / squared + value**2 * unknown / squared**2 / 4.0))
 
 
+def variable_name(variable: str, level: str) -> str:
+    """A variable, or a level of it, as a row is called."""
+    return f"{variable}{': ' if level == MISSING else ' '}{level}".strip()
+
+
 def within_noise(value: float, sd: float) -> bool | None:
     """Tell whether a difference may be nothing but noise; None where there is none."""
     return None if math.isnan(value) else abs(value) <= WITHIN * sd

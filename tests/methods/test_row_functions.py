@@ -264,8 +264,8 @@ CASES = {
     "TAKEN": [late.TAKEN],
     "Weighted": [PILOT],
     "product": [late.product(PILOT, late.Weighted(late.TAKEN, CONTRAST, 2.0, 0.3))],
-    "MomentRow": [
-        moments.MomentRow(
+    "z_of_record": [
+        moments.z_of_record(
             moments.Layout(
                 tuple(
                     MomentColumn(str(k), (), kind, 0.3, 0.3, parts=(1, 3))
@@ -274,7 +274,8 @@ CASES = {
                 (1, 3, 4),
                 0.2,
                 arms,
-            )
+            ),
+            OfArm(np.arange(arms)),
         )
         for arms in (2, 3)
     ],
