@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -137,15 +138,14 @@ def agreeing(whole: Margin, parts: Sequence[Margin], n: float | None) -> tuple[M
     >>> whole.sizes.ravel().round(2).tolist(), by_level.sizes.round(2).tolist()
     ([6.67, 4.0], [[3.33, 3.33], [2.0, 2.0]])
     """
-    margins = [whole, *parts]
-    columns: list[list[FloatArray]] = [[] for _ in margins]
-    noises: list[list[FloatArray]] = [[] for _ in margins]
-    opposite = 0.0
+    margins, opposite = [whole, *parts], 0.0
+    made: list[dict[str, Any]] = [{"noise": []} for _ in margins]
     for k, name in enumerate(("sizes", "sums", "squares")):
         entries = [getattr(margin, name) for margin in margins]
-        variances = [margin.noise[k] for margin in margins]
         levels = [entry.shape[1] for entry in entries]
-        price = [1.0 / np.maximum(v * m, 1e-300) for v, m in zip(variances, levels, strict=True)]
+        price = [
+            1.0 / np.maximum(x.noise[k] * m, 1e-300) for x, m in zip(margins, levels, strict=True)
+        ]
         seen = [entry.sum(axis=1) for entry in entries]
         of_total = 1.0 / np.sum(price, axis=0)
         part = [_by_arm(p * of_total, x) for p, x in zip(price, seen, strict=True)]
@@ -155,19 +155,13 @@ def agreeing(whole: Margin, parts: Sequence[Margin], n: float | None) -> tuple[M
             total = total + (n - total.sum()) * of_total / every
             opposite = float(of_total.min()) * (float(of_total.min()) / every)
             of_total = of_total * (1.0 - of_total / every)
-        for i, (entry, v, m) in enumerate(zip(entries, variances, levels, strict=True)):
-            columns[i].append(entry + ((total - seen[i]) / m)[:, None])
-            noises[i].append(v * (1.0 - 1.0 / m) + of_total / m**2)
+        for own, margin, entry, x in zip(made, margins, entries, seen, strict=True):
+            m = entry.shape[1]
+            own[name] = entry + ((total - x) / m)[:, None]
+            own["noise"].append(margin.noise[k] * (1.0 - 1.0 / m) + of_total / m**2)
     return tuple(
-        replace(
-            margin,
-            sizes=new[0],
-            sums=new[1],
-            squares=new[2],
-            noise=np.array(noise),
-            opposite=opposite / len(margin.levels) ** 2,
-        )
-        for margin, new, noise in zip(margins, columns, noises, strict=True)
+        replace(margin, **own, opposite=opposite / len(margin.levels) ** 2)
+        for margin, own in zip(margins, made, strict=True)
     )
 
 
