@@ -343,7 +343,8 @@ def fit(
 ) -> Kept:
     """Release the matrix."""
     layout = options.plan
-    z = z_of_record(layout, OfArm(np.array([1, 0]) if layout.arms == 2 else np.arange(layout.arms)))
+    number = np.arange(float(layout.arms))  # of two arms, treated records come first
+    z = z_of_record(layout, OfArm(number[::-1] if layout.arms == 2 else number))
     noisy = curator.sums("second moments", z, layout.set, share=_SHARE)
     matrix = MomentMatrix(
         columns=layout.columns,
@@ -610,8 +611,9 @@ class Moments(Worded):
                 weights = {self.matrix.columns[j - 1].name: 1.0 for j in (a, *own)}
                 labels.append(f"{contrast}{factor} = {name}")
                 effects.append(self._effect(found, weights, bool(others)))
-        own = {"labels": tuple(labels), "effects": tuple(effects), "subsets": tuple(labels)}
-        return SubsetEffects(**own, disjoint=False, **_about(found))
+        names = tuple(labels)
+        about = {**_about(found), "labels": names, "subsets": names, "effects": tuple(effects)}
+        return SubsetEffects(**about, disjoint=False)
 
     def balance(self) -> pd.DataFrame:
         """Means of the covariates by arm, and standardised differences, one row a column.
