@@ -1,18 +1,19 @@
 """The public names and their places (see `dpeffects.lazy`)."""
 
+from dpeffects.abilities.balance import Balance, dp_balance
 from dpeffects.abilities.did import DidEffect, EventStudy, dp_did
 from dpeffects.abilities.late import LateEffect, dp_late
-from dpeffects.abilities.moments import dp_moments
+from dpeffects.abilities.moments import Moments, Regression, dp_moments
 from dpeffects.abilities.ordinal import OrdinalEffects, dp_ordinal
 from dpeffects.abilities.quantile import QuantileEffects, dp_qte
 from dpeffects.abilities.randomisation import RandomisationTest, dp_randomisation_test
 from dpeffects.abilities.rate import RateEffects, dp_rate
-from dpeffects.abilities.study import dp_study
+from dpeffects.abilities.study import StudyEffects, dp_study
 from dpeffects.abilities.survival import SurvivalEffects, dp_survival
 from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
-from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_balance, dp_cate, methods
+from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_cate, methods
 from dpeffects.errors import DPEffectsError
 from dpeffects.guarantee import Guarantee
 from dpeffects.leaderboard import Leaderboard, bench
@@ -37,15 +38,11 @@ from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import (
     ArmEffects,
-    Balance,
     CateEffects,
     CateFunction,
-    Moments,
-    Regression,
     Result,
     ScaledEffect,
     SensitivityAnalysis,
-    StudyEffects,
     SubsetEffects,
     Test,
     Tests,

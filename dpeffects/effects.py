@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from dpeffects.calls import OfUnits, public_call, released
+from dpeffects.calls import OfUnits, public_call
 from dpeffects.errors import OptionError, checked_call, did_you_mean
 from dpeffects.estimators import (
     conditional_methods,
@@ -25,14 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpeffects.ledgers import Address
-    from dpeffects.results import (
-        ArmEffects,
-        Balance,
-        CateEffects,
-        CateFunction,
-        Result,
-        SubsetEffects,
-    )
+    from dpeffects.results import ArmEffects, CateEffects, CateFunction, Result, SubsetEffects
 
 
 @checked_call
@@ -313,74 +306,6 @@ def dp_cate(
     options = {**request.options, **{name: x for name, x in accepted.items() if x is not False}}
     request = replace(request, options=options, **asked)
     return cast("CateFunction | CateEffects", Estimation(request).result())
-
-
-class _OfBalance(OfUnits, total=False):
-    estimand: str
-    shares: Mapping[str, float] | None
-
-
-@public_call(_OfBalance, options=False)
-def dp_balance(
-    formula: str,
-    data: Any,
-    *,
-    epsilon: float,
-    adjusted: bool | None = None,
-    overlap: bool | None = None,
-    clip: float = 0.1,
-    bins: int = 20,
-    **more: Unpack[_OfBalance],
-) -> Balance:
-    r"""Release how well two arms overlap and how their covariates are balanced.
-
-    Parameters
-    ----------
-    formula
-        As in :func:`dp_ate`. The outcome is not read: it may be missing from the data.
-    {shared}
-    estimand
-        "ATE", "ATT" or "ATC": which weights the adjusted differences have.
-    adjusted
-        Whether balance after weighting is released too; None does so where n, the number of
-        covariates and epsilon promise noise below 0.1 in it.
-    overlap
-        Whether a propensity model and the histogram of its scores are released; None does so where
-        n, the number of covariates and epsilon promise a model that is more than noise, and noise
-        below 0.1 in the differences beside it. Else all of epsilon goes to the differences.
-    clip
-        Propensities are kept within [clip, 1 - clip] in the weights.
-    bins
-        Bins of the histogram of scores.
-
-    Returns
-    -------
-    Balance
-
-    Notes
-    -----
-    Where n, the number of columns and epsilon say that noise would move a standardised difference
-    by more than 0.5, the call is refused before anything is charged.
-
-    Examples
-    --------
-    >>> import dpeffects as dpe
-    >>> data = dpe.simulate("confounded", n=5000, seed=1)
-    >>> found = dpe.dp_balance("outcome ~ treatment | x1 + x2", data, epsilon=2, seed=1)
-    >>> found.tidy()["term"].tolist(), found.guarantee.status
-    (['x1', 'x2'], 'void: seeded')
-
-    In a shell::
-
-        dpeffects balance "y ~ t | age + sex" data.csv --epsilon 1 \
-            --bounds bounds.toml
-        dpeffects balance "y ~ t | age + sex" data.csv --epsilon 1 \
-            --bounds bounds.toml --ledger study.db --dataset nsw --plot love.png
-    """
-    given = dict(locals())
-    from dpeffects.estimators.balance import BALANCE
-
-    return released(BALANCE, given)
 
 
 @checked_call

@@ -345,7 +345,7 @@ class Estimation:
         facts = replace(facts, groups=self._group_sizes())
         if spec.several:
             self.design.check_widths()
-            from dpeffects.estimators.joint import columns_missing
+            from dpeffects.estimators._margins import columns_missing
 
             own = columns_missing(self.design, asked)
             facts = replace(facts, outcomes=len(own), missing=own)
@@ -774,8 +774,6 @@ def _result(estimation: Estimation, released: Any) -> Any:
         return released.result(estimation, about, notes)
     from dpeffects import results
 
-    if isinstance(released, Mapping):
-        return results.Balance(terms=design.encoding.names[1:], notes=notes, **released, **about)
     if not isinstance(released, Effects):
         space, details = design.bounds.only(design.formula.covariate_columns), released.details
         return results.CateFunction(
@@ -818,8 +816,6 @@ def _cautioned(released: Any, caution: str) -> Any:
     if isinstance(released, Effects):
         estimates = tuple(_cautioned(effect, caution) for effect in released.estimates)
         return replace(released, estimates=estimates)
-    if isinstance(released, Mapping):  # of covariate balance
-        return {**released, "clipped": caution}
     if hasattr(released, "with_caution"):
         return released.with_caution(caution)
     return replace(released, caution="; ".join(filter(None, (released.caution, caution))))

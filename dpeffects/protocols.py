@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from dpeffects import documents
-from dpeffects.abilities.study import study_request
+from dpeffects.abilities.study import StudyEffects, study_request
 from dpeffects.design.codebook import Blank, Codebook, Pair, declarations, opened, read_bounds
 from dpeffects.design.sample import Sample
 from dpeffects.errors import DataError, DPEffectsError, OptionError, nearest
@@ -21,7 +21,6 @@ from dpeffects.flow import Estimation, Request, checked
 from dpeffects.formula import Formula, parse
 from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
-from dpeffects.results import StudyEffects
 from dpeffects.typed import SETTINGS, FieldError, at_least, kind, quoted
 
 _MOST_BYTES = 1_000_000

@@ -334,7 +334,7 @@ PLANTED = [
     (randomness, "estimators.one_step", "from numpy.random import Generator"),
     (randomness, "inference.intervals", "def g(law):\n    return law.rvs(3)"),
     (rows_outside_the_curator, "estimators.one_step", "def g(c):\n    return c._source"),
-    (rows_outside_the_curator, "estimators.balance", "def g(c):\n    getattr(c, '_source')"),
+    (rows_outside_the_curator, "abilities.balance", "def g(c):\n    getattr(c, '_source')"),
     (rows_outside_the_curator, "flow", "def g(curator):\n    return curator._rows"),
     (
         rows_imported_by_methods,

@@ -333,7 +333,7 @@ def test_noise_of_levels_that_agree_with_the_whole_is_not_taken_as_independent()
     for _ in range(600):
         whole, parts = agreeing(margin(1), [margin(2)], 900.0)
         sums = JointSums(("a", "b"), ((0, 1),), (StudyColumn("y"),), whole, (parts,))
-        (_, (one,)), (_, (other,)) = sums.effects_apart(0)
+        (_, (one,)), (_, (other,)) = sums.effects_by_level(0, apart=True)
         found.append(one.point - other.point)
         said.append(one.less(other).noise_variance)
         alone.append(sum(e.noise_variance for _, (e,) in sums.effects_by_level(0)))

@@ -1,15 +1,892 @@
-"""`dp_moments`: one noisy matrix of second moments, kept for regressions, effects and balance."""
+"""`dp_moments`: one noisy matrix of second moments, kept for regressions, effects and balance.
+
+The matrix is the sum of zz' over records, z = (constant, treatment, outcomes and covariates,
+products of treatment and subgroups). Each column is measured from a public centre and scaled by a
+public size, such that no z is longer than the radius: no row is shortened, and regressions have no
+bias. Indicators of a factor exclude each other, so that they are short together. Sizes make the
+noise in products small against the spread that columns of each kind usually have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Unpack
 
+import numpy as np
+
+from dpeffects.arrays import FloatArray
 from dpeffects.calls import OfUnits, public_call, released
-from dpeffects.errors import OptionError
-from dpeffects.estimators.kept_moments import TABLE
+from dpeffects.design.columns import Design, intervals_of
+from dpeffects.documents import refuse_twins
+from dpeffects.errors import OptionError, ReleaseError, did_you_mean
+from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.row import row
+from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
+from dpeffects.formula import Formula, parse
 from dpeffects.formula.discrete import joined
-from dpeffects.results.moments import Moments
+from dpeffects.formula.expression import (
+    Categorical,
+    Column,
+    Cut,
+    Factor,
+    Missing,
+    Spline,
+    columns,
+    is_binary,
+    source,
+)
+from dpeffects.guarantee import weakest
+from dpeffects.inference import intervals as inference
+from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.noisy import OWN, noise_ratio
+from dpeffects.inference.regression import (
+    ARM,
+    ASSUMED,
+    INDICATOR,
+    NUMBER,
+    PRODUCT,
+    SQUARE,
+    LinearFit,
+    MomentColumn,
+    MomentMatrix,
+    regress,
+)
+from dpeffects.inference.table_one import Difference, hidden
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.moments import Gram
+from dpeffects.privacy.rows import Block as RowBlock
+from dpeffects.privacy.sets import Box, entries
+from dpeffects.results.average import Result
+from dpeffects.results.export import frame_of, or_nan
+from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error
+from dpeffects.results.record import Record
+from dpeffects.results.several import ArmEffects, SubsetEffects
+from dpeffects.results.tabled import Term, Termed, Worded
+from dpeffects.results.words import Lines, effects_table, estimates, percent, with_limits
+from dpeffects.summary import MOST_ROWS, Block, Pairs, Table, printed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SHARE = "moments"
+_CONSTANT = 2.0
+"""What the constant counts beside an indicator: means that are not in the middle need it."""
+_MOST = 100
+"""Columns of z, at most."""
+_SPREAD = 1.0 / 8.0
+"""Standard deviation of a number over its range, where nothing is known of it."""
+_USUAL = 1.5
+"""How much more noise there usually is: columns are correlated, and means not in the middle."""
+_HALF = 0.5
+"""Noise of this part of the sampling error adds an eighth to intervals."""
+_SHOWN = 40
+"""Rows of a table."""
+_ONE_VARIANCE = "residuals have one variance, or one that is linear in the columns (see the notes)"
+_CUT = (
+    "MOSTLY NOISE: the moments of these columns are no more than noise in some direction, and were "
+    "moved to the nearest ones that a regression can use; what that moves has no interval"
+)
+_LOST = "n/a: {} varies by no more than the noise, given the other columns."
+_NEXT = "regression(), effect(), effects_by(), balance()"
+_FOLLOWS = (
+    f"What follows costs nothing: {_NEXT}. All of it comes out of one noisy matrix, so that its "
+    "errors go together."
+)
+_COMPARED = (
+    "Noise and sampling error are compared for numbers that vary by an eighth of their range, "
+    "levels that are equally frequent, and columns that are somewhat correlated. A regression has "
+    "its own figures."
+)
+
+
+# --- options, and the columns of z --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MomentsOptions(Options):
+    """``design``: "observational", or "randomised" where treatment was assigned by chance;
+    ``factors``: what ``subgroups`` names, factors by whose levels effects are wanted.
+    """
+
+    design: str = "observational"
+    factors: str | None = None
+    plan: Layout = field(init=False, repr=False)
+    """Columns of z, once the data are known."""
+
+    def __post_init__(self) -> None:
+        if self.design not in ("observational", "randomised"):
+            raise OptionError(
+                f'design must be "observational" or "randomised", got {self.design!r}'
+            )
+
+    def resolve(self, facts: Facts) -> Options:
+        """Lay out the columns of z."""
+        made = replace(self)
+        object.__setattr__(made, "plan", Layout.of(facts, self.factors))
+        return made
+
+    def shown(self) -> dict[str, Any]:
+        """Options that print."""
+        return {"design": self.design, "subgroups": self.factors}
+
+
+def term_of(factors: Iterable[Factor]) -> tuple[str, ...]:
+    """Names of the factors of a term, in an order that does not depend on how it is written."""
+    own = (Column(x.column) if isinstance(x, Categorical) else x for x in factors)
+    return tuple(sorted({x.name if isinstance(x, Column) else source(x) for x in own}))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns of z after the constant, and which of the encoded ones they read.
+
+    ``read`` are places among the encoded columns of those that are numbers or indicators, in order.
+    """
+
+    columns: tuple[MomentColumn, ...]
+    read: tuple[int, ...]
+    constant: float
+    arms: int
+
+    @classmethod
+    def of(cls, facts: Facts, factors: str | None) -> Layout:
+        """The layout for columns that are encoded like this."""
+        treatment, *others = facts.treatment
+        names = [f"{treatment}[T.{arm}]" for arm in others] or [treatment]
+        arms = [MomentColumn(name, (treatment,), ARM, 1.0) for name in names]
+        read = [j for j, k in enumerate(facts.values[:-1]) if k != 1]
+        plain = [*arms, *(_column(facts, j) for j in read)]
+        columns = [  # centres make indicators of one factor short
+            x if x.kind == NUMBER else replace(x, centre=1.0 / max(_same(plain, x), 2))
+            for x in plain
+        ]
+        columns += _products(columns, arms, treatment, _terms(factors))
+        if len(columns) >= _MOST:
+            raise OptionError(f"moments of {len(columns)} columns: at most {_MOST - 1} are kept")
+        constant, columns = _sized(columns)
+        return cls(tuple(columns), tuple(read), constant, len(arms) + 1)
+
+    @property
+    def width(self) -> int:
+        """Columns of z."""
+        return len(self.columns) + 1
+
+    @property
+    def set(self) -> Gram:
+        """The set that products of z lie in."""
+        one = np.ones(self.width)
+        return Gram(Box(-one, one, centre=0.0, radius=1.0))
+
+
+def _column(facts: Facts, j: int) -> MomentColumn:
+    """An encoded column; indicators of one term are one group."""
+    encoded, factors = facts.encoded[j], [part.factor for part in facts.encoded[j].parts]
+    number = MomentColumn(encoded.name, term_of(factors), NUMBER, 1.0, 0.5)
+    if all(isinstance(factor, Categorical | Cut) for factor in factors):
+        made_of = [{part.factor for part in x.parts} for x in facts.encoded]
+        return replace(number, kind=INDICATOR, group=made_of.index(set(factors)))
+    flags = all(
+        isinstance(x, Categorical | Cut) or (not isinstance(x, Spline) and is_binary(x))
+        for x in factors
+    )
+    if flags or (len(factors) == 1 and facts.values[j] == 2 and not _filled(facts, factors[0])):
+        return replace(number, kind=INDICATOR, group=j)
+    return number
+
+
+def _filled(facts: Facts, factor: Factor) -> bool:
+    """Whether missing values of a column may stand in the middle: there is an indicator of them."""
+    flags = {part.factor for x in facts.encoded for part in x.parts}
+    return any(Missing(name) in flags for name in columns(factor))
+
+
+def _same(columns: Sequence[MomentColumn], like: MomentColumn) -> int:
+    """How many columns are of the same factor."""
+    return sum((x.kind, x.group) == (like.kind, like.group) for x in columns)
+
+
+def _terms(factors: str | None) -> list[tuple[str, ...]]:
+    """Names of the factors by whose levels effects are wanted."""
+    if factors is None:
+        return []
+    terms = parse(f"`an outcome` ~ `a treatment` | {factors}").terms
+    return list(dict.fromkeys(map(term_of, terms)))
+
+
+def _products(
+    columns: Sequence[MomentColumn],
+    arms: Sequence[MomentColumn],
+    treatment: str,
+    terms: Sequence[tuple[str, ...]],
+) -> list[MomentColumn]:
+    """Columns of arms times levels of factors."""
+    found = []
+    for group, term in enumerate(terms):
+        own = [j for j, x in enumerate(columns, 1) if (x.term, x.kind) == (term, INDICATOR)]
+        if not own or len(term) > 1:
+            raise OptionError(
+                f"subgroups: `{':'.join(term)}` is no factor with declared levels; of a number "
+                "write cut(x, [...])"
+            )
+        for a, arm in enumerate(arms, 1):
+            for j in own:
+                name, both = f"{arm.name}:{columns[j - 1].name}", tuple(sorted((treatment, *term)))
+                product = MomentColumn(name, both, PRODUCT, 1.0, group=group, parts=(a, j))
+                found.append(product)
+    return found
+
+
+def _sized(columns: Sequence[MomentColumn]) -> tuple[float, list[MomentColumn]]:
+    """The constant, and columns with sizes: squared lengths add up to no more than 1.
+
+    A part of the length costs noise in all products. Where columns of a kind have the largest
+    squared length r2 together, and m of them the variance v each, parts in proportion to
+    sqrt(m r2 / v) have the least noise against the spread of the columns.
+    """
+    arms = sum(x.kind == ARM for x in columns)
+    square, worth = [], []
+    for column in columns:
+        same = _same(columns, column)
+        if column.kind == NUMBER:
+            longest, variance, same = 0.25, _SPREAD**2, 1
+        elif column.kind == PRODUCT:
+            longest, levels = _longest(arms), same // arms + 1
+            variance = longest / arms / levels
+        else:
+            longest, variance = _longest(same), same / (same + 1.0) ** 2
+        square.append(longest)
+        worth.append(math.sqrt(longest / variance / same))
+    room = (1.0 - math.sqrt(len(columns) + 1.0) / 2000.0) ** 2 / (_CONSTANT + sum(worth))
+    counts = [1 if x.kind == NUMBER else _same(columns, x) for x in columns]
+    sizes = [math.sqrt(room * w * m / s) for w, m, s in zip(worth, counts, square, strict=True)]
+    sized = [replace(x, size=size) for x, size in zip(columns, sizes, strict=True)]
+    return math.sqrt(room * _CONSTANT), sized
+
+
+def _longest(indicators: int) -> float:
+    """Largest squared length of indicators of one factor, from their common centre."""
+    return 0.25 if indicators == 1 else 1.0 - 1.0 / indicators
+
+
+@row("covariates")
+def z_of_record(rows: RowBlock, layout: Layout, arm: OfArm) -> tuple[FloatArray, ...]:
+    """z of a record; ``arm`` says which it is in, the reference being 0."""
+    own = arm(rows)
+    plain: list[FloatArray] = [(own == a).astype(np.float64) for a in range(1, layout.arms)]
+    plain += [rows.covariates[:, j] for j in layout.read]
+    z = [np.full(rows.size, layout.constant)]
+    for j, column in enumerate(layout.columns):
+        one, level = column.parts
+        if column.kind == PRODUCT:
+            value = (plain[one - 1] - layout.columns[one - 1].centre) * plain[level - 1]
+        else:
+            value = plain[j] - column.centre
+        z.append(column.size * value)
+    return tuple(z)
+
+
+# --- the release --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A released matrix, the options that it has, and what nobody should overlook."""
+
+    matrix: MomentMatrix
+    options: MomentsOptions
+    caution: str = ""
+
+    def with_weights(self, unequal: float) -> Kept:
+        """The same where records have weights, whose mean square is so many times their mean."""
+        return replace(self, matrix=replace(self.matrix, unequal=max(unequal, 1.0)))
+
+    def result(self, estimation: Any, about: Mapping[str, Any], notes: tuple[str, ...]) -> Moments:
+        """The result of an estimation: columns have their ranges, terms their names."""
+        design, options = estimation.design, self.options
+        ranges = design.encoding.ranges(intervals_of(design.bounds))
+        columns, first = list(self.matrix.columns), len(self.matrix.places(ARM))
+        for j, k in enumerate(options.plan.read, first):
+            low, high = ranges[k].tolist()
+            columns[j] = replace(columns[j], low=low, high=high)
+        matrix = replace(self.matrix, columns=tuple(columns))
+        outcomes = [term_of([y]) for y in parse(estimation.request.formula).outcomes]
+        there = list(dict.fromkeys(x.term for x in columns[first:] if x.kind != PRODUCT))
+        own = {
+            "outcome": ", ".join(":".join(y) for y in outcomes),
+            "matrix": matrix,
+            "outcomes": tuple(":".join(y) for y in outcomes if y in there),
+            "covariates": tuple(":".join(x) for x in there if x not in outcomes),
+            "arms": tuple(map(str, design.columns.arms or ("0", "1"))),
+            "levels": {":".join(x): _levels(design, matrix, x) for x in _terms(options.factors)},
+            "stands_on": "randomised" if options.design == "randomised" else "",
+            "warning": self.caution,
+        }
+        return Moments(notes=notes, **{**about, **own})
+
+
+def _levels(design: Design, matrix: MomentMatrix, term: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of the levels of a factor, the reference first."""
+    (column, *_) = (x for x in matrix.columns if x.term == term)
+    part = next(x.parts for x in design.encoding.columns if x.name == column.name)[0]
+    match part.factor:
+        case Categorical(_, levels):
+            return tuple(map(str, levels or ()))
+        case Cut():
+            return tuple(part.factor.labels)
+    return (f"{column.low:g}", f"{column.high:g}")
+
+
+def fit(
+    curator: Curator, options: MomentsOptions, estimand: str, contrasts: Contrasts = ()
+) -> Kept:
+    """Release the matrix."""
+    layout = options.plan
+    number = np.arange(float(layout.arms))  # of two arms, treated records come first
+    z = z_of_record(layout, OfArm(number[::-1] if layout.arms == 2 else number))
+    noisy = curator.sums("second moments", z, layout.set, share=_SHARE)
+    matrix = MomentMatrix(
+        columns=layout.columns,
+        constant=layout.constant,
+        entries=tuple(noisy.value.tolist()),
+        variance=noisy.variance,
+        n=float(curator.n),
+        size_variance=curator.size_sd**2,
+    )
+    return Kept(matrix, options)
+
+
+TABLE = MethodSpec(
+    name="moments",
+    title="second moments",
+    about="dp_moments: one matrix of second moments; regressions, effects and balance from it",
+    assumes=_ONE_VARIANCE,
+    estimands=("ATE",),
+    levels=("sample",),
+    options=MomentsOptions,
+    shares=lambda level, options: {_SHARE: 1.0},
+    fit=fit,
+    fit_arms=fit,
+    uses_delta=lambda options, facts: {_SHARE: entries(options.plan.set)},
+    variance_shares=(),
+    needs_covariates=False,
+    needs_intercept=True,
+    tabled=True,
+    several=True,
+    citation="dpeffects (software): noisy second moments.",
+)
+
+
+# --- the results --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Regression(Termed):
+    """A linear regression that released moments give; made by `Moments.regression`.
+
+    Parameters
+    ----------
+    fit
+        Coefficients in the units of the data, with the covariances of sampling error and noise.
+    warning
+        What nobody should overlook, of the moments.
+    estimand, method, ...
+        The fields of `Record`.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> data = dpe.simulate("cate_1", n=20_000, seed=1)
+    >>> kept = dpe.dp_moments("outcome ~ treatment | x1 + x2", data, epsilon=4, seed=1)
+    >>> table = kept.regression("outcome ~ treatment + x1")
+    >>> table.tidy()["term"].tolist()
+    ['(Intercept)', 'treatment', 'x1']
+    """
+
+    _of_effects = False
+    _titled = "Private regression of {0.outcome} on released moments"
+    assumes = _ONE_VARIANCE
+    fit: LinearFit
+    warning: str = ""
+
+    @property
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
+        return "; ".join(filter(None, (_CUT if self.fit.cut else "", self.warning)))
+
+    @property
+    def residual_sd(self) -> float:
+        """Standard deviation around the line; NaN where noise made the variance negative."""
+        variance = self.fit.residual_variance
+        return math.sqrt(variance) if variance >= 0.0 else math.nan
+
+    @property
+    def r_squared(self) -> float:
+        """Part of the variance of the outcome that the line explains (adjusted R squared)."""
+        return self.fit.explained
+
+    def coefficient(self, name: str) -> Estimate:
+        """One coefficient, with the parts of its error."""
+        if name not in self.fit.names:
+            known = ", ".join(self.fit.names)
+            raise OptionError(f"this regression has {known}, not {name!r}")
+        return self.fit.coefficient(name)
+
+    def terms(self) -> Sequence[Term]:
+        """The coefficients."""
+        return [Term(name, self.fit.coefficient(name)) for name in self.fit.names]
+
+    def tidy(self, conf_level: float = 0.95) -> pd.DataFrame:
+        """One row for each coefficient; ``sampling_se`` and ``noise_sd`` are parts of its error."""
+        rows = []
+        for term in self.terms():
+            sampling = or_nan(inference.sampling_variance(term.released))
+            own = {"sampling_se": sampling, "noise_sd": term.released.noise_variance}
+            rows.append(term.row(conf_level) | {name: math.sqrt(x) for name, x in own.items()})
+        return self._frame(rows).drop(columns="noise_ratio")
+
+    @property
+    def _estimand(self) -> str:
+        return "coefficient"
+
+    def _glance(self) -> dict[str, Any]:
+        return super()._glance() | {"residual_sd": self.residual_sd, "r_squared": self.r_squared}
+
+    def __repr__(self) -> str:
+        return (
+            f"<dpeffects regression of {self.outcome}, {len(self.fit.names)} coefficients, "
+            f"{self.guarantee.line(self.n)}>"
+        )
+
+    @property
+    def _subject(self) -> str:
+        return f"a regression of {self.outcome}"
+
+    def _blocks(self, conf_level: float) -> Sequence[Block]:
+        """The regression table, the parts of its standard errors, and how far the line is off."""
+        rows = self.tidy(conf_level).to_dict("records")
+        names = ("", "estimate", "std. error")
+        parts = tuple(
+            (row["term"], *to_error((row["sampling_se"], row["noise_sd"]), row["std_error"]))
+            for row in rows
+        )
+        heads = ("", "sampling error", "privacy noise")
+        line = {"Residual sd": self.residual_sd, "R squared (adjusted)": self.r_squared}
+        said = {x: NOT_AVAILABLE if math.isnan(v) else number(v, 4) for x, v in line.items()}
+        return (
+            effects_table("Coefficients", names, rows, conf_level),
+            Table("Parts of the standard errors", heads, parts, "lrr"),
+            Pairs(tuple(said.items()), "Line"),
+        )
+
+    def _noted(self, conf_level: float) -> Iterable[str]:
+        lost = [name for name, gone in zip(self.fit.names, self.fit.lost, strict=True) if gone]
+        return (*((_LOST.format(", ".join(lost)),) if lost else ()), *self.notes)
+
+    def _findings(self, conf_level: float) -> Sequence[str]:
+        rows = self.tidy(conf_level).to_dict("records")
+        found = "; ".join(f"{row['term']}: {with_limits(row)}" for row in rows)
+        return [f"Coefficients, with {percent(conf_level)} confidence intervals: {found}."]
+
+    def _shortly(self, conf_level: float, simultaneous: bool = True) -> Lines:
+        return estimates(self.tidy(conf_level).to_dict("records"), self._subject, conf_level)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Moments(Worded):
+    """Second moments of all columns, released once; made by `dp_moments`.
+
+    Whatever follows from them costs nothing: regressions, adjusted effects, effects by the levels
+    of a factor, balance. Moments of several sites add up, ``north + south``.
+
+    Parameters
+    ----------
+    matrix
+        The released matrix, and how its columns are scaled.
+    outcomes, covariates
+        Terms of the formula.
+    arms
+        Levels of the treatment, the reference first.
+    levels
+        Levels of the factors by which effects can be asked for.
+    stands_on
+        "randomised" where the call said so.
+    warning
+        What nobody should overlook, of the method's own.
+    estimand, method, ...
+        The fields of `Record`.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> data = dpe.simulate("cate_1", n=20_000, seed=1)
+    >>> kept = dpe.dp_moments("outcome ~ treatment | x1 + x2", data, epsilon=4, seed=1)
+    >>> kept.effect("outcome ~ treatment | x1").basis
+    'adjusted'
+    >>> dpe.Moments.from_json(kept.to_json()) == kept
+    True
+    """
+
+    _of_effects = False
+    _titled = "Private second moments, for regressions"
+    _verb = "released"
+    assumes = _ONE_VARIANCE
+    matrix: MomentMatrix
+    outcomes: tuple[str, ...]
+    covariates: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ("0", "1")
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    stands_on: str = ""
+    warning: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.matrix.places(ARM)) != len(self.arms) - 1:
+            raise ValueError("moments have a column for each arm after the first")
+
+    # --- what follows ---------------------------------------------------------------------------
+
+    def regression(self, formula: str) -> Regression:
+        """Regress a column on others: ``"y ~ t + x1 + region"``. Nothing is spent.
+
+        Any outcome or covariate may stand on either side. ``t:sex`` is there for the factors of
+        ``subgroups=``; other products have to be in the formula of `dp_moments`. ``.`` stands for
+        all covariates.
+        """
+        if "|" in str(formula):
+            raise OptionError('a regression has no `|`: write "y ~ t + x1", or ask for effect()')
+        if not isinstance(formula, str) or formula.count("~") != 1:
+            raise OptionError('a regression is written "y ~ t + x1"')
+        asked = self._read(formula)
+        if asked.more_outcomes:
+            raise OptionError("a regression has one outcome: ask for one at a time")
+        places = [j for term in asked.terms for j in self._places(term_of(term))]
+        if not asked.intercept:
+            raise OptionError("a regression on moments has an intercept")
+        return self._regression(formula, term_of([asked.outcome]), places)
+
+    def effect(self, formula: str | None = None) -> Result | ArmEffects:
+        """The regression-adjusted effect of the treatment: ``"y ~ t | x1 + x2"``.
+
+        By default on the first outcome, adjusted for all covariates. Nothing is spent.
+        """
+        outcome, covariates = self._asked(formula)
+        others = [j for term in covariates for j in self._places(term)]
+        found = self._regression(formula or self.formula, outcome, [*self._arms, *others])
+        effects = [
+            self._effect(found, {self.matrix.columns[a - 1].name: 1.0}, bool(others))
+            for a in self._arms
+        ]
+        about = _about(found)
+        if len(effects) == 1:
+            details = {"residual sd": found.residual_sd, "adjusted R squared": found.r_squared}
+            details = {name: x for name, x in details.items() if not math.isnan(x)}
+            return Result.from_estimate(effects[0], **about | {"details": details})
+        labels = tuple(f"{arm} - {self.arms[0]}" for arm in self.arms[1:])
+        return ArmEffects(
+            arms=self.arms, contrasts="reference", labels=labels, effects=tuple(effects), **about
+        )
+
+    def effects_by(self, factor: str, formula: str | None = None) -> SubsetEffects:
+        """Effects at each level of a factor that was named in ``subgroups=``; ``"y ~ t | x1"``.
+
+        Slopes of covariates are the same at all levels. The difference between two levels is the
+        coefficient of a product: ``regression("y ~ t + sex + t:sex")``.
+        """
+        if factor not in self.levels:
+            known = ", ".join(self.levels) or "no factors: name them in subgroups="
+            raise OptionError(f"these moments have effects by {known}; not by {factor!r}")
+        outcome, covariates = self._asked(formula)
+        (term, *_) = (x.term for x in self.matrix.columns if ":".join(x.term) == factor)
+        products = self._places(tuple(sorted((self.treatment, *term))))
+        levels = self._places(term)
+        others = [j for x in covariates if x != term for j in self._places(x)]
+        columns = [*self._arms, *levels, *products, *others]
+        found = self._regression(formula or self.formula, outcome, columns)
+        labels, effects = [], []
+        for a in self._arms:
+            contrast = f"{self.arms[a]} - {self.arms[0]}, " if len(self.arms) > 2 else ""
+            for level, name in zip((0, *levels), self.levels[factor], strict=True):
+                own = [j for j in products if self.matrix.columns[j - 1].parts == (a, level)]
+                weights = {self.matrix.columns[j - 1].name: 1.0 for j in (a, *own)}
+                labels.append(f"{contrast}{factor} = {name}")
+                effects.append(self._effect(found, weights, bool(others)))
+        names = tuple(labels)
+        about = {**_about(found), "labels": names, "subsets": names, "effects": tuple(effects)}
+        return SubsetEffects(**about, disjoint=False)
+
+    def balance(self) -> pd.DataFrame:
+        """Means of the covariates by arm, and standardised differences, one row a column.
+
+        A difference, ``smd``, is that from the first arm over the standard deviation within arms;
+        ``std_error`` has sampling error and noise, ``noise_sd`` is the noise alone.
+        """
+        rows = []
+        for j, column in enumerate(self.matrix.columns, 1):
+            if ":".join(column.term) in self.covariates and column.kind != PRODUCT:
+                fit = regress(self.matrix, j, self._arms)
+                for a, arm in zip(self._arms, self.arms[1:], strict=True):
+                    about = {"term": column.name} | ({"arm": arm} if len(self.arms) > 2 else {})
+                    rows.append(about | _difference(fit, self.matrix.columns[a - 1].name))
+        return frame_of(rows)
+
+    @property
+    def worth(self) -> pd.DataFrame:
+        """How large the noise is, from public numbers: n, the budget and the columns.
+
+        One row for the treatment, and one for each kind of covariate: ``noise_to_sampling`` is the
+        noise in its coefficient over the sampling error, and ``n_for_half`` the number of records
+        at which that is a half. Numbers are taken to have a standard deviation of an eighth of
+        their range, levels to be equally frequent, and half as much again is added for columns
+        that are correlated and means that are not in the middle of their ranges.
+        """
+        y = max((self._noisy(j) for x in self.outcomes for j in self._named(x)), default=1.0)
+        rows = []
+        for kind, words in ((ARM, "treatment"), (NUMBER, "number"), (INDICATOR, "indicator")):
+            own = [
+                j
+                for j in self.matrix.places(kind)
+                if kind == ARM or ":".join(self.matrix.columns[j - 1].term) in self.covariates
+            ]
+            if own:
+                noise = math.sqrt(self.matrix.variance / max(self.matrix.n, 1.0))
+                ratio = _USUAL * noise * y * max(map(self._noisy, own))
+                needed = math.ceil(self.matrix.n * (ratio / _HALF) ** 2)
+                rows.append({"column": words, "noise_to_sampling": ratio, "n_for_half": needed})
+        return frame_of(rows)
+
+    def tidy(self) -> pd.DataFrame:
+        """One row for each released column: its mean and standard deviation, and their noise."""
+        rows = []
+        for j, column in enumerate(self.matrix.columns, 1):
+            if column.kind != PRODUCT:
+                fit = regress(self.matrix, j, [])
+                mean, variance = fit.estimate([1.0]), fit.residual_variance
+                sd, known = math.sqrt(mean.gaussian), OWN * variance > fit.residual_noise
+                row = {"term": column.name, "mean": mean.value, "mean_noise_sd": sd}
+                row |= {"sd": math.sqrt(variance) if known else math.nan}
+                row |= {"noise_ratio": noise_ratio(sd, column.high - column.low)}
+                rows.append(row | {"low": column.low, "high": column.high})
+        return frame_of(rows)
+
+    @property
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
+        row = self.worth.to_dict("records")[0]
+        ratio, needed = row["noise_to_sampling"], row["n_for_half"]
+        noisy = (
+            "MOSTLY NOISE: at this n and epsilon the noise in an effect is about "
+            f"{ratio:.1f} times its sampling error; it would be a half at n = {needed}"
+        )
+        return "; ".join(filter(None, (noisy if ratio > 1.0 else "", self.warning)))
+
+    def __add__(self, other: Any) -> Moments:
+        """The moments of the records of two sites."""
+        return added([self, other]) if isinstance(other, Moments) else NotImplemented
+
+    # --- columns --------------------------------------------------------------------------------
+
+    @property
+    def _arms(self) -> list[int]:
+        return self.matrix.places(ARM)
+
+    def _named(self, term: str) -> list[int]:
+        return [j for j, x in enumerate(self.matrix.columns, 1) if ":".join(x.term) == term]
+
+    def _noisy(self, j: int) -> float:
+        """One over the standard deviation of a column of z that is as usual."""
+        column = self.matrix.columns[j - 1]
+        same = _same(self.matrix.columns, column)
+        usual = _SPREAD if column.kind == NUMBER else math.sqrt(same) / (same + 1.0)
+        return 1.0 / (usual * column.size)
+
+    def _read(self, formula: str) -> Formula:
+        """A formula ``y ~ x1 + x2``, whose right side has no treatment of its own."""
+        left, _, right = str(formula).partition("~")
+        names = [name for name in self.covariates if ":" not in name]
+        return parse(f"{left} ~ `no treatment` | {right}", names)
+
+    def _asked(self, formula: str | None) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Outcome and covariates of an effect."""
+        if formula is None:
+            if not self.outcomes:
+                raise OptionError("these moments have no outcome that varies")
+            terms = {":".join(x.term): x.term for x in self.matrix.columns}
+            return terms[self.outcomes[0]], [terms[x] for x in self.covariates]
+        asked = parse(formula)
+        if asked.treatment_name != self.treatment:
+            raise OptionError(f"the treatment is {self.treatment}, not {asked.treatment_name}")
+        if asked.more_outcomes:
+            raise OptionError("an effect is on one outcome: ask for one at a time")
+        return term_of([asked.outcome]), [term_of(term) for term in asked.terms]
+
+    def _places(self, term: tuple[str, ...]) -> list[int]:
+        """Places of the columns of a term."""
+        found = [j for j, x in enumerate(self.matrix.columns, 1) if x.term == term]
+        if found:
+            return found
+        name = ":".join(term)
+        known = list(dict.fromkeys(":".join(x.term) for x in self.matrix.columns))
+        hint = did_you_mean(name, known)
+        if len(term) > 1:
+            hint = " Products of columns have to be declared before the release"
+        raise OptionError(
+            f"these moments have no column `{name}`; they have {', '.join(known)}.{hint}"
+        )
+
+    def _regression(
+        self, formula: str, outcome: tuple[str, ...], places: Sequence[int]
+    ) -> Regression:
+        """The regression of a column on others."""
+        own, name = self._places(outcome), ":".join(outcome)
+        if len(own) > 1:
+            raise OptionError(f"`{name}` has {len(own)} columns, and a regression has one outcome")
+        if own[0] in places:
+            raise OptionError(f"`{name}` stands on both sides")
+        places = list(dict.fromkeys(places))
+        square = self._named(SQUARE.format(name))
+        fit = regress(self.matrix, own[0], places, square[0] if square else None)
+        about = _about(self) | {
+            "formula": formula,
+            "outcome": name,
+            "method_title": "regression on released moments",
+        }
+        known = bool(square) or self.matrix.columns[own[0] - 1].kind != NUMBER
+        said = "Standard errors have sampling error and the noise in all moments. "
+        notes = (said + ASSUMED[known].format(name), *self.notes)
+        about |= {"notes": notes, "details": {}}
+        return Regression(fit=fit, warning=self.warning, **about)
+
+    def _effect(self, found: Regression, weights: Mapping[str, float], adjusted: bool) -> Estimate:
+        """A sum of coefficients as an effect."""
+        basis = self.stands_on or ("adjusted" if adjusted else "association")
+        estimate = found.fit.estimate([weights.get(name, 0.0) for name in found.fit.names])
+        width = 2.0 * math.sqrt(found.fit.largest)
+        return replace(estimate, basis=basis, caution=found.doubts, possible=(-width, width))
+
+    def __repr__(self) -> str:
+        return (
+            f"<dpeffects moments of {len(self.matrix.columns)} columns, n = {self.n}, "
+            f"{self.guarantee.line(self.n)}>"
+        )
+
+    # --- words ----------------------------------------------------------------------------------
+
+    @property
+    def _subject(self) -> str:
+        return f"the matrix of second moments of {len(self.matrix.columns)} columns"
+
+    def _blocks(self, conf_level: float) -> Sequence[Block]:
+        """How large the noise is, the columns, and the balance of the arms."""
+        columns = ("coefficient of a", "noise / sampling error", "a half from n =")
+        worth = tuple(
+            (row["column"], f"{row['noise_to_sampling']:.2f}", str(row["n_for_half"]))
+            for row in self.worth.to_dict("records")
+        )
+        title = "What these moments are worth, by public numbers"
+        found = [
+            Table(title, columns, worth, "lrr"),
+            _table("Released columns", ("mean", "noise sd", "sd"), self.tidy(), "mean_noise_sd"),
+        ]
+        balance, (first, *others) = self.balance(), self.arms
+        if len(balance):
+            arm = others[0] if len(others) == 1 else "arm"
+            heads = (first, arm, "std. difference", "std. error")
+            found.append(_table("Balance of the arms", heads, balance, "std_error"))
+        return found
+
+    def _noted(self, conf_level: float) -> Iterable[str]:
+        alone = f"Effects by {' and by '.join(self.levels)}, each by itself." if self.levels else ""
+        return _COMPARED, _FOLLOWS, alone, *self.notes
+
+    def _findings(self, conf_level: float) -> Sequence[str]:
+        row = self.worth.to_dict("records")[0]
+        return [
+            f"The noise in the coefficient of {self.treatment} is about "
+            f"{number(row['noise_to_sampling'], 2)} times its sampling error; it would be a half "
+            f"of it at n = {row['n_for_half']}."
+        ]
+
+    def _shortly(self, conf_level: float, simultaneous: bool = True) -> Lines:
+        rows = self.worth.to_dict("records")[:MOST_ROWS]
+        times = "times the sampling error of its coefficient"
+        return [
+            ("Released", f"second moments of {len(self.matrix.columns)} columns, for regressions"),
+            *(
+                (f"Noise, {row['column']}", f"{number(row['noise_to_sampling'], 2)} {times}")
+                for row in rows
+            ),
+            ("What follows", f"{_NEXT}, at no further cost"),
+        ]
+
+
+def _table(title: str, heads: tuple[str, ...], frame: pd.DataFrame, error: str) -> Table:
+    """Columns of a frame, to two digits of an error that is one of them; the first rows."""
+    rows, names = [], _COLUMNS[error]
+    for own in frame[:_SHOWN].to_dict("records"):
+        cells = zip(names, to_error([own[name] for name in names], own[error]), strict=True)
+        shown = (x if name == error else printed(x, own["noise_ratio"]) for name, x in cells)
+        term = f"{own['term']}, {own['arm']}" if "arm" in own else own["term"]
+        rows.append((term, *shown))
+    if len(frame) > _SHOWN:
+        rows.append((f"and {len(frame) - _SHOWN} more", *[""] * len(names)))
+    return Table(title, ("", *heads), tuple(rows), "l" + "r" * len(names))
+
+
+_COLUMNS = {
+    "mean_noise_sd": ("mean", "mean_noise_sd", "sd"),
+    "std_error": ("mean_reference", "mean", "smd", "std_error"),
+}
+"""Columns that are shown, by that which is an error."""
+
+
+def added(moments: Sequence[Moments]) -> Moments:
+    """The moments of all records of several sites, whose records are disjoint."""
+    first, *others = moments
+    matrix = first.matrix
+    for other in others:
+        for name in ("formula", "treatment", "arms", "levels", "stands_on"):
+            if getattr(first, name) != getattr(other, name):
+                raise ReleaseError(f"sites differ in {name}: their moments cannot be added")
+        if other.matrix.columns != matrix.columns or other.matrix.constant != matrix.constant:
+            raise ReleaseError("sites differ in columns or their bounds: moments cannot be added")
+        if first.guarantee.unit != other.guarantee.unit:
+            raise ReleaseError("sites protect different units")
+        matrix = matrix.plus(other.matrix)
+    refuse_twins({f"number {i}": x.matrix.entries for i, x in enumerate(moments, 1)})
+    note = f"Moments of {len(moments)} sites were added; each protects its own records."
+    return replace(
+        first,
+        matrix=matrix,
+        n=sum(x.n for x in moments),
+        guarantee=weakest([x.guarantee for x in moments]),
+        spends=(),
+        epsilon_asked=None,
+        warning="; ".join(dict.fromkeys(filter(None, (x.warning for x in moments)))),
+        notes=(*dict.fromkeys(x for own in moments for x in own.notes), note),
+    )
+
+
+def _about(record: Record) -> dict[str, Any]:
+    return {f.name: getattr(record, f.name) for f in fields(Record)}
+
+
+def _difference(fit: LinearFit, arm: str) -> dict[str, float]:
+    """Means of two arms, and their standardised difference."""
+    base, gap = fit.coefficient("(Intercept)"), fit.coefficient(arm)
+    found = {"mean_reference": base.value, "mean": base.value + gap.value}
+    variance, noise = fit.residual_variance, fit.residual_noise
+    made = Difference.standardised(gap.value, gap.gaussian, variance, noise**2, sure=2.0)
+    if math.isnan(made.value) or isinstance(gap.sampling, Unavailable):
+        return found | dict.fromkeys(("smd", "std_error", "noise_sd", "noise_ratio"), math.nan)
+    error = math.hypot(
+        made.noise_sd, math.sqrt(or_nan(inference.sampling_variance(gap)) / variance)
+    )
+    found |= {"smd": made.value, "std_error": error, "noise_sd": made.noise_sd}
+    return found | {"noise_ratio": hidden(made.value, made.noise_sd)}
+
+
+# --- the call -----------------------------------------------------------------------------------
 
 
 class _OfMoments(OfUnits, total=False):

@@ -186,6 +186,7 @@ class RandomisationTest(Record, words="about_randomisation"):
         The fields of `Record`.
     """
 
+    _of_effects = False
     assignment: Assignment
     centre: str
     total: float

@@ -1,17 +1,984 @@
-"""`dp_study`: several outcomes, subgroups and Table 1 out of one budget."""
+"""`dp_study`: several outcomes, subgroups and Table 1 out of one budget, in one joint release.
+
+Outcomes and baseline variables are columns on the scale z from -1/2 to 1/2. One margin has, by arm,
+the number of records, the sums of all outcomes and of their squares; others have the same by arm
+and level of each factor of subgroups, and for the baseline variables (`estimators/_margins.py`).
+
+Where treatment was not randomised, and there are baseline variables, records count by weights of
+one released propensity model, for all outcomes at once (`_tables.Adjustment`). What is averaged
+then is what released slopes on the baseline variables leave of an outcome (`_fitted`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Unpack
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
+import numpy as np
+
+from dpeffects.arrays import IntArray
 from dpeffects.calls import OfReleases, public_call
+from dpeffects.design.columns import Design, intervals_of
 from dpeffects.errors import OptionError
-from dpeffects.estimators.joint import TABLE
+from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators._fitted import PART, SHARE, release_slopes, slopes_entries, worth
+from dpeffects.estimators._margins import (
+    ArmByLevel,
+    Left,
+    MarginAsked,
+    baseline_columns,
+    baseline_weight,
+    cube,
+    margins,
+)
+from dpeffects.estimators._propensity import LINEAR
+from dpeffects.estimators._tables import (
+    Adjustment,
+    TableOptions,
+    basis_of,
+    confounding_left,
+    table_shares,
+)
+from dpeffects.estimators.arm_sums import arm_cells
+from dpeffects.estimators.clipped_contrast import refuse_unadjusted
+from dpeffects.estimators.row import Row
+from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.flow import Estimation, Request
 from dpeffects.formula.discrete import joined
-from dpeffects.results.study import StudyEffects
+from dpeffects.formula.expression import Categorical, Cut, Factor, source
+from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.interaction import interaction
+from dpeffects.inference.intervals import check_conf_level
+from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
+from dpeffects.inference.noisy import COUNTED, noise_ratio
+from dpeffects.inference.scales import mean_noise
+from dpeffects.inference.table_one import arm_sizes, hidden, table_one, variable_name, within_noise
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.rows import Cells
+from dpeffects.privacy.sets import entries
+from dpeffects.privacy.units import seen_as
+from dpeffects.results.average import Result
+from dpeffects.results.export import frame_of
+from dpeffects.results.numbers import number, to_error
+from dpeffects.results.record import Record
+from dpeffects.results.scaled import mean_rows
+from dpeffects.results.several import AtOnce, Based, SubsetEffects
+from dpeffects.results.tabled import Worded
+from dpeffects.results.words import (
+    Lines,
+    called,
+    difference_cells,
+    estimates,
+    family_words,
+    limits,
+    listed,
+    narrower,
+    noise_sentence,
+    p_cell,
+    p_words,
+    percent,
+)
+from dpeffects.summary import NOISE, Summary, Table, draw, printed, tabulate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_OUTCOMES, _SUBGROUPS = 0.7, 0.3
+"""Proportions of the outcomes as a whole and in subgroups."""
+_BASELINE = 0.1, 0.05, 0.25
+"""Proportion of the baseline variables, where there are as many as outcomes; least and largest."""
+_UNWEIGHTED = Fraction(1, 3)
+"""Part of that for their means without weights, where there are means with weights too: these have
+more noise, because the largest weight counts as one record."""
+_BASELINE_SQUARES = Fraction(3, 10)
+"""Part of a pure price for the squares of baseline variables, which differences are divided by."""
+_NEARLY_NORMAL = 5
+"""From this many columns on, noise of the shape of a cube has tails no heavier than normal ones."""
+_MOST_OUTCOMES = 500
+_CONFOUNDED = 0.3
+"""Bias without adjustment that the penalty of the model goes by: that of the outcome that is
+confounded most, among several."""
+_AT_RANDOM = (
+    "An outcome is compared among the records that have it: within an arm, those that lack it are "
+    "taken to be like these."
+)
+_OVERALL = "overall"
+_SHOWN = 25
+"""Effects and baseline rows in a summary."""
+_NAMED = 8
+"""Outcomes in a header."""
+_DIGITS = 3
+"""Digits of a standard deviation that a mean is shown to at most."""
+
+Made = tuple[str, Table, tuple[str, ...]]
+"""A table with its name, and notes that belong to it."""
+
+
+# --- options ------------------------------------------------------------------------------------
+
+_TYPICAL = Facts(1000, 1, None, "sample", values=(1, 0, 0), outcomes=1)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class JointOptions(TableOptions):
+    """``design``: "observational", or "randomised" where treatment was assigned by chance.
+
+    ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result of an
+    observational study that is not adjusted. ``adjust``: whether baseline variables are adjusted
+    for, None where there are any, treatment was not randomised, and a propensity model can be
+    learnt. ``model_share``: part of the budget for that model, by default from public numbers.
+    """
+
+    confounded: ClassVar[float] = _CONFOUNDED
+    facts: Facts = field(default=_TYPICAL, init=False)
+    """What choices were made by, once they are made."""
+
+    def resolve(self, facts: Facts) -> Options:
+        """Decide whether to adjust; refuse what is too much."""
+        if facts.outcomes > _MOST_OUTCOMES:
+            raise OptionError(f"a study has up to {_MOST_OUTCOMES} outcomes, not {facts.outcomes}")
+        if facts.arms > 2:
+            if self.adjust:
+                raise OptionError(
+                    "adjust=True compares two arms: name the two levels in bounds, and use their "
+                    "rows"
+                )
+            refuse_unadjusted(self, "more than two arms are not adjusted", "Compare two arms")
+            made: Options = replace(self, adjust=False)
+        else:
+            values = (1, *facts.values[facts.released + 1 :])
+            made = super().resolve(replace(facts, width=len(values) - 1, values=values))
+        object.__setattr__(made, "facts", facts)
+        return made
+
+    def noise_of(self, facts: Facts) -> float:
+        """Pure noise of a weighted sum of one of the outcomes."""
+        columns, others = facts.released + 1, _SUBGROUPS if facts.groups else 0.0
+        part = _OUTCOMES / (_OUTCOMES + others)
+        return math.sqrt((columns + 1) * (columns + 2) / 6.0) / part
+
+    @property
+    def fits(self) -> bool:
+        """Whether slopes of the outcomes are released beside the weights."""
+        facts, part = self.facts, self.model_share or 0.4
+        if not self.adjust or facts is _TYPICAL:
+            return False
+        price = facts.budget.epsilon * (1.0 - part) * PART * 0.76
+        return worth(facts.n, _varying(facts), facts.outcomes, price)
+
+
+def shares(level: str, options: JointOptions) -> dict[str, float]:
+    """Split of the budget between outcomes, subgroups and baseline variables."""
+    facts = options.facts
+    found = {"outcomes": _OUTCOMES}
+    if facts.groups:
+        found["subgroups"] = _SUBGROUPS
+    if baseline := _baseline_count(facts) * (2 if options.adjust else 1):
+        usual, least, most = _BASELINE
+        part = usual * (baseline / max(facts.released, 1)) ** (2.0 / 3.0)
+        found["baseline"] = min(max(part, least), most)
+    if not options.adjust:
+        return found
+    about = table_shares(level, options)
+    if options.fits:
+        about[SHARE] = PART * about["table"]
+        about["table"] -= about[SHARE]
+    table = about.pop("table") / sum(found.values())
+    return about | {name: table * part for name, part in found.items()}
+
+
+def _varying(facts: Facts) -> int:
+    """Columns of baseline variables that are not constant by declaration."""
+    return sum(x != 1 for x in facts.values[facts.released + 1 : -1])
+
+
+def _baseline_count(facts: Facts) -> int:
+    """Columns of baseline variables, all but the intercept and the outcomes."""
+    return max(len(facts.values) - 2 - facts.released, 0)
+
+
+def uses_delta(options: JointOptions, facts: Facts) -> dict[str, float | None]:
+    """All shares can use a delta, where Gaussian noise is less than that of a cube."""
+    outcomes = entries(cube(facts.released + 1), 2)
+    found: dict[str, float | None] = {"outcomes": outcomes}
+    if options.adjust:
+        found |= {"model": None, "unadjusted": outcomes}
+        found[SHARE] = slopes_entries(max(_varying(facts), 1), max(facts.outcomes, 1))
+    if facts.groups:
+        found["subgroups"] = len(facts.groups) * outcomes
+    if baseline := _baseline_count(facts):
+        found["baseline"] = entries(cube(baseline), 2)
+    return found
+
+
+# --- the release --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """What the method hands back: sums whose columns and arms have no names yet.
+
+    ``missing`` says for each outcome which column tells where it is missing, 0 where none does.
+    """
+
+    sums: JointSums
+    missing: tuple[int, ...]
+    basis: str = ""
+    caution: str = ""
+    notes: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_weights(self, unequal: float) -> Joint:
+        """The same where records have weights, whose mean square is so many times their mean."""
+        return replace(self, sums=self.sums.with_weights(unequal))
+
+    def result(
+        self, estimation: Any, about: Mapping[str, Any], notes: tuple[str, ...]
+    ) -> StudyEffects:
+        """The result of an estimation: columns have names and ranges, and margins agree."""
+        design, found, parts = estimation.design, self.sums, []
+        if found.groups:
+            strata = estimation.groups.design.strata()
+            for margin, factor, levels in zip(
+                found.groups, strata.factors, strata.values(), strict=True
+            ):
+                parts.append(replace(margin, factor=_named_factor(factor), levels=levels))
+        n = float(design.n) if estimation.size is None else None
+        whole, *parts = agreeing(found.whole, parts, n if found.unadjusted is None else None)
+        plain = found.unadjusted and agreeing(found.unadjusted, (), n)[0]
+        arms = tuple(map(str, design.columns.arms or ("control", "treated")))
+        columns, released = study_columns(design), whole.sums.shape[2]
+        sums = replace(
+            found,
+            arms=arms if len(arms) > 2 else arms[::-1],
+            contrasts=estimation.contrasts or ((0, 1),),
+            outcomes=tuple(
+                replace(x, missing=k - 1) for x, k in zip(columns, self.missing, strict=False)
+            ),
+            whole=whole,
+            groups=tuple(parts),
+            baseline_columns=columns[released:],
+            baseline=found.baseline and found.baseline.of_sizes((plain or whole).sizes),
+            weighted_baseline=found.weighted_baseline
+            and found.weighted_baseline.of_sizes(whole.sizes),
+            unadjusted=plain,
+        )
+        own = {
+            "outcome": " + ".join(column.name for column in sums.outcomes),
+            "labels": sums.labels,
+            "effects": tuple(replace(effect, basis=self.basis) for effect in sums.effects()),
+            "sums": sums,
+            "subgroups": tuple(margin.factor for margin in parts),
+            "stands_on": self.basis,
+            "warning": self.caution,
+            "details": self.details,
+        }
+        return StudyEffects(notes=(*self.notes, *notes), **{**about, **own})
+
+
+def _named_factor(factor: Factor) -> str:
+    """A factor as a user writes it: a column of declared levels by its name."""
+    return factor.column if isinstance(factor, Categorical) else source(factor)
+
+
+def study_columns(design: Design) -> tuple[StudyColumn, ...]:
+    """The encoded columns of a design but the intercept, with their ranges in units of the data."""
+    ranges, found = design.encoding.ranges(intervals_of(design.bounds)).tolist(), []
+    for column, (low, high), values in zip(
+        design.encoding.columns, ranges, design.values[:-1], strict=True
+    ):
+        made = StudyColumn(column.name, low, high, values == 2)
+        if len(column.parts) == 1 and isinstance(column.parts[0].factor, Categorical | Cut):
+            factor, index = column.parts[0].factor, column.parts[0].index
+            levels = factor.labels if isinstance(factor, Cut) else factor.levels or ()
+            variable = source(factor.x) if isinstance(factor, Cut) else factor.column
+            level, first = str(levels[index]), str(levels[0])
+            name = variable if set(levels) == {0, 1} else made.name  # "died", not "died[T.1]"
+            made = replace(made, name=name, variable=variable, level=level, first=first)
+        found.append(made)
+    return tuple(found[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class _Release:
+    """What margins are asked for: those of the outcomes, and those of baseline variables."""
+
+    curator: Curator
+    facts: Facts
+    prefix: str = ""
+    left: Left | None = None
+
+    @property
+    def gone(self) -> IntArray:
+        """For each released column, the one that says where it is missing, or its own number."""
+        found = np.arange(1, self.facts.released + 1)
+        own = np.array(self.facts.missing, np.int64)
+        found[: own.size] = np.where(own > 0, own, found[: own.size])
+        return found
+
+    def outcomes(
+        self, share: str, level: int | None = None, price: Fraction = Fraction(1)
+    ) -> MarginAsked:
+        """The outcomes by arm, or by arm and level of a factor."""
+        facts, arms = self.facts, self.curator.arms
+        columns = np.arange(1, facts.released + 1)
+        label, shape = f"{self.prefix}outcomes by arm", (arms, 1)
+        cells = arm_cells(self.curator)
+        if level is not None:
+            label, levels = f"{label} and factor {level + 1}", facts.groups[level]
+            below = math.prod(facts.groups[level + 1 :])
+            cells, shape = Cells(ArmByLevel(arms, levels, below), arms * levels), (arms, levels)
+        about = (label, columns, cells, shape, share, price)
+        return MarginAsked(self.curator, *about, gone=self.gone, left=self.left)
+
+    def baseline(self, price: Fraction) -> list[MarginAsked]:
+        """The baseline variables by arm, where there are any."""
+        curator, columns = self.curator, np.arange(self.facts.released + 1, self.curator.width)
+        label = f"{self.prefix}baseline variables by arm"
+        cells, shape, part = arm_cells(curator), (curator.arms, 1), _BASELINE_SQUARES
+        asked = MarginAsked(
+            curator, label, columns, cells, shape, "baseline", price, part, counted=False
+        )
+        return [asked] if columns.size else []
+
+
+def fit(curator: Curator, options: JointOptions, estimand: str, contrasts: Contrasts = ()) -> Joint:
+    """Release all margins from one look at the rows; which arms are compared is post-processing.
+
+    Where records count by weights, one look more is for the outcomes and the baseline variables
+    without weights, and some are for the model.
+    """
+    facts, plain = options.facts, _Release(curator, options.facts)
+    adjustment = unadjusted = own_baseline = top = None
+    price, counted = Fraction(1), plain
+    if options.adjust:
+        price = _UNWEIGHTED
+        unadjusted, own_baseline = margins([plain.outcomes("unadjusted"), *plain.baseline(price)])
+        adjustment, weight = _adjustment(curator, facts, estimand, unadjusted)
+        left = _left(plain, adjustment, estimand, unadjusted, own_baseline)
+        seen, top, price = seen_as(curator, weight), adjustment.weight.largest, 1 - price
+        counted = _Release(seen, facts, "weighted ", left)
+    groups = [
+        counted.outcomes("subgroups", g, Fraction(1, len(facts.groups)))
+        for g in range(len(facts.groups))
+    ]
+    asked = [counted.outcomes("outcomes"), *groups, *counted.baseline(price)]
+    found = margins(asked)
+    if top is not None:
+        found = [margin.times(top) for margin in found]
+    whole, parts, baseline = found[0], found[1 : len(groups) + 1], (*found[len(groups) + 1 :], None)
+    sums = JointSums(
+        (),
+        (),
+        (),
+        whole,
+        tuple(parts),
+        baseline=baseline[0] if adjustment is None else own_baseline,
+        weighted_baseline=None if adjustment is None else baseline[0],
+        normal=asked[0].gaussian or facts.released + 1 >= _NEARLY_NORMAL,
+        unequal=() if adjustment is None else adjustment.unequal,
+        confounding=confounding_left(options, adjustment),
+        unadjusted=unadjusted,
+        missed=() if counted.left is None else tuple(counted.left.fitted.missed.tolist()),
+    )
+    notes = (*((LINEAR,) if adjustment else ()), *((_AT_RANDOM,) if any(facts.missing) else ()))
+    details = adjustment.details if adjustment else {}
+    return Joint(sums, facts.missing, *basis_of(options, adjustment), notes, details)
+
+
+def _adjustment(
+    curator: Curator, facts: Facts, estimand: str, unadjusted: Margin
+) -> tuple[Adjustment, Row]:
+    """Release a propensity model of the baseline variables, and say what a record counts for."""
+    columns = baseline_columns(facts.released + 1)
+    kept = np.r_[0, facts.released + 1 : curator.width]
+    about = tuple(curator.names[j] for j in kept), tuple(curator.values[j] for j in (*kept, -1))
+    seen = seen_as(curator, covariates=(columns, *about))
+    seen.n, seen.size_sd = curator.n, curator.size_sd
+    means, sizes = unadjusted.means()[:, 0], unadjusted.records
+    own = np.clip(unadjusted.squares[:, 0] / sizes - means**2, 1e-4, 0.25)
+    deviation = math.sqrt(2.0 / math.pi) * float(np.sqrt(own[:, : facts.outcomes]).mean())
+    price = curator.noise_sd("outcomes") / curator.noise_sd("unadjusted")
+    noise_sd = price * math.sqrt(float(unadjusted.noise[1, 0]))
+    found = Adjustment.released(seen, estimand, deviation, noise_sd, _CONFOUNDED)
+    found = replace(found, kept=found.model.kept_of_score)
+    return found, baseline_weight(columns, found.weight)
+
+
+def _left(
+    plain: _Release, adjustment: Adjustment, estimand: str, whole: Margin, baseline: Margin
+) -> Left | None:
+    """Release slopes of the outcomes, where there is a share for them."""
+    curator, facts = plain.curator, plain.facts
+    if not curator.has(SHARE):
+        return None
+    k, spreads = facts.outcomes, adjustment.model.spreads
+    columns = np.arange(facts.released + 1, curator.width)
+    varies = np.array([curator.values[j] for j in columns]) != 1
+    means, sizes = whole.means()[:, 0, :k], whole.records
+    own = np.clip(whole.squares[:, 0, :k] / sizes - means**2, 1e-3, 0.25)
+    fitted = release_slopes(
+        curator,
+        columns[varies],
+        adjustment.model.means[varies],
+        np.sqrt(spreads[varies]),
+        np.arange(1, k + 1),
+        plain.gone[:k],
+        means,
+        (own * sizes).sum(axis=0) / sizes.sum(),
+    )
+    target = ESTIMANDS[estimand]
+    if not (target.of_treated and target.of_control):
+        arm = baseline.means()[0 if target.of_treated else 1, 0] + 0.5
+        fitted = fitted.around(arm[varies])
+    two = np.array([curator.values[j] == 2 for j in range(1, k + 1)])
+    return Left(fitted, k, two)
+
+
+TABLE = MethodSpec(
+    name="study",
+    title="joint release of a study",
+    about="several outcomes, subgroups and baseline variables, out of one release",
+    assumes="",
+    estimands=AVERAGES,
+    levels=("sample",),
+    options=JointOptions,
+    shares=shares,
+    uses_delta=uses_delta,
+    fit=fit,
+    fit_arms=fit,
+    citation="",
+    uses_outcome=False,
+    needs_covariates=False,
+    needs_intercept=True,
+    tabled=True,
+    several=True,
+)
+
+
+# --- the result ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class StudyEffects(Based, Worded, AtOnce, pictures="plots.several_outcomes"):
+    """Effects on several outcomes, in subgroups too, and the baseline variables by arm.
+
+    All of it follows from one joint release. Intervals hold, and p-values are adjusted, for all
+    outcomes at once (Bonferroni), unless ``simultaneous=False`` is asked for.
+
+    Parameters
+    ----------
+    labels, effects
+        Names of the outcomes (and of the arms compared, where there are more than two), and the
+        estimates on all records.
+    sums
+        The released numbers. What else they give is post-processing: it costs nothing.
+    subgroups
+        The factors that make subgroups, as they were written.
+    stands_on, warning
+        What entitles differences to be called effects, and what nobody should overlook.
+    """
+
+    sums: JointSums
+    subgroups: tuple[str, ...] = ()
+    stands_on: str = ""
+    warning: str = ""
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """Names of the outcomes."""
+        return tuple(column.name for column in self.sums.outcomes)
+
+    @property
+    def sizes(self) -> dict[str, float]:
+        """Numbers of records by arm, with noise; they are not negative and add up."""
+        return dict(zip(self.sums.arms, arm_sizes(self.sums)[0].tolist(), strict=True))
+
+    def one(self, label: str) -> Result:
+        """One of the effects as a `Result`, with an interval for it alone.
+
+        So that, for example, ``fit.one("died").effect("ratio")`` is a risk ratio.
+        """
+        if label not in self.labels:
+            return self._one(label, "one")
+        column, pair = self._about(self.labels.index(label))
+        arms = [self.sums.arms[arm] for arm in pair]
+        compared = "" if len(self.sums.arms) == 2 else f" ({' - '.join(arms)})"
+        return self._one(label, "one", outcome=column.name, treatment=f"{self.treatment}{compared}")
+
+    def by(self, subgroup: str) -> SubsetEffects:
+        """Effects on all outcomes within the levels of a factor, with intervals for all at once.
+
+        Where this is several sites together, ``fit.by("site")`` has the effects at each.
+        """
+        labels, effects, levels = [], [], []
+        if subgroup == "site" and self.sums.sites and subgroup not in self.subgroups:
+            within = self.sums.effects_at_sites()
+        else:
+            within = self.sums.effects_by_level(self._group(subgroup))
+        for level, found in within:
+            labels += [f"{label} | {level}" for label in self.labels]
+            effects += [self._based(effect) for effect in found]
+            levels += [level] * len(found)
+        about = {f.name: getattr(self, f.name) for f in fields(Record)}
+        return SubsetEffects(
+            **about,
+            labels=tuple(labels),
+            effects=tuple(effects),
+            subsets=tuple(levels),
+            disjoint=False,  # effects on two outcomes share their records
+        )
+
+    def interactions(
+        self, conf_level: float = 0.95, *, simultaneous: bool = True, most: int | None = None
+    ) -> pd.DataFrame:
+        """Test for each outcome and factor whether the effect is the same at all levels.
+
+        One row each: the two levels between which effects differ most clearly (``one``,
+        ``other``), the difference with its interval, and the p-value of no difference at all. Both
+        are adjusted for the number of pairs of levels, and unless told otherwise for that of
+        outcomes and factors. ``most`` limits the effects that are tested, in the order of `labels`.
+        """
+        check_conf_level(conf_level)
+        count = len(self.labels) * len(self.subgroups) if simultaneous else 1
+        each = 1.0 - (1.0 - conf_level) / max(count, 1)
+        rows = []
+        for g, factor in enumerate(self.subgroups):
+            found = list(self.sums.effects_by_level(g, apart=True))
+            levels = [level for level, _ in found]
+            for i, label in enumerate(self.labels[:most]):
+                test = interaction(levels, [self._based(effects[i]) for _, effects in found])
+                if test is None:
+                    continue
+                p, ends = test.p_value, test.conf_int(each)
+                low, high = (math.nan, math.nan) if isinstance(ends, Unavailable) else ends
+                rows.append(
+                    {
+                        "term": label,
+                        "subgroup": factor,
+                        "one": test.one,
+                        "other": test.other,
+                        "difference": test.difference.point,
+                        "conf_low": low,
+                        "conf_high": high,
+                        "p_value": math.nan if isinstance(p, Unavailable) else min(1.0, count * p),
+                        "noise_sd": math.sqrt(test.difference.noise_variance),
+                    }
+                )
+        columns = ["term", "subgroup", "one", "other", "difference", "conf_low", "conf_high"]
+        return frame_of(rows, [*columns, "p_value", "noise_sd"])
+
+    def table1(self) -> pd.DataFrame:
+        """Baseline variables by arm, with standardised differences and the noise in each number.
+
+        One row for each variable, or level of a factor. For each arm, and overall: the number of
+        records (``treated_n``), the mean or, where ``share`` is True, the share of those records
+        in their arm (``treated_mean``), its standard deviation (``treated_sd``, NaN where that is
+        mostly noise) and the noise in the mean (``treated_noise_sd``). Then ``smd``, treated less
+        control over the root of the mean of both variances (of more than two arms, the largest
+        between two of them), its noise, and whether it may be nothing but noise; the same after
+        weighting, where records were weighted. What has a ``noise_ratio`` above 1 is mostly noise.
+        Sampling error is not in noise. Numbers are possible ones: shares of a factor add up to 1.
+        `tables` has it as it is printed.
+        """
+        rows = []
+        for row in table_one(self.sums):
+            made: dict[str, Any] = {"variable": row.variable, "level": row.level}
+            made["share"] = row.share
+            for k, arm in enumerate((*self.sums.arms, _OVERALL)):
+                made |= {
+                    f"{arm}_n": float(row.count[k]),
+                    f"{arm}_mean": float(row.mean[k]),
+                    f"{arm}_sd": float(row.sd[k]),
+                    f"{arm}_noise_sd": float(row.noise_sd[k]),
+                    f"{arm}_noise_ratio": float(row.noise_ratio[k]),
+                }
+            for difference, name in ((row.before, "smd"), (row.after, "smd_weighted")):
+                if difference is not None:
+                    value, sd = difference.value, difference.noise_sd
+                    made |= {name: value, f"{name}_noise_sd": sd}
+                    made[f"{name}_within_noise"] = within_noise(value, sd)
+                    made[f"{name}_noise_ratio"] = hidden(value, sd)
+            rows.append(made)
+        return frame_of(rows, list(rows[0]) if rows else ["variable", "level", "share"])
+
+    def tables(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> dict[str, Summary]:
+        """The tables of a paper, one at a time, with all their rows.
+
+        "table1", "results", "by sex" for each factor of subgroups, and "budget"; where there are
+        more than two arms also "means". Each is printed, and has ``as_latex()``, ``as_html()``,
+        ``as_markdown()`` and ``as_docx("table.docx")``.
+        """
+        return tabulate(self, conf_level=conf_level, simultaneous=simultaneous)
+
+    def plot(
+        self,
+        conf_level: float = 0.95,
+        *,
+        simultaneous: bool | None = None,
+        by: str | None = None,
+        kind: str = "forest",
+        standardised: bool | None = None,
+        most: int | None = 30,
+        ax: Any = None,
+    ) -> Any:
+        """Draw the effects with their intervals, or Table 1's differences; return the axes.
+
+        Parameters
+        ----------
+        conf_level, simultaneous
+            Of the intervals, and whether they hold for all effects at once, as by default.
+        by
+            A factor of subgroups: effects at its levels below those on all records.
+        kind
+            "forest" (effects) or "love" (standardised differences of baseline variables, sorted).
+        standardised
+            Whether effects are over the standard deviation of their outcome, as released; by
+            default where outcomes have different ranges.
+        most
+            How many differences of Table 1 are drawn, the largest first; None draws all.
+        ax
+            Axes to draw on; by default those of a new figure.
+        """
+        given = {k: x for k, x in locals().items() if k != "self"}
+        return draw(self, **given | {"simultaneous": self._at_once(simultaneous)})
+
+    def _group(self, subgroup: str) -> int:
+        """Index of a factor that makes subgroups."""
+        if subgroup not in self.subgroups:
+            known = ", ".join(self.subgroups) or "no subgroups"
+            raise OptionError(f"this study has {known}, not {subgroup!r}")
+        return self.subgroups.index(subgroup)
+
+    def _about(self, i: int) -> tuple[StudyColumn, tuple[int, int]]:
+        """The outcome of an effect, and the arms that it compares."""
+        outcome, pair = divmod(i, len(self.sums.contrasts))
+        return self.sums.outcomes[outcome], self.sums.contrasts[pair]
+
+    def _mean_rows(self, conf_level: float) -> list[dict[str, Any]]:
+        """Each outcome and arm once, in the order of the arms."""
+        found: dict[tuple[str, str], dict[str, Any]] = {}
+        for i, effect in enumerate(self.effects):
+            column, pair = self._about(i)
+            one, other = (self.sums.arms[arm] for arm in pair)
+            if effect.means is not None:
+                for row in mean_rows(effect.means, conf_level, (one, other)):
+                    found.setdefault((column.name, row["arm"]), {"term": column.name} | row)
+        order = [(name, arm) for name in self.outcomes for arm in self.sums.arms]
+        return [found[key] for key in order if key in found]
+
+    def _frame(self, rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+        """Effects as a frame, each with its own outcome."""
+        frame = super()._frame(rows)
+        frame["outcome"] = [self._about(i)[0].name for i in range(len(rows))]
+        return frame
+
+    def _glance(self) -> dict[str, Any]:
+        counts = {"outcomes": len(self.outcomes), "arms": len(self.sums.arms)}
+        return super()._glance() | counts | {"subgroups": len(self.subgroups)}
+
+    def _based(self, effect: Estimate) -> Estimate:
+        return replace(effect, basis=self.stands_on)
+
+    def __repr__(self) -> str:
+        count = len(self.sums.outcomes)
+        return self._head(f"on {count} outcome{'s' if count > 1 else ''}")
+
+    # --- words ----------------------------------------------------------------------------------
+
+    @property
+    def _titled(self) -> str:  # type: ignore[override]
+        count = _counted(len(self.outcomes), "outcome")
+        return f"Private {called(self)}s on {count}: {self.method_title} ({self.method})"
+
+    @property
+    def _subject(self) -> str:
+        """What was estimated, with the outcomes by name where they are few."""
+        names = self.outcomes
+        said = ", ".join(names) if len(names) <= _NAMED else f"{len(names)} outcomes"
+        if self.associated:
+            return f"the association of {self.treatment} with {said}"
+        return f"the {called(self)} ({self.estimand}) of {self.treatment} on {said}"
+
+    def _headed(self, conf_level: float) -> dict[str, str]:
+        names, noise = self.outcomes, _short(arm_sizes(self.sums)[1])
+        more = f", ... ({len(names)} outcomes)" if len(names) > _NAMED else ""
+        arms = [f"{arm} {size}" for arm, size in zip(self.sizes, _sizes(self), strict=True)]
+        about = {
+            "Outcomes": ", ".join(names[:_NAMED]) + more,
+            "Arms": f"{', '.join(arms)} records (noise sd {noise})",
+        }
+        if self.subgroups:
+            alone = ", each by itself" if len(self.subgroups) > 1 else ""
+            about["Subgroups"] = ", ".join(self.subgroups) + alone
+        return about
+
+    def _content(
+        self, conf_level: float, simultaneous: bool = True
+    ) -> tuple[Sequence[Table], Iterable[str]]:
+        made = list(self._made(conf_level, simultaneous, _SHOWN))
+        notes = dict.fromkeys(note for _, _, own in made for note in own)
+        return [table for _, table, _ in made], (*notes, *self.notes)
+
+    def _made(
+        self, conf_level: float = 0.95, simultaneous: bool = True, most: int | None = None
+    ) -> Iterator[Made]:
+        """Tables in reading order, with at most so many effects."""
+        yield _results(self, conf_level, simultaneous, most)
+        if len(self.sums.arms) > 2:
+            yield _means(self, conf_level, most)
+        if self.subgroups:
+            tests = self.interactions(conf_level, simultaneous=simultaneous, most=most)
+            for factor in self.subgroups:
+                p_values = tests[tests["subgroup"] == factor]["p_value"].tolist()
+                yield _by_level(self, factor, p_values, conf_level, simultaneous, most)
+        if self.sums.baseline is not None:
+            yield _table1(self, most)
+
+    def _shortly(self, conf_level: float, simultaneous: bool = True) -> Lines:
+        rows = []
+        for i, row in enumerate(
+            self.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
+        ):
+            column, _ = self._about(i)
+            factor = 100.0 if _percent(column) else 1.0
+            scaled = ("estimate", "std_error", "conf_low", "conf_high", "noise_sd")
+            own = {name: factor * row[name] for name in scaled}
+            rows.append(row | own | {"term": _named(str(row["term"]), column)})
+        what = f"{called(self)}s of {self.treatment}"
+        return estimates(rows, what, conf_level, at_once=simultaneous)
+
+    def _findings(self, conf_level: float) -> Sequence[str]:
+        rows = self.tidy(conf_level).to_dict("records")
+        what = "Associations" if self.associated else "Effects"
+        sizes = zip(self.sizes, _sizes(self), strict=True)
+        known = ", ".join(f"{size} records in {arm}" for arm, size in sizes if size != NOISE)
+        return [
+            f"The arms have about {known}." if known else "",
+            f"{what} by outcome, with {percent(conf_level)} intervals, are {listed(rows)}.",
+            family_words(self, conf_level),
+            _subgroup_sentence(self),
+            _baseline_sentence(self),
+            noise_sentence(rows),
+        ]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _sizes(fit: StudyEffects) -> list[str]:
+    """Numbers of records by arm."""
+    sizes, noise = arm_sizes(fit.sums)
+    return [printed(f"{x:.0f}", noise_ratio(noise, value=max(x, COUNTED))) for x in sizes]
+
+
+def _short(value: float) -> str:
+    return number(value, 2)
+
+
+def _percent(column: StudyColumn) -> bool:
+    """Whether an outcome is 0 or 1, so that its means are said in per cent."""
+    return column.two_valued and (column.low, column.high) == (0.0, 1.0)
+
+
+def _named(label: str, column: StudyColumn) -> str:
+    return f"{label}, %" if _percent(column) else label
+
+
+def _cells(row: Any, column: StudyColumn, known: Sequence[float] = ()) -> tuple[str, ...]:
+    """Numbers of a row of `tidy`, up to two digits of their error, in per cent for 0 and 1."""
+    factor = 100.0 if _percent(column) else 1.0
+    error = row["std_error"] if math.isfinite(row["std_error"]) else row["noise_sd"]
+    values, ends = (
+        [factor * x for x in numbers]
+        for numbers in ((*known, row["estimate"]), (row["conf_low"], row["conf_high"]))
+    )
+    cells = to_error(values, factor * error, ends=ends)
+    return *cells[:-3], printed(cells[-3], row["noise_ratio"]), *cells[-2:]
+
+
+def _results(fit: StudyEffects, conf_level: float, simultaneous: bool, most: int | None) -> Made:
+    """The line that everybody reads first, for each outcome."""
+    two, rows = len(fit.sums.arms) == 2, []
+    shown = fit.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
+    for i, row in enumerate(shown[:most]):
+        column, _ = fit._about(i)
+        means = fit.effects[i].means
+        known = (means.treated, means.control) if two and means else ()
+        cells = _cells(row, column, known)
+        if known and means:
+            ratios = [mean_noise(means, treated) for treated in (True, False)]
+            cells = (*map(printed, cells, ratios), *cells[2:])
+        rows.append((_named(row["term"], column), *cells, p_cell(row)))
+    arms = fit.sums.arms if two else ()
+    columns = ("outcome", *arms, "difference", *limits(conf_level), "p-value")
+    what = "Associations with" if fit.associated else "Effects of"
+    title = f"{what} {fit.treatment} by outcome"
+    notes = [family_words(fit, conf_level, simultaneous, "effect")]
+    if most is not None and len(shown) > most:
+        notes.append(f"The first {most} of {len(shown)} effects; tidy() has them all.")
+    notes.append("Numbers are shown to two digits of their standard error; tidy() has all digits.")
+    if fit.basis == "adjusted":
+        notes.append("Means by arm are adjusted for the baseline variables.")
+    if any(map(_percent, fit.sums.outcomes)):
+        notes.append("%: of an outcome that is 0 or 1, means and differences are in per cent.")
+    table = Table(title, columns, tuple(rows), "l" + "r" * (len(columns) - 1))
+    return "results", table, tuple(filter(None, notes))
+
+
+def _means(fit: StudyEffects, conf_level: float, most: int | None) -> Made:
+    """Mean outcomes by arm, where there are more than two."""
+    frame = fit.means_at(conf_level)
+    rows = []
+    if not isinstance(frame, Unavailable):
+        for column in fit.sums.outcomes[:most]:
+            own = frame[frame["term"] == column.name]
+            factor = 100.0 if _percent(column) else 1.0
+            error = factor * float(own["std_error"].max())
+            cells = to_error([factor * x for x in own["mean"]], error)
+            shown = map(printed, cells, own["noise_ratio"])
+            rows.append((_named(column.name, column), *shown))
+    table = Table("Means by arm", ("outcome", *fit.sums.arms), tuple(rows), "l" + "r" * len(cells))
+    return "means", table, ()
+
+
+def _by_level(
+    fit: StudyEffects,
+    factor: str,
+    p_values: Sequence[float],
+    conf_level: float,
+    simultaneous: bool,
+    most: int | None,
+) -> Made:
+    """Effects at the levels of a factor, and the test whether they differ."""
+    effects = fit.by(factor)
+    names, total = fit.labels[:most], len(effects.labels)
+    kept = [i for i in range(total) if i % len(fit.labels) < len(names)]
+    effects = replace(
+        effects,
+        labels=tuple(effects.labels[i] for i in kept),
+        effects=tuple(effects.effects[i] for i in kept),
+        subsets=tuple(effects.subsets[i] for i in kept),
+    )
+    level = 1.0 - (1.0 - conf_level) * len(kept) / total if simultaneous else conf_level
+    shown = effects.tidy(level, simultaneous=simultaneous).to_dict("records")
+    rows = []
+    for i, label in enumerate(names):
+        column, _ = fit._about(i)
+        for k, row in enumerate(shown[i :: len(names)]):
+            name = "" if k else _named(label, column)
+            p = "" if k or i >= len(p_values) else p_cell({"p_value": p_values[i]})
+            where = effects.subsets[i + k * len(names)]
+            rows.append((name, where, *_cells(row, column), p))
+    what = "Associations" if fit.associated else "Effects"
+    columns = ("outcome", "subgroup", "difference", *limits(conf_level), "interaction p")
+    notes = []
+    if simultaneous:
+        notes.append(
+            "Intervals in subgroups hold at once for all outcomes and subgroups of one factor."
+        )
+    adjusted = ", and for that of outcomes and factors" if simultaneous else ""
+    notes.append(
+        "Interaction p: of the same effect in all subgroups of a factor, adjusted for the number "
+        f"of their pairs{adjusted}; interactions() has the differences."
+    )
+    notes.append(narrower(fit.basis == "randomised", "dp_study"))
+    table = Table(f"{what} by {factor}", columns, tuple(rows), "llrrrr")
+    return f"by {factor}", table, tuple(notes)
+
+
+def _table1(fit: StudyEffects, most: int | None) -> Made:
+    """Baseline variables by arm."""
+    frame, arms = fit.table1(), (*fit.sums.arms, _OVERALL)
+    weighted = "smd_weighted" in frame
+    heads = [*_sizes(fit), f"{sum(fit.sizes.values()):.0f}"]
+    rows = [("N", *heads, _short(arm_sizes(fit.sums)[1]), *("",) * (4 if weighted else 2))]
+    for row in frame.to_dict("records")[:most]:
+        cells, noise = _described(row, arms)
+        kinds = ("smd", "smd_weighted") if weighted else ("smd",)
+        pairs = [difference_cells(row[kind], row[f"{kind}_noise_sd"]) for kind in kinds]
+        differences = [cell for pair in pairs for cell in pair]
+        rows.append((variable_name(row["variable"], row["level"]), *cells, noise, *differences))
+    after = ("weighted", "its noise") if weighted else ()
+    columns = ("variable", *arms, "noise sd", "SMD", "its noise", *after)
+    how = "the largest between two arms" if len(arms) > 3 else f"{arms[0]} less {arms[1]}"
+    notes = [
+        "Table 1 has means (standard deviations), or numbers (%), up to the first digit of their "
+        "noise; noise sd is the largest of a row, for numbers (%) that of the percentage.",
+        f"SMD: standardised mean difference, {how}, over the root of the mean of both variances"
+        f"{', before weighting' if weighted else ''}. In brackets: perhaps nothing but noise. "
+        "Sampling error is not in the noise.",
+    ]
+    if most is not None and len(frame) > most:
+        notes.append(f"The first {most} of {len(frame)} baseline rows; table1() has them all.")
+    title = "Table 1. Baseline variables by arm"
+    table = Table(title, columns, tuple(rows), "l" + "r" * (len(columns) - 1))
+    return "table1", table, tuple(notes)
+
+
+def _described(row: Any, arms: Sequence[str]) -> tuple[list[str], str]:
+    """Numbers and percentages, or means and standard deviations, by arm; the largest noise."""
+    noise = max(row[f"{arm}_noise_sd"] for arm in arms)
+    if row["share"]:
+        cells = []
+        for arm in arms:
+            own, n = 100.0 * row[f"{arm}_noise_sd"], row[f"{arm}_n"]
+            size = n / row[f"{arm}_mean"] if row[f"{arm}_mean"] > 0.0 else 1.0
+            (count,) = to_error([n], max(own * size / 100.0, 1.0), 1)
+            (share,) = to_error([100.0 * row[f"{arm}_mean"]], max(own, 0.1), 1)
+            cells.append(printed(f"{count} ({share}%)", row[f"{arm}_noise_ratio"]))
+        return cells, f"{_short(100.0 * noise)}%" if noise < 1.0 else "over 100%"
+    cells = []
+    for arm in arms:
+        spread, ratio = row[f"{arm}_sd"], row[f"{arm}_noise_ratio"]
+        least = spread / 10.0 ** (_DIGITS - 1) if spread > 0.0 else noise
+        error = max(row[f"{arm}_noise_sd"], least)
+        mean, sd = to_error([row[f"{arm}_mean"], spread], error, 1)
+        cell = printed(f"{mean} ({sd})", 2.0 * math.isnan(spread), f"{mean} ({NOISE})")
+        cells.append(printed(cell, ratio))
+    return cells, _short(noise)
+
+
+def _subgroup_sentence(fit: StudyEffects) -> str:
+    """Say which effect differs most clearly between subgroups."""
+    tests = fit.interactions(most=_SHOWN).to_dict("records")
+    if not tests:
+        return ""
+    known = [row for row in tests if not math.isnan(row["p_value"])]
+    where = f"Effects were also estimated by {' and by '.join(fit.subgroups)}"
+    if not known:
+        return f"{where}."
+    row = min(known, key=lambda row: row["p_value"])
+    return (
+        f"{where}; of {_counted(len(fit.labels) * len(fit.subgroups), 'test')} whether they differ "
+        f"between subgroups, the smallest adjusted p-value is that of {row['term']} by "
+        f"{row['subgroup']}, p {p_words(row['p_value'])}."
+    )
+
+
+def _baseline_sentence(fit: StudyEffects) -> str:
+    """Say how far the arms differ at the start."""
+    rows = fit.table1().to_dict("records")
+    known = [row for row in rows if row["smd_noise_ratio"] <= 1.0]
+    if not known:
+        return ""
+    row = max(known, key=lambda row: abs(row["smd"]))
+    name = " ".join(filter(None, (row["variable"], row["level"])))
+    after = [row for row in rows if row.get("smd_weighted_noise_ratio", math.nan) <= 1.0]
+    left = max((abs(row["smd_weighted"]) for row in after), default=None)
+    weighted = "" if left is None else f" After weighting none is above {left:.2f}."
+    return (
+        f"Of {_counted(len(rows), 'baseline variable')} or levels, the largest standardised "
+        f"difference between arms is {row['smd']:.2f}, of {name}; its privacy noise has a standard "
+        f"deviation of {_short(row['smd_noise_sd'])}.{weighted}"
+    )
+
+
+# --- the call -----------------------------------------------------------------------------------
 
 
 class _OfStudy(OfReleases, total=False):

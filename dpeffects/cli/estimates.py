@@ -177,12 +177,6 @@ COMMANDS = (
         record=True,
         save="write the function; dpeffects.load_cate reads it",
     ),
-    by_blocks(
-        "balance",
-        "dp_balance",
-        conf_level=False,
-        plot="draw the differences (love plot)",
-    ),
     *(
         by_blocks(name.removeprefix("dp_").replace("_", "-"), call, **call.shell)
         for name, call in abilities.calls().items()

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpeffects import documents
+from dpeffects.abilities.study import StudyEffects
 from dpeffects.errors import DPEffectsError, ReleaseError
 from dpeffects.federation.question import Question
 from dpeffects.formula import parse
-from dpeffects.results import StudyEffects
 from dpeffects.sites import (
     Combined,
     SiteRelease,

@@ -9,8 +9,9 @@ add up to the whole (`agreeing`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -104,6 +105,17 @@ class Margin(OfArrays):
         ratio = (1.0 + _RATIO * size / records**2) / records**2
         return total * ratio + 0.0 * self.sums, size * ratio * self.means() ** 2
 
+    def at(self, level: int, j: int, flag: int = -1) -> Margin:
+        """One column at one level, over the records that have a value, as a ``flag`` says."""
+        sizes, (size, total, square), opposite = self.sizes[:, [level]], self.noise, self.opposite
+        if flag >= 0:  # z is 0 where it is missing
+            there = 0.5 * sizes - self.sums[:, [level], flag]
+            sizes, size = np.clip(there, 1.0, np.maximum(sizes, 1.0)), 0.25 * size + total
+            opposite = 0.25 * opposite
+        sums, squares = (x[:, [level], [j]][..., None] for x in (self.sums, self.squares))
+        noise = np.array([size, total, square])
+        return Margin(sizes, sums, squares, noise, opposite=opposite)
+
     def times(self, factor: FloatArray) -> Margin:
         """The same with all numbers of an arm so many times larger, and their noise."""
         sizes = self.sizes * factor[:, None]
@@ -126,15 +138,14 @@ def agreeing(whole: Margin, parts: Sequence[Margin], n: float | None) -> tuple[M
     >>> whole.sizes.ravel().round(2).tolist(), by_level.sizes.round(2).tolist()
     ([6.67, 4.0], [[3.33, 3.33], [2.0, 2.0]])
     """
-    margins = [whole, *parts]
-    columns: list[list[FloatArray]] = [[] for _ in margins]
-    noises: list[list[FloatArray]] = [[] for _ in margins]
-    opposite = 0.0
+    margins, opposite = [whole, *parts], 0.0
+    made: list[dict[str, Any]] = [{"noise": []} for _ in margins]
     for k, name in enumerate(("sizes", "sums", "squares")):
         entries = [getattr(margin, name) for margin in margins]
-        variances = [margin.noise[k] for margin in margins]
         levels = [entry.shape[1] for entry in entries]
-        price = [1.0 / np.maximum(v * m, 1e-300) for v, m in zip(variances, levels, strict=True)]
+        price = [
+            1.0 / np.maximum(x.noise[k] * m, 1e-300) for x, m in zip(margins, levels, strict=True)
+        ]
         seen = [entry.sum(axis=1) for entry in entries]
         of_total = 1.0 / np.sum(price, axis=0)
         part = [_by_arm(p * of_total, x) for p, x in zip(price, seen, strict=True)]
@@ -144,19 +155,13 @@ def agreeing(whole: Margin, parts: Sequence[Margin], n: float | None) -> tuple[M
             total = total + (n - total.sum()) * of_total / every
             opposite = float(of_total.min()) * (float(of_total.min()) / every)
             of_total = of_total * (1.0 - of_total / every)
-        for i, (entry, v, m) in enumerate(zip(entries, variances, levels, strict=True)):
-            columns[i].append(entry + ((total - seen[i]) / m)[:, None])
-            noises[i].append(v * (1.0 - 1.0 / m) + of_total / m**2)
+        for own, margin, entry, x in zip(made, margins, entries, seen, strict=True):
+            m = entry.shape[1]
+            own[name] = entry + ((total - x) / m)[:, None]
+            own["noise"].append(margin.noise[k] * (1.0 - 1.0 / m) + of_total / m**2)
     return tuple(
-        replace(
-            margin,
-            sizes=new[0],
-            sums=new[1],
-            squares=new[2],
-            noise=np.array(noise),
-            opposite=opposite / len(margin.levels) ** 2,
-        )
-        for margin, new, noise in zip(margins, columns, noises, strict=True)
+        replace(margin, **own, opposite=opposite / len(margin.levels) ** 2)
+        for margin, own in zip(margins, made, strict=True)
     )
 
 
@@ -199,7 +204,7 @@ class JointSums(OfArrays):
 
     def with_weights(self, unequal: float) -> JointSums:
         """The same where records have weights, whose mean square is so many times their mean."""
-        own = self.unequal or (1.0,) * len(self.arms)
+        own = self.unequal or (1.0,) * len(self.whole.sizes)
         return replace(self, unequal=tuple(unequal * x for x in own))
 
     @property
@@ -217,18 +222,30 @@ class JointSums(OfArrays):
 
     def spread(self, j: int) -> float:
         """Standard deviation of an outcome within arms, NaN where noise hides it."""
-        own, unknown = (self._room(j) ** 2 * x for x in _spread(*self._whole(j)))
+        whole = self._at(self.whole, 0, j)
+        own, unknown = whole.room**2 * whole.variances, whole.room**2 * whole.scales
         mean, noise = float(own.mean()), float(np.hypot.reduce(unknown)) / len(unknown)
         return self.outcomes[j].width * math.sqrt(mean) if mean > 2.0 * noise else math.nan
 
-    def effects_by_level(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
-        """Levels of a factor, and the estimates within each."""
+    def effects_by_level(
+        self, group: int, apart: bool = False
+    ) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
+        """Levels of a factor, and the estimates within each.
+
+        Levels that were made to add up to the whole have errors that are opposite. ``apart`` is for
+        comparisons between them: noise as it was before is independent, and has the variance of
+        their differences, or more where sizes are unequal.
+        """
         if self.sites:
-            yield from self._levels_over_sites(
-                [x.effects_by_level(group) for x in self.sites], group
-            )
+            sites = [site.effects_by_level(group, apart) for site in self.sites]
+            for k, found in enumerate(zip(*sites, strict=True)):
+                yield found[0][0], self._over_sites([effects for _, effects in found], group, k)
             return
         margin = self.groups[group]
+        if apart:
+            m = len(margin.levels)
+            noise = np.maximum(margin.noise - self.whole.noise / m**2, 0.0)
+            margin = replace(margin, noise=noise / (1.0 - 1.0 / max(m, 2)))
         for k, level in enumerate(margin.levels):
             yield level, tuple(self._effects(margin, k))
 
@@ -236,13 +253,6 @@ class JointSums(OfArrays):
         """Names of sites, and the estimates at each."""
         for name, site in zip(self.site_names, self.sites, strict=True):
             yield name, site.effects()
-
-    def _levels_over_sites(
-        self, sites: Sequence[Iterable[tuple[str, tuple[Estimate, ...]]]], group: int
-    ) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
-        """Levels of a factor, and the estimates within each that those of the sites make."""
-        for k, found in enumerate(zip(*sites, strict=True)):
-            yield found[0][0], self._over_sites([effects for _, effects in found], group, k)
 
     def _over_sites(
         self, effects: Sequence[Sequence[Estimate]], group: int | None = None, level: int = 0
@@ -266,121 +276,50 @@ class JointSums(OfArrays):
         sizes = self.groups[group].records[list(arms)].sum(axis=0)
         return records * float(sizes[level] / sizes.sum())
 
-    def effects_apart(self, group: int) -> Iterator[tuple[str, tuple[Estimate, ...]]]:
-        """The same for comparisons between levels, with noise that is independent between them.
-
-        Levels that were made to add up to the whole have errors that are opposite. Noise as it was
-        before has the variance of their differences, or more where sizes are unequal.
-        """
-        if self.sites:
-            yield from self._levels_over_sites([x.effects_apart(group) for x in self.sites], group)
-            return
-        margin = self.groups[group]
-        m = len(margin.levels)
-        noise = np.maximum(margin.noise - self.whole.noise / m**2, 0.0) / (1.0 - 1.0 / max(m, 2))
-        own = replace(margin, noise=noise)
-        for k, level in enumerate(margin.levels):
-            yield level, tuple(self._effects(own, k))
-
     def _effects(self, margin: Margin, level: int) -> Iterator[Estimate]:
         for j in range(len(self.outcomes)):
-            means, variances, scales = self._arm_means(margin, level, j)
+            whole = self._at(self.whole, 0, j)
+            at = whole if margin is self.whole else self._at(margin, level, j, whole)
             for pair in self.contrasts:
-                yield self._estimate(margin, level, j, list(pair), means, variances, scales)
+                yield self._estimate(j, at, whole, list(pair))
 
-    def _arm_means(
-        self, margin: Margin, level: int, j: int
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Means of z by arm, their sampling variances, and standard deviations of the noise in
-        these.
-        """
-        at, own, scales = self._variances(margin, level, j)
-        sizes = at.records[:, 0]
-        factor = self._unequal / np.maximum(sizes - 1.0, 1.0)
-        return at.means()[:, 0, 0], own * factor, scales * factor
+    def _at(self, margin: Margin, level: int, j: int, whole: _Outcome | None = None) -> _Outcome:
+        """An outcome at a level; its variances are pulled to those of the ``whole``."""
+        column = self.outcomes[j]
+        known = margin.at(level, j, column.missing)
+        own, scales = _spread(known, column.two_valued and not self.missed)
+        if whole is not None:
+            own, scales = _pulled(own, scales, whole.variances, whole.scales)
+        unequal = np.array(self.unequal or (1.0,) * len(self.arms))
+        room = ROOM if self.missed and column.two_valued else 1.0
+        return _Outcome(known, own, scales, unequal, room, column.two_valued)
 
-    def _variances(
-        self, margin: Margin, level: int, j: int
-    ) -> tuple[Margin, FloatArray, FloatArray]:
-        """One column at one level, variances of z by arm, and the noise in them."""
-        at = self._known(margin, level, j)
-        own, scales = _spread(at, self._two_valued(j))
-        if margin is not self.whole:
-            own, scales = _pulled(own, scales, *_spread(*self._whole(j)))
-        return at, own, scales
-
-    @property
-    def _unequal(self) -> FloatArray:
-        return np.array(self.unequal or (1.0,) * len(self.arms))
-
-    def _whole(self, j: int) -> tuple[Margin, bool]:
-        return self._known(self.whole, 0, j), self._two_valued(j)
-
-    def _two_valued(self, j: int) -> bool:
-        """Whether released sums are those of a column of two values."""
-        return self.outcomes[j].two_valued and not self.missed
-
-    def _room(self, j: int) -> float:
-        """Range of what is summed, over that of the outcome."""
-        return ROOM if self.missed and self.outcomes[j].two_valued else 1.0
-
-    def _known(self, margin: Margin, level: int, j: int) -> Margin:
-        """One column at one level: sums over the records that have a value."""
-        sizes, (size, total, square) = margin.sizes[:, [level]], margin.noise
-        opposite = margin.opposite
-        if (flag := self.outcomes[j].missing) >= 0:  # z is 0 where it is missing
-            there = 0.5 * sizes - margin.sums[:, [level], flag]
-            sizes, size = np.clip(there, 1.0, np.maximum(sizes, 1.0)), 0.25 * size + total
-            opposite = 0.25 * opposite
-        sums, squares = margin.sums[:, [level], [j]], margin.squares[:, [level], [j]]
-        noise = np.array([size, total, square])
-        return Margin(sizes, sums[..., None], squares[..., None], noise, opposite=opposite)
-
-    def _estimate(
-        self,
-        margin: Margin,
-        level: int,
-        j: int,
-        pair: list[int],
-        means: FloatArray,
-        variances: FloatArray,
-        scales: FloatArray,
-    ) -> Estimate:
+    def _estimate(self, j: int, at: _Outcome, whole: _Outcome, pair: list[int]) -> Estimate:
         """The difference between two arms, with the law of its error."""
-        column, at = self.outcomes[j], self._known(margin, level, j)
-        width, sizes = self._room(j) * column.width, at.records[pair, 0]
-        single = width * _noise_in_means(at, pair)
-        sampling = [
-            SamplingVariance(
-                width**2 * float(variances[a]),
-                width**2 * float(scales[a]) / math.sqrt(2.0),
-                width**2 / 4.0 / float(at.records[a, 0]),
-            )
-            for a in pair
-        ]
-        middle, most = (column.low + column.high) / 2.0, column.width
-        one, two = (middle + width * means[pair]).tolist()
-        left = most * np.sqrt(self._left(margin, level, j, pair))
+        column, records = self.outcomes[j], at.margin.records[pair, 0]
+        width, most = at.room * column.width, column.width
+        single = width * _noise_in_means(at.margin, pair)
+        factor = width**2 * at.per_variance[pair]
+        variances, scales = factor * at.variances[pair], factor * at.scales[pair] / math.sqrt(2.0)
+        law = (variances.tolist(), scales.tolist(), (width**2 / 4.0 / records).tolist())
+        sampling = map(SamplingVariance, *law)
+        one, two = ((column.low + column.high) / 2.0 + width * at.means[pair]).tolist()
+        left = most * np.sqrt(self._left(j, at, whole, pair))
         both = Means(
             one,
             two,
-            (MeansVariance(sampling[0], 1.0, 0.0), MeansVariance(sampling[1], 0.0, 1.0)),
+            (MeansVariance(next(sampling), 1.0, 0.0), MeansVariance(next(sampling), 0.0, 1.0)),
             laplace=() if self.normal else _pairs(single / math.sqrt(2.0)),
             gaussian=_pairs(single) if self.normal else (),
             parts=tuple(MeansPart(LEFT, *x) for x in np.diag(left).tolist() if any(x)),
             possible=(column.low, column.high),
-            design=self._design(sizes, pair) if column.two_valued else None,
+            design=(*(at.unequal[pair] / records).tolist(), 0.0) if column.two_valued else None,
         )
-        whole = both.combined(1.0, -1.0)
         parts = (Part(LEFT, float(left @ left)),) if left.any() else ()
-        return replace(whole, means=both, parts=parts, possible=(-most, most))
+        made = both.combined(1.0, -1.0)
+        return replace(made, means=both, parts=parts, possible=(-most, most))
 
-    def _design(self, sizes: FloatArray, pair: list[int]) -> tuple[float, float, float]:
-        """Variances of the means of an indicator, over m (1 - m)."""
-        one, two = (self._unequal[pair] / sizes).tolist()
-        return one, two, 0.0
-
-    def _left(self, margin: Margin, level: int, j: int, pair: list[int]) -> FloatArray:
+    def _left(self, j: int, at: _Outcome, whole: _Outcome, pair: list[int]) -> FloatArray:
         """Variances of two means of z by confounding that weights leave.
 
         It moves each arm by as much as its weights had to. What they removed from all records says
@@ -396,36 +335,55 @@ class JointSums(OfArrays):
             about = replace(about, kept=kept, part=missed * about.part, moved=missed * about.moved)
         far = np.square(about.far)
         part = far / max(float(far.sum()), 1e-300)
-        unit = self._squared_deviations(margin, level, j)[pair] @ part
-        if margin is self.whole:
-            return part * about.left(unit, *self._removed(j, pair))
-        of_all = self._squared_deviations(self.whole, 0, j)[pair] @ part
-        seen = about.left(of_all, *self._removed(j, pair)) / max(float(of_all), 1e-300)
-        return part * np.maximum(unit * seen, about.left(unit))
+        unit, of_all = (x.squared_deviations[pair] @ part for x in (at, whole))
+        left = about.left(of_all, *self._removed(j, whole, pair))
+        if at is not whole:
+            left = np.maximum(unit * left / max(float(of_all), 1e-300), about.left(unit))
+        return np.asarray(part * left)
 
-    def _squared_deviations(self, margin: Margin, level: int, j: int) -> FloatArray:
-        """Squared mean deviations of z from its mean by arm, as large as noise lets them be."""
-        _, own, scales = self._variances(margin, level, j)
-        variance = np.clip(self._room(j) ** 2 * (own + scales), 0.0, 0.25)
-        two = self.outcomes[j].two_valued
-        return 4.0 * variance**2 if two else 2.0 / math.pi * variance
-
-    def _removed(self, j: int, pair: list[int]) -> tuple[FloatArray, FloatArray] | tuple[()]:
+    def _removed(
+        self, j: int, whole: _Outcome, pair: list[int]
+    ) -> tuple[FloatArray, FloatArray] | tuple[()]:
         """What weights took away from a difference, and the variance of the error in that."""
         if self.unadjusted is None:
             return ()
-        means, variances, _ = self._arm_means(self.whole, 0, j)
-        both = self._known(self.whole, 0, j), self._known(self.unadjusted, 0, j)
-        plain = both[1].means()[:, 0, 0]
-        room = self._room(j)
-        squared = (room**2, 1.0)
-        noise = sum(
-            r * np.sum(x.mean_noise(), axis=0)[pair, 0, 0].sum()
-            for r, x in zip(squared, both, strict=True)
-        )
-        removed = np.subtract(*(plain - room * means)[pair])
-        error = noise + room**2 * np.maximum(variances[pair], 0.0).sum() / 2.0
-        return np.asarray(removed), np.asarray(error)
+        plain, squared = self.unadjusted.at(0, j, self.outcomes[j].missing), whole.room**2
+        noise = [np.sum(x.mean_noise(), axis=0)[pair, 0, 0].sum() for x in (whole.margin, plain)]
+        removed = np.subtract(*(plain.means()[:, 0, 0] - whole.room * whole.means)[pair])
+        sampling = np.maximum((whole.per_variance * whole.variances)[pair], 0.0).sum()
+        return np.asarray(removed), np.asarray(squared * (noise[0] + sampling / 2.0) + noise[1])
+
+
+@dataclass(frozen=True, eq=False)
+class _Outcome:
+    """An outcome at a level: a margin of one column, and the variances of z by arm.
+
+    ``scales`` are the standard deviations of the noise in these, ``unequal`` is as in `JointSums`,
+    and ``room`` the range of what is summed over that of the outcome.
+    """
+
+    margin: Margin
+    variances: FloatArray
+    scales: FloatArray
+    unequal: FloatArray
+    room: float
+    two_valued: bool
+
+    @property
+    def means(self) -> FloatArray:
+        """Means of z by arm."""
+        return self.margin.means()[:, 0, 0]
+
+    @property
+    def per_variance(self) -> FloatArray:
+        """Sampling variances of the means, for each unit of the variance of z."""
+        return self.unequal / np.maximum(self.margin.records[:, 0] - 1.0, 1.0)
+
+    @property
+    def squared_deviations(self) -> FloatArray:
+        """Squared mean deviations of z from its mean by arm, as large as noise lets them be."""
+        variance = np.clip(self.room**2 * (self.variances + self.scales), 0.0, 0.25)
+        return 4.0 * variance**2 if self.two_valued else 2.0 / math.pi * variance
 
 
 def together(sites: Mapping[str, JointSums], estimand: str = "ATE") -> JointSums:

@@ -23,6 +23,15 @@ from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 
 NUMBER, INDICATOR, ARM, PRODUCT = "number", "indicator", "arm", "product"
+SQUARE = "I({} ** 2)"
+"""The name of the square of a column."""
+ASSUMED = {
+    True: "The variance of residuals is taken to be linear in the columns.",
+    False: "They are classical: residuals are taken to have one variance. Where they do not, as in "
+    "a small arm with very unequal outcomes, the part for sampling error is wrong; with I({0}**2) "
+    "among the columns of a release it need not be assumed.",
+}
+"""What is assumed of residuals, by whether the square of the outcome is known."""
 _SURE = 3.0
 """Standard deviations of its noise by which the spread of a column has to exceed zero."""
 _MOVED = 0.1

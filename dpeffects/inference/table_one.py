@@ -15,13 +15,20 @@ from itertools import combinations
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray
+from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn
 from dpeffects.inference.monotone import not_negative
-from dpeffects.inference.noisy import COUNTED, OWN, noise_ratio
+from dpeffects.inference.noisy import COUNTED, OWN, STANDARDISED, noise_ratio
 
-_SURE = 1.0 / OWN
+SURE = 1.0 / OWN
 """A variance of fewer standard deviations of its noise is not used."""
+WITHIN = 1.96
+"""A difference below this many standard deviations of its noise may be nothing but noise."""
+_KNOWN = 0.006
+"""Noise in a variance of z up to which both arms count alike in it. Where it is more, that with few
+records counts less, down to its part of the records."""
+_UNLIKE, _COLUMNS = 0.6, 4
+"""How much variances differ between columns, against their mean: worth so many of them."""
 MISSING = "missing"
 
 
@@ -34,7 +41,7 @@ class Difference:
 
     @classmethod
     def standardised(
-        cls, gap: float, noise: float, squared: float, unknown: float, sure: float = _SURE
+        cls, gap: float, noise: float, squared: float, unknown: float, sure: float = SURE
     ) -> Difference:
         """Divide a difference of means by the root of a variance.
 
@@ -45,6 +52,21 @@ class Difference:
             return cls()
         value = float(gap / math.sqrt(squared))
         return cls(value, math.sqrt(noise / squared + value**2 * unknown / squared**2 / 4.0))
+
+
+def variable_name(variable: str, level: str) -> str:
+    """A variable, or a level of it, as a row is called."""
+    return f"{variable}{': ' if level == MISSING else ' '}{level}".strip()
+
+
+def within_noise(value: float, sd: float) -> bool | None:
+    """Tell whether a difference may be nothing but noise; None where there is none."""
+    return None if math.isnan(value) else abs(value) <= WITHIN * sd
+
+
+def hidden(value: float, sd: float) -> float:
+    """Return the noise of a difference over the most that a printed one has."""
+    return float(noise_ratio(sd, STANDARDISED, value, signed=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +125,57 @@ class _Moments:
             (own.variances[a] + own.variances[b]) / 2.0,
             (own.variance_noise[a] + own.variance_noise[b]) / 4.0,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Spreads:
+    """Variances of z that differences between two arms are divided by, column by column.
+
+    ``unknown`` are the variances of the noise in them. Those of ``numbers``, which are released,
+    are pulled to the mean of all, as far as noise explains how they differ.
+    """
+
+    squared: FloatArray
+    unknown: FloatArray
+
+    @classmethod
+    def of(cls, margin: Margin, numbers: BoolArray) -> Spreads:
+        """The mean of both arms' variances, before weighting."""
+        own = [_of_column(margin, not x, j) for j, x in enumerate(numbers)]
+        variances, noise = (
+            np.array([getattr(x, y) for x in own]) for y in ("variances", "variance_noise")
+        )
+        part, sizes = np.full(2, 0.5), own[0].sizes
+        if numbers.any():
+            few = int(np.argmin(sizes))
+            least = _KNOWN / max(float(np.sqrt(noise[numbers, few].mean())), 1e-12)
+            part[few] = min(max(least, sizes[few] / sizes.sum()), 0.5)
+            part[1 - few] = 1.0 - part[few]
+        made = cls(variances @ part, noise @ part**2)
+        if numbers.any():
+            made.squared[numbers], made.unknown[numbers] = pulled(
+                made.squared[numbers], made.unknown[numbers]
+            )
+        return made
+
+    def differences(self, margin: Margin, numbers: BoolArray, sure: float) -> list[Difference]:
+        """Standardised differences of the means in a margin, with weights or without."""
+        found = []
+        for j, (squared, unknown) in enumerate(zip(self.squared, self.unknown, strict=True)):
+            own = _of_column(margin, not numbers[j], j)
+            gap, noise = own.means[0] - own.means[1], float(own.mean_noise.sum())
+            found.append(Difference.standardised(gap, noise, squared, unknown, sure))
+        return found
+
+
+def pulled(seen: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Variances of columns pulled to the mean of all, and the variances of what is not known."""
+    k, mean = seen.size, max(float(seen.mean()), 0.0)
+    between = max(float(np.sum((seen - mean) ** 2 - noise)), 0.0)
+    between = (between + _COLUMNS * (_UNLIKE * mean) ** 2) / (k + _COLUMNS) + 1e-12
+    kept = between / (between + noise)
+    unknown = kept * noise + (1.0 - kept) ** 2 * float(noise.mean()) / k
+    return mean + kept * (seen - mean), unknown
 
 
 def arm_sizes(sums: JointSums) -> tuple[FloatArray, float]:
@@ -179,10 +252,10 @@ def _rows(
         level = f"{column.high:g}"
     if variable.startswith("is_na("):  # of an outcome
         variable, level = variable[6:-1], MISSING
-    moments = tuple(_of_column(margin, columns, *group) for margin in margins)
+    moments = tuple(_of_column(margin, column.two_valued, *group) for margin in margins)
     yield _row(column, variable, level, *moments)
     for flag in group[1:]:
-        moments = tuple(_of_column(margin, columns, flag) for margin in margins)
+        moments = tuple(_of_column(margin, columns[flag].two_valued, flag) for margin in margins)
         yield _row(columns[flag], variable, MISSING, *moments)
 
 
@@ -201,7 +274,7 @@ def _row(
         ratios.clip(noise_ratio(np.sqrt(noise), value=np.maximum(counts, COUNTED)), out=ratios)
     else:
         means = column.low + scale * means
-        spread[spread < _SURE * np.sqrt(whole.variance_noise)] = math.nan
+        spread[spread < SURE * np.sqrt(whole.variance_noise)] = math.nan
     return BaselineRow(
         variable,
         level,
@@ -222,9 +295,7 @@ def _sizes(margin: Margin) -> FloatArray:
     return np.maximum(not_negative(sizes, max(float(sizes.sum()), 0.0)), 1.0)
 
 
-def _of_column(
-    margin: Margin, columns: tuple[StudyColumn, ...], j: int, flag: int = -1
-) -> _Moments:
+def _of_column(margin: Margin, two_valued: bool, j: int, flag: int = -1) -> _Moments:
     """Moments of one column; over records that have a value, where a flag says which have."""
     sizes, (size, total, square) = _sizes(margin), margin.noise
     if flag >= 0:  # z is 0 where it is missing
@@ -232,7 +303,7 @@ def _of_column(
         sizes, size = np.clip(there, 1.0, sizes), 0.25 * size + total
     means = np.clip(margin.sums[:, 0, j] / sizes, -0.5, 0.5)
     noise = total / sizes**2 + size * (means / sizes) ** 2
-    if columns[j].two_valued:
+    if two_valued:
         return _of_shares(sizes, size, means, noise)
     squares = np.clip(margin.squares[:, 0, j] / sizes, 0.0, 0.25)
     # the square of a noisy mean is too large by its noise

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpeffects.abilities.study import dp_study
+from dpeffects.abilities.study import StudyEffects, dp_study
 from dpeffects.arrays import FloatArray
 from dpeffects.design.bounds import declare
 from dpeffects.formula import parse
@@ -24,7 +24,6 @@ from dpeffects.planning.setting import (
     outcome_spread,
     shares_by_name,
 )
-from dpeffects.results import StudyEffects
 
 _NOBODYS = "outcome of nobody"
 _RECORDS, _MOST_RECORDS = 200, 50_000

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpeffects.abilities.study import StudyEffects
 from dpeffects.design.bounds import Bounds
 from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimators._checks import is_number
@@ -35,7 +36,6 @@ from dpeffects.planning.setting import (
     refuse_several,
 )
 from dpeffects.protocols import Protocol
-from dpeffects.results import StudyEffects
 from dpeffects.results.export import JsonRecord, frame_of, or_nan
 from dpeffects.summary import Shown, noise_cells
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dpeffects.abilities.did import EventStudy
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.report.about_conditional import listed, noise_sentence
 from dpeffects.report.blocks import (
     EFFECTS,
-    called,
     effect_table,
-    effects_table,
     header,
     left_out,
     means_block,
@@ -19,7 +16,15 @@ from dpeffects.report.blocks import (
 )
 from dpeffects.report.paragraph import describe, effect_words, paragraph
 from dpeffects.results.several import ArmEffects, AtOnce
-from dpeffects.results.words import percent
+from dpeffects.results.words import (
+    called,
+    effects_table,
+    family_words,
+    listed,
+    narrower,
+    noise_sentence,
+    percent,
+)
 from dpeffects.summary import Pairs, Summary, Table, summarise
 
 
@@ -37,6 +42,7 @@ def _(fit: AtOnce, conf_level: float = 0.95, simultaneous: bool = True) -> Summa
         *_missing(fit),
         left_out(len(rows)),
         *_trends(fit, conf_level),
+        narrower(fit.basis == "randomised", "dp_ate") if "groups" in fit.details else "",
     )
     what = "differences in differences" if isinstance(fit, EventStudy) else f"{called(fit)}s"
     title = f"Private {what} {labels.among}: {fit.method_title} ({fit.method})"
@@ -69,22 +75,6 @@ def _header(fit: AtOnce) -> Pairs:
     if isinstance(fit, ArmEffects):
         words = words.replace(average, f"{average} over the records of all arms", 1)
     return Pairs((formula, (name, words), (fit._named.name, fit._named.all), *rows))
-
-
-def family_words(
-    fit: AtOnce, conf_level: float, simultaneous: bool = True, each: str = "effect"
-) -> str:
-    """Say for how many effects intervals and p-values hold at once."""
-    if all(isinstance(effect.sampling, Unavailable) for effect in fit.effects):
-        return ""
-    if simultaneous:
-        p = "" if fit.associated else ", and p-values are adjusted for their number"
-        count, level = len(fit.labels), percent(conf_level, "g")
-        if count == 1:
-            return ""
-        return f"All {count} intervals hold at once with {level}{p} (Bonferroni)."
-    what = "Intervals" if fit.associated else "Intervals and p-values"
-    return f"{what} are for one {each} at a time, not for all at once."
 
 
 def _over_periods(fit: AtOnce, conf_level: float) -> tuple[Table, ...]:

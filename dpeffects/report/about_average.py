@@ -11,7 +11,7 @@ from dpeffects.formula import parse
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import SamplingVariance, Unavailable
 from dpeffects.inference.intervals import sampling_alone
-from dpeffects.report.blocks import assumed, called, effect_table, means_block, of_record
+from dpeffects.report.blocks import assumed, effect_table, means_block, of_record
 from dpeffects.report.paragraph import (
     describe,
     effect_sentence,
@@ -24,7 +24,7 @@ from dpeffects.report.paragraph import (
 )
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import number, numbers, to_error, with_ends
-from dpeffects.results.words import percent
+from dpeffects.results.words import called, percent
 from dpeffects.summary import Summary, Table, summarise
 
 BASIS = {

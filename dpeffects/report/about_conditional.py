@@ -8,25 +8,28 @@ from itertools import groupby
 from statistics import NormalDist
 from typing import Any
 
-from dpeffects.report.blocks import (
-    EFFECTS,
+from dpeffects.report.blocks import EFFECTS, left_out, of_record
+from dpeffects.report.paragraph import describe, paragraph
+from dpeffects.report.short import headline
+from dpeffects.results.conditional import CateEffects, CateFunction
+from dpeffects.results.numbers import number, with_ends
+from dpeffects.results.several import SeveralRows
+from dpeffects.results.words import (
+    Lines,
     cells_of_rows,
     effects_table,
-    left_out,
+    estimates,
     limits,
-    of_record,
+    listed,
+    narrower,
+    noise_sentence,
+    percent,
     relation,
 )
-from dpeffects.report.paragraph import describe, paragraph
-from dpeffects.report.short import Rows, estimates, headline
-from dpeffects.results.conditional import CateEffects, CateFunction
-from dpeffects.results.numbers import number, to_error, with_ends
-from dpeffects.results.several import SeveralRows
-from dpeffects.results.words import percent
 from dpeffects.summary import Block, Pairs, Summary, Table, summarise
 
-_COVARIATES, _SENTENCES = 6, 6
-"""Covariates in a summary, and effects in a paragraph."""
+_COVARIATES = 6
+"""Covariates in a summary."""
 _COVERS = {
     "noise": "privacy noise only: where the function would be had none been drawn",
     "effect": "noise, sampling, shrinkage and confounding left by shrunk models: the effect, on "
@@ -93,7 +96,7 @@ def _(
     conf_level: float = 0.95,
     points: int | Mapping[str, Sequence[Any]] = 3,
     at: Mapping[str, Any] | None = None,
-) -> Rows:
+) -> Lines:
     rows = fit.tidy(conf_level, points, at).to_dict("records")
     value, low, high = with_ends(*_average(fit, conf_level, rows[0]["covers"]))
     first, *others = estimates(rows, f"{relation(fit)} as a function of covariates", conf_level)
@@ -143,7 +146,7 @@ def _(fit: CateEffects, conf_level: float = 0.95, simultaneous: bool = False) ->
     notes = [_INTERVALS[fit.kind] if known else _NO_INTERVALS]
     if simultaneous:
         notes.append(f"All intervals hold at once with {percent(conf_level, 'g')} (Bonferroni).")
-    notes.append(left_out(len(fit.labels)))
+    notes += [left_out(len(fit.labels)), narrower(None, "dp_cate") if groups else ""]
     return _summary(fit, (table,), notes)
 
 
@@ -197,29 +200,3 @@ def _(fit: CateEffects, conf_level: float) -> str:
     lost = [row for row in rows if math.isnan(row["conf_low"])]
     missing = f"an interval for {len(lost)} of {len(rows)} {fit.kind} (not available)"
     return paragraph(fit, findings, missing if lost else "" if groups else _NOISE_ONLY)
-
-
-def listed(rows: list[dict[Any, Any]]) -> str:
-    """Effects with their intervals, from rows of `tidy`."""
-    parts = []
-    first = rows[:_SENTENCES]
-    for row, (effect, _, low, high) in zip(first, cells_of_rows(first), strict=True):
-        ends = "no interval" if math.isnan(row["conf_low"]) else f"from {low} to {high}"
-        parts.append(f"{effect} ({ends}) for {row['term']}")
-    more = f"; {len(rows) - _SENTENCES} more are in tidy()" if len(rows) > _SENTENCES else ""
-    return "; ".join(parts) + more
-
-
-def noise_sentence(rows: list[dict[Any, Any]]) -> str:
-    """Say how large the privacy noise is, and the whole error."""
-    text = f"The standard deviation of the privacy noise is {_range(r['noise_sd'] for r in rows)}"
-    errors = [row["std_error"] for row in rows if not math.isnan(row["std_error"])]
-    if not errors:
-        return f"{text}; that of the sampling error is not known."
-    return f"{text}, that of the whole error {_range(errors)}."
-
-
-def _range(values: Iterable[float]) -> str:
-    known = list(values)
-    low, high = to_error((min(known), max(known)), min(known))
-    return low if low == high else f"{low} to {high}"

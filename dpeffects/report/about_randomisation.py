@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dpeffects.abilities.randomisation import RandomisationTest
 from dpeffects.inference.randomisation import GAMMA
-from dpeffects.report.blocks import alert, closing, header, p_text
-from dpeffects.report.paragraph import describe, p_words, paragraph
-from dpeffects.report.short import Rows, headline
+from dpeffects.report.blocks import alert, closing, header
+from dpeffects.report.paragraph import describe, paragraph
+from dpeffects.report.short import headline
 from dpeffects.results.numbers import number
+from dpeffects.results.words import Lines, p_text, p_words
 from dpeffects.summary import Pairs, Summary, Table, summarise
 
 _ALTERNATIVES = {
@@ -19,7 +20,6 @@ _ALTERNATIVES = {
 
 @summarise.register
 def _(test: RandomisationTest, conf_level: float = 0.95) -> Summary:
-    about = Pairs(tuple(row for row in header(test).rows if row[0] != "Estimand"))
     tested = Pairs(
         (
             ("Tested", f"{test.treatment} changes nobody's {test.outcome}"),
@@ -31,7 +31,7 @@ def _(test: RandomisationTest, conf_level: float = 0.95) -> Summary:
     )
     row = ("", number(test.estimate, 3), f"{test.statistic:.3f}", p_text(test.p_value))
     table = Table("Randomisation test", ("", "estimate", "statistic", "p-value"), (row,), "lrrr")
-    blocks = (about, tested, table, *closing(test, (*_notes(), *test.notes)))
+    blocks = (header(test), tested, table, *closing(test, (*_notes(), *test.notes)))
     return Summary("Private randomisation test", alert(test), blocks)
 
 
@@ -55,7 +55,7 @@ def _(test: RandomisationTest, conf_level: float) -> str:
 
 
 @headline.register
-def _(test: RandomisationTest, **options: float) -> Rows:
+def _(test: RandomisationTest, **options: float) -> Lines:
     return [
         ("Tested", f"{test.treatment} changes nobody's {test.outcome}"),
         ("Against", f"{_ALTERNATIVES[test.alternative]} ({test.alternative})"),

@@ -7,18 +7,12 @@ from dataclasses import replace
 
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.report.blocks import (
-    alert,
-    asked_for,
-    limits,
-    noted,
-    percent,
-    relation,
-)
+from dpeffects.report.blocks import alert, asked_for, noted
 from dpeffects.report.paragraph import describe, paragraph
-from dpeffects.report.short import Rows, estimates, headline
+from dpeffects.report.short import headline
 from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error
 from dpeffects.results.sensitivity import SensitivityAnalysis
+from dpeffects.results.words import Lines, estimates, limits, percent, relation
 from dpeffects.summary import Block, Pairs, Summary, Table, summarise
 
 _DIFFERENCES = (0.1, 0.25, 0.5, 1.0)
@@ -79,7 +73,7 @@ def _(found: SensitivityAnalysis, conf_level: float) -> str:
 
 
 @headline.register
-def _(found: SensitivityAnalysis, conf_level: float | None = None) -> Rows:
+def _(found: SensitivityAnalysis, conf_level: float | None = None) -> Lines:
     found = _at(found, conf_level)
     figures = found.figures()
     rows = estimates(found.tidy().to_dict("records"), relation(found), found.conf_level)

@@ -5,21 +5,12 @@ from __future__ import annotations
 from dpeffects.guarantee import KINDS, alarm, column_of, counted
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.report.blocks import (
-    asked_for,
-    called,
-    effect_table,
-    means_block,
-    noted,
-    percent,
-    starred,
-)
+from dpeffects.report.blocks import asked_for, effect_table, means_block, noted, starred
 from dpeffects.report.paragraph import (
     describe,
     effect_sentence,
     effect_words,
     missing_words,
-    p_words,
     reading,
     software,
     split,
@@ -27,6 +18,7 @@ from dpeffects.report.paragraph import (
 from dpeffects.report.short import short
 from dpeffects.results.export import or_nan
 from dpeffects.results.numbers import number, numbers, to_error
+from dpeffects.results.words import called, p_words, percent
 from dpeffects.sites.combination import Combined
 from dpeffects.sites.notes import listed
 from dpeffects.sites.release import SiteRelease

@@ -1,44 +1,44 @@
-"""Summary and paragraph about numbers that are made of one released table, in its own words."""
+"""Summary, tables and paragraph of results that have their own words."""
 
 from __future__ import annotations
 
-from dpeffects.report.blocks import alert, cells_of_rows, closing, header, limits, p_cell, relation
+from dataclasses import replace
+from typing import Any
+
+from dpeffects.report.blocks import alert, budget, closing, header
 from dpeffects.report.paragraph import describe, paragraph
-from dpeffects.report.short import Rows, estimates, headline
-from dpeffects.results.tabled import TableEffects
-from dpeffects.summary import Pairs, Summary, Table, summarise
+from dpeffects.report.short import headline
+from dpeffects.results.tabled import Worded
+from dpeffects.results.words import Lines
+from dpeffects.summary import Pairs, Summary, noted, summarise, tabulate
 
 
 @summarise.register
-def _(fit: TableEffects, conf_level: float = 0.95) -> Summary:
+def _(fit: Worded, conf_level: float = 0.95, **asked: Any) -> Summary:
     first, *others = header(fit).rows
     own = fit._headed(conf_level)
     head = Pairs((first, *own.items(), *(row for row in others if row[0] not in own)))
-    tables = (_terms(fit, conf_level), *fit._tables(conf_level))
-    blocks = (head, *tables, *closing(fit, fit._noted(conf_level)))
-    return Summary(fit._titled.format(fit), alert(fit), blocks)
+    blocks, notes = fit._content(conf_level, **asked)
+    return Summary(fit._titled.format(fit), alert(fit), (head, *blocks, *closing(fit, notes)))
 
 
-def _terms(fit: TableEffects, conf_level: float) -> Table:
-    """The terms of `tidy`, with their intervals."""
-    shown = fit.tidy(conf_level).to_dict("records")
-    found = zip(shown, cells_of_rows(shown), strict=True)
-    rows = [(fit._in_words(row["term"]), *cells, p_cell(row)) for row, cells in found]
-    about = relation(fit) + fit._after("title")
-    columns = ("term", "estimate", "std. error", *limits(conf_level), "p-value")
-    return Table(f"{about[0].upper()}{about[1:]}", columns, tuple(rows), "lrrrrr")
+@tabulate.register
+def _(fit: Worded, **asked: Any) -> dict[str, Summary]:
+    tables = {}
+    for name, table, notes in fit._made(**asked):
+        last = noted(notes)
+        blocks = (replace(table, title=""), *((last,) if last else ()))
+        tables[name] = Summary(table.title, alert(fit), blocks)
+    if fit.spends:
+        tables["budget"] = Summary("Privacy budget", alert(fit), (budget(fit),))
+    return tables
 
 
 @headline.register
-def _(fit: TableEffects, conf_level: float = 0.95) -> Rows:
-    """The numbers that compare the arms, before those of one arm."""
-    tested = {term.name for term in fit.terms() if term.tested}
-    rows = fit.tidy(conf_level).to_dict("records")
-    shown = [row | {"term": fit._in_words(row["term"])} for row in rows if row["term"] in tested]
-    return estimates(shown or rows, relation(fit) + fit._after("short"), conf_level)
+def _(fit: Worded, conf_level: float = 0.95, **asked: Any) -> Lines:
+    return fit._shortly(conf_level, **asked)
 
 
 @describe.register
-def _(fit: TableEffects, conf_level: float) -> str:
-    subject = relation(fit) + fit._after("paragraph")
-    return paragraph(fit, fit._findings(conf_level), subject=subject)
+def _(fit: Worded, conf_level: float) -> str:
+    return paragraph(fit, fit._findings(conf_level), "", fit._subject, fit._verb)

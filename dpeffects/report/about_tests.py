@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.report.blocks import cells_of_rows, noted, p_text, percent, starred
+from dpeffects.report.blocks import noted, starred
 from dpeffects.results.hypothesis_test import Test, Tests
 from dpeffects.results.numbers import NOT_AVAILABLE, number, with_ends
+from dpeffects.results.words import cells_of_rows, p_text, percent
 from dpeffects.summary import Block, Notes, Pairs, Summary, Table, summarise
 
 

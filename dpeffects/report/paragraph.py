@@ -13,19 +13,11 @@ from dpeffects.guarantee import KINDS, Guarantee, column_of, protected
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
 from dpeffects.inference.scales import is_risk, mean_noise
-from dpeffects.report.blocks import (
-    bounds_text,
-    formula_text,
-    level_words,
-    percent,
-    relation,
-    size_words,
-    words_of,
-)
+from dpeffects.report.blocks import bounds_text, formula_text, level_words, size_words
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import number, to_error, with_ends
 from dpeffects.results.record import Record
-from dpeffects.results.words import p_words as p_words
+from dpeffects.results.words import p_words, percent, relation, words_of
 from dpeffects.summary import describe as describe
 
 if TYPE_CHECKING:

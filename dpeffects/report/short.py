@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
 from functools import singledispatch
 from typing import Any
 
-from dpeffects.abilities.randomisation import RandomisationTest
 from dpeffects.errors import FormulaError
 from dpeffects.estimators import conditional_methods, registry, table_methods
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source
 from dpeffects.inference.estimate import UNADJUSTED
 from dpeffects.inference.noisy import ratio_of
-from dpeffects.report.blocks import RANDOMISED, cells_of_rows, effect_cells, percent, relation
-from dpeffects.report.paragraph import p_words
+from dpeffects.report.blocks import RANDOMISED
 from dpeffects.results.average import Result
-from dpeffects.results.covariate_balance import Balance
-from dpeffects.results.moments import Moments, Regression
-from dpeffects.results.numbers import NOT_AVAILABLE
 from dpeffects.results.record import Record
+from dpeffects.results.words import Lines, estimates, relation
 from dpeffects.sites.combination import Combined
-from dpeffects.summary import EVERYTHING, MOST_ROWS, Pairs, Prose, Summary, brief, summarise
+from dpeffects.summary import EVERYTHING, Pairs, Prose, Summary, brief, summarise
 
-Rows = list[tuple[str, str]]
 _NAMED = 6
 """Covariates that are named."""
 _KEPT = ("Assumes", "Who counts", "Sites", "Records", "Units")
@@ -57,7 +50,7 @@ def short(result: Record | Combined, guarantee: str, **options: Any) -> Summary:
 
 
 @singledispatch
-def headline(result: Any, conf_level: float = 0.95, **options: Any) -> Rows:
+def headline(result: Any, conf_level: float = 0.95, **options: Any) -> Lines:
     """Say what was estimated, and the first numbers; each type may have its own function."""
     rows = result.tidy(conf_level, **options).to_dict("records")
     if isinstance(result, Result):
@@ -66,42 +59,12 @@ def headline(result: Any, conf_level: float = 0.95, **options: Any) -> Rows:
     return estimates(rows, what, conf_level, at_once=options.get("simultaneous", False))
 
 
-def estimates(
-    rows: Iterable[Mapping[Any, Any]], what: str, conf_level: float, at_once: bool = False
-) -> Rows:
-    """Estimates with intervals and p-values, from rows of `tidy`; of many, the first.
-
-    ``at_once`` says that the intervals hold for all of them.
-    """
-    level, found = f"{percent(conf_level)} interval", list(rows)
-    if len(found) == 1:
-        return [("About", what), ("Estimate", _line(found[0], effect_cells(found[0]), f"{level} "))]
-    most = MOST_ROWS if len(found) > MOST_ROWS + 1 else len(found)
-    of_what = " for all at once" if at_once else ""
-    if found[0].get("covers") == "noise":
-        of_what += " of privacy noise only"
-    lines = [("About", f"{what}, with {level}s{of_what}")]
-    pairs = zip(found[:most], cells_of_rows(found[:most]), strict=True)
-    lines += [(str(row["term"]), _line(row, cells)) for row, cells in pairs]
-    if left := len(found) - most:
-        lines.append((f"and {left} more", "tidy() has them all"))
-    return lines
-
-
-def _line(row: Mapping[Any, Any], cells: tuple[str, ...], level: str = "") -> str:
-    """An estimate with its interval and p-value."""
-    value, _, low, high = cells
-    interval = "no interval" if low == NOT_AVAILABLE else f"{level}{low} to {high}"
-    p = row.get("p_value", math.nan)
-    return f"{value} ({interval})" + ("" if math.isnan(p) else f", p {p_words(p)}")
-
-
 def _basis(result: Record | Combined) -> tuple[str, str]:
     """What an effect is adjusted for, or what it has in the place of that."""
     if result.basis == "randomised":
         return "Design", RANDOMISED.removeprefix("treatment was ")
-    about_effects = not isinstance(result, Balance | Moments | RandomisationTest | Regression)
-    return "Adjusted for", adjusted_for(result) if about_effects else ""
+    of_effects = getattr(result, "_of_effects", True)
+    return "Adjusted for", adjusted_for(result) if of_effects else ""
 
 
 def adjusted_for(result: Record | Combined) -> str:

@@ -2,25 +2,18 @@
 
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction, load_cate
-from dpeffects.results.covariate_balance import Balance
 from dpeffects.results.hypothesis_test import Test, Tests
-from dpeffects.results.moments import Moments, Regression
 from dpeffects.results.scaled import ScaledEffect
 from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.results.several import ArmEffects, SubsetEffects
-from dpeffects.results.study import StudyEffects
 
 __all__ = [
     "ArmEffects",
-    "Balance",
     "CateEffects",
     "CateFunction",
-    "Moments",
-    "Regression",
     "Result",
     "ScaledEffect",
     "SensitivityAnalysis",
-    "StudyEffects",
     "SubsetEffects",
     "Test",
     "Tests",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate
@@ -163,6 +163,8 @@ class Record(Reported, Coefficients):
         The allotment of a ledger that was charged (`Ledger.allot`), or empty.
     """
 
+    _of_effects: ClassVar[bool] = True
+    """Whether an effect of a treatment is estimated."""
     estimand: str
     method: str
     method_title: str

@@ -21,8 +21,16 @@ from dpeffects.inference.tables import ArmTable, Confounding, Functional
 from dpeffects.results.export import effect_row, or_nan
 from dpeffects.results.record import Record
 from dpeffects.results.several import Based, SeveralRows
-from dpeffects.results.words import p_words, percent, with_limits
-from dpeffects.summary import Table, draw
+from dpeffects.results.words import (
+    Lines,
+    effects_table,
+    estimates,
+    p_words,
+    percent,
+    relation,
+    with_limits,
+)
+from dpeffects.summary import Block, Table, draw
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -155,6 +163,8 @@ class Tabled:
 
     def with_weights(self, unequal: float) -> Tabled:
         """The same where records have weights, whose mean square is so many times their mean."""
+        if "table" not in self.fields:
+            return self
         table = self.fields["table"].with_weights(unequal)
         return replace(self, fields={**self.fields, "table": table})
 
@@ -173,8 +183,74 @@ class Tabled:
         return self.kind(notes=(*self.notes, *notes), **own)
 
 
+class Worded(SeveralRows, words="about_tables"):
+    """What says of itself what is to be said, in plain words; `report` has the formats.
+
+    ``_of_effects`` is False where no effect of a treatment is estimated, and ``_verb`` is what was
+    done to the ``_subject``.
+    """
+
+    _titled = "Private {0.method_title} ({0.method})"
+    _verb = "estimated"
+
+    @property
+    def _subject(self) -> str:
+        """What its paragraph is about; empty for the effect."""
+        return ""
+
+    def _headed(self, conf_level: float) -> dict[str, str]:
+        """Lines for the head of the summary, by their names."""
+        return {}
+
+    def _content(
+        self, conf_level: float, simultaneous: bool = True
+    ) -> tuple[Sequence[Block], Iterable[str]]:
+        """What stands between head and notes, and the notes."""
+        return self._blocks(conf_level), self._noted(conf_level)
+
+    def _blocks(self, conf_level: float) -> Sequence[Block]:
+        """Tables in reading order, and what else stands there."""
+        raise NotImplementedError
+
+    def _noted(self, conf_level: float) -> Iterable[str]:
+        """Notes on how to read the numbers, and all others."""
+        return self.notes
+
+    def _made(
+        self, conf_level: float = 0.95, simultaneous: bool = True
+    ) -> Iterable[tuple[str, Table, tuple[str, ...]]]:
+        """The tables of a paper, each with its name and its notes."""
+        raise NotImplementedError
+
+    def _findings(self, conf_level: float) -> Sequence[str]:
+        """Sentences about the numbers."""
+        raise NotImplementedError
+
+    def _shortly(self, conf_level: float, simultaneous: bool = True) -> Lines:
+        """What the short summary says first."""
+        raise NotImplementedError
+
+
+class Termed(Worded):
+    """Numbers by their names, each with the law of its error."""
+
+    def terms(self) -> Sequence[Term]:
+        """The numbers that `tidy` and the summary have."""
+        raise NotImplementedError
+
+    def conf_int(self, conf_level: float = 0.95) -> FloatArray:
+        """Intervals, one row for each term of `tidy`."""
+        found = [term.conf_int(conf_level) for term in self.terms()]
+        none = (math.nan, math.nan)
+        return np.array([none if isinstance(x, Unavailable) else tuple(x) for x in found])
+
+    def tidy(self, conf_level: float = 0.95) -> pd.DataFrame:
+        """One row for each number, its name in ``term``; what is not available is NaN."""
+        return self._frame([term.row(conf_level) for term in self.terms()])
+
+
 @dataclass(frozen=True, repr=False, kw_only=True)
-class TableEffects(Based, SeveralRows, words="about_tables", pictures="plots.intervals"):
+class TableEffects(Based, Termed, pictures="plots.intervals"):
     """Numbers that are all made of one noisy table of records by arm.
 
     Parameters
@@ -190,8 +266,6 @@ class TableEffects(Based, SeveralRows, words="about_tables", pictures="plots.int
         `conf_int_of_effect` has, and no other interval.
     """
 
-    _titled = "Private {0.method_title} ({0.method})"
-    """The title of its summary."""
     table: ArmTable
     stands_on: str = ""
     warning: str = ""
@@ -202,10 +276,6 @@ class TableEffects(Based, SeveralRows, words="about_tables", pictures="plots.int
         if self.associated and aside is not None:
             object.__setattr__(self, "allowed", aside)
             object.__setattr__(self, "table", replace(self.table, confounding=None))
-
-    def terms(self) -> Sequence[Term]:
-        """The numbers that `tidy` and the summary have."""
-        raise NotImplementedError
 
     def term(
         self,
@@ -222,12 +292,6 @@ class TableEffects(Based, SeveralRows, words="about_tables", pictures="plots.int
     def _based(self, estimate: Estimate) -> Estimate:
         return replace(estimate, basis=self.stands_on)
 
-    def conf_int(self, conf_level: float = 0.95) -> FloatArray:
-        """Intervals, one row for each term of `tidy`."""
-        found = [term.conf_int(conf_level) for term in self.terms()]
-        none = (math.nan, math.nan)
-        return np.array([none if isinstance(x, Unavailable) else tuple(x) for x in found])
-
     def conf_int_of_effect(self, conf_level: float = 0.95) -> FloatArray:
         """Intervals for effects, where these are associations: with `allowed` for confounding."""
         if self.allowed is None:
@@ -235,18 +299,12 @@ class TableEffects(Based, SeveralRows, words="about_tables", pictures="plots.int
         table = replace(self.table, confounding=self.allowed)
         return replace(self, table=table, stands_on="", allowed=None).conf_int(conf_level)
 
-    def tidy(self, conf_level: float = 0.95) -> pd.DataFrame:
-        """One row for each number, its name in ``term``; what is not available is NaN."""
-        return self._frame([term.row(conf_level) for term in self.terms()])
-
     def plot(self, conf_level: float = 0.95, *, ax: Any = None) -> Any:
         """Draw what the table gives; return the axes (matplotlib)."""
         return draw(self, conf_level=conf_level, ax=ax)
 
     def __repr__(self) -> str:
         return self._head(f"of {self.outcome}")
-
-    # What it has to say of itself, in plain words: `report` asks for it, and has the formats.
 
     def _in_words(self, term: str) -> str:
         """The name of a term of `tidy`, for people."""
@@ -258,17 +316,31 @@ class TableEffects(Based, SeveralRows, words="about_tables", pictures="plots.int
         """
         return ""
 
-    def _headed(self, conf_level: float) -> dict[str, str]:
-        """Lines for the head of the summary, by their names."""
-        return {}
+    @property
+    def _subject(self) -> str:
+        return relation(self) + self._after("paragraph")
+
+    def _blocks(self, conf_level: float) -> Sequence[Block]:
+        rows = self.tidy(conf_level).to_dict("records")
+        shown = [row | {"term": self._in_words(str(row["term"]))} for row in rows]
+        about = relation(self) + self._after("title")
+        title, heads = f"{about[0].upper()}{about[1:]}", ("term", "estimate", "std. error")
+        return effects_table(title, heads, shown, conf_level), *self._tables(conf_level)
 
     def _tables(self, conf_level: float) -> Sequence[Table]:
         """Tables after that of the terms."""
         return ()
 
-    def _noted(self, conf_level: float) -> Sequence[str]:
-        """Notes on how to read the numbers, and all others."""
-        return self.notes
+    def _shortly(self, conf_level: float, simultaneous: bool = True) -> Lines:
+        """The numbers that compare the arms, before those of one arm."""
+        tested = {term.name for term in self.terms() if term.tested}
+        rows = self.tidy(conf_level).to_dict("records")
+        shown = [
+            row | {"term": self._in_words(str(row["term"]))}
+            for row in rows
+            if row["term"] in tested
+        ]
+        return estimates(shown or rows, relation(self) + self._after("short"), conf_level)
 
     def _findings(self, conf_level: float) -> Sequence[str]:
         """Sentences about the numbers."""

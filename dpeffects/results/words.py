@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from dpeffects.results.numbers import to_error, with_ends
-from dpeffects.summary import printed
+from dpeffects.estimands import ESTIMANDS, LATE
+from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.table_one import hidden, within_noise
+from dpeffects.results.numbers import NOT_AVAILABLE, to_error, with_ends
+from dpeffects.summary import MOST_ROWS, Table, printed
+
+if TYPE_CHECKING:
+    from dpeffects.results.record import Record
+    from dpeffects.results.several import AtOnce
+
+Lines = list[tuple[str, str]]
+"""Names with what is said of them: lines of a short summary."""
+_ALIKE = 10.0
+"""Errors that differ by less than this factor are shown to the same place."""
+_SENTENCES = 6
+"""Effects in a paragraph."""
 
 
 def percent(share: float, form: str = ".4g") -> str:
@@ -54,3 +68,158 @@ def with_limits(row: Mapping[Any, Any]) -> str:
     if row["conf_high"] == math.inf:
         return f"{value} (at least {low})" if row["conf_low"] > 0.0 else f"{value} (without limits)"
     return f"{value} ({low} to {high})"
+
+
+def words_of(estimand: str) -> str:
+    """An estimand in words."""
+    known = {**ESTIMANDS, LATE.name: LATE}
+    return known[estimand].words if estimand in known else "effect"
+
+
+def called(result: Record | Any) -> str:
+    """What was estimated: an effect, in the words of its estimand, or an association."""
+    if result.associated:
+        return "association"
+    return getattr(result, "known_as", "") or words_of(result.estimand)
+
+
+def relation(result: Record | Any) -> str:
+    """Name what the number is: an effect of treatment on outcome, or their association."""
+    if result.associated:
+        return f"association of {result.treatment} with {result.outcome}"
+    return f"effect of {result.treatment} on {result.outcome}"
+
+
+def limits(conf_level: float) -> tuple[str, str]:
+    """Return the heads of the two columns of an interval.
+
+    Examples
+    --------
+    >>> limits(0.95)
+    ('2.5 %', '97.5 %')
+    """
+    return percent((1 - conf_level) / 2), percent((1 + conf_level) / 2)
+
+
+def p_text(p: float | Unavailable) -> str:
+    """Return a p-value for a table."""
+    return NOT_AVAILABLE if isinstance(p, Unavailable) else "<0.0001" if p < 1e-4 else f"{p:.4f}"
+
+
+def p_cell(row: Mapping[Any, Any]) -> str:
+    """The p-value of a row of `tidy`, for a table."""
+    return p_text(Unavailable("") if math.isnan(row["p_value"]) else row["p_value"])
+
+
+def cells_of_rows(rows: Sequence[Mapping[Any, Any]]) -> list[tuple[str, ...]]:
+    """The same of several rows, with as many decimals as each other where errors are alike."""
+    errors = [x for x in map(error_of, rows) if math.isfinite(x) and x > 0.0]
+    alike = errors and max(errors) < _ALIKE * min(errors)
+    return [effect_cells(row, min(errors) if alike else None) for row in rows]
+
+
+def effects_table(
+    title: str,
+    heads: tuple[str, ...],
+    found: Sequence[Mapping[Any, Any]],
+    conf_level: float,
+    tested: bool = True,
+) -> Table:
+    """Return rows of `tidy` as a table; ``heads`` are those of label, estimate and error."""
+    rows = []
+    for row, cells in zip(found, cells_of_rows(found), strict=True):
+        rows.append((row["term"], *cells, *((p_cell(row),) if tested else ())))
+    columns = (*heads, *limits(conf_level), *(("p-value",) if tested else ()))
+    return Table(title, columns, tuple(rows), "l" + "r" * (len(columns) - 1))
+
+
+def estimates(
+    rows: Iterable[Mapping[Any, Any]], what: str, conf_level: float, at_once: bool = False
+) -> Lines:
+    """Estimates with intervals and p-values, from rows of `tidy`; of many, the first.
+
+    ``at_once`` says that the intervals hold for all of them.
+    """
+    level, found = f"{percent(conf_level)} interval", list(rows)
+    if len(found) == 1:
+        return [("About", what), ("Estimate", _line(found[0], effect_cells(found[0]), f"{level} "))]
+    most = MOST_ROWS if len(found) > MOST_ROWS + 1 else len(found)
+    of_what = " for all at once" if at_once else ""
+    if found[0].get("covers") == "noise":
+        of_what += " of privacy noise only"
+    lines = [("About", f"{what}, with {level}s{of_what}")]
+    pairs = zip(found[:most], cells_of_rows(found[:most]), strict=True)
+    lines += [(str(row["term"]), _line(row, cells)) for row, cells in pairs]
+    if left := len(found) - most:
+        lines.append((f"and {left} more", "tidy() has them all"))
+    return lines
+
+
+def _line(row: Mapping[Any, Any], cells: tuple[str, ...], level: str = "") -> str:
+    """An estimate with its interval and p-value."""
+    value, _, low, high = cells
+    interval = "no interval" if low == NOT_AVAILABLE else f"{level}{low} to {high}"
+    p = row.get("p_value", math.nan)
+    return f"{value} ({interval})" + ("" if math.isnan(p) else f", p {p_words(p)}")
+
+
+def listed(rows: list[dict[Any, Any]]) -> str:
+    """Effects with their intervals, from rows of `tidy`."""
+    parts = []
+    first = rows[:_SENTENCES]
+    for row, (effect, _, low, high) in zip(first, cells_of_rows(first), strict=True):
+        ends = "no interval" if math.isnan(row["conf_low"]) else f"from {low} to {high}"
+        parts.append(f"{effect} ({ends}) for {row['term']}")
+    more = f"; {len(rows) - _SENTENCES} more are in tidy()" if len(rows) > _SENTENCES else ""
+    return "; ".join(parts) + more
+
+
+def noise_sentence(rows: list[dict[Any, Any]]) -> str:
+    """Say how large the privacy noise is, and the whole error."""
+    text = f"The standard deviation of the privacy noise is {_range(r['noise_sd'] for r in rows)}"
+    errors = [row["std_error"] for row in rows if not math.isnan(row["std_error"])]
+    if not errors:
+        return f"{text}; that of the sampling error is not known."
+    return f"{text}, that of the whole error {_range(errors)}."
+
+
+def _range(values: Iterable[float]) -> str:
+    known = list(values)
+    low, high = to_error((min(known), max(known)), min(known))
+    return low if low == high else f"{low} to {high}"
+
+
+def family_words(
+    fit: AtOnce, conf_level: float, simultaneous: bool = True, each: str = "effect"
+) -> str:
+    """Say for how many effects intervals and p-values hold at once."""
+    if all(isinstance(effect.sampling, Unavailable) for effect in fit.effects):
+        return ""
+    if simultaneous:
+        p = "" if fit.associated else ", and p-values are adjusted for their number"
+        count, level = len(fit.labels), percent(conf_level, "g")
+        if count == 1:
+            return ""
+        return f"All {count} intervals hold at once with {level}{p} (Bonferroni)."
+    what = "Intervals" if fit.associated else "Intervals and p-values"
+    return f"{what} are for one {each} at a time, not for all at once."
+
+
+def difference_cells(value: float, sd: float) -> tuple[str, str]:
+    """A standardised difference, in brackets where it is within its noise, and the noise."""
+    text = "n/a" if math.isnan(value) else f"{round(value, 3) + 0.0:.3f}"
+    text = f"({text})" if within_noise(value, sd) else text
+    return printed(text, hidden(value, sd)), f"{sd:.3f}" if math.isfinite(sd) else "n/a"
+
+
+def narrower(randomised: bool | None, than: str) -> str:
+    """Say which call has narrower intervals for one outcome by group ``than`` another.
+
+    Empty where none has; None stands for a design that is not known.
+    """
+    call, where = 'dp_ate(by=..., design="randomised")', "Where treatment was randomised"
+    if randomised is not None:
+        where = "For one outcome by group"
+    if randomised is False:
+        call = 'dp_cate(release="groups", by=...)'
+    return "" if call.startswith(than) else f"{where}, {call} usually has narrower intervals."

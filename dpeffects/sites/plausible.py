@@ -36,10 +36,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from dpeffects.abilities.moments import Moments
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Means
 from dpeffects.privacy.charges import Spend
-from dpeffects.results import Moments
 from dpeffects.results.tabled import TableEffects
 from dpeffects.sites.release import SiteRelease, StudyRelease
 

@@ -16,17 +16,18 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpeffects import documents
+from dpeffects.abilities.moments import Moments, added
 from dpeffects.abilities.ordinal import OrdinalEffects
 from dpeffects.abilities.quantile import QuantileEffects
 from dpeffects.abilities.rate import RateEffects
+from dpeffects.abilities.study import StudyEffects
 from dpeffects.abilities.survival import SurvivalEffects
 from dpeffects.errors import DataError, OptionError, ReleaseError
 from dpeffects.guarantee import weakest
 from dpeffects.inference import joint, tables
 from dpeffects.inference.estimate import Estimate
 from dpeffects.protocols import Protocol, read_protocol
-from dpeffects.results import ArmEffects, Moments, StudyEffects
-from dpeffects.results.moments import added
+from dpeffects.results import ArmEffects
 from dpeffects.results.tabled import TableEffects
 from dpeffects.sites.checks import check_all, check_levels, check_plausible, received
 from dpeffects.sites.document import check_site

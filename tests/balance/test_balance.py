@@ -14,7 +14,9 @@ from statsmodels.stats.weightstats import DescrStatsW
 
 import dpeffects as dpe
 from dpeffects.errors import DataError, OptionError
-from dpeffects.estimators.balance import Arms, not_negative
+from dpeffects.inference.joint import Margin
+from dpeffects.inference.monotone import not_negative
+from dpeffects.inference.table_one import Spreads
 from dpeffects.privacy.moments import cube_noise_sd
 from tests.balance.columns import columns, noise
 
@@ -187,7 +189,8 @@ def test_indicators_need_no_squares():
     real = dpe.dp_balance(
         formula, data, epsilon=1.0, bounds=dict.fromkeys(bounds, (0, 1.5)), overlap=False, seed=1
     )
-    assert [spend.label for spend in real.spends] == ["covariates by arm", "squares of covariates"]
+    labels = ["covariates by arm", "squares of covariates by arm"]
+    assert [spend.label for spend in real.spends] == labels
     assert real.treated[1] > 1.15 * found.treated[1]
     exact = dpe.dp_balance(formula, data, epsilon=1e6, bounds=bounds)
     x, t = data.drop(columns="t"), data["t"] == 1
@@ -202,7 +205,7 @@ def test_an_arm_without_records_stops_the_releases(treated):
         found = balance(data, 4.0, adjusted=True, seed=seed)
         assert np.isnan([*found.smd, *found.noise_sd]).all()
         assert found.tidy()["reason"].str.contains("an arm has no more records").all()
-        assert sum(spend.epsilon for spend in found.spends) < 1.21
+        assert {spend.share for spend in found.spends} == {"balance", "check_bounds"}
         assert found.guarantee.epsilon == 4.0  # noisy counts decided to stop
         assert 0 <= found.treated[0] <= 2000
         text = " ".join(str(found.summary()).split())
@@ -321,28 +324,18 @@ def test_mistakes_are_named(change, error, says):
 
 def test_noise_of_a_difference_against_the_delta_method():
     """By hand for one covariate at known sums: derivatives of the ratio, one release at a time."""
-    n, sigma, tau, (n1, n0) = 1000, 5.0, 0.004, (400.0, 600.0)
-    s1, s0, square = 0.1 * n1, -0.05 * n0, 0.3
-    made = Arms(
-        n=n,
-        width=2,
-        columns=np.array([1]),
-        treated=n1,
-        treated_sd=sigma / np.sqrt(2),
-        sums=np.array([[s1], [s0]]),
-        sums_sd=sigma,
-        weights=(0.5, 0.5),
-        squares=np.array([square]),
-        squares_sd=np.array([tau]),
-    )
+    sds, sizes = np.array([4.0, 5.0, 2.0]), np.array([480.0, 520.0])
+    at = np.stack([sizes, sizes * [0.12, 0.04], sizes * [0.07, 0.09]])
+    columns = at[1:, :, None, None]
+    margin, number = Margin(at[0][:, None], *columns, sds**2), np.array([True])
 
-    def smd(m1, a1, a0, q):
-        m0 = n - m1
-        spread = q - np.mean([(a / m) ** 2 - (sigma / m) ** 2 for a, m in ((a1, m1), (a0, m0))])
-        return (a1 / m1 - a0 / m0) / np.sqrt(spread)
+    def smd(size, total, square):
+        mean = total / size
+        noise = (sds[1] ** 2 + sds[0] ** 2 * mean**2) / size**2
+        return -np.diff(mean)[0] / np.sqrt(np.mean(square / size - mean**2 + noise))
 
-    at, sds = np.array([n1, s1, s0, square]), np.array([sigma / np.sqrt(2), sigma, sigma, tau])
-    slopes = [(smd(*(at + h)) - smd(*(at - h))) / 2e-5 for h in 1e-5 * np.eye(4)]
-    (raw,), (raw_sd,) = made.differences()
-    assert raw == pytest.approx(smd(*at))
-    assert raw_sd == pytest.approx(np.linalg.norm(sds * slopes), rel=2e-3)
+    (found,) = Spreads.of(margin, number).differences(margin, number, 2.0)
+    steps = 1e-4 * np.eye(6).reshape(6, 3, 2)
+    slopes = np.array([(smd(*(at + h)) - smd(*(at - h))) / 2e-4 for h in steps]).reshape(3, 2)
+    assert found.value == pytest.approx(smd(*at))
+    assert found.noise_sd == pytest.approx(np.linalg.norm(sds[:, None] * slopes), rel=0.03)

@@ -11,8 +11,8 @@ import pytest
 import statsmodels.api as sm
 
 import dpeffects as dpe
+from dpeffects.abilities import study as joint
 from dpeffects.errors import OptionError
-from dpeffects.estimators import joint
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
 from dpeffects.inference.tables import Confounding
 from tests.calls import ENGINES

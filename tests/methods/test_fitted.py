@@ -8,7 +8,8 @@ import pytest
 import statsmodels.api as sm
 
 import dpeffects as dpe
-from dpeffects.estimators import _fitted, joint
+from dpeffects.abilities import study as joint
+from dpeffects.estimators import _fitted
 
 BOUNDS = {"x": (-3.0, 3.0), "sex": (0, 1), "score": (0.0, 1.0), "event": (0, 1)}
 FORMULA = "score + event ~ t | x + sex"

@@ -11,8 +11,10 @@ import pytest
 import statsmodels.formula.api as smf
 
 import dpeffects as dpe
+from dpeffects.abilities.moments import z_of_record
 from dpeffects.errors import DataError, DPEffectsError, OptionError, ReleaseError
-from dpeffects.estimators.kept_moments import MomentRow
+from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.row import Row
 from dpeffects.inference.regression import MomentMatrix, regress
 from dpeffects.privacy.rows import Block
 from tests.calls import ENGINES
@@ -148,7 +150,7 @@ def test_balance_is_means_by_arm_over_the_spread_within_arms(
         assert row["smd"] == pytest.approx((one - zero) / math.sqrt(within), abs=1e-4)
 
 
-def columns_of(kept: dpe.Moments, data: pd.DataFrame) -> tuple[MomentRow, Block]:
+def columns_of(kept: dpe.Moments, data: pd.DataFrame) -> tuple[Row, Block]:
     """What a record adds, by the layout of a release, and the rows."""
     spec = dpe.estimators.table_methods()["moments"]
     request = dpe.flow.Request.of_effect(
@@ -159,7 +161,9 @@ def columns_of(kept: dpe.Moments, data: pd.DataFrame) -> tuple[MomentRow, Block]
     inside = [(data["cost"] - 0) / 60, data["died"], (data["age"] - 20) / 70, data["sex"]]
     inside += [data["region"] == level for level in BOUNDS["region"][1:]]
     covariates = np.column_stack([np.ones(len(data)), *inside]).astype(float)
-    return MomentRow(plan), Block(data["t"].to_numpy() == 1, covariates=covariates)
+    return z_of_record(plan, OfArm(np.array([1, 0]))), Block(
+        data["t"].to_numpy() == 1, covariates=covariates
+    )
 
 
 def test_no_row_is_shortened_and_known_products_are_right(

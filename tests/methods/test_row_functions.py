@@ -21,8 +21,8 @@ import pytest
 import dpeffects.abilities
 import dpeffects.design
 import dpeffects.estimators
-from dpeffects.abilities import late, quantile, randomisation, rate
-from dpeffects.design.arms import ArmByCell, EachArm, Outcome, ScaledSquare, control
+from dpeffects.abilities import balance, late, moments, quantile, randomisation, rate
+from dpeffects.design.arms import ARMS, ArmByCell, EachArm, Outcome, ScaledSquare, control
 from dpeffects.design.bounds import magnitude
 from dpeffects.design.clipped import AnyOutside, Outside
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
@@ -34,15 +34,13 @@ from dpeffects.estimators import (
     _clusters,
     _first_stage,
     _fitted,
+    _margins,
     _moments,
     _propensity,
     _response,
     _score,
     _tables,
     _variation,
-    balance,
-    joint,
-    kept_moments,
     one_step,
     one_step_cate,
     private_ipw,
@@ -57,6 +55,7 @@ from dpeffects.inference.regression import ARM, NUMBER, PRODUCT, MomentColumn
 from dpeffects.privacy.moments import Bins, WithSquares, norm_of_sum
 from dpeffects.privacy.rows import Block, Cells, fill
 from dpeffects.privacy.sets import COUNT, Box
+from dpeffects.privacy.units import seen_as
 from dpeffects.replication import sample_aggregate as aggregate
 from tests.privacy.bare import curator
 
@@ -139,7 +138,7 @@ SUM_OF_ARM, THREE_WIDTHS = OfArm(np.arange(3.0)), OfArm(np.array([0.8, 0.5, 0.6]
 THREE = tuple(Propensity.within(w * WEIGHTS, 0.3 * w, (0.1, 1.0)) for w in (1.0, 0.5, -1.0))
 FROM_MEAN = _clusters._from_mean(CONTRAST, 0.1)
 TABLE_WEIGHT = _tables.TableWeight(MODEL, "ATE")
-LEFT = joint.Left(
+LEFT = _margins.Left(
     _fitted.Fitted(
         np.array([3, 4]), np.array([0.4, 0.6]), np.random.default_rng(5).normal(size=(2, 2)), CUTS
     ),
@@ -241,9 +240,6 @@ CASES = {
     "outcome_moment": [
         private_ipw.outcome_moment(x, np.arange(1.0, D + 1)) for x in (RESIDUAL, BY_ARM)
     ],
-    "weighted_columns": [balance.weighted_columns(MODEL, "ATT", np.array([1, 2]))],
-    "columns_by_arm": [balance.columns_by_arm(np.array([2, 1]))],
-    "squares_of_columns": [balance.squares_of_columns(np.array([1, 2]), (1.0, 0.25))],
     "without_answer": [aggregate.without_answer],
     "scaled_answer": [aggregate.scaled_answer((-0.4, 0.7))],
     "centred_answers": [aggregate.centred_answers(1, 0.3, 0.7)],
@@ -266,9 +262,9 @@ CASES = {
     "TAKEN": [late.TAKEN],
     "Weighted": [PILOT],
     "product": [late.product(PILOT, late.Weighted(late.TAKEN, CONTRAST, 2.0, 0.3))],
-    "MomentRow": [
-        kept_moments.MomentRow(
-            kept_moments.Layout(
+    "z_of_record": [
+        moments.z_of_record(
+            moments.Layout(
                 tuple(
                     MomentColumn(str(k), (), kind, 0.3, 0.3, parts=(1, 3))
                     for k, kind in enumerate((ARM,) * (arms - 1) + (NUMBER,) * 3 + (PRODUCT,))
@@ -276,7 +272,8 @@ CASES = {
                 (1, 3, 4),
                 0.2,
                 arms,
-            )
+            ),
+            OfArm(np.arange(arms)),
         )
         for arms in (2, 3)
     ],
@@ -286,12 +283,12 @@ CASES = {
         for weight in (None, TABLE_WEIGHT)
     ],
     "centred_columns": [
-        joint.centred_columns(*(np.array(x) for x in columns), counted)
+        _margins.centred_columns(*(np.array(x) for x in columns), counted)
         for columns in (([1, 2], [1, 2]), ([1, 2, 3, 4], [4, 2, 4, 4]))
         for counted in (False, True)
     ],
     "centred_squares": [
-        joint.centred_squares(np.array([1, 2]), np.array([3, 2]), left) for left in (None, LEFT)
+        _margins.centred_squares(np.array([1, 2]), np.array([3, 2]), left) for left in (None, LEFT)
     ],
     "slopes_row": [
         _fitted.slopes_row(
@@ -305,11 +302,11 @@ CASES = {
             0.5,
         )
     ],
-    "ArmByLevel": [joint.ArmByLevel(2, 3, 1), joint.ArmByLevel(3, 2, 2)],
-    "baseline_columns": [joint.baseline_columns(first) for first in (1, 3)],
+    "ArmByLevel": [_margins.ArmByLevel(2, 3, 1), _margins.ArmByLevel(3, 2, 2)],
+    "baseline_columns": [_margins.baseline_columns(first) for first in (1, 3)],
     "baseline_weight": [
-        joint.baseline_weight(
-            joint.baseline_columns(3),
+        _margins.baseline_weight(
+            _margins.baseline_columns(3),
             _tables.TableWeight(Propensity.within(WEIGHTS[:3], 0.3, (0.1, 0.9)), "ATE"),
         )
     ],
@@ -566,19 +563,19 @@ def test_a_released_model_bounds_its_own_weights():
 def test_covariates_by_arm_are_the_sums():
     y, t, x = records()
     c, _ = curator(y, t, x)
-    arms, u = balance.release_arms(c, "a"), 2 * x[:, 1:] - 1
-    model = Propensity.within(np.array([0.2, 2.0, -1.0]), 0.3, (0.1, 0.9))
-    row, cube = balance.weighted_columns(model, "ATE", np.array([1, 2])), balance._cube(3)
-    weighted = c.sums("weighted", row, cube, balance.ARMS, share="a").value
+    z, model = x[:, 1:] - 0.5, Propensity.within(np.array([0.2, 2.0, -1.0]), 0.3, (0.1, 0.9))
+    seen = seen_as(c, _tables.TableWeight(model, "ATE"))
+    plain, weighted = (
+        _margins.margins([_margins.MarginAsked(own, "margin", np.array([1, 2]), ARMS, (2, 1), "a")])
+        for own in (c, seen)
+    )
     e = model.scores(unit_rows(x))
-    assert arms.treated == pytest.approx(t.sum(), abs=1e-3)
     for arm, rows, w in ((0, t, 1 / e), (1, ~t, 1 / (1 - e))):
-        assert arms.sums[arm] == pytest.approx(u[rows].sum(axis=0), abs=1e-3)
-        mean = (w[rows, None] * u[rows]).sum(axis=0) / w[rows].sum()
-        assert weighted[arm, 1:] / weighted[arm, 0] == pytest.approx(mean, abs=1e-3)
-    squares = arms.weights @ np.array([(u[rows] ** 2).mean(axis=0) for rows in (t, ~t)])
-    assert sum(arms.weights) == pytest.approx(1.0)
-    assert arms.squares == pytest.approx(squares, abs=1e-3)
+        assert plain[0].sizes[arm, 0] == pytest.approx(rows.sum(), abs=1e-3)
+        assert plain[0].sums[arm, 0] == pytest.approx(z[rows].sum(axis=0), abs=1e-3)
+        assert plain[0].squares[arm, 0] == pytest.approx((z[rows] ** 2).sum(axis=0), abs=1e-3)
+        mean = (w[rows, None] * z[rows]).sum(axis=0) / w[rows].sum()
+        assert weighted[0].means()[arm, 0] == pytest.approx(mean, abs=1e-3)
 
 
 # --- learners of effects --------------------------------------------------------------------------

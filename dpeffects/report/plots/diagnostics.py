@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.abilities.balance import Balance
+from dpeffects.abilities.study import StudyEffects
 from dpeffects.errors import OptionError
-from dpeffects.inference.table_one import MISSING
+from dpeffects.inference.table_one import WITHIN, variable_name
 from dpeffects.report.plots import style as look
-from dpeffects.results.covariate_balance import WITHIN, Balance
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
-from dpeffects.results.study import StudyEffects
 from dpeffects.summary import NOISE, draw
 
 _CUSTOMARY = 0.1
@@ -100,17 +100,13 @@ def _of_table1(fit: StudyEffects) -> Any:
     found = fit.table1()
     if not len(found):
         raise OptionError("this study has no baseline variables: name them after `|`")
-    found["term"] = [
-        f"{name}{': ' if level == MISSING else ' '}{level}".strip()
-        for name, level in zip(found["variable"], found["level"], strict=True)
-    ]
-    names = {"smd": "smd", "smd_weighted": "smd_adjusted"}
-    for old, new in names.items():
-        more = new.removeprefix("smd")
-        for what in ("", "_noise_sd", "_within_noise", "_noise_ratio"):
-            given = found[f"{old}{what}"].to_numpy() if f"{old}{what}" in found else np.nan
-            found[f"{what.removeprefix('_') or 'smd'}{more}"] = given
-    return found
+    found["term"] = list(map(variable_name, found["variable"], found["level"]))
+    names = {
+        f"{old}{what}": f"{what[1:] or 'smd'}{new}"
+        for old, new in (("smd", ""), ("smd_weighted", "_adjusted"))
+        for what in ("", "_noise_sd", "_within_noise", "_noise_ratio")
+    }
+    return found.rename(columns=names).reindex(columns=["term", *names.values()])
 
 
 def _marks(ax: Any, rows: Any, differences: Any, which: str, marker: str, color: str) -> None:

@@ -12,13 +12,13 @@ import numpy as np
 from dpeffects.errors import OptionError
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import NO_EFFECT, SHARE, Unavailable
-from dpeffects.report.blocks import percent, relation
 from dpeffects.report.plots import style as look
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction
 from dpeffects.results.numbers import number, to_error
 from dpeffects.results.several import AtOnce, SeveralEffects, SubsetEffects
 from dpeffects.results.tabled import TableEffects
+from dpeffects.results.words import percent, relation
 from dpeffects.sites.combination import Combined
 from dpeffects.summary import draw
 

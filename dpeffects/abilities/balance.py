@@ -1,0 +1,752 @@
+"""`dp_balance`: overlap and balance of two arms, without a look at outcomes.
+
+1. Numbers of records, sums and squares of the covariates by arm (share "balance"): the margin that
+   Table 1 of a study is made of.
+2. A propensity model with noise in its objective (share "propensity").
+3. A histogram of its scores by arm (share "overlap").
+4. The sums again, weighted by inverse propensities (share "adjusted").
+
+Steps 2 to 4 are left out where public numbers say that noise would drown them, and their shares go
+to step 1. If the releases of step 1 say nothing, nothing further is released; that depends on
+released values, so the guarantee is that of the whole budget all the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from dpeffects.arrays import BoolArray, FloatArray, IntArray, Interval
+from dpeffects.calls import OfUnits, public_call, released
+from dpeffects.design.arms import ARMS
+from dpeffects.design.features import logits
+from dpeffects.errors import OptionError
+from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators._checks import check_clip, check_flag, check_whole
+from dpeffects.estimators._margins import MarginAsked, cube, margins
+from dpeffects.estimators._moments import varying_columns
+from dpeffects.estimators._tables import TableWeight
+from dpeffects.estimators.row import row
+from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.strengths import TREATED_VARIANCE, default_strength, gradient_noise
+from dpeffects.estimators.weighting import Propensity, propensity_model
+from dpeffects.guarantee import counted
+from dpeffects.inference.joint import Margin, agreeing
+from dpeffects.inference.monotone import not_negative
+from dpeffects.inference.noisy import COUNTED, RARE, noise_ratio
+from dpeffects.inference.table_one import (
+    SURE,
+    WITHIN,
+    Difference,
+    Spreads,
+    hidden,
+    pulled,
+    within_noise,
+)
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.logistic import sigmoid, unit_norm
+from dpeffects.privacy.minimise import Weights
+from dpeffects.privacy.moments import cube_noise_sd
+from dpeffects.privacy.release import Split
+from dpeffects.privacy.rows import Block, Cells
+from dpeffects.privacy.sets import COUNT, entries
+from dpeffects.privacy.units import seen_as
+from dpeffects.results.export import frame_of
+from dpeffects.results.numbers import number, to_error
+from dpeffects.results.tabled import ARMS as NAMES
+from dpeffects.results.tabled import Tabled, Worded
+from dpeffects.results.words import Lines, difference_cells
+from dpeffects.summary import Block as Part
+from dpeffects.summary import Pairs, Table, draw, printed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SHARES = {"balance": 0.3, "propensity": 0.35, "overlap": 0.1, "adjusted": 0.25}
+_SQUARES = 0.15, 0.4
+"""Least and largest part of the share "balance" that squares get, where a column needs one."""
+_KNOWN = 0.025
+"""Noise in a variance, for covariates on [-1, 1], up to which more of the budget is spent on it."""
+_WORTH = 0.1
+"""A propensity model and weighted differences are released by default where noise still moves
+differences by less than this."""
+_MOST = 0.5
+"""Differences are refused where noise would move them by more than this."""
+_LOGIT_VARIANCE = 1.0
+"""Variance of true log odds of treatment: a model with more noise than that says nothing."""
+_USUAL_WEIGHT, _USUAL_SD = 0.4, 0.5
+"""Mean weight over the largest, and spread of a covariate on [-1, 1], that a forecast assumes."""
+_SURE = 2.0
+"""A spread below this many standard deviations of its noise is no denominator."""
+_LOW, _HIGH = 0.1, 0.9
+_APART = 0.1
+"""Standardised differences above it are said to matter."""
+_SHOWN = 40
+_NO_SPREAD = "the covariate does not vary by more than the noise"
+_ONE_VALUE = "the covariate has one value by its declaration"
+_FEW = "an arm has no more records than noise could make"
+
+
+# --- options ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BalanceOptions(Options):
+    """``adjusted``: whether balance after weighting is released too, ``overlap``: whether a
+    propensity model and the histogram of its scores are, None to choose; ``clip``: propensities are
+    kept within [clip, 1 - clip] in the weights; ``bins``: of the histogram.
+    """
+
+    adjusted: bool | None = None
+    overlap: bool | None = None
+    clip: float = 0.1
+    bins: int = 20
+
+    def __post_init__(self) -> None:
+        check_flag("adjusted", self.adjusted, optional=True)
+        check_flag("overlap", self.overlap, optional=True)
+        check_clip(self.clip)
+        check_whole("bins", self.bins, 2, 200)
+        if self.adjusted and self.overlap is False:
+            raise OptionError("adjusted=True needs the propensity model: leave overlap=False out")
+
+    def resolve(self, facts: Facts) -> BalanceOptions:
+        """Decide from public numbers what is worth its price; refuse where nothing is."""
+        if not _varying(facts):
+            raise OptionError("there is nothing to compare: every covariate has one value")
+        asked = self
+        if asked.adjusted is None:
+            trial = Forecast.of(replace(asked, adjusted=True, overlap=True), facts)
+            asked = replace(asked, adjusted=asked.overlap is not False and trial.weighted < _WORTH)
+        if asked.overlap is None:
+            trial = Forecast.of(replace(asked, overlap=True), facts)
+            worth = trial.model < _LOGIT_VARIANCE and trial.raw < _WORTH and trial.spread <= 1.0
+            asked = replace(asked, overlap=asked.adjusted or worth)
+        to_expect = Forecast.of(asked, facts)
+        for what, noise, spread in (
+            ("differences", to_expect.raw, to_expect.spread),
+            ("weighted differences", to_expect.weighted if asked.adjusted else 0.0, 0.0),
+        ):
+            if (more := max(noise / _MOST, spread)) > 1.0:
+                raise OptionError(asked._refusal(what, more, facts))
+        return asked
+
+    def _refusal(self, what: str, more: float, facts: Facts) -> str:
+        """Say what would be needed: noise goes down with n epsilon."""
+        records, epsilon = math.ceil(facts.n * more), facts.budget.epsilon * more
+        less = "adjusted=False, " if self.adjusted else "overlap=False, " if self.overlap else ""
+        return (
+            f"with n = {facts.n}, epsilon = {facts.budget.epsilon:g} and {_varying(facts)} "
+            f"columns, standardised {what} would be nothing but noise; nothing was charged. About "
+            f"{records} records or epsilon = {epsilon:.2g} would do; {less}fewer covariates or a "
+            "delta help too"
+        )
+
+
+def _varying(facts: Facts) -> int:
+    """Columns that are not constant by declaration."""
+    return facts.columns if facts.values else facts.width - 1
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Noise to expect by public numbers.
+
+    In a difference; in a weighted one; in the log odds, as a variance; and in the variance of a
+    column that is no indicator, against the largest that can be worked with.
+    """
+
+    raw: float
+    weighted: float
+    model: float
+    spread: float
+
+    @classmethod
+    def of(cls, options: BalanceOptions, facts: Facts) -> Forecast:
+        """Go through the steps with usual numbers in the place of released ones."""
+        m, n = _varying(facts), facts.n
+        split = Split.of(facts.budget, shares(facts.level, options), uses_delta(options, facts))
+
+        def noise(share: str, columns: int, width: float) -> float:
+            if share in split.mu:
+                return width * math.sqrt(columns) / split.mu[share]
+            return cube_noise_sd(columns, width, split.shares[share].epsilon)
+
+        def difference(share: str) -> float:
+            return math.sqrt(8.0) * noise(share, m + 1, 2.0) / (n * _USUAL_SD)
+
+        squares = m - facts.values[:-1].count(2)
+        raw, by_sums, by_model, spread = difference("balance"), math.inf, math.inf, 0.0
+        if squares:
+            whole, part = noise("balance", squares, 4.0), 0.0
+            if "balance" not in split.mu:  # with Gaussian noise they cost nothing
+                part = _squares_part(whole / 4.0, n)
+                whole /= 4.0 * part
+            raw /= 1.0 - part
+            each = 2.0 * math.hypot(whole, noise("balance", m + 1, 1.0)) ** 2 / n**2
+            usual = np.full(squares, _USUAL_SD**2)
+            _, unknown = pulled(usual, 0.0 * usual + each)
+            spread = _SURE * math.sqrt(float(unknown[0])) / _USUAL_SD**2
+        if "propensity" in split.shares:
+            gradient = gradient_noise(facts.width, *split.shares["propensity"])
+            sd = _USUAL_SD / (2.0 * unit_norm(facts.width))
+            by_model = gradient / (TREATED_VARIANCE * n * sd)
+        if "adjusted" in split.shares:
+            by_sums = difference("adjusted") / _USUAL_WEIGHT
+        return cls(raw, math.hypot(by_sums, by_model), m * by_model**2, spread)
+
+
+def shares(level: str, options: BalanceOptions) -> dict[str, float]:
+    """Split of the budget; what is left out leaves its share to the others."""
+    out = set() if options.adjusted else {"adjusted"}
+    if options.overlap is False:
+        out |= {"propensity", "overlap"}
+    return {name: part for name, part in _SHARES.items() if name not in out}
+
+
+def uses_delta(options: BalanceOptions, facts: Facts) -> dict[str, float | None]:
+    """Which shares can use a delta, and in how many entries a record moves their releases."""
+    own, by_arm = entries(cube(max(_varying(facts), 1) + 1)), entries(COUNT, cells=2)
+    return {"balance": own, "propensity": None, "overlap": by_arm, "adjusted": own}
+
+
+def _squares_part(noise: float, n: int) -> float:
+    """Part of a share for squares; ``noise`` is that of a sum of them at the whole share."""
+    return float(np.clip(noise / (n * _KNOWN), *_SQUARES))
+
+
+# --- the release --------------------------------------------------------------------------------
+
+
+@row("treated", "covariates")
+def score_bin(rows: Block, weights: FloatArray, cuts: FloatArray) -> IntArray:
+    """Arm of a record, and bin of its score by a released model: treated records first."""
+    score = sigmoid(logits(rows.covariates, weights[1:], weights[0]))
+    first = np.where(rows.treated, 0, len(cuts) + 1)
+    return first + np.searchsorted(cuts, score)
+
+
+def fit(curator: Curator, options: BalanceOptions, estimand: str) -> Tabled:
+    """Release what is worth it."""
+    arms = Arms.released(curator)
+    found: dict[str, Any] = {
+        "terms": curator.names[1:],
+        "reasons": arms.reasons,
+        "treated": (arms.treated, arms.treated_sd),
+        "warning": "",
+        **arms.among_all("", arms.differences(arms.margin)),
+    }
+    if not (options.overlap and arms.usable.any()):
+        return Tabled(Balance, found)
+    offset = arms.log_odds
+    price = curator.epsilon("propensity"), curator.delta("propensity")
+    strength = default_strength(curator.n, curator.width, *price)
+    weights = propensity_model(curator, strength, offset, "propensity")
+    scores = release_scores(curator, weights.value, offset, options.bins)
+    noise, share = model_noise(weights, arms, scores)
+    found |= scores.fields | {"model_noise": share}
+    if options.adjusted:
+        limits = ESTIMANDS[estimand].clip_limits(options.clip)
+        model = Propensity.within(weights.value, offset, limits)
+        seen = seen_as(curator, TableWeight(model, estimand))
+        label = "weighted covariates by arm"
+        (weighted,) = margins([_asked(seen, label, arms.columns, "adjusted", Fraction())])
+        inside = scores.inside(limits)
+        differences = [
+            replace(x, noise_sd=math.hypot(x.noise_sd, inside * sd))
+            for x, sd in zip(arms.differences(weighted), noise, strict=True)
+        ]
+        known = weighted.sizes.min() > SURE * math.sqrt(weighted.noise[0, 0])
+        found |= arms.among_all("_adjusted", differences, known)
+    return Tabled(Balance, found)
+
+
+def _asked(
+    curator: Curator, label: str, columns: IntArray, share: str, squared: Fraction
+) -> MarginAsked:
+    return MarginAsked(curator, label, columns, ARMS, (2, 1), share, squared=squared)
+
+
+@dataclass(frozen=True, eq=False)
+class Arms:
+    """The released margin of two arms, of columns that are places among those of a record.
+
+    The first of ``width``, the intercept, is left out; ``numbers`` are no indicators.
+    """
+
+    n: int
+    width: int
+    columns: IntArray
+    numbers: BoolArray
+    margin: Margin
+    spreads: Spreads
+
+    @classmethod
+    def released(cls, curator: Curator) -> Arms:
+        """Release the margin; its sizes add up to n."""
+        columns, n = varying_columns(curator), curator.n
+        columns = columns[columns > 0]  # the first is the intercept
+        numbers = np.array(curator.values)[columns] != 2
+        part = Fraction()
+        if numbers.any():
+            noise = cube_noise_sd(int(numbers.sum()), 1.0, curator.epsilon("balance"))
+            part = Fraction(_squares_part(noise, n)).limit_denominator(1000)
+        asked = _asked(curator, "covariates by arm", columns, "balance", part)
+        (margin,) = agreeing(margins([asked])[0], (), float(n))
+        return cls(n, curator.width, columns, numbers, margin, Spreads.of(margin, numbers))
+
+    @property
+    def treated(self) -> float:
+        """Number of treated records."""
+        return min(max(float(self.margin.sizes[0, 0]), 0.0), float(self.n))
+
+    @property
+    def treated_sd(self) -> float:
+        """Standard deviation of the noise in it."""
+        return math.sqrt(float(self.margin.noise[0, 0]))
+
+    @property
+    def both_there(self) -> bool:
+        """Whether both arms have more records than noise could make."""
+        return min(self.treated, self.n - self.treated) > SURE * self.treated_sd
+
+    @property
+    def usable(self) -> BoolArray:
+        """Whether columns vary by more than noise."""
+        known = self.spreads.squared > _SURE * np.sqrt(self.spreads.unknown)
+        return np.asarray(known & self.both_there)
+
+    @property
+    def log_odds(self) -> float:
+        """Log odds of treatment, kept away from the ends by the noise in the count."""
+        least = min(max(self.treated_sd, 1.0) / self.n, 0.5)
+        share = min(max(self.treated / self.n, least), 1.0 - least)
+        return math.log(share / (1.0 - share))
+
+    def differences(self, margin: Margin) -> list[Difference]:
+        """Standardised differences of a margin, with weights or without."""
+        return self.spreads.differences(margin, self.numbers, _SURE)
+
+    def among_all(
+        self, name: str, found: Sequence[Difference], known: bool = True
+    ) -> dict[str, tuple[float, ...]]:
+        """Differences and their noise among those of all columns; NaN where not usable."""
+        whole = np.full((2, self.width - 1), math.nan)
+        own = np.array([(x.value, x.noise_sd) for x in found]).T
+        whole[:, self.columns - 1] = np.where(self.usable & known, own, math.nan)
+        values, sds = map(tuple, whole.tolist())
+        return {f"smd{name}": values, f"noise_sd{name}": sds}
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why a column has no difference; empty where it has."""
+        texts = [_ONE_VALUE] * (self.width - 1)
+        for column, usable in zip(self.columns, self.usable, strict=True):
+            texts[column - 1] = "" if usable else _NO_SPREAD if self.both_there else _FEW
+        return tuple(texts)
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The histogram of released scores: counts of both arms by bin, as released."""
+
+    n: int
+    edges: FloatArray
+    counts: FloatArray
+    count_sd: float
+
+    @property
+    def shown(self) -> FloatArray:
+        """The closest counts that are not negative and add up to n."""
+        return not_negative(self.counts.reshape(-1), self.n).reshape(2, -1)
+
+    @property
+    def information(self) -> float:
+        """Mean of e(1 - e) over the records."""
+        return max(self._mean(self._middles * (1.0 - self._middles)), 0.02)
+
+    def inside(self, limits: Interval) -> float:
+        """Share of records whose scores are not clipped at limits."""
+        return self._mean((self._middles > limits[0]) & (self._middles < limits[1]))
+
+    @property
+    def _middles(self) -> FloatArray:
+        return np.asarray(self.edges[:-1] + self.edges[1:]) / 2.0
+
+    def _mean(self, values: Any) -> float:
+        return float(self.shown.sum(axis=0) @ values) / self.n
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Fields of a `Balance`."""
+        far = (self.edges[1:] <= _LOW + 1e-9) | (self.edges[:-1] >= _HIGH - 1e-9)
+        outside = min(max(float(self.counts[:, far].sum()) / self.n, 0.0), 1.0)
+        return {
+            "edges": tuple(self.edges.tolist()),
+            "counts": tuple(tuple(arm) for arm in self.shown.tolist()),
+            "count_sd": self.count_sd,
+            "scores_outside": (outside, self.count_sd * math.sqrt(2.0 * far.sum()) / self.n),
+        }
+
+
+def release_scores(curator: Curator, model: FloatArray, offset: float, bins: int) -> Scores:
+    """Release the histogram of the scores of a released model, on bins of one width."""
+    edges = np.linspace(0.0, 1.0, bins + 1)
+    on_rows = model / unit_norm(model.size)  # weights on rows in [0, 1]
+    on_rows = np.concatenate([[offset - 0.5 * on_rows[1:].sum()], on_rows])
+    cells = Cells(score_bin(on_rows, edges[1:-1]), 2 * bins)
+    counts = curator.sums("histogram of scores", None, COUNT, cells, share="overlap")
+    return Scores(curator.n, edges, counts.value.reshape(2, -1), counts.sd)
+
+
+def model_noise(weights: Weights, arms: Arms, scores: Scores) -> tuple[FloatArray, float]:
+    """What noise in a propensity model does: standard deviations in standardised differences, and
+    the expected share of noise in the log odds.
+
+    Noise b in the gradient moves the weights by (n v C + strength)^-1 b, with C the covariance of
+    the covariates and v the mean of e(1 - e), and a weighted difference of the covariates by C
+    times that. Where the penalty is small, this is b / (n v), however columns are correlated.
+    Records whose scores are clipped have no part in it. The share is 1 where noise alone gives log
+    odds of that size in one of twenty cases.
+    """
+    squared = unit_norm(weights.value.size) ** 2
+    variance = np.clip(arms.spreads.squared, 2.5e-4, 0.25) / squared
+    information = arms.n * scores.information * variance
+    noise = weights.noise_sd * np.sqrt(variance) / (information + weights.strength)
+    m, total = noise.size, float(np.sum(noise**2))
+    size = float(np.sum(variance * weights.value[arms.columns] ** 2))
+    tail = 1.0 + 1.64 * math.sqrt(5.0 / m)  # squares of Laplace noise vary by sqrt(5)
+    return noise, total / size if size > tail * total else 1.0
+
+
+BALANCE = MethodSpec(
+    name="dp_balance",
+    title="overlap and balance",
+    about="standardised differences of the covariates, and a histogram of propensities, by arm",
+    estimands=AVERAGES,
+    levels=("sample",),
+    options=BalanceOptions,
+    shares=shares,
+    uses_delta=uses_delta,
+    fit=fit,
+    citation="",
+    uses_outcome=False,
+    may_stop=True,
+    needs_intercept=True,  # the other columns are centred around it
+)
+"""It estimates no effect, so it is not among the methods that `methods` lists."""
+
+
+# --- the result ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Balance(Worded, pictures="plots.diagnostics"):
+    """Overlap and balance of two arms; made by `dp_balance`.
+
+    Parameters
+    ----------
+    terms
+        Names of the encoded covariates.
+    smd, noise_sd
+        Standardised mean differences (treated less control) and the standard deviation of the
+        noise in each; NaN for a covariate that does not vary by more than the noise.
+    reasons
+        Why a difference is missing; empty texts where it is not.
+    treated
+        Number of treated records, and the standard deviation of its noise.
+    smd_adjusted, noise_sd_adjusted
+        The same after weighting by inverse propensities, with the noise of the propensity model;
+        empty where it was not released.
+    edges, counts, count_sd
+        Histogram of the released propensity score: edges of its bins, noisy counts of treated and
+        of control records, standard deviation of the noise in each count. Counts are the closest to
+        the released ones that are not negative and add up to n. Empty where none was released.
+    scores_outside
+        Share of records with a score below 0.1 or above 0.9, and the noise in it.
+    model_noise
+        Expected share of noise in the log odds of the propensity model.
+    warning
+        A caution where many values lay outside their declared ranges (``check_bounds=True``).
+    estimand, method, ...
+        The fields of `Record`.
+    """
+
+    _of_effects = False
+    _titled = "Private overlap and balance"
+    terms: tuple[str, ...]
+    smd: tuple[float, ...]
+    noise_sd: tuple[float, ...]
+    reasons: tuple[str, ...]
+    treated: tuple[float, float]
+    smd_adjusted: tuple[float, ...] = ()
+    noise_sd_adjusted: tuple[float, ...] = ()
+    edges: tuple[float, ...] = ()
+    counts: tuple[tuple[float, ...], ...] = ((), ())
+    count_sd: float = math.nan
+    scores_outside: tuple[float, float] = (math.nan, math.nan)
+    model_noise: float = math.nan
+    warning: str = ""
+
+    def tidy(self) -> pd.DataFrame:
+        """One row a covariate: differences before and after weighting, and the noise in them.
+
+        ``within_noise`` says that a difference may be nothing but noise, a ``noise_ratio`` above 1
+        that it is mostly noise; what was not released, or is not usable, is NaN.
+        """
+        columns: dict[str, Any] = {"term": self.terms}
+        for name, own in (
+            ("", (self.smd, self.noise_sd)),
+            ("_adjusted", (self.smd_adjusted, self.noise_sd_adjusted)),
+        ):
+            values, sds = own if own[0] else ((math.nan,) * len(self.terms),) * 2
+            columns |= {f"smd{name}": values, f"noise_sd{name}": sds}
+            columns[f"within_noise{name}"] = list(map(within_noise, values, sds))
+            columns[f"noise_ratio{name}"] = list(map(hidden, values, sds))
+        return frame_of(columns | {"reason": self.reasons, "guarantee": self.guarantee.status})
+
+    def overlap(self) -> pd.DataFrame:
+        """One row for each arm and bin of the propensity score."""
+        bins = list(zip(self.edges[:-1], self.edges[1:], strict=True))
+        return frame_of(
+            [
+                {"arm": arm, "low": low, "high": high, "count": count, "noise_sd": self.count_sd}
+                for arm, counts in zip(NAMES, self.counts, strict=True)
+                for (low, high), count in zip(bins, counts, strict=True)
+            ]
+        )
+
+    def glance(self) -> pd.DataFrame:
+        """One row for the release: its size, guarantee and largest differences."""
+        outside, sd = self.scores_outside
+        row = {
+            "n": self.n,
+            "treated": self.treated[0],
+            "treated_noise_sd": self.treated[1],
+            "covariates": len(self.terms),
+            "largest_smd": _largest(self.smd),
+            "largest_smd_adjusted": _largest(self.smd_adjusted),
+            "scores_outside": outside,
+            "scores_outside_noise_sd": sd,
+            "model_noise": self.model_noise,
+            "epsilon": float(self.guarantee.epsilon),
+            "delta": float(self.guarantee.delta),
+            "guarantee": self.guarantee.status,
+        }
+        return frame_of([row])
+
+    @property
+    def doubts(self) -> str:
+        """What nobody should overlook about the estimates; empty when all is well."""
+        noisy = "the propensity model is mostly noise: overlap and weighted balance say little"
+        noisy = noisy if self.model_noise >= 0.5 else ""  # NaN where there is no model
+        return "; ".join(filter(None, (noisy, self.warning)))
+
+    def plot(self, kind: str = "love", *, most: int | None = 30, ax: Any = None) -> Any:
+        """Draw the differences ("love") or the histogram of scores ("overlap"); return the axes.
+
+        ``most`` is how many differences are drawn, the largest first; None draws all.
+        """
+        return draw(self, kind, most=most, ax=ax)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return super().to_dict() | {"caution": self.caution}
+
+    def __repr__(self) -> str:
+        return (
+            f"<dpeffects balance of {len(self.terms)} covariates, largest "
+            f"{number(_largest(self.smd), 3)}, {self.guarantee.line(self.n)}>"
+        )
+
+    # --- words ----------------------------------------------------------------------------------
+
+    @property
+    def _subject(self) -> str:
+        return f"the balance of covariates between the arms of {self.treatment}"
+
+    def _blocks(self, conf_level: float) -> Sequence[Part]:
+        histogram = (self._histogram(),) if self.edges else ()
+        return Pairs(tuple(self._arms()), "Arms"), self._differences(), *histogram
+
+    def _shortly(self, conf_level: float, simultaneous: bool = True) -> Lines:
+        apart = [smd for smd in self.smd if abs(smd) > _APART]
+        count = f"{len(self.terms)} covariate{'' if len(self.terms) == 1 else 's'}"
+        return [
+            ("About", f"how far the arms of {self.treatment} differ in {count}"),
+            ("Largest", self._largest() or "not known: no difference is usable"),
+            ("Apart", f"{len(apart)} of {len(self.smd)} differ by more than {_APART}"),
+            *self._arms(),
+        ]
+
+    def _findings(self, conf_level: float) -> Sequence[str]:
+        if largest := self._largest():
+            what = f"The largest standardised mean difference is {largest}"
+            return [f"{what}; sampling error is not in that."]
+        if not all(math.isnan(smd) for smd in self.smd):
+            return ["No difference can be told: all are mostly noise."]
+        return [f"No difference is known: {next(filter(None, self.reasons), '')}."]
+
+    def _largest(self) -> str:
+        """The largest standardised difference, or nothing where none is known."""
+        rows = zip(self.terms, self.smd, self.noise_sd, strict=True)
+        usable = [x for x in rows if not (math.isnan(x[1]) or hidden(*x[1:]) > 1.0)]
+        if not usable:
+            return ""
+        term, smd, sd = max(usable, key=lambda row: abs(row[1]))
+        value, noise = to_error((smd, sd), sd)
+        return f"{value}, of {term} (standard deviation of its privacy noise {noise})"
+
+    def _arms(self) -> Lines:
+        (treated, sd), (outside, outside_sd) = self.treated, self.scores_outside
+        who = counted(self.guarantee.unit)
+        of = who if "size" in self.sample else f"of {self.n} {who}"
+        rows = [("Treated", f"{_count(treated, sd)} {of} (noise sd {number(sd, 2)})")]
+        if self.edges:
+            part, noise = to_error((100 * outside, 100 * outside_sd), 100 * outside_sd)
+            ratio = noise_ratio(outside_sd, 1.0, max(outside, RARE))
+            scores = f"of {who} have scores below {_LOW} or above {_HIGH} (noise sd {noise} %)"
+            rows += [
+                ("Overlap", f"{printed(f'{part} %', ratio, 'mostly noise:')} {scores}"),
+                ("Model", f"about {100 * self.model_noise:.0f} % of its log odds are noise"),
+            ]
+        return rows
+
+    def _differences(self) -> Table:
+        columns, cells = ["covariate"], [list(self.terms)]
+        for name, values, sds in (
+            ("difference", self.smd, self.noise_sd),
+            ("weighted", self.smd_adjusted, self.noise_sd_adjusted),
+        ):
+            if values:
+                columns += [name, "noise sd"]
+                pairs = map(difference_cells, values, sds)
+                cells += [list(own) for own in zip(*pairs, strict=True)]
+        rows = tuple(zip(*cells, strict=True))[:_SHOWN]
+        title = "Standardised mean differences, treated less control"
+        return Table(title, tuple(columns), rows, "l" + "r" * (len(columns) - 1))
+
+    def _histogram(self) -> Table:
+        digits = 2 if (len(self.edges) - 1) in (2, 4, 5, 10, 20, 25, 50) else 3
+        bins = zip(self.edges[:-1], self.edges[1:], *self.counts, strict=True)
+        rows = tuple(
+            (f"{low:.{digits}f} to {high:.{digits}f}", *(_count(x, self.count_sd) for x in counts))
+            for low, high, *counts in bins
+        )
+        title = f"Records by propensity score (noise sd {number(self.count_sd, 3)})"
+        return Table(title, ("score", *NAMES), rows[:_SHOWN], "lrr")
+
+    def _noted(self, conf_level: float) -> Iterable[str]:
+        yield (
+            "A difference divides by the root of the arms' average variance, before weighting. In "
+            f"brackets: below {WITHIN} standard deviations of its noise, so perhaps nothing but "
+            "noise. Sampling error is not in noise sd."
+        )
+        if self.edges:
+            yield (
+                "Scores come from a private model with a penalty, which pulls them together: "
+                "overlap looks better than it is. A call of dp_ate fits a model of its own."
+            )
+        if self.smd_adjusted:
+            yield "The noise sd of a weighted difference includes that of the model."
+        elif self.edges:
+            yield (
+                "Balance after weighting was not released; adjusted=True asks for it, and None "
+                "(default) where its noise is small."
+            )
+        elif self.options.get("overlap"):
+            yield (
+                "The differences say nothing, so no propensity model was released. Its part of "
+                "epsilon was not used, but counts: what was released decided on it."
+            )
+        else:
+            yield (
+                "No propensity model was released, and all of epsilon went to the differences; "
+                "overlap=True asks for one, and None (default) where n and epsilon make it more "
+                "than noise."
+            )
+        yield from (f"n/a: {reason}." for reason in dict.fromkeys(filter(None, self.reasons)))
+        if max(len(self.terms), len(self.edges) - 1) > _SHOWN:
+            yield f"The first {_SHOWN} rows; tidy() and overlap() have them all."
+        yield from self.notes
+
+
+def _largest(values: tuple[float, ...]) -> float:
+    return max((abs(x) for x in values if not math.isnan(x)), default=math.nan)
+
+
+def _count(value: float, sd: float) -> str:
+    return printed(f"{value:.0f}", noise_ratio(sd, value=max(value, COUNTED)))
+
+
+# --- the call -----------------------------------------------------------------------------------
+
+
+class _OfBalance(OfUnits, total=False):
+    estimand: str
+    shares: Mapping[str, float] | None
+
+
+@public_call(_OfBalance, options=False, conf_level=False, plot="draw the differences (love plot)")
+def dp_balance(
+    formula: str,
+    data: Any,
+    *,
+    epsilon: float,
+    adjusted: bool | None = None,
+    overlap: bool | None = None,
+    clip: float = 0.1,
+    bins: int = 20,
+    **more: Unpack[_OfBalance],
+) -> Balance:
+    r"""Release how well two arms overlap and how their covariates are balanced.
+
+    Parameters
+    ----------
+    formula
+        As in :func:`dp_ate`. The outcome is not read: it may be missing from the data.
+    {shared}
+    estimand
+        "ATE", "ATT" or "ATC": which weights the adjusted differences have.
+    adjusted
+        Whether balance after weighting is released too; None does so where n, the number of
+        covariates and epsilon promise noise below 0.1 in it.
+    overlap
+        Whether a propensity model and the histogram of its scores are released; None does so where
+        n, the number of covariates and epsilon promise a model that is more than noise, and noise
+        below 0.1 in the differences beside it. Else all of epsilon goes to the differences.
+    clip
+        Propensities are kept within [clip, 1 - clip] in the weights.
+    bins
+        Bins of the histogram of scores.
+
+    Returns
+    -------
+    Balance
+
+    Notes
+    -----
+    Where n, the number of columns and epsilon say that noise would move a standardised difference
+    by more than 0.5, the call is refused before anything is charged.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> data = dpe.simulate("confounded", n=5000, seed=1)
+    >>> found = dpe.dp_balance("outcome ~ treatment | x1 + x2", data, epsilon=2, seed=1)
+    >>> found.tidy()["term"].tolist(), found.guarantee.status
+    (['x1', 'x2'], 'void: seeded')
+
+    In a shell::
+
+        dpeffects balance "y ~ t | age + sex" data.csv --epsilon 1 \
+            --bounds bounds.toml
+        dpeffects balance "y ~ t | age + sex" data.csv --epsilon 1 \
+            --bounds bounds.toml --ledger study.db --dataset nsw --plot love.png
+    """
+    return released(BALANCE, locals())
