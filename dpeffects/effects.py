@@ -320,7 +320,7 @@ class _OfBalance(OfUnits, total=False):
     shares: Mapping[str, float] | None
 
 
-@public_call(_OfBalance, options=False)
+@public_call(_OfBalance, options=False, conf_level=False, plot="draw the differences (love plot)")
 def dp_balance(
     formula: str,
     data: Any,
