@@ -98,6 +98,8 @@ class Command:
         if self.more is not None:
             group = parser.add_argument_group(_first_words(self.more))
             add_parameters(group, self.more, **self.changes)
+            own = inspect.signature(self.more).parameters.values()
+            parser.set_defaults(**{parameter.name: parameter.default for parameter in own})
         if self.output is not None:
             add_output_arguments(parser, **self.output)
         return None

@@ -209,7 +209,7 @@ def _show_study(args: argparse.Namespace, made: Any) -> None:
 # --- the commands -----------------------------------------------------------------------------
 
 
-def by_blocks(name: str, call: Any, **output: Any) -> Command:
+def by_blocks(name: str, call: Any) -> Command:
     """The command of a function whose methods add up blocks of rows."""
     return Command(
         name,

@@ -18,7 +18,7 @@ from dpeffects.errors import DataError, OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, registry, table_methods
 from dpeffects.estimators.spec import MethodSpec
-from dpeffects.leaderboard import entries, tasks
+from dpeffects.leaderboard.board import listed
 from dpeffects.planning.inverse import needed_blocks
 from dpeffects.results.export import plain
 from dpeffects.sites.rules import RULES
@@ -104,7 +104,7 @@ def _show_plan(args: argparse.Namespace, plan: dpe.Plan | dpe.StudyPlan) -> None
     """Show a plan, and what is needed for a half-width where asked."""
     if args.half_width is None:
         return put_result(args, plan, "plan")
-    needed = plan.needed(args.half_width, of=args.of or "epsilon")
+    needed = plan.needed(args.half_width, of=args.of)
 
     def summary(form: str) -> Summary:
         made = plan.summary(form)
@@ -142,7 +142,6 @@ def _listed(*, list: bool = False, plot_epsilon: float = 1.0) -> None:
 
 
 def _check_epsilon(args: argparse.Namespace, values: Values) -> Values:
-    args.plot_epsilon = 1.0 if args.plot_epsilon is None else args.plot_epsilon
     if args.plot is not None and args.plot_epsilon not in values["epsilon"]:
         raise OptionError(f"--plot-epsilon {args.plot_epsilon:g} is not among those of --epsilon")
     return values
@@ -150,7 +149,7 @@ def _check_epsilon(args: argparse.Namespace, values: Values) -> Values:
 
 def _show_board(args: argparse.Namespace, board: dpe.Leaderboard | None) -> None:
     if board is None:
-        return print(_entries_and_data())
+        return print(listed())
     return put_result(
         args,
         board,
@@ -158,19 +157,6 @@ def _show_board(args: argparse.Namespace, board: dpe.Leaderboard | None) -> None
         to_dict=lambda: plain(board.tidy().to_dict("records")),
         plot=lambda: board.plot(args.plot_epsilon),
     )
-
-
-def _entries_and_data() -> str:
-    from tabulate import tabulate
-
-    methods = [(e.name, e.by, e.guarantee, e.level) for e in entries().values()]
-    data = [
-        (t.name, f"{t.n:,}", "randomised" if t.randomised else "observational")
-        for t in tasks().values()
-    ]
-    first = tabulate(methods, ("entry", "by", "guarantee", "level"))
-    align = ("left", "right", "left")
-    return f"{first}\n\n{tabulate(data, ('data', 'n', 'treatment'), colalign=align)}"
 
 
 # --- results on file --------------------------------------------------------------------------

@@ -334,21 +334,16 @@ def outcome_spread(
 def covariate_spread(formula: Formula, bounds: Bounds, given: Any) -> dict[str, float]:
     """Standard deviation of each numeric covariate, in parts of its range."""
     names = [n for n in formula.covariate_columns if not bounds.is_levels(n)]
-    found = {}
-    for name in names:
-        own = INDICATOR_SD if bounds.interval(name) == (0.0, 1.0) else COVARIATE_SD
-        if isinstance(given, Mapping):
-            own = given.get(name, own)
-        elif given is not None and own == COVARIATE_SD:
-            own = given
-        check_between("covariate_sd", own, 0.001, 0.5)
-        found[name] = float(own)
-    for name in given if isinstance(given, Mapping) else ():
+    by_name = given if isinstance(given, Mapping) else {}
+    usual = COVARIATE_SD if given is None or by_name is given else given
+    flags = {n: INDICATOR_SD for n in names if bounds.interval(n) == (0.0, 1.0)}
+    found = {**dict.fromkeys(names, usual), **flags, **by_name}
+    for name, own in found.items():
         if name not in names:
             raise OptionError(f"covariate_sd names {name!r}, which is no covariate with a range")
-    if not isinstance(given, Mapping) and given is not None:
-        check_between("covariate_sd", given, 0.001, 0.5)
-    return found
+        check_between("covariate_sd", own, 0.001, 0.5)
+    check_between("covariate_sd", usual, 0.001, 0.5)
+    return {name: float(own) for name, own in found.items()}
 
 
 def many(formula: Formula, bounds: Bounds) -> float:
