@@ -153,7 +153,7 @@ class Protocol:
 
         The result says the protocol's fingerprint among its details.
         """
-        return self.named(self.begin(data, ledger=ledger, dataset=dataset, seed=seed).result())
+        return self.result_of(self.begin(data, ledger=ledger, dataset=dataset, seed=seed))
 
     def begin(self, data: Any, **more: Any) -> Estimation:
         """Check all that can be checked before the first charge; ``more`` says who pays."""
@@ -164,6 +164,10 @@ class Protocol:
                 f"the protocol needs {self.minimum_n} records, and there are {ready.design.n}"
             )
         return ready
+
+    def result_of(self, ready: Estimation) -> StudyEffects:
+        """The result of the study that is ready to run, with the protocol's fingerprint."""
+        return self.named(ready.result())
 
     def named(self, study: StudyEffects) -> StudyEffects:
         """A study that says that this is its protocol."""

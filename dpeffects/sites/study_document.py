@@ -170,7 +170,7 @@ def study_release(
     if made.sites and site not in made.sites:
         raise OptionError(f"the protocol is for {', '.join(made.sites)}, not for {site!r}")
     who = {"ledger": ledger, "dataset": dataset, "seed": seed}
-    study = made.named(begin_study(made, data, **who).result())
+    study = made.result_of(begin_study(made, data, **who))
     return StudyRelease.from_result(study, site, request=request)
 
 
