@@ -23,8 +23,7 @@ import numpy as np
 import pandas as pd
 from report import RESULTS, save
 
-from dpeffects.cli.arguments import values_for
-from dpeffects.cli.studies import add_bench_arguments
+from dpeffects.cli.arguments import add_parameters, values_for
 from dpeffects.leaderboard import Leaderboard, bench, entries, tasks
 from dpeffects.leaderboard.benchmark import COLUMNS, FACTS, KEYS
 from dpeffects.leaderboard.cells import NEAR
@@ -47,7 +46,7 @@ ABSENT = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    add_bench_arguments(parser)
+    add_parameters(parser, bench)
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
     if KEPT.exists() and not RUNS.exists():

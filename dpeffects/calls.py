@@ -81,10 +81,6 @@ _WORDS = {
 """What is said of arguments that :func:`dp_ate` does not have."""
 _AS_IN = "As in :func:`dp_ate`."
 _OPTIONS = 'Options of the method; ``print(dpe.methods("{}"))`` describes them.'
-_IN_A_SHELL: dict[str, dict[str, Any]] = {
-    "design": {"choices": ("observational", "randomised"), "help": "of the study"},
-    "estimand": {"help": "who is compared, where covariates are adjusted for"},
-}
 
 
 def public_call(
@@ -127,9 +123,7 @@ def public_call(
         entries = {"**options": words} if options else {}
         made.__doc__ = _documented(inspect.cleandoc(function.__doc__ or ""), shared, entries)
         output = {name: shell.pop(name) for name in ("plot", "conf_level") if name in shell}
-        usual = {name: x for name, x in _IN_A_SHELL.items() if name in shared}
-        changes = usual | {name: usual.get(name, {}) | x for name, x in shell.items()}
-        made.shell = {"changes": changes, **output}
+        made.shell = {"changes": shell, "output": output}
         return checked_call(made)  # type: ignore[return-value]
 
     return declare

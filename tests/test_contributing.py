@@ -64,7 +64,7 @@ def test_the_new_ability_is_one_file_with_call_command_words_and_json(walked, ca
         call("outcome ~ treatment", data, limit=1, limt=2, epsilon=1)
     path = tmp_path / "trial.csv"
     data.to_csv(path, index=False)
-    command = by_blocks("above", call, **call.shell)
+    command = by_blocks("above", call)
     asked = ["above", "outcome ~ treatment", str(path), "--limit", "0.5", "--epsilon", "1"]
     args = make_parser([command]).parse_args([*asked, "--seed", "1"])
     assert not args.run(args)

@@ -285,6 +285,13 @@ def test_the_inverse_reaches_the_wanted_width():
     assert means(repeats=3, n=int(n)).rows[0].half_width == pytest.approx(0.01, rel=0.05)
 
 
+def test_the_inverse_takes_a_half_width_for_each_method():
+    plan = means(repeats=2)
+    assert plan.needed({"diff_in_means": 0.03}).equals(plan.needed(0.03))
+    with pytest.raises(OptionError, match="half_width names 'means'; there are diff_in_means"):
+        plan.needed({"means": 0.03})
+
+
 def test_what_cannot_be_reached_is_explained():
     plan = means(repeats=3)
     (row,) = plan.needed(0.005).to_dict("records")

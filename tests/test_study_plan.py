@@ -12,6 +12,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import BoundsError, OptionError
 from dpeffects.inference.intervals import p_value
+from dpeffects.planning.made_up import MadeUp
 
 BOUNDS = {"pain": (0, 100), "walk": (0, 10), "died": [0, 1], "age": (18, 90), "sex": ["f", "m"]}
 FORMULA = "pain + walk + died ~ t"
@@ -136,6 +137,22 @@ def test_subgroups_arms_and_observational_studies():
     trial = planned(f"{FORMULA} | age + sex", epsilon=2, n=10_000)
     wide, short = (x.tidy()["half_width"] for x in (adjusted, trial))
     assert (wide > short).all()
+
+
+@pytest.mark.parametrize("design", ["randomised", "observational"])
+def test_three_arms_are_planned_with_covariates_too(design):
+    """Made-up records had two arms wherever there were covariates, and the study was refused."""
+    bounds = {"pain": (0, 100), "age": (18, 90), "t": ["a", "b", "c"]}
+    asked = {"bounds": bounds, "design": design, "share_treated": {"a": 0.5}}
+    plan = planned("pain ~ t | age", n=6000, epsilon=4, **asked)
+    assert list(plan.tidy()["term"]) == ["pain: b - a", "pain: c - a"]
+    assert (plan.tidy()["half_width"] > 0).all()
+    made = MadeUp(plan.setting, columns=True).people(6000, 0).columns
+    shares = pd.Series(np.asarray(made["t"])).value_counts(normalize=True)
+    assert shares.to_dict() == pytest.approx({"a": 0.5, "b": 0.25, "c": 0.25}, abs=0.001)
+    ages = pd.Series(made["age"]).groupby(np.asarray(made["t"])).mean()
+    far = 4 * pd.Series(made["age"]).std() * math.sqrt(1 / 1500 + 1 / 3000)
+    assert (abs(ages["c"] - ages["a"]) > far) == (design == "observational")
 
 
 def test_a_plan_is_saved_and_read():

@@ -426,7 +426,6 @@ class _OfDid(OfReleases, total=False):
     start={"type": _period, "help": "the first period under treatment"},
     periods={"type": _period, "nargs": "+", "help": "the periods, in their order"},
     change={"type": float, "nargs": 2, "help": "a range that changes lie in"},
-    check_bounds={"help": "release how many values were outside their bounds"},
 )
 def dp_did(
     formula: str,

@@ -893,7 +893,7 @@ class _OfMoments(OfUnits, total=False):
     design: str
 
 
-@public_call(_OfMoments, options=False, subgroups={"metavar": "TERM"})
+@public_call(_OfMoments, options=False)
 def dp_moments(
     formula: str,
     data: Any,

@@ -94,6 +94,12 @@ def audit(
     >>> found = audit("diff_in_means", epsilon=1, level="label", variance=False, runs=2000, seed=1)
     >>> found.violated, 0.6 < found.lower < 1.0
     (False, True)
+
+    In a shell::
+
+        dpeffects audit private_psm --level sample --epsilon 1 --workers 2
+        dpeffects audit diff_in_means --epsilon 1 --format json --seed 1
+        # exit code: 0 the bound is at most epsilon, 1 VIOLATED, 2 it did not run
     """
     check_whole("runs", runs, 100)
     check_whole("workers", workers, 1)

@@ -19,6 +19,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 
 Function = Callable[..., Any]
+Values = dict[str, Any]
 
 
 class NamedValues(argparse.Action):
@@ -70,9 +71,7 @@ def toml_value(text: str) -> Any:
 
 _PAIRS: dict[str, Any] = {"action": NamedValues, "const": toml_value, "metavar": "NAME=VALUE"}
 IN_A_SHELL: dict[str, dict[str, Any]] = {
-    "formula": {"help": '"outcome ~ treatment | covariates"'},
     "data": {"help": "a .csv, .csv.gz or .parquet file; its rows go nowhere"},
-    "epsilon": {"help": "the whole price of this call"},
     "delta": {"help": "0 is pure privacy"},
     "bounds": {
         "type": str,
@@ -83,7 +82,6 @@ IN_A_SHELL: dict[str, dict[str, Any]] = {
     "variance": {"help": "spend nothing on the variance; no interval"},
     "ledger": {"metavar": "FILE", "help": "charge this ledger too (file or URL); it may refuse"},
     "dataset": {"metavar": "NAME", "help": "which dataset's budget in the ledger"},
-    "seed": {"help": "reproducible noise; the result is not private then"},
     "method": {"help": "see dpeffects methods"},
     "missing": {
         "metavar": "[COLUMN=]WORD",
@@ -91,13 +89,23 @@ IN_A_SHELL: dict[str, dict[str, Any]] = {
     },
     "level": {"choices": ["sample", "label"], "help": "what is private; default the method's"},
     "estimand": {"choices": list(AVERAGES)},
+    "design": {"choices": ["observational", "randomised"], "help": "of the study"},
+    "check_bounds": {"help": "release how many values were outside their bounds"},
+    "subgroups": {"metavar": "TERM"},
     "path": {"metavar": "FILE.csv"},
+    "trust": {"metavar": "FOLDER"},
+    "request": {"metavar": "ID"},
+    "left_out": {"metavar": "SITE=REASON", "help": "a site that did not answer"},
+    "releases": {"metavar": "FILE"},
+    "protocol": {"metavar": "FILE"},
+    "site": {"metavar": "NAME"},
+    "sign": {"metavar": "KEY"},
 }
 """What differs from Python for parameters that several functions share."""
 
 
 def add_parameters(
-    parser: argparse.ArgumentParser,
+    parser: Any,
     *functions: Function,
     skip: Iterable[str] = (),
     **changes: dict[str, Any],
@@ -110,7 +118,7 @@ def add_parameters(
     Parameters
     ----------
     parser
-        Where the arguments are added.
+        Where the arguments are added: a parser, or a group of it.
     *functions
         What the command calls; of a parameter that several have, the first is taken.
     skip
@@ -127,7 +135,8 @@ def add_parameters(
         if "action" not in settings:
             settings = _kind(parameter) | settings
         required = parameter.default is parameter.empty
-        if required and parameter.kind is not parameter.KEYWORD_ONLY and flag is None:
+        placed = required and parameter.kind is not parameter.KEYWORD_ONLY
+        if flag is None and (placed or settings.get("nargs") == "?"):
             parser.add_argument(name, **settings)
             continue
         prefix = "--no-" if parameter.default is True else "--"
@@ -176,16 +185,16 @@ def descriptions(function: Function) -> dict[str, str]:
     Examples
     --------
     >>> descriptions(add_parameters)["parser"]
-    'Where the arguments are added'
+    'Where the arguments are added: a parser, or a group of it'
     """
     document = inspect.getdoc(function) or ""
     _, _, section = document.partition("Parameters\n----------\n")
     entries = re.findall(r"^(\w.*)\n((?: +.*\n?)+)", section.partition("\n\n")[0], re.MULTILINE)
     found = {name: _sentence(text) for names, text in entries for name in names.split(", ")}
     for name, text in found.items():
-        other = getattr(dpe, text.removeprefix("As in "), None)
-        if other is not None:
-            found[name] = descriptions(other).get(name, text)
+        other = re.match(r"As in (\w+)", text)
+        if other is not None and hasattr(dpe, other[1]):
+            found[name] = descriptions(getattr(dpe, other[1])).get(name, text)
     return found
 
 

@@ -6,13 +6,16 @@ import argparse
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
-import dpeffects
-from dpeffects.errors import closest, did_you_mean, instead_of
+import dpeffects as dpe
+from dpeffects.cli.arguments import Function, Values, add_parameters, values_for
+from dpeffects.cli.output import add_output_arguments, check_files, put
+from dpeffects.design.codebook import read_bounds
+from dpeffects.errors import OptionError, closest, did_you_mean, instead_of
 from dpeffects.estimators import conditional_methods, registry, table_methods
 
 _EPILOG = """\
@@ -25,44 +28,105 @@ exit code: 0, or 2 after an error, or 1 from an audit that found a broken promis
 """
 
 
-class Command(NamedTuple):
-    """A command: its name, what it does, its arguments, the function that runs it, and examples.
+@dataclass(frozen=True)
+class Command:
+    """A command: it calls a function, whose signature and docstring say its arguments and help.
 
-    What ``run`` returns is the exit code; None is 0.
+    Parameters
+    ----------
+    name, function
+        Of the command; what it calls. The docstring begins with what it does, and ends in examples
+        of the command.
+    like
+        The functions whose arguments this one takes, where its own signature does not say so.
+    skip, changes
+        What differs in a shell, as in `add_parameters`.
+    more
+        A function of which the signature has further arguments, and the docstring their title.
+    prepare
+        Checks the arguments of the call and reads the files that they name.
+    call
+        Calls the function, or what the arguments ask for in its place.
+    show
+        Prints or writes the result; what it returns is the exit code, and None is 0.
+    output
+        As in `add_output_arguments`; None where nothing is written.
+    commands
+        Those of a command that has its own, and calls nothing itself.
     """
 
     name: str
-    about: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int | None]
-    examples: str = ""
+    function: Function
+    like: Sequence[Function] = ()
+    skip: Iterable[str] = ()
+    changes: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    more: Function | None = None
+    prepare: Callable[[argparse.Namespace, Values], Values] = lambda args, values: values
+    call: Callable[[argparse.Namespace, Values], Any] | None = None
+    show: Callable[[argparse.Namespace, Any], int | None] = put
+    output: Mapping[str, Any] | None = field(default_factory=dict)
+    commands: Sequence[Command] = ()
 
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        run: Callable[[argparse.Namespace], int | None],
-        add_arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
-    ) -> Command:
-        """Return the command that a function runs, whose docstring says all the rest."""
-        first, *_ = (inspect.getdoc(run) or name).split("\n\n")
-        about = " ".join(first.removesuffix(".").split())
-        return cls(name, _uncapped(about), add_arguments, run, shell_examples(run))
+    @property
+    def signatures(self) -> Sequence[Function]:
+        """The functions whose arguments it has."""
+        return self.like or [self.function]
+
+    @property
+    def about(self) -> str:
+        """What it does, up to a full stop or a semicolon."""
+        return _first_words(self.function)
+
+    @property
+    def examples(self) -> str:
+        """Examples, which end the docstring of the function, or of the one that it is like."""
+        for function in (self.function, *self.like):
+            _, _, text = (inspect.getdoc(function) or "").partition("In a shell::\n\n")
+            if text:
+                own = text.replace("dpeffects ate", f"dpeffects {self.name}")
+                return textwrap.indent(textwrap.dedent(own), "  ")
+        return ""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the function, and those of a shell."""
+        if self.commands:
+            return add_commands(parser, self.commands)
+        add_parameters(parser, *self.signatures, skip=self.skip, **self.changes)
+        if any("ledger" in inspect.signature(each).parameters for each in self.signatures):
+            about = "the part of the ledger to charge; see dpeffects ledger allot --help"
+            parser.add_argument("--allotment", metavar="NAME", help=about)
+        if self.more is not None:
+            group = parser.add_argument_group(_first_words(self.more))
+            add_parameters(group, self.more, **self.changes)
+            own = inspect.signature(self.more).parameters.values()
+            parser.set_defaults(**{parameter.name: parameter.default for parameter in own})
+        if self.output is not None:
+            add_output_arguments(parser, **self.output)
+        return None
+
+    def run(self, args: argparse.Namespace) -> int | None:
+        """Check everything that can fail before a budget is spent; then call, and show."""
+        if self.output is not None:
+            check_files(args)
+        values = values_for(args, *self.signatures)
+        if values.get("bounds") is not None:
+            values["bounds"] = read_bounds(values["bounds"])
+        if getattr(args, "allotment", None) is not None:
+            values |= {"ledger": _allotment(args), "dataset": None}
+        values = self.prepare(args, values)
+        made = self.call(args, values) if self.call else self.function(**values)
+        return self.show(args, made)
 
 
-def first_words(function: Callable[..., Any]) -> str:
-    """Return the beginning of a docstring, up to a full stop or a semicolon."""
-    return _uncapped(re.split(r"[.;]", inspect.getdoc(function) or "")[0])
+def _allotment(args: argparse.Namespace) -> dpe.Allotment:
+    if args.ledger is None:
+        raise OptionError("--allotment is a part of a ledger: say which one with --ledger")
+    return dpe.open_ledger(args.ledger, args.dataset).allotment(args.allotment)
 
 
-def _uncapped(text: str) -> str:
+def _first_words(function: Function) -> str:
+    text = re.split(r"\.(?:\s|$)|;", " ".join((inspect.getdoc(function) or "").split()))[0]
     return text[:1].lower() + text[1:]
-
-
-def shell_examples(function: Callable[..., Any]) -> str:
-    """Return the examples of a command, which end a docstring."""
-    _, _, text = (inspect.getdoc(function) or "").partition("In a shell::\n\n")
-    return textwrap.indent(textwrap.dedent(text), "  ")
 
 
 class Parser(argparse.ArgumentParser):
@@ -135,7 +199,7 @@ def make_parser(commands: Iterable[Command]) -> Parser:
     parser = Parser(
         prog="dpeffects", description="Differentially private treatment effects.", epilog=_EPILOG
     )
-    parser.add_argument("--version", action="version", version=f"dpeffects {dpeffects.__version__}")
+    parser.add_argument("--version", action="version", version=f"dpeffects {dpe.__version__}")
     parser.set_defaults(parser=parser)
     add_commands(parser, commands)
     return parser

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import fields, replace
-from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import dpeffects as dpe
 from dpeffects import abilities
-from dpeffects.cli.functions import function_command
+from dpeffects.cli.arguments import Values
+from dpeffects.cli.commands import Command
 from dpeffects.cli.output import put_result, put_text
 from dpeffects.errors import OptionError
 from dpeffects.estimators import default_learner, get
@@ -22,8 +22,7 @@ from dpeffects.results.scaled import SCALES, ScaledEffect
 from dpeffects.sites import signing
 from dpeffects.summary import Pairs, Summary
 
-Values = dict[str, Any]
-
+_WHO_PAYS = ("data", "ledger", "dataset", "seed")
 
 # --- data in the form that a method takes -----------------------------------------------------
 
@@ -70,9 +69,14 @@ def _check_release(args: argparse.Namespace, release: str) -> None:
 # --- the scale of an effect -------------------------------------------------------------------
 
 
-def _add_scale(parser: argparse.ArgumentParser) -> None:
-    about = "say the effect on this scale too, by the mean outcomes of the arms"
-    parser.add_argument("--scale", choices=[x for x in SCALES if x != "difference"], help=about)
+def _scaled(*, scale: str | None = None) -> None:
+    """Scale.
+
+    Parameters
+    ----------
+    scale
+        Say the effect on this scale too, by the mean outcomes of the arms.
+    """
 
 
 def _show_effect(args: argparse.Namespace, fit: Any) -> None:
@@ -112,61 +116,134 @@ def _on_scale(fit: dpe.Result, args: argparse.Namespace) -> ScaledEffect | Unava
 # --- the release of a site --------------------------------------------------------------------
 
 
-def add_sign(parser: argparse.ArgumentParser) -> None:
-    """Add the private key with which a site signs."""
-    about = "private key of this site (PEM); see dpeffects keygen"
-    parser.add_argument("--sign", metavar="KEY", help=about)
+def _signed(*, sign: str | None = None) -> None:
+    """Signature.
+
+    Parameters
+    ----------
+    sign
+        Private key of this site (PEM); see dpeffects keygen.
+    """
+
+
+def _read_key(args: argparse.Namespace) -> None:
+    """Read the key before anything is paid: one that cannot be read must not cost anything."""
+    if args.sign is not None:
+        args.private_key = signing.read_private(args.sign)
 
 
 def _with_key_and_data(args: argparse.Namespace, values: Values) -> Values:
-    """Read the key first: one that cannot be read must not cost anything."""
-    if args.sign is not None:
-        args.private_key = signing.read_private(args.sign)
+    _read_key(args)
     return with_data_for_method(args, values)
 
 
-def _show_release(args: argparse.Namespace, release: dpe.SiteRelease) -> None:
+def _show_release(args: argparse.Namespace, release: Any) -> None:
+    """Sign the release of a site where that was asked for, and write it."""
     if args.sign is not None:
         release = signing.sign(release, args.private_key)
     put_text(args, repr(release), release.to_json())
 
 
+# --- a whole study ----------------------------------------------------------------------------
+
+
+def _at_site(
+    *,
+    protocol: str | None = None,
+    site: str | None = None,
+    request: str | None = None,
+    sign: str | None = None,
+) -> None:
+    """Protocol and sites.
+
+    Parameters
+    ----------
+    protocol
+        TOML with all that is asked; see protocol-template.
+    site
+        Make the release of this site, for combine-studies.
+    request
+        Identifier of the request that the site answers.
+    sign
+        Private key of this site (PEM); see dpeffects keygen.
+    """
+
+
+def _prepare(args: argparse.Namespace, values: Values) -> Values:
+    """Refuse arguments that do not go together; read the key and the data."""
+    asked = {f.name for f in fields(dpe.Protocol)} & vars(args).keys() | {"option"}
+    given = [name for name in sorted(asked) if getattr(args, name, None) is not None]
+    if args.protocol is not None and given:
+        raise OptionError(f"{given[0]} is what the protocol says: leave it out, or write it there")
+    if args.protocol is None:
+        if "formula" not in given or "epsilon" not in given:
+            raise OptionError("give a formula and --epsilon, or a file with --protocol")
+        if args.site is not None:
+            raise OptionError("--site needs --protocol: all sites run the same one")
+    for name in ("sign", "request"):
+        if getattr(args, name) is not None and args.site is None:
+            raise OptionError(f"--{name} is for a release: say which site's with --site")
+    for name in ("format", "record", "plot"):
+        if getattr(args, name) is not None and args.site is not None:
+            raise OptionError(f"--{name} is not for the release of a site, which is JSON")
+    _read_key(args)
+    if args.protocol is not None:
+        values = {name: values[name] for name in _WHO_PAYS}
+        args.read_protocol = dpe.read_protocol(args.protocol)
+    return with_data(values, batches=True)
+
+
+def _run_study(args: argparse.Namespace, values: Values) -> Any:
+    if args.protocol is None:
+        return dpe.dp_study(**values)
+    if args.site is None:
+        return args.read_protocol.run(**values)
+    site = {"site": args.site, "request": args.request or ""}
+    return dpe.study_release(args.read_protocol, **values, **site)
+
+
+def _show_study(args: argparse.Namespace, made: Any) -> None:
+    (_show_release if isinstance(made, dpe.StudyRelease) else put_result)(args, made)
+
+
 # --- the commands -----------------------------------------------------------------------------
 
-_RELEASE = """\
-  dpeffects release "y ~ t | sex" patients.csv --site North --epsilon 1 \\
-      --bounds bounds.toml --sign North.private.pem --out north.json
-"""
-by_blocks = partial(
-    function_command,
-    prepare=lambda args, values: with_data(values, batches=True),
-    record=True,
-)
-"""The command of a function whose methods add up blocks of rows."""
+
+def by_blocks(name: str, call: Any) -> Command:
+    """The command of a function whose methods add up blocks of rows."""
+    return Command(
+        name,
+        call,
+        changes=call.shell["changes"],
+        prepare=lambda args, values: with_data(values, batches=True),
+        output={"record": True, **call.shell["output"]},
+    )
+
+
 COMMANDS = (
     *(
-        function_command(
+        Command(
             name,
-            f"dp_{name}",
-            like=["dp_ate"],
+            getattr(dpe, f"dp_{name}"),
+            like=[dpe.dp_ate],
             changes={
                 "by": {
                     "metavar": "[NAME=]SUBSET",
                     "help": "an effect for each subset, or for the groups that terms make",
                 },
                 "means": {"help": "release mean outcomes where the method does not"},
-                "check_bounds": {"help": "release how many values were outside their bounds"},
+                "scale": {"choices": [x for x in SCALES if x != "difference"]},
             },
-            more=_add_scale,
+            more=_scaled,
             prepare=with_data_for_method,
             show=_show_effect,
-            record=True,
+            output={"record": True},
         )
         for name in ("ate", "att", "atc")
     ),
-    function_command(
+    Command(
         "cate",
-        "dp_cate",
+        dpe.dp_cate,
         changes={
             "release": {"choices": tuple(RELEASES), "help": "what is released"},
             "at": {"metavar": "FILE", "help": "points: covariates to query, taken as public"},
@@ -174,23 +251,30 @@ COMMANDS = (
             "accept_asymptotic": {"help": "allow a guarantee that is only a claim"},
         },
         prepare=_with_data_for_cate,
-        record=True,
-        save="write the function; dpeffects.load_cate reads it",
+        output={"record": True, "save": "write the function; dpeffects.load_cate reads it"},
     ),
     *(
-        by_blocks(name.removeprefix("dp_").replace("_", "-"), call, **call.shell)
+        by_blocks(name.removeprefix("dp_").replace("_", "-"), call)
         for name, call in abilities.calls().items()
         if name != "dp_study"
     ),
-    function_command(
+    Command(
         "release",
-        "site_release",
-        _RELEASE,
-        like=("dp_ate", "site_release"),
-        more=add_sign,
+        dpe.site_release,
+        like=(dpe.dp_ate, dpe.site_release),
+        more=_signed,
         prepare=_with_key_and_data,
         show=_show_release,
-        formats=(),
-        conf_level=False,
+        output={"formats": (), "conf_level": False},
+    ),
+    Command(
+        "study",
+        dpe.dp_study,
+        changes={"formula": {"nargs": "?"}, "epsilon": {"required": False}},
+        more=_at_site,
+        prepare=_prepare,
+        call=_run_study,
+        show=_show_study,
+        output={"record": True, "plot": "draw the effects (forest plot)"},
     ),
 )

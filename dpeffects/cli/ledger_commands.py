@@ -1,8 +1,10 @@
-"""``dpeffects ledger`` and its commands, each with a function of its name."""
+"""``dpeffects ledger`` and its commands."""
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from dpeffects import writing
 from dpeffects.cli.commands import Command
@@ -17,120 +19,147 @@ from dpeffects.ledgers import (
 from dpeffects.ledgers.composition import COMPOSITIONS
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the commands of the ledger, each with the function that runs it."""
-    commands = parser.add_subparsers(metavar="command", required=True)
-    parsers = {}
-    for function in (create, list_datasets, show, allot, release, verify, export, settle, anchor):
-        name, about = function.__name__.removesuffix("_datasets"), function.__doc__
-        parsers[name] = commands.add_parser(name, help=about, description=about)
-        parsers[name].add_argument("ledger", help="a path, or postgresql://user@host/database")
-        parsers[name].set_defaults(run=function)
-    add = parsers["create"].add_argument
-    add("--dataset", required=True, help="a name for the data")
-    add("--epsilon", type=float, required=True, help="total allowed, for good")
-    add("--delta", type=float, default=0.0, help="total allowed, for good")
-    add("--composition", choices=list(COMPOSITIONS), default="sum")
-    add("--unit", help="the column of persons, say, all of whose rows every call must protect")
-    about = "a second place, as for a ledger, that notes its newest entry"
-    for name in ("create", "verify"):
-        parsers[name].add_argument("--anchor", help=about)
-    parsers["anchor"].add_argument("place", help=about)
-    parsers["show"].add_argument("--dataset", help="one dataset; all where it is left out")
-    parsers["verify"].add_argument("--head", help="the head that an earlier check printed")
-    for name in ("allot", "release"):
-        parsers[name].add_argument("name", help="of the allotment")
-    about = "part of the total epsilon and of the total delta, such as 0.3"
-    parsers["allot"].add_argument("share", type=float, help=about)
-    for name in ("allot", "release", "export", "settle"):
-        parsers[name].add_argument("--dataset", help="needed where the ledger has several")
-    parsers["export"].add_argument("file", help="a .csv or .json file")
-    parsers["export"].add_argument("--force", action="store_true", help="overwrite the file")
-    parsers["settle"].add_argument("--call", type=int, action="append", help="number of a call")
-    parsers["settle"].add_argument("--all", action="store_true", help="all open calls")
+def ledger() -> None:
+    """Keep a privacy budget that outlives the process, in a file or on a server.
+
+    In a shell::
+
+        dpeffects ledger create study.db --dataset nsw --epsilon 3 --delta 1e-5
+        dpeffects ledger list study.db
+        dpeffects ledger show study.db --dataset nsw
+        dpeffects ledger allot study.db secondary 0.3
+        dpeffects ledger verify study.db
+    """
 
 
-def create(args: argparse.Namespace) -> None:
-    """Create a ledger, or add a dataset to one."""
-    budget = {"epsilon": args.epsilon, "delta": args.delta}
-    agreed = {"composition": args.composition, "unit": args.unit, "anchor": args.anchor}
-    ledger = create_ledger(args.ledger, args.dataset, **budget, **agreed)
-    print(f'{ledger}\nledger_id = "{ledger.id}"  # for the policy of a site, where it is one')
-
-
-def list_datasets(args: argparse.Namespace) -> None:
+def list_datasets(address: str) -> str:
     """List the datasets, and what is left of each."""
     from tabulate import tabulate
 
     rows = []
-    for name in ledger_datasets(args.ledger):
-        ledger = open_ledger(args.ledger, name)
+    for name in ledger_datasets(address):
+        ledger = open_ledger(address, name)
         state, budget = ledger.state, ledger.agreement.budget
         left = ledger.agreement.remaining(state)
         allowed = (f"{budget.epsilon:.6g}", f"{budget.delta:.3g}")
         rows.append([name, *allowed, f"{left[0]:.6g}", f"{left[1]:.3g}", state.charges])
     columns = ("dataset", "epsilon", "delta", "epsilon left", "delta left", "charges")
-    print(tabulate(rows, columns, tablefmt="simple", disable_numparse=True))
+    return tabulate(rows, columns, tablefmt="simple", disable_numparse=True)
 
 
-def show(args: argparse.Namespace) -> None:
+def show(address: str, *, dataset: str | None = None) -> str:
     """Show totals, open calls and charges."""
-    names = (args.dataset,) if args.dataset else ledger_datasets(args.ledger)
-    print("\n\n".join(str(open_ledger(args.ledger, name).summary()) for name in names))
+    names = (dataset,) if dataset else ledger_datasets(address)
+    return "\n\n".join(str(open_ledger(address, name).summary()) for name in names)
 
 
-def allot(args: argparse.Namespace) -> None:
-    """Keep a share for later calls with --allotment."""
-    print(open_ledger(args.ledger, args.dataset).allot(args.name, args.share))
+def allot(address: str, name: str, share: float, *, dataset: str | None = None) -> Any:
+    """Keep a share for later calls with --allotment.
+
+    Parameters
+    ----------
+    name
+        Of the allotment.
+    share
+        Part of the total epsilon and of the total delta, such as 0.3.
+    """
+    return open_ledger(address, dataset).allot(name, share)
 
 
-def release(args: argparse.Namespace) -> None:
-    """Give back what an allotment has not spent."""
-    ledger = open_ledger(args.ledger, args.dataset)
-    ledger.release(args.name)
-    print(ledger)
+def release(address: str, name: str, *, dataset: str | None = None) -> Any:
+    """Give back what an allotment has not spent.
+
+    Parameters
+    ----------
+    name
+        Of the allotment.
+    """
+    ledger = open_ledger(address, dataset)
+    ledger.release(name)
+    return ledger
 
 
-def verify(args: argparse.Namespace) -> None:
-    """Check that nothing was changed, lost or set back."""
-    print(verify_ledger(args.ledger, args.head, anchor=args.anchor))
+def export(address: str, file: str, *, dataset: str | None = None, force: bool = False) -> str:
+    """Write charges to .csv, or everything to .json.
+
+    Parameters
+    ----------
+    file
+        A .csv or .json file.
+    force
+        Overwrite the file.
+    """
+    writing.check(file, overwrite=force, inputs=(address,), force="--force")
+    open_ledger(address, dataset).export(file, overwrite=force)
+    return f"wrote {file}"
 
 
-def export(args: argparse.Namespace) -> None:
-    """Write charges to .csv, or everything to .json."""
-    writing.check(args.file, overwrite=args.force, inputs=(args.ledger,), force="--force")
-    open_ledger(args.ledger, args.dataset).export(args.file, overwrite=args.force)
-    print(f"wrote {args.file}")
+def settle(
+    address: str,
+    *,
+    dataset: str | None = None,
+    call: Sequence[int] | None = None,
+    all: bool = False,
+) -> Any:
+    """End dead calls, of which those that charged are spent.
 
-
-def settle(args: argparse.Namespace) -> None:
-    """End dead calls; those that charged are spent."""
-    ledger = open_ledger(args.ledger, args.dataset)
-    if bool(args.call) == args.all:
+    Parameters
+    ----------
+    call
+        Number of a call.
+    all
+        All open calls.
+    """
+    ledger = open_ledger(address, dataset)
+    if bool(call) == all:
         raise OptionError("say which calls to settle: --call NUMBER, or --all")
-    if args.call or ledger.open_calls():
-        ledger.settle(*(args.call or ()))
-    print(ledger)
+    if call or ledger.open_calls():
+        ledger.settle(*(call or ()))
+    return ledger
 
 
-def anchor(args: argparse.Namespace) -> None:
-    """Note the newest entry at a second place, from here on."""
-    anchor_ledger(args.ledger, args.place)
-    print(verify_ledger(args.ledger))
+def anchor(address: str, place: str) -> str:
+    """Note the newest entry at a second place, from here on.
+
+    Parameters
+    ----------
+    place
+        A second place, as for a ledger, that notes its newest entry.
+    """
+    anchor_ledger(address, place)
+    return verify_ledger(address)
 
 
+def _created(args: Any, made: Any) -> None:
+    print(f'{made}\nledger_id = "{made.id}"  # for the policy of a site, where it is one')
+
+
+_ADDRESS = {"metavar": "ledger", "help": "a path, or postgresql://user@host/database"}
+_DATASET = {"metavar": "DATASET", "help": "needed where the ledger has several"}
+_ANCHOR = {"help": "a second place, as for a ledger, that notes its newest entry"}
+_CHANGES: dict[str, Any] = {"address": _ADDRESS, "dataset": _DATASET, "anchor": _ANCHOR}
+_of_ledger = partial(Command, changes=_CHANGES, output=None, show=lambda args, made: print(made))
+_NEW = {
+    "dataset": {"flag": "--dataset", "help": "a name for the data"},
+    "delta": {"help": "total allowed, for good"},
+    "composition": {"choices": list(COMPOSITIONS)},
+}
 COMMANDS = (
     Command(
         "ledger",
-        "keep a privacy budget that outlives the process, in a file or on a server",
-        add_arguments,
-        list_datasets,
-        """\
-  dpeffects ledger create study.db --dataset nsw --epsilon 3 --delta 1e-5
-  dpeffects ledger list study.db
-  dpeffects ledger show study.db --dataset nsw
-  dpeffects ledger allot study.db secondary 0.3
-  dpeffects ledger verify study.db
-""",
+        ledger,
+        commands=(
+            _of_ledger("create", create_ledger, changes=_CHANGES | _NEW, show=_created),
+            _of_ledger("list", list_datasets),
+            _of_ledger("show", show),
+            _of_ledger("allot", allot),
+            _of_ledger("release", release),
+            _of_ledger("verify", verify_ledger),
+            _of_ledger("export", export),
+            _of_ledger(
+                "settle", settle, changes=_CHANGES | {"call": {"action": "append", "type": int}}
+            ),
+            _of_ledger("anchor", anchor),
+        ),
     ),
 )

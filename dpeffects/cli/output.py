@@ -24,16 +24,7 @@ from dpeffects.summary import FORMATS, Prose, Summary, renderer
 _ENDINGS = {".json": "json", **{renderer(name).ending: name for name in FORMATS}}
 _PLOT_ENDINGS = (".png", ".pdf", ".svg")
 _INPUTS = (
-    "data",
-    "bounds",
-    "ledger",
-    "at",
-    "sign",
-    "path",
-    "trust",
-    "releases",
-    "result",
-    "protocol",
+    *("data", "bounds", "ledger", "at", "sign", "path", "trust", "releases", "self", "protocol"),
 )
 """Arguments that name files to read."""
 
@@ -106,9 +97,17 @@ def _inputs(args: argparse.Namespace) -> Iterator[str]:
     for name in _INPUTS:
         value = getattr(args, name, None)
         if value is not None:
-            yield from value if isinstance(value, list) else [value]
+            yield from (site_and_file(x)[1] for x in value) if isinstance(value, list) else [value]
     if getattr(args, "trust", None) is not None:
         yield str(Path(args.trust) / "*.pem")
+
+
+def site_and_file(given: str) -> tuple[str, str]:
+    """Return the site and the path of [NAME=]FILE; without a name it is that of the file."""
+    name, equals, path = given.partition("=")
+    if equals and not Path(given).exists():
+        return name, path
+    return Path(given).stem, given
 
 
 def _refuse_devices(path: str) -> None:
@@ -150,6 +149,16 @@ def _plot_files(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 # --- results ----------------------------------------------------------------------------------
+
+
+def put(args: argparse.Namespace, made: Any) -> None:
+    """Print or write what a command made: a result, a text, or nothing."""
+    if isinstance(made, str) and hasattr(args, "out"):
+        put_text(args, args.owner.prog.split("-")[-1].split()[-1], made)
+    elif isinstance(made, str):
+        print(made)
+    elif made is not None:
+        put_result(args, made)
 
 
 def put_result(

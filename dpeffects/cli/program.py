@@ -19,14 +19,12 @@ from dpeffects.cli import (
     ledger_commands,
     setup,
     studies,
-    study_commands,
 )
 from dpeffects.cli.commands import make_parser, one_line
 from dpeffects.errors import BoundsError, DPEffectsError
 
 COMMANDS = (
     *estimates.COMMANDS,
-    *study_commands.COMMANDS,
     *studies.COMMANDS,
     *ledger_commands.COMMANDS,
     *setup.COMMANDS,

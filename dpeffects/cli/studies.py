@@ -5,35 +5,24 @@ from __future__ import annotations
 import argparse
 import json
 import textwrap
-from dataclasses import asdict, fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
 
 import dpeffects as dpe
 from dpeffects import documents
-from dpeffects.cli.arguments import add_parameters, values_for
+from dpeffects.cli.arguments import Values
 from dpeffects.cli.commands import Command
-from dpeffects.cli.functions import function_command
-from dpeffects.cli.output import (
-    add_output_arguments,
-    check_files,
-    format_of,
-    put_result,
-    put_text,
-)
+from dpeffects.cli.output import format_of, put_result, site_and_file
 from dpeffects.errors import DataError, OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, registry, table_methods
 from dpeffects.estimators.spec import MethodSpec
-from dpeffects.leaderboard import entries, tasks
-from dpeffects.report.blocks import noted
+from dpeffects.leaderboard.board import listed
+from dpeffects.planning.inverse import needed_blocks
 from dpeffects.results.export import plain
-from dpeffects.results.numbers import number
 from dpeffects.sites.rules import RULES
-from dpeffects.summary import Summary, Table
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dpeffects.summary import Summary
 
 _MOST_BYTES = 100_000_000
 """Of a result on file."""
@@ -41,13 +30,7 @@ _MOST_BYTES = 100_000_000
 # --- methods ----------------------------------------------------------------------------------
 
 
-def add_methods_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the method and the output."""
-    parser.add_argument("method", nargs="?", help="describe this one: options, defaults, shares")
-    add_output_arguments(parser, ("text", "json"), conf_level=False)
-
-
-def run_methods(args: argparse.Namespace) -> None:
+def methods(method: str | None = None, as_json: bool = False) -> str:
     """List the methods, or describe one with its options and defaults.
 
     In a shell::
@@ -56,18 +39,15 @@ def run_methods(args: argparse.Namespace) -> None:
         dpeffects methods private_psm
         dpeffects methods --format json
     """
-    check_files(args)
-    described = dpe.methods(args.method)  # refuses a name that is not there
-    if format_of(args) == "json":
+    described = dpe.methods(method)  # refuses a name that is not there
+    if as_json:
         kinds = (registry(), conditional_methods(), table_methods())
         specs = [spec for specs in kinds for spec in specs.values()]
-        facts = [_facts(spec) for spec in specs if args.method in (None, spec.name)]
-        text = json.dumps(facts[0] if len(facts) == 1 else facts, indent=2)
-    elif args.method is None:
-        text = _method_table()
-    else:
-        text = "\n\n\n".join(_wrapped(one) for one in str(described).split("\n\n\n"))
-    put_text(args, "methods", text)
+        facts = [_facts(spec) for spec in specs if method in (None, spec.name)]
+        return json.dumps(facts[0] if len(facts) == 1 else facts, indent=2)
+    if method is None:
+        return _method_table()
+    return "\n\n\n".join(_wrapped(one) for one in str(described).split("\n\n\n"))
 
 
 def _method_table() -> str:
@@ -90,32 +70,30 @@ def _wrapped(text: str) -> str:
 
 
 def _facts(spec: MethodSpec) -> dict[str, Any]:
-    options = spec.options()
-    return {
-        "method": spec.name,
-        "title": spec.title,
-        "about": spec.about,
-        "estimands": list(spec.estimands),
-        "levels": list(spec.levels),
-        "guarantee": spec.guarantee,
-        "covariates": spec.uses_covariates,
-        "needs_delta": spec.needs_delta,
-        "shares": {level: plain(spec.shares(level, options)) for level in spec.levels},
-        "options": {f.name: plain(getattr(options, f.name)) for f in fields(options) if f.init},
-        "citation": spec.citation,
-    }
+    names = ("title", "about", "estimands", "levels", "guarantee", "needs_delta", "citation")
+    facts, options = {name: plain(getattr(spec, name)) for name in names}, spec.options()
+    facts |= {"covariates": spec.uses_covariates}
+    facts["shares"] = {level: plain(spec.shares(level, options)) for level in spec.levels}
+    facts["options"] = {f.name: plain(getattr(options, f.name)) for f in fields(options) if f.init}
+    return {"method": spec.name, **facts}
 
 
 # --- plan -------------------------------------------------------------------------------------
 
 
-def _add_half_width(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("the other way round").add_argument
-    add("--half-width", type=float, metavar="W", help="also say what an interval of +-W takes")
-    add("--of", choices=["epsilon", "n"], default="epsilon", help="in epsilon (default) or n")
+def _needed(*, half_width: float | None = None, of: str = "epsilon") -> None:
+    """The other way round.
+
+    Parameters
+    ----------
+    half_width
+        Also say what an interval of +-W takes.
+    of
+        In epsilon or in n.
+    """
 
 
-def _read_protocol(args: argparse.Namespace, values: dict[str, Any]) -> dict[str, Any]:
+def _read_protocol(args: argparse.Namespace, values: Values) -> Values:
     """A formula, or the protocol of a file."""
     if values["formula"].endswith(".toml") and "~" not in values["formula"]:
         values["formula"] = dpe.read_protocol(values["formula"])
@@ -124,40 +102,19 @@ def _read_protocol(args: argparse.Namespace, values: dict[str, Any]) -> dict[str
 
 def _show_plan(args: argparse.Namespace, plan: dpe.Plan | dpe.StudyPlan) -> None:
     """Show a plan, and what is needed for a half-width where asked."""
-    width = args.half_width
-    needed = None if width is None else plan.needed(width, of=args.of)
-    put_result(
-        args,
-        plan,
-        "plan",
-        summary=lambda form: _plan_summary(plan, form, needed, width),
-        to_dict=lambda: _plan_dict(plan, needed),
-    )
+    if args.half_width is None:
+        return put_result(args, plan, "plan")
+    needed = plan.needed(args.half_width, of=args.of)
 
+    def summary(form: str) -> Summary:
+        made = plan.summary(form)
+        more = needed_blocks(needed, args.half_width)
+        return replace(made, blocks=(*made.blocks[:2], *more, *made.blocks[2:]))
 
-def _plan_summary(
-    plan: dpe.Plan | dpe.StudyPlan, form: str, needed: pd.DataFrame | None, width: float
-) -> Summary:
-    summary = plan.summary(form)
-    if needed is None:
-        return summary
-    found = [(str(name), value, str(why)) for name, value, why in needed.itertuples(index=False)]
-    rows = ((name, number(x) if x == x else "out of reach") for name, x, _ in found)
-    title = f"Needed for a half-width of {number(width)}"
-    table = Table(title, (str(needed.columns[0]), str(needed.columns[1])), tuple(rows), "lr")
-    notes = noted(f"{name}: {why}" for name, x, why in found if why and x != x)
-    header, first, *rest = summary.blocks
-    more = (table, notes) if notes else (table,)
-    return Summary(summary.title, summary.alert, (header, first, *more, *rest))
+    def to_dict() -> dict[str, Any]:
+        return plan.to_dict() | {"needed": plain(needed.to_dict("records"))}
 
-
-def _plan_dict(plan: dpe.Plan | dpe.StudyPlan, needed: pd.DataFrame | None) -> dict[str, Any]:
-    more = {} if needed is None else {"needed": plain(needed.to_dict("records"))}
-    if isinstance(plan, dpe.StudyPlan):
-        return plan.to_dict() | more
-    setting = asdict(plan.setting) | {"bounds": dict(plan.setting.bounds)}
-    methods = [asdict(row) | {"shares": dict(row.shares)} for row in plan.rows]
-    return {"setting": plain(setting), "methods": plain(methods), **more}
+    return put_result(args, plan, "plan", summary=summary, to_dict=to_dict)
 
 
 # --- audit ------------------------------------------------------------------------------------
@@ -172,35 +129,28 @@ def _show_audit(args: argparse.Namespace, audit: dpe.AuditResult) -> int:
 # --- the leaderboard --------------------------------------------------------------------------
 
 
-def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `bench`, a list of what can be run, and a plot."""
-    parser.add_argument("--list", action="store_true", help="show entries and data; run nothing")
-    names = {"metavar": "NAME", "help": "default all; see --list"}
-    seed, epsilon = {"help": "of data and noise"}, {"help": "budgets"}
-    add_parameters(parser, dpe.bench, methods=names, data=names, seed=seed, epsilon=epsilon)
-    parser.add_argument("--plot-epsilon", type=float, default=1.0, metavar="EPSILON")
-    add_output_arguments(parser, conf_level=False, plot="draw how far each is from the best")
+def _listed(*, list: bool = False, plot_epsilon: float = 1.0) -> None:
+    """What is shown.
 
-
-def run_bench(args: argparse.Namespace) -> None:
-    r"""Run the leaderboard: methods x data x epsilon, against known effects.
-
-    In a shell::
-
-        dpeffects bench --list
-        dpeffects bench --methods auto diff_in_means --data lalonde \
-            --repeats 10
-        dpeffects bench --workers 2 --path runs.csv     # everything; it resumes
+    Parameters
+    ----------
+    list
+        Show entries and data; run nothing.
+    plot_epsilon
+        Of the plot.
     """
-    if args.list:
-        print(_entries_and_data())
-        return
-    check_files(args)
-    values = values_for(args, dpe.bench)
+
+
+def _check_epsilon(args: argparse.Namespace, values: Values) -> Values:
     if args.plot is not None and args.plot_epsilon not in values["epsilon"]:
         raise OptionError(f"--plot-epsilon {args.plot_epsilon:g} is not among those of --epsilon")
-    board = dpe.bench(**values)
-    put_result(
+    return values
+
+
+def _show_board(args: argparse.Namespace, board: dpe.Leaderboard | None) -> None:
+    if board is None:
+        return print(listed())
+    return put_result(
         args,
         board,
         "leaderboard",
@@ -209,60 +159,20 @@ def run_bench(args: argparse.Namespace) -> None:
     )
 
 
-def _entries_and_data() -> str:
-    from tabulate import tabulate
-
-    methods = [(e.name, e.by, e.guarantee, e.level) for e in entries().values()]
-    data = [
-        (t.name, f"{t.n:,}", "randomised" if t.randomised else "observational")
-        for t in tasks().values()
-    ]
-    first = tabulate(methods, ("entry", "by", "guarantee", "level"))
-    align = ("left", "right", "left")
-    return f"{first}\n\n{tabulate(data, ('data', 'n', 'treatment'), colalign=align)}"
+# --- results on file --------------------------------------------------------------------------
 
 
-# --- sensitivity ------------------------------------------------------------------------------
-
-
-def add_sensitivity_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the file of a result, and the arguments of its method ``sensitivity``."""
-    parser.add_argument("result", help="a result in JSON (dpeffects ate ... --out effect.json)")
-    add_parameters(parser, dpe.Result.sensitivity, skip=["self", "conf_level"])
-    add_output_arguments(parser, record=True, plot="draw estimate and interval against the bias")
-
-
-def run_sensitivity(args: argparse.Namespace) -> None:
-    r"""Say what confounding that was not adjusted for would do to an effect.
-
-    In a shell::
-
-        dpeffects sensitivity effect.json
-        dpeffects sensitivity effect.json --bias 0.02 --plot bias.png
-        dpeffects sensitivity effect.json --prevalence-difference 0.1 \
-            --confounder-effect 0.2
-    """
-    check_files(args)
+def _read_effect(args: argparse.Namespace, values: Values) -> Values:
+    path = values["self"]
     try:
-        fit = dpe.Result.from_json(documents.content(args.result, _MOST_BYTES))
+        return values | {"self": dpe.Result.from_json(documents.content(path, _MOST_BYTES))}
     except documents.UnreadableError as reason:
-        raise DataError(f"{args.result} cannot be read: {reason}") from None
+        raise DataError(f"{path} cannot be read: {reason}") from None
     except DataError:
-        raise DataError(f"{args.result} is not the JSON of an effect") from None
-    put_result(args, fit.sensitivity(**values_for(args, dpe.Result.sensitivity)))
+        raise DataError(f"{path} is not the JSON of an effect") from None
 
 
-# --- tables of sites --------------------------------------------------------------------------
-
-
-def add_tables_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the files of the sites, and the output."""
-    about = "results of the sites in JSON; a site is called as its file, or by NAME"
-    parser.add_argument("releases", nargs="+", metavar="[NAME=]FILE", help=about)
-    add_output_arguments(parser, record=True, plot="draw what the tables give together")
-
-
-def run_tables(args: argparse.Namespace) -> None:
+def combine_tables(releases: Sequence[str]) -> Any:
     """Add the tables of several sites (survival, ordinal, qte): one result for all records.
 
     In a shell::
@@ -270,132 +180,139 @@ def run_tables(args: argparse.Namespace) -> None:
         dpeffects combine-tables north.json south.json --plot curves.png
         dpeffects combine-tables North=files/1.json South=files/2.json
     """
-    named = [_site_and_file(given) for given in args.releases]
+    named = [site_and_file(given) for given in releases]
     names = [name for name, _ in named]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise OptionError(f"site {twice} is given twice: name the files, as in North=a/x.json")
-    args.releases = [path for _, path in named]
-    check_files(args)
-    put_result(args, dpe.combine_tables(dict(named)))
+    return dpe.combine_tables(dict(named))
 
 
-def _site_and_file(given: str) -> tuple[str, str]:
-    name, equals, path = given.partition("=")
-    if equals and not Path(given).exists():
-        return name, path
-    return Path(given).stem, given
+def regress(formula: str, releases: Sequence[str]) -> Any:
+    """Regress on moments that were released (dpeffects moments), which spends nothing.
 
-
-# --- regressions on moments -------------------------------------------------------------------
-
-
-def add_regress_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the formula, the files of the moments, and the output."""
-    parser.add_argument("formula", help='"y ~ t + x1", of columns that the moments have')
-    about = "moments in JSON (dpeffects moments ... --out); those of several sites are added"
-    parser.add_argument("releases", nargs="+", metavar="FILE", help=about)
-    add_output_arguments(parser, record=True)
-
-
-def run_regress(args: argparse.Namespace) -> None:
-    """Regress on moments that were released (dpeffects moments); nothing is spent.
+    Parameters
+    ----------
+    formula
+        "y ~ t + x1", of columns that the moments have.
+    releases
+        Moments in JSON (by dpeffects moments --out); those of several sites are added.
 
     In a shell::
 
         dpeffects regress "cost ~ treated + age" moments.json
         dpeffects regress "cost ~ treated*sex" north.json south.json --out table.tex
     """
-    check_files(args)
-    put_result(args, dpe.combine_moments(args.releases).regression(args.formula))
+    return dpe.combine_moments(releases).regression(formula)
 
 
 # --- the commands -----------------------------------------------------------------------------
 
-_PLAN = """\
-  dpeffects plan "y ~ t | age + sex" --n 5000 --epsilon 1 --bounds bounds.toml
-  dpeffects plan "y ~ t" --n 5000 --epsilon 1 --bounds bounds.toml \\
-      --method diff_in_means --half-width 0.02
-  dpeffects plan "y ~ t" --n 5000 --epsilon 1 --bounds bounds.toml \\
-      --plot plan.png
-"""
-_PLAN_STUDY = """\
-  dpeffects plan-study "pain + died ~ t | age" --n 5000 --epsilon 1 \\
-      --bounds bounds.toml --design randomised --outcome-sd pain=12 \\
-      --outcome-mean died=0.1
-  dpeffects plan-study "pain + died ~ t" --n 5000 --epsilon 1 \\
-      --bounds bounds.toml --design randomised --half-width 0.05
-  dpeffects plan-study protocol.toml --n 5000 --outcome-sd pain=12
-"""
-_AUDIT = """\
-  dpeffects audit private_psm --level sample --epsilon 1 --workers 2
-  dpeffects audit diff_in_means --epsilon 1 --format json --seed 1
-
-exit code: 0 the bound is at most epsilon, 1 VIOLATED, 2 it could not be run
-"""
-_COMBINE = """\
-  dpeffects combine north.json south.json east.json
-  dpeffects combine *.json --rule ivw --trust keys/ \\
-      --left-out "West=did not answer"
-"""
+_PLAN: dict[str, Any] = {
+    "half_width": {"metavar": "W"},
+    "of": {"choices": ["epsilon", "n"]},
+    "estimand": {"choices": list(ESTIMANDS)},
+}
+_ENTRIES = {"metavar": "NAME", "help": "default all; see --list"}
 COMMANDS = (
-    Command.of("methods", run_methods, add_methods_arguments),
-    function_command(
-        "plan",
-        "plan",
-        _PLAN,
-        skip=["conf_level"],
-        changes={"bounds": {"required": True}, "estimand": {"choices": list(ESTIMANDS)}},
-        more=_add_half_width,
-        show=_show_plan,
-        plot="draw half-width against epsilon (slow)",
+    Command(
+        "methods",
+        methods,
+        skip=["as_json"],
+        changes={"method": {"nargs": "?", "help": "describe this one: options, defaults, shares"}},
+        prepare=lambda args, values: values | {"as_json": format_of(args) == "json"},
+        output={"formats": ("text", "json"), "conf_level": False},
     ),
-    function_command(
-        "plan-study",
-        "plan_study",
-        _PLAN_STUDY,
+    Command(
+        "plan",
+        dpe.plan,
         skip=["conf_level"],
-        changes={
-            "formula": {"help": '"outcome + outcome ~ treatment | baseline", or a protocol.toml'},
-            "design": {"choices": ("observational", "randomised"), "help": "of the study"},
-            "subgroups": {"metavar": "TERM"},
-        },
-        more=_add_half_width,
+        changes=_PLAN | {"bounds": {"required": True}},
+        more=_needed,
+        show=_show_plan,
+        output={"plot": "draw half-width against epsilon (slow)"},
+    ),
+    Command(
+        "plan-study",
+        dpe.plan_study,
+        skip=["conf_level"],
+        changes=_PLAN
+        | {"formula": {"help": '"outcome + outcome ~ treatment | baseline", or a protocol.toml'}},
+        more=_needed,
         prepare=_read_protocol,
         show=_show_plan,
     ),
-    function_command(
+    Command(
         "audit",
-        "audit",
-        _AUDIT,
+        dpe.audit,
         skip=["pairs", "library", "formula", "bounds"],
         changes={
-            "epsilon": {"help": "what is promised"},
             "estimand": {"choices": list(ESTIMANDS), "help": "what it estimates"},
             "watch": {"choices": ["releases", "returned"], "help": "what the attacker sees"},
             "noise": {"choices": ["seeded", "secure"], "help": "seeded is faster"},
-            "workers": {"help": "processes"},
-            "seed": {"help": "makes the audit reproducible"},
         },
         show=_show_audit,
-        conf_level=False,
+        output={"conf_level": False},
     ),
-    Command.of("bench", run_bench, add_bench_arguments),
-    function_command(
+    Command(
+        "bench",
+        dpe.bench,
+        changes={
+            "methods": _ENTRIES,
+            "data": _ENTRIES,
+            "plot_epsilon": {"metavar": "EPSILON"},
+        },
+        more=_listed,
+        prepare=_check_epsilon,
+        call=lambda args, values: None if args.list else dpe.bench(**values),
+        show=_show_board,
+        output={"conf_level": False, "plot": "draw how far each is from the best"},
+    ),
+    Command(
         "combine",
-        "combine",
-        _COMBINE,
+        dpe.combine,
         skip=["conf_level"],
         changes={
             "releases": {"metavar": "FILE", "help": "site releases (dpeffects release)"},
             "rule": {"choices": list(RULES), "help": "ivw has the least error in most settings"},
-            "trust": {"metavar": "FOLDER"},
-            "request": {"metavar": "ID"},
-            "left_out": {"metavar": "SITE=REASON", "help": "a site that did not answer"},
         },
-        record=True,
+        output={"record": True},
     ),
-    Command.of("combine-tables", run_tables, add_tables_arguments),
-    Command.of("regress", run_regress, add_regress_arguments),
-    Command.of("sensitivity", run_sensitivity, add_sensitivity_arguments),
+    Command(
+        "combine-studies",
+        dpe.combine_studies,
+        changes={
+            "releases": {"metavar": "FILE", "help": "releases of sites (dpeffects study --site)"}
+        },
+        output={"record": True, "plot": "draw the effects (forest plot)"},
+    ),
+    Command(
+        "combine-tables",
+        combine_tables,
+        changes={
+            "releases": {
+                "metavar": "[NAME=]FILE",
+                "help": "results of the sites in JSON; a site is called as its file, or by NAME",
+            }
+        },
+        output={"record": True, "plot": "draw what the tables give together"},
+    ),
+    Command(
+        "regress",
+        regress,
+        output={"record": True},
+    ),
+    Command(
+        "sensitivity",
+        dpe.Result.sensitivity,
+        skip=["conf_level"],
+        changes={
+            "self": {
+                "metavar": "result",
+                "help": "a result in JSON (dpeffects ate ... --out effect.json)",
+            }
+        },
+        prepare=_read_effect,
+        output={"record": True, "plot": "draw estimate and interval against the bias"},
+    ),
 )

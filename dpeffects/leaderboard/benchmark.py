@@ -42,7 +42,7 @@ def bench(
     path: str | Path | None = None,
     seed: int = 0,
 ) -> Leaderboard:
-    """Run entries of the leaderboard on its data, and rank them.
+    r"""Run entries of the leaderboard on its data, and rank them.
 
     Parameters
     ----------
@@ -69,6 +69,13 @@ def bench(
     >>> board = bench(["diff_in_means", "private_ipw"], ["lalonde"], epsilon=1.0, repeats=2)
     >>> len(board.runs), len(board.tidy())
     (4, 2)
+
+    In a shell::
+
+        dpeffects bench --list
+        dpeffects bench --methods auto diff_in_means --data lalonde \
+            --repeats 10
+        dpeffects bench --workers 2 --path runs.csv     # everything; it resumes
     """
     chosen, drawn = _chosen(methods, entries(), Entry), _chosen(data, tasks(), Task)
     budgets = numbers("epsilon", epsilon, 0.0)

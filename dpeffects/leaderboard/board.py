@@ -153,3 +153,17 @@ def _(task: Task) -> str:
 
 
 READERS |= {Entry: lambda name: entries()[name], Task: lambda name: tasks()[name]}
+
+
+def listed() -> str:
+    """Say in two tables which entries and which data there are."""
+    from tabulate import tabulate
+
+    methods = [(e.name, e.by, e.guarantee, e.level) for e in entries().values()]
+    data = [
+        (t.name, f"{t.n:,}", "randomised" if t.randomised else "observational")
+        for t in tasks().values()
+    ]
+    first = tabulate(methods, ("entry", "by", "guarantee", "level"))
+    align = ("left", "right", "left")
+    return f"{first}\n\n{tabulate(data, ('data', 'n', 'treatment'), colalign=align)}"

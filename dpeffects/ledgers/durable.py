@@ -361,6 +361,13 @@ def verify_ledger(
     is sound in itself. It is noticed by the mark beside it, if that was not set back too, and by
     its anchor, if it has one (see `create_ledger`); else pass the ``head`` that an earlier check
     printed.
+
+    Parameters
+    ----------
+    address, anchor
+        As in :func:`open_ledger`.
+    head
+        The head that an earlier check printed.
     """
     return Chain(_existing(address), anchor).verify(head)
 

@@ -1,21 +1,21 @@
-"""The epsilon, or the records, that a wanted half-width takes; and why none does."""
+"""What all plans have: one table, one inverse (what a half-width takes), one set of words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpeffects.errors import OptionError
 from dpeffects.estimators._checks import check_choice, is_number
 from dpeffects.planning.rehearsal import Planned
-from dpeffects.planning.setting import Setting
+from dpeffects.planning.setting import PlanSetting, known_names
 from dpeffects.progress import bar
-from dpeffects.results.export import frame_of
-from dpeffects.results.numbers import number
+from dpeffects.results.export import JsonRecord, frame_of
+from dpeffects.results.numbers import number, to_error
 from dpeffects.roots import root
+from dpeffects.summary import Block, Shown, Summary, Table, noted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,41 +24,111 @@ _FAR, _STRIDE = 20.0, math.log(4.0)
 _RANGES = {"epsilon": (1e-3, 1e3), "n": (20.0, 2e5)}
 _MOST = 1e8
 """Records, by extrapolation."""
+COLUMNS = {"noise_sd": "noise sd", "std_error": "std. error", "half_width": "half-width"}
+COLUMNS |= {"single": "alone"}
+"""Figures of plans, as tables call them."""
 
 
-def needed(
-    setting: Setting,
-    about: str,
-    wanted: Mapping[str, float],
-    of: str,
-    at: Callable[[str], Callable[[float], Planned]],
-    reasons: Mapping[str, str] = MappingProxyType({}),
-) -> pd.DataFrame:
-    """One row for each name: the epsilon, or the records, that its wanted half-width takes.
+class PlannedRows(Shown, JsonRecord):
+    """Expected figures in rows, which a plan shows as tables: print it."""
 
-    ``at`` has for a name the figures at a value; names with ``reasons`` have none.
+    _title: ClassVar[str]
+    _blocks: Callable[..., Iterable[Block]]
+    """What it has to say."""
+
+    def _summary(self) -> Summary:
+        return Summary(self._title.format(self), self._alert(), tuple(self._blocks()))
+
+    def _alert(self) -> str:
+        return ""
+
+    __repr__ = Shown.__str__
+
+
+class Invertible(PlannedRows):
+    """Rows of a setting, which is asked for the epsilon, or the records, of a half-width."""
+
+    setting: PlanSetting
+    _about: ClassVar[str]
+    """What has a half-width."""
+    _reasons: Callable[..., Mapping[str, str]]
+    """Names that have a half-width, with the reasons of those that have none."""
+    _figures_at: Callable[..., Callable[[str, float], Planned]]
+    """Figures of a name with another epsilon or n."""
+
+    def needed(
+        self, half_width: float | Mapping[str, float], *, of: str = "epsilon"
+    ) -> pd.DataFrame:
+        """Return the epsilon (or, with ``of="n"``, the records) for a wanted half-width.
+
+        A mapping has one for each method, or each outcome, that matters; of a study the half-width
+        is that of the intervals that hold for all outcomes at once, on all records. It is looked
+        for from the plan's own value outwards: a method that adjusts for more as its
+        budget grows may reach the half-width at a smaller one too, without adjusting. NaN
+        where no value up to 1,000 (or 10^8 records, by extrapolation) reaches it; the column reason
+        says what stands in the way.
+        """
+        reasons = self._reasons()
+        wanted = (
+            half_width if isinstance(half_width, Mapping) else dict.fromkeys(reasons, half_width)
+        )
+        known_names("half_width", wanted, list(reasons))
+        check_choice("of", of, ("epsilon", "n"))
+        for width in wanted.values():
+            if not (is_number(width) and width > 0.0):
+                raise OptionError(f"half_width must be positive, got {width!r}")
+        rows, at = [], self._figures_at(of)
+        for name, width in bar(list(wanted.items()), "solving"):
+            value, reason = math.nan, reasons[name]
+            if not reason:
+                value, reason = _Search(self.setting, name, at, width, of).solve()
+            rows.append({self._about: name, of: value, "reason": reason})
+        return frame_of(rows, [self._about, of, "reason"])
+
+
+def planned_table(
+    title: str, rows: Iterable[Any], texts: Mapping[str, str], figures: Sequence[str], **called: str
+) -> Table:
+    """A table of planned rows: texts, and figures to three digits of the standard error.
+
+    They are no estimates. A figure may be ``called`` by another name.
     """
-    check_choice("of", of, ("epsilon", "n"))
-    for width in wanted.values():
-        if not (is_number(width) and width > 0.0):
-            raise OptionError(f"half_width must be positive, got {width!r}")
-    rows = []
-    for name, width in bar(list(wanted.items()), "solving"):
-        value, reason = math.nan, reasons.get(name, "")
-        if not reason:
-            value, reason = _Search(setting, at(name), width, of).solve()
-        rows.append({about: name, of: value, "reason": reason})
-    return frame_of(rows, [about, of, "reason"])
+    names = [(COLUMNS | called).get(name, name) for name in figures]
+    cells = [(*(getattr(row, name) for name in texts), *_figures(row, figures)) for row in rows]
+    return Table(
+        title, (*texts.values(), *names), tuple(cells), "l" * len(texts) + "r" * len(names)
+    )
+
+
+def _figures(row: Any, names: Iterable[str]) -> tuple[str, ...]:
+    values = {name: getattr(row, name) for name in names}
+    power = (f"{values.pop('power'):.2f}",) if "power" in values else ()
+    return (*to_error(list(values.values()), row.std_error, 3), *power)
+
+
+def needed_blocks(needed: pd.DataFrame, width: float) -> list[Block]:
+    """What `needed` found, in words."""
+    found = list(needed.itertuples(index=False, name=None))
+    rows = tuple((name, number(x) if x == x else "out of reach") for name, x, _ in found)
+    about, of, _ = map(str, needed.columns)
+    notes = noted(f"{name}: {why}" for name, x, why in found if why and x != x)
+    table = Table(f"Needed for a half-width of {number(width)}", (about, of), rows, "lr")
+    return [table, notes] if notes else [table]
 
 
 @dataclass(frozen=True)
 class _Search:
     """The half-width against epsilon or n, on logarithmic scales."""
 
-    setting: Setting
-    at: Callable[[float], Planned]
+    setting: PlanSetting
+    name: str
+    elsewhere: Callable[[str, float], Planned]
     wanted: float
     of: str
+
+    def at(self, value: float) -> Planned:
+        """Figures with another epsilon or n."""
+        return self.elsewhere(self.name, value)
 
     def excess(self, position: float) -> float:
         """Log of the half-width there over the wanted one."""

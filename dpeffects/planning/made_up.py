@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -11,9 +12,8 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.bounds import Bounds, Declared, declare
 from dpeffects.design.read import read
-from dpeffects.formula import parse
-from dpeffects.formula.expression import Column, evaluate
-from dpeffects.planning.setting import TWO_ENDED, PlanSetting, StudySetting, outcome_range
+from dpeffects.formula.expression import Column, evaluate, source
+from dpeffects.planning.setting import TWO_ENDED, Law, PlanSetting, outcome_range, with_terms
 
 ALIGNED = 0.5
 """Correlation between what covariates say about the outcome and about treatment."""
@@ -22,6 +22,7 @@ _SHARED, _FACTORS = 0.5, 3
 0.25 (root of the mean square), in births by 0.3, in a registry of intensive care by 0.13. With
 independent covariates half-widths of both came out as 0.7 to 0.85 of real ones (12 columns)."""
 _GRID = 2001
+_NOBODYS = "outcome of nobody"
 _LEAST = 1e-3
 """Means of outcomes stay this far from the ends of their range, in ranges."""
 
@@ -30,7 +31,7 @@ class People(NamedTuple):
     """Records but for their outcomes; ``score`` is what covariates say about the outcome."""
 
     columns: dict[str, Any]
-    treated: BoolArray
+    treated: BoolArray | IntArray
     score: FloatArray
 
 
@@ -43,23 +44,37 @@ class MadeUp:
     random weights, correlated by 0.5, are what covariates say about outcome and treatment. The log
     odds of treatment are linear in one. Outcomes have a beta law on their range whose mean is
     linear in the other, and two values where that is assumed. By turns confounding goes up and
-    down, so that what is left of it is in the spread of estimates and not in their mean.
+    down, so that what is left of it is in the spread of estimates and not in their mean. More than
+    two arms are cut from what makes two.
     """
 
-    def __init__(self, setting: PlanSetting | StudySetting) -> None:
-        self.setting: Any = setting
-        self.formula, self.bounds = parse(setting.formula), setting.bounds
-        self.low, self.high = outcome_range(self.formula, self.bounds)
+    def __init__(self, setting: PlanSetting, *, columns: bool = False) -> None:
+        """``columns``: outcomes are the columns that they are made of."""
+        self.setting, self.bounds = setting, setting.bounds
+        formula = with_terms(setting.parsed, setting.subgroups)
+        if columns:
+            first, *others = map(Column, formula.outcome_columns)
+            formula = replace(formula, outcome=first, more_outcomes=tuple(others))
+        self.formula = formula
+        self.laws = [self._law(outcome) for outcome in formula.outcomes]
+        share, levels = setting.share_treated or 0.5, self.bounds.get(formula.treatment_name, ())
+        two = np.array([1.0 - share, share])
+        self.shares = setting.arms([str(x) for x in levels]) if len(levels) > 2 else two
         self._people: dict[tuple[int, int], People] = {}
+
+    def _law(self, outcome: Any) -> Law:
+        """What an outcome is taken to be like; of levels there are the first and the last."""
+        levels = isinstance(outcome, Column) and self.bounds.is_levels(outcome.name)
+        ends = (0.0, 1.0) if levels else outcome_range(outcome, self.bounds)
+        return self.setting.law(source(outcome), *ends, levels)
 
     @property
     def effects(self) -> tuple[float, float]:
         """The effects that leave the means of both arms within the range."""
-        s = self.setting
-        below, above = s.outcome_mean - self.low, self.high - s.outcome_mean
-        treated, control = s.share_treated, 1.0 - s.share_treated
-        least = -0.9 * min(above / treated, below / control)
-        return least, 0.9 * min(below / treated, above / control)
+        law, (_, treated, *_) = self.laws[0], self.shares
+        below, above = law.mean - law.low, law.high - law.mean
+        least = -0.9 * min(above / treated, below / (1.0 - treated))
+        return least, 0.9 * min(below / treated, above / (1.0 - treated))
 
     def records(self, n: int, seed: int, effect: float = 0.0) -> tuple[Declared, float]:
         """Make n records of a seed, with an effect; return them with the effect that they have.
@@ -72,44 +87,47 @@ class MadeUp:
         people = self.people(n, seed)
         rng = np.random.default_rng([seed, 1])
         effect = min(max(effect, self.effects[0]), self.effects[1])
-        columns = self._as_columns(self._outcomes(people, effect, rng))
-        if columns is None:
-            columns, effect = self._spread_evenly(n, rng), 0.0
-        columns = {k: fitting(k, x, self.bounds) for k, x in columns.items()}
-        frame = pd.DataFrame({**people.columns, **columns})
+        columns: dict[str, Any] = {}
+        for outcome, law in zip(self.formula.outcomes, self.laws, strict=True):
+            found = self._as_columns(outcome, _outcomes(law, people, effect, rng))
+            effect = 0.0 if found is None else effect
+            columns |= self._spread_evenly(n, rng) if found is None else found
+        frame = pd.DataFrame({**columns, **people.columns})
         return declare(frame, self.bounds), effect
 
     def people(self, n: int, seed: int) -> People:
         """Make n records of a seed, but for their outcomes."""
         if (n, seed) not in self._people:
-            self._people[n, seed] = self._made(n, seed)
+            others = {key: made for key, made in self._people.items() if key[0] == n}
+            self._people = {**others, (n, seed): self._made(n, seed)}
         return self._people[n, seed]
 
     def _made(self, n: int, seed: int) -> People:
         import pandas as pd
 
-        rng, s, formula = np.random.default_rng(seed), self.setting, self.formula
+        rng, s = np.random.default_rng(seed), self.setting
+        formula = replace(self.formula, outcome=Column(_NOBODYS), more_outcomes=())
         names = formula.covariate_columns
         normals = _related(len(names), n, rng) if names else ()
         columns = {name: self._covariate(name, z) for name, z in zip(names, normals, strict=True)}
         index = tilt = np.zeros(n)
         if columns:
-            others = {**self._arms(np.arange(n) % 2 == 1), **self._spread_evenly(n, rng)}
-            frame = declare(pd.DataFrame({**columns, **others}), self.bounds)
-            terms = read(frame, formula, None, ()).encode(None).in_memory("").covariates()
-            index, tilt = _indices(terms, rng)
-        log_odds = s.confounding * tilt * (-1.0) ** seed
-        treated = rng.random(n) < _expit(log_odds + _offset(log_odds, s.share_treated or 0.5))
-        treated[:2] = True, False  # both arms are there
-        between = sum(np.mean(treated == arm) * index[treated == arm].mean() ** 2 for arm in (0, 1))
+            bounds = self.bounds.with_interval(_NOBODYS, 0.0, 1.0, source="declared")
+            others = {_NOBODYS: rng.random(n), **self._arms(np.arange(n) % len(self.shares))}
+            frame = pd.DataFrame({**columns, **others})
+            made = read(declare(frame, bounds.only(formula.columns)), formula, None, ())
+            index, tilt = _indices(made.encode(None).in_memory("").covariates(), rng)
+        arms = _drawn_arms(self.shares, s.confounding * tilt * (-1.0) ** seed, rng)
+        within = [arms == arm for arm in range(len(self.shares))]
+        between = sum(np.mean(own) * index[own].mean() ** 2 for own in within)
         index = index / math.sqrt(max(1.0 - between, 0.1))  # of variance 1 within arms
-        return People({**columns, **self._arms(treated)}, treated, index)
+        return People({**columns, **self._arms(arms)}, arms, index)
 
-    def _arms(self, treated: BoolArray) -> dict[str, Any]:
+    def _arms(self, arms: BoolArray | IntArray) -> dict[str, Any]:
         name, bounds = self.formula.treatment_name, self.bounds
         if not (name in bounds and bounds.is_levels(name)):
-            return {name: treated}
-        return {name: self._levels(name, treated.astype(int))}
+            return {name: arms == 1}
+        return {name: self._levels(name, arms.astype(int))}
 
     def _levels(self, name: str, codes: IntArray) -> Any:
         """A column of levels, which is read fastest as pandas keeps it, where they are texts."""
@@ -124,8 +142,7 @@ class MadeUp:
         """A column that is as high within its law as a normal one."""
         bounds, at = self.bounds, NormalDist().inv_cdf
         if bounds.is_levels(name):
-            estimand = getattr(self.setting, "estimand", "ATE")
-            rarer = 0 if estimand == "CATE" else 2  # who asks for groups has them
+            rarer = 0 if self.setting.estimand == "CATE" else 2  # who asks for groups has them
             sizes = np.cumsum(1.0 / np.arange(1, len(bounds[name]) + 1) ** rarer)
             cuts = [at(share) for share in sizes[:-1] / sizes[-1]]
             return self._levels(name, np.searchsorted(cuts, normal))
@@ -137,33 +154,23 @@ class MadeUp:
         values = low + (high - low) * np.clip(0.5 + sd * normal, 0.0, 1.0)
         return fitting(name, values, bounds)
 
-    def _outcomes(self, people: People, effect: float, rng: np.random.Generator) -> FloatArray:
-        """Outcomes as the formula has them."""
-        s, width = self.setting, self.high - self.low
-        sd, r2 = s.outcome_sd / width, s.r2 if s.covariates else 0.0
-        mean = (s.outcome_mean - self.low) / width + sd * math.sqrt(r2) * people.score
-        mean = mean + effect / width * (people.treated - people.treated.mean())
-        mean = np.clip(mean, _LEAST, 1.0 - _LEAST)
-        if s.two_valued:
-            return self.low + width * (rng.random(len(mean)) < mean)
-        largest = float(np.mean(mean * (1.0 - mean)))
-        precision = min(max(largest / (sd**2 * (1.0 - r2)) - 1.0, 0.05), 1e9)
-        drawn = rng.beta(mean * precision, (1.0 - mean) * precision)
-        return np.asarray(self.low + width * drawn)
-
-    def _as_columns(self, outcome: FloatArray) -> dict[str, Any] | None:
+    def _as_columns(self, written: Any, outcome: FloatArray) -> dict[str, Any] | None:
         """The column that has these outcomes, by inverting the formula's; None where it cannot."""
-        expression, names = self.formula.outcome, self.formula.outcome_columns
-        if expression == Column(names[0]):
-            return {names[0]: outcome}
-        grid = np.linspace(*self.bounds.interval(names[0]), _GRID)
+        names, bounds = self.formula.outcome_columns, self.bounds
+        if isinstance(written, Column) and bounds.is_levels(written.name):
+            most = len(bounds[written.name]) - 1
+            return {written.name: self._levels(written.name, np.rint(outcome * most).astype(int))}
+        if isinstance(written, Column):
+            return {written.name: fitting(written.name, outcome, bounds)}
+        grid = np.linspace(*bounds.interval(names[0]), _GRID)
         with np.errstate(all="ignore"):
-            values = evaluate(expression, {names[0]: grid}) if len(names) == 1 else grid * np.nan
+            values = evaluate(written, {names[0]: grid}) if len(names) == 1 else grid * np.nan
         steps = np.diff(values)
         if not (np.all(steps > 0.0) or np.all(steps < 0.0)):
             return None
         order = np.argsort(values)
-        return {names[0]: np.interp(outcome, values[order], grid[order])}
+        found = np.interp(outcome, values[order], grid[order])
+        return {names[0]: fitting(names[0], found, bounds)}
 
     def _spread_evenly(self, n: int, rng: np.random.Generator) -> dict[str, FloatArray]:
         bounds, names = self.bounds, self.formula.outcome_columns
@@ -171,11 +178,30 @@ class MadeUp:
         return {name: fitting(name, values, bounds) for name, values in drawn.items()}
 
 
-def ranked(score: FloatArray, r2: float, seed: list[int]) -> FloatArray:
-    """Ranks of records, in (0, 1), that a score explains this part of."""
-    noise = np.random.default_rng(seed).standard_normal(len(score))
-    mixed = math.sqrt(r2) * score + math.sqrt(1.0 - r2) * noise
-    return np.asarray((mixed.argsort().argsort() + 0.5) / len(score))
+def _outcomes(law: Law, people: People, effect: float, rng: np.random.Generator) -> FloatArray:
+    """Outcomes as the formula has them."""
+    width, arms = law.high - law.low, people.treated
+    sd = law.sd / width
+    mean = (law.mean - law.low) / width + sd * math.sqrt(law.r2) * people.score
+    mean = mean + effect / width * (arms - arms.mean())
+    mean = np.clip(mean, _LEAST, 1.0 - _LEAST)
+    if law.two_valued:
+        return law.low + width * (rng.random(len(mean)) < mean)
+    largest = float(np.mean(mean * (1.0 - mean)))
+    precision = min(max(largest / (sd**2 * (1.0 - law.r2)) - 1.0, 0.05), 1e9)
+    drawn = rng.beta(mean * precision, (1.0 - mean) * precision)
+    return np.asarray(law.low + width * drawn)
+
+
+def _drawn_arms(shares: FloatArray, log_odds: FloatArray, rng: np.random.Generator) -> Any:
+    """Arms of these shares by their numbers: two by the log odds of the second, more in a row."""
+    drawn = rng.random(len(log_odds))
+    if len(shares) == 2:
+        treated = drawn < _expit(log_odds + _offset(log_odds, float(shares[1])))
+        treated[:2] = True, False  # both arms are there
+        return treated
+    rank = (log_odds - np.log(1.0 / np.maximum(drawn, 1e-300) - 1.0)).argsort().argsort()
+    return np.searchsorted(np.cumsum(shares)[:-1], (rank + 0.5) / len(rank))
 
 
 def _related(columns: int, n: int, rng: np.random.Generator) -> FloatArray:

@@ -142,7 +142,7 @@ def row(setting: PlanSetting, method: str, made: MadeUp, *, few: bool = False) -
         note = f"{note}; " if note else ""
         note += "hardly adjusts: errors are larger than their standard errors"
         return replace(planned, note=note)
-    found, chance = _tested(setting, runs, unit, made.high - made.low)
+    found, chance = _tested(setting, runs, unit, made.laws[0].high - made.laws[0].low)
     return replace(planned, detectable=found, power=chance)
 
 

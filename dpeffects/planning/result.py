@@ -9,24 +9,21 @@ with a default that is typical of real data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, proved
 from dpeffects.estimators._checks import check_between, check_choice, check_whole
-from dpeffects.formula import parse
 from dpeffects.formula.expression import source
-from dpeffects.inference.hypotheses import Hypothesis
-from dpeffects.planning.inverse import needed
+from dpeffects.inference.hypotheses import EQUIVALENCE, Hypothesis
+from dpeffects.planning.inverse import Invertible, planned_table
 from dpeffects.planning.made_up import MadeUp
 from dpeffects.planning.rehearsal import Planned, row, row_or_reason
 from dpeffects.planning.setting import (
     PlanSetting,
-    check_part,
     declared_bounds,
     explained,
     outcome_range,
@@ -35,17 +32,18 @@ from dpeffects.planning.setting import (
     refuse_several,
 )
 from dpeffects.progress import bar
-from dpeffects.results.export import JsonRecord, frame_of
-from dpeffects.summary import Shown, draw
+from dpeffects.results.export import frame_of
+from dpeffects.results.words import percent
+from dpeffects.summary import Block, Table, draw, noted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_FIGURES = ("method", "noise_sd", "std_error", "half_width", "detectable", "power")
+_FIGURES = ("noise_sd", "std_error", "half_width", "detectable", "power")
 
 
-@dataclass(frozen=True)
-class Plan(Shown, JsonRecord, words="about_plans", pictures="plots.simulations"):
+@dataclass(frozen=True, repr=False)
+class Plan(Invertible, pictures="plots.simulations"):
     """The expected accuracy of each method; print it, plot it, or ask it for the inverse.
 
     ``noise_sd`` is the standard deviation of the privacy noise, ``half_width`` that of the interval
@@ -57,6 +55,8 @@ class Plan(Shown, JsonRecord, words="about_plans", pictures="plots.simulations")
 
     setting: PlanSetting
     rows: tuple[Planned, ...]
+    _title = "Plan for the {0.setting.estimand}: no data was touched"
+    _about = "method"
 
     def tidy(self) -> pd.DataFrame:
         """One row a method; what is not available is NaN, and the column reason says why.
@@ -64,66 +64,64 @@ class Plan(Shown, JsonRecord, words="about_plans", pictures="plots.simulations")
         The column note says what the method will do: which one the default chooses, and whether it
         will not adjust.
         """
-        return frame_of(
-            [
-                {name: getattr(row, name) for name in _FIGURES}
-                | {"note": row.remark, "reason": row.reason}
-                for row in self.rows
-            ]
-        )
+        names = ("method", *_FIGURES, "remark", "reason")
+        rows = [{name: getattr(row, name) for name in names} for row in self.rows]
+        return frame_of(rows).rename(columns={"remark": "note"})
 
     def shares_frame(self) -> pd.DataFrame:
         """Epsilon by method and share of the budget."""
-        return frame_of(
-            [
-                {"method": row.method, "share": name, "epsilon": epsilon}
-                for row in self.rows
-                for name, epsilon in row.shares
-            ],
-            ["method", "share", "epsilon"],
-        )
+        shares = [(row.method, *share) for row in self.rows for share in row.shares]
+        return frame_of(shares, ["method", "share", "epsilon"])
 
-    def needed(self, half_width: float, *, of: str = "epsilon") -> pd.DataFrame:
-        """Return the epsilon (or, with ``of="n"``, the records) for a wanted half-width.
+    def _reasons(self) -> dict[str, str]:
+        return {row.method: row.reason for row in self.rows}
 
-        It is looked for from the plan's own value outwards: a method that adjusts for more as its
-        budget grows may reach the half-width at a smaller one too, without adjusting. NaN
-        where no value up to 1,000 (or 10^8 records, by extrapolation) reaches it; the column reason
-        says what stands in the way.
-        """
-        reasons = {row.method: row.reason for row in self.rows}
+    def _figures_at(self, of: str) -> Callable[[str, float], Planned]:
+        """Figures of a method, from a few rehearsals."""
+        made = MadeUp(self.setting)
 
-        def of_method(method: str) -> Callable[[float], Planned]:
-            return partial(self._at, method, MadeUp(self.setting), of)
+        def at(method: str, value: float) -> Planned:
+            change: dict[str, Any] = {of: round(value) if of == "n" else value}
+            return row_or_reason(replace(self.setting, **change), method, made, few=True)
 
-        wanted = dict.fromkeys(reasons, half_width)
-        return needed(self.setting, "method", wanted, of, of_method, reasons)
-
-    def _at(self, method: str, made: MadeUp, of: str, value: float) -> Planned:
-        """Figures of a method, from a few rehearsals, with another epsilon or n."""
-        change: dict[str, Any] = {of: round(value) if of == "n" else value}
-        return row_or_reason(replace(self.setting, **change), method, made, few=True)
+        return at
 
     @property
     def outcome(self) -> str:
         """The outcome as the formula has it."""
-        return source(parse(self.setting.formula).outcome)
+        return source(self.setting.parsed.outcome)
 
     def against(self, epsilons: Sequence[float]) -> pd.DataFrame:
         """Noise and half-width of each usable method at several epsilons, one row each."""
         cells = [(r.method, float(e)) for r in self.rows if not r.reason for e in epsilons]
-        made, rows = MadeUp(self.setting), []
+        rows, at = [], self._figures_at("epsilon")
         for method, epsilon in bar(cells, "rehearsing"):
-            found = self._at(method, made, "epsilon", epsilon)
-            figures = {"noise_sd": found.noise_sd, "half_width": found.half_width}
-            rows.append({"method": method, "epsilon": epsilon, **figures})
+            found = at(method, epsilon)
+            rows.append((method, epsilon, found.noise_sd, found.half_width))
         return frame_of(rows, ["method", "epsilon", "noise_sd", "half_width"])
 
     def plot(self, epsilons: Sequence[float] | None = None, ax: Any = None) -> Any:
         """Draw the half-width against epsilon; return the axes (matplotlib)."""
         return draw(self, epsilons, ax=ax)
 
-    __repr__ = Shown.__str__
+    def _blocks(self) -> Iterable[Block]:
+        s, title = self.setting, "Expected accuracy ({} intervals, {} power)"
+        usable = sorted((r for r in self.rows if not r.reason), key=lambda r: r.half_width)
+        shares = ((r.method, ", ".join(f"{k} {e:.3g}" for k, e in r.shares)) for r in usable)
+        shown = _FIGURES[: 4 if s.assumed is None else 5]
+        margin = {"detectable": "margin"} if s.asked.alternative == EQUIVALENCE else {}
+        yield s.header()
+        yield planned_table(
+            title.format(percent(s.conf_level), percent(s.power)),
+            usable,
+            {"method": "method"},
+            shown,
+            **margin,
+        )
+        yield Table("Epsilon by share of the budget", ("method", "shares"), tuple(shares), "ll")
+        said = [f"{r.method}: {r.remark or r.reason}" for r in self.rows if r.remark or r.reason]
+        if notes := noted(said):
+            yield notes
 
 
 @checked_call
@@ -152,7 +150,7 @@ def plan(
     margin: float | None = None,
     **options: Any,
 ) -> Plan:
-    """Predict what each method would give, without touching data.
+    r"""Predict what each method would give, without touching data.
 
     Parameters
     ----------
@@ -225,6 +223,14 @@ def plan(
     >>> study = dpe.plan("y ~ t", n=5000, epsilon=1, bounds={"y": (0, 10)}, method="diff_in_means")
     >>> study.rows[0].half_width < 0.2
     True
+
+    In a shell::
+
+        dpeffects plan "y ~ t | age + sex" --n 5000 --epsilon 1 --bounds bounds.toml
+        dpeffects plan "y ~ t" --n 5000 --epsilon 1 --bounds bounds.toml \
+            --method diff_in_means --half-width 0.02
+        dpeffects plan "y ~ t" --n 5000 --epsilon 1 --bounds bounds.toml \
+            --plot plan.png
     """
     given = dict(locals())
     for name in ("formula", "bounds", "method"):
@@ -235,25 +241,24 @@ def plan(
     if repeats is not None:
         check_whole("repeats", repeats, 1)
     check_choice("estimand", estimand, tuple(ESTIMANDS))
-    for name in ("share_treated", "conf_level", "power"):
-        check_part(name, given[name])
     asked = Hypothesis.asked(null, alternative, margin=margin)
-    ends = outcome_range(parsed, known)
+    ends = outcome_range(parsed.outcome, known)
     width = ends[1] - ends[0]
     for name, value in (("effect", effect), ("null", asked.null)):
         if value is not None:
             check_between(name, value, -width, width)
-    if asked.alternative != "two-sided" and not conf_level > 0.5:
-        raise OptionError("one-sided tests need a conf_level above 0.5")
     mean, sd, two_valued = outcome_spread(*ends, outcome_mean, outcome_sd, two_valued)
     r2 = explained(two_valued, parsed, known) if r2 is None else r2
     check_between("r2", r2, 0.0, 0.99)
     if method is None and not set(options) <= {"release", "at", "by"}:
         raise OptionError("options belong to a method: name one with method=...")
-    given |= {"outcome_mean": mean, "outcome_sd": sd, "two_valued": two_valued, "r2": float(r2)}
-    given |= {"null": asked.null, "margin": asked.margin, "share_treated": float(share_treated)}
+    name = source(parsed.outcome)
+    given |= {"outcome_mean": {name: mean}, "outcome_sd": {} if two_valued else {name: sd}}
+    given |= {"r2": float(r2), "null": asked.null, "margin": asked.margin}
     given["effect"] = None if effect is None else float(effect)
     setting = PlanSetting.checked(parsed, known, **given)
+    if asked.alternative != "two-sided" and not setting.conf_level > 0.5:
+        raise OptionError("one-sided tests need a conf_level above 0.5")
     made = MadeUp(setting)
     if method is not None:
         return Plan(setting, (row(setting, method, made),))

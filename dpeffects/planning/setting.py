@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Self
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -17,10 +18,14 @@ from dpeffects.design.completed import ends_in_formula, uses
 from dpeffects.errors import BoundsError, BudgetError, OptionError, did_you_mean
 from dpeffects.estimators._checks import check_between, check_choice, check_whole, is_number
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Column, Survival, source
+from dpeffects.formula.expression import Column, Expression, Survival, source
 from dpeffects.formula.ranges import range_of
 from dpeffects.inference.hypotheses import Hypothesis
+from dpeffects.inference.intervals import check_conf_level
 from dpeffects.privacy.budget import Budget
+from dpeffects.results.numbers import number
+from dpeffects.results.words import percent
+from dpeffects.summary import Pairs
 
 R2, R2_TWO_VALUED = 0.2, 0.05
 """Part of the outcome's variance that covariates explain, of a measure and of a risk. On the
@@ -38,9 +43,31 @@ _MOST = 10_000_000
 _COUNTING = ("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset")
 
 
+class Law(NamedTuple):
+    """What an outcome is taken to be like: its range, its mean, and its spread within arms.
+
+    ``r2`` is the part of its variance that covariates explain.
+    """
+
+    low: float
+    high: float
+    mean: float
+    sd: float
+    two_valued: bool
+    r2: float
+
+
 @dataclass(frozen=True, kw_only=True)
-class Setting:
-    """What all plans are about: the call, and what is assumed about the data."""
+class PlanSetting:
+    """What is planned: the call, and what is assumed about the data.
+
+    ``outcome_mean`` and ``outcome_sd`` have what is known of outcomes by their names; ``r2`` is
+    None where it follows from the outcome; ``share_treated`` is None, and ``arm_shares`` empty,
+    where arms are of the same size; ``covariate_sd`` has all numeric columns that are no outcomes,
+    by name; ``repeats`` is None where it follows from the number of records. ``null``,
+    ``alternative`` and ``margin`` are those of a test, and ``effect`` is the one that its power is
+    told for.
+    """
 
     formula: str
     n: int
@@ -48,50 +75,51 @@ class Setting:
     delta: float
     bounds: Bounds
     design: str
+    outcome_mean: Mapping[str, float]
+    outcome_sd: Mapping[str, float]
+    share_treated: float | None
     confounding: float
     covariate_sd: Mapping[str, float]
     conf_level: float
     power: float
     options: Mapping[str, Any]
-
-    @classmethod
-    def checked(
-        cls, formula: Formula, bounds: Bounds, *, used: Formula | None = None, **given: Any
-    ) -> Self:
-        """A setting whose budget, numbers and names make sense.
-
-        ``used`` has further covariates, of which the spread may be given.
-        """
-        Budget(given["epsilon"], given["delta"])
-        check_whole("n", given["n"], 4, _MOST)
-        check_choice("design", given["design"], ("observational", "randomised"))
-        given |= {name: float(given[name]) for name in ("epsilon", "delta", "conf_level", "power")}
-        confounding = confounding_of(given["design"], given["confounding"], formula, bounds)
-        spread = covariate_spread(used or formula, bounds, given["covariate_sd"])
-        given |= {"confounding": confounding, "covariate_sd": spread}
-        return cls(formula=formula.source, bounds=bounds, **given)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanSetting(Setting):
-    """What is planned: the call, and what is assumed about the data.
-
-    ``covariate_sd`` has the numeric covariates by name; ``repeats`` is None where it follows from
-    the number of records. ``null``, ``alternative`` and ``margin`` are those of a test, and
-    ``effect`` is the one that its power is told for.
-    """
-
-    estimand: str
-    outcome_mean: float
-    outcome_sd: float
-    two_valued: bool
-    share_treated: float
-    r2: float
-    repeats: int | None
+    r2: float | None = None
+    estimand: str = "ATE"
+    repeats: int | None = None
     null: float = 0.0
     alternative: str = "two-sided"
     margin: float | None = None
     effect: float | None = None
+    subgroups: tuple[str, ...] = ()
+    arm_shares: Mapping[str, float] = field(default_factory=dict)
+    subgroup_shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    contrasts: str = "reference"
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def checked(cls, formula: Formula, bounds: Bounds, **given: Any) -> Self:
+        """A setting whose budget, numbers and names make sense; arms may have shares by name."""
+        Budget(given["epsilon"], given["delta"])
+        check_whole("n", given["n"], 4, _MOST)
+        check_choice("design", given["design"], ("observational", "randomised"))
+        check_conf_level(given["conf_level"])
+        check_part("power", given["power"])
+        if isinstance(share := given["share_treated"], Mapping):
+            given |= {"share_treated": None, "arm_shares": dict(share)}
+        elif share is not None:
+            check_part("share_treated", share)
+            given["share_treated"] = float(share)
+        given |= {name: float(given[name]) for name in ("epsilon", "delta", "conf_level", "power")}
+        used = with_terms(formula, given.get("subgroups", ()))
+        confounding = confounding_of(given["design"], given["confounding"], formula, bounds)
+        spread = covariate_spread(used, bounds, given["covariate_sd"])
+        given |= {"confounding": confounding, "covariate_sd": spread}
+        return cls(formula=formula.source, bounds=bounds, **given)
+
+    @cached_property
+    def parsed(self) -> Formula:
+        """The formula, read."""
+        return parse(self.formula)
 
     @property
     def asked(self) -> Hypothesis:
@@ -110,42 +138,72 @@ class PlanSetting(Setting):
         return 2.0 * self.conf_level - 1.0 if one_sided else self.conf_level
 
     @property
+    def covariates(self) -> bool:
+        """Whether the formula has any."""
+        return self.parsed.has_covariates
+
+    @property
     def confounded(self) -> bool:
         """Whether what is not adjusted for is assumed to differ between the arms."""
         return bool(self.covariates and self.confounding)
 
-    @property
-    def covariates(self) -> bool:
-        """Whether the formula has any."""
-        return "|" in self.formula
+    def law(
+        self, name: str, low: float, high: float, two_valued: bool = False, mean: Any = None
+    ) -> Law:
+        """What an outcome is taken to be like, whose mean may be known where none was given."""
+        mean, sd = self.outcome_mean.get(name, mean), self.outcome_sd.get(name)
+        spread = outcome_spread(low, high, mean, sd, two_valued)
+        r2 = explained(spread[2], self.parsed, self.bounds) if self.r2 is None else self.r2
+        return Law(low, high, *spread, r2 if self.covariates else 0.0)
 
-
-@dataclass(frozen=True, kw_only=True)
-class StudySetting(Setting):
-    """The study that is planned, and what is assumed about the data that nobody has touched.
-
-    ``outcome_mean``, ``outcome_sd`` and ``subgroup_shares`` are as they were given;
-    ``share_treated`` is None, and ``arm_shares`` empty, where arms are of the same size;
-    ``covariate_sd`` has all numeric columns that are no outcomes, by name.
-    """
-
-    subgroups: tuple[str, ...]
-    outcome_mean: Mapping[str, float]
-    outcome_sd: Mapping[str, float]
-    share_treated: float | None
-    arm_shares: Mapping[str, float]
-    subgroup_shares: Mapping[str, Mapping[str, float]]
-    contrasts: str
-    shares: Mapping[str, float]
-
-    def by_arm(self, arms: Sequence[str]) -> FloatArray:
+    def arms(self, names: Sequence[str]) -> FloatArray:
         """Shares of the arms, the treated before the controls where there are two."""
         share = self.share_treated
-        if share is not None and len(arms) > 2:
-            raise OptionError(f"share_treated has a share for each arm: {', '.join(arms)}")
+        if share is not None and len(names) > 2:
+            raise OptionError(f"share_treated has a share for each arm: {', '.join(names)}")
         if share is not None:
             return np.array([share, 1.0 - share])
-        return shares_by_name("share_treated", self.arm_shares, arms)
+        return shares_by_name("share_treated", self.arm_shares, names)
+
+    def header(self) -> Pairs:
+        """What is planned, and what is assumed, in words."""
+        rows = {"Formula": self.formula, "Subgroups": ", ".join(self.subgroups)}
+        rows["Budget"] = f"epsilon = {number(self.epsilon)}, delta = {number(self.delta)}"
+        rows |= {"Records": f"n = {self.n}", "Design": self.design}
+        rows["Assumed"] = "; ".join(self._assumed())
+        if self.asked != Hypothesis.asked():
+            level, shown = percent(1.0 - self.conf_level), self.asked.claim()
+            rows["Test"] = f"{self.asked.name()}, at {level}: to be shown is that {shown}"
+        if self.assumed is not None:
+            rows["Effect"] = f"{number(self.assumed)}, which the column power is for"
+        return Pairs(tuple((name, said) for name, said in rows.items() if said))
+
+    def _assumed(self) -> Iterator[str]:
+        """What the rehearsed records are like."""
+        shares = self.arm_shares if self.share_treated is None else {"treated": self.share_treated}
+        arms = ", ".join(f"{100 * x:.3g} % {name}" for name, x in shares.items())
+        yield arms or "arms of the same size"
+        word = "mean" if self.r2 is None or self.outcome_sd else "risk"
+        yield from (f"{word} of {name} {number(x)}" for name, x in self.outcome_mean.items())
+        yield from (f"sd of {name} {number(x)}" for name, x in self.outcome_sd.items())
+        for name, given in self.subgroup_shares.items():
+            yield from (f"{100 * x:.3g} % {name} {level}" for level, x in given.items())
+        if self.r2 is None or not self.covariates:
+            return
+        yield f"covariates explain {100 * self.r2:.3g} % of the variance (r2)"
+        if self.design != "randomised":
+            yield f"log odds of treatment vary with them by {number(self.confounding)}"
+        sds = [f"{name} {number(sd)}" for name, sd in self.covariate_sd.items()]
+        if len(set(self.covariate_sd.values())) == 1:
+            sds = [number(next(iter(self.covariate_sd.values())))]
+        if sds:
+            yield f"sd of covariates, in ranges: {', '.join(sds)}"
+
+
+def with_terms(formula: Formula, terms: Sequence[str]) -> Formula:
+    """A formula with further covariates."""
+    mark = "+" if formula.has_covariates else "|"
+    return parse(f"{formula.source} {mark} {' + '.join(terms)}") if terms else formula
 
 
 def refuse_several(epsilon: Any, options: Mapping[str, Any], instead: str) -> None:
@@ -239,15 +297,13 @@ def declared_bounds(
     return known, two_valued
 
 
-def outcome_range(formula: Formula, bounds: Bounds) -> tuple[float, float]:
+def outcome_range(outcome: Expression, bounds: Bounds) -> tuple[float, float]:
     """The range of the outcome as the formula has it."""
     intervals = {n: bounds.interval(n) for n in bounds if not bounds.is_levels(n)}
     try:
-        return range_of(formula.outcome, intervals)
+        return range_of(outcome, intervals)
     except KeyError:
-        raise BoundsError(
-            f"the outcome {source(formula.outcome)} needs a range: (LOWER, UPPER)"
-        ) from None
+        raise BoundsError(f"the outcome {source(outcome)} needs a range: (LOWER, UPPER)") from None
 
 
 def outcome_spread(
@@ -278,21 +334,16 @@ def outcome_spread(
 def covariate_spread(formula: Formula, bounds: Bounds, given: Any) -> dict[str, float]:
     """Standard deviation of each numeric covariate, in parts of its range."""
     names = [n for n in formula.covariate_columns if not bounds.is_levels(n)]
-    found = {}
-    for name in names:
-        own = INDICATOR_SD if bounds.interval(name) == (0.0, 1.0) else COVARIATE_SD
-        if isinstance(given, Mapping):
-            own = given.get(name, own)
-        elif given is not None and own == COVARIATE_SD:
-            own = given
-        check_between("covariate_sd", own, 0.001, 0.5)
-        found[name] = float(own)
-    for name in given if isinstance(given, Mapping) else ():
+    by_name = given if isinstance(given, Mapping) else {}
+    usual = COVARIATE_SD if given is None or by_name is given else given
+    flags = {n: INDICATOR_SD for n in names if bounds.interval(n) == (0.0, 1.0)}
+    found = {**dict.fromkeys(names, usual), **flags, **by_name}
+    for name, own in found.items():
         if name not in names:
             raise OptionError(f"covariate_sd names {name!r}, which is no covariate with a range")
-    if not isinstance(given, Mapping) and given is not None:
-        check_between("covariate_sd", given, 0.001, 0.5)
-    return found
+        check_between("covariate_sd", own, 0.001, 0.5)
+    check_between("covariate_sd", usual, 0.001, 0.5)
+    return {name: float(own) for name, own in found.items()}
 
 
 def many(formula: Formula, bounds: Bounds) -> float:

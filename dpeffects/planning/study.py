@@ -1,46 +1,59 @@
 """A plan of a study: what every interval will be like, from public numbers alone.
 
 The study is rehearsed on made-up records, so that the budget is divided, and noise chosen, as it
-will be. In the place of the rehearsed sums come the expected ones (`expected`); standard errors,
+will be. In the place of the rehearsed sums come the expected ones (`_Planner`); standard errors,
 intervals and all else then follow by the code that makes them of released sums.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpeffects.abilities.study import StudyEffects
+from dpeffects.abilities.study import StudyEffects, dp_study
+from dpeffects.arrays import FloatArray
 from dpeffects.design.bounds import Bounds
 from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimators._checks import is_number
 from dpeffects.formula import Formula
 from dpeffects.formula.discrete import joined
-from dpeffects.formula.expression import Number
-from dpeffects.inference.estimate import Estimate
-from dpeffects.inference.intervals import check_conf_level, std_error
-from dpeffects.planning.expected import Planner
-from dpeffects.planning.inverse import needed
+from dpeffects.inference.estimate import NO_EFFECT, Estimate
+from dpeffects.inference.intervals import std_error
+from dpeffects.inference.joint import Margin, StudyColumn
+from dpeffects.planning.inverse import Invertible, planned_table
+from dpeffects.planning.made_up import ALIGNED, MadeUp
 from dpeffects.planning.rehearsal import Planned, Rehearsed, detectable
 from dpeffects.planning.setting import (
-    StudySetting,
-    check_part,
+    COVARIATE_SD,
+    Law,
+    PlanSetting,
     declared_bounds,
     known_names,
     read_formula,
     refuse_several,
+    shares_by_name,
+    with_terms,
 )
 from dpeffects.protocols import Protocol
-from dpeffects.results.export import JsonRecord, frame_of, or_nan
-from dpeffects.summary import Shown, noise_cells
+from dpeffects.results.export import frame_of, or_nan
+from dpeffects.results.numbers import figure
+from dpeffects.results.words import percent
+from dpeffects.summary import Block, Notes, Table, noise_cells, starred
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_RELEASED = ("release", "share", "noise", "epsilon", "delta")
+_SHOWN = 25
+"""Cells that will say noise, in a summary."""
+_RECORDS, _MOST_RECORDS = 200, 50_000
+"""Records that are rehearsed: a few, but at most so many where weights depend on them."""
+_REPEATS = 3
+"""Rehearsals where weights depend on the records."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +84,8 @@ class PlannedDifference:
     weighted_noise_sd: float
 
 
-@dataclass(frozen=True)
-class StudyPlan(Shown, JsonRecord, words="about_plans"):
+@dataclass(frozen=True, repr=False)
+class StudyPlan(Invertible):
     """The expected accuracy of every effect of a study; print it, or ask it for the inverse.
 
     Parameters
@@ -91,12 +104,14 @@ class StudyPlan(Shown, JsonRecord, words="about_plans"):
         Cells of the study's tables that will say "noise" in the place of a number.
     """
 
-    setting: StudySetting
+    setting: PlanSetting
     effects: tuple[PlannedEffect, ...]
     baseline: tuple[PlannedDifference, ...]
     releases: tuple[tuple[str, str, str, float, float], ...]
     basis: str
     noise: tuple[str, ...] = ()
+    _title = "Plan of a study: no data was touched"
+    _about = "term"
 
     def tidy(self) -> pd.DataFrame:
         """One row for each effect; ``subgroup`` and ``level`` are empty for all records.
@@ -116,45 +131,185 @@ class StudyPlan(Shown, JsonRecord, words="about_plans"):
 
     def shares_frame(self) -> pd.DataFrame:
         """What is released, with which noise, and at what price."""
-        names = ["release", "share", "noise", "epsilon", "delta"]
-        return frame_of([dict(zip(names, x, strict=True)) for x in self.releases], names)
+        return frame_of(list(self.releases), list(_RELEASED))
 
-    def needed(
-        self, half_width: float | Mapping[str, float], *, of: str = "epsilon"
-    ) -> pd.DataFrame:
-        """Return the epsilon (or, with ``of="n"``, the records) for a wanted half-width.
+    def _reasons(self) -> dict[str, str]:
+        return {x.term: "" for x in self.effects if not x.subgroup}
 
-        It is that of the intervals that hold for all outcomes at once, on all records; a mapping
-        has one for each outcome that matters. NaN where no value up to 1,000 (or 10^8 records, by
-        extrapolation) reaches it; the column reason says what stands in the way.
+    def _figures_at(self, of: str) -> Callable[[str, float], Planned]:
+        """The half-width of the interval for all outcomes at once."""
+        planner, terms, s = _Planner(self.setting), list(self._reasons()), self.setting
+
+        def at(term: str, value: float) -> Planned:
+            n, epsilon = (round(value), s.epsilon) if of == "n" else (s.n, value)
+            halves = []
+            for fit in planner.expected(n, epsilon):
+                each = 1.0 - (1.0 - s.conf_level) / len(fit.effects)
+                effect = fit.effects[terms.index(term)]
+                one = replace(fit, labels=fit.labels[:1], effects=(effect,))
+                low, high = one.conf_int(each)[0]
+                halves.append((high - low) / 2.0)
+            return Planned("study", half_width=float(np.median(halves)))
+
+        return at
+
+    def _alert(self) -> str:
+        return starred([NO_EFFECT] if self.basis == "association" else [])
+
+    def _blocks(self) -> Iterable[Block]:
+        s = self.setting
+        yield s.header()
+        levels = f"{percent(s.conf_level)} intervals for all at once, {percent(s.power)} power"
+        figures = ("noise_sd", "std_error", "single", "half_width", "detectable")
+        for factor in dict.fromkeys(x.subgroup for x in self.effects):
+            title = f"By {factor}" if factor else f"All records ({levels})"
+            texts = {"term": "outcome"} | ({"level": "level"} if factor else {})
+            rows = [x for x in self.effects if x.subgroup == factor]
+            yield planned_table(title, rows, texts, figures)
+        if self.baseline:
+            weighted = any(x.weighted_noise_sd > 0.0 for x in self.baseline)
+            names = ("variable", "level", "noise sd", "weighted")[: 4 if weighted else 3]
+            cells = [
+                (x.variable, x.level, figure(x.noise_sd, ".3f"), figure(x.weighted_noise_sd, ".3f"))
+                for x in self.baseline
+            ]
+            title = "Noise in the standardised differences of Table 1"
+            yield Table(title, names, tuple(x[: len(names)] for x in cells), "llrr"[: len(names)])
+        split = ((*x[:3], f"{x[3]:.3g}", f"{x[4]:.3g}") for x in self.releases)
+        yield Table("What is released", _RELEASED, tuple(split), "lllrr")
+        if self.noise:
+            left = len(self.noise) - _SHOWN
+            others = [f"and {left} more, in noise"] if left > 0 else []
+            said = "; ".join([*self.noise[:_SHOWN], *others])
+            yield Notes((f"Tables will say noise in the place of {said}.",))
+
+
+# --- what is expected ---------------------------------------------------------------------------
+
+
+class _Planner:
+    """Rehearses a study, and puts expected sums in the place of those that it released."""
+
+    def __init__(self, setting: PlanSetting) -> None:
+        self.setting, self._made = setting, MadeUp(setting, columns=True)
+        self._known: dict[tuple[int, float], list[StudyEffects]] = {}
+
+    @property
+    def weighs(self) -> bool:
+        """Whether records may count by weights, which depend on what they are like."""
+        return self.setting.design != "randomised" and self.setting.covariates
+
+    def expected(self, n: int, epsilon: float) -> list[StudyEffects]:
+        """The study as expected with so many records and this epsilon, once or several times."""
+        if (n, epsilon) not in self._known:
+            records = min(n, _MOST_RECORDS) if self.weighs else _RECORDS
+            fits = [
+                self._rehearsed(records, epsilon, seed)
+                for seed in range(_REPEATS if self.weighs else 1)
+            ]
+            self._known[n, epsilon] = [self._as_expected(fit, n) for fit in fits]
+        return self._known[n, epsilon]
+
+    def _rehearsed(self, n: int, epsilon: float, seed: int) -> StudyEffects:
+        s = self.setting
+        asked: dict[str, Any] = {
+            "subgroups": s.subgroups,
+            "design": s.design,
+            "contrasts": s.contrasts,
+        }
+        asked |= {"epsilon": epsilon, "delta": s.delta, "shares": s.shares or None, "seed": seed}
+        records, _ = self._made.records(n, seed)
+        return dp_study(s.formula, records, **asked, **s.options)
+
+    def _as_expected(self, fit: StudyEffects, n: int) -> StudyEffects:
+        """The result with expected sums, and what follows from them.
+
+        Where records count by weights, what they add up to is as in the rehearsal.
         """
-        terms = [x.term for x in self.effects if not x.subgroup]
-        wanted = half_width if isinstance(half_width, Mapping) else dict.fromkeys(terms, half_width)
-        known_names("half_width", wanted, terms)
-        planner = Planner(self.setting)
+        sums, laws = fit.sums, self._outcome_laws(fit.sums.outcomes)
+        law = np.array([((x.mean - x.low) / w - 0.5, (x.sd / w) ** 2) for x, w in laws])
+        plain = counted = n * self.setting.arms(sums.arms)
+        if sums.unadjusted is not None:
+            counted = np.maximum(sums.whole.sizes[:, 0], 1.0) * (n / fit.n)
+        groups = (
+            _expected(margin, counted, law, self._level_shares(margin)) for margin in sums.groups
+        )
+        own = self._baseline_laws(sums.baseline_columns)
+        sums = replace(
+            sums,
+            whole=_expected(sums.whole, counted, law),
+            groups=tuple(groups),
+            baseline=sums.baseline and _expected(sums.baseline, plain, own),
+            weighted_baseline=sums.weighted_baseline
+            and _expected(sums.weighted_baseline, counted, own),
+            unadjusted=sums.unadjusted
+            and _expected(
+                sums.unadjusted, plain, law, apart=self._crude(law, [x.r2 for x, _ in laws])
+            ),
+        )
+        effects = tuple(replace(x, basis=fit.stands_on) for x in sums.effects())
+        return replace(fit, n=n, sums=sums, effects=effects)
 
-        def of_term(term: str) -> Callable[[float], Planned]:
-            return partial(_at, planner, terms.index(term), of)
+    def _crude(self, law: FloatArray, r2: Sequence[float]) -> FloatArray:
+        """How far arms are apart by confounding, before weights, as `plan` has it."""
+        return np.asarray(self.setting.confounding * ALIGNED * np.sqrt(r2 * law[:, 1]))
 
-        return needed(self.setting, "term", wanted, of, of_term)
+    def _level_shares(self, margin: Margin) -> FloatArray:
+        given = self.setting.subgroup_shares.get(margin.factor, {})
+        levels = [level.removeprefix(f"{margin.factor} ") for level in margin.levels]
+        return shares_by_name(f"subgroup_shares[{margin.factor!r}]", given, levels)
 
-    __repr__ = Shown.__str__
+    def _outcome_laws(self, columns: Sequence[StudyColumn]) -> list[tuple[Law, float]]:
+        """What each outcome is taken to be like, and its width."""
+        s, names, found = self.setting, [column.name for column in columns], []
+        for what, given in (("outcome_mean", s.outcome_mean), ("outcome_sd", s.outcome_sd)):
+            known_names(what, given, names)
+        for c in columns:
+            mean = _usual_risk(c, columns) if c.two_valued else None
+            found.append((s.law(c.name, c.low, c.high, c.two_valued, mean), c.width))
+        return found
+
+    def _baseline_laws(self, columns: Sequence[StudyColumn]) -> FloatArray:
+        """The same of the baseline variables."""
+        found = []
+        for c in columns:
+            if c.two_valued:
+                risk = _usual_risk(c, columns)
+                found.append((risk - 0.5, risk * (1.0 - risk)))
+            else:
+                found.append((0.0, self.setting.covariate_sd.get(c.name, COVARIATE_SD) ** 2))
+        return np.array(found).reshape(-1, 2)
 
 
-def _at(planner: Planner, index: int, of: str, value: float) -> Planned:
-    """The half-width with another epsilon or n, of the interval for all outcomes at once."""
-    s = planner.setting
-    n, epsilon = (round(value), s.epsilon) if of == "n" else (s.n, value)
-    halves = []
-    for fit in planner.expected(n, epsilon):
-        each = 1.0 - (1.0 - s.conf_level) / len(fit.effects)
-        one = replace(fit, labels=fit.labels[:1], effects=fit.effects[index : index + 1])
-        low, high = one.conf_int(each)[0]
-        halves.append((high - low) / 2.0)
-    return Planned("study", half_width=float(np.median(halves)))
+def _usual_risk(column: StudyColumn, columns: Sequence[StudyColumn]) -> float:
+    """A half, or that of a level where all levels are equally frequent."""
+    if not column.variable:
+        return 0.5
+    return 1.0 / (1 + sum(c.variable == column.variable for c in columns))
 
 
-def _planned(fit: StudyEffects, setting: StudySetting) -> list[PlannedEffect]:
+def _expected(
+    margin: Margin,
+    by_arm: FloatArray,
+    law: FloatArray,
+    by_level: FloatArray | float = 1.0,
+    apart: FloatArray | float = 0.0,
+) -> Margin:
+    """A margin with the sums that are expected of arms and levels of these sizes.
+
+    ``law`` has means and variances of the columns; two arms are so far ``apart``.
+    """
+    sizes, (means, variances) = np.outer(by_arm, by_level), law.T
+    sides = np.linspace(0.5, -0.5, len(by_arm))[:, None, None] * apart
+    own = means + sides
+    each = sizes[..., None]
+    return replace(margin, sizes=sizes, sums=each * own, squares=each * (variances + own**2))
+
+
+# --- the plan -----------------------------------------------------------------------------------
+
+
+def _planned(fit: StudyEffects, setting: PlanSetting) -> list[PlannedEffect]:
     """All effects of an expected study."""
     families: list[Any] = [("", fit), *((name, fit.by(name)) for name in fit.subgroups)]
     rows = []
@@ -230,7 +385,7 @@ def plan_study(
     shares: Mapping[str, float] | None = None,
     **options: Any,
 ) -> StudyPlan:
-    """Predict every interval of a study, without touching data.
+    r"""Predict every interval of a study, without touching data.
 
     Parameters
     ----------
@@ -282,6 +437,15 @@ def plan_study(
     ... )
     >>> study.tidy()["half_width"].round(3).tolist()
     [1.323, 0.02]
+
+    In a shell::
+
+        dpeffects plan-study "pain + died ~ t | age" --n 5000 --epsilon 1 \
+            --bounds bounds.toml --design randomised --outcome-sd pain=12 \
+            --outcome-mean died=0.1
+        dpeffects plan-study "pain + died ~ t" --n 5000 --epsilon 1 \
+            --bounds bounds.toml --design randomised --half-width 0.05
+        dpeffects plan-study protocol.toml --n 5000 --outcome-sd pain=12
     """
     given = dict(locals())
     if isinstance(formula, Protocol):
@@ -294,23 +458,16 @@ def plan_study(
     if epsilon is None:
         raise OptionError("epsilon must be given: the whole price of the study")
     refuse_several(epsilon, options, "call plan_study once for each")
-    check_conf_level(conf_level)
-    check_part("power", power)
-    by_arm = dict(share_treated) if isinstance(share_treated, Mapping) else {}
-    share = None if isinstance(share_treated, Mapping) else share_treated
-    if share is not None:
-        check_part("share_treated", share)
     joined(subgroups, "subgroups", crossed=False)
-    by = (subgroups,) if isinstance(subgroups, str) else tuple(subgroups)
-    parsed, used, known_bounds = _columns(formula, by, bounds)
-    given |= {"subgroups": by, "share_treated": share, "arm_shares": by_arm}
+    given["subgroups"] = (subgroups,) if isinstance(subgroups, str) else tuple(subgroups)
     for name in ("outcome_mean", "outcome_sd"):
         given[name] = _numbers(name, given[name])
-    given["subgroup_shares"] = _by_name("subgroup_shares", subgroup_shares)
-    given["shares"] = dict(shares or {})
+    for name in ("subgroup_shares", "shares"):
+        given[name] = _by_name(name, given[name])
     del given["formula"], given["bounds"]
-    setting = StudySetting.checked(parsed, known_bounds, used=used, **given)
-    fits = Planner(setting).expected(n, setting.epsilon)
+    parsed, known = _columns(formula, given["subgroups"], bounds)
+    setting = PlanSetting.checked(parsed, known, **given)
+    fits = _Planner(setting).expected(n, setting.epsilon)
     known_names("subgroup_shares", setting.subgroup_shares, fits[0].subgroups)
     effects = zip(*(_planned(fit, setting) for fit in fits), strict=True)
     baseline = zip(*map(_differences, fits), strict=True)
@@ -332,14 +489,12 @@ def _asked(protocol: Protocol) -> dict[str, Any]:
     return found | ({} if checks is None else {"check_bounds": checks})
 
 
-def _columns(formula: str, by: Sequence[str], bounds: Any) -> tuple[Formula, Formula, Bounds]:
-    """The formula of a study, that of all but its outcomes, and the bounds of all columns."""
+def _columns(formula: str, by: Sequence[str], bounds: Any) -> tuple[Formula, Bounds]:
+    """The formula of a study, and the bounds of all columns."""
     parsed, _ = read_formula(formula, bounds, several=True)
-    text = " + ".join(by)
-    joined = f"{parsed.source} {'+' if parsed.has_covariates else '|'} {text}" if text else formula
-    whole, given = read_formula(joined, bounds, several=True)
+    whole, given = read_formula(with_terms(parsed, by).source, bounds, several=True)
     known, _ = declared_bounds(whole.with_outcomes_as_columns(), given, several=True)
-    return parsed, replace(whole, outcome=Number(0.0), more_outcomes=()), known
+    return parsed, known
 
 
 def _by_name(what: str, given: Any) -> Mapping[str, Any]:

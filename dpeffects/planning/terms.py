@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,11 @@ import numpy as np
 from dpeffects.errors import OptionError
 from dpeffects.estimators._checks import check_whole
 from dpeffects.inference.intervals import check_conf_level
+from dpeffects.planning.inverse import PlannedRows, planned_table
 from dpeffects.progress import bar
-from dpeffects.results.export import JsonRecord, frame_of
-from dpeffects.summary import Shown
+from dpeffects.results.export import frame_of
+from dpeffects.results.words import percent
+from dpeffects.summary import Block
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,19 +32,23 @@ class PlannedTerm:
     power: float
 
 
-@dataclass(frozen=True)
-class TermPlan(Shown, JsonRecord, words="about_plans"):
+@dataclass(frozen=True, repr=False)
+class TermPlan(PlannedRows):
     """The expected accuracy of each term of a result, over so many rehearsals."""
 
     terms: tuple[PlannedTerm, ...]
     runs: int
     conf_level: float
+    _title = "Plan, term by term: made-up data only"
 
     def tidy(self) -> pd.DataFrame:
         """One row a term; the power of a term that is no effect is NaN."""
         return frame_of([vars(term) for term in self.terms])
 
-    __repr__ = Shown.__str__
+    def _blocks(self) -> Iterable[Block]:
+        title = f"Medians over {self.runs} rehearsals ({percent(self.conf_level)} intervals)"
+        figures = ("estimate", "std_error", "half_width", "power")
+        yield planned_table(title, self.terms, {"term": "term"}, figures)
 
 
 def rehearse(call: Callable[[int], Any], *, runs: int = 20, conf_level: float = 0.95) -> TermPlan:

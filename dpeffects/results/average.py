@@ -244,7 +244,7 @@ class Result(OneEstimate, words="about_average", pictures="plots.intervals"):
         control_risk: float | None = None,
         conf_level: float = 0.95,
     ) -> SensitivityAnalysis:
-        """Say what confounding that was not adjusted for would do to the effect. Nothing is spent.
+        r"""Say what confounding that was not adjusted for would do to the effect. Nothing is spent.
 
         E-values and tipping points: how strong it must be to explain the estimate away, and to move
         the interval to zero. With a stated strength also the interval under it.
@@ -278,6 +278,13 @@ class Result(OneEstimate, words="about_average", pictures="plots.intervals"):
         >>> stated = fit.sensitivity(prevalence_difference=0.2, confounder_effect=2000)
         >>> stated.stated
         400.0
+
+        In a shell::
+
+            dpeffects sensitivity effect.json
+            dpeffects sensitivity effect.json --bias 0.02 --plot bias.png
+            dpeffects sensitivity effect.json --prevalence-difference 0.1 \
+                --confounder-effect 0.2
         """
         given = {name: x for name, x in locals().items() if name != "self"}
         from dpeffects.results.sensitivity import SensitivityAnalysis

@@ -45,9 +45,7 @@ def or_nan(value: float | Unavailable) -> float:
     return math.nan if isinstance(value, Unavailable) else float(value)
 
 
-def frame_of(
-    rows: list[dict[str, Any]] | dict[str, Any], columns: list[str] | None = None
-) -> pd.DataFrame:
+def frame_of(rows: list[Any] | dict[str, Any], columns: list[str] | None = None) -> pd.DataFrame:
     """Return rows, or columns by name, as a pandas frame.
 
     The ends of intervals come last where no order of the columns is given.

@@ -232,7 +232,7 @@ def combine(
     request: str | None = None,
     left_out: Mapping[str, str] | None = None,
 ) -> Combined:
-    """Combine the releases of several sites to one effect.
+    r"""Combine the releases of several sites to one effect.
 
     Parameters
     ----------
@@ -277,6 +277,12 @@ def combine(
     ... ]
     >>> combine(sent, "all").weights
     (0.5, 0.5)
+
+    In a shell::
+
+        dpeffects combine north.json south.json east.json
+        dpeffects combine *.json --rule ivw --trust keys/ \
+            --left-out "West=did not answer"
     """
     check_rule(rule)
     check_conf_level(conf_level)

@@ -152,7 +152,7 @@ def site_release(
     request: str = "",
     **arguments: Any,
 ) -> SiteRelease:
-    """Estimate an effect at one site and keep what can be sent to a centre.
+    r"""Estimate an effect at one site and keep what can be sent to a centre.
 
     Parameters
     ----------
@@ -178,6 +178,11 @@ def site_release(
     ... )
     >>> sent.site, sent.n, sent.guarantee.status
     ('North', 445, 'exact')
+
+    In a shell::
+
+        dpeffects release "y ~ t | sex" patients.csv --site North --epsilon 1 \
+            --bounds bounds.toml --sign North.private.pem --out north.json
     """
     check_site(site, request)
     ready = begin_release(formula, data, site=site, estimand=estimand, **arguments)

@@ -72,7 +72,7 @@ def combine_studies(
     request: str | None = None,
     left_out: Mapping[str, str] | None = None,
 ) -> StudyEffects:
-    """Combine the studies of several sites to one: all outcomes, subgroups and Table 1.
+    r"""Combine the studies of several sites to one: all outcomes, subgroups and Table 1.
 
     Parameters
     ----------
@@ -114,6 +114,12 @@ def combine_studies(
     ... ]
     >>> dpe.combine_studies(sent, protocol=protocol).n
     445
+
+    In a shell::
+
+        dpeffects combine-studies north.json south.json
+        dpeffects combine-studies *.json --protocol protocol.toml --trust keys/ \
+            --out results.html --plot forest.png
     """
     who = {"trust": trust, "request": request, "left_out": left_out}
     sent, absent = received(releases, StudyRelease.read, "combine_studies", **who)

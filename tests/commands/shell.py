@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from dpeffects import cli
+from dpeffects.cli import program as shell
 
 ROOT = Path(cli.__file__).resolve().parents[2]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "COLUMNS": "80"}
@@ -68,6 +70,12 @@ def refused(capsys, *arguments):
     assert err.endswith("\n")
     assert err.count("\n") == 1
     return err
+
+
+def calling(monkeypatch, name, function):
+    """Let a command call this function."""
+    commands = [replace(x, function=function) if x.name == name else x for x in shell.COMMANDS]
+    monkeypatch.setattr(shell, "COMMANDS", commands)
 
 
 def program(*arguments, **given):

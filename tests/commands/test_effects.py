@@ -14,7 +14,7 @@ from dpeffects.design.read import read
 from dpeffects.errors import OptionError
 from dpeffects.files import read_data
 from dpeffects.formula import parse
-from tests.commands.shell import BOUNDS, ESTIMATE, FORMULA, refused, run
+from tests.commands.shell import BOUNDS, ESTIMATE, FORMULA, calling, refused, run
 from tests.commands.shell import study as records
 
 DECLARED = {"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]}
@@ -355,7 +355,7 @@ def test_an_asymptotic_guarantee_is_asked_for(study, capsys, monkeypatch):
         asked.append(given["accept_asymptotic"])
         raise OptionError("enough")
 
-    monkeypatch.setattr(dpe, "dp_cate", spy)
+    calling(monkeypatch, "cate", spy)
     for more in ([], ["--accept-asymptotic"]):
         assert "enough" in refused(capsys, "cate", FORMULA, *ESTIMATE, *more)
     assert asked == [False, True]

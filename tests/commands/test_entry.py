@@ -22,6 +22,7 @@ from tests.commands.shell import (
     ESTIMATE,
     FORMULA,
     ROOT,
+    calling,
     program,
     refused,
     run,
@@ -77,9 +78,9 @@ def fails(error):
 
 def test_what_nobody_expected_does_not_quote_its_message(capsys, monkeypatch):
     """Messages of other libraries may hold values of the data."""
-    monkeypatch.setattr(dpe, "combine", fails(RuntimeError("could not read\n'Ada'")))
+    calling(monkeypatch, "combine", fails(RuntimeError("could not read\n'Ada'")))
     said = refused(capsys, "combine", "x.json")
-    assert "unexpected RuntimeError at functions.py:" in said
+    assert "unexpected RuntimeError at commands.py:" in said
     assert "Ada" not in said
 
 
@@ -93,7 +94,7 @@ def test_what_nobody_expected_does_not_quote_its_message(capsys, monkeypatch):
     ],
 )
 def test_exit_codes(capsys, monkeypatch, error, code, said):
-    monkeypatch.setattr(dpe, "combine", fails(error))
+    calling(monkeypatch, "combine", fails(error))
     found, out, err = run(capsys, "combine", "x.json")
     assert (found, out, err) == (code, "", f"dpeffects: {said}\n" if said else "")
 

@@ -148,9 +148,9 @@ def test_a_plan_and_what_is_needed(planned, capsys):
         n=400, epsilon=1, bounds={"y": (0, 1)}, method="diff_in_means", outcome_sd=0.3,
         arms="public",
     )  # fmt: skip
-    assert found["methods"][0]["half_width"] == expected.rows[0].half_width
+    assert found["rows"][0]["half_width"] == expected.rows[0].half_width
     assert found["needed"] == expected.needed(0.15).to_dict("records")
-    assert found["setting"]["bounds"] == {"y": [0, 1]}
+    assert found["setting"]["bounds"]["y"]["range"] == [0, 1]
 
 
 def test_a_plan_in_words(planned, capsys):
@@ -165,7 +165,7 @@ def test_all_methods_are_planned(study, capsys):
     given = ["--n", 300, "--epsilon", 1, "--bounds", "bounds.toml", "--format", "json"]
     code, out, _ = run(capsys, "plan", FORMULA, *given)
     assert code == 0
-    found = json.loads(out)["methods"]
+    found = json.loads(out)["rows"]
     assert {row["method"] for row in found} == set(proved())
     assert "delta" in next(r["reason"] for r in found if r["method"] == "smooth_matching")
 
