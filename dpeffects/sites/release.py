@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from dpeffects import typed
+from dpeffects.abilities.study import StudyEffects
 from dpeffects.errors import BoundsError, OptionError, ReleaseError, checked_call
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import registry, table_methods
@@ -27,7 +28,7 @@ from dpeffects.inference.joint import JointSums, Margin
 from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
 from dpeffects.protocols import Protocol, read_protocol
-from dpeffects.results import Result, StudyEffects
+from dpeffects.results import Result
 from dpeffects.results.numbers import with_error
 from dpeffects.sites.document import (
     BASIS,
