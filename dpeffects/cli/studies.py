@@ -26,11 +26,10 @@ from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, registry, table_methods
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.leaderboard import entries, tasks
-from dpeffects.report.blocks import noted
 from dpeffects.results.export import plain
 from dpeffects.results.numbers import number
 from dpeffects.sites.rules import RULES
-from dpeffects.summary import Summary, Table
+from dpeffects.summary import Summary, Table, noted
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -52,7 +52,8 @@ from dpeffects.privacy.moments import cube_noise_sd
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, Box, Cube, entries
-from dpeffects.results.covariate_balance import FEW, HIGH, LOW, NO_SPREAD, ONE_VALUE
+from dpeffects.results.covariate_balance import FEW, HIGH, LOW, NO_SPREAD, ONE_VALUE, Balance
+from dpeffects.results.tabled import Tabled
 
 _SHARES = {"balance": 0.3, "propensity": 0.35, "overlap": 0.1, "adjusted": 0.25}
 _SQUARES = 0.15, 0.4
@@ -275,7 +276,7 @@ def score_bin(rows: Block, weights: FloatArray, cuts: FloatArray) -> IntArray:
     return first + np.searchsorted(cuts, score)
 
 
-def fit(curator: Curator, options: BalanceOptions, estimand: str) -> dict[str, Any]:
+def fit(curator: Curator, options: BalanceOptions, estimand: str) -> Tabled:
     """Release what is worth it; return what a `Balance` holds of it."""
     arms = release_arms(curator)
     smd, sd = arms.differences()
@@ -286,7 +287,7 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> dict[str, A
         "treated": (arms.treated, arms.treated_sd),
     }
     if not (options.overlap and arms.usable.any()):
-        return released
+        return Tabled(Balance, released)
     offset = arms.log_odds
     price = curator.epsilon("propensity"), curator.delta("propensity")
     strength = default_strength(curator.n, curator.width, *price)
@@ -309,7 +310,7 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> dict[str, A
         known = weighted.value[:, 0].min() > _SURE * weighted.sd
         released["smd_adjusted"] = arms.of_all(smd, known)
         released["noise_sd_adjusted"] = arms.of_all(sd, known)
-    return released
+    return Tabled(Balance, released)
 
 
 @dataclass(frozen=True, eq=False)

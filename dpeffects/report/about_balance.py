@@ -6,9 +6,9 @@ import math
 
 from dpeffects.guarantee import counted
 from dpeffects.inference.noisy import COUNTED, RARE, noise_ratio
+from dpeffects.report.about_records import headline
 from dpeffects.report.blocks import alert, closing, header
-from dpeffects.report.paragraph import describe, paragraph
-from dpeffects.report.short import Rows, headline
+from dpeffects.report.paragraph import paragraph
 from dpeffects.results.covariate_balance import (
     ARMS,
     HIGH,
@@ -19,7 +19,8 @@ from dpeffects.results.covariate_balance import (
     within_noise,
 )
 from dpeffects.results.numbers import number, to_error
-from dpeffects.summary import Block, Pairs, Summary, Table, printed, summarise
+from dpeffects.results.words import Lines
+from dpeffects.summary import Block, Pairs, Summary, Table, describe, printed, summarise
 
 _SHOWN = 40
 _APART = 0.1
@@ -52,7 +53,7 @@ def _(balance: Balance, conf_level: float) -> str:
 
 
 @headline.register
-def _(balance: Balance, **options: float) -> Rows:
+def _(balance: Balance, **options: float) -> Lines:
     apart = [smd for smd in balance.smd if abs(smd) > _APART]
     return [
         ("About", f"how far the arms of {balance.treatment} differ in {_counted(balance)}"),

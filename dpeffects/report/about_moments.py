@@ -7,13 +7,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpeffects.estimators import table_methods
-from dpeffects.report.blocks import alert, cells_of_rows, closing, header, limits, p_cell, percent
-from dpeffects.report.paragraph import describe, paragraph
-from dpeffects.report.short import Rows, estimates, headline
+from dpeffects.report.about_records import headline
+from dpeffects.report.blocks import alert, closing, header
+from dpeffects.report.paragraph import paragraph
 from dpeffects.results.moments import Moments, Regression
 from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error
-from dpeffects.results.words import with_limits
-from dpeffects.summary import MOST_ROWS, Block, Pairs, Summary, Table, printed, summarise
+from dpeffects.results.words import (
+    Lines,
+    cells_of_rows,
+    estimates,
+    limits,
+    p_cell,
+    percent,
+    with_limits,
+)
+from dpeffects.summary import MOST_ROWS, Block, Pairs, Summary, Table, describe, printed, summarise
 
 _SHOWN = 40
 _LOST = "n/a: {} varies by no more than the noise, given the other columns."
@@ -71,13 +79,13 @@ def _(kept: Moments, conf_level: float) -> str:
 
 
 @headline.register
-def _(fit: Regression, conf_level: float = 0.95) -> Rows:
+def _(fit: Regression, conf_level: float = 0.95) -> Lines:
     rows = fit.tidy(conf_level).to_dict("records")
     return estimates(rows, f"a regression of {fit.outcome}", conf_level)
 
 
 @headline.register
-def _(kept: Moments, conf_level: float = 0.95) -> Rows:
+def _(kept: Moments, conf_level: float = 0.95) -> Lines:
     rows = kept.worth.to_dict("records")[:MOST_ROWS]
     return [
         ("Released", f"second moments of {len(kept.matrix.columns)} columns, for regressions"),

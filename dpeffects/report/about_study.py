@@ -12,29 +12,30 @@ from dpeffects.inference.joint import StudyColumn
 from dpeffects.inference.noisy import COUNTED, noise_ratio
 from dpeffects.inference.scales import mean_noise
 from dpeffects.inference.table_one import MISSING, arm_sizes
-from dpeffects.report.about_arms import family_words
 from dpeffects.report.about_balance import difference_cells
-from dpeffects.report.about_conditional import listed, noise_sentence
-from dpeffects.report.blocks import (
-    alert,
-    budget,
-    called,
-    header,
-    limits,
-    of_record,
-    p_cell,
-)
-from dpeffects.report.paragraph import describe, p_words, paragraph
-from dpeffects.report.short import Rows, estimates, headline
+from dpeffects.report.about_records import headline
+from dpeffects.report.blocks import alert, budget, header, of_record
+from dpeffects.report.paragraph import paragraph
 from dpeffects.results.numbers import number, to_error
 from dpeffects.results.study import OVERALL, StudyEffects
-from dpeffects.results.words import percent
+from dpeffects.results.words import (
+    Lines,
+    called,
+    estimates,
+    limits,
+    listed,
+    noise_sentence,
+    p_cell,
+    p_words,
+    percent,
+)
 from dpeffects.summary import (
     NOISE,
     Block,
     Pairs,
     Summary,
     Table,
+    describe,
     noted,
     printed,
     summarise,
@@ -75,7 +76,7 @@ def _(fit: StudyEffects, conf_level: float = 0.95, simultaneous: bool = True) ->
 
 
 @headline.register
-def _(fit: StudyEffects, conf_level: float = 0.95, simultaneous: bool = True) -> Rows:
+def _(fit: StudyEffects, conf_level: float = 0.95, simultaneous: bool = True) -> Lines:
     rows = []
     for i, row in enumerate(fit.tidy(conf_level, simultaneous=simultaneous).to_dict("records")):
         column, _ = fit._about(i)
@@ -176,7 +177,7 @@ def _results(fit: StudyEffects, conf_level: float, simultaneous: bool, most: int
     columns = ("outcome", *arms, "difference", *limits(conf_level), "p-value")
     what = "Associations with" if fit.associated else "Effects of"
     title = f"{what} {fit.treatment} by outcome"
-    notes = [family_words(fit, conf_level, simultaneous, "effect")]
+    notes = [fit._family_words(conf_level, simultaneous, "effect")]
     if most is not None and len(shown) > most:
         notes.append(f"The first {most} of {len(shown)} effects; tidy() has them all.")
     notes.append("Numbers are shown to two digits of their standard error; tidy() has all digits.")
@@ -314,7 +315,7 @@ def _(fit: StudyEffects, conf_level: float) -> str:
     findings = [
         f"The arms have about {known}." if known else "",
         f"{what} by outcome, with {percent(conf_level)} intervals, are {listed(rows)}.",
-        family_words(fit, conf_level),
+        fit._family_words(conf_level),
         _subgroup_sentence(fit),
         _baseline_sentence(fit),
         noise_sentence(rows),

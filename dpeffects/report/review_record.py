@@ -21,8 +21,7 @@ from dpeffects.guarantee import Guarantee, column_of, protected
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.report.paragraph import versions
 from dpeffects.report.word import ENDING, word_file
-from dpeffects.results.average import Result
-from dpeffects.results.numbers import joined, number, text_of
+from dpeffects.results.numbers import joined, number
 from dpeffects.results.record import Record
 from dpeffects.sites.combination import Combined
 from dpeffects.sites.release import SiteRelease
@@ -59,7 +58,7 @@ def write_about(
             dict(zip(("check", "answer", "verdict"), row, strict=True)) for row in checklist(parts)
         ],
         "claims": {str(s.claim): title_of(s.claim) for part in parts for s in part.spends},
-        "result": fit.to_dict(conf_level) if isinstance(fit, Result) else fit.to_dict(),
+        "result": fit.to_dict(conf_level) if isinstance(fit, Record) else fit.to_dict(),
     }
     twin = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     file = twin_of(target)
@@ -85,8 +84,6 @@ def _page(
     now: str,
     twin: dict[str, str],
 ) -> Summary:
-    options = {"rule": fit.rule} if isinstance(fit, Combined) else fit.options
-    chosen = tuple((str(name), text_of(x)) for name, x in options.items() if x is not None)
     columns = ("check", "this release", "verdict")
     blocks = (
         Prose(paragraph, "Methods and results"),
@@ -94,7 +91,6 @@ def _page(
         *summary.blocks,
         _charges(parts),
         _bounds(parts),
-        *((Pairs(chosen, "Options"),) if chosen else ()),
         Pairs((*versions().items(), ("Written", now)), "Versions"),
         Pairs(tuple(twin.items()), "The same for machines"),
     )

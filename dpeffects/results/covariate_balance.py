@@ -56,6 +56,8 @@ class Balance(Record, words="about_balance", pictures="plots.diagnostics"):
         The fields of `Record`.
     """
 
+    _computed = ("caution",)
+    _of_effects = False
     terms: tuple[str, ...]
     smd: tuple[float, ...]
     noise_sd: tuple[float, ...]
@@ -135,10 +137,6 @@ class Balance(Record, words="about_balance", pictures="plots.diagnostics"):
         ``most`` is how many differences are drawn, the largest first; None draws all.
         """
         return draw(self, kind, most=most, ax=ax)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return super().to_dict() | {"caution": self.caution}
 
     def __repr__(self) -> str:
         return (

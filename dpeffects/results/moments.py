@@ -86,6 +86,7 @@ class Regression(SeveralRows, words="about_moments"):
     ['(Intercept)', 'treatment', 'x1']
     """
 
+    _of_effects = False
     fit: LinearFit
     warning: str = ""
 
@@ -181,6 +182,7 @@ class Moments(SeveralRows, words="about_moments"):
     True
     """
 
+    _of_effects = False
     matrix: MomentMatrix
     outcomes: tuple[str, ...]
     covariates: tuple[str, ...] = ()

@@ -1,13 +1,27 @@
-"""Numbers in words: what tables and sentences say of an estimate."""
+"""Results in words: what tables and sentences say of estimates."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dpeffects.results.numbers import to_error, with_ends
-from dpeffects.summary import printed
+from dpeffects.estimands import ESTIMANDS, LATE
+from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.intervals import Interval
+from dpeffects.inference.noisy import ratio_of
+from dpeffects.results.numbers import NOT_AVAILABLE, to_error, with_ends
+from dpeffects.summary import MOST_ROWS, Table, printed
+
+Lines = list[tuple[str, str]]
+"""Names with what is said of them."""
+EFFECTS, _SENTENCES = 40, 6
+"""Effects in a table, and in a sentence."""
+_ALIKE = 10.0
+"""Errors that differ by less than this factor are shown to the same place."""
+
+
+# --- numbers ------------------------------------------------------------------------------------
 
 
 def percent(share: float, form: str = ".4g") -> str:
@@ -26,6 +40,29 @@ def p_words(p: float) -> str:
     return "< 0.0001" if p < 1e-4 else f"= {p:.4f}"
 
 
+def p_text(p: float | Unavailable) -> str:
+    """Return a p-value for a table."""
+    if isinstance(p, Unavailable) or math.isnan(p):
+        return NOT_AVAILABLE
+    return "<0.0001" if p < 1e-4 else f"{p:.4f}"
+
+
+def p_cell(row: Mapping[Any, Any]) -> str:
+    """The p-value of a row of `tidy`, for a table."""
+    return p_text(row["p_value"])
+
+
+def limits(conf_level: float) -> tuple[str, str]:
+    """Return the heads of the two columns of an interval.
+
+    Examples
+    --------
+    >>> limits(0.95)
+    ('2.5 %', '97.5 %')
+    """
+    return percent((1 - conf_level) / 2), percent((1 + conf_level) / 2)
+
+
 def effect_cells(row: Mapping[Any, Any], error: float | None = None) -> tuple[str, ...]:
     """Estimate, standard error and both ends of the interval of a row of `tidy`.
 
@@ -36,6 +73,13 @@ def effect_cells(row: Mapping[Any, Any], error: float | None = None) -> tuple[st
     known = error_of(row) if error is None else error
     value, *others = to_error(shown, known, ends=(row["conf_low"], row["conf_high"]))
     return printed(value, row.get("noise_ratio", 0.0)), *others
+
+
+def cells_of_rows(rows: Sequence[Mapping[Any, Any]]) -> list[tuple[str, ...]]:
+    """The same of several rows, with as many decimals as each other where errors are alike."""
+    errors = [x for x in map(error_of, rows) if math.isfinite(x) and x > 0.0]
+    alike = errors and max(errors) < _ALIKE * min(errors)
+    return [effect_cells(row, min(errors) if alike else None) for row in rows]
 
 
 def error_of(row: Mapping[Any, Any]) -> float:
@@ -54,3 +98,214 @@ def with_limits(row: Mapping[Any, Any]) -> str:
     if row["conf_high"] == math.inf:
         return f"{value} (at least {low})" if row["conf_low"] > 0.0 else f"{value} (without limits)"
     return f"{value} ({low} to {high})"
+
+
+# --- what a number is ---------------------------------------------------------------------------
+
+
+def words_of(estimand: str) -> str:
+    """An estimand in words."""
+    known = {**ESTIMANDS, LATE.name: LATE}
+    return known[estimand].words if estimand in known else "effect"
+
+
+def asked_for(result: Any) -> str:
+    """Return the estimand in words, and whether this is an estimate of it."""
+    words = f"{result.estimand}, {words_of(result.estimand)}"
+    if getattr(result, "overlap_weighted", False):
+        words += ", overlap-weighted in each group"
+    return f"{words}; this is an association instead" if result.associated else words
+
+
+def called(result: Any) -> str:
+    """What was estimated: an effect, in the words of its estimand, or an association."""
+    if result.associated:
+        return "association"
+    return getattr(result, "known_as", "") or words_of(result.estimand)
+
+
+def relation(result: Any) -> str:
+    """Name what the number is: an effect of treatment on outcome, or their association."""
+    return related(result.treatment, result.outcome, result.associated)
+
+
+def related(treatment: str, outcome: str, associated: bool) -> str:
+    """The same of their names."""
+    between = "association of {} with {}" if associated else "effect of {} on {}"
+    return between.format(treatment, outcome)
+
+
+def effect_words(result: Any) -> str:
+    """Name the effect of the treatment on the outcome, with its estimand."""
+    if result.associated:
+        return f"the {relation(result)}"
+    what = words_of(result.estimand)
+    return f"the {what} ({result.estimand}) of {result.treatment} on {result.outcome}"
+
+
+def capital(text: str) -> str:
+    """A text as the beginning of a title."""
+    return text[0].upper() + text[1:]
+
+
+def relation_title(result: Any, more: str = "") -> str:
+    """Name what the numbers are, as the title of a table."""
+    return capital(relation(result)) + more
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+def effects_table(
+    title: str,
+    heads: tuple[str, ...],
+    found: Sequence[Mapping[Any, Any]],
+    conf_level: float,
+    tested: bool = True,
+) -> Table:
+    """Return rows of `tidy` as a table; ``heads`` are those of label, estimate and error."""
+    rows = []
+    for row, cells in zip(found, cells_of_rows(found), strict=True):
+        rows.append((row["term"], *cells, *((p_cell(row),) if tested else ())))
+    columns = (*heads, *limits(conf_level), *(("p-value",) if tested else ()))
+    return Table(title, columns, tuple(rows), "l" + "r" * (len(columns) - 1))
+
+
+def effect_table(result: Any, conf_level: float) -> Table:
+    """Return the line that everybody reads first: the effect, its error, interval and p-value."""
+    name = "association" if result.associated else result.estimand
+    row = result.tidy(conf_level).to_dict("records")[0] | {"term": name}
+    row["noise_sd"] = math.sqrt(result.noise_variance)
+    if hasattr(result, "released"):
+        row["noise_ratio"] = ratio_of(result.released)
+    heads = ("", "estimate", "std. error")
+    return effects_table(relation_title(result), heads, [row], conf_level)
+
+
+def means_block(result: Any, conf_level: float) -> tuple[Table, ...]:
+    """Mean outcomes by arm, where they are released."""
+    frame = result.means_at(conf_level)
+    if isinstance(frame, Unavailable):
+        return ()
+    found = [
+        row | {"estimate": row["mean"], "term": f"{row.get('term', '')} {row['arm']}".strip()}
+        for row in frame.to_dict("records")
+    ]
+    title = f"Means of {result.outcome} by arm{', adjusted' * (result.basis == 'adjusted')}"
+    return (effects_table(title, ("arm", "mean", "std. error"), found, conf_level, tested=False),)
+
+
+def left_out(count: int) -> str:
+    """Say how many effects of a table are not shown."""
+    return f"The first {EFFECTS} of {count}; tidy() has them all." if count > EFFECTS else ""
+
+
+# --- lines and sentences ------------------------------------------------------------------------
+
+
+def headline(result: Any, conf_level: float = 0.95, **asked: Any) -> Lines:
+    """What a short summary says of an effect."""
+    rows = result.tidy(conf_level, **asked).to_dict("records")
+    if len(rows) == 1 and hasattr(result, "released"):
+        rows[0]["noise_ratio"] = ratio_of(result.released)
+    what = relation(result) + ("" if result.associated else f" ({result.estimand})")
+    return estimates(rows, what, conf_level, at_once=asked.get("simultaneous", False))
+
+
+def estimates(
+    rows: Iterable[Mapping[Any, Any]], what: str, conf_level: float, at_once: bool = False
+) -> Lines:
+    """Estimates with intervals and p-values, from rows of `tidy`; of many, the first.
+
+    ``at_once`` says that the intervals hold for all of them.
+    """
+    level, found = f"{percent(conf_level)} interval", list(rows)
+    if len(found) == 1:
+        return [("About", what), ("Estimate", _line(found[0], effect_cells(found[0]), f"{level} "))]
+    most = MOST_ROWS if len(found) > MOST_ROWS + 1 else len(found)
+    of_what = " for all at once" if at_once else ""
+    if found[0].get("covers") == "noise":
+        of_what += " of privacy noise only"
+    lines = [("About", f"{what}, with {level}s{of_what}")]
+    pairs = zip(found[:most], cells_of_rows(found[:most]), strict=True)
+    lines += [(str(row["term"]), _line(row, cells)) for row, cells in pairs]
+    if left := len(found) - most:
+        lines.append((f"and {left} more", "tidy() has them all"))
+    return lines
+
+
+def _line(row: Mapping[Any, Any], cells: tuple[str, ...], level: str = "") -> str:
+    """An estimate with its interval and p-value."""
+    value, _, low, high = cells
+    interval = "no interval" if low == NOT_AVAILABLE else f"{level}{low} to {high}"
+    p = row.get("p_value", math.nan)
+    return f"{value} ({interval})" + ("" if math.isnan(p) else f", p {p_words(p)}")
+
+
+def listed(rows: Sequence[Mapping[Any, Any]]) -> str:
+    """Effects with their intervals, from rows of `tidy`, for a sentence."""
+    parts, first = [], rows[:_SENTENCES]
+    for row, (effect, _, low, high) in zip(first, cells_of_rows(first), strict=True):
+        ends = "no interval" if math.isnan(row["conf_low"]) else f"from {low} to {high}"
+        parts.append(f"{effect} ({ends}) for {row['term']}")
+    more = f"; {len(rows) - _SENTENCES} more are in tidy()" if len(rows) > _SENTENCES else ""
+    return "; ".join(parts) + more
+
+
+def noise_sentence(rows: Sequence[Mapping[Any, Any]]) -> str:
+    """Say how large the privacy noise is, and the whole error."""
+    text = f"The standard deviation of the privacy noise is {_range(r['noise_sd'] for r in rows)}"
+    errors = [row["std_error"] for row in rows if not math.isnan(row["std_error"])]
+    if not errors:
+        return f"{text}; that of the sampling error is not known."
+    return f"{text}, that of the whole error {_range(errors)}."
+
+
+def _range(values: Iterable[float]) -> str:
+    known = list(values)
+    low, high = to_error((min(known), max(known)), min(known))
+    return low if low == high else f"{low} to {high}"
+
+
+def effect_sentence(
+    estimate: float, error: float, interval: Interval, p: float | Unavailable
+) -> str:
+    """Estimate, standard error, interval and p-value."""
+    value, se, low, high = to_error((estimate, error), error, ends=tuple(interval))
+    significance = "" if isinstance(p, Unavailable) else f"; p {p_words(p)}"
+    return (
+        f"The estimate is {value} (standard error {se}; {percent(interval.conf_level)} confidence "
+        f"interval from {low} to {high}{significance})."
+    )
+
+
+def missing_words(interval: Interval | Unavailable) -> str:
+    """Say what is not there where there is no interval; empty where there is one."""
+    if not isinstance(interval, Unavailable):
+        return ""
+    return f"standard error, interval and p-value ({interval})"
+
+
+def split(
+    sampling: float,
+    noise: float,
+    halves: tuple[float, float] | None = None,
+    rest: str = "Sampling error",
+    bias: float = 0.0,
+) -> str:
+    """Say how the error divides into sampling (or what the ``rest`` is called) and privacy.
+
+    ``bias`` is the variance that is allowed for possible biases.
+    """
+    total = sampling + noise + bias
+    share = 100 * noise / total if total > 0.0 else 0.0
+    error = math.sqrt(total)
+    sds = to_error((math.sqrt(sampling), math.sqrt(noise)), error)
+    text = (
+        f"{rest} has a standard deviation of {sds[0]} and privacy noise one of {sds[1]}, "
+        f"which is {share:.1f} % of the variance"
+    )
+    if halves is None:
+        return f"{text}."
+    alone = to_error(halves, error)
+    return f"{text}; alone they would give half-widths of {alone[0]} and {alone[1]}."

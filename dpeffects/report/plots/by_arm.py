@@ -9,10 +9,10 @@ import numpy as np
 from dpeffects.abilities.ordinal import OrdinalEffects
 from dpeffects.abilities.quantile import QuantileEffects
 from dpeffects.abilities.survival import SurvivalEffects
-from dpeffects.report.blocks import percent
 from dpeffects.report.plots import style as look
 from dpeffects.results.numbers import number
 from dpeffects.results.tabled import ARMS
+from dpeffects.results.words import percent
 from dpeffects.summary import draw, printed
 
 _SHOWN = 0.97

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.report.blocks import percent, relation
 from dpeffects.report.plots import style as look
 from dpeffects.results.sensitivity import SensitivityAnalysis
+from dpeffects.results.words import percent, relation
 from dpeffects.summary import draw
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from dpeffects.abilities.did import EventStudy
-from dpeffects.report.blocks import percent
 from dpeffects.report.plots import style as look
+from dpeffects.results.words import percent
 from dpeffects.summary import draw
 
 

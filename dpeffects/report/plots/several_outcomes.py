@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from dpeffects.errors import OptionError
-from dpeffects.report.blocks import percent, relation
 from dpeffects.report.plots import style as look
 from dpeffects.report.plots.diagnostics import love
 from dpeffects.report.plots.intervals import labelled
 from dpeffects.results.numbers import to_error
 from dpeffects.results.study import StudyEffects
+from dpeffects.results.words import percent, relation
 from dpeffects.summary import draw, printed
 
 _ROWS = 60

@@ -10,8 +10,8 @@ import numpy as np
 from dpeffects.errors import DataError, OptionError
 from dpeffects.leaderboard.board import Leaderboard
 from dpeffects.planning import Plan
-from dpeffects.report.blocks import percent
 from dpeffects.report.plots import style as look
+from dpeffects.results.words import percent
 from dpeffects.simulations.result import Study
 from dpeffects.summary import draw
 
