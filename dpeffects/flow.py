@@ -36,11 +36,6 @@ from dpeffects.errors import (
     quoted,
 )
 from dpeffects.estimators import _clusters, _levels, conditional_methods, registry
-from dpeffects.estimators._clusters import (
-    effective_size,
-    with_group_variance,
-    with_group_variances,
-)
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Column, Ordered, Pair, Survival, source
@@ -226,7 +221,7 @@ class Estimation:
 
     def _facts(self, asked: Formula) -> Facts:
         """What is public before anything is released."""
-        design, more = self.design, {}
+        design, more = self.design, dict[str, Any]()
         if self.spec.several:
             design.check_widths()
             from dpeffects.estimators.joint import columns_missing
@@ -430,9 +425,9 @@ class Estimation:
             if curator.has(_clusters.SHARE):
                 groups = self.sample.cluster is not None, self._cluster_count()
                 if isinstance(released, Estimate):
-                    released = with_group_variance(curator, released, *groups)
+                    released = _clusters.with_group_variance(curator, released, *groups)
                 elif self.contrasts:
-                    released = with_group_variances(curator, released, *groups)
+                    released = _clusters.with_group_variances(curator, released, *groups)
             return released
 
     def _to_check(self, public: bool = False) -> tuple[str, ...]:
@@ -483,7 +478,7 @@ class Estimation:
             most, size = curator.n, curator.release_size("size", part)
             self.size = min(max(float(size.value[0]), 0.0), most)
             if self.sample.unequal:
-                self.effective = effective_size(curator, self.size, "size", 1.0 - part)
+                self.effective = _clusters.effective_size(curator, self.size, "size", 1.0 - part)
             if self.size < _LEAST_RECORDS + 2.0 * size.sd:
                 raise EstimationError(
                     f"about {self.size:.0f} records count, give or take "
@@ -515,6 +510,7 @@ class Estimation:
         else:
             released = replace(released, caution=with_another(released.caution, self.of_bounds))
         several = ArmEffects if self.contrasts else CateEffects
+        kinds: dict[Any, Any]
         kinds = {Estimate: Result, EffectFunction: CateFunction, Effects: several}
         if type(released) in kinds:
             return kinds[type(released)]._made(released, self, about | {"notes": notes})

@@ -1,9 +1,9 @@
 """Summary: titled blocks of text, built once, rendered in several ways.
 
-Results and plans hold no words and no formats. Their class names the modules of the package
-`report` that have its words and its pictures, ``class Result(..., words="about_records")``;
-`of_report` loads them when something is shown. There `summarise`, `tabulate`, `describe`, `brief`
-and `draw` have a function for the class.
+Results hold no formats. What a release has to say is in methods of its class, which
+`report.about_records` puts on a page. Others, and pictures, are in modules of the package `report`
+that a class names, ``class Plan(..., words="about_plans")``; `of_report` loads them when something
+is shown. There `summarise`, `tabulate`, `describe`, `brief` and `draw` have a function for it.
 """
 
 from __future__ import annotations

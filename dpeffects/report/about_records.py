@@ -42,7 +42,8 @@ def _(fit: Record, conf_level: float = 0.95, **asked: Any) -> Summary:
     head = Pairs(tuple(row for row in rows if row[1]))
     notes = fit._noted(conf_level, **asked)
     last = closing(fit, notes) if fit._released else filter(None, (noted(notes),))
-    return Summary(fit._title, alert(fit), (head, *fit._blocks(conf_level, **asked), *last))
+    blocks = (head, *fit._blocks(conf_level, **asked), *last)
+    return Summary(fit._titled.format(fit), alert(fit), blocks)
 
 
 @describe.register

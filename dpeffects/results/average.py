@@ -58,6 +58,7 @@ class Result(OneEstimate, pictures="plots.intervals"):
     True
     """
 
+    _titled = "{0._private} {0._called}: {0.method_title} ({0.method})"
     _computed = (
         *("estimate", "std_error", "sampling_variance", "noise_variance", "bias_variance"),
         *("noise_share", "p_value", "caution"),
@@ -351,9 +352,8 @@ class Result(OneEstimate, pictures="plots.intervals"):
     # --- in words ---------------------------------------------------------------------------------
 
     @property
-    def _title(self) -> str:
-        private = "Private" if self.level != "none" else "Not private:"
-        return f"{private} {words.called(self)}: {self.method_title} ({self.method})"
+    def _called(self) -> str:
+        return words.called(self)
 
     def _blocks(self, conf_level: float) -> Sequence[Block]:
         effect, means = words.effect_table(self, conf_level), words.means_block(self, conf_level)
@@ -378,8 +378,8 @@ class Result(OneEstimate, pictures="plots.intervals"):
         sds = to_error([math.sqrt(variance) for variance in variances.values()], math.sqrt(total))
         shares = [percent(x / total if total > 0.0 else 0.0, ".1f") for x in variances.values()]
         shares[-1] = "100.0 %"
-        rows = zip(variances, sds, shares, strict=True)
-        return Table(title, columns, tuple(rows), "lrr", total=True)
+        cells = tuple(zip(variances, sds, shares, strict=True))
+        return Table(title, columns, cells, "lrr", total=True)
 
     def _noted(self, conf_level: float) -> Sequence[str]:
         interval = self.conf_int(conf_level)

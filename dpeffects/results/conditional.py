@@ -27,7 +27,6 @@ from dpeffects.results import words
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.export import DAMAGE, TIDY, frame_of, require
 from dpeffects.results.numbers import number, with_ends
-from dpeffects.results.record import Record
 from dpeffects.results.several import Labels, SeveralEffects, SeveralRows
 from dpeffects.summary import Block, Pairs, Summary, Table, draw, show
 
@@ -42,6 +41,7 @@ _OVERLAP = (
 )
 _THERE = 0
 """Any value, for a covariate of which only is_na(x) is read."""
+_TITLE = "{0._private} conditional effects: {0.method_title} ({0.method})"
 _COVARIATES = 6
 """Covariates in a summary."""
 _COVERED = {
@@ -80,6 +80,7 @@ class CateFunction(SeveralRows, pictures="plots.intervals"):
         Declared ranges and levels of the covariates; queries are clipped to them.
     """
 
+    _titled = _TITLE
     function: EffectFunction
     space: Bounds
 
@@ -375,10 +376,6 @@ class CateFunction(SeveralRows, pictures="plots.intervals"):
 
     # --- in words ---------------------------------------------------------------------------------
 
-    @property
-    def _title(self) -> str:
-        return _titled(self)
-
     def _average(self, conf_level: float, covers: str) -> tuple[str, ...]:
         """Average of the function over the records, and its interval."""
         value, sd = self.function.over_records(covers)
@@ -502,6 +499,7 @@ class CateEffects(SeveralEffects):
     ``overlap_weighted`` is true for effects by group in which records count by p (1 - p).
     """
 
+    _titled = _TITLE
     kind: str
     points: Mapping[str, Sequence[Any]]
     overlap_weighted: bool = False
@@ -550,10 +548,6 @@ class CateEffects(SeveralEffects):
         each = self.kind.rstrip("s")
         return Labels(each, "by group" if each == "group" else "at points", "", "", "")
 
-    @property
-    def _title(self) -> str:
-        return _titled(self)
-
     def _blocks(self, conf_level: float, simultaneous: bool | None = None) -> Sequence[Block]:
         found = self.tidy(conf_level, simultaneous=simultaneous)[: words.EFFECTS].to_dict("records")
         rows = [row if math.isnan(row["conf_low"]) else _with_noise(row) for row in found]
@@ -588,11 +582,6 @@ class CateEffects(SeveralEffects):
         if count:
             return f"an interval for {count} of {len(self.labels)} {self.kind} (not available)"
         return _NOISE_ONLY if self._noise_only else ""
-
-
-def _titled(fit: Record) -> str:
-    private = "Private" if fit.guarantee.kind != "none" else "Not private:"
-    return f"{private} conditional effects: {fit.method_title} ({fit.method})"
 
 
 def _with_noise(row: dict[Any, Any]) -> dict[Any, Any]:

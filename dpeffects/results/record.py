@@ -245,6 +245,7 @@ class Record(Reported, Coefficients, words="about_records"):
     # What it has to say of itself, in plain words: `report` asks for it, and has the formats.
 
     _titled: ClassVar[str] = "Private {0.method_title} ({0.method})"
+    """The title of its summary."""
     _verb: ClassVar[str] = "estimated"
     _of_effects: ClassVar[bool] = True
     """Whether its numbers compare those who were treated with others."""
@@ -252,9 +253,9 @@ class Record(Reported, Coefficients, words="about_records"):
     """Whether its summary says how it was released: not where it is computed from another one."""
 
     @property
-    def _title(self) -> str:
-        """The title of its summary."""
-        return self._titled.format(self)
+    def _private(self) -> str:
+        """How a title begins."""
+        return "Not private:" if self.guarantee.kind == "none" else "Private"
 
     @property
     def _subject(self) -> str:
@@ -287,8 +288,8 @@ class Record(Reported, Coefficients, words="about_records"):
 
 
 def _read_bound(value: Any) -> Bound:
-    name, text, source = [value[key] for key in _BOUND] if isinstance(value, dict) else value
-    return read(str, name), read(str, text), read(str, source)
+    name, text, source = (read(str, value[key]) for key in _BOUND)
+    return name, text, source
 
 
 READERS[Bound] = _read_bound

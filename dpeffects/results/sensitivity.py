@@ -80,6 +80,7 @@ class SensitivityAnalysis(OneEstimate, pictures="plots.confounding"):
     """
 
     _computed = ("caution",)
+    _titled = "Sensitivity to confounding of the {0._relation}"
     _released = False
     bias: float | None = None
     prevalence_difference: float | None = None
@@ -293,12 +294,12 @@ class SensitivityAnalysis(OneEstimate, pictures="plots.confounding"):
         return show(self, form, conf_level=self.conf_level)
 
     @property
-    def _title(self) -> str:
-        return f"Sensitivity to confounding of the {relation(self)}"
+    def _relation(self) -> str:
+        return relation(self)
 
     @property
     def _subject(self) -> str:
-        return f"the sensitivity to confounding of the {relation(self)} ({self.estimand})"
+        return f"the sensitivity to confounding of the {self._relation} ({self.estimand})"
 
     def _headed(self, conf_level: float) -> Mapping[str, str]:
         return {

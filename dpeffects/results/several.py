@@ -263,6 +263,7 @@ class SeveralEffects(SeveralRows, pictures="plots.intervals"):
 class AtOnce(SeveralEffects):
     """Average effects whose intervals hold, and p-values are adjusted, for all at once."""
 
+    _titled = "Private {0._what} {0._named.among}: {0.method_title} ({0.method})"
     _family: ClassVar[bool] = True
 
     @property
@@ -309,11 +310,6 @@ class AtOnce(SeveralEffects):
     def _what(self) -> str:
         """What these are, as in the title."""
         return f"{words.called(self)}s"
-
-    @property
-    def _title(self) -> str:
-        method = f"{self.method_title} ({self.method})"
-        return f"Private {self._what} {self._named.among}: {method}"
 
     @property
     def _subject(self) -> str:

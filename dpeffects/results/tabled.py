@@ -155,6 +155,8 @@ class Tabled:
 
     def with_weights(self, unequal: float) -> Tabled:
         """The same where records have weights, whose mean square is so many times their mean."""
+        if "table" not in self.fields:  # balance has no sampling error
+            return self
         table = self.fields["table"].with_weights(unequal)
         return replace(self, fields={**self.fields, "table": table})
 
