@@ -67,7 +67,7 @@ def write_about(
         writing.check(name, overwrite=again is True)
     twin = earlier or twin
     about = {"File": file.name, "SHA-256": hashlib.sha256(twin.encode()).hexdigest()}
-    page = _page(fit, parts, summarise(fit, conf_level=conf_level), paragraph, now, about)
+    page = _page(parts, summarise(fit, conf_level=conf_level), paragraph, now, about)
     if not earlier:
         writing.write(file, twin.encode(), overwrite=overwrite is True)
     if target.suffix.lower() == ENDING:
@@ -77,12 +77,7 @@ def write_about(
 
 
 def _page(
-    fit: Record | Combined,
-    parts: Sequence[Part],
-    summary: Summary,
-    paragraph: str,
-    now: str,
-    twin: dict[str, str],
+    parts: Sequence[Part], summary: Summary, paragraph: str, now: str, twin: dict[str, str]
 ) -> Summary:
     columns = ("check", "this release", "verdict")
     blocks = (
