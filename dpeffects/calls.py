@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimators.spec import MethodSpec
-from dpeffects.flow import Estimation, Request
+from dpeffects.flow import Estimation
+from dpeffects.request import Request
 
 if TYPE_CHECKING:
     from dpeffects.ledgers import Address

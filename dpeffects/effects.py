@@ -16,10 +16,11 @@ from dpeffects.estimators import (
     table_methods,
 )
 from dpeffects.estimators.spec import MethodSpec
-from dpeffects.flow import Estimation, Request, refuse_tables
+from dpeffects.flow import Estimation
 from dpeffects.formula.discrete import joined
 from dpeffects.guarantee import KINDS
 from dpeffects.privacy.ledger import Account
+from dpeffects.request import Request, refuse_tables
 
 if TYPE_CHECKING:
     import pandas as pd

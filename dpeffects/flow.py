@@ -9,11 +9,10 @@ the method, settles the reservation, and says what was promised and paid.
 from __future__ import annotations
 
 import math
-import os
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from numbers import Integral, Real
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,13 +21,10 @@ from dpeffects.arrays import FloatArray
 from dpeffects.design import clipped
 from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed, skeleton
 from dpeffects.design.clipped import Clipped, release_clipped
-from dpeffects.design.codebook import opened
 from dpeffects.design.columns import Design
 from dpeffects.design.engines import memory
-from dpeffects.design.frames import written_out
-from dpeffects.design.points import point_columns, point_labels, refuse_private_rows
 from dpeffects.design.read import queries, read
-from dpeffects.design.sample import Sample, missing_by_column
+from dpeffects.design.sample import Sample
 from dpeffects.design.table import MOST_STRATA, LazyRows, PrivateTable
 from dpeffects.errors import (
     BoundsError,
@@ -37,34 +33,32 @@ from dpeffects.errors import (
     LedgerError,
     OptionError,
     did_you_mean,
-    not_among,
     quoted,
 )
-from dpeffects.estimators import _clusters, _levels, conditional_methods, get, registry
-from dpeffects.estimators._clusters import (
-    effective_size,
-    with_group_variance,
-    with_group_variances,
-)
-from dpeffects.estimators.spec import ARGUMENTS, CONTRASTS, Contrasts, Facts, MethodSpec, Options
+from dpeffects.estimators import _clusters, _levels, conditional_methods, registry
+from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Column, Number, Ordered, Pair, Survival, source
+from dpeffects.formula.expression import Column, Ordered, Pair, Survival, source
 from dpeffects.formula.expression import columns as columns_of
 from dpeffects.guarantee import Guarantee, printed, rows_of
-from dpeffects.inference.estimate import Effects, Estimate, Unavailable
-from dpeffects.privacy.budget import Budget, as_written
+from dpeffects.inference.estimate import Effects, Estimate, Unavailable, with_another
+from dpeffects.privacy.budget import as_written
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import Account, CallLedger, Terms
+from dpeffects.privacy.ledger import CallLedger, Terms
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.units import release_size
+from dpeffects.request import Request as Request
+from dpeffects.request import account_of, checked, missing_policies, parsed, with_groups
 from dpeffects.results.average import Result
+from dpeffects.results.conditional import CateEffects, CateFunction
+from dpeffects.results.effect_function import EffectFunction
+from dpeffects.results.several import ArmEffects
 from dpeffects.unproved.seeded import noise_source
 
 if TYPE_CHECKING:
     from dpeffects.estimators._response import Response
-    from dpeffects.ledgers import Address
 
 _BOUNDS_SHARE = 0.5
 """Proportion for finding bounds privately, beside the method's own shares, which sum to about 1."""
@@ -85,129 +79,8 @@ _FROM_DATA = ("bounds read from data",)
 _SIZE_SHARE = 0.06
 """Proportion for the number of records that count, at least."""
 _LEAST_RECORDS = 10.0
-_NOBODYS = "`outcome of nobody`"
-"""Stands where a formula needs an outcome, and the call has none."""
 _COUNTING = ("unit", "max_rows", "cluster", "missing", "weights", "subset")
 _NOISE_OF_OTHERS = {"library": "drawn by the library", "none": "none"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What a user asks for: one for every public function."""
-
-    formula: str
-    data: Any
-    method: str | MethodSpec
-    estimand: str
-    budget: Budget
-    level: str | None = None
-    bounds: Any = None
-    shares: Mapping[str, float] | None = None
-    variance: bool = True
-    ledger: Account | Address | None = None
-    dataset: str | None = None
-    seed: int | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    attended: bool = True
-    """False: nobody who may see the data gets the errors, so none may depend on who is treated."""
-    unit: str | None = None
-    max_rows: int | None = None
-    cluster: str | None = None
-    clusters: int | None = None
-    missing: str | Mapping[str, str] = "error"
-    weights: str | None = None
-    subset: str | None = None
-    check_bounds: bool | None = None
-    contrasts: str | None = "reference"
-    """Of more than two arms: "reference" or "pairwise"; None where one effect is wanted."""
-    means: bool = False
-    """Whether mean outcomes by arm are wanted of a method that does not release them."""
-    release: str = ""
-    """What is released of conditional effects: "function", "points" or "groups"."""
-    at: Any = None
-    by: str | None = None
-    made_of: str | None = None
-    """The column of units, where each record was made of all rows of one (`design.panel`)."""
-
-    def __post_init__(self) -> None:
-        for name, value in (
-            ("variance", self.variance),
-            ("check_bounds", self.check_bounds),
-            ("means", self.means),
-        ):
-            if not isinstance(value, bool) and (name, value) != ("check_bounds", None):
-                raise OptionError(f"{name} must be True or False, got {quoted(value)}")
-        whole = isinstance(self.clusters, Integral) and not isinstance(self.clusters, bool)
-        if not (self.clusters is None or (whole and self.clusters >= 2)):
-            raise OptionError(
-                "clusters must be how many clusters there are, 2 or more: their column is cluster="
-            )
-        if self.clusters is not None and self.cluster is None:
-            raise OptionError("clusters is how many there are: name their column by cluster=...")
-        known = isinstance(self.contrasts, str) and self.contrasts in CONTRASTS
-        if not (known or self.contrasts is None):
-            raise OptionError(not_among("contrasts", self.contrasts, CONTRASTS))
-
-    @classmethod
-    def of_effect(
-        cls,
-        estimand: str,
-        /,
-        formula: str,
-        data: Any,
-        method: str | MethodSpec = "auto",
-        *,
-        epsilon: Any = None,
-        delta: float = 0.0,
-        **arguments: Any,
-    ) -> Request:
-        """Return the request that the arguments of :func:`dp_ate` make; the rest are options."""
-        if "estimand" in arguments:
-            raise OptionError(_other_door(estimand, arguments["estimand"]))
-        own = {name: arguments.pop(name) for name in ARGUMENTS if name in arguments}
-        tables = ("bounds", "shares", "ledger", "missing")
-        plain = {k: x for k, x in own.items() if k not in tables}
-        plain |= {"method": method, "estimand": estimand, "epsilon": epsilon, "delta": delta}
-        refuse_tables({**plain, **arguments})
-        about = {"formula": formula, "data": data, "method": method, "estimand": estimand}
-        return cls(**about, budget=Budget(epsilon, delta), options=arguments, **own)
-
-    def written_out(self) -> Request:
-        """Return the same with a codebook read, and `.` replaced by the columns it stands for."""
-        bounds = opened(self.bounds)
-        beside = (self.options.get(name) for name in ("offset", "instrument"))
-        left_out = (self.unit, self.cluster, self.weights, *beside)
-        formula = written_out(self.formula, self.data, bounds, left_out)
-        return replace(self, formula=formula, bounds=bounds)
-
-
-def refuse_tables(arguments: Mapping[str, Any]) -> None:
-    """Refuse a table or a column in the place of an option: messages quote what options hold."""
-    for name, value in arguments.items():
-        table = any(hasattr(value, hook) for hook in ("__array__", "__arrow_c_stream__"))
-        many = isinstance(value, list | tuple | set) and len(value) > 20
-        if many or (table and not isinstance(value, np.generic)):
-            hint = _IN_WORDS.get(name, "")
-            kind = type(value).__name__
-            raise OptionError(f"{name} takes no table and no column, got {kind}{hint}")
-
-
-_IN_WORDS = {
-    "epsilon": ": write a number",
-    "clusters": ': it is how many there are; write the name of their column, cluster="..."',
-    "subset": ': write a condition as text, subset="age >= 18"',
-    **{x: f': write the name of the column, {x}="..."' for x in ("unit", "cluster", "weights")},
-}
-
-
-def _other_door(estimand: str, asked: Any) -> str:
-    """Which function to call for another estimand."""
-    name = str(asked).upper() if isinstance(asked, str) else ""
-    if name == estimand:
-        return f"the estimand is in the name of the function: leave estimand={name!r} out"
-    known = name in ("ATE", "ATT", "ATC", "CATE", "LATE", "QTE")
-    which = f"dp_{name.lower()}" if known else "dp_ate, dp_att or dp_atc"
-    return f"the estimand is in the name of the function: call {which}, without estimand="
 
 
 class Estimation:
@@ -267,18 +140,17 @@ class Estimation:
     @property
     def of_bounds(self) -> str:
         """A caution where many values lay outside ranges, declared or found."""
-        return "; ".join(filter(None, (self.lost, self.clipped.caution)))
+        return with_another(self.lost, self.clipped.caution)
 
     def _sample(self) -> Sample:
         """Which rows count; refuses methods that do not add up rows, by public numbers."""
         request, spec = self.request, self.spec
         asked = {name: getattr(request, name) for name in _COUNTING}
         formula, read = (
-            _with_groups(x, request.by)
-            for x in (_parsed(request, spec, self.options), self.formula)
+            with_groups(x, request.by) for x in (parsed(request, spec, self.options), self.formula)
         )
         if spec.several:  # where an outcome is missing, the formula says
-            policies = _policies(request, parse(request.formula))
+            policies = missing_policies(request, parse(request.formula))
             asked["missing"] = {k: x for k, x in policies.items() if x != "available"}
         sample = Sample.asked(formula, read.columns, **asked)
         wanted = [name for name in _COUNTING if getattr(request, name) not in (None, "error")]
@@ -305,14 +177,7 @@ class Estimation:
         request, spec = self.request, self.spec
         self.table = self._columns(self.formula)
         self.design = self.table.design
-        outcome = self.design.formula.outcome
-        if isinstance(outcome, Ordered) and not isinstance(self.formula.outcome, Ordered):
-            zero, one = map(_shown, self.design.outcome_levels)
-            self.notes.append(f"{outcome.column}{LEVEL_OF_1}{one}, and 0 where it is {zero}.")
-        name, levels = self.formula.treatment_name, tuple(self.design.columns.arms or ())
-        if len(levels) == 2 and levels != (0, 1):
-            zero, one = map(_shown, levels)
-            self.notes.append(f"{TREATED}{name} = {one}, control records {name} = {zero}.")
+        self.notes += _level_notes(self.design, self.formula)
         if self.design.columns.arm_count > 2:
             self.contrasts = self._contrasts()
         if self.table.on_engine:
@@ -336,21 +201,7 @@ class Estimation:
             self.points = self._encode_points()
         counts, n = self.table.arm_counts, self.design.n
         self.options.check(n, min(counts) if "treatment" in self.public else None, len(counts))
-        count = 0 if self.points is None else len(self.points)
-        values = self.design.values
-        arms = self.design.columns.arm_count
-        about = (self.design.width, request.budget, self.level, count, values, arms)
-        facts = Facts(n, *about, self.design.tops)
-        facts = replace(facts, indicator=not self.design.missing and self.design.indicator)
-        facts = replace(facts, groups=self._group_sizes())
-        if spec.several:
-            self.design.check_widths()
-            from dpeffects.estimators._margins import columns_missing
-
-            own = columns_missing(self.design, asked)
-            facts = replace(facts, outcomes=len(own), missing=own)
-            names = (self.formula.treatment_name, *map(str, (self.design.columns.arms or ())[1:]))
-            facts = replace(facts, encoded=self.design.encoding.columns, treatment=names)
+        facts = self._facts(asked)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.adds_means = self._adds_means(facts)
@@ -369,9 +220,30 @@ class Estimation:
                 f"records count would be known up to {sd:.3g}; nothing was charged, ask for more"
             )
 
-    def _group_sizes(self) -> tuple[int, ...]:
-        """Levels of each factor that makes groups."""
-        return () if self.groups is None else self.groups.design.strata().sizes
+    def _facts(self, asked: Formula) -> Facts:
+        """What is public before anything is released."""
+        design, more = self.design, dict[str, Any]()
+        if self.spec.several:
+            design.check_widths()
+            from dpeffects.estimators._margins import columns_missing
+
+            own = columns_missing(design, asked)
+            names = (self.formula.treatment_name, *map(str, (design.columns.arms or ())[1:]))
+            more = {"outcomes": len(own), "missing": own, "treatment": names}
+            more["encoded"] = design.encoding.columns
+        return Facts(
+            n=design.n,
+            width=design.width,
+            budget=self.request.budget,
+            level=self.level,
+            points=0 if self.points is None else len(self.points),
+            values=design.values,
+            arms=design.columns.arm_count,
+            tops=design.tops,
+            indicator=not design.missing and design.indicator,
+            groups=() if self.groups is None else self.groups.design.strata().sizes,
+            **more,
+        )
 
     def _adds_means(self, facts: Facts) -> bool:
         """Whether a level is released beside what the method releases; refuses where it cannot."""
@@ -447,7 +319,7 @@ class Estimation:
 
     def _read_groups(self, by: str) -> PrivateTable:
         """Read the columns that make groups."""
-        groups = self._columns(_with_groups(replace(self.formula, terms=(), intercept=True), by))
+        groups = self._columns(with_groups(replace(self.formula, terms=(), intercept=True), by))
         self.table.require_same_kinds(groups)
         count = groups.design.strata().count
         if count > _MOST_GROUPS:
@@ -554,9 +426,9 @@ class Estimation:
             if curator.has(_clusters.SHARE):
                 groups = self.sample.cluster is not None, self._cluster_count()
                 if isinstance(released, Estimate):
-                    released = with_group_variance(curator, released, *groups)
+                    released = _clusters.with_group_variance(curator, released, *groups)
                 elif self.contrasts:
-                    released = with_group_variances(curator, released, *groups)
+                    released = _clusters.with_group_variances(curator, released, *groups)
             return released
 
     def _to_check(self, public: bool = False) -> tuple[str, ...]:
@@ -607,7 +479,7 @@ class Estimation:
             most, size = curator.n, release_size(curator, "size", part)
             self.size = min(max(float(size.value[0]), 0.0), most)
             if self.sample.unequal:
-                self.effective = effective_size(curator, self.size, "size", 1.0 - part)
+                self.effective = _clusters.effective_size(curator, self.size, "size", 1.0 - part)
             if self.size < _LEAST_RECORDS + 2.0 * size.sd:
                 raise EstimationError(
                     f"about {self.size:.0f} records count, give or take "
@@ -632,7 +504,37 @@ class Estimation:
             released = self.fit()
         finally:
             self.close()
-        return _result(self, released)
+        about = facts_about(self) | {"sample": self._who_counts(released)}
+        notes = (*self.notes, *_bounds_notes(self.design), *self.clipped.notes)
+        if hasattr(released, "with_caution"):
+            released = released.with_caution(self.of_bounds)
+        else:
+            released = replace(released, caution=with_another(released.caution, self.of_bounds))
+        several = ArmEffects if self.contrasts else CateEffects
+        kinds: dict[Any, Any]
+        kinds = {Estimate: Result, EffectFunction: CateFunction, Effects: several}
+        if type(released) in kinds:
+            return kinds[type(released)]._made(released, self, about | {"notes": notes})
+        return released.result(self, about, notes)
+
+    def completed(self, released: Estimate) -> Estimate:
+        """An estimate with what the request and the declared bounds say about it."""
+        changes: dict[str, Any] = {}
+        if not self.request.variance and not isinstance(released.sampling, Unavailable):
+            none = Unavailable("variance=False was asked for")  # it may come at no price
+            means = released.means and replace(released.means, sampling=none)
+            changes = {"sampling": none, "means": means}
+        if released.possible is None:
+            lower, upper = self.design.recipe.outcome_range
+            changes["possible"] = (lower - upper, upper - lower)
+        if self.unread and not released.basis:
+            changes |= {"basis": "association", "caution": self.of_bounds}
+        return replace(released, **changes)
+
+    def _who_counts(self, released: Any) -> dict[str, str]:
+        """Which rows count, and for how much, in words."""
+        clusters = getattr(released, "details", {}).get("clusters", "")
+        return self.table.sample.described(self.size, self.effective, str(clusters))
 
     def close(self) -> None:
         """End the reservation (see `Account.settle`); failing that, say what is known of it."""
@@ -642,106 +544,6 @@ class Estimation:
         except LedgerError as failure:
             kept = "while its end is not in the ledger, the rest of its budget stays reserved"
             warnings.warn(f"{failure}; {kept}", stacklevel=3)
-
-
-def checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
-    """What can be checked without data: method, options and formula."""
-    spec = request.method
-    if not isinstance(spec, MethodSpec):
-        spec = get(spec, request.estimand)
-    spec.check_estimand(request.estimand)
-    spec.check_level(request.level)
-    released = {"release": request.release} if spec.conditional else {}
-    spec, options = spec.with_options({**request.options, **released})
-    if spec.needs_delta and not request.budget.delta:
-        raise OptionError(f"{spec.name} needs a delta: write delta=1e-5, for example")
-    if spec.guarantee == "none" and request.ledger is not None:
-        raise OptionError(f"{spec.name} has no differential privacy: no ledger can pay for it")
-    if spec.guarantee == "none" and request.check_bounds:
-        raise OptionError(f"{spec.name} has no differential privacy: check_bounds is for those")
-    formula = _formula(request, spec, options)
-    if spec.conditional:
-        _check_release(request)
-        refuse_private_rows(request.at, request.data, formula.covariate_columns)
-    return spec, options, formula
-
-
-def _with_groups(formula: Formula, by: str | None) -> Formula:
-    """The formula, with the terms that make groups after its own."""
-    if not isinstance(by, str):
-        return formula
-    outcome = source(formula.outcome) if formula.outcome_columns else _NOBODYS
-    groups = parse(f"{outcome} ~ {source(formula.treatment)} | {by}")
-    return replace(formula, terms=(*formula.terms, *groups.terms))
-
-
-def _parsed(request: Request, spec: MethodSpec, options: Options) -> Formula:
-    """The formula, with what the options make of its outcome."""
-    formula = parse(request.formula)
-    if spec.several:
-        options.of_outcome(formula.outcome)
-        policies = _policies(request, formula)
-        return formula.with_outcomes_as_columns(k for k, x in policies.items() if x == "available")
-    if formula.more_outcomes and spec.uses_outcome:
-        raise OptionError(f"{spec.name} takes one outcome; dp_study takes several")
-    formula = replace(formula, more_outcomes=())
-    return options.of_formula(formula) if spec.uses_outcome else formula
-
-
-def _policies(request: Request, formula: Formula) -> dict[str, str]:
-    """What is done about missing values of several outcomes and of the baseline variables."""
-    return missing_by_column(request.missing, _with_groups(formula, request.by), several=True)
-
-
-def _formula(request: Request, spec: MethodSpec, options: Options) -> Formula:
-    """The formula, with what the method reads of it."""
-    formula = _parsed(request, spec, options)
-    if spec.uses_covariates and spec.needs_covariates and not formula.has_covariates:
-        y, t = source(formula.outcome), source(formula.treatment)
-        others = [other.name for other in registry().values() if not other.uses_covariates]
-        hint = f', or use method="{others[0]}"' if others and spec in registry().values() else ""
-        raise OptionError(f'{spec.name} needs covariates: write "{y} ~ {t} | x1 + x2"{hint}')
-    responds = False
-    if not spec.several:
-        policies = missing_by_column(request.missing, _with_groups(formula, request.by))
-        responds = "weight" in policies.values()
-    if not spec.uses_covariates and not responds:
-        formula = replace(formula, terms=())
-    if not spec.uses_outcome:
-        formula = replace(formula, outcome=Number(0.0))
-    intercept = responds or spec.needs_intercept or not spec.uses_covariates
-    return replace(formula, intercept=True) if intercept else formula
-
-
-def _check_release(request: Request) -> None:
-    """Refuse points or groups that do not go with what is released, or that are not there."""
-    for name, value, release in (("at", request.at, "points"), ("by", request.by, "groups")):
-        if value is None and request.release == release:
-            raise OptionError(f'release="{release}" needs {name}=...')
-        if value is not None and request.release != release:
-            raise OptionError(f'{name} is for release="{release}", not "{request.release}"')
-
-
-def account_of(ledger: Account | Address | None, dataset: str | None) -> Account | None:
-    """Return the account to charge: the one given, or a dataset's in a file or on a server."""
-    if isinstance(ledger, str | os.PathLike):
-        from dpeffects.ledgers import open_ledger
-
-        return open_ledger(ledger, dataset)
-    if ledger is not None and not isinstance(ledger, Account):
-        raise OptionError(
-            f"ledger must be a dpeffects.Ledger, a path or a URL, got {type(ledger).__name__}"
-        )
-    whole = getattr(ledger, "ledger", ledger)  # that of an allotment
-    own = getattr(whole, "dataset", None)
-    if not (dataset is None or isinstance(dataset, str)):
-        raise OptionError(f"dataset must be a name, got {type(dataset).__name__}")
-    if dataset is not None and dataset != own:
-        raise OptionError(
-            f"dataset={dataset!r} is for a ledger in a file or on a server"
-            + (f"; this one is for {own!r}" if own else "")
-        )
-    return ledger
 
 
 def _additive(like: MethodSpec) -> list[str]:
@@ -756,95 +558,22 @@ def _adds_up(options: Options) -> bool:
     return not options.needs_memory() and not options.memory_per_row()[0]
 
 
+def _level_notes(design: Design, asked: Formula) -> Iterator[str]:
+    """Say what 0 and 1 stand for, where an outcome or a treatment has levels."""
+    outcome, name = design.formula.outcome, asked.treatment_name
+    if isinstance(outcome, Ordered) and not isinstance(asked.outcome, Ordered):
+        zero, one = map(_shown, design.outcome_levels)
+        yield f"{outcome.column}{LEVEL_OF_1}{one}, and 0 where it is {zero}."
+    levels = tuple(design.columns.arms or ())
+    if len(levels) == 2 and levels != (0, 1):
+        zero, one = map(_shown, levels)
+        yield f"{TREATED}{name} = {one}, control records {name} = {zero}."
+
+
 def _shown(level: object) -> str:
     """A declared level in a note, which a site can send."""
     text = str(level)
     return text if text.isprintable() and len(text) <= _LONG else printed(text)
-
-
-def _result(estimation: Estimation, released: Any) -> Any:
-    """The record of what was released: effects have theirs here, others make their own."""
-    design, request = estimation.design, estimation.request
-    about = facts_about(estimation) | {"sample": _who_counts(estimation, released)}
-    notes = (*estimation.notes, *_bounds_notes(design), *estimation.clipped.notes)
-    released = _cautioned(released, estimation.of_bounds)
-    if isinstance(released, Estimate):
-        return Result.from_estimate(_completed(estimation, released), notes=notes, **about)
-    if hasattr(released, "result"):
-        return released.result(estimation, about, notes)
-    from dpeffects import results
-
-    if not isinstance(released, Effects):
-        space, details = design.bounds.only(design.formula.covariate_columns), released.details
-        return results.CateFunction(
-            function=released, space=space, details=details, notes=notes, **about
-        )
-    if estimation.contrasts:
-        names = tuple(map(str, design.columns.arms or ()))
-        return results.ArmEffects(
-            arms=names,
-            contrasts=request.contrasts or "",
-            labels=tuple(f"{names[a]} - {names[b]}" for a, b in estimation.contrasts),
-            effects=tuple(_completed(estimation, effect) for effect in released.estimates),
-            notes=(*released.notes, *notes),
-            details=released.details,
-            **about,
-        )
-    made, columns = {}, {}
-    if request.by is None:
-        columns = point_columns(request.at, design.formula.covariate_columns)
-        labels = point_labels(columns)
-    else:
-        strata = estimation.groups.design.strata()
-        labels, made = strata.labels(), {"groups": strata.words}
-    return results.CateEffects(
-        kind=request.release,
-        labels=labels,
-        effects=tuple(_possible(estimation, effect) for effect in released.estimates),
-        points=columns,
-        overlap_weighted=released.overlap_weighted,
-        notes=(*notes, *released.notes),
-        details=made | dict(released.details),
-        **about,
-    )
-
-
-def _cautioned(released: Any, caution: str) -> Any:
-    """What a method hands back, with one more caution."""
-    if not caution:
-        return released
-    if isinstance(released, Effects):
-        estimates = tuple(_cautioned(effect, caution) for effect in released.estimates)
-        return replace(released, estimates=estimates)
-    if hasattr(released, "with_caution"):
-        return released.with_caution(caution)
-    return replace(released, caution="; ".join(filter(None, (released.caution, caution))))
-
-
-def _as_asked(estimation: Estimation, released: Estimate) -> Estimate:
-    """An estimate without a variance that nobody asked for: it may come at no price."""
-    if not estimation.request.variance and not isinstance(released.sampling, Unavailable):
-        none = Unavailable("variance=False was asked for")
-        means = released.means and replace(released.means, sampling=none)
-        released = replace(released, sampling=none, means=means)
-    return released
-
-
-def _completed(estimation: Estimation, released: Estimate) -> Estimate:
-    """An average effect with what the request and the declared bounds say about it."""
-    released = _possible(estimation, released)
-    if estimation.unread and not released.basis:
-        released = replace(released, basis="association", caution=estimation.of_bounds)
-    return released
-
-
-def _possible(estimation: Estimation, released: Estimate) -> Estimate:
-    """An effect as it was asked for, with the range that it can have by the declared bounds."""
-    released = _as_asked(estimation, released)
-    if released.possible is None:
-        lower, upper = estimation.design.recipe.outcome_range
-        released = replace(released, possible=(lower - upper, upper - lower))
-    return released
 
 
 def facts_about(estimation: Estimation) -> dict[str, Any]:
@@ -869,13 +598,6 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
         "citation": spec.citation,
         "allotment": estimation.allotment,
     }
-
-
-def _who_counts(estimation: Estimation, released: Any) -> dict[str, str]:
-    """Which rows count, and for how much, in words."""
-    clusters = getattr(released, "details", {}).get("clusters", "")
-    size = (estimation.size, estimation.effective)
-    return estimation.table.sample.described(*size, str(clusters))
 
 
 def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:

@@ -17,10 +17,11 @@ from dpeffects.design.sample import Sample
 from dpeffects.errors import DataError, DPEffectsError, OptionError, nearest
 from dpeffects.estimators import table_methods
 from dpeffects.files import toml_key, toml_text
-from dpeffects.flow import Estimation, Request, checked
+from dpeffects.flow import Estimation
 from dpeffects.formula import Formula, parse
 from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
+from dpeffects.request import Request, checked
 from dpeffects.typed import SETTINGS, FieldError, at_least, kind, quoted
 
 _MOST_BYTES = 1_000_000

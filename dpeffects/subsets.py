@@ -11,7 +11,7 @@ from typing import Any
 from dpeffects.design.frames import require_columns, unpack
 from dpeffects.design.read import strata_of
 from dpeffects.errors import EstimationError, OptionError
-from dpeffects.flow import Estimation, Request, account_of, facts_about
+from dpeffects.flow import Estimation, facts_about
 from dpeffects.formula import parse
 from dpeffects.formula.condition import by_level, exclude, read_condition
 from dpeffects.formula.discrete import joined
@@ -19,6 +19,7 @@ from dpeffects.formula.expression import Number, columns, render, source
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.budget import Budget, round_down
 from dpeffects.privacy.charges import Spend
+from dpeffects.request import Request, account_of
 from dpeffects.results.several import SubsetEffects
 from dpeffects.unproved.seeded import noise_source
 

@@ -1,9 +1,9 @@
 """Summary: titled blocks of text, built once, rendered in several ways.
 
-Results and plans hold no words and no formats. Their class names the modules of the package
-`report` that have its words and its pictures, ``class Result(..., words="about_average")``;
-`of_report` loads them when something is shown. There `summarise`, `tabulate`, `describe`, `brief`
-and `draw` have a function for the class.
+Results hold no formats. What a release has to say is in methods of its class, which
+`report.about_records` puts on a page. Others, and pictures, are in modules of the package `report`
+that a class names, ``class Plan(..., words="about_plans")``; `of_report` loads them when something
+is shown. There `summarise`, `tabulate`, `describe`, `brief` and `draw` have a function for it.
 """
 
 from __future__ import annotations
@@ -355,7 +355,6 @@ def show(result: Any, form: str, **options: Any) -> Summary:
     """Build the summary of a result in one of the `FORMS`."""
     if check_form(form) == "full":
         return summarise(result, **options)
-    of_report("short")
     _load(result, "words")
     return brief(result, **options)
 

@@ -41,7 +41,7 @@ LAYERS = [
     ["inference"],
     ["results"],
     ["estimators", "metrics"],
-    ["flow", "subsets", "calls", "effects"],
+    ["request", "flow", "subsets", "calls", "effects"],
     ["abilities"],
     ["nonprivate", "protocols"],
     ["planning", "sites", "auditing", "datasets", "simulations", "papers", "replication"],

@@ -29,6 +29,18 @@ def test_releases(name):
     assert str(is_read_again(fit).report()) == str(fit.report())
 
 
+def test_what_is_computed_is_written_and_not_read():
+    fit = release("randomised")
+    document = fit.to_dict(0.5)
+    assert document["estimate"] == fit.estimate
+    assert document["conf_int"]["lower"] == fit.conf_int(0.5).lower
+    assert "influence" not in document["released"]  # a row function of the call
+    assert type(fit).from_dict(document | {"estimate": 99.0, "conf_int": None}) == fit
+    test = fit.test().to_dict()
+    assert test["hypothesis"] == fit.test().hypothesis
+    assert "again" not in test
+
+
 def test_plans_audits_and_studies():
     fits = {"means": {"method": "diff_in_means"}}
     is_read_again(dpe.plan("y ~ t | x", n=400, epsilon=1, bounds=BOUNDS, repeats=1))

@@ -59,7 +59,8 @@ from dpeffects.privacy.units import seen_as
 from dpeffects.results.export import frame_of
 from dpeffects.results.numbers import number, to_error
 from dpeffects.results.tabled import ARMS as NAMES
-from dpeffects.results.tabled import Tabled, Worded
+from dpeffects.results.several import SeveralRows
+from dpeffects.results.tabled import Tabled
 from dpeffects.results.words import Lines, difference_cells
 from dpeffects.summary import Block as Part
 from dpeffects.summary import Pairs, Table, draw, printed
@@ -446,7 +447,7 @@ BALANCE = MethodSpec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Balance(Worded, pictures="plots.diagnostics"):
+class Balance(SeveralRows, pictures="plots.diagnostics"):
     """Overlap and balance of two arms; made by `dp_balance`.
 
     Parameters
@@ -574,7 +575,7 @@ class Balance(Worded, pictures="plots.diagnostics"):
         histogram = (self._histogram(),) if self.edges else ()
         return Pairs(tuple(self._arms()), "Arms"), self._differences(), *histogram
 
-    def _shortly(self, conf_level: float, simultaneous: bool = True) -> Lines:
+    def _headline(self, conf_level: float = 0.95, **asked: Any) -> Lines:
         apart = [smd for smd in self.smd if abs(smd) > _APART]
         count = f"{len(self.terms)} covariate{'' if len(self.terms) == 1 else 's'}"
         return [

@@ -20,16 +20,19 @@ from dpeffects.design.sample import Sample
 from dpeffects.errors import OptionError
 from dpeffects.estimators import get, table_methods
 from dpeffects.estimators.spec import MethodSpec
-from dpeffects.flow import Estimation, Request, refuse_tables
+from dpeffects.flow import Estimation
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Binary, Clip, Expression, Survival, columns, shown, source
 from dpeffects.guarantee import printed
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
+from dpeffects.request import Request, refuse_tables
 from dpeffects.results.average import Result
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
 from dpeffects.results.several import AtOnce, Labels
+from dpeffects.results.words import effect_table
+from dpeffects.summary import Block
 
 _LONG = ("time", "start", "periods")
 PARALLEL = (
@@ -206,6 +209,26 @@ class EventStudy(AtOnce, pictures="plots.periods"):
         found = self.pretrends()
         p = math.nan if isinstance(found, Unavailable) else found.p_value
         return super()._glance() | {"pretrends_p_value": p}
+
+    @property
+    def _what(self) -> str:
+        return "differences in differences"
+
+    def _blocks(self, conf_level: float, simultaneous: bool | None = None) -> Sequence[Block]:
+        tables = super()._blocks(conf_level, simultaneous)
+        several = len(self.labels) > self.leads + 1
+        return [*([effect_table(self.one(), conf_level)] if several else []), *tables]
+
+    def _reading(self, conf_level: float, simultaneous: bool | None) -> list[str]:
+        trends = f"Pre-trends: {self.pretrends(conf_level)}"
+        return [*super()._reading(conf_level, simultaneous), trends]
+
+    def _findings(self, conf_level: float) -> Sequence[str]:
+        return [
+            *super()._findings(conf_level),
+            f"Pre-trends: {self.pretrends(conf_level)}",
+            f"The estimates assume {self.assumes}." if self.assumes else "",
+        ]
 
     @property
     def _named(self) -> Labels:

@@ -63,7 +63,8 @@ from dpeffects.results.export import frame_of, or_nan
 from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error
 from dpeffects.results.record import Record
 from dpeffects.results.several import ArmEffects, SubsetEffects
-from dpeffects.results.tabled import Term, Termed, Worded
+from dpeffects.results.several import SeveralRows
+from dpeffects.results.tabled import Term, Termed
 from dpeffects.results.words import Lines, effects_table, estimates, percent, with_limits
 from dpeffects.summary import MOST_ROWS, Block, Pairs, Table, printed
 
@@ -480,7 +481,7 @@ class Regression(Termed):
             Pairs(tuple(said.items()), "Line"),
         )
 
-    def _noted(self, conf_level: float) -> Iterable[str]:
+    def _noted(self, conf_level: float) -> Sequence[str]:
         lost = [name for name, gone in zip(self.fit.names, self.fit.lost, strict=True) if gone]
         return (*((_LOST.format(", ".join(lost)),) if lost else ()), *self.notes)
 
@@ -489,12 +490,12 @@ class Regression(Termed):
         found = "; ".join(f"{row['term']}: {with_limits(row)}" for row in rows)
         return [f"Coefficients, with {percent(conf_level)} confidence intervals: {found}."]
 
-    def _shortly(self, conf_level: float, simultaneous: bool = True) -> Lines:
+    def _headline(self, conf_level: float = 0.95, **asked: Any) -> Lines:
         return estimates(self.tidy(conf_level).to_dict("records"), self._subject, conf_level)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Moments(Worded):
+class Moments(SeveralRows):
     """Second moments of all columns, released once; made by `dp_moments`.
 
     Whatever follows from them costs nothing: regressions, adjusted effects, effects by the levels
@@ -795,7 +796,7 @@ class Moments(Worded):
             found.append(_table("Balance of the arms", heads, balance, "std_error"))
         return found
 
-    def _noted(self, conf_level: float) -> Iterable[str]:
+    def _noted(self, conf_level: float) -> Sequence[str]:
         alone = f"Effects by {' and by '.join(self.levels)}, each by itself." if self.levels else ""
         return _COMPARED, _FOLLOWS, alone, *self.notes
 
@@ -807,7 +808,7 @@ class Moments(Worded):
             f"of it at n = {row['n_for_half']}."
         ]
 
-    def _shortly(self, conf_level: float, simultaneous: bool = True) -> Lines:
+    def _headline(self, conf_level: float = 0.95, **asked: Any) -> Lines:
         rows = self.worth.to_dict("records")[:MOST_ROWS]
         times = "times the sampling error of its coefficient"
         return [

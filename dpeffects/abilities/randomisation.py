@@ -14,7 +14,7 @@ sum, and what is needed of the number of successes is no more than about how man
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -29,7 +29,14 @@ from dpeffects.estimators._checks import check_choice, check_whole, is_number
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.hypotheses import ALTERNATIVES
-from dpeffects.inference.randomisation import CENTRES, Assignment, Noise, Statistic, p_value
+from dpeffects.inference.randomisation import (
+    CENTRES,
+    GAMMA,
+    Assignment,
+    Noise,
+    Statistic,
+    p_value,
+)
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, Box
@@ -37,6 +44,8 @@ from dpeffects.results.export import TIDY, frame_of
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
 from dpeffects.results.tabled import Tabled
+from dpeffects.results.words import Lines, p_text, p_words
+from dpeffects.summary import Pairs, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +58,20 @@ _FINEST = 10**6
 _HOW = (
     "say how treatment was assigned: treated_share=0.5 if everybody was treated with that chance, "
     "or treated=500 if so many were"
+)
+_AGAINST = {
+    "two-sided": "it changes somebody's",
+    "greater": "it raises somebody's",
+    "less": "it lowers somebody's",
+}
+"""Alternatives in words."""
+_NOTES = (
+    "The p-value is exact: where treatment changes nobody's outcome it is at most alpha with a "
+    "chance of at most alpha, in samples of any size and with any epsilon, if treatment was "
+    f"assigned as said. It is at least {GAMMA:g}, the chance that the number of successes is "
+    "not where its release says.",
+    "The estimate is the average effect that the sum alone gives; dp_ate gives a better one, "
+    "with an interval.",
 )
 
 
@@ -167,7 +190,7 @@ TABLE = MethodSpec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class RandomisationTest(Record, words="about_randomisation"):
+class RandomisationTest(Record):
     """A randomisation test of the sharp null hypothesis; made by `dp_randomisation_test`.
 
     Parameters
@@ -186,6 +209,9 @@ class RandomisationTest(Record, words="about_randomisation"):
         The fields of `Record`.
     """
 
+    _computed = ("p_value", "statistic", "estimate")
+    _titled = "Private randomisation test"
+    _verb = "tested"
     _of_effects = False
     assignment: Assignment
     centre: str
@@ -249,16 +275,60 @@ class RandomisationTest(Record, words="about_randomisation"):
         released = {"successes": self.successes, "successes_noise_scale": self.count_scale}
         return super()._glance() | released | {"p_value": self.p_value}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        found = {"p_value": self.p_value, "statistic": self.statistic, "estimate": self.estimate}
-        return found | super().to_dict()
-
     def __repr__(self) -> str:
         return (
             f"<dpeffects randomisation test, p {number(self.p_value, 4)}, "
             f"{self.guarantee.line(self.n)}>"
         )
+
+    # --- in words ---------------------------------------------------------------------------------
+
+    @property
+    def _null(self) -> str:
+        return f"{self.treatment} changes nobody's {self.outcome}"
+
+    @property
+    def _assigned(self) -> str:
+        design = self.assignment
+        if design.fixed:
+            return f"{design.treated} of {design.n} records were treated"
+        return f"each of {design.n} records was treated with chance {number(design.r / design.s)}"
+
+    @property
+    def _subject(self) -> str:
+        return f"the hypothesis that {self._null} (against: {_AGAINST[self.alternative]})"
+
+    def _headed(self, conf_level: float) -> Mapping[str, str]:
+        return {"Estimand": ""}
+
+    def _headline(self, conf_level: float = 0.95, **asked: Any) -> Lines:
+        return [
+            ("Tested", self._null),
+            ("Against", f"{_AGAINST[self.alternative]} ({self.alternative})"),
+            ("p-value", p_text(self.p_value)),
+            ("Estimate", f"{number(self.estimate, 3)} (no interval: dp_ate has one)"),
+        ]
+
+    def _blocks(self, conf_level: float) -> Sequence[Pairs | Table]:
+        successes = f"{self.successes:.0f} (noise of scale {self.count_scale:.3g})"
+        more = [("Assigned", self._assigned), ("Successes", successes)]
+        tested = Pairs((*self._headline()[:2], *more), "Hypothesis")
+        row = ("", number(self.estimate, 3), f"{self.statistic:.3f}", p_text(self.p_value))
+        columns = ("", "estimate", "statistic", "p-value")
+        return tested, Table("Randomisation test", columns, (row,), "lrrr")
+
+    def _noted(self, conf_level: float) -> Sequence[str]:
+        return *_NOTES, *self.notes
+
+    def _findings(self, conf_level: float) -> Sequence[str]:
+        evidence = "which is no evidence that there is none"
+        if self.p_value < 1.0 - conf_level:
+            evidence = "which is evidence of an effect on somebody"
+        return [
+            f"Treatment was taken as assigned by chance: {self._assigned}.",
+            f"The randomisation test, which is exact for the assignment and the privacy noise, has "
+            f"p {p_words(self.p_value)}, {evidence}.",
+        ]
 
 
 class _OfTest(TypedDict, total=False):

@@ -66,13 +66,11 @@ from dpeffects.results.numbers import number, to_error
 from dpeffects.results.record import Record
 from dpeffects.results.scaled import mean_rows
 from dpeffects.results.several import AtOnce, Based, SubsetEffects
-from dpeffects.results.tabled import Worded
 from dpeffects.results.words import (
     Lines,
     called,
     difference_cells,
     estimates,
-    family_words,
     limits,
     listed,
     narrower,
@@ -463,7 +461,7 @@ TABLE = MethodSpec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class StudyEffects(Based, Worded, AtOnce, pictures="plots.several_outcomes"):
+class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
     """Effects on several outcomes, in subgroups too, and the baseline variables by arm.
 
     All of it follows from one joint release. Intervals hold, and p-values are adjusted, for all
@@ -716,17 +714,18 @@ class StudyEffects(Based, Worded, AtOnce, pictures="plots.several_outcomes"):
             about["Subgroups"] = ", ".join(self.subgroups) + alone
         return about
 
-    def _content(
-        self, conf_level: float, simultaneous: bool = True
-    ) -> tuple[Sequence[Table], Iterable[str]]:
-        made = list(self._made(conf_level, simultaneous, _SHOWN))
-        notes = dict.fromkeys(note for _, _, own in made for note in own)
-        return [table for _, table, _ in made], (*notes, *self.notes)
+    def _blocks(self, conf_level: float, simultaneous: bool | None = None) -> Sequence[Table]:
+        return [table for _, table, _ in self._in_paper(conf_level, simultaneous, _SHOWN)]
 
-    def _made(
-        self, conf_level: float = 0.95, simultaneous: bool = True, most: int | None = None
+    def _noted(self, conf_level: float, simultaneous: bool | None = None) -> Sequence[str]:
+        made = self._in_paper(conf_level, simultaneous, _SHOWN)
+        return (*dict.fromkeys(note for _, _, own in made for note in own), *self.notes)
+
+    def _in_paper(
+        self, conf_level: float = 0.95, simultaneous: bool | None = None, most: int | None = None
     ) -> Iterator[Made]:
-        """Tables in reading order, with at most so many effects."""
+        """The tables of a paper in reading order, with at most so many effects, and their notes."""
+        simultaneous = self._at_once(simultaneous)
         yield _results(self, conf_level, simultaneous, most)
         if len(self.sums.arms) > 2:
             yield _means(self, conf_level, most)
@@ -738,10 +737,10 @@ class StudyEffects(Based, Worded, AtOnce, pictures="plots.several_outcomes"):
         if self.sums.baseline is not None:
             yield _table1(self, most)
 
-    def _shortly(self, conf_level: float, simultaneous: bool = True) -> Lines:
+    def _headline(self, conf_level: float = 0.95, **asked: Any) -> Lines:
         rows = []
         for i, row in enumerate(
-            self.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
+            self.tidy(conf_level, **asked).to_dict("records")
         ):
             column, _ = self._about(i)
             factor = 100.0 if _percent(column) else 1.0
@@ -749,7 +748,7 @@ class StudyEffects(Based, Worded, AtOnce, pictures="plots.several_outcomes"):
             own = {name: factor * row[name] for name in scaled}
             rows.append(row | own | {"term": _named(str(row["term"]), column)})
         what = f"{called(self)}s of {self.treatment}"
-        return estimates(rows, what, conf_level, at_once=simultaneous)
+        return estimates(rows, what, conf_level, at_once=self._at_once(asked.get("simultaneous")))
 
     def _findings(self, conf_level: float) -> Sequence[str]:
         rows = self.tidy(conf_level).to_dict("records")
@@ -759,7 +758,7 @@ class StudyEffects(Based, Worded, AtOnce, pictures="plots.several_outcomes"):
         return [
             f"The arms have about {known}." if known else "",
             f"{what} by outcome, with {percent(conf_level)} intervals, are {listed(rows)}.",
-            family_words(self, conf_level),
+            self._family_words(conf_level),
             _subgroup_sentence(self),
             _baseline_sentence(self),
             noise_sentence(rows),
@@ -818,7 +817,7 @@ def _results(fit: StudyEffects, conf_level: float, simultaneous: bool, most: int
     columns = ("outcome", *arms, "difference", *limits(conf_level), "p-value")
     what = "Associations with" if fit.associated else "Effects of"
     title = f"{what} {fit.treatment} by outcome"
-    notes = [family_words(fit, conf_level, simultaneous, "effect")]
+    notes = [fit._family_words(conf_level, simultaneous)]
     if most is not None and len(shown) > most:
         notes.append(f"The first {most} of {len(shown)} effects; tidy() has them all.")
     notes.append("Numbers are shown to two digits of their standard error; tidy() has all digits.")

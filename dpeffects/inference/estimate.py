@@ -110,6 +110,11 @@ NOISY_SCORE = "HARDLY ADJUSTED: the scores are mostly noise"
 """What a method does not adjust for; the first lines of a summary say it."""
 
 
+def with_another(*cautions: str) -> str:
+    """Cautions as one text."""
+    return "; ".join(filter(None, cautions))
+
+
 Pair = tuple[float, float]
 """A number for the treated mean, and one for the control mean."""
 
@@ -333,3 +338,8 @@ class Effects:
     notes: tuple[str, ...] = ()
     overlap_weighted: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_caution(self, caution: str) -> Effects:
+        """The same with one more caution, for each of them."""
+        each = (replace(x, caution=with_another(x.caution, caution)) for x in self.estimates)
+        return replace(self, estimates=tuple(each))

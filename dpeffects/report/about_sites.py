@@ -5,25 +5,37 @@ from __future__ import annotations
 from dpeffects.guarantee import KINDS, alarm, column_of, counted
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.report.blocks import asked_for, effect_table, means_block, noted, starred
-from dpeffects.report.paragraph import (
-    describe,
-    effect_sentence,
-    effect_words,
-    missing_words,
-    reading,
-    software,
-    split,
-)
-from dpeffects.report.short import short
+from dpeffects.report.about_records import short
+from dpeffects.report.paragraph import reading, software
 from dpeffects.results.export import or_nan
 from dpeffects.results.numbers import number, numbers, to_error
-from dpeffects.results.words import called, p_words, percent
+from dpeffects.results.words import (
+    asked_for,
+    called,
+    effect_sentence,
+    effect_table,
+    effect_words,
+    means_block,
+    missing_words,
+    p_words,
+    percent,
+    split,
+)
 from dpeffects.sites.combination import Combined
 from dpeffects.sites.notes import listed
 from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.rules import RULES
-from dpeffects.summary import Block, Pairs, Summary, Table, brief, summarise
+from dpeffects.summary import (
+    Block,
+    Pairs,
+    Summary,
+    Table,
+    brief,
+    describe,
+    noted,
+    starred,
+    summarise,
+)
 
 _CITATION = (
     "Koga, Chaudhuri and Page, Differentially private multi-site treatment effect estimation"

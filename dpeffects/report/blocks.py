@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpeffects.errors import FormulaError
 from dpeffects.estimands import ESTIMANDS
@@ -14,24 +13,13 @@ from dpeffects.estimators.spec import NO_CONFOUNDER
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source as source_of
 from dpeffects.guarantee import KINDS, column_of, counted
-from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.inference.noisy import ratio_of
 from dpeffects.privacy.charges import Spend
 from dpeffects.report.layout import NO_BREAK
-from dpeffects.results.average import Result
-from dpeffects.results.numbers import NOT_AVAILABLE, joined, number, numbers, text_of, to_error
+from dpeffects.results.numbers import joined, number, numbers, text_of
 from dpeffects.results.record import Bound, Record
-from dpeffects.results.words import effect_cells as effect_cells
-from dpeffects.results.words import effects_table, limits, p_text, relation, words_of
-from dpeffects.results.words import percent as percent
-from dpeffects.summary import Block, Pairs, Summary, Table, printed
-from dpeffects.summary import noted as noted
-from dpeffects.summary import starred as starred
-
-if TYPE_CHECKING:
-    from dpeffects.results.several import AtOnce
-    from dpeffects.sites.combination import Combined
+from dpeffects.results.words import asked_for
+from dpeffects.summary import Block, Pairs, Summary, Table, noted, starred
 
 _PRICE = re.compile(r"\([^ ,()]+, [^ ,()]+\)-")
 """(epsilon, delta), which stays on one line."""
@@ -41,8 +29,8 @@ LEVELS = {
     "none": "no level of privacy (nothing is protected)",
 }
 RANDOMISED = "treatment was randomised, as the call said: nothing is allowed for confounding"
-EFFECTS, _MOST_SPENDS = 40, 40
-"""Effects and charges in a table."""
+_MOST_SPENDS = 40
+"""Charges in a table."""
 _MOST_NAMED = 9
 """Outcomes and treatment whose bounds are named."""
 SOURCES = {
@@ -111,19 +99,6 @@ def _of_the_effect(result: Any) -> tuple[str, ...]:
         "Intervals are those of the association. Interval for the effect, if confounding is as "
         f"strong as it usually is in studies, which is a guess: fit.conf_int_of_effect(){told}.",
     )
-
-
-def estimand_words(estimand: str) -> str:
-    """Return the estimand in words, as in "ATE, average treatment effect"."""
-    return f"{estimand}, {words_of(estimand)}"
-
-
-def asked_for(result: Record | Combined) -> str:
-    """Return the estimand in words, and whether this is an estimate of it."""
-    words = estimand_words(result.estimand)
-    if getattr(result, "overlap_weighted", False):
-        words += ", overlap-weighted in each group"
-    return f"{words}; this is an association instead" if result.associated else words
 
 
 def header(result: Record) -> Pairs:
@@ -248,46 +223,6 @@ def _unbroken(text: str) -> str:
 
 def _whole(match: re.Match[str]) -> str:
     return _unbroken(match[0])
-
-
-def relation_title(result: Record | Combined) -> str:
-    """Name what the numbers are, as the title of a table."""
-    about = relation(result)
-    return about[0].upper() + about[1:]
-
-
-def left_out(count: int, most: int = EFFECTS) -> str:
-    """Say how many effects of a table are not shown."""
-    return f"The first {most} of {count}; tidy() has them all." if count > most else ""
-
-
-def effect_table(result: Result | Combined, conf_level: float) -> Table:
-    """Return the line that everybody reads first: the effect, its error, interval and p-value."""
-    columns = ("", "estimate", "std. error", *limits(conf_level), "p-value")
-    interval, error = result.conf_int(conf_level), result.std_error
-    if isinstance(interval, Unavailable) or isinstance(error, Unavailable):
-        (value,) = to_error((result.estimate,), math.sqrt(result.noise_variance))
-        cells: tuple[str, ...] = (value, *[NOT_AVAILABLE] * 3)
-    else:
-        cells = to_error((result.estimate, error), error, ends=tuple(interval))
-    if isinstance(result, Result):
-        cells = (printed(cells[0], ratio_of(result.released)), *cells[1:])
-    name = "association" if result.associated else result.estimand
-    row = (name, *cells, p_text(result.p_value))
-    return Table(relation_title(result), columns, (row,), "lrrrrr")
-
-
-def means_block(result: Result | AtOnce | Combined, conf_level: float) -> tuple[Table, ...]:
-    """Mean outcomes by arm, where they are released."""
-    frame = result.means_at(conf_level)
-    if isinstance(frame, Unavailable):
-        return ()
-    found = [
-        row | {"estimate": row["mean"], "term": f"{row.get('term', '')} {row['arm']}".strip()}
-        for row in frame.to_dict("records")
-    ]
-    title = f"Means of {result.outcome} by arm{', adjusted' * (result.basis == 'adjusted')}"
-    return (effects_table(title, ("arm", "mean", "std. error"), found, conf_level, tested=False),)
 
 
 def budget(result: Record) -> Table:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from dpeffects.errors import OptionError
 from dpeffects.guarantee import alarm, protected
 from dpeffects.inference.intervals import check_conf_level
-from dpeffects.report.blocks import starred
 from dpeffects.results.numbers import NOT_AVAILABLE, number
 from dpeffects.results.scaled import SCALES, check_scale
 from dpeffects.results.words import effect_cells, percent
-from dpeffects.summary import Notes, Prose, Shown, Summary, Table, check_form
+from dpeffects.summary import Notes, Prose, Shown, Summary, Table, check_form, starred
 
 if TYPE_CHECKING:
     import pandas as pd

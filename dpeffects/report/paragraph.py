@@ -6,26 +6,16 @@ import math
 from collections.abc import Iterable
 from functools import cache
 from importlib import metadata
-from typing import TYPE_CHECKING
 
-from dpeffects.errors import OptionError
 from dpeffects.guarantee import KINDS, Guarantee, column_of, protected
-from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.inference.scales import is_risk, mean_noise
 from dpeffects.report.blocks import bounds_text, formula_text, level_words, size_words
-from dpeffects.results.average import Result
-from dpeffects.results.numbers import number, to_error, with_ends
+from dpeffects.results.numbers import number, to_error
 from dpeffects.results.record import Record
-from dpeffects.results.words import p_words, percent, relation, words_of
-from dpeffects.summary import describe as describe
-
-if TYPE_CHECKING:
-    from dpeffects.sites.combination import Combined
+from dpeffects.results.words import capital, effect_words, percent
 
 _LARGEST = 3
 """Shares of the budget that a sentence names."""
-_WITH = {"treated": "with treatment", "control": "without"}
 
 
 @cache
@@ -83,69 +73,13 @@ def opening(what: str, verb: str, guarantee: Guarantee, missing: str = "") -> st
         )
     if kind.words:
         return f"{kind.alert()}: {what} was {verb}{lack} {kind.under} {promise}."
-    return f"{what[0].upper()}{what[1:]} was {verb}{lack} {kind.under} {promise}."
+    return f"{capital(what)} was {verb}{lack} {kind.under} {promise}."
 
 
 def software() -> str:
     """Name what computed the numbers."""
     known = versions()
     return f"Computed with dpeffects {known['dpeffects']} and OpenDP {known['OpenDP']}."
-
-
-def effect_sentence(
-    estimate: float, error: float, interval: Interval, p: float | Unavailable
-) -> str:
-    """Estimate, standard error, interval and p-value."""
-    value, se, low, high = to_error((estimate, error), error, ends=tuple(interval))
-    significance = "" if isinstance(p, Unavailable) else f"; p {p_words(p)}"
-    return (
-        f"The estimate is {value} (standard error {se}; {percent(interval.conf_level)} confidence "
-        f"interval from {low} to {high}{significance})."
-    )
-
-
-def means_sentence(fit: Result, conf_level: float) -> str:
-    """Say the mean outcomes of both arms, and their ratio where there can be one."""
-    frame = fit.means_at(conf_level)
-    if isinstance(frame, Unavailable):
-        return ""
-    how = "Adjusted mean" if fit.basis == "adjusted" else "Mean"
-    texts = []
-    for row in frame.to_dict("records"):
-        value, low, high = with_ends(*(row[x] for x in ("mean", "conf_low", "conf_high")))
-        known = "" if math.isnan(row["conf_low"]) else f" ({low} to {high})"
-        texts.append(f"{value}{known} {_WITH[row['arm']]}")
-    try:
-        lines = str(fit.effect("ratio", conf_level)).splitlines()
-        more = " " + " ".join(line for line in lines if not line.startswith("***"))
-    except OptionError:  # the outcome can be negative
-        more = ""
-    return f"{how} outcomes are {' and '.join(texts)}.{more}"
-
-
-def risk_words(fit: Result) -> tuple[str, ...]:
-    """Say two risks as they are said to people."""
-    means = fit.released.means
-    if means is None or not is_risk(means):
-        return ()
-    if max(mean_noise(means, treated) for treated in (True, False)) > 1.0:
-        return ()
-    one, zero = (100.0 * min(max(x, 0.0), 1.0) for x in (means.treated, means.control))
-    if fit.associated:
-        return (
-            f"Of treated records {one:.3g} % have {fit.outcome} = 1, of control records "
-            f"{zero:.3g} %.",
-        )
-    return (
-        f"With {fit.treatment}, {one:.3g} % have {fit.outcome} = 1, and without it {zero:.3g} %.",
-    )
-
-
-def missing_words(interval: Interval | Unavailable) -> str:
-    """Say what is not there where there is no interval; empty where there is one."""
-    if not isinstance(interval, Unavailable):
-        return ""
-    return f"standard error, interval and p-value ({interval})"
 
 
 def reading(interval: Interval, if_random: str, what: str = "effect") -> str:
@@ -162,39 +96,6 @@ def reading(interval: Interval, if_random: str, what: str = "effect") -> str:
             "an effect: those who were treated may have differed before."
         )
     return f"The interval excludes zero, which is evidence of an effect if {if_random}."
-
-
-def split(
-    sampling: float,
-    noise: float,
-    halves: tuple[float, float] | None = None,
-    rest: str = "Sampling error",
-    bias: float = 0.0,
-) -> str:
-    """Say how the error divides into sampling (or what the ``rest`` is called) and privacy.
-
-    ``bias`` is the variance that is allowed for possible biases.
-    """
-    total = sampling + noise + bias
-    share = 100 * noise / total if total > 0.0 else 0.0
-    error = math.sqrt(total)
-    sds = to_error((math.sqrt(sampling), math.sqrt(noise)), error)
-    text = (
-        f"{rest} has a standard deviation of {sds[0]} and privacy noise one of {sds[1]}, "
-        f"which is {share:.1f} % of the variance"
-    )
-    if halves is None:
-        return f"{text}."
-    alone = to_error(halves, error)
-    return f"{text}; alone they would give half-widths of {alone[0]} and {alone[1]}."
-
-
-def effect_words(result: Record | Combined) -> str:
-    """Name the effect of the treatment on the outcome."""
-    if result.associated:
-        return f"the {relation(result)}"
-    what = words_of(result.estimand)
-    return f"the {what} ({result.estimand}) of {result.treatment} on {result.outcome}"
 
 
 def _promise(guarantee: Guarantee) -> str:

@@ -21,8 +21,7 @@ from dpeffects.guarantee import Guarantee, column_of, protected
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.report.paragraph import versions
 from dpeffects.report.word import ENDING, word_file
-from dpeffects.results.average import Result
-from dpeffects.results.numbers import joined, number, text_of
+from dpeffects.results.numbers import joined, number
 from dpeffects.results.record import Record
 from dpeffects.sites.combination import Combined
 from dpeffects.sites.release import SiteRelease
@@ -59,7 +58,7 @@ def write_about(
             dict(zip(("check", "answer", "verdict"), row, strict=True)) for row in checklist(parts)
         ],
         "claims": {str(s.claim): title_of(s.claim) for part in parts for s in part.spends},
-        "result": fit.to_dict(conf_level) if isinstance(fit, Result) else fit.to_dict(),
+        "result": fit.to_dict(conf_level) if isinstance(fit, Record) else fit.to_dict(),
     }
     twin = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     file = twin_of(target)
@@ -68,7 +67,7 @@ def write_about(
         writing.check(name, overwrite=again is True)
     twin = earlier or twin
     about = {"File": file.name, "SHA-256": hashlib.sha256(twin.encode()).hexdigest()}
-    page = _page(fit, parts, summarise(fit, conf_level=conf_level), paragraph, now, about)
+    page = _page(parts, summarise(fit, conf_level=conf_level), paragraph, now, about)
     if not earlier:
         writing.write(file, twin.encode(), overwrite=overwrite is True)
     if target.suffix.lower() == ENDING:
@@ -78,15 +77,8 @@ def write_about(
 
 
 def _page(
-    fit: Record | Combined,
-    parts: Sequence[Part],
-    summary: Summary,
-    paragraph: str,
-    now: str,
-    twin: dict[str, str],
+    parts: Sequence[Part], summary: Summary, paragraph: str, now: str, twin: dict[str, str]
 ) -> Summary:
-    options = {"rule": fit.rule} if isinstance(fit, Combined) else fit.options
-    chosen = tuple((str(name), text_of(x)) for name, x in options.items() if x is not None)
     columns = ("check", "this release", "verdict")
     blocks = (
         Prose(paragraph, "Methods and results"),
@@ -94,7 +86,6 @@ def _page(
         *summary.blocks,
         _charges(parts),
         _bounds(parts),
-        *((Pairs(chosen, "Options"),) if chosen else ()),
         Pairs((*versions().items(), ("Written", now)), "Versions"),
         Pairs(tuple(twin.items()), "The same for machines"),
     )

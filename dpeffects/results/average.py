@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpeffects.errors import checked_call
+from dpeffects.errors import OptionError, checked_call
 from dpeffects.inference import intervals as inference
+from dpeffects.inference import scales
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.intervals import Interval
-from dpeffects.results.export import frame_of, or_nan, plain
-from dpeffects.results.numbers import with_error
+from dpeffects.results import words
+from dpeffects.results.export import frame_of, or_nan
+from dpeffects.results.numbers import number, numbers, to_error, with_ends, with_error
 from dpeffects.results.record import OneEstimate
 from dpeffects.results.scaled import NO_MEANS, ScaledEffect, mean_rows, scaled_effect
-from dpeffects.summary import Summary, draw, show
+from dpeffects.results.words import percent
+from dpeffects.summary import Block, Summary, Table, draw, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,9 +26,11 @@ if TYPE_CHECKING:
     from dpeffects.results.hypothesis_test import Test
     from dpeffects.results.sensitivity import SensitivityAnalysis
 
+_WITH = {"treated": "with treatment", "control": "without"}
+
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Result(OneEstimate, words="about_average", pictures="plots.intervals"):
+class Result(OneEstimate, pictures="plots.intervals"):
     """A private treatment effect, ready to print, export or combine.
 
     Parameters
@@ -53,6 +59,12 @@ class Result(OneEstimate, words="about_average", pictures="plots.intervals"):
     """
 
     _no_means: ClassVar[Unavailable] = NO_MEANS
+    _titled = "{0._private} {0._called}: {0.method_title} ({0.method})"
+    _computed = (
+        *("estimate", "std_error", "sampling_variance", "noise_variance", "bias_variance"),
+        *("noise_share", "p_value", "caution"),
+    )
+    _at_level: ClassVar[Mapping[str, str]] = {"conf_int": "conf_int", "means": "means_at"}
 
     @classmethod
     def from_estimate(
@@ -74,6 +86,11 @@ class Result(OneEstimate, words="about_average", pictures="plots.intervals"):
             details={**estimate.details, **(details or {})},
             **fields,
         )
+
+    @classmethod
+    def _made(cls, released: Estimate, estimation: Any, about: dict[str, Any]) -> Result:
+        """The result of an estimation, with what all results say about themselves."""
+        return cls.from_estimate(estimation.completed(released), **about)
 
     @property
     def basis(self) -> str:
@@ -338,24 +355,187 @@ class Result(OneEstimate, words="about_average", pictures="plots.intervals"):
             "basis": self.basis,
         }
 
-    def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
-        """Plain values for JSON.
-
-        What is not available is ``{"unavailable": reason}``; a number that is not finite is that
-        with ``"value": None`` beside it. The noise in the estimate is in ``released``: scales of
-        its Laplace terms (variance 2 scale^2 each), the variance of its Gaussian noise, and the
-        further parts of its error.
-        """
-        names = ("estimate", "std_error", "sampling_variance", "noise_variance", "bias_variance")
-        more = ("noise_share", "p_value", "caution")
-        statistics = {name: plain(getattr(self, name)) for name in (*names, *more)}
-        interval, means = self.conf_int(conf_level), self.means_at(conf_level)
-        computed = {"conf_int": plain(interval), "means": plain(means)}
-        return statistics | computed | super().to_dict()
-
     def __repr__(self) -> str:
         what = "association" if self.associated else self.estimand
         return (
             f"<dpeffects {what} {with_error(self.estimate, self.std_error)}, {self.method}, "
             f"{self.guarantee.line(self.n)}>"
         )
+
+    # --- in words ---------------------------------------------------------------------------------
+
+    @property
+    def _called(self) -> str:
+        return words.called(self)
+
+    def _blocks(self, conf_level: float) -> Sequence[Block]:
+        effect, means = words.effect_table(self, conf_level), words.means_block(self, conf_level)
+        return effect, *means, self._error_parts()
+
+    def _error_parts(self) -> Table:
+        """One line for each part of the error, in words that tell noise from possible bias."""
+        title, columns = "Standard error", ("part", "std. deviation", "share of variance")
+        released, sampling = self.released, self.sampling_variance
+        through = any(part.noise for part in released.parts)
+        own = "privacy noise, final sum" if through else "privacy noise"
+        known = {own: released.final_noise_variance}
+        for part in released.parts:
+            name = f"{part.name} ({'privacy noise' if part.noise else 'possible bias'})"
+            known[name] = known.get(name, 0.0) + part.variance
+        if isinstance(sampling, Unavailable) or not math.isfinite(sampling + sum(known.values())):
+            rows = ((name, _sd(variance), "n/a") for name, variance in known.items())
+            return Table(title, columns, (("sampling error", "n/a", "n/a"), *rows), "lrr")
+        variances = {"sampling error": sampling, **known}
+        total = sum(variances.values())
+        variances["all" if released.parts else "both"] = total
+        sds = to_error([math.sqrt(variance) for variance in variances.values()], math.sqrt(total))
+        shares = [percent(x / total if total > 0.0 else 0.0, ".1f") for x in variances.values()]
+        shares[-1] = "100.0 %"
+        cells = tuple(zip(variances, sds, shares, strict=True))
+        return Table(title, columns, cells, "lrr", total=True)
+
+    def _noted(self, conf_level: float) -> Sequence[str]:
+        interval = self.conf_int(conf_level)
+        law = (
+            self._law
+            if not isinstance(interval, Unavailable)
+            else [
+                f"Standard error, interval and p-value are {interval}.",
+                self._noise_alone(conf_level),
+            ]
+        )
+        return *law, *self._cut(conf_level), self._risks, *self.notes
+
+    @property
+    def _law(self) -> list[str]:
+        """Say where the interval comes from."""
+        what, so = "Interval and p-value come", ", so p is not that of estimate / std. error."
+        if self.associated:
+            what, so = "The interval comes", ". There is no p-value: an association is no test."
+        bias = ", plus what is allowed for possible biases" if self.bias_variance > 0.0 else ""
+        law = (
+            f"{what} from a normal sampling error plus the privacy noise{bias}, averaged over the "
+            f"uncertainty of the released variance{so}"
+        )
+        return [law, self._hardly_known]
+
+    @property
+    def _hardly_known(self) -> str:
+        """Say that the sampling variance was released with more noise than it has, if so."""
+        sampling = self.released.sampling
+        if isinstance(sampling, Unavailable) or sampling.value >= sampling.noise_scale:
+            return ""
+        return (
+            f"The sampling variance was released as {number(sampling.value, 2)} with noise of "
+            f"scale {number(sampling.noise_scale, 2)}: it is hardly known. Standard error, "
+            "interval and p-value average over what it may be, and are cautious."
+        )
+
+    def _cut(self, conf_level: float) -> list[str]:
+        """Say what was cut to the range that an effect can have."""
+        released, notes = self.released, []
+        if released.possible is None:
+            return []
+        low, high = numbers(released.possible)
+        uncut = replace(released, value=released.point, possible=None)
+        if self.conf_int(conf_level) != inference.interval(uncut, conf_level):
+            notes.append(
+                f"The interval was cut to [{low}, {high}]: by the declared bounds no effect lies "
+                "outside."
+            )
+        if released.point != released.value:
+            notes.append(
+                f"The released estimate, {number(released.value, 4)}, was moved to the end of that "
+                "range."
+            )
+        return notes
+
+    def _noise_alone(self, conf_level: float) -> str:
+        """Where the estimate would be without noise, for want of an interval."""
+        noise = inference.noise_interval(self.released, conf_level)
+        if isinstance(noise, Unavailable):
+            return ""
+        _, low, high = with_ends(self.estimate, *noise)
+        return (
+            f"Without its privacy noise the estimate would lie in [{low}, {high}] with probability "
+            f"{percent(conf_level)}. This is not an interval for the effect: it leaves out the "
+            "sampling error."
+        )
+
+    @property
+    def _risks(self) -> str:
+        """Two risks as they are said to people."""
+        means = self.released.means
+        if means is None or not scales.is_risk(means):
+            return ""
+        if max(scales.mean_noise(means, treated) for treated in (True, False)) > 1.0:
+            return ""
+        one, zero = (100.0 * min(max(x, 0.0), 1.0) for x in (means.treated, means.control))
+        if self.associated:
+            return (
+                f"Of treated records {one:.3g} % have {self.outcome} = 1, of control records "
+                f"{zero:.3g} %."
+            )
+        first = f"With {self.treatment}, {one:.3g} % have {self.outcome} = 1"
+        return f"{first}, and without it {zero:.3g} %."
+
+    def _lacks(self, conf_level: float) -> str:
+        return words.missing_words(self.conf_int(conf_level))
+
+    def _findings(self, conf_level: float) -> Sequence[str]:
+        interval, error, noise = self.conf_int(conf_level), self.std_error, self.noise_variance
+        sampling = self.sampling_variance
+        if isinstance(interval, Unavailable) or isinstance(error, Unavailable):
+            what = "association" if self.associated else "effect"
+            (value,) = to_error((self.estimate,), math.sqrt(noise))
+            known = (
+                f"its privacy noise has a standard deviation of {number(math.sqrt(noise), 2)}, and "
+                "its sampling error is"
+            )
+            if math.isnan(noise):
+                known = "its privacy noise and its sampling error are"
+            return [
+                f"The estimate is {value}; {known} not known, so it supports no "
+                f"statement on whether there is an {what}."
+            ]
+        found = [words.effect_sentence(self.estimate, error, interval, self.p_value)]
+        if not isinstance(sampling, Unavailable):
+            bias = self.bias_variance
+            found.append(words.split(sampling, noise, self._halves(conf_level), bias=bias))
+            parts = [x for x in self.released.parts if not x.noise and x.variance > 0.0]
+            if names := ", ".join(dict.fromkeys(part.name for part in parts)):
+                sd = number(math.sqrt(bias), 2)
+                found.append(
+                    f"For possible biases ({names}) a standard deviation of {sd} is allowed."
+                )
+        return [*found, self._hardly_known, self._said_of_means(conf_level)]
+
+    def _halves(self, conf_level: float) -> tuple[float, float] | None:
+        """Half-widths of the intervals that either error alone would give."""
+        uncut = replace(self.released, possible=None)
+        alone = inference.interval(inference.sampling_alone(uncut), conf_level)
+        noise = inference.noise_interval(uncut, conf_level)
+        if isinstance(alone, Unavailable) or isinstance(noise, Unavailable):
+            return None
+        return alone.upper - uncut.value, noise.upper - uncut.value
+
+    def _said_of_means(self, conf_level: float) -> str:
+        """The mean outcomes of both arms, and their ratio where there can be one."""
+        frame = self.means_at(conf_level)
+        if isinstance(frame, Unavailable):
+            return ""
+        how = "Adjusted mean" if self.basis == "adjusted" else "Mean"
+        texts = []
+        for row in frame.to_dict("records"):
+            value, low, high = with_ends(*(row[x] for x in ("mean", "conf_low", "conf_high")))
+            known = "" if math.isnan(row["conf_low"]) else f" ({low} to {high})"
+            texts.append(f"{value}{known} {_WITH[row['arm']]}")
+        try:
+            more = f" {self.effect('ratio', conf_level).words}"
+        except OptionError:  # the outcome can be negative
+            more = ""
+        return f"{how} outcomes are {' and '.join(texts)}.{more}"
+
+
+def _sd(variance: float) -> str:
+    return "n/a" if math.isnan(variance) else number(math.sqrt(variance), 2)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -17,15 +18,17 @@ from dpeffects import documents, writing
 from dpeffects.arrays import FloatArray
 from dpeffects.design import read as design
 from dpeffects.design.bounds import Bounds
+from dpeffects.design.points import point_columns, point_labels
 from dpeffects.errors import DataError, OptionError, quoted
 from dpeffects.formula import Formula, parse
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.estimate import Effects, Unavailable
+from dpeffects.results import words
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.export import DAMAGE, TIDY, frame_of, require
-from dpeffects.results.numbers import number
-from dpeffects.results.several import SeveralEffects, SeveralRows
-from dpeffects.summary import Summary, draw, show
+from dpeffects.results.numbers import number, with_ends
+from dpeffects.results.several import Labels, SeveralEffects, SeveralRows
+from dpeffects.summary import Block, Pairs, Summary, Table, draw, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,12 +41,35 @@ _OVERLAP = (
 )
 _THERE = 0
 """Any value, for a covariate of which only is_na(x) is read."""
+_TITLE = "{0._private} conditional effects: {0.method_title} ({0.method})"
+_COVARIATES = 6
+"""Covariates in a summary."""
+_COVERED = {
+    "noise": "privacy noise only: where the function would be had none been drawn",
+    "effect": "noise, sampling, shrinkage and confounding left by shrunk models: the effect, on "
+    "average over points",
+}
+_INTERVALS = {
+    "groups": (
+        "Intervals are for the effect in each group: sampling error, privacy noise, and "
+        "confounding that shrunk models of treatment and outcome may leave."
+    ),
+    "points": (
+        "Intervals cover privacy noise only: where the fitted effect would be had none been drawn. "
+        "They leave out sampling error and shrinkage, so they are no evidence for or against "
+        "effects."
+    ),
+}
+_NO_INTERVALS = "There are no intervals: the method does not say how much its effects vary."
+_NOISE_ONLY = "an interval for the effect (the intervals below cover privacy noise only)"
+Points = int | Mapping[str, Sequence[Any]]
+"""Values of covariates to show, or how many."""
 _KIND, _VERSION = "dpeffects effect function", 2
 """What a saved file says of itself."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class CateFunction(SeveralRows, words="about_conditional", pictures="plots.intervals"):
+class CateFunction(SeveralRows, pictures="plots.intervals"):
     """A released effect function: query it as often as you like, save it, plot it.
 
     Parameters
@@ -54,8 +80,16 @@ class CateFunction(SeveralRows, words="about_conditional", pictures="plots.inter
         Declared ranges and levels of the covariates; queries are clipped to them.
     """
 
+    _titled = _TITLE
     function: EffectFunction
     space: Bounds
+
+    @classmethod
+    def _made(cls, released: EffectFunction, estimation: Any, about: dict[str, Any]) -> Self:
+        """The result of an estimation, with what all results say about themselves."""
+        design, details = estimation.design, released.details
+        space = design.bounds.only(design.formula.covariate_columns)
+        return cls(function=released, space=space, details=details, **about)
 
     @cached_property
     def _formula(self) -> Formula:
@@ -200,9 +234,8 @@ class CateFunction(SeveralRows, words="about_conditional", pictures="plots.inter
     def _grid(
         self, column: str, points: int | Sequence[float], at: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        if isinstance(points, int) and (isinstance(points, bool) or points < 2):
-            raise OptionError(f"points must be values, or a number from 2 on, got {quoted(points)}")
-        if isinstance(points, str) or not (isinstance(points, int) or np.size(points)):
+        few = isinstance(points, int) and (isinstance(points, bool) or points < 2)
+        if few or isinstance(points, str) or not (isinstance(points, int) or np.size(points)):
             raise OptionError(f"points must be values, or a number from 2 on, got {quoted(points)}")
         if at is not None and not isinstance(at, Mapping):
             raise OptionError(f"at maps covariates to one value each, got {quoted(at)}")
@@ -249,7 +282,7 @@ class CateFunction(SeveralRows, words="about_conditional", pictures="plots.inter
         form: str = "full",
         *,
         conf_level: float = 0.95,
-        points: int | Mapping[str, Sequence[Any]] = 3,
+        points: Points = 3,
         at: Mapping[str, Any] | None = None,
     ) -> Summary:
         """Everything worth printing, as titled blocks; what matters most where ``form="short"``.
@@ -261,7 +294,7 @@ class CateFunction(SeveralRows, words="about_conditional", pictures="plots.inter
     def tidy(
         self,
         conf_level: float = 0.95,
-        points: int | Mapping[str, Sequence[Any]] = 3,
+        points: Points = 3,
         at: Mapping[str, Any] | None = None,
     ) -> pd.DataFrame:
         """Effects along each covariate; one row a point.
@@ -287,7 +320,7 @@ class CateFunction(SeveralRows, words="about_conditional", pictures="plots.inter
             rows.append(row | {"covers": point["covers"], "covariate": name, "value": value})
         return self._frame(rows)
 
-    def values(self, points: int | Mapping[str, Sequence[Any]] = 3) -> dict[str, Sequence[Any]]:
+    def values(self, points: Points = 3) -> dict[str, Sequence[Any]]:
         """Values of each covariate that `tidy` shows."""
         if isinstance(points, Mapping):
             return {
@@ -316,7 +349,7 @@ class CateFunction(SeveralRows, words="about_conditional", pictures="plots.inter
         """What nobody should overlook about the estimates; empty when all is well."""
         return self.function.caution
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
         """Plain values for JSON: released and public numbers only."""
         document = {"kind": _KIND, "version": _VERSION} | super().to_dict()
         return document | {"checksum": documents.checksum(document)}
@@ -340,6 +373,91 @@ class CateFunction(SeveralRows, words="about_conditional", pictures="plots.inter
         ours = overwrite is True or documents.holds(path, "kind", _KIND)
         writing.write(path, self.to_json() + "\n", overwrite=ours)
         return Path(path)
+
+    # --- in words ---------------------------------------------------------------------------------
+
+    def _average(self, conf_level: float, covers: str) -> tuple[str, ...]:
+        """Average of the function over the records, and its interval."""
+        value, sd = self.function.over_records(covers)
+        half = NormalDist().inv_cdf(0.5 + conf_level / 2.0) * sd
+        return with_ends(value, value - half, value + half)
+
+    def _blocks(
+        self, conf_level: float, points: Points = 3, at: Mapping[str, Any] | None = None
+    ) -> Sequence[Block]:
+        values = self.values(points)
+        names = list(values)[:_COVARIATES]
+        found = self.tidy(conf_level, {name: values[name] for name in names}, at)
+        shown = [_with_noise(point) for point in found.to_dict("records")]
+        rows: list[tuple[str, ...]] = []
+        last = ""
+        for point, cells in zip(shown, words.cells_of_rows(shown), strict=True):
+            name = "" if point["covariate"] == last else point["covariate"]
+            rows.append((name, number(point["value"], 4), *cells))
+            last = point["covariate"]
+        others = "others as chosen" if at else "others at their medians"
+        title = f"{words.capital(words.relation(self))} along each covariate, {others}"
+        heads = ("covariate", "at", "effect", "std. dev.", *words.limits(conf_level))
+        value, low, high = self._average(conf_level, self._widest)
+        name, whose = ("Average effect", "the function over the records")
+        if self.function.variation is None:
+            name, whose = ("Average of the function", "evenly over the declared ranges")
+        average = Pairs(((name, f"{value}, from {low} to {high} ({whose})"),))
+        return average, Table(title, heads, tuple(rows), "llrrrr")
+
+    def _noted(
+        self, conf_level: float, points: Points = 3, at: Mapping[str, Any] | None = None
+    ) -> Sequence[str]:
+        notes = self._bands
+        if (hidden := len(self.values(points)) - _COVARIATES) > 0:
+            notes.append(f"{hidden} more covariates are not shown; see curve() and plot().")
+        return [*notes, *self.notes]
+
+    @property
+    def _bands(self) -> list[str]:
+        """Say what bands cover, what a function cannot follow, and where it is known least."""
+        covered = f"Bands cover {_COVERED[self._widest]}."
+        if self.options.get("second_stage") == "linear":
+            first = "A linear function: bands are for the best one, not for effects that bend."
+        else:
+            widths = list(self.bandwidths.items())[:_COVARIATES]
+            sharp = ", ".join(f"{number(width, 2)} of {name}" for name, width in widths)
+            first = (
+                "Bands do not allow for steps and turns of the effect that are sharper than the "
+                f"kernel's bandwidth{f': here about {sharp}' if sharp else ''}."
+            )
+        worst = (
+            "Single points are worst at the ends of the declared ranges and where records are few"
+        )
+        if self.function.variation is None or not self.bandwidths:
+            return [covered, first, f"{worst}."]
+        ranges = []
+        for name in list(self.bandwidths)[:_COVARIATES]:
+            low, high = (number(x, 3) for x in self.quantiles(name, [0.05, 0.95]))
+            ranges.append(f"{name} from {low} to {high}")
+        return [covered, first, f"{worst}; nine in ten have {', '.join(ranges)}."]
+
+    def _headline(self, conf_level: float = 0.95, **asked: Any) -> words.Lines:
+        rows = self.tidy(conf_level, **asked).to_dict("records")
+        value, low, high = self._average(conf_level, self._widest)
+        what = f"{words.relation(self)} as a function of covariates"
+        first, *others = words.estimates(rows, what, conf_level)
+        return [first, ("Average", f"{value} ({low} to {high})"), *others]
+
+    def _findings(self, conf_level: float) -> Sequence[str]:
+        rows = self.tidy(conf_level).to_dict("records")
+        value, low, high = self._average(conf_level, self._widest)
+        whose = "the records" if self.function.variation is not None else "the declared ranges"
+        return [
+            "An effect function of the covariates was released, which can be asked for any of "
+            f"their values; its average over {whose} is {value} (from {low} to {high}).",
+            "Along each covariate, with the others at their medians, effects with pointwise "
+            f"{words.percent(conf_level)} bands are {words.listed(rows)}.",
+            f"{' '.join(self._bands)} {words.noise_sentence(rows)}",
+        ]
+
+    def _lacks(self, conf_level: float) -> str:
+        return "" if self._widest == "effect" else _NOISE_ONLY
 
     def __repr__(self) -> str:
         return self._head(f"function, average {number(self.function.over_records('noise')[0], 3)}")
@@ -374,16 +492,37 @@ def _check_version(document: dict[str, Any], path: str | PathLike[str]) -> None:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class CateEffects(SeveralEffects, words="about_conditional", pictures="plots.intervals"):
+class CateEffects(SeveralEffects):
     """Effects at points or by group: one `Estimate` for each label.
 
     ``kind`` is "points" or "groups"; ``points`` holds the query rows as they were given.
     ``overlap_weighted`` is true for effects by group in which records count by p (1 - p).
     """
 
+    _titled = _TITLE
     kind: str
     points: Mapping[str, Sequence[Any]]
     overlap_weighted: bool = False
+
+    @classmethod
+    def _made(cls, released: Effects, estimation: Any, about: dict[str, Any]) -> Self:
+        """The result of an estimation, with what all results say about themselves."""
+        request, made, columns = estimation.request, {}, {}
+        if request.by is None:
+            columns = point_columns(request.at, estimation.design.formula.covariate_columns)
+            labels = point_labels(columns)
+        else:
+            strata = estimation.groups.design.strata()
+            labels, made = strata.labels(), {"groups": strata.words}
+        return cls(
+            kind=request.release,
+            labels=labels,
+            effects=tuple(map(estimation.completed, released.estimates)),
+            points=columns,
+            overlap_weighted=released.overlap_weighted,
+            details=made | dict(released.details),
+            **about | {"notes": (*about["notes"], *released.notes)},
+        )
 
     @property
     def doubts(self) -> str:
@@ -403,3 +542,49 @@ class CateEffects(SeveralEffects, words="about_conditional", pictures="plots.int
 
     def __repr__(self) -> str:
         return self._head(f"{len(self.labels)} {self.kind}")
+
+    @property
+    def _named(self) -> Labels:
+        each = self.kind.rstrip("s")
+        return Labels(each, "by group" if each == "group" else "at points", "", "", "")
+
+    def _blocks(self, conf_level: float, simultaneous: bool | None = None) -> Sequence[Block]:
+        found = self.tidy(conf_level, simultaneous=simultaneous)[: words.EFFECTS].to_dict("records")
+        rows = [row if math.isnan(row["conf_low"]) else _with_noise(row) for row in found]
+        what = "Overlap-weighted effect" if self.overlap_weighted else "Effect"
+        title = f"{what} of {self.treatment} on {self.outcome} {self._named.by}"
+        heads = (self._named.each, "effect", "noise sd" if self._noise_only else "std. error")
+        return [words.effects_table(title, heads, rows, conf_level, tested=False)]
+
+    def _noted(self, conf_level: float, simultaneous: bool | None = None) -> Sequence[str]:
+        known = bool(np.isfinite(self.conf_int(conf_level)[:, 0]).any())
+        at_once = f"All intervals hold at once with {words.percent(conf_level, 'g')} (Bonferroni)."
+        return [
+            _INTERVALS[self.kind] if known else _NO_INTERVALS,
+            at_once if self._at_once(simultaneous) else "",
+            words.left_out(len(self.labels)),
+            "" if self._noise_only else words.narrower(None, "dp_cate"),
+            *self.notes,
+        ]
+
+    def _findings(self, conf_level: float) -> Sequence[str]:
+        rows = self.tidy(conf_level).to_dict("records")
+        where = "at the points asked for" if self._noise_only else "by group"
+        what = f"{'Overlap-weighted effects' if self.overlap_weighted else 'Effects'} {where}"
+        if all(math.isnan(row["conf_low"]) for row in rows):
+            return [f"{what} are {words.listed(rows)}."]
+        return [
+            f"{what}, with {words.percent(conf_level)} intervals, are {words.listed(rows)}.",
+            f"{_INTERVALS[self.kind]} {words.noise_sentence(rows)}",
+        ]
+
+    def _lacks(self, conf_level: float) -> str:
+        count = int(np.isnan(self.conf_int(conf_level)[:, 0]).sum())
+        if count:
+            return f"an interval for {count} of {len(self.labels)} {self.kind} (not available)"
+        return _NOISE_ONLY if self._noise_only else ""
+
+
+def _with_noise(row: dict[Any, Any]) -> dict[Any, Any]:
+    """A row of `tidy`, with its privacy noise in the place of a standard error it has not."""
+    return row | {"std_error": row["noise_sd"]} if math.isnan(row["std_error"]) else row

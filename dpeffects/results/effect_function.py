@@ -165,12 +165,7 @@ class EffectFunction(JsonRecord):
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Self:
         """Read what `to_dict` gave; ValueError where numbers do not fit together."""
-        function = super().from_dict(document)
-        function.check()
-        return function
-
-    def check(self) -> None:
-        """Raise ValueError where numbers do not fit together."""
+        self = super().from_dict(document)
         ok = (
             self.weights.shape == (self.features.size,)
             and self.features.covariates == self.margins.shape[0]
@@ -183,27 +178,23 @@ class EffectFunction(JsonRecord):
             and self.margin_sd >= 0.0
         )
         require(ok, "numbers do not fit together")
+        return self
 
 
-@plain.register
-def _(features: Fourier) -> dict[str, Any]:
-    return {"kind": "fourier", **fields_of(features)}
+_KINDS = {"linear": Linear, "fourier": Fourier, "additive": AdditiveWaves}
 
 
-@plain.register
-def _(features: AdditiveWaves) -> dict[str, Any]:
-    return {"kind": "additive", **fields_of(features)}
-
-
-@plain.register
-def _(features: Linear) -> dict[str, Any]:
-    return {"kind": "linear", **fields_of(features)}
+@plain.register(Linear)
+@plain.register(Fourier)
+@plain.register(AdditiveWaves)
+def _(features: Features) -> dict[str, Any]:
+    kind = next(name for name, kind in _KINDS.items() if type(features) is kind)
+    return {"kind": kind, **fields_of(features)}
 
 
 def _read_features(value: Any) -> Features:
-    kinds = {"linear": Linear, "fourier": Fourier, "additive": AdditiveWaves}
-    require(value["kind"] in kinds, "features")
-    features: Features = record(kinds[value["kind"]], value)
+    require(value["kind"] in _KINDS, "features")
+    features: Features = record(_KINDS[value["kind"]], value)
     if isinstance(features, Fourier):
         require(features.frequencies.ndim == 2, "frequencies")
     if isinstance(features, AdditiveWaves):

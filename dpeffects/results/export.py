@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, singledispatch
-from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from dpeffects.dates import as_date
 from dpeffects.design.bounds import SOURCES, Bound, Bounds
 from dpeffects.errors import DataError, OptionError
 from dpeffects.guarantee import Guarantee
-from dpeffects.inference.estimate import Influence, Unavailable
+from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval, check_conf_level
 from dpeffects.summary import Shown
 from dpeffects.typed import SETTINGS, Check, Types, many
@@ -81,7 +81,12 @@ def effect_row(
 
 
 class JsonRecord:
-    """A frozen dataclass that is written to JSON and read from it, field by field."""
+    """A frozen dataclass that is written to JSON and read from it, field by field.
+
+    ``_computed`` names what is written beside its fields: it is not read.
+    """
+
+    _computed: ClassVar[tuple[str, ...]] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON.
@@ -89,7 +94,7 @@ class JsonRecord:
         What is not available is ``{"unavailable": reason}``; a number that is not finite is that
         with ``"value": None`` beside it.
         """
-        return fields_of(self)
+        return {name: plain(getattr(self, name)) for name in self._computed} | fields_of(self)
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text, without NaN or infinity."""
@@ -140,7 +145,6 @@ class AtALevel(JsonRecord):
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; the interval is ``conf_int``."""
         found = super().to_dict()
-        del found["again"]
         return {"conf_int" if name == "interval" else name: x for name, x in found.items()}
 
     @classmethod
@@ -150,8 +154,9 @@ class AtALevel(JsonRecord):
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass as plain values."""
-    return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    """Return the fields of a dataclass as plain values; what is not compared is not written."""
+    names = [f.name for f in dataclasses.fields(value) if f.compare]
+    return {name: plain(getattr(value, name)) for name in names}
 
 
 @singledispatch
@@ -177,11 +182,6 @@ def plain(value: Any) -> Any:
 @plain.register
 def _(value: Unavailable) -> dict[str, str]:
     return {"unavailable": value.reason}
-
-
-@plain.register
-def _(value: Influence) -> None:
-    return None  # a row function, for the call that made the estimate
 
 
 @plain.register

@@ -13,15 +13,21 @@ from dpeffects.inference.hypotheses import EQUIVALENCE, Evidence, Hypothesis, ch
 from dpeffects.inference.intervals import Interval
 from dpeffects.inference.noisy import ratio_of
 from dpeffects.results.export import AtALevel, JsonRecord, frame_of, or_nan
-from dpeffects.results.numbers import number
-from dpeffects.summary import Shown
+from dpeffects.results.numbers import NOT_AVAILABLE, number, with_ends
+from dpeffects.results.words import Lines, capital, cells_of_rows, p_cell, p_text, percent, relation
+from dpeffects.summary import Notes, Pairs, Shown, Summary, Table, starred
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_LAW = (
+    "The test has the law of the interval: sampling error, privacy noise, and the noise of the "
+    "released variance. It is computed from what was released, and costs nothing."
+)
+
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Test(Shown, AtALevel, words="about_tests"):
+class Test(Shown, AtALevel):
     """A test of an effect, from what was released already: nothing is spent.
 
     Parameters
@@ -58,6 +64,7 @@ class Test(Shown, AtALevel, words="about_tests"):
 
     __test__: ClassVar[bool] = False  # pytest takes every Test for one of its own
 
+    _computed = ("hypothesis", "conclusion", "shown")
     what: str
     asked: Hypothesis
     estimate: float
@@ -167,19 +174,75 @@ class Test(Shown, AtALevel, words="about_tests"):
             "guarantee": self.guarantee,
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; what is not available is ``{"unavailable": reason}``."""
-        words = {"hypothesis": self.hypothesis, "conclusion": self.conclusion}
-        return super().to_dict() | words | {"shown": self.shown}
-
     def __repr__(self) -> str:
         p = self.p_value
         text = "not available" if isinstance(p, Unavailable) else number(p, 4)
         return f"<dpeffects test: {self._claim}, p {text}, {self.guarantee}>"
 
+    # --- in words ---------------------------------------------------------------------------------
+
+    def _summary(self) -> Summary:
+        rows = [
+            *self._tested,
+            ("Estimate", self._ends[0]),
+            ("p-value", p_text(self.p_value)),
+            ("Interval", self._between),
+            ("Excluded", self._excluded),
+            ("Conclusion", self.conclusion),
+        ]
+        pairs = Pairs(tuple((name, text) for name, text in rows if text))
+        return Summary(f"Test of the {self.what}", self._alert, (pairs, self._notes))
+
+    @property
+    def _alert(self) -> str:
+        void = self.guarantee.startswith("void")
+        return starred((f"NOT PRIVATE: {self.guarantee[6:]}" if void else "", self.caution))
+
+    @property
+    def _tested(self) -> Lines:
+        many = f", adjusted for {self.tests} tests" if self.tests > 1 else ""
+        return [("Tested", self.hypothesis), ("Test", self.asked.name() + many)]
+
+    @property
+    def _level(self) -> str:
+        """The level of the interval, of one test."""
+        if isinstance(self.interval, Unavailable):
+            return ""
+        return percent(self.asked.interval_level(self.conf_level))
+
+    @property
+    def _ends(self) -> tuple[str, ...]:
+        """The estimate, and both ends of the interval."""
+        if isinstance(self.interval, Unavailable):
+            return number(self.estimate, 4), NOT_AVAILABLE, NOT_AVAILABLE
+        return with_ends(self.estimate, *self.interval)
+
+    @property
+    def _between(self) -> str:
+        if isinstance(self.interval, Unavailable):
+            return ""
+        _, low, high = self._ends
+        one_sided = {"greater": f"{low} and more", "less": f"{high} and less"}
+        ends = one_sided.get(self.alternative, f"from {low} to {high}")
+        return f"{ends} ({self._level})"
+
+    @property
+    def _excluded(self) -> str:
+        if isinstance(self.excluded, Unavailable) or self.alternative in ("greater", "less"):
+            return ""
+        far, null = number(self.excluded, 3), number(self.asked.null)
+        level = percent(1.0 - self.conf_level)
+        return f"{self.subject}s further than {far} from {null}, by two one-sided tests at {level}"
+
+    @property
+    def _notes(self) -> Notes:
+        if isinstance(self.p_value, Unavailable):
+            return Notes((f"The p-value is {self.p_value}.",))
+        return Notes((_LAW,))
+
 
 @dataclass(frozen=True, repr=False)
-class Tests(Shown, JsonRecord, words="about_tests"):
+class Tests(Shown, JsonRecord):
     """Tests of several effects, in the order of the effects; made by ``fit.test()``."""
 
     __test__: ClassVar[bool] = False
@@ -207,12 +270,27 @@ class Tests(Shown, JsonRecord, words="about_tests"):
         stated = self.tests[0].asked.claim(self.tests[0].subject)
         return f"<dpeffects {len(self)} tests: {stated}, shown for {shown}>"
 
+    def _summary(self) -> Summary:
+        first, rows = self[0], []
+        found = []
+        for test in self:  # the error of each is what its interval says of it
+            row = test.row() | {"noise_ratio": test.noise_ratio}
+            width = row["conf_high"] - row["conf_low"]
+            error = width / 4.0 if math.isfinite(width) else math.nan
+            found.append(row | {"std_error": error})
+        for row, (value, _, *ends) in zip(found, cells_of_rows(found), strict=True):
+            shown = {True: "yes", False: "no", None: NOT_AVAILABLE}[row["shown"]]
+            rows.append((row["term"], value, *ends, p_cell(row), shown))
+        columns = ("", "estimate", f"{first._level} low".strip(), "high", "p-value", "shown")
+        table = Table(capital(first.what), columns, tuple(rows), "lrrrrr")
+        blocks = (Pairs(tuple(first._tested)), table, first._notes)
+        return Summary(f"Tests of the {first.what}", first._alert, blocks)
+
 
 def facts_tested(result: Any, method: str, guarantee: str) -> dict[str, Any]:
     """What a test says of the result that it is about."""
-    what = "association of {} with {}" if result.associated else "effect of {} on {}"
     return {
-        "what": what.format(result.treatment, result.outcome),
+        "what": relation(result),
         "term": result.treatment,
         "method": method,
         "guarantee": guarantee,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate
 from dpeffects.privacy.charges import Spend
-from dpeffects.results.export import READERS, JsonRecord, frame_of, read
-from dpeffects.summary import Named, Report, Shown, of_report
+from dpeffects.results.export import READERS, JsonRecord, frame_of, plain, read
+from dpeffects.results.words import Lines, headline
+from dpeffects.summary import Block, Named, Report, Shown, of_report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,7 +129,7 @@ def _by_term(result: Any, name: str, column: str) -> pd.Series:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Record(Reported, Coefficients):
+class Record(Reported, Coefficients, words="about_records"):
     """What was estimated and how, what is promised, and what was paid for it.
 
     Parameters
@@ -163,8 +164,8 @@ class Record(Reported, Coefficients):
         The allotment of a ledger that was charged (`Ledger.allot`), or empty.
     """
 
-    _of_effects: ClassVar[bool] = True
-    """Whether an effect of a treatment is estimated."""
+    _at_level: ClassVar[Mapping[str, str]] = {}
+    """What is written beside the fields at a level of confidence, and the methods that give it."""
     estimand: str
     method: str
     method_title: str
@@ -231,19 +232,64 @@ class Record(Reported, Coefficients):
             "unit": self.guarantee.unit,
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
         """Plain values for JSON.
 
         What is not available is ``{"unavailable": reason}``; a number that is not finite is that
         with ``"value": None`` beside it.
         """
         bounds = [dict(zip(_BOUND, bound, strict=True)) for bound in self.bounds]
-        return super().to_dict() | {"bounds": bounds}
+        found = {name: plain(getattr(self, x)(conf_level)) for name, x in self._at_level.items()}
+        return found | super().to_dict() | {"bounds": bounds}
+
+    # What it has to say of itself, in plain words: `report` asks for it, and has the formats.
+
+    _titled: ClassVar[str] = "Private {0.method_title} ({0.method})"
+    """The title of its summary."""
+    _verb: ClassVar[str] = "estimated"
+    _of_effects: ClassVar[bool] = True
+    """Whether its numbers compare those who were treated with others."""
+    _released: ClassVar[bool] = True
+    """Whether its summary says how it was released: not where it is computed from another one."""
+
+    @property
+    def _private(self) -> str:
+        """How a title begins."""
+        return "Not private:" if self.guarantee.kind == "none" else "Private"
+
+    @property
+    def _subject(self) -> str:
+        """What the paragraph is about; empty where it is the effect."""
+        return ""
+
+    def _headed(self, conf_level: float) -> Mapping[str, str]:
+        """Lines for the head of the summary, by their names; empty ones are left out there."""
+        return {}
+
+    def _blocks(self, conf_level: float) -> Sequence[Block]:
+        """What stands below the head."""
+        return ()
+
+    def _noted(self, conf_level: float) -> Sequence[str]:
+        """Notes on how to read the numbers, and all others."""
+        return self.notes
+
+    def _headline(self, conf_level: float = 0.95, **asked: Any) -> Lines:
+        """What the short summary says first."""
+        return headline(self, conf_level, **asked)
+
+    def _findings(self, conf_level: float) -> Sequence[str]:
+        """Sentences about the numbers."""
+        return ()
+
+    def _lacks(self, conf_level: float) -> str:
+        """What is not there of the estimates; empty when all is."""
+        return ""
 
 
 def _read_bound(value: Any) -> Bound:
-    name, text, source = [value[key] for key in _BOUND] if isinstance(value, dict) else value
-    return read(str, name), read(str, text), read(str, source)
+    name, text, source = (read(str, value[key]) for key in _BOUND)
+    return name, text, source
 
 
 READERS[Bound] = _read_bound

@@ -16,6 +16,7 @@ from dpeffects.inference.estimate import Estimate, Means, Unavailable
 from dpeffects.inference.intervals import NO_TEST, Interval
 from dpeffects.results.export import AtALevel, effect_row, frame_of, or_nan
 from dpeffects.results.numbers import number, with_ends
+from dpeffects.results.words import capital, p_words, percent, related
 from dpeffects.summary import Pairs, Shown, Summary, show, starred
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def scaled_effect(
             value -= 1.0
             if not isinstance(ends, Unavailable):
                 ends = Interval(ends.lower - 1.0, ends.upper - 1.0, conf_level)
-    named = _named(scale, treatment, outcome, released.associated)
+    named = f"{capital(related(treatment, outcome, released.associated))}, {SCALES[scale]}"
     shown: tuple[float, Interval | Unavailable] = (value, ends)
     if scale == "nnt":
         named += f" for one {'fewer' if value < 0.0 and not through else 'more'} with {outcome} = 1"
@@ -191,14 +192,6 @@ def _as_numbers_of_people(
     return abs(value), Interval(low, high, ends.conf_level)
 
 
-def _named(scale: str, treatment: str, outcome: str, associated: bool) -> str:
-    """What the number is, as the beginning of a sentence."""
-    what = SCALES[scale]
-    if associated:
-        return f"Association of {treatment} with {outcome}, {what}"
-    return f"Effect of {treatment} on {outcome}, {what}"
-
-
 def _said(
     scale: str,
     named: str,
@@ -214,13 +207,13 @@ def _said(
     text = f"{named}: {'not defined' if undefined else said.replace('inf', 'infinity')}"
     if isinstance(ends, Unavailable):
         return f"{text}; its interval is {ends}."
-    level = f"{100 * ends.conf_level:.4g} % interval"
+    level = f"{percent(ends.conf_level)} interval"
     if through:
         text += f"; {level}: {low} and more, through infinity (no effect), to {high} and beyond"
     else:
         text += f"; {level} from {low} to {high.replace('inf', 'infinity')}"
     if not isinstance(p, Unavailable):
-        text += f"; p {'< 0.0001' if p < 1e-4 else f'= {p:.4f}'}"
+        text += f"; p {p_words(p)}"
     return ". ".join([text, *_open_ends(scale, ends)]) + "."
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
@@ -18,20 +19,42 @@ from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import SamplingVariance, Unavailable
 from dpeffects.inference.intervals import Interval
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
-from dpeffects.results.numbers import number, with_error
+from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error, with_error
 from dpeffects.results.record import OneEstimate
-from dpeffects.summary import draw
+from dpeffects.results.words import Lines, asked_for, estimates, limits, percent, relation
+from dpeffects.summary import Block, Summary, Table, draw, show
 
 if TYPE_CHECKING:
     import pandas as pd
 
 OUTCOME_SD = "outcome sd"
 """Where the details of a method have the standard deviation of outcomes, if it was released."""
+_DIFFERENCES = (0.1, 0.25, 0.5, 1.0)
+"""By how much the prevalence of a confounder may differ between the arms."""
+_MEANS = {
+    "": "The numbers are about confounding that is left after whatever was adjusted for.",
+    "adjusted": "The numbers are about confounders that are missing from the formula. Models that "
+    "are not linear in its terms are another matter, and not in them.",
+    "randomised": "Treatment was declared to be randomised, which excludes confounding: the "
+    "numbers say what it would take if that was broken, by dropouts for example.",
+    "association": "Nothing was adjusted for: the numbers are about all confounding, by what was "
+    "measured too. They can say how strong it must be to make this association, not that there "
+    "is an effect.",
+}
+_E_VALUE = (
+    "E-value: the least risk ratio that a confounder must have with treatment and with outcome, "
+    "both, beyond what was adjusted for (VanderWeele and Ding 2017)."
+)
+_ROBUSTNESS = (
+    "Robustness value: the part of what is left of the variance of both, treatment and outcome, "
+    "that a confounder must explain (Cinelli and Hazlett 2020), as in a linear regression with the "
+    "sampling error of this estimate."
+)
 _RANGE = re.compile(r"\[([-+0-9.e]+), ([-+0-9.e]+)\]")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SensitivityAnalysis(OneEstimate, words="about_sensitivity", pictures="plots.confounding"):
+class SensitivityAnalysis(OneEstimate, pictures="plots.confounding"):
     """What unmeasured confounding would do to an effect; made by ``fit.sensitivity()``.
 
     Parameters
@@ -56,6 +79,9 @@ class SensitivityAnalysis(OneEstimate, words="about_sensitivity", pictures="plot
     False
     """
 
+    _computed = ("caution",)
+    _titled = "Sensitivity to confounding of the {0._relation}"
+    _released = False
     bias: float | None = None
     prevalence_difference: float | None = None
     confounder_effect: float | None = None
@@ -246,12 +272,11 @@ class SensitivityAnalysis(OneEstimate, words="about_sensitivity", pictures="plot
         """Draw estimate and interval against the bias; return the axes (matplotlib)."""
         return draw(self, ax=ax)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
         """Plain values for JSON; what is not available is ``{"unavailable": reason}``."""
         names = ("reading", "bias", "estimate", "conf_int")
         readings = [dict(zip(names, reading, strict=True)) for reading in self.readings()]
-        computed = {"caution": self.caution, "readings": readings, **self.figures()}
-        return {name: plain(value) for name, value in computed.items()} | super().to_dict()
+        return plain({"readings": readings, **self.figures()}) | super().to_dict()
 
     def __repr__(self) -> str:
         found = self.e_value(self.estimate)
@@ -261,6 +286,172 @@ class SensitivityAnalysis(OneEstimate, words="about_sensitivity", pictures="plot
             f"<dpeffects sensitivity of {self.estimand} {value}, "
             f"E-value {shown}, {self.guarantee.line(self.n)}>"
         )
+
+    # --- in words ---------------------------------------------------------------------------------
+
+    def summary(self, form: str = "full") -> Summary:
+        """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
+        return show(self, form, conf_level=self.conf_level)
+
+    @property
+    def _relation(self) -> str:
+        return relation(self)
+
+    @property
+    def _subject(self) -> str:
+        return f"the sensitivity to confounding of the {self._relation} ({self.estimand})"
+
+    def _headed(self, conf_level: float) -> Mapping[str, str]:
+        return {
+            "Estimand": asked_for(self),
+            "Method": self.method,
+            "Records": f"n = {self.n}",
+            "Guarantee": self.guarantee.sentence(),
+            "Budget": "nothing more: computed from released numbers",
+            **dict.fromkeys(("Assumes", "Units", "Who counts"), ""),
+        }
+
+    def _blocks(self, conf_level: float) -> Sequence[Block]:
+        found = replace(self, conf_level=conf_level)
+        tables = (found._tipping(), found._confounders(), found._stated())
+        return [table for table in tables if table]
+
+    def _tipping(self) -> Table:
+        """What it takes to explain the estimate away, and to move its interval to zero."""
+        figures, (low, high), rows = self.figures(), limits(self.conf_level), []
+        for name, value, end in (
+            ("estimate", self.estimate, ""),
+            (f"{low if self.estimate > 0.0 else high} limit", self.limit, "_limit"),
+        ):
+            names = ("tipping_bias", "risk_ratio", "e_value", "robustness_value")
+            bias, *ratios, share = (figures[name + end] for name in names)
+            part = "n/a" if isinstance(share, Unavailable) else percent(share, ".1f")
+            rows.append((name, self._text(value), self._text(bias), *map(_short, ratios), part))
+        columns = ("", "value", "bias to zero", "risk ratio", "E-value", "robustness value")
+        return Table("What explains it away", columns, tuple(rows), "lrrrrr")
+
+    def _confounders(self) -> Table | None:
+        """What confounders of two values must add to the outcome, by their prevalence in arms."""
+        if not math.isfinite(self.estimate):
+            return None
+        targets = {"for the estimate": abs(self.estimate)}
+        if not isinstance(self.limit, Unavailable):
+            targets["for the limit"] = abs(self.limit)
+        low, high = self.outcome_range or (-math.inf, math.inf)
+        rows = []
+        for difference in _DIFFERENCES:
+            needed = [x / difference for x in targets.values()]
+            texts = zip(self._cells(needed, (), difference), needed, strict=True)
+            shown = (text if x <= high - low else "none has it" for text, x in texts)
+            rows.append((number(difference), *shown))
+        title = f"What a confounder of two values must add to {self.outcome} to do so"
+        columns = ("difference in prevalence", *targets)
+        return Table(title, columns, tuple(rows), "l" + "r" * len(targets))
+
+    def _stated(self) -> Table | None:
+        """Estimate and interval under the stated bias."""
+        if self.stated is None:
+            return None
+        rows = []
+        for name, bias, estimate, interval in self.readings():
+            ends = (math.nan, math.nan) if isinstance(interval, Unavailable) else tuple(interval)
+            rows.append((name, number(bias, 4), *self._cells((estimate,), ends)))
+        columns = ("", "bias", "estimate", *limits(self.conf_level))
+        return Table("Under the stated confounding", columns, tuple(rows), "lrrrr")
+
+    def _noted(self, conf_level: float) -> Sequence[str]:
+        found = replace(self, conf_level=conf_level)
+        limit, robust = found.limit, found.figures()["robustness_value"]
+        notes = [_MEANS[self.released.basis], self._ratios]
+        if isinstance(limit, Unavailable):
+            notes.append(f"The interval is {limit}: only the estimate is looked at.")
+        elif limit == 0.0:
+            notes.append("The interval includes zero: no confounding is needed to explain it away.")
+        notes.append(_E_VALUE)
+        unknown = isinstance(robust, Unavailable)
+        notes.append(f"The robustness value is {robust}." if unknown else _ROBUSTNESS)
+        if self.prevalence_difference is not None:
+            notes.append(
+                f"The bias is that of a confounder whose prevalence is higher among the treated by "
+                f"{number(self.prevalence_difference)}, and which adds "
+                f"{number(self.confounder_effect)} to {self.outcome}."
+            )
+        return notes
+
+    def _headline(self, conf_level: float = 0.95, **asked: Any) -> Lines:
+        found = replace(self, conf_level=conf_level)
+        rows = estimates(found.tidy().to_dict("records"), relation(self), conf_level)
+        figures, about = found.figures(), " (approximate)" if self.approximate else ""
+        for name, end in (("estimate", ""), ("interval", "_limit")):
+            bias, e_value = (figures[f"{figure}{end}"] for figure in ("tipping_bias", "e_value"))
+            takes = f"a bias of {self._text(bias)}, or confounding of E-value "
+            takes += f"{_short(e_value)}{about}"
+            if bias == 0.0:
+                takes = "nothing: it includes zero as it is"
+            rows.append((f"Moves the {name} to zero", takes))
+        return rows
+
+    def _findings(self, conf_level: float) -> Sequence[str]:
+        found = replace(self, conf_level=conf_level)
+        figures, level, value = found.figures(), percent(conf_level), self._text(self.estimate)
+        limit = figures["tipping_bias_limit"]
+        if isinstance(limit, Unavailable):
+            text = f"There is no interval ({limit})."
+        elif limit == 0.0:
+            text = f"The {level} interval includes zero as it is."
+        else:
+            text = (
+                f"A bias of {self._text(limit)} moves the {level} interval to zero (E-value "
+                f"{_short(figures['e_value_limit'])})."
+            )
+        return [
+            f"The estimate is {value}; confounding that adds a bias of {value} explains it away "
+            f"(E-value {_short(figures['e_value'])}).",
+            text,
+            *(
+                f"With a bias of {number(bias)} ({name}) the interval is from "
+                f"{' to '.join(self._cells((), tuple(interval)))}."
+                for name, bias, _, interval in found.readings()[1:]
+                if not isinstance(interval, Unavailable)
+            ),
+            self._ratios,
+            _MEANS[self.released.basis],
+        ]
+
+    @property
+    def _ratios(self) -> str:
+        """How risk ratios were found."""
+        if self.control_risk is not None:
+            return (
+                f"Risk ratios are those to a risk of {number(self.control_risk)} without "
+                "treatment, as given."
+            )
+        if not self.approximate:
+            return (
+                "Risk ratios are those of the released risks; that of the limit is the limit of "
+                "the interval of their ratio."
+            )
+        known = self.deviation
+        if isinstance(known, Unavailable):
+            return f"Risk ratios and E-values are {known}."
+        return (
+            f"Risk ratios are approximate, exp(0.91 d) with d the estimate in standard deviations "
+            f"of the outcome: {number(known[0], 3)}, {known[1]}."
+        )
+
+    def _cells(
+        self, values: Sequence[float], ends: tuple[float, ...], per: float = 1.0
+    ) -> tuple[str, ...]:
+        """Numbers in units of the outcome, to two digits of the standard error over ``per``."""
+        return to_error(values, or_nan(inference.std_error(self.released)) / per, ends=ends)
+
+    def _text(self, value: float | Unavailable) -> str:
+        return self._cells((), (or_nan(value),))[0]
+
+
+def _short(value: float | Unavailable) -> str:
+    """A number of which three digits are enough."""
+    return NOT_AVAILABLE if isinstance(value, Unavailable) else number(value, 3)
 
 
 def _e_value(ratio: float | Unavailable) -> float | Unavailable:

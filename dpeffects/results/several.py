@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError, not_among
+from dpeffects.estimands import ESTIMANDS
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import NO_EFFECT, Estimate, Unavailable
+from dpeffects.inference.estimate import NO_EFFECT, Effects, Estimate, Unavailable
 from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.inference.noisy import ratio_of
+from dpeffects.results import words
 from dpeffects.results.average import Result
 from dpeffects.results.export import TIDY, effect_row, frame_of, or_nan, plain
 from dpeffects.results.hypothesis_test import Test, Tests, facts_tested
 from dpeffects.results.record import Record
 from dpeffects.results.scaled import NO_ERROR, NO_MEANS, check_scale, mean_rows, scaled_effect
-from dpeffects.summary import Summary, draw, show
+from dpeffects.summary import Block, Summary, draw, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,10 +35,6 @@ class SeveralRows(Record):
     def summary(self, form: str = "full", *, conf_level: float = 0.95) -> Summary:
         """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
         return show(self, form, conf_level=conf_level)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return super().to_dict() | {"bounds": plain(self.bounds)}
 
     def _frame(self, rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
         """Effects as a frame whose first columns are those of `Result.tidy`."""
@@ -88,7 +86,7 @@ class Labels(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SeveralEffects(SeveralRows):
+class SeveralEffects(SeveralRows, pictures="plots.intervals"):
     """One `Estimate` for each label: an arm, a subset, a group, a period, an outcome, a point.
 
     Intervals and p-values are for one effect at a time, or for the family of all of them.
@@ -102,6 +100,11 @@ class SeveralEffects(SeveralRows):
     def doubts(self) -> str:
         """What nobody should overlook about the estimates; empty when all is well."""
         return "; ".join(dict.fromkeys(c for effect in self.effects for c in effect.cautions))
+
+    @property
+    def _named(self) -> Labels:
+        """What the labels are."""
+        raise NotImplementedError
 
     @property
     def _noise_only(self) -> bool:
@@ -247,7 +250,7 @@ class SeveralEffects(SeveralRows):
 
     def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
         """Plain values for JSON; each effect has its label and its interval beside it."""
-        document = super().to_dict()
+        document = super().to_dict(conf_level)
         intervals = self.conf_int(conf_level).tolist()
         released = zip(self.labels, self.effects, intervals, strict=True)
         for entry, (label, effect, interval) in zip(document["effects"], released, strict=True):
@@ -257,14 +260,11 @@ class SeveralEffects(SeveralRows):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class AtOnce(SeveralEffects, words="about_arms", pictures="plots.intervals"):
+class AtOnce(SeveralEffects):
     """Average effects whose intervals hold, and p-values are adjusted, for all at once."""
 
+    _titled = "Private {0._what} {0._named.among}: {0.method_title} ({0.method})"
     _family: ClassVar[bool] = True
-
-    @property
-    def _named(self) -> Labels:
-        raise NotImplementedError
 
     @property
     def associated(self) -> bool:
@@ -306,6 +306,80 @@ class AtOnce(SeveralEffects, words="about_arms", pictures="plots.intervals"):
             for row in mean_rows(effect.means, conf_level)
         ]
 
+    @property
+    def _what(self) -> str:
+        """What these are, as in the title."""
+        return f"{words.called(self)}s"
+
+    @property
+    def _subject(self) -> str:
+        return f"{words.effect_words(self)} {self._named.among}"
+
+    def _headed(self, conf_level: float) -> Mapping[str, str]:
+        return {"Estimand": words.asked_for(self), self._named.name: self._named.all}
+
+    def _blocks(self, conf_level: float, simultaneous: bool | None = None) -> Sequence[Block]:
+        title = words.relation_title(self, f", {self._named.by}")
+        rows = self.tidy(conf_level, simultaneous=simultaneous)[: words.EFFECTS].to_dict("records")
+        heads = (self._named.each, "estimate", "std. error")
+        effects = words.effects_table(title, heads, rows, conf_level)
+        return effects, *words.means_block(self, conf_level)
+
+    def _noted(self, conf_level: float, simultaneous: bool | None = None) -> Sequence[str]:
+        return [*self._reading(conf_level, simultaneous), *self.notes]
+
+    def _reading(self, conf_level: float, simultaneous: bool | None) -> list[str]:
+        """Notes on how to read the numbers."""
+        family = self._family_words(conf_level, simultaneous, self._named.each)
+        reasons: dict[str, list[str]] = {}
+        for label, effect in zip(self.labels, self.effects, strict=True):
+            if isinstance(effect.sampling, Unavailable):
+                reasons.setdefault(str(effect.sampling), []).append(label)
+        missing = [
+            f"Standard errors and intervals{of_some} are {why}."
+            for why, labels in reasons.items()
+            for of_some in ["" if len(labels) == len(self.labels) else f" of {', '.join(labels)}"]
+        ]
+        by_group = "groups" in self.details
+        narrow = words.narrower(self.basis == "randomised", "dp_ate") if by_group else ""
+        return [family, *missing, words.left_out(len(self.labels)), narrow]
+
+    def _family_words(
+        self, conf_level: float, simultaneous: bool | None = None, each: str = "effect"
+    ) -> str:
+        """For how many effects intervals and p-values hold at once."""
+        if all(isinstance(effect.sampling, Unavailable) for effect in self.effects):
+            return ""
+        if not self._at_once(simultaneous):
+            what = "Intervals" if self.associated else "Intervals and p-values"
+            return f"{what} are for one {each} at a time, not for all at once."
+        p = "" if self.associated else ", and p-values are adjusted for their number"
+        count, level = len(self.labels), words.percent(conf_level, "g")
+        if count == 1:
+            return ""
+        return f"All {count} intervals hold at once with {level}{p} (Bonferroni)."
+
+    def _findings(self, conf_level: float) -> Sequence[str]:
+        labels, rows = self._named, self.tidy(conf_level).to_dict("records")
+        what = "Associations" if self.associated else "Effects"
+        return [
+            f"The {labels.name.lower()} are {labels.all.replace(' (reference)', '')}. {what} "
+            f"{labels.by}, with {words.percent(conf_level)} intervals, are {words.listed(rows)}.",
+            self._whose,
+            self._family_words(conf_level),
+            words.noise_sentence(rows),
+        ]
+
+    @property
+    def _whose(self) -> str:
+        """Whose averages these are, in a sentence."""
+        return ""
+
+    def _lacks(self, conf_level: float) -> str:
+        sampling = self.effects[0].sampling
+        lost = isinstance(sampling, Unavailable)
+        return f"standard errors and intervals ({sampling})" if lost else ""
+
     def _one(self, label: str, what: str, **changes: Any) -> Result:
         """One of the effects as a `Result`."""
         if label not in self.labels:
@@ -344,6 +418,19 @@ class ArmEffects(AtOnce):
     arms: tuple[str, ...]
     contrasts: str
 
+    @classmethod
+    def _made(cls, released: Effects, estimation: Any, about: dict[str, Any]) -> Self:
+        """The result of an estimation, with what all results say about themselves."""
+        names = tuple(map(str, estimation.design.columns.arms))
+        return cls(
+            arms=names,
+            contrasts=estimation.request.contrasts,
+            labels=tuple(f"{names[a]} - {names[b]}" for a, b in estimation.contrasts),
+            effects=tuple(map(estimation.completed, released.estimates)),
+            details=released.details,
+            **about | {"notes": (*released.notes, *about["notes"])},
+        )
+
     def contrast(self, label: str) -> Result:
         """One of the effects as a `Result`, with an interval for it alone.
 
@@ -362,6 +449,16 @@ class ArmEffects(AtOnce):
                 for row in mean_rows(effect.means, conf_level, names):
                     found.setdefault(row["arm"], row)
         return [found[name] for name in self.arms if name in found]
+
+    @property
+    def _whose(self) -> str:
+        return "" if self.associated else "All of them are averages over the records of all arms."
+
+    def _headed(self, conf_level: float) -> Mapping[str, str]:
+        rows = dict(super()._headed(conf_level))
+        average = ESTIMANDS[self.estimand].words
+        asked = rows["Estimand"].replace(average, f"{average} over the records of all arms", 1)
+        return rows | {"Estimand": asked}
 
     @property
     def _named(self) -> Labels:

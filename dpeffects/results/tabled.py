@@ -13,23 +13,15 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.estimate import Estimate, Unavailable, with_another
 from dpeffects.inference.intervals import NO_TEST, Interval, check_conf_level
 from dpeffects.inference.noisy import noise_ratio, ratio_of
 from dpeffects.inference.simultaneous import reach, two_sided
 from dpeffects.inference.tables import ArmTable, Confounding, Functional
+from dpeffects.results import words
 from dpeffects.results.export import effect_row, or_nan
 from dpeffects.results.record import Record
 from dpeffects.results.several import Based, SeveralRows
-from dpeffects.results.words import (
-    Lines,
-    effects_table,
-    estimates,
-    p_words,
-    percent,
-    relation,
-    with_limits,
-)
 from dpeffects.summary import Block, Table, draw
 
 if TYPE_CHECKING:
@@ -170,68 +162,23 @@ class Tabled:
 
     def with_caution(self, caution: str) -> Tabled:
         """The same with one more caution, or with a note where the result has no cautions."""
-        if "warning" not in self.fields:
-            return replace(self, notes=(*self.notes, caution))
-        words = "; ".join(filter(None, (self.fields["warning"], caution)))
-        return replace(self, fields={**self.fields, "warning": words})
+        for name in {"warning", "clipped"} & {f.name for f in fields(self.kind)}:
+            all_of_them = with_another(self.fields.get(name, ""), caution)
+            return replace(self, fields={**self.fields, name: all_of_them})
+        return replace(self, notes=(*self.notes, *filter(None, [caution])))
 
     def result(self, estimation: Any, about: Mapping[str, Any], notes: tuple[str, ...]) -> Any:
         """The result of an estimation, with what all results say about themselves."""
+        design, names = estimation.design, {f.name for f in fields(self.kind)}
         own = {**self.fields, **about, "details": self.details}
-        if "levels" in {f.name for f in fields(self.kind)}:
-            own["levels"] = estimation.design.outcome_levels
+        if "levels" in names:
+            own["levels"] = design.outcome_levels
+        if "terms" in names:
+            own["terms"] = design.encoding.names[1:]
         return self.kind(notes=(*self.notes, *notes), **own)
 
 
-class Worded(SeveralRows, words="about_tables"):
-    """What says of itself what is to be said, in plain words; `report` has the formats.
-
-    ``_of_effects`` is False where no effect of a treatment is estimated, and ``_verb`` is what was
-    done to the ``_subject``.
-    """
-
-    _titled = "Private {0.method_title} ({0.method})"
-    _verb = "estimated"
-
-    @property
-    def _subject(self) -> str:
-        """What its paragraph is about; empty for the effect."""
-        return ""
-
-    def _headed(self, conf_level: float) -> dict[str, str]:
-        """Lines for the head of the summary, by their names."""
-        return {}
-
-    def _content(
-        self, conf_level: float, simultaneous: bool = True
-    ) -> tuple[Sequence[Block], Iterable[str]]:
-        """What stands between head and notes, and the notes."""
-        return self._blocks(conf_level), self._noted(conf_level)
-
-    def _blocks(self, conf_level: float) -> Sequence[Block]:
-        """Tables in reading order, and what else stands there."""
-        raise NotImplementedError
-
-    def _noted(self, conf_level: float) -> Iterable[str]:
-        """Notes on how to read the numbers, and all others."""
-        return self.notes
-
-    def _made(
-        self, conf_level: float = 0.95, simultaneous: bool = True
-    ) -> Iterable[tuple[str, Table, tuple[str, ...]]]:
-        """The tables of a paper, each with its name and its notes."""
-        raise NotImplementedError
-
-    def _findings(self, conf_level: float) -> Sequence[str]:
-        """Sentences about the numbers."""
-        raise NotImplementedError
-
-    def _shortly(self, conf_level: float, simultaneous: bool = True) -> Lines:
-        """What the short summary says first."""
-        raise NotImplementedError
-
-
-class Termed(Worded):
+class Termed(SeveralRows):
     """Numbers by their names, each with the law of its error."""
 
     def terms(self) -> Sequence[Term]:
@@ -318,50 +265,49 @@ class TableEffects(Based, Termed, pictures="plots.intervals"):
 
     @property
     def _subject(self) -> str:
-        return relation(self) + self._after("paragraph")
+        return words.relation(self) + self._after("paragraph")
 
     def _blocks(self, conf_level: float) -> Sequence[Block]:
+        """The terms of `tidy` with their intervals, and other tables."""
         rows = self.tidy(conf_level).to_dict("records")
-        shown = [row | {"term": self._in_words(str(row["term"]))} for row in rows]
-        about = relation(self) + self._after("title")
-        title, heads = f"{about[0].upper()}{about[1:]}", ("term", "estimate", "std. error")
-        return effects_table(title, heads, shown, conf_level), *self._tables(conf_level)
+        shown = [row | {"term": self._in_words(row["term"])} for row in rows]
+        title = words.relation_title(self, self._after("title"))
+        terms = words.effects_table(title, ("term", "estimate", "std. error"), shown, conf_level)
+        return terms, *self._tables(conf_level)
+
+    def _headline(self, conf_level: float = 0.95, **asked: Any) -> words.Lines:
+        """The numbers that compare the arms, before those of one arm."""
+        tested = {term.name for term in self.terms() if term.tested}
+        rows = self.tidy(conf_level).to_dict("records")
+        named = [row | {"term": self._in_words(row["term"])} for row in rows]
+        shown = [x for x, row in zip(named, rows, strict=True) if row["term"] in tested]
+        what = words.relation(self) + self._after("short")
+        return words.estimates(shown or rows, what, conf_level)
 
     def _tables(self, conf_level: float) -> Sequence[Table]:
         """Tables after that of the terms."""
         return ()
 
-    def _shortly(self, conf_level: float, simultaneous: bool = True) -> Lines:
-        """The numbers that compare the arms, before those of one arm."""
-        tested = {term.name for term in self.terms() if term.tested}
-        rows = self.tidy(conf_level).to_dict("records")
-        shown = [
-            row | {"term": self._in_words(str(row["term"]))}
-            for row in rows
-            if row["term"] in tested
-        ]
-        return estimates(shown or rows, relation(self) + self._after("short"), conf_level)
-
     def _findings(self, conf_level: float) -> Sequence[str]:
         """Sentences about the numbers."""
         rows = self.tidy(conf_level).to_dict("records")
         found = "; ".join(f"{self._in_words(str(x['term']))}: {_tested(x)}" for x in rows)
-        return [f"Estimates, with {percent(conf_level)} confidence intervals: {found}."]
+        return [f"Estimates, with {words.percent(conf_level)} confidence intervals: {found}."]
 
     def _said(self, conf_level: float) -> dict[str, str]:
         """Estimates with their intervals, by term, as they are said in a sentence."""
         rows = self.tidy(conf_level).to_dict("records")
-        return {row["term"]: with_limits(row) for row in rows}
+        return {row["term"]: words.with_limits(row) for row in rows}
 
 
 def _tested(row: Mapping[Any, Any]) -> str:
     p = row["p_value"]
-    return with_limits(row) + ("" if math.isnan(p) else f", p {p_words(p)}")
+    return words.with_limits(row) + ("" if math.isnan(p) else f", p {words.p_words(p)}")
 
 
 def table_by_arm(
     title: str, first: str, rows: Iterable[tuple[str, ...]], conf_level: float
 ) -> Table:
     """A table of both arms: rows have a name, and a number and its interval for each arm."""
-    each = f"{percent(conf_level, 'g')} interval"
+    each = f"{words.percent(conf_level, 'g')} interval"
     return Table(title, (first, "treated", each, "control", each), tuple(rows), "lrrrr")

@@ -1,27 +1,28 @@
-"""Numbers in words: what tables and sentences say of an estimate."""
+"""Results in words: what tables and sentences say of estimates."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpeffects.estimands import ESTIMANDS, LATE
 from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.intervals import Interval
+from dpeffects.inference.noisy import ratio_of
 from dpeffects.inference.table_one import hidden, within_noise
 from dpeffects.results.numbers import NOT_AVAILABLE, to_error, with_ends
 from dpeffects.summary import MOST_ROWS, Table, printed
 
-if TYPE_CHECKING:
-    from dpeffects.results.record import Record
-    from dpeffects.results.several import AtOnce
-
 Lines = list[tuple[str, str]]
-"""Names with what is said of them: lines of a short summary."""
+"""Names with what is said of them."""
+EFFECTS, _SENTENCES = 40, 6
+"""Effects in a table, and in a sentence."""
 _ALIKE = 10.0
 """Errors that differ by less than this factor are shown to the same place."""
-_SENTENCES = 6
-"""Effects in a paragraph."""
+
+
+# --- numbers ------------------------------------------------------------------------------------
 
 
 def percent(share: float, form: str = ".4g") -> str:
@@ -40,6 +41,29 @@ def p_words(p: float) -> str:
     return "< 0.0001" if p < 1e-4 else f"= {p:.4f}"
 
 
+def p_text(p: float | Unavailable) -> str:
+    """Return a p-value for a table."""
+    if isinstance(p, Unavailable) or math.isnan(p):
+        return NOT_AVAILABLE
+    return "<0.0001" if p < 1e-4 else f"{p:.4f}"
+
+
+def p_cell(row: Mapping[Any, Any]) -> str:
+    """The p-value of a row of `tidy`, for a table."""
+    return p_text(row["p_value"])
+
+
+def limits(conf_level: float) -> tuple[str, str]:
+    """Return the heads of the two columns of an interval.
+
+    Examples
+    --------
+    >>> limits(0.95)
+    ('2.5 %', '97.5 %')
+    """
+    return percent((1 - conf_level) / 2), percent((1 + conf_level) / 2)
+
+
 def effect_cells(row: Mapping[Any, Any], error: float | None = None) -> tuple[str, ...]:
     """Estimate, standard error and both ends of the interval of a row of `tidy`.
 
@@ -50,6 +74,13 @@ def effect_cells(row: Mapping[Any, Any], error: float | None = None) -> tuple[st
     known = error_of(row) if error is None else error
     value, *others = to_error(shown, known, ends=(row["conf_low"], row["conf_high"]))
     return printed(value, row.get("noise_ratio", 0.0)), *others
+
+
+def cells_of_rows(rows: Sequence[Mapping[Any, Any]]) -> list[tuple[str, ...]]:
+    """The same of several rows, with as many decimals as each other where errors are alike."""
+    errors = [x for x in map(error_of, rows) if math.isfinite(x) and x > 0.0]
+    alike = errors and max(errors) < _ALIKE * min(errors)
+    return [effect_cells(row, min(errors) if alike else None) for row in rows]
 
 
 def error_of(row: Mapping[Any, Any]) -> float:
@@ -70,52 +101,60 @@ def with_limits(row: Mapping[Any, Any]) -> str:
     return f"{value} ({low} to {high})"
 
 
+# --- what a number is ---------------------------------------------------------------------------
+
+
 def words_of(estimand: str) -> str:
     """An estimand in words."""
     known = {**ESTIMANDS, LATE.name: LATE}
     return known[estimand].words if estimand in known else "effect"
 
 
-def called(result: Record | Any) -> str:
+def asked_for(result: Any) -> str:
+    """Return the estimand in words, and whether this is an estimate of it."""
+    words = f"{result.estimand}, {words_of(result.estimand)}"
+    if getattr(result, "overlap_weighted", False):
+        words += ", overlap-weighted in each group"
+    return f"{words}; this is an association instead" if result.associated else words
+
+
+def called(result: Any) -> str:
     """What was estimated: an effect, in the words of its estimand, or an association."""
     if result.associated:
         return "association"
     return getattr(result, "known_as", "") or words_of(result.estimand)
 
 
-def relation(result: Record | Any) -> str:
+def relation(result: Any) -> str:
     """Name what the number is: an effect of treatment on outcome, or their association."""
+    return related(result.treatment, result.outcome, result.associated)
+
+
+def related(treatment: str, outcome: str, associated: bool) -> str:
+    """The same of their names."""
+    between = "association of {} with {}" if associated else "effect of {} on {}"
+    return between.format(treatment, outcome)
+
+
+def effect_words(result: Any) -> str:
+    """Name the effect of the treatment on the outcome, with its estimand."""
     if result.associated:
-        return f"association of {result.treatment} with {result.outcome}"
-    return f"effect of {result.treatment} on {result.outcome}"
+        return f"the {relation(result)}"
+    what = words_of(result.estimand)
+    return f"the {what} ({result.estimand}) of {result.treatment} on {result.outcome}"
 
 
-def limits(conf_level: float) -> tuple[str, str]:
-    """Return the heads of the two columns of an interval.
-
-    Examples
-    --------
-    >>> limits(0.95)
-    ('2.5 %', '97.5 %')
-    """
-    return percent((1 - conf_level) / 2), percent((1 + conf_level) / 2)
+def capital(text: str) -> str:
+    """A text as the beginning of a title."""
+    return text[0].upper() + text[1:]
 
 
-def p_text(p: float | Unavailable) -> str:
-    """Return a p-value for a table."""
-    return NOT_AVAILABLE if isinstance(p, Unavailable) else "<0.0001" if p < 1e-4 else f"{p:.4f}"
+def relation_title(result: Any, more: str = "") -> str:
+    """Name what the numbers are, as the title of a table."""
+    return capital(relation(result)) + more
 
 
-def p_cell(row: Mapping[Any, Any]) -> str:
-    """The p-value of a row of `tidy`, for a table."""
-    return p_text(Unavailable("") if math.isnan(row["p_value"]) else row["p_value"])
-
-
-def cells_of_rows(rows: Sequence[Mapping[Any, Any]]) -> list[tuple[str, ...]]:
-    """The same of several rows, with as many decimals as each other where errors are alike."""
-    errors = [x for x in map(error_of, rows) if math.isfinite(x) and x > 0.0]
-    alike = errors and max(errors) < _ALIKE * min(errors)
-    return [effect_cells(row, min(errors) if alike else None) for row in rows]
+# --- tables -------------------------------------------------------------------------------------
 
 
 def effects_table(
@@ -131,6 +170,47 @@ def effects_table(
         rows.append((row["term"], *cells, *((p_cell(row),) if tested else ())))
     columns = (*heads, *limits(conf_level), *(("p-value",) if tested else ()))
     return Table(title, columns, tuple(rows), "l" + "r" * (len(columns) - 1))
+
+
+def effect_table(result: Any, conf_level: float) -> Table:
+    """Return the line that everybody reads first: the effect, its error, interval and p-value."""
+    name = "association" if result.associated else result.estimand
+    row = result.tidy(conf_level).to_dict("records")[0] | {"term": name}
+    row["noise_sd"] = math.sqrt(result.noise_variance)
+    if hasattr(result, "released"):
+        row["noise_ratio"] = ratio_of(result.released)
+    heads = ("", "estimate", "std. error")
+    return effects_table(relation_title(result), heads, [row], conf_level)
+
+
+def means_block(result: Any, conf_level: float) -> tuple[Table, ...]:
+    """Mean outcomes by arm, where they are released."""
+    frame = result.means_at(conf_level)
+    if isinstance(frame, Unavailable):
+        return ()
+    found = [
+        row | {"estimate": row["mean"], "term": f"{row.get('term', '')} {row['arm']}".strip()}
+        for row in frame.to_dict("records")
+    ]
+    title = f"Means of {result.outcome} by arm{', adjusted' * (result.basis == 'adjusted')}"
+    return (effects_table(title, ("arm", "mean", "std. error"), found, conf_level, tested=False),)
+
+
+def left_out(count: int) -> str:
+    """Say how many effects of a table are not shown."""
+    return f"The first {EFFECTS} of {count}; tidy() has them all." if count > EFFECTS else ""
+
+
+# --- lines and sentences ------------------------------------------------------------------------
+
+
+def headline(result: Any, conf_level: float = 0.95, **asked: Any) -> Lines:
+    """What a short summary says of an effect."""
+    rows = result.tidy(conf_level, **asked).to_dict("records")
+    if len(rows) == 1 and hasattr(result, "released"):
+        rows[0]["noise_ratio"] = ratio_of(result.released)
+    what = relation(result) + ("" if result.associated else f" ({result.estimand})")
+    return estimates(rows, what, conf_level, at_once=asked.get("simultaneous", False))
 
 
 def estimates(
@@ -163,10 +243,9 @@ def _line(row: Mapping[Any, Any], cells: tuple[str, ...], level: str = "") -> st
     return f"{value} ({interval})" + ("" if math.isnan(p) else f", p {p_words(p)}")
 
 
-def listed(rows: list[dict[Any, Any]]) -> str:
-    """Effects with their intervals, from rows of `tidy`."""
-    parts = []
-    first = rows[:_SENTENCES]
+def listed(rows: Sequence[Mapping[Any, Any]]) -> str:
+    """Effects with their intervals, from rows of `tidy`, for a sentence."""
+    parts, first = [], rows[:_SENTENCES]
     for row, (effect, _, low, high) in zip(first, cells_of_rows(first), strict=True):
         ends = "no interval" if math.isnan(row["conf_low"]) else f"from {low} to {high}"
         parts.append(f"{effect} ({ends}) for {row['term']}")
@@ -174,7 +253,7 @@ def listed(rows: list[dict[Any, Any]]) -> str:
     return "; ".join(parts) + more
 
 
-def noise_sentence(rows: list[dict[Any, Any]]) -> str:
+def noise_sentence(rows: Sequence[Mapping[Any, Any]]) -> str:
     """Say how large the privacy noise is, and the whole error."""
     text = f"The standard deviation of the privacy noise is {_range(r['noise_sd'] for r in rows)}"
     errors = [row["std_error"] for row in rows if not math.isnan(row["std_error"])]
@@ -189,20 +268,48 @@ def _range(values: Iterable[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def family_words(
-    fit: AtOnce, conf_level: float, simultaneous: bool = True, each: str = "effect"
+def effect_sentence(
+    estimate: float, error: float, interval: Interval, p: float | Unavailable
 ) -> str:
-    """Say for how many effects intervals and p-values hold at once."""
-    if all(isinstance(effect.sampling, Unavailable) for effect in fit.effects):
+    """Estimate, standard error, interval and p-value."""
+    value, se, low, high = to_error((estimate, error), error, ends=tuple(interval))
+    significance = "" if isinstance(p, Unavailable) else f"; p {p_words(p)}"
+    return (
+        f"The estimate is {value} (standard error {se}; {percent(interval.conf_level)} confidence "
+        f"interval from {low} to {high}{significance})."
+    )
+
+
+def missing_words(interval: Interval | Unavailable) -> str:
+    """Say what is not there where there is no interval; empty where there is one."""
+    if not isinstance(interval, Unavailable):
         return ""
-    if simultaneous:
-        p = "" if fit.associated else ", and p-values are adjusted for their number"
-        count, level = len(fit.labels), percent(conf_level, "g")
-        if count == 1:
-            return ""
-        return f"All {count} intervals hold at once with {level}{p} (Bonferroni)."
-    what = "Intervals" if fit.associated else "Intervals and p-values"
-    return f"{what} are for one {each} at a time, not for all at once."
+    return f"standard error, interval and p-value ({interval})"
+
+
+def split(
+    sampling: float,
+    noise: float,
+    halves: tuple[float, float] | None = None,
+    rest: str = "Sampling error",
+    bias: float = 0.0,
+) -> str:
+    """Say how the error divides into sampling (or what the ``rest`` is called) and privacy.
+
+    ``bias`` is the variance that is allowed for possible biases.
+    """
+    total = sampling + noise + bias
+    share = 100 * noise / total if total > 0.0 else 0.0
+    error = math.sqrt(total)
+    sds = to_error((math.sqrt(sampling), math.sqrt(noise)), error)
+    text = (
+        f"{rest} has a standard deviation of {sds[0]} and privacy noise one of {sds[1]}, "
+        f"which is {share:.1f} % of the variance"
+    )
+    if halves is None:
+        return f"{text}."
+    alone = to_error(halves, error)
+    return f"{text}; alone they would give half-widths of {alone[0]} and {alone[1]}."
 
 
 def difference_cells(value: float, sd: float) -> tuple[str, str]:

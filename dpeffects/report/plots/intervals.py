@@ -16,7 +16,7 @@ from dpeffects.report.plots import style as look
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction
 from dpeffects.results.numbers import number, to_error
-from dpeffects.results.several import AtOnce, SeveralEffects, SubsetEffects
+from dpeffects.results.several import SeveralEffects, SubsetEffects
 from dpeffects.results.tabled import TableEffects
 from dpeffects.results.words import percent, relation
 from dpeffects.sites.combination import Combined
@@ -319,7 +319,7 @@ def curve(
         return _function(fit, along or fit.covariates[0], at, conf_level, covers, ax)
     if along is not None or at is not None or covers is not None:
         raise OptionError("along, at and covers are for effect functions; these are single effects")
-    return _effects(fit, fit.kind.rstrip("s"), conf_level, simultaneous, ax)
+    return contrasts(fit, conf_level=conf_level, simultaneous=simultaneous, ax=ax)
 
 
 def _function(
@@ -336,10 +336,9 @@ def _function(
     if at:
         caption += "; at " + ", ".join(f"{name} = {value}" for name, value in at.items())
     if fit.space.is_levels(along):
-        names = {"effect": "estimate", along: "label"}
-        shares = None if isinstance(found, Unavailable) else found["share"].tolist()
-        labels = [str(level) for level in points[along]]
-        return _rows(fit, points.rename(columns=names), labels, along, caption, shares, ax)
+        shares = None if isinstance(found, Unavailable) else found["share"]
+        points = points.rename(columns={"effect": "estimate", along: "term"})
+        return _rows(fit, points.assign(share=shares), along, caption, ax)
     with look.canvas(ax) as axes:
         x, low, high = points[along], points["conf_low"], points["conf_high"]
         axes.plot(x, points["effect"], color=look.INK, zorder=2)
@@ -387,7 +386,7 @@ def _strip(ax: Any, found: Any, most: Any) -> None:
 
 
 def contrasts(
-    fit: AtOnce, *, conf_level: float = 0.95, simultaneous: bool = True, ax: Any = None
+    fit: SeveralEffects, *, conf_level: float = 0.95, simultaneous: bool = True, ax: Any = None
 ) -> Any:
     """Draw effects between more than two arms or in subsets, one interval each; return the axes.
 
@@ -411,16 +410,16 @@ def contrasts(
     >>> contrasts(dpe.dp_ate(formula, data, "private_psm", level="label", epsilon=1)).get_ylabel()
     'contrast'
     """
-    return _effects(fit, fit._named.each, conf_level, simultaneous, ax)
-
-
-def _effects(fit: SeveralEffects, what: str, conf_level: float, simultaneous: bool, ax: Any) -> Any:
-    points = fit.tidy(conf_level, simultaneous=simultaneous)
-    points.loc[points["noise_ratio"] > 1.0, "estimate"] = np.nan  # the interval is drawn alone
-    kind = "noise only" if what == "point" else "noise and sampling"
+    points = _told(fit.tidy(conf_level, simultaneous=simultaneous)).assign(share=_shares(fit))
+    kind = "noise only" if fit._noise_only else "noise and sampling"
     at_once = ", all at once" if simultaneous else ""
     caption = f"{percent(conf_level, 'g')} intervals: {kind}{at_once}"
-    return _rows(fit, points, list(fit.labels), what, caption, _shares(fit), ax)
+    return _rows(fit, points, fit._named.each, caption, ax)
+
+
+def _told(table: Any) -> Any:
+    """Rows of `tidy` without estimates that are mostly noise: their interval is drawn alone."""
+    return table.assign(estimate=table["estimate"].mask(table["noise_ratio"] > 1.0))
 
 
 def _shares(fit: SeveralEffects) -> list[float] | None:
@@ -432,29 +431,22 @@ def _shares(fit: SeveralEffects) -> list[float] | None:
     return None if None in found else [float(str(share)) for share in found]
 
 
-def _rows(
-    fit: Any,
-    points: Any,
-    labels: list[str],
-    what: str,
-    caption: str,
-    shares: list[float] | None,
-    ax: Any,
-) -> Any:
-    """Effects with intervals, a row each, and the shares of records where they are known."""
-    left, points, labels = len(labels[_ROWS:]), points[:_ROWS], labels[:_ROWS]
+def _rows(fit: Any, points: Any, what: str, caption: str, ax: Any, below: str = "") -> Any:
+    """Effects with intervals, a row each, and their shares of records where all are known."""
+    left, points = len(points[_ROWS:]), points[:_ROWS]
     middle, low, high = points[["estimate", "conf_low", "conf_high"]].to_numpy(dtype=float).T
     known, places = ~np.isnan(low), np.arange(len(points))
     beside: list[tuple[str, ...]] = []
-    if shares is not None:
+    if "share" in points and points["share"].notna().all():
         head = "weight" if getattr(fit, "overlap_weighted", False) else "records"
-        beside = [(text,) for text in (head, *(percent(x, ".2g") for x in shares[:_ROWS]))]
+        beside = [(text,) for text in (head, *(percent(x, ".2g") for x in points["share"]))]
     elif isinstance(fit, CateEffects | CateFunction):
         caption += f"; {_NOWHERE}"
     caption = f"{caption}; {left} more are in tidy()" if left else caption
-    ends = zip(low, high, strict=True)
     about: dict[str, Any] = {"title": caption, "left": what, "beside": beside}
-    with labelled(ax, labels, ends, below=relation(fit), alarms=look.alarms(fit), **about) as axes:
+    about |= {"below": below or relation(fit), "alarms": look.alarms(fit)}
+    labels, ends = points["term"].astype(str).tolist(), zip(low, high, strict=True)
+    with labelled(ax, labels, ends, **about) as axes:
         axes.plot(middle[known], places[known], "o", color=look.INK, gid="known")
         axes.plot(middle[~known], places[~known], "o", color=look.INK, mfc="white", gid="unknown")
     return axes
@@ -472,19 +464,14 @@ def terms(fit: TableEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any
     ax
         Axes to draw on; by default those of a new figure.
     """
-    table = fit.tidy(conf_level)
-    table.loc[table["noise_ratio"] > 1.0, "estimate"] = np.nan
-    labels = [name.replace("_", " ") for name in table["term"]]
-    ends = table[["conf_low", "conf_high"]].to_numpy()
+    table = _told(fit.tidy(conf_level))
+    named = table.assign(term=[fit._in_words(name) for name in table["term"]])
     below = f"estimate with {percent(conf_level, 'g')} interval"
-    with labelled(ax, labels, ends, below=below, alarms=look.alarms(fit)) as axes:
-        axes.plot(table["estimate"], range(len(table)), "o", color=look.INK, gid="estimate")
-    return axes
+    return _rows(fit, named, "", "", ax, below)
 
 
 draw.register(TableEffects, terms)
 draw.register(Result, estimate)
 draw.register(Combined, forest)
 draw.register(CateFunction, curve)
-draw.register(CateEffects, curve)
-draw.register(AtOnce, contrasts)
+draw.register(SeveralEffects, contrasts)
