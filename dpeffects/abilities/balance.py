@@ -58,8 +58,8 @@ from dpeffects.privacy.sets import COUNT, entries
 from dpeffects.privacy.units import seen_as
 from dpeffects.results.export import frame_of
 from dpeffects.results.numbers import number, to_error
-from dpeffects.results.tabled import ARMS as NAMES
 from dpeffects.results.several import SeveralRows
+from dpeffects.results.tabled import ARMS as NAMES
 from dpeffects.results.tabled import Tabled
 from dpeffects.results.words import Lines, difference_cells
 from dpeffects.summary import Block as Part
@@ -236,10 +236,8 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> Tabled:
     """Release what is worth it."""
     arms = Arms.released(curator)
     found: dict[str, Any] = {
-        "terms": curator.names[1:],
         "reasons": arms.reasons,
         "treated": (arms.treated, arms.treated_sd),
-        "warning": "",
         **arms.among_all("", arms.differences(arms.margin)),
     }
     if not (options.overlap and arms.usable.any()):
@@ -472,12 +470,13 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         Share of records with a score below 0.1 or above 0.9, and the noise in it.
     model_noise
         Expected share of noise in the log odds of the propensity model.
-    warning
+    clipped
         A caution where many values lay outside their declared ranges (``check_bounds=True``).
     estimand, method, ...
         The fields of `Record`.
     """
 
+    _computed = ("caution",)
     _of_effects = False
     _titled = "Private overlap and balance"
     terms: tuple[str, ...]
@@ -492,7 +491,7 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
     count_sd: float = math.nan
     scores_outside: tuple[float, float] = (math.nan, math.nan)
     model_noise: float = math.nan
-    warning: str = ""
+    clipped: str = ""
 
     def tidy(self) -> pd.DataFrame:
         """One row a covariate: differences before and after weighting, and the noise in them.
@@ -546,7 +545,7 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         """What nobody should overlook about the estimates; empty when all is well."""
         noisy = "the propensity model is mostly noise: overlap and weighted balance say little"
         noisy = noisy if self.model_noise >= 0.5 else ""  # NaN where there is no model
-        return "; ".join(filter(None, (noisy, self.warning)))
+        return "; ".join(filter(None, (noisy, self.clipped)))
 
     def plot(self, kind: str = "love", *, most: int | None = 30, ax: Any = None) -> Any:
         """Draw the differences ("love") or the histogram of scores ("overlap"); return the axes.
@@ -554,10 +553,6 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         ``most`` is how many differences are drawn, the largest first; None draws all.
         """
         return draw(self, kind, most=most, ax=ax)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return super().to_dict() | {"caution": self.caution}
 
     def __repr__(self) -> str:
         return (
@@ -642,7 +637,11 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         title = f"Records by propensity score (noise sd {number(self.count_sd, 3)})"
         return Table(title, ("score", *NAMES), rows[:_SHOWN], "lrr")
 
-    def _noted(self, conf_level: float) -> Iterable[str]:
+    def _noted(self, conf_level: float) -> Sequence[str]:
+        return [*self._read(), *self.notes]
+
+    def _read(self) -> Iterable[str]:
+        """How to read the numbers, and what was not released."""
         yield (
             "A difference divides by the root of the arms' average variance, before weighting. In "
             f"brackets: below {WITHIN} standard deviations of its noise, so perhaps nothing but "
@@ -674,7 +673,6 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         yield from (f"n/a: {reason}." for reason in dict.fromkeys(filter(None, self.reasons)))
         if max(len(self.terms), len(self.edges) - 1) > _SHOWN:
             yield f"The first {_SHOWN} rows; tidy() and overlap() have them all."
-        yield from self.notes
 
 
 def _largest(values: tuple[float, ...]) -> float:

@@ -62,8 +62,7 @@ from dpeffects.results.average import Result
 from dpeffects.results.export import frame_of, or_nan
 from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error
 from dpeffects.results.record import Record
-from dpeffects.results.several import ArmEffects, SubsetEffects
-from dpeffects.results.several import SeveralRows
+from dpeffects.results.several import ArmEffects, SeveralRows, SubsetEffects
 from dpeffects.results.tabled import Term, Termed
 from dpeffects.results.words import Lines, effects_table, estimates, percent, with_limits
 from dpeffects.summary import MOST_ROWS, Block, Pairs, Table, printed

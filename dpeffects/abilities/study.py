@@ -12,9 +12,10 @@ then is what released slopes on the baseline variables leave of an outcome (`_fi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
@@ -480,6 +481,7 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
         What entitles differences to be called effects, and what nobody should overlook.
     """
 
+    _titled = "Private {0._what} on {0._count}: {0.method_title} ({0.method})"
     sums: JointSums
     subgroups: tuple[str, ...] = ()
     stands_on: str = ""
@@ -688,9 +690,9 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
     # --- words ----------------------------------------------------------------------------------
 
     @property
-    def _titled(self) -> str:  # type: ignore[override]
-        count = _counted(len(self.outcomes), "outcome")
-        return f"Private {called(self)}s on {count}: {self.method_title} ({self.method})"
+    def _count(self) -> str:
+        """How many outcomes there are."""
+        return _counted(len(self.outcomes), "outcome")
 
     @property
     def _subject(self) -> str:
@@ -715,17 +717,27 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
         return about
 
     def _blocks(self, conf_level: float, simultaneous: bool | None = None) -> Sequence[Table]:
-        return [table for _, table, _ in self._in_paper(conf_level, simultaneous, _SHOWN)]
+        return [table for _, table, _ in self._shown(conf_level, simultaneous)]
 
     def _noted(self, conf_level: float, simultaneous: bool | None = None) -> Sequence[str]:
-        made = self._in_paper(conf_level, simultaneous, _SHOWN)
+        made = self._shown(conf_level, simultaneous)
         return (*dict.fromkeys(note for _, _, own in made for note in own), *self.notes)
 
-    def _in_paper(
-        self, conf_level: float = 0.95, simultaneous: bool | None = None, most: int | None = None
+    def _shown(self, conf_level: float, simultaneous: bool | None) -> list[Made]:
+        """The tables of the summary, which are made once for blocks and notes."""
+        asked = conf_level, self._at_once(simultaneous)
+        if asked not in self._known:
+            self._known[asked] = list(self._apart(*asked, _SHOWN))
+        return self._known[asked]
+
+    @cached_property
+    def _known(self) -> dict[tuple[float, bool], list[Made]]:
+        return {}
+
+    def _apart(
+        self, conf_level: float = 0.95, simultaneous: bool = True, most: int | None = None
     ) -> Iterator[Made]:
-        """The tables of a paper in reading order, with at most so many effects, and their notes."""
-        simultaneous = self._at_once(simultaneous)
+        """Tables in reading order, with at most so many effects."""
         yield _results(self, conf_level, simultaneous, most)
         if len(self.sums.arms) > 2:
             yield _means(self, conf_level, most)
@@ -737,10 +749,10 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
         if self.sums.baseline is not None:
             yield _table1(self, most)
 
-    def _headline(self, conf_level: float = 0.95, **asked: Any) -> Lines:
+    def _headline(self, conf_level: float = 0.95, simultaneous: bool = True, **asked: Any) -> Lines:
         rows = []
         for i, row in enumerate(
-            self.tidy(conf_level, **asked).to_dict("records")
+            self.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
         ):
             column, _ = self._about(i)
             factor = 100.0 if _percent(column) else 1.0
@@ -748,7 +760,7 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
             own = {name: factor * row[name] for name in scaled}
             rows.append(row | own | {"term": _named(str(row["term"]), column)})
         what = f"{called(self)}s of {self.treatment}"
-        return estimates(rows, what, conf_level, at_once=self._at_once(asked.get("simultaneous")))
+        return estimates(rows, what, conf_level, at_once=simultaneous)
 
     def _findings(self, conf_level: float) -> Sequence[str]:
         rows = self.tidy(conf_level).to_dict("records")
@@ -817,7 +829,7 @@ def _results(fit: StudyEffects, conf_level: float, simultaneous: bool, most: int
     columns = ("outcome", *arms, "difference", *limits(conf_level), "p-value")
     what = "Associations with" if fit.associated else "Effects of"
     title = f"{what} {fit.treatment} by outcome"
-    notes = [fit._family_words(conf_level, simultaneous)]
+    notes = [fit._family_words(conf_level, simultaneous, "effect")]
     if most is not None and len(shown) > most:
         notes.append(f"The first {most} of {len(shown)} effects; tidy() has them all.")
     notes.append("Numbers are shown to two digits of their standard error; tidy() has all digits.")

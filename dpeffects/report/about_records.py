@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
-from dpeffects.abilities.study import StudyEffects
 from dpeffects.errors import FormulaError
 from dpeffects.estimators import conditional_methods, find, registry, table_methods
 from dpeffects.formula import parse
@@ -18,7 +17,17 @@ from dpeffects.results import words
 from dpeffects.results.average import Result
 from dpeffects.results.record import Record
 from dpeffects.results.words import Lines
-from dpeffects.summary import EVERYTHING, Pairs, Prose, Summary, brief, describe, noted, summarise, tabulate
+from dpeffects.summary import (
+    EVERYTHING,
+    Pairs,
+    Prose,
+    Summary,
+    brief,
+    describe,
+    noted,
+    summarise,
+    tabulate,
+)
 
 if TYPE_CHECKING:
     from dpeffects.sites.combination import Combined
@@ -49,12 +58,11 @@ def _(fit: Record, conf_level: float = 0.95, **asked: Any) -> Summary:
 
 
 @tabulate.register
-def _(fit: StudyEffects, **asked: Any) -> dict[str, Summary]:
+def _(fit: Record, **asked: Any) -> dict[str, Summary]:
     tables = {}
-    for name, table, notes in fit._in_paper(**asked):
-        last = noted(notes)
-        blocks = (replace(table, title=""), *((last,) if last else ()))
-        tables[name] = Summary(table.title, alert(fit), blocks)
+    for name, table, notes in fit._apart(**asked):
+        blocks = replace(table, title=""), noted(notes)
+        tables[name] = Summary(table.title, alert(fit), tuple(x for x in blocks if x))
     if fit.spends:
         tables["budget"] = Summary("Privacy budget", alert(fit), (budget(fit),))
     return tables

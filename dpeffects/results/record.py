@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -14,7 +14,7 @@ from dpeffects.inference.estimate import Estimate
 from dpeffects.privacy.charges import Spend
 from dpeffects.results.export import READERS, JsonRecord, frame_of, plain, read
 from dpeffects.results.words import Lines, headline
-from dpeffects.summary import Block, Named, Report, Shown, of_report
+from dpeffects.summary import Block, Named, Report, Shown, Table, of_report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -273,6 +273,12 @@ class Record(Reported, Coefficients, words="about_records"):
     def _noted(self, conf_level: float) -> Sequence[str]:
         """Notes on how to read the numbers, and all others."""
         return self.notes
+
+    def _apart(
+        self, conf_level: float = 0.95, simultaneous: bool = True
+    ) -> Iterable[tuple[str, Table, tuple[str, ...]]]:
+        """The tables of a paper, each with its name and its notes."""
+        return ()
 
     def _headline(self, conf_level: float = 0.95, **asked: Any) -> Lines:
         """What the short summary says first."""

@@ -341,8 +341,8 @@ class AtOnce(SeveralEffects):
             for of_some in ["" if len(labels) == len(self.labels) else f" of {', '.join(labels)}"]
         ]
         by_group = "groups" in self.details
-        narrow = words.narrower(self.basis == "randomised", "dp_ate") if by_group else ""
-        return [family, *missing, words.left_out(len(self.labels)), narrow]
+        other = words.narrower(self.basis == "randomised", "dp_ate") if by_group else ""
+        return [family, *missing, words.left_out(len(self.labels)), other]
 
     def _family_words(
         self, conf_level: float, simultaneous: bool | None = None, each: str = "effect"
