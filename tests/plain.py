@@ -17,7 +17,7 @@ import statsmodels.api as sm
 from dpeffects.design import read as design
 from dpeffects.design.frames import written_out
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators.matching import Matches, match_into, pairs
+from dpeffects.estimators.matching import match, pairs
 from dpeffects.formula import parse
 from dpeffects.formula.expression import evaluate
 from dpeffects.formula.ranges import middle
@@ -79,18 +79,6 @@ def aipw(outcome, treated, rows, estimand="ATE", **options):
     part = np.where(own, outcome - other, -odds * (outcome - other)) / own.mean()
     value = float(part.mean()) * (1 if estimand == "ATT" else -1)
     return Plain(value, float(part.std() / math.sqrt(outcome.size)))
-
-
-def match(scores, treated, neighbours, limits=(None, None)):
-    """Match every record to its nearest neighbours in the opposite arm, and not to itself.
-
-    ``limits`` say how often a treated record and a control may be used.
-    """
-    flag = np.asarray(treated)
-    table = match_into(scores, flag, neighbours, limits[0]).neighbours
-    other = match_into(scores, 1 - flag.astype(int), neighbours, limits[1]).neighbours
-    table = np.where((flag == 1)[:, None], other, table)
-    return Matches(table, np.count_nonzero(table >= 0, axis=1).astype(np.int32))
 
 
 def matched(outcome, treated, rows, neighbors=5, **options):

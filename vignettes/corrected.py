@@ -65,7 +65,7 @@ for study in ("ihdp", "lalonde"):
     flipped = np.where(rng.random(len(treated)) < 1 / (1 + math.exp(0.7)), ~treated, treated)
     scores, arms = rng.laplace(0.5, 20, len(treated)), (int(flipped.sum()), int((~flipped).sum()))
     bare = matching.match(scores, flipped, 5, limits=(5, 5))
-    raised, _ = matching.feasible((1, 1), *arms)
+    raised = matching.feasible(1, *arms), matching.feasible(1, *arms[::-1])
     ours = matching.match(scores, flipped, 5, limits=(5 * raised[0], 5 * raised[1]))
     rows.append(
         {

@@ -220,10 +220,10 @@ def algorithms(repeats=300):
         epsilon, coefficient = float(rng.uniform(0.1, 4)), float(10 ** rng.uniform(-4, 0))
         for capped, item in ((True, "Equation 10"), (False, "Equation 12")):
             printed = limits_as_printed(arms, neighbours, most, epsilon, coefficient, capped)
-            ours = matching.match_limits(
-                *arms, neighbours, most, epsilon, coefficient, capped=capped
-            )
-            raised, _ = matching.feasible(printed, *arms)
+            more = (neighbours, most, epsilon, coefficient, capped)
+            sides = (arms, arms[::-1])
+            ours = tuple(matching.match_limit(*side, *more) for side in sides)
+            raised = tuple(matching.feasible(k, *x) for k, x in zip(printed, sides, strict=True))
             count(item, "limits k1 and k2, once they can serve everybody", raised != ours)
             pair = ours[0] * neighbours, ours[1] * neighbours
             by_hand = greedy(order, treated, neighbours, pair)

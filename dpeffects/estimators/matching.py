@@ -14,6 +14,7 @@ so that `pairs` are not neighbours in the file. Scores without ties are left as 
 
 import math
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -104,6 +105,29 @@ def match_into(
     table = np.full((np.size(members), neighbours), -1, dtype=np.int32)
     _serve(table, others, inside, limit)
     table[inside[1], 0] = inside[1]
+    return Matches(table, np.count_nonzero(table >= 0, axis=1).astype(np.int32))
+
+
+def match(
+    scores: ArrayLike,
+    treated: ArrayLike,
+    neighbours: int,
+    limits: Sequence[int | None] = (None, None),
+) -> Matches:
+    """Match every record to its nearest neighbours in the opposite of two arms, not to itself.
+
+    ``limits`` say how often a treated record and a control may be used.
+
+    Examples
+    --------
+    >>> m = match([0.5, 0.9, 0.4, 0.5, 0.6], [1, 1, 0, 0, 0], neighbours=1, limits=(2, 2))
+    >>> m.neighbours.ravel().tolist()
+    [3, 4, 0, 0, 1]
+    """
+    flag = np.asarray(treated)
+    to_treated = match_into(scores, flag, neighbours, limits[0]).neighbours
+    to_control = match_into(scores, 1 - flag.astype(int), neighbours, limits[1]).neighbours
+    table = np.where((flag == 1)[:, None], to_control, to_treated)
     return Matches(table, np.count_nonzero(table >= 0, axis=1).astype(np.int32))
 
 

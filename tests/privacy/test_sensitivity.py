@@ -10,7 +10,7 @@ import pytest
 from dpeffects.design.bounds import BINS, find_bounds
 from dpeffects.errors import BudgetError, PrivacyError
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
-from dpeffects.estimators.matching import match_into, pairs
+from dpeffects.estimators.matching import match, match_into, pairs
 from dpeffects.estimators.private_psm import propensity_scores
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import CallLedger
@@ -22,7 +22,6 @@ from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import reads
 from dpeffects.privacy.sets import Box
 from dpeffects.privacy.strata import MatchedStrata
-from tests.plain import match
 from tests.privacy.bare import SHARES, Bare, change, curator, replaced
 from tests.privacy.problems import held
 
