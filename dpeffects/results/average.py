@@ -213,9 +213,14 @@ class Result(OneEstimate, pictures="plots.intervals"):
         """
         return self.means_at()
 
+    @property
+    def _compared(self) -> Estimate:
+        """The estimate with the means that it compares, where they are known."""
+        return self.released
+
     def means_at(self, conf_level: float | None = None) -> pd.DataFrame | Unavailable:
         """Mean outcomes by arm: columns arm, mean, std_error, conf_low and conf_high."""
-        level, means = self._level(conf_level), self.released.means
+        level, means = self._level(conf_level), self._compared.means
         return self._no_means if means is None else frame_of(mean_rows(means, level))
 
     def effect(self, scale: str = "difference", conf_level: float | None = None) -> ScaledEffect:
@@ -248,7 +253,7 @@ class Result(OneEstimate, pictures="plots.intervals"):
         about = {name: getattr(self, name) for name in ("outcome", "estimand", "method")}
         about |= {"term": self.treatment, "guarantee": self.guarantee.status}
         named: dict[str, Any] = {"std_error": self.std_error, "caution": self.caution}
-        asked = (self.released, scale, self._level(conf_level), self.treatment, self.outcome)
+        asked = (self._compared, scale, self._level(conf_level), self.treatment, self.outcome)
         return scaled_effect(*asked, about=about, **named)
 
     def sensitivity(
@@ -307,7 +312,7 @@ class Result(OneEstimate, pictures="plots.intervals"):
         from dpeffects.results.sensitivity import SensitivityAnalysis
 
         own = {f.name: getattr(self, f.name) for f in fields(Result)}
-        return SensitivityAnalysis(**own, **given)
+        return SensitivityAnalysis(**own | {"released": self._compared}, **given)
 
     @checked_call
     def summary(self, form: str = "full", *, conf_level: float | None = None) -> Summary:

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from dpeffects.errors import EstimationError, checked_call
 from dpeffects.guarantee import Guarantee
-from dpeffects.inference.estimate import Unavailable
+from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.intervals import (
     ErrorLaw,
     Interval,
@@ -138,6 +139,15 @@ class Combined(Result, words="about_sites", pictures="plots.intervals"):
         total = total_variance(self.released)
         known = self.noise_variance + self.bias_variance
         return total if isinstance(total, Unavailable) else max(total - known, 0.0)
+
+    @cached_property
+    def _compared(self) -> Estimate:
+        """The same with the weighted means of the sites' outcomes by arm."""
+        own, sent = self.sampling_variance, [release.released for release in self.releases]
+        variance = None if isinstance(own, Unavailable) else own
+        median = RULES[self.rule].median
+        means = None if median else combined_means(sent, self.weights, variance)
+        return replace(self.released, means=means)
 
     def conf_int_of_effect(self, conf_level: float = 0.95) -> Interval | Unavailable:
         """Interval for the effect; there is none where this is an association."""
@@ -330,7 +340,7 @@ def _combined(
     basis = bases.pop() if len(bases) == 1 else "association" if "association" in bases else ""
     possible = _possible(releases, weights.tolist())
     none = Unavailable("the law of a combination is in conf_int")
-    made = Combined(
+    return Combined(
         **{name: getattr(releases[0], name) for name in _SHARED},
         method=rule.name,
         method_title=rule.words,
@@ -345,16 +355,6 @@ def _combined(
         named=named(sites, shares, n, variance, far),
         conf_level=conf_level,
     )
-    return made if rule.median else _with_means(made)
-
-
-def _with_means(made: Combined) -> Combined:
-    """The same with the weighted means of the sites' outcomes by arm, for other scales."""
-    own = made.sampling_variance
-    variance = None if isinstance(own, Unavailable) else own
-    sent = [release.released for release in made.releases]
-    means = combined_means(sent, made.weights, variance)
-    return replace(made, released=replace(made.released, means=means))
 
 
 def _weakest(releases: Sequence[SiteRelease], used: Sequence[SiteRelease]) -> Guarantee:
