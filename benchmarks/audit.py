@@ -24,8 +24,8 @@ from report import RESULTS, save
 
 import dpeffects as dpe
 from dpeffects.auditing import audit
-from dpeffects.estimators import _first_stage
-from dpeffects.estimators._paper_learner import PaperLearner
+from dpeffects.estimators.learners import first_stage
+from dpeffects.estimators.learners.paper_learner import PaperLearner
 
 LITTLE = {"delta": 1e-5}
 METHODS = {
@@ -125,7 +125,7 @@ def remember_fits() -> None:
 
 def remember_spectra() -> None:
     """What is planned from public numbers is the same in every run."""
-    find, known = _first_stage.spectrum, {}
+    find, known = first_stage.spectrum, {}
 
     def once(features, columns):
         frequencies = getattr(features, "frequencies", None)
@@ -134,7 +134,7 @@ def remember_spectra() -> None:
             known[key] = find(features, columns)
         return known[key]
 
-    _first_stage.spectrum = once
+    first_stage.spectrum = once
 
 
 def measured(tasks, path) -> pd.DataFrame:

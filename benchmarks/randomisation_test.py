@@ -20,11 +20,11 @@ from report import save
 from scipy.stats import fisher_exact
 
 import dpeffects as dpe
-from dpeffects.inference.randomisation import (
+from dpeffects.inference.randomisation_law import (
     CENTRES,
     Assignment,
     Noise,
-    Statistic,
+    TestStatistic,
     _Beyond,
     p_value,
 )
@@ -51,13 +51,13 @@ EFFECTS = [
 ]
 
 
-def statistic_of(n: int, share: float, epsilon: float, fixed: bool) -> Statistic:
+def statistic_of(n: int, share: float, epsilon: float, fixed: bool) -> TestStatistic:
     part = Fraction(share).limit_denominator(100)
     design = Assignment(n, part.numerator, part.denominator, fixed)
-    return Statistic(design, Noise(1 / (0.75 * epsilon), 1 / (0.25 * epsilon)))
+    return TestStatistic(design, Noise(1 / (0.75 * epsilon), 1 / (0.25 * epsilon)))
 
 
-def release(statistic: Statistic, table: tuple[int, int, int, int], rng: np.random.Generator):
+def release(statistic: TestStatistic, table: tuple[int, int, int, int], rng: np.random.Generator):
     """Sum and number of successes of a table: treated and control successes, then failures."""
 
     def noise(scale: float) -> float:
@@ -90,7 +90,9 @@ def under_the_null(n: int, share: float, epsilon: float, fixed: bool, draws: int
     return rows
 
 
-def statistics(statistic: Statistic, tables: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def statistics(
+    statistic: TestStatistic, tables: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """Statistics of many releases."""
 
     def noise(scale: float) -> np.ndarray:
@@ -106,7 +108,7 @@ def statistics(statistic: Statistic, tables: np.ndarray, rng: np.random.Generato
     return totals / sd
 
 
-def critical(statistic: Statistic, successes: int, alpha: float) -> float:
+def critical(statistic: TestStatistic, successes: int, alpha: float) -> float:
     """The least statistic whose chance, or that of a larger one, is at most alpha."""
     low, high = 0.0, 60.0
     for _ in range(45):
@@ -116,7 +118,7 @@ def critical(statistic: Statistic, successes: int, alpha: float) -> float:
     return high
 
 
-def rejects(statistic: Statistic, releases: np.ndarray) -> np.ndarray:
+def rejects(statistic: TestStatistic, releases: np.ndarray) -> np.ndarray:
     """Whether p-values are at most 0.05: by the least statistic, between five released counts."""
     knots = np.unique(np.quantile(releases[:, 1], [0.0, 0.25, 0.5, 0.75, 1.0]).round())
     least = []

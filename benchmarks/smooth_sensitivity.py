@@ -30,7 +30,7 @@ from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.smooth import Smoothing, widest
-from dpeffects.privacy.strata import Counts, MatchedStrata
+from dpeffects.privacy.strata import MatchedStrata, StratumCounts
 from dpeffects.unproved.seeded import SeededNoise
 
 SIZES = [(10_000, 100), (1_000_000, 1_000), (10_000_000, 10_000), (10_000_000, 1_000_000)]
@@ -52,7 +52,7 @@ def peak_mb() -> float:
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-def printed(counts: Counts, beta: float) -> float:
+def printed(counts: StratumCounts, beta: float) -> float:
     """The smooth sensitivity as the paper computes it, every k and every stratum."""
     large = np.maximum(counts.treated, counts.control)
     small = np.minimum(counts.treated, counts.control)
@@ -98,7 +98,7 @@ def measure(job: tuple[int, int]) -> dict[str, object]:
     return {**row, "as printed (s)": slow}
 
 
-def least(counts: Counts, price: Share, weights: str) -> float:
+def least(counts: StratumCounts, price: Share, weights: str) -> float:
     """Noise at the best rate: what a lucky guess of the public numbers gives."""
     found = [widest(price, price.epsilon * r / 20) for r in range(4, 19)]
     return min(counts.estimate_sensitivity(c.beta, weights) / c.rate for c in found if c)
@@ -106,7 +106,7 @@ def least(counts: Counts, price: Share, weights: str) -> float:
 
 def noise(name: str, pairs: list[tuple[int, int]], epsilon: float) -> dict[str, object]:
     t, c = np.array(pairs).T
-    counts, price = Counts(t, c, False), Share(epsilon, 1e-5)
+    counts, price = StratumCounts(t, c, False), Share(epsilon, 1e-5)
     third = epsilon / 3
     literal = Smoothing(third / 2, third / (2 * math.log(6e5)))
     whole = Smoothing(epsilon / 2, epsilon / (2 * math.log(2e5)))

@@ -35,7 +35,9 @@ from dpeffects.errors import (
     did_you_mean,
     quoted,
 )
-from dpeffects.estimators import _clusters, _levels, conditional_methods, registry
+from dpeffects.estimators import clusters as _clusters
+from dpeffects.estimators import conditional_methods, registry
+from dpeffects.estimators.default import levels as _levels
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Column, Ordered, Pair, Survival, source
@@ -58,7 +60,7 @@ from dpeffects.results.several import ArmEffects
 from dpeffects.unproved.seeded import noise_source
 
 if TYPE_CHECKING:
-    from dpeffects.estimators._response import Response
+    from dpeffects.estimators.weighting.response import Response
 
 _BOUNDS_SHARE = 0.5
 """Proportion for finding bounds privately, beside the method's own shares, which sum to about 1."""
@@ -225,7 +227,7 @@ class Estimation:
         design, more = self.design, dict[str, Any]()
         if self.spec.several:
             design.check_widths()
-            from dpeffects.estimators._margins import columns_missing
+            from dpeffects.estimators.margins import columns_missing
 
             own = columns_missing(design, asked)
             names = (self.formula.treatment_name, *map(str, (design.columns.arms or ())[1:]))
@@ -382,7 +384,7 @@ class Estimation:
         """
         found = {}
         if self.sample.observed:
-            from dpeffects.estimators._response import SHARES
+            from dpeffects.estimators.weighting.response import SHARES
 
             found = dict(SHARES)
         if not self.sample.size_is_public:
@@ -471,7 +473,7 @@ class Estimation:
                 part = 0.5
                 release_size(curator, "observed", part)
             self.asked_size = curator.n
-            from dpeffects.estimators._response import respond
+            from dpeffects.estimators.weighting.response import respond
 
             curator, self.response = respond(curator, part)
         if not self.sample.size_is_public:

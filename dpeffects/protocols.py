@@ -12,7 +12,14 @@ from typing import Annotated, Any
 
 from dpeffects import documents
 from dpeffects.abilities.study import StudyEffects, study_request
-from dpeffects.design.codebook import Blank, Codebook, Pair, declarations, opened, read_bounds
+from dpeffects.design.codebook import (
+    Blank,
+    Codebook,
+    RangeOrLevels,
+    declarations,
+    opened,
+    read_bounds,
+)
 from dpeffects.design.sample import Sample
 from dpeffects.errors import DataError, DPEffectsError, OptionError, nearest
 from dpeffects.estimators import table_methods
@@ -289,7 +296,7 @@ def _tuple(value: Any) -> Any:
 
 def _entry(bound: Any) -> Any:
     """A declaration as TOML writes it; two numbers without a word are a range or levels."""
-    if isinstance(bound, Pair):
+    if isinstance(bound, RangeOrLevels):
         return list(bound)
     if isinstance(bound, range):
         return {"range": [bound[0], bound[-1]], "whole": True}

@@ -16,6 +16,7 @@ import numpy as np
 
 import dpeffects as dpe
 from dpeffects.guarantee import Guarantee
+from dpeffects.inference.compliers import Wald
 from dpeffects.inference.estimate import (
     Estimate,
     Means,
@@ -24,7 +25,6 @@ from dpeffects.inference.estimate import (
     Part,
     SamplingVariance,
 )
-from dpeffects.inference.late import Wald
 from dpeffects.inference.rates import ArmSums, RateTable
 from dpeffects.inference.regression import LinearFit
 from dpeffects.inference.tables import ArmTable

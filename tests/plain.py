@@ -17,7 +17,7 @@ import statsmodels.api as sm
 from dpeffects.design import read as design
 from dpeffects.design.frames import written_out
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators.matching import match, pairs
+from dpeffects.estimators.matching.nearest import match, pairs
 from dpeffects.formula import parse
 from dpeffects.formula.expression import evaluate
 from dpeffects.formula.ranges import middle

@@ -24,7 +24,8 @@ from dpeffects.auditing.recording import RecordedNoise
 from dpeffects.design import columns as recipe
 from dpeffects.design import sample as design_sample
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
-from dpeffects.estimators import diff_in_means, proved
+from dpeffects.estimators import proved
+from dpeffects.estimators.default import diff_in_means
 from dpeffects.privacy import release
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
@@ -354,7 +355,7 @@ def test_a_double_spend_is_refused_and_else_caught(monkeypatch):
 def test_an_asymptotic_release_fails_visibly(monkeypatch):
     """Paper 001's finite release: one outcome of 900 moves a tree by many times the noise."""
     tree = pytest.importorskip("sklearn.tree").DecisionTreeRegressor(random_state=0)
-    from dpeffects.estimators._paper_learner import PaperLearner
+    from dpeffects.estimators.learners.paper_learner import PaperLearner
 
     right, known = PaperLearner.__call__, {}
 

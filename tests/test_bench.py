@@ -306,7 +306,7 @@ def test_memory_is_what_a_call_adds():
 PLUGIN = """
 from dataclasses import replace
 from dpeffects.leaderboard import Entry
-from dpeffects.estimators.diff_in_means import SPEC as MEANS
+from dpeffects.estimators.default.diff_in_means import SPEC as MEANS
 
 def run(formula, data, epsilon, seed):
     return 0.25 * epsilon

@@ -30,6 +30,8 @@ FILES = {
 for path in ROOT.rglob("*.pyi"):  # what packages load by name
     FILES[".".join(path.relative_to(ROOT).parts[:-1])] += path.read_text()
 
+PACKAGES = {"", *(".".join(x.relative_to(ROOT).parts[:-1]) for x in ROOT.rglob("__init__.py"))}
+
 # lower layers first; a module may import from its own layer or below
 LAYERS = [
     ["arrays", "dates", "errors", "guarantee", "plugins", "progress", "estimands", "roots"],
@@ -297,6 +299,23 @@ def plugins_imported(files):
                     yield f"{name} imports {other}"
 
 
+def names_for_two_things(files):
+    """A class or a file is found by its name."""
+    classes = [
+        (node.name, name)
+        for name, tree in trees(files).items()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    ]
+    modules = [(name.rpartition(".")[2], name) for name in files if name not in PACKAGES]
+    for found in (classes, modules):
+        known = {}
+        for name, place in found:
+            if name in known:
+                yield f"{name} is in {known[name]} and in {place}"
+            known[name] = place
+
+
 RULES = [
     relative_imports,
     imports_that_point_back,
@@ -310,6 +329,7 @@ RULES = [
     functions_that_shadow_modules,
     formats_in_abilities,
     plugins_imported,
+    names_for_two_things,
 ]
 
 
@@ -329,27 +349,31 @@ PLANTED = [
     (imports_that_point_back, "privacy.sets", "from dpeffects.estimators import registry"),
     (imports_that_point_back, "design.read", "import dpeffects.flow"),
     (circles, "privacy.exact", "def f():\n    from dpeffects.privacy import curator"),
-    (randomness, "estimators.one_step", "np.random.default_rng(0)"),
-    (randomness, "estimators.one_step", "import numpy.random as r"),
-    (randomness, "estimators.one_step", "from numpy.random import Generator"),
+    (randomness, "estimators.default.one_step", "np.random.default_rng(0)"),
+    (randomness, "estimators.default.one_step", "import numpy.random as r"),
+    (randomness, "estimators.default.one_step", "from numpy.random import Generator"),
     (randomness, "inference.intervals", "def g(law):\n    return law.rvs(3)"),
-    (rows_outside_the_curator, "estimators.one_step", "def g(c):\n    return c._source"),
+    (rows_outside_the_curator, "estimators.default.one_step", "def g(c):\n    return c._source"),
     (rows_outside_the_curator, "abilities.balance", "def g(c):\n    getattr(c, '_source')"),
     (rows_outside_the_curator, "flow", "def g(curator):\n    return curator._rows"),
     (
         rows_imported_by_methods,
-        "estimators.diff_in_means",
+        "estimators.default.diff_in_means",
         "from dpeffects.privacy.rows import Rows",
     ),
-    (rows_imported_by_methods, "estimators.r_learner", "from dpeffects.privacy import rows"),
+    (
+        rows_imported_by_methods,
+        "estimators.learners.r_learner",
+        "from dpeffects.privacy import rows",
+    ),
     (
         noise_outside_the_kernel,
-        "estimators.private_ipw",
+        "estimators.weighting.private_ipw",
         "def g(releaser):\n    releaser.laplace(1)",
     ),
     (
         noise_outside_the_kernel,
-        "estimators.private_ipw",
+        "estimators.weighting.private_ipw",
         "from dpeffects.privacy.sets import Sensitivity as S",
     ),
     (second_clips, "privacy.curator", "def g(x):\n    return np.clip(x, 0, 1)"),
@@ -369,6 +393,7 @@ PLANTED = [
     (rows_imported_by_methods, "abilities.rate", "from dpeffects.privacy.rows import Rows"),
     (rows_imported_by_methods, "replication.dpci", "from dpeffects.privacy.rows import Rows"),
     (plugins_imported, "flow", "from dpeffects.replication import dpci"),
+    (names_for_two_things, "design.read", "class Estimate:\n    pass"),
 ]
 
 

@@ -9,8 +9,8 @@ from scipy.stats import norm
 from statsmodels.sandbox.regression.gmm import IV2SLS
 
 import dpeffects as dpe
+from dpeffects.inference.compliers import Wald
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.inference.late import Wald
 from tests.calls import ENGINES
 
 BOUNDS = {"y": (-2.0, 3.0), "x": (-1.0, 1.0)}

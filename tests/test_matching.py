@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
 from dpeffects.errors import DataError, OptionError
-from dpeffects.estimators import matching
-from dpeffects.estimators.matching import feasible, match, match_limit, pairs
+from dpeffects.estimators.matching import nearest
+from dpeffects.estimators.matching.nearest import feasible, match, match_limit, pairs
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 
@@ -97,7 +97,7 @@ def test_unlimited_is_scikit_learn(neighbours):
 @pytest.mark.parametrize("patience", [0.0, 0.1, 0.5, 1.0], ids=lambda p: f"patience={p}")
 def test_limited_is_the_sequential_greedy(monkeypatch, patience):
     """Both by walking everybody (patience 0) and by growing the suspects (patience 1)."""
-    monkeypatch.setattr(matching, "_PATIENCE", patience)
+    monkeypatch.setattr(nearest, "_PATIENCE", patience)
     rng = np.random.default_rng(1)
     for _ in range(1200):
         scores, treated, neighbours, limits = instance(rng)
@@ -108,7 +108,7 @@ def test_limited_is_the_sequential_greedy(monkeypatch, patience):
 @pytest.mark.parametrize("patience", [0.1, 1.0])
 @pytest.mark.parametrize("limits", [(40, 40), (20, 12), (11, 6), (3, 3)])
 def test_limited_at_a_size_where_suspects_grow(monkeypatch, limits, patience):
-    monkeypatch.setattr(matching, "_PATIENCE", patience)
+    monkeypatch.setattr(nearest, "_PATIENCE", patience)
     rng = np.random.default_rng(2)
     scores = np.round(rng.normal(size=1500), 3)
     treated = rng.random(1500) < 1 / (1 + np.exp(1 - scores))
@@ -118,8 +118,8 @@ def test_limited_at_a_size_where_suspects_grow(monkeypatch, limits, patience):
 
 def test_growing_suspects_take_several_rounds_and_leave_most_alone(monkeypatch):
     """A clump of controls amid lone pairs: the overflow creeps outwards, most are not walked."""
-    walks, real = [], matching._greedy
-    monkeypatch.setattr(matching, "_greedy", lambda *a: (walks.append(len(a[2])), real(*a))[1])
+    walks, real = [], nearest._greedy
+    monkeypatch.setattr(nearest, "_greedy", lambda *a: (walks.append(len(a[2])), real(*a))[1])
     line = np.arange(2000.0)
     scores = np.concatenate([line, line + 0.1, 1000 + np.linspace(0.0, 0.2, 60)])
     treated = np.repeat([True, False, False], [2000, 2000, 60])

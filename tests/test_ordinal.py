@@ -10,7 +10,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import BoundsError, DataError, OptionError
-from dpeffects.inference import ordinal
+from dpeffects.inference import ordered_levels
 from dpeffects.inference.tables import ArmTable
 from tests.calls import ENGINES
 
@@ -75,9 +75,9 @@ def test_intervals_cover():
     arms = [true.loc[true["t"] == a, "grade"].to_numpy() for a in (1, 0)]
     shares = np.stack([np.bincount(a, minlength=5)[1:] / a.size for a in arms])
     want = [
-        *ordinal.at_least(shares),
-        *ordinal.probability_higher(shares),
-        np.exp(ordinal.log_odds_ratio(shares, np.array([5e5, 5e5]))[0]),
+        *ordered_levels.at_least(shares),
+        *ordered_levels.probability_higher(shares),
+        np.exp(ordered_levels.log_odds_ratio(shares, np.array([5e5, 5e5]))[0]),
     ]
     fit, rng, inside = compared("grade ~ t", made(200)), np.random.default_rng(4), []
     for _ in range(40):
@@ -95,16 +95,16 @@ def test_odds_ratios_have_a_value_whatever_the_shares_are(seed):
     k = [2, 3, 7, 30][seed % 4]
     shares = rng.dirichlet(np.full(k, 0.2), 2) + rng.normal(0.0, 0.3 * (seed % 2), (2, k))
     for sizes in ([1.0, 1.0], [50.0, 1e6], [1e9, 3.0]):
-        found = ordinal.log_odds_ratio(shares, np.array(sizes))
+        found = ordered_levels.log_odds_ratio(shares, np.array(sizes))
         assert abs(found[0]) <= 20.0
-        swapped = ordinal.log_odds_ratio(shares[::-1], np.array(sizes[::-1]))
+        swapped = ordered_levels.log_odds_ratio(shares[::-1], np.array(sizes[::-1]))
         assert swapped[0] == pytest.approx(-found[0], abs=1e-5)
 
 
 def test_two_levels_have_the_usual_odds_ratio():
     shares, sizes = np.array([[0.3, 0.7], [0.6, 0.4]]), np.array([1e6, 1e6])
     expected = np.log((0.7 / 0.3) / (0.4 / 0.6))
-    assert ordinal.log_odds_ratio(shares, sizes)[0] == pytest.approx(expected, abs=1e-4)
+    assert ordered_levels.log_odds_ratio(shares, sizes)[0] == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name])

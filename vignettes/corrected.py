@@ -32,8 +32,8 @@ from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.special import log_ndtr
 
 import dpeffects as dpe
-from dpeffects.estimators import matching
-from dpeffects.privacy.strata import Counts
+from dpeffects.estimators.matching import nearest
+from dpeffects.privacy.strata import StratumCounts
 from dpeffects.sites.rules import mvagg
 
 FULL = "--full" in sys.argv
@@ -64,9 +64,9 @@ for study in ("ihdp", "lalonde"):
     treated = dpe.load_data(study)["treatment"].to_numpy() == 1
     flipped = np.where(rng.random(len(treated)) < 1 / (1 + math.exp(0.7)), ~treated, treated)
     scores, arms = rng.laplace(0.5, 20, len(treated)), (int(flipped.sum()), int((~flipped).sum()))
-    bare = matching.match(scores, flipped, 5, limits=(5, 5))
-    raised = matching.feasible(1, *arms), matching.feasible(1, *arms[::-1])
-    ours = matching.match(scores, flipped, 5, limits=(5 * raised[0], 5 * raised[1]))
+    bare = nearest.match(scores, flipped, 5, limits=(5, 5))
+    raised = nearest.feasible(1, *arms), nearest.feasible(1, *arms[::-1])
+    ours = nearest.match(scores, flipped, 5, limits=(5 * raised[0], 5 * raised[1]))
     rows.append(
         {
             "data": study,
@@ -184,7 +184,7 @@ beside(
 # Appendix D counts the uses of a record beyond k, but a record may serve k N times.
 
 scores, treated = rng.random(400) ** 2, rng.random(400) < 0.3
-used = matching.match(scores, treated, 5).used[treated]
+used = nearest.match(scores, treated, 5).used[treated]
 arm = {"used": used, "neighbors": 5, "outcome_range": 1.0}
 bound = dpe.matching_error_bound(1.0, 4, **arm)
 beside(
@@ -441,7 +441,7 @@ def local_bounds(x, w):
     """Printed bound and ours (claim 13), in units of B / N; with beta = 50 they look no further."""
     t, c = np.bincount(x[w == 1], minlength=2), np.bincount(x[w == 0], minlength=2)
     occupied = t + c > 0
-    counts = Counts(t[occupied], c[occupied], empty=not occupied.all())
+    counts = StratumCounts(t[occupied], c[occupied], empty=not occupied.all())
     return [counts.estimate_sensitivity(50.0, "round_robin", paper) for paper in (True, False)]
 
 
@@ -502,7 +502,7 @@ def printed_smooth(strata, beta):
 def our_smooth(strata, beta):
     """The same by claim 14."""
     t, c = np.array(strata).T
-    return Counts(t, c, empty=False).estimate_sensitivity(beta)
+    return StratumCounts(t, c, empty=False).estimate_sensitivity(beta)
 
 
 beta = 1 / (2 * math.log(2 / 1e-5))  # epsilon 1, delta 1e-5

@@ -635,8 +635,8 @@ show(kept("001_lemma_5", cells_table, again=FULL), "True influence over that of 
 
 def formulas():
     """Return in how many of the cases two ways to compute the same differ."""
-    from dpeffects.estimators.dr_learner import DRLearner
-    from dpeffects.estimators.r_learner import RLearner
+    from dpeffects.estimators.learners.dr_learner import DRLearner
+    from dpeffects.estimators.learners.r_learner import RLearner
 
     rng, n, rows = np.random.default_rng(1), 1000, []
     a, p, (y, one, zero, g) = (
@@ -670,9 +670,9 @@ show(kept("001_formulas", formulas, again=FULL), "Formulas")
 
 def lemma_2(seeds, n=675):
     """Return how answers and noise of the package differ from those written out here."""
-    from dpeffects.estimators._paper_learner import PaperLearner
-    from dpeffects.estimators.dr_learner import DRLearner
-    from dpeffects.estimators.r_learner import RLearner
+    from dpeffects.estimators.learners.dr_learner import DRLearner
+    from dpeffects.estimators.learners.paper_learner import PaperLearner
+    from dpeffects.estimators.learners.r_learner import RLearner
 
     rows = []
     for item, learner, package in (

@@ -37,7 +37,7 @@ import dpeffects as dpe
 from dpeffects.errors import MissingExtraError
 from dpeffects.papers import kept, references, spread, verdicts
 from dpeffects.privacy.smooth import Smoothing, excess
-from dpeffects.privacy.strata import Counts, Sizes
+from dpeffects.privacy.strata import Sizes, StratumCounts
 from dpeffects.sites.error_distribution import Errors
 from dpeffects.sites.rules import RULES as PACKAGE_RULES
 
@@ -379,7 +379,7 @@ def checks(seed=1, tries=300):
         moved = abs(algorithm_1(*one)[0] - algorithm_1(*two)[0]) * len(one[0])
         t, c = strata_counts(*one[:2], 2)
         over.append(moved / theorem_1(np.maximum(t, c), np.minimum(t, c)).max())
-        there = Counts(t[t + c > 0], c[t + c > 0], empty=bool((t + c == 0).any()))
+        there = StratumCounts(t[t + c > 0], c[t + c > 0], empty=bool((t + c == 0).any()))
         ours.append(moved / there.estimate_sensitivity(50.0, "round_robin"))
     add("Theorem 1", "local sensitivity above the printed bound", np.array(over) > 1, max(over))
     add("Theorem 1", "local sensitivity above ours", np.array(ours) > 1, max(ours))
@@ -388,7 +388,7 @@ def checks(seed=1, tries=300):
         t, c = rng.integers(0, 60, (2, int(rng.integers(1, 6))))
         t[0] += 1
         n, empty = int((t + c).sum()), bool((t + c == 0).any())
-        here = Counts(t[t + c > 0], c[t + c > 0], empty=empty)
+        here = StratumCounts(t[t + c > 0], c[t + c > 0], empty=empty)
         ratio.append(here.estimate_sensitivity(beta, paper=True) / (n * equation_1(t, c, beta)))
         bad.append(abs(ratio[-1] - 1) > 1e-4)
     add("Algorithm 2", "smooth sensitivity, equation (1)", bad, max(ratio))
@@ -624,7 +624,7 @@ def lemma_in_package(runs, first=0):
             )
             beta = fit.details["smoothing beta"]
             shown = fit.details["smooth sensitivity, as released"] / (high - low)
-            true = Counts(t, c, empty=False).estimate_sensitivity(beta, paper=True)
+            true = StratumCounts(t, c, empty=False).estimate_sensitivity(beta, paper=True)
             found.append((shown * len(x) / true) ** 2)
         rows.append({"noise": noise, "released": "S^2, corrected", **spread(found)})
     return pd.DataFrame(rows)
@@ -686,7 +686,7 @@ def sensitivities(cells, runs, first=0):
             x = np.rint(records["x"].to_numpy() * 99).astype(int)
             t, c = strata_counts(x, records["treatment"].to_numpy(), 100)
             found["printed"].append(equation_1(t, c, beta))
-            there = Counts(t[t + c > 0], c[t + c > 0], empty=bool((t + c == 0).any()))
+            there = StratumCounts(t[t + c > 0], c[t + c > 0], empty=bool((t + c == 0).any()))
             found["package"].append(there.estimate_sensitivity(beta) / n)
         for name, values in found.items():
             cell = {"records": n, "imbalance": imbalance, "bound": name}

@@ -35,8 +35,8 @@ import pandas as pd
 from scipy.optimize import minimize, minimize_scalar
 
 import dpeffects as dpe
-from dpeffects.estimators import matching
-from dpeffects.estimators.strengths import default_penalty
+from dpeffects.estimators.matching import nearest
+from dpeffects.estimators.weighting.penalties import default_penalty
 from dpeffects.papers import kept, made, references, spread, verdicts
 from dpeffects.privacy.noise import flip_chance
 from dpeffects.progress import bar
@@ -212,7 +212,7 @@ def algorithms(repeats=300):
     for _ in range(repeats):
         scores, treated, neighbours = random_arms(rng)
         order = sorted_matrix(scores, treated)
-        free = matching.match(scores, treated, neighbours)
+        free = nearest.match(scores, treated, neighbours)
         near = [others[:neighbours] for others in order]
         count("Algorithm 2", "nearest neighbours of each record", differing(near, free))
         arms = int(treated.sum()), int((~treated).sum())
@@ -222,12 +222,12 @@ def algorithms(repeats=300):
             printed = limits_as_printed(arms, neighbours, most, epsilon, coefficient, capped)
             more = (neighbours, most, epsilon, coefficient, capped)
             sides = (arms, arms[::-1])
-            ours = tuple(matching.match_limit(*side, *more) for side in sides)
-            raised = tuple(matching.feasible(k, *x) for k, x in zip(printed, sides, strict=True))
+            ours = tuple(nearest.match_limit(*side, *more) for side in sides)
+            raised = tuple(nearest.feasible(k, *x) for k, x in zip(printed, sides, strict=True))
             count(item, "limits k1 and k2, once they can serve everybody", raised != ours)
             pair = ours[0] * neighbours, ours[1] * neighbours
             by_hand = greedy(order, treated, neighbours, pair)
-            limited = matching.match(scores, treated, neighbours, pair)
+            limited = nearest.match(scores, treated, neighbours, pair)
             wrong = differing(by_hand, limited)
             count("Algorithm 3", "neighbours of each record under limits", wrong)
             y = rng.random(len(scores))
@@ -298,12 +298,12 @@ def printed_run(study, level, epsilon, rng, k=None, coefficient=None, neighbours
         t = t ^ (rng.random(n) < 1 / (1 + math.exp(0.7 * epsilon)))
     else:
         scores = 1 / (1 + np.exp(-x @ fitted(study, penalty)))
-    arms, free = (int(t.sum()), int((~t).sum())), matching.match(scores, t, neighbours)
+    arms, free = (int(t.sum()), int((~t).sum())), nearest.match(scores, t, neighbours)
     coefficient, label = coefficient or (0.01 if level == "label" else 0.001), level == "label"
     most = int(free.used.max())
     k = k or limits_as_printed(arms, neighbours, most, last, coefficient, capped=label)
     pair = neighbours * k[0], neighbours * k[1]
-    return t, free, k, matching.match(scores, t, neighbours, pair), order
+    return t, free, k, nearest.match(scores, t, neighbours, pair), order
 
 
 PRINTED = {"label": None, "label, k = 1": (1, 1), "sample": None}
@@ -1062,7 +1062,7 @@ def by_matrix(scores, treated, neighbours):
 def table_iii(largest=4, repeats=5):
     """Seconds of matching by n, on the line and with all pairs."""
     rng, rows = np.random.default_rng(1), []
-    steps = {"all pairs": (by_matrix, 1000), "on the line": (matching.match, 20_000)}
+    steps = {"all pairs": (by_matrix, 1000), "on the line": (nearest.match, 20_000)}
     for name, (match, smallest) in steps.items():
         for n in (smallest * 2**k for k in range(largest)):
             seconds = []

@@ -27,14 +27,18 @@ from dpeffects.design.arms import ARMS
 from dpeffects.design.features import logits
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
-from dpeffects.estimators._checks import check_clip, check_flag, check_whole
-from dpeffects.estimators._margins import MarginAsked, cube, margins
-from dpeffects.estimators._moments import varying_columns
-from dpeffects.estimators._tables import TableWeight
+from dpeffects.estimators.arm_tables import TableWeight
+from dpeffects.estimators.default.moment_models import varying_columns
+from dpeffects.estimators.margins import MarginAsked, cube, margins
+from dpeffects.estimators.option_checks import check_clip, check_flag, check_whole
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
-from dpeffects.estimators.strengths import TREATED_VARIANCE, default_strength, gradient_noise
-from dpeffects.estimators.weighting import Propensity, propensity_model
+from dpeffects.estimators.weighting.inverse_weights import Propensity, propensity_model
+from dpeffects.estimators.weighting.penalties import (
+    TREATED_VARIANCE,
+    default_strength,
+    gradient_noise,
+)
 from dpeffects.guarantee import counted
 from dpeffects.inference.joint import Margin, agreeing
 from dpeffects.inference.monotone import not_negative
@@ -51,10 +55,10 @@ from dpeffects.inference.table_one import (
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.logistic import sigmoid, unit_norm
 from dpeffects.privacy.minimise import Weights
-from dpeffects.privacy.moments import cube_noise_sd
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, entries
+from dpeffects.privacy.tight_sets import cube_noise_sd
 from dpeffects.privacy.units import seen_as
 from dpeffects.results.export import frame_of
 from dpeffects.results.numbers import number, to_error
@@ -122,13 +126,13 @@ class BalanceOptions(Options):
             raise OptionError("there is nothing to compare: every covariate has one value")
         asked = self
         if asked.adjusted is None:
-            trial = Forecast.of(replace(asked, adjusted=True, overlap=True), facts)
+            trial = BalanceForecast.of(replace(asked, adjusted=True, overlap=True), facts)
             asked = replace(asked, adjusted=asked.overlap is not False and trial.weighted < _WORTH)
         if asked.overlap is None:
-            trial = Forecast.of(replace(asked, overlap=True), facts)
+            trial = BalanceForecast.of(replace(asked, overlap=True), facts)
             worth = trial.model < _LOGIT_VARIANCE and trial.raw < _WORTH and trial.spread <= 1.0
             asked = replace(asked, overlap=asked.adjusted or worth)
-        to_expect = Forecast.of(asked, facts)
+        to_expect = BalanceForecast.of(asked, facts)
         for what, noise, spread in (
             ("differences", to_expect.raw, to_expect.spread),
             ("weighted differences", to_expect.weighted if asked.adjusted else 0.0, 0.0),
@@ -155,7 +159,7 @@ def _varying(facts: Facts) -> int:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class BalanceForecast:
     """Noise to expect by public numbers.
 
     In a difference; in a weighted one; in the log odds, as a variance; and in the variance of a
@@ -168,7 +172,7 @@ class Forecast:
     spread: float
 
     @classmethod
-    def of(cls, options: BalanceOptions, facts: Facts) -> Forecast:
+    def of(cls, options: BalanceOptions, facts: Facts) -> BalanceForecast:
         """Go through the steps with usual numbers in the place of released ones."""
         m, n = _varying(facts), facts.n
         split = Split.of(facts.budget, shares(facts.level, options), uses_delta(options, facts))

@@ -12,7 +12,7 @@ done twice, on the same rows with another outcome each time:
 4. The covariance of the two, by the product of what a record adds to either. It says how errors
    of both go together in intervals that reach far from tau_0.
 
-`dpeffects.inference.late` has the interval.
+`dpeffects.inference.compliers` has the interval.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from dpeffects.arrays import FloatArray, Interval
 from dpeffects.calls import OfUnits, public_call, released
 from dpeffects.errors import FormulaError, OptionError
 from dpeffects.estimands import LATE
-from dpeffects.estimators import clipped_contrast, one_step
-from dpeffects.estimators._centres import clipped_term, residual
 from dpeffects.estimators.arm_sums import OfArm
-from dpeffects.estimators.auto import AutoOptions
-from dpeffects.estimators.clipped_contrast import ClippedContrastOptions, StudyOptions
-from dpeffects.estimators.one_step import OneStepOptions
+from dpeffects.estimators.default import clipped_contrast, one_step
+from dpeffects.estimators.default.auto import AutoOptions
+from dpeffects.estimators.default.centres import clipped_term, residual
+from dpeffects.estimators.default.clipped_contrast import ClippedContrastOptions, StudyOptions
+from dpeffects.estimators.default.one_step import OneStepOptions
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Categorical, Column, Cut, Taken, is_binary, shown, source
 from dpeffects.inference import intervals, scales
+from dpeffects.inference.compliers import STRONG, Wald
 from dpeffects.inference.estimate import Estimate, Influence, Unavailable
-from dpeffects.inference.late import STRONG, Wald
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Split

@@ -55,9 +55,9 @@ from dpeffects.inference.regression import (
 )
 from dpeffects.inference.table_one import Difference, hidden
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.moments import Gram
 from dpeffects.privacy.rows import Block as RowBlock
 from dpeffects.privacy.sets import Box, entries
+from dpeffects.privacy.tight_sets import Gram
 from dpeffects.results.average import Result
 from dpeffects.results.export import frame_of, or_nan
 from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error

@@ -15,9 +15,9 @@ import numpy as np
 
 from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
-from dpeffects.estimators._tables import TableOptions, fit_table, table_spec
+from dpeffects.estimators.arm_tables import TableOptions, fit_table, table_spec
 from dpeffects.formula.expression import Column, Expression, Ordered
-from dpeffects.inference import intervals, ordinal
+from dpeffects.inference import intervals, ordered_levels
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.noisy import ratio_of
 from dpeffects.privacy.curator import Curator
@@ -102,18 +102,18 @@ class OrdinalEffects(TableEffects, pictures="plots.by_arm"):
 
     def terms(self) -> Sequence[Term]:
         """Differences of cumulative risks, probability of a higher level, common odds ratio."""
-        law = self.table.law(ordinal.at_least)
+        law = self.table.law(ordered_levels.at_least)
         differences = [
             Term(f"at least {level}", self._based(law.estimate(k, possible=(-1.0, 1.0))))
             for k, level in enumerate(self.levels[1:])
         ]
-        higher = self.table.law(ordinal.probability_higher).estimate(possible=(0.0, 1.0))
+        higher = self.table.law(ordered_levels.probability_higher).estimate(possible=(0.0, 1.0))
         chance = Chance("probability_higher", self._based(higher))
         return [*differences, chance, self._odds_ratio()]
 
     def _odds_ratio(self) -> Term:
         sizes = self.table.sizes
-        return self.term("odds_ratio", lambda x: ordinal.log_odds_ratio(x, sizes), "log")
+        return self.term("odds_ratio", lambda x: ordered_levels.log_odds_ratio(x, sizes), "log")
 
     def distribution(self, conf_level: float = 0.95) -> pd.DataFrame:
         """Shares of both arms at each level, each with its interval."""

@@ -21,8 +21,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
-from dpeffects.estimators._checks import check_between, is_number
-from dpeffects.estimators._tables import (
+from dpeffects.estimators.arm_tables import (
     Adjustment,
     TableOptions,
     arm_and_bin,
@@ -33,6 +32,7 @@ from dpeffects.estimators._tables import (
     table_spec,
     tabled,
 )
+from dpeffects.estimators.option_checks import check_between, is_number
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, Options
 from dpeffects.inference.bins import MOST, Scale, number_of_bins, place

@@ -25,16 +25,16 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.calls import public_call, released
 from dpeffects.errors import OptionError
-from dpeffects.estimators._checks import check_choice, check_whole, is_number
+from dpeffects.estimators.option_checks import check_choice, check_whole, is_number
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.hypotheses import ALTERNATIVES
-from dpeffects.inference.randomisation import (
+from dpeffects.inference.randomisation_law import (
     CENTRES,
     GAMMA,
     Assignment,
     Noise,
-    Statistic,
+    TestStatistic,
     p_value,
 )
 from dpeffects.privacy.curator import Curator
@@ -149,7 +149,7 @@ def fit(curator: Curator, options: RandomisationOptions, estimand: str) -> Table
     count = curator.sums("number of successes", None, COUNT, cells, share="successes")
     # noise of a sum that a record moves by 1, were it on the same grid
     noise = Noise(1.0 / curator.epsilon("sum"), count.scale)
-    centre = Statistic(assignment, noise).centre(float(count))
+    centre = TestStatistic(assignment, noise).centre(float(count))
     scores = assignment.scores(centre)
     within = Box(float(min(scores)), float(max(scores)), centre=0.0, whole=True)
     total = curator.sums("sum by assignment", assignment_score(scores), within, share="sum")
@@ -252,9 +252,9 @@ class RandomisationTest(Record):
         return min(max(self.total / unit / (design.n * share * (1.0 - share)), -1.0), 1.0)
 
     @property
-    def _statistic(self) -> Statistic:
+    def _statistic(self) -> TestStatistic:
         unit = self.scale / self.assignment.reach(self.centre)
-        return Statistic(self.assignment, Noise(unit, self.count_scale))
+        return TestStatistic(self.assignment, Noise(unit, self.count_scale))
 
     def tidy(self) -> pd.DataFrame:
         """One row for the test, with the columns of `Result.tidy`; it has no interval."""
@@ -384,7 +384,7 @@ def dp_randomisation_test(
     -----
     Two numbers are released: how many outcomes are 1, with a quarter of epsilon, and the sum of
     (t - p)(y - c). Under the null hypothesis their law is known but for the former, over which the
-    p-value is maximised, within a confidence set (`dpeffects.inference.randomisation`). Persons
+    p-value is maximised, within a confidence set (`dpeffects.inference.randomisation_law`). Persons
     with several rows, weights, subsets and missing values are refused, because the assignment of
     treatment is one of records: leave out rows first, where whether they are left out does not
     depend on anything that is private.

@@ -25,8 +25,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
-from dpeffects.estimators._checks import is_number
-from dpeffects.estimators._tables import (
+from dpeffects.estimators.arm_tables import (
     Adjustment,
     TableOptions,
     TableWeight,
@@ -35,6 +34,7 @@ from dpeffects.estimators._tables import (
     table_spec,
     tabled,
 )
+from dpeffects.estimators.option_checks import is_number
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts
 from dpeffects.formula.expression import Column, Expression, Pair, columns
@@ -45,9 +45,9 @@ from dpeffects.inference.noisy import COUNTED, noise_ratio
 from dpeffects.inference.rates import ArmSums, RateTable
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
-from dpeffects.privacy.moments import WithSizes
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Box, entries
+from dpeffects.privacy.tight_sets import WithSizes
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.tabled import ARMS, Tabled, TableEffects, Term
 from dpeffects.results.words import effect_cells, percent

@@ -2,7 +2,7 @@
 
 Outcomes and baseline variables are columns on the scale z from -1/2 to 1/2. One margin has, by arm,
 the number of records, the sums of all outcomes and of their squares; others have the same by arm
-and level of each factor of subgroups, and for the baseline variables (`estimators/_margins.py`).
+and level of each factor of subgroups, and for the baseline variables (`estimators/margins.py`).
 
 Where treatment was not randomised, and there are baseline variables, records count by weights of
 one released propensity model, for all outcomes at once (`_tables.Adjustment`). What is averaged
@@ -25,8 +25,16 @@ from dpeffects.calls import OfReleases, public_call
 from dpeffects.design.columns import Design, intervals_of
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
-from dpeffects.estimators._fitted import PART, SHARE, release_slopes, slopes_entries, worth
-from dpeffects.estimators._margins import (
+from dpeffects.estimators.arm_sums import arm_cells
+from dpeffects.estimators.arm_tables import (
+    Adjustment,
+    TableOptions,
+    basis_of,
+    confounding_left,
+    table_shares,
+)
+from dpeffects.estimators.default.clipped_contrast import refuse_unadjusted
+from dpeffects.estimators.margins import (
     ArmByLevel,
     Left,
     MarginAsked,
@@ -35,18 +43,10 @@ from dpeffects.estimators._margins import (
     cube,
     margins,
 )
-from dpeffects.estimators._propensity import LINEAR
-from dpeffects.estimators._tables import (
-    Adjustment,
-    TableOptions,
-    basis_of,
-    confounding_left,
-    table_shares,
-)
-from dpeffects.estimators.arm_sums import arm_cells
-from dpeffects.estimators.clipped_contrast import refuse_unadjusted
+from dpeffects.estimators.outcome_slopes import PART, SHARE, release_slopes, slopes_entries, worth
 from dpeffects.estimators.row import Row
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
+from dpeffects.estimators.weighting.propensity import LINEAR
 from dpeffects.flow import Estimation, Request
 from dpeffects.formula.discrete import joined
 from dpeffects.formula.expression import Categorical, Cut, Factor, source

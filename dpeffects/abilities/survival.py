@@ -20,8 +20,8 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
-from dpeffects.estimators._checks import is_number
-from dpeffects.estimators._tables import TableOptions, fit_table, table_spec
+from dpeffects.estimators.arm_tables import TableOptions, fit_table, table_spec
+from dpeffects.estimators.option_checks import is_number
 from dpeffects.formula.expression import Expression, Survival
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.inference.intervals import check_conf_level

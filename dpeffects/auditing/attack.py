@@ -15,7 +15,7 @@ from dpeffects.auditing.events import Runs, choose, foresee, lower_bound
 from dpeffects.auditing.mechanisms import Mechanism, mechanism
 from dpeffects.auditing.pairs import BOUNDS, Neighbours, neighbours, own_pairs
 from dpeffects.errors import OptionError, checked_call
-from dpeffects.estimators._checks import check_choice, check_whole, is_number
+from dpeffects.estimators.option_checks import check_choice, check_whole, is_number
 from dpeffects.privacy.budget import Budget
 from dpeffects.progress import bar
 

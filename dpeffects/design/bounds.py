@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dpeffects.arrays import Interval
 from dpeffects.dates import KIND, as_date
-from dpeffects.design.codebook import Blank, Pair, is_pattern, matched, opened
+from dpeffects.design.codebook import Blank, RangeOrLevels, is_pattern, matched, opened
 from dpeffects.errors import BoundsError, quoted
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Releaser
@@ -216,7 +216,7 @@ def _date_range(name: str, given: tuple[Any, ...]) -> tuple[date, date] | None:
 
 def _read(name: str, given: Any) -> Bound:
     """Check one declaration."""
-    if isinstance(given, Pair):
+    if isinstance(given, RangeOrLevels):
         return Bound(given, pair=True)
     if isinstance(given, tuple) and (ends := _date_range(name, given)):
         return Bound((0.0, float((ends[1] - ends[0]).days)), since=ends[0].isoformat())

@@ -12,9 +12,9 @@ import numpy as np
 from dpeffects.arrays import FloatArray, Interval
 from dpeffects.errors import OptionError
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.moments import cube_noise_sd
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Cube
+from dpeffects.privacy.tight_sets import cube_noise_sd
 
 SHARE = "check_bounds"
 _EACH, _MOST = 0.02, 0.1

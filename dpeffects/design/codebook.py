@@ -37,7 +37,7 @@ _MOST_BYTES = 10_000_000
 _UNFILLED = "is not filled in; write what it could be, or delete the line"
 
 
-class Pair(tuple[Any, ...]):
+class RangeOrLevels(tuple[Any, ...]):
     """Two numbers that are a range where a column is a number, and levels where it is a factor."""
 
 
@@ -214,7 +214,7 @@ def _listed(name: str, values: list[Any], where: str) -> Any:
     if len(values) == 2 and all(isinstance(v, datetime.date) for v in values):
         return tuple(values)
     numbers = [isinstance(v, int | float) and not isinstance(v, bool) for v in values]
-    return Pair(values) if len(values) == 2 and all(numbers) else values
+    return RangeOrLevels(values) if len(values) == 2 and all(numbers) else values
 
 
 # --- tables -----------------------------------------------------------------------------------

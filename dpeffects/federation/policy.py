@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from dpeffects import documents
 from dpeffects.design.bounds import Bounds, Declared
-from dpeffects.design.codebook import Blank, Pair, matched
+from dpeffects.design.codebook import Blank, RangeOrLevels, matched
 from dpeffects.errors import BoundsError, DPEffectsError, FormulaError, PolicyError, RefusalError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import get, proved, table_methods
 from dpeffects.estimators.spec import LEVELS, MethodSpec
 from dpeffects.federation.question import STUDY, Question, check_name
-from dpeffects.federation.records import Layout, read_columns
-from dpeffects.federation.rehearsal import Rehearsal
+from dpeffects.federation.records import SiteColumns, read_columns
 from dpeffects.federation.store import Price, Store
+from dpeffects.federation.trial_runs import Rehearsal
 from dpeffects.files import toml_key
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.encoding import width_of
@@ -262,7 +262,7 @@ class SitePolicy:
             raise RefusalError(str(error)) from None
         for name, declared in asked.items():
             own = self.bounds.get(name)
-            either = isinstance(declared, Pair) and list(declared) == list(own or ())
+            either = isinstance(declared, RangeOrLevels) and list(declared) == list(own or ())
             if not (either or declared == own or isinstance(declared, Blank)):
                 raise RefusalError(f"this site declares other bounds of {name!r}")
 
@@ -290,9 +290,9 @@ class SitePolicy:
             raise RefusalError(str(error)) from None
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> SiteColumns:
         """What the policy says about the columns of the data."""
-        return Layout(self.bounds, frozenset(self.columns["treatment"]))
+        return SiteColumns(self.bounds, frozenset(self.columns["treatment"]))
 
     def load(self) -> Declared:
         """Read the data, the same for every question; values that do not fit are replaced.

@@ -32,7 +32,7 @@ _WORDS = {"true": 1.0, "false": 0.0}
 
 
 @dataclass(frozen=True)
-class Layout:
+class SiteColumns:
     """What a site's policy says about its columns: which there are, and what they may hold.
 
     A column that may be the treatment is 0/1, or has two declared levels, control first.

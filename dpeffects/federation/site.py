@@ -10,8 +10,8 @@ from dpeffects.design.bounds import Declared
 from dpeffects.errors import DPEffectsError, EstimationError, QuestionError, RefusalError
 from dpeffects.federation.policy import Grant, SitePolicy
 from dpeffects.federation.question import Question
-from dpeffects.federation.rehearsal import rehearse
 from dpeffects.federation.releases import released
+from dpeffects.federation.trial_runs import rehearse
 
 _log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from dpeffects.errors import OptionError, checked_call, did_you_mean
 from dpeffects.leaderboard.board import Leaderboard
 from dpeffects.leaderboard.candidates import Entry, entries
-from dpeffects.leaderboard.memory import peak_growth
+from dpeffects.leaderboard.peak_memory import peak_growth
 from dpeffects.leaderboard.problems import Task, tasks
 from dpeffects.results.export import frame_of
 from dpeffects.simulations import runs as study

@@ -16,10 +16,10 @@ from dpeffects.guarantee import rows_of
 from dpeffects.ledgers.composition import Composition, find_composition
 from dpeffects.ledgers.entry import (
     NONE,
+    AllotmentTotals,
     Cost,
-    Entry,
     Hold,
-    Part,
+    LedgerEntry,
     Parts,
     State,
     read_cost,
@@ -40,7 +40,9 @@ class Allotted(NamedTuple):
     open: bool
 
     @classmethod
-    def of(cls, part: Part, size: tuple[float, float], left: tuple[float, float]) -> Self:
+    def of(
+        cls, part: AllotmentTotals, size: tuple[float, float], left: tuple[float, float]
+    ) -> Self:
         """What there is to show of the totals."""
         spent = (round_up(part.spent[0]), round_up(part.spent[1]))
         return cls(float(part.share), size, spent, left, part.open)
@@ -159,7 +161,9 @@ class Agreement:
         if not size.within(self.left(state)):
             epsilon, delta = self.composition.largest_call(size)
             raise self._refusal(state, (Fraction(epsilon), Fraction(delta)))
-        return replace(state, held=state.held.plus(size)).with_part(name, Part(share, size))
+        return replace(state, held=state.held.plus(size)).with_part(
+            name, AllotmentTotals(share, size)
+        )
 
     def release(self, state: State, name: str) -> State:
         """End an allotment; what it has left is held no more. A second time does nothing."""
@@ -292,7 +296,7 @@ def read_charge(body: dict[str, Any]) -> tuple[Spend, Terms | None]:
     return Spend(**(stored | tuples)), body["terms"] and read_terms(body["terms"])
 
 
-def payments(entry: Entry) -> tuple[Spend, ...]:
+def payments(entry: LedgerEntry) -> tuple[Spend, ...]:
     """Return what was charged with an entry: by a call, for its rest, or for a request."""
     if entry.kind == "charge":
         return (read_charge(entry.body)[0],)
@@ -327,7 +331,7 @@ def kept_in(parts: Parts) -> Cost:
     return reduce(Cost.plus, (part.left for part in parts.values()), NONE)
 
 
-def part_of(parts: Parts, name: str) -> Part:
+def part_of(parts: Parts, name: str) -> AllotmentTotals:
     """Return the totals of an allotment."""
     require_name("allotment", name)
     if name not in parts:
@@ -337,7 +341,7 @@ def part_of(parts: Parts, name: str) -> Part:
     return parts[name]
 
 
-def open_part(parts: Parts, name: str) -> Part:
+def open_part(parts: Parts, name: str) -> AllotmentTotals:
     """Return the totals of an allotment that calls may still charge."""
     part = part_of(parts, name)
     if not part.open:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dpeffects import writing
 from dpeffects.errors import LedgerError, OptionError
-from dpeffects.ledgers.entry import Entry
+from dpeffects.ledgers.entry import LedgerEntry
 from dpeffects.ledgers.replay import Replay
 from dpeffects.ledgers.transaction import EntryStore, Session, Transaction
 
@@ -106,7 +106,7 @@ class Chain:
         self.anchor = Anchor(store_of(place), first.digest) if place and first else None
         self._named = named
 
-    def _told(self, entry: Entry) -> str:
+    def _told(self, entry: LedgerEntry) -> str:
         """Say whether an entry is there whose transaction failed, from the ledger as it is."""
         name = f"entry {entry.number} ({entry.kind})"
         try:

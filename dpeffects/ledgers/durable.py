@@ -25,7 +25,7 @@ from dpeffects.ledgers.agreement import (
 )
 from dpeffects.ledgers.allotments import Divisible
 from dpeffects.ledgers.chain import Address, Anchor, Chain, store_of
-from dpeffects.ledgers.entry import NONE, Entry, State
+from dpeffects.ledgers.entry import NONE, LedgerEntry, State
 from dpeffects.ledgers.loss_distributions import tight_epsilon
 from dpeffects.ledgers.statement import OpenCall, Statement
 from dpeffects.ledgers.transaction import EntryStore, Transaction
@@ -60,7 +60,7 @@ class DurableLedger(Shown, Divisible):
         Says which ledger this is: no other has the same, whatever its file is called.
     """
 
-    def __init__(self, chain: Chain, opening: Entry) -> None:
+    def __init__(self, chain: Chain, opening: LedgerEntry) -> None:
         self._chain, self._store, self.transaction = chain, chain.store, chain.transaction
         self.address, self.path = chain.store.name, chain.store.path
         self.dataset = opening.dataset
@@ -153,7 +153,7 @@ class DurableLedger(Shown, Divisible):
             for entry, hold in transaction.open_calls(self.dataset)
         )
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerEntry]:
         """Return all entries of this dataset, each checked against its digest."""
         with self.transaction(write=False) as transaction:
             return list(transaction.all(self.dataset))

@@ -47,7 +47,7 @@ class Cost(NamedTuple):
 NONE = Cost()
 
 
-class Part(NamedTuple):
+class AllotmentTotals(NamedTuple):
     """The totals of an allotment.
 
     ``share`` is its part of all that is allowed; ``left`` what calls may still reserve, as the
@@ -68,7 +68,7 @@ class Part(NamedTuple):
         return self._replace(spent=self.spent.plus(price))
 
 
-Parts = Mapping[str, Part]
+Parts = Mapping[str, AllotmentTotals]
 """Allotments by name."""
 
 
@@ -102,7 +102,7 @@ class State:
     terms: Terms | None = None
     allotments: Parts = field(default_factory=dict)
 
-    def with_part(self, name: str, part: Part) -> Self:
+    def with_part(self, name: str, part: AllotmentTotals) -> Self:
         """Return the totals with those of an allotment changed."""
         return replace(self, allotments={**self.allotments, name: part})
 
@@ -151,7 +151,7 @@ class Heads(NamedTuple):
     requests: int = 0
     anchor: str = ""
 
-    def after(self, read: Read, entry: Entry) -> tuple[Self, Nodes]:
+    def after(self, read: Read, entry: LedgerEntry) -> tuple[Self, Nodes]:
         """Return the heads after an entry, and the nodes that it holds."""
         number, kind, dataset, body = entry.number, entry.kind, entry.dataset, entry.body
         first = number if kind == "dataset" else self.datasets[dataset][0]
@@ -168,7 +168,7 @@ class Heads(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """A line of the ledger.
 
     "dataset" adds one, "reserve", "charge" and "settle" are of calls, "request" and "reply" of a
@@ -219,7 +219,7 @@ class Entry:
             raise LedgerError(said) from error
 
 
-COLUMNS = tuple(column.name for column in fields(Entry))
+COLUMNS = tuple(column.name for column in fields(LedgerEntry))
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -240,9 +240,9 @@ def read_cost(texts: Sequence[str]) -> Cost:
     return Cost(first, delta)
 
 
-def _read_part(stored: Sequence[Any]) -> Part:
+def _read_part(stored: Sequence[Any]) -> AllotmentTotals:
     share, left, spent, is_open = stored
-    return Part(Fraction(share), read_cost(left), read_cost(spent), bool(is_open))
+    return AllotmentTotals(Fraction(share), read_cost(left), read_cost(spent), bool(is_open))
 
 
 _STORED = Types(
@@ -251,7 +251,7 @@ _STORED = Types(
         Fraction: lambda text, _: Fraction(text),
         Cost: lambda texts, _: read_cost(texts),
         Terms: lambda stored, _: read_terms(stored),
-        Part: lambda stored, _: _read_part(stored),
+        AllotmentTotals: lambda stored, _: _read_part(stored),
     }
 )
 

@@ -12,7 +12,7 @@ from typing import Any
 from dpeffects.errors import BudgetError, MissingExtraError
 from dpeffects.ledgers.agreement import payments, price_of
 from dpeffects.ledgers.composition import Concentrated, epsilon_of_rho, gaussian_rho
-from dpeffects.ledgers.entry import NONE, Cost, Entry
+from dpeffects.ledgers.entry import NONE, Cost, LedgerEntry
 from dpeffects.privacy.budget import round_up
 from dpeffects.privacy.charges import Spend
 
@@ -24,7 +24,7 @@ _MOST_PRICES = 100
 """Beyond this many different prices, they are rounded up by at most 1 %."""
 
 
-def tight_epsilon(entries: Iterable[Entry], delta: float) -> float:
+def tight_epsilon(entries: Iterable[LedgerEntry], delta: float) -> float:
     """Return an epsilon such that all charges together are (epsilon, delta)-private (claim L3).
 
     The least of three bounds: the plain sum, concentrated privacy, and privacy-loss distributions
@@ -49,7 +49,7 @@ def tight_epsilon(entries: Iterable[Entry], delta: float) -> float:
     return min(bounds)
 
 
-def _events(entries: Iterable[Entry]) -> tuple[list[Spend], list[Cost]]:
+def _events(entries: Iterable[LedgerEntry]) -> tuple[list[Spend], list[Cost]]:
     """Divide charges into Gaussian draws and prices; parts of a call's price are added up.
 
     So is the rest of its budget, which the call has paid and drawn nothing for.

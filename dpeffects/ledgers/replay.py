@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from dpeffects.errors import DPEffectsError, LedgerError
 from dpeffects.ledgers.agreement import Agreement, payments, read_charge
-from dpeffects.ledgers.entry import START, Entry, Heads, Hold, State, read_terms
+from dpeffects.ledgers.entry import START, Heads, Hold, LedgerEntry, State, read_terms
 from dpeffects.ledgers.transaction import Transaction
 from dpeffects.ledgers.tree import Node
 from dpeffects.privacy.budget import Budget
@@ -36,7 +36,7 @@ class Replay:
             replay.follow(entry)
         return replay
 
-    def follow(self, entry: Entry) -> None:
+    def follow(self, entry: LedgerEntry) -> None:
         """Apply an entry, and compare."""
         tree = "requests" if entry.kind in ("request", "reply") else "calls"
         try:
@@ -54,7 +54,7 @@ class Replay:
         self.entries += 1
         self.charges += len(payments(entry))
 
-    def _after(self, entry: Entry) -> tuple[State, Hold | None]:
+    def _after(self, entry: LedgerEntry) -> tuple[State, Hold | None]:
         body = entry.body
         if entry.kind == "dataset" and entry.dataset not in self.states:
             self.agreements[entry.dataset] = Agreement.read(body)
@@ -79,7 +79,7 @@ class Replay:
             return agreement.settle(state, hold)
         raise LedgerError(f"{entry.kind} is out of place")
 
-    def _asked(self, entry: Entry, agreement: Agreement, state: State) -> State:
+    def _asked(self, entry: LedgerEntry, agreement: Agreement, state: State) -> State:
         """A request is paid for once, and a reply follows its request once."""
         body = entry.body
         key = (entry.dataset, body["request"])

@@ -16,7 +16,7 @@ from dpeffects import writing
 from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.guarantee import protected
 from dpeffects.ledgers.agreement import Agreement, payments
-from dpeffects.ledgers.entry import Entry, State, read_terms, to_plain
+from dpeffects.ledgers.entry import LedgerEntry, State, read_terms, to_plain
 from dpeffects.ledgers.loss_distributions import tight_epsilon
 from dpeffects.privacy.budget import round_up
 from dpeffects.privacy.charges import Spend
@@ -53,7 +53,7 @@ class Statement:
     dataset: str
     ledger_id: str
     agreement: Agreement
-    entries: tuple[Entry, ...]
+    entries: tuple[LedgerEntry, ...]
     open_calls: tuple[OpenCall, ...]
 
     @property
@@ -164,7 +164,7 @@ class Statement:
         return f"{text} at delta {delta:.3g}, if budgets did not depend on results"
 
 
-def _row(entry: Entry, spend: Spend, about: Mapping[str, str]) -> dict[str, Any]:
+def _row(entry: LedgerEntry, spend: Spend, about: Mapping[str, str]) -> dict[str, Any]:
     terms = read_terms(entry.body.get("terms") or ("", (), ()))
     values = {
         "entry": entry.number,

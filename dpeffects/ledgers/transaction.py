@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dpeffects.errors import LedgerError
-from dpeffects.ledgers.entry import COLUMNS, START, Entry, Heads, Hold, State
+from dpeffects.ledgers.entry import COLUMNS, START, Heads, Hold, LedgerEntry, State
 from dpeffects.ledgers.tree import Node, find, key_of, leaves
 from dpeffects.privacy.noise import nonce
 
@@ -98,9 +98,9 @@ class Transaction:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._newest: Entry | None = None
-        self._found: dict[int, Entry | None] = {}
-        self.added: list[Entry] = []
+        self._newest: LedgerEntry | None = None
+        self._found: dict[int, LedgerEntry | None] = {}
+        self.added: list[LedgerEntry] = []
         versions = [row[0] for row in session.rows("SELECT version FROM dpeffects_version")]
         if versions != [VERSION]:
             words = ", ".join(str(version)[:20] for version in versions) or "none"
@@ -120,7 +120,7 @@ class Transaction:
         found = self.heads.datasets
         return sorted(found, key=lambda name: found[name][0])
 
-    def entry(self, number: int) -> Entry | None:
+    def entry(self, number: int) -> LedgerEntry | None:
         """Return one entry."""
         if number not in self._found:
             self._found[number] = self._one("WHERE number = :number", number=number)
@@ -132,7 +132,7 @@ class Transaction:
         entry = self.entry(number)
         return entry is not None and entry.digest == digest
 
-    def head(self) -> Entry | None:
+    def head(self) -> LedgerEntry | None:
         """Return the newest entry."""
         if self._newest is None:
             entry = self._one("ORDER BY number DESC LIMIT 1")
@@ -145,7 +145,7 @@ class Transaction:
             self._found |= {entry.number: entry} if entry else {}
         return self._newest
 
-    def opening(self, dataset: str) -> Entry:
+    def opening(self, dataset: str) -> LedgerEntry:
         """Return the entry that added a dataset."""
         return self._of(dataset, self._ends(dataset)[0])
 
@@ -158,13 +158,13 @@ class Transaction:
         number = find(self.node, self.heads.calls, key_of(dataset, call))
         return self._of(dataset, number).hold if number else None
 
-    def open_calls(self, dataset: str) -> list[tuple[Entry, Hold]]:
+    def open_calls(self, dataset: str) -> list[tuple[LedgerEntry, Hold]]:
         """Return the calls that have not ended: how each began, and what it has left."""
         found = [self.entry(number) for number in leaves(self.node, self.heads.calls)]
         newest = {e.call: e.hold for e in found if e and e.dataset == dataset}
         return [(self._of(dataset, call), hold) for call, hold in sorted(newest.items()) if hold]
 
-    def asked(self, dataset: str, request: str) -> Entry | None:
+    def asked(self, dataset: str, request: str) -> LedgerEntry | None:
         """Return the reply to a request of a federation, or the request if it has none, or None."""
         number = find(self.node, self.heads.requests, key_of(dataset, request))
         return self._of(dataset, number) if number else None
@@ -176,11 +176,11 @@ class Transaction:
             raise LedgerError(f"the ledger is damaged: it has lost entry {number}")
         return entry.nodes[place]
 
-    def all(self, dataset: str | None = None) -> Iterator[Entry]:
+    def all(self, dataset: str | None = None) -> Iterator[LedgerEntry]:
         """Return all entries, or those of a dataset, in order; the chain must be whole."""
         last = START
         rows = self._session.rows(f"{_SELECT} ORDER BY number")
-        for number, entry in enumerate(map(Entry.read, rows), start=1):
+        for number, entry in enumerate(map(LedgerEntry.read, rows), start=1):
             if (entry.number, entry.previous) != (number, last):
                 raise LedgerError(f"the ledger is not sound: entry {number} is missing or changed")
             last = entry.digest
@@ -198,14 +198,14 @@ class Transaction:
         state: State,
         hold: Hold | None = None,
         call: int = 0,
-    ) -> Entry:
+    ) -> LedgerEntry:
         """Add an entry after the newest. One that reserves gives its own number to its call."""
         head = self.head()
         number = head.number + 1 if head else 1
         call = number if kind == "reserve" else call
         event = number, nonce(), kind, dataset, call, body, state, hold
         written = datetime.now(UTC).isoformat(timespec="seconds")
-        entry = Entry(*event, written, head.digest if head else START)
+        entry = LedgerEntry(*event, written, head.digest if head else START)
         entry = entry.sealed(self.heads, self.node)
         self.added.append(entry)
         self._session.rows(_INSERT, **entry.values())
@@ -218,12 +218,12 @@ class Transaction:
             raise LedgerError(f"the ledger has no dataset {dataset!r} any more")
         return ends
 
-    def _of(self, dataset: str, number: int) -> Entry:
+    def _of(self, dataset: str, number: int) -> LedgerEntry:
         entry = self.entry(number)
         if entry is None or entry.dataset != dataset:
             raise LedgerError(f"the ledger is damaged: it has lost entry {number}, of {dataset}")
         return entry
 
-    def _one(self, where: str, **values: Any) -> Entry | None:
+    def _one(self, where: str, **values: Any) -> LedgerEntry | None:
         rows = self._session.rows(f"{_SELECT} {where}", **values)
-        return Entry.read(rows[0]) if rows else None
+        return LedgerEntry.read(rows[0]) if rows else None

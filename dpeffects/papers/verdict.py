@@ -66,7 +66,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Row:
+class VerdictRow:
     """One row of the page of verdicts."""
 
     paper: str
@@ -149,12 +149,12 @@ def _known(key: str) -> Paper:
     return papers()[key]
 
 
-def _rows(paper: Paper) -> list[Row]:
+def _rows(paper: Paper) -> list[VerdictRow]:
     """The claims of a paper, judged, in the order of its items."""
     ordered = sorted(_CLAIMS[paper.key], key=lambda entry: paper.items.index(entry[0]))
     found = ((item, printed, place, judge()) for item, printed, place, judge in ordered)
     return [
-        Row(paper.key, item, place, printed, f.measured, VERDICTS[f.holds], f.why)
+        VerdictRow(paper.key, item, place, printed, f.measured, VERDICTS[f.holds], f.why)
         for item, printed, place, f in found
     ]
 
@@ -163,7 +163,7 @@ def _rows(paper: Paper) -> list[Row]:
 class Verdicts:
     """Claims of the papers with what was measured here; ``print`` shows them as a table."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[VerdictRow, ...]
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each claim."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpeffects.errors import OptionError
-from dpeffects.estimators._checks import check_choice, is_number
+from dpeffects.estimators.option_checks import check_choice, is_number
 from dpeffects.planning.rehearsal import Planned
 from dpeffects.planning.setting import PlanSetting, known_names
 from dpeffects.progress import bar

@@ -13,7 +13,7 @@ from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.bounds import Bounds, Declared, declare
 from dpeffects.design.read import read
 from dpeffects.formula.expression import Column, evaluate, source
-from dpeffects.planning.setting import TWO_ENDED, Law, PlanSetting, outcome_range, with_terms
+from dpeffects.planning.setting import TWO_ENDED, PlannedLaw, PlanSetting, outcome_range, with_terms
 
 ALIGNED = 0.5
 """Correlation between what covariates say about the outcome and about treatment."""
@@ -62,7 +62,7 @@ class MadeUp:
         self.shares = setting.arms([str(x) for x in levels]) if len(levels) > 2 else two
         self._people: dict[tuple[int, int], People] = {}
 
-    def _law(self, outcome: Any) -> Law:
+    def _law(self, outcome: Any) -> PlannedLaw:
         """What an outcome is taken to be like; of levels there are the first and the last."""
         levels = isinstance(outcome, Column) and self.bounds.is_levels(outcome.name)
         ends = (0.0, 1.0) if levels else outcome_range(outcome, self.bounds)
@@ -178,7 +178,9 @@ class MadeUp:
         return {name: fitting(name, values, bounds) for name, values in drawn.items()}
 
 
-def _outcomes(law: Law, people: People, effect: float, rng: np.random.Generator) -> FloatArray:
+def _outcomes(
+    law: PlannedLaw, people: People, effect: float, rng: np.random.Generator
+) -> FloatArray:
     """Outcomes as the formula has them."""
     width, arms = law.high - law.low, people.treated
     sd = law.sd / width

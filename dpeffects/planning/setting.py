@@ -16,7 +16,7 @@ from dpeffects.design.bounds import Bounds, skeleton
 from dpeffects.design.codebook import Blank, opened
 from dpeffects.design.completed import ends_in_formula, uses
 from dpeffects.errors import BoundsError, BudgetError, OptionError, did_you_mean
-from dpeffects.estimators._checks import check_between, check_choice, check_whole, is_number
+from dpeffects.estimators.option_checks import check_between, check_choice, check_whole, is_number
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Column, Expression, Survival, source
 from dpeffects.formula.ranges import range_of
@@ -43,7 +43,7 @@ _MOST = 10_000_000
 _COUNTING = ("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset")
 
 
-class Law(NamedTuple):
+class PlannedLaw(NamedTuple):
     """What an outcome is taken to be like: its range, its mean, and its spread within arms.
 
     ``r2`` is the part of its variance that covariates explain.
@@ -149,12 +149,12 @@ class PlanSetting:
 
     def law(
         self, name: str, low: float, high: float, two_valued: bool = False, mean: Any = None
-    ) -> Law:
+    ) -> PlannedLaw:
         """What an outcome is taken to be like, whose mean may be known where none was given."""
         mean, sd = self.outcome_mean.get(name, mean), self.outcome_sd.get(name)
         spread = outcome_spread(low, high, mean, sd, two_valued)
         r2 = explained(spread[2], self.parsed, self.bounds) if self.r2 is None else self.r2
-        return Law(low, high, *spread, r2 if self.covariates else 0.0)
+        return PlannedLaw(low, high, *spread, r2 if self.covariates else 0.0)
 
     def arms(self, names: Sequence[str]) -> FloatArray:
         """Shares of the arms, the treated before the controls where there are two."""

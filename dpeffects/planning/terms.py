@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpeffects.errors import OptionError
-from dpeffects.estimators._checks import check_whole
+from dpeffects.estimators.option_checks import check_whole
 from dpeffects.inference.intervals import check_conf_level
 from dpeffects.planning.inverse import PlannedRows, planned_table
 from dpeffects.progress import bar

@@ -179,7 +179,7 @@ _SLACK = 2
 
 
 @dataclass(frozen=True)
-class Terms:
+class EffectTerms:
     """What each record adds to an average effect; ``clip`` is the smallest propensity of an arm.
 
     Examples
@@ -241,7 +241,9 @@ class _Moves:
 class Folds:
     """Releases of averages by models of folds of a curator's records."""
 
-    def __init__(self, curator: Curator, learner: FoldLearner, terms: Terms, folds: int) -> None:
+    def __init__(
+        self, curator: Curator, learner: FoldLearner, terms: EffectTerms, folds: int
+    ) -> None:
         if not 2 <= folds <= min(curator.n, _MOST_FOLDS):
             raise OptionError(f"folds must be from 2 to n, and at most {_MOST_FOLDS}")
         self._curator, self._learner, self._terms, self._folds = curator, learner, terms, folds

@@ -35,7 +35,7 @@ _COARSE = 2**12
 
 
 @dataclass(frozen=True)
-class Counts:
+class StratumCounts:
     """Treated and control records of each occupied stratum; ``empty``: some stratum has none.
 
     Examples
@@ -201,7 +201,7 @@ class MatchedStrata:
         pairs = self._sizes.sizes.reshape(-1, 2)
         missing = self._curator.n_strata < curator.n_strata
         empty = missing or bool((pairs.sum(axis=1) == 0).any())
-        self._counts = Counts(pairs[:, 1], pairs[:, 0], empty)
+        self._counts = StratumCounts(pairs[:, 1], pairs[:, 0], empty)
 
     def _contrast(self, grid: BoxGrid) -> int:
         if self._weights != "round_robin":

@@ -17,8 +17,8 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators._checks import check_choice
-from dpeffects.estimators._models import FittedModel, Predict
+from dpeffects.estimators.learners.models import FittedModel, Predict
+from dpeffects.estimators.option_checks import check_choice
 from dpeffects.replication.ridge import RidgeLogistic, RidgeRegression
 
 ESTIMATOR_NAMES = ("aipw", "ipw", "regression")

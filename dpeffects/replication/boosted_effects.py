@@ -18,7 +18,7 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import BudgetError
 from dpeffects.privacy.curator import Curator
-from dpeffects.unproved.boosting import Additive, RecordFunction, Stage, boosted
+from dpeffects.unproved.boosting import Additive, BoostingStage, RecordFunction, boosted
 from dpeffects.unproved.claimed import varying
 
 SHARES: dict[str, dict[str, float]] = {
@@ -79,7 +79,9 @@ def _s(curator: Curator, clip: float, used: list[int]) -> AdditiveEffect:
     def features(x: FloatArray, t: BoolArray, y: FloatArray) -> FloatArray:
         return np.column_stack([t.astype(np.float64), x[:, used]])
 
-    model = boosted(curator, Stage("outcome model", features, _scaled(curator), _UNIT), "outcome")
+    model = boosted(
+        curator, BoostingStage("outcome model", features, _scaled(curator), _UNIT), "outcome"
+    )
     none, one = model.term(0, np.array([0.0, 1.0]))
     nothing = np.zeros((len(used), len(_GRID)))
     return _effect(curator, float(one - none), nothing, nothing, _reach(model, _UNIT))
@@ -107,7 +109,9 @@ def _dr(curator: Curator, clip: float, used: list[int]) -> AdditiveEffect:
         rest = scaled(x, t, y) - np.where(t, one, none)
         return np.asarray(one - none + np.where(t, 1.0 / e, -1.0 / (1.0 - e)) * rest)
 
-    model = boosted(curator, Stage("effect model", covariates, pseudo, (-end, end)), "effect")
+    model = boosted(
+        curator, BoostingStage("effect model", covariates, pseudo, (-end, end)), "effect"
+    )
     curves = np.array([model.term(j, _GRID) for j in range(len(used))])
     weights = np.array([model.density(j, _GRID) for j in range(len(used))])
     largest = max(_reach(model, (-end, end)), *(_reach(arm, _UNIT) for arm in models))
@@ -118,7 +122,7 @@ def _r(curator: Curator, clip: float, used: list[int]) -> AdditiveEffect:
     """A model of residual outcome over residual treatment, weighted by the latter's square."""
     chance = _chance(curator, clip, used)
     scaled, covariates, end = _scaled(curator), _columns(used), 1.0 / clip
-    mean = boosted(curator, Stage("outcome model", covariates, scaled, _UNIT), "outcome")
+    mean = boosted(curator, BoostingStage("outcome model", covariates, scaled, _UNIT), "outcome")
 
     def stays(x: FloatArray, t: BoolArray, y: FloatArray) -> BoolArray:
         weights = ((t - chance(x, t, y)) / (1.0 - clip)) ** 2
@@ -131,7 +135,7 @@ def _r(curator: Curator, clip: float, used: list[int]) -> AdditiveEffect:
         rest = scaled(x, t, y) - np.clip(mean(x[:, used]), 0.0, 1.0)
         return np.where(stays(x, t, y), rest / (t - chance(x, t, y)), 0.0)
 
-    model = boosted(curator, Stage("effect model", features, ratio, (-end, end)), "effect")
+    model = boosted(curator, BoostingStage("effect model", features, ratio, (-end, end)), "effect")
     curves = np.array([model.term(j, _present(_GRID)) for j in range(len(used))])
     weights = np.array([mean.density(j, _GRID) for j in range(len(used))])  # of all records
     largest = max(_reach(model, (-end, end)), _reach(mean, _UNIT))
@@ -155,7 +159,9 @@ def _chance(curator: Curator, clip: float, used: list[int]) -> RecordFunction:
     def arms(x: FloatArray, t: BoolArray, y: FloatArray) -> FloatArray:
         return t.astype(np.float64)
 
-    logits = boosted(curator, Stage("propensity model", _columns(used), arms, None), "propensity")
+    logits = boosted(
+        curator, BoostingStage("propensity model", _columns(used), arms, None), "propensity"
+    )
 
     def chance(x: FloatArray, t: BoolArray, y: FloatArray) -> FloatArray:
         within = np.clip(logits(x[:, used]), -30.0, 30.0)
@@ -179,7 +185,7 @@ def _arm(curator: Curator, arm: bool, used: list[int]) -> Additive:
         return np.where(t == arm, scaled(x, t, y), 0.5)
 
     name = "treated" if arm else "control"
-    return boosted(curator, Stage(f"outcome model, {name}", features, target, _UNIT), name)
+    return boosted(curator, BoostingStage(f"outcome model, {name}", features, target, _UNIT), name)
 
 
 def _present(x: FloatArray) -> FloatArray:

@@ -32,12 +32,12 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import spread_points
 from dpeffects.errors import OptionError
-from dpeffects.estimators._checks import check_clip, check_whole
-from dpeffects.estimators._models import wrap_models
+from dpeffects.estimators.learners.models import wrap_models
+from dpeffects.estimators.option_checks import check_clip, check_whole
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.parts import Terms, isolated
+from dpeffects.privacy.parts import EffectTerms, isolated
 from dpeffects.replication.block_learner import models_of
 from dpeffects.replication.model_folds import FoldModels
 from dpeffects.unproved.claimed import Answer, claimed_moments
@@ -91,7 +91,7 @@ class CrossFitted:
         nuisances = np.stack(
             [1.0 / e, 1.0 / (1.0 - e), *np.clip(predicted[1:], *self.outcome_range)]
         )
-        return Terms("aipw", self.clip).of(treated, np.asarray(outcome), nuisances)
+        return EffectTerms("aipw", self.clip).of(treated, np.asarray(outcome), nuisances)
 
     def _extremes(
         self, predict: Callable[[FloatArray], FloatArray], rows: FloatArray

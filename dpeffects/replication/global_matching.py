@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from dpeffects.estimators.smooth_matching import (
+from dpeffects.estimators.matching.smooth_matching import (
     CITATION,
     GIVEN,
     ONE_ARM,

@@ -21,8 +21,8 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators._checks import check_choice, check_clip, check_whole
-from dpeffects.estimators._models import wrap_models
+from dpeffects.estimators.learners.models import wrap_models
+from dpeffects.estimators.option_checks import check_choice, check_clip, check_whole
 from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.curator import Curator

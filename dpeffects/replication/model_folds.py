@@ -55,13 +55,13 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError, OptionError
-from dpeffects.estimators._checks import check_choice, check_clip, check_whole
-from dpeffects.estimators._models import FittedModel, wrap_models
+from dpeffects.estimators.learners.models import FittedModel, wrap_models
+from dpeffects.estimators.option_checks import check_choice, check_clip, check_whole
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.parts import ESTIMATORS, Folds, Terms, isolated
+from dpeffects.privacy.parts import ESTIMATORS, EffectTerms, Folds, isolated
 from dpeffects.replication.block_learner import models_of
 from dpeffects.replication.sample_aggregate import (
     check_parts,
@@ -209,7 +209,7 @@ def fit(curator: Curator, options: ModelFoldsOptions, estimand: str) -> Estimate
         curator.n, curator.width, curator.epsilon("estimate"), models.flexible, smaller
     )
     clip = options.clip or min(_CLIP, 0.5 * smaller / curator.n)
-    parts = Folds(curator, models, Terms(options.estimator, clip), folds)
+    parts = Folds(curator, models, EffectTerms(options.estimator, clip), folds)
     details = {
         "treated, control records (noisy)": f"{treated:.0f}, {curator.n - treated:.0f}",
         **size_details(curator.n, folds, "fold"),

@@ -39,18 +39,18 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators._checks import check_choice, check_clip, check_whole, is_number
-from dpeffects.estimators._models import wrap_models
 from dpeffects.estimators.arm_sums import treated_count
+from dpeffects.estimators.learners.models import wrap_models
+from dpeffects.estimators.option_checks import check_choice, check_clip, check_whole, is_number
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.moments import WithSquares
 from dpeffects.privacy.parts import answer, by_block
 from dpeffects.privacy.rows import Block, Cells, reads
 from dpeffects.privacy.sets import Box
+from dpeffects.privacy.tight_sets import WithSquares
 from dpeffects.replication.block_learner import ESTIMATOR_NAMES, BlockLearner, models_of, weights_of
 
 _LEAST_RECORDS = 4

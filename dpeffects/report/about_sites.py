@@ -23,8 +23,8 @@ from dpeffects.results.words import (
 )
 from dpeffects.sites.combination import Combined
 from dpeffects.sites.notes import listed
-from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.rules import RULES
+from dpeffects.sites.site_release import SiteRelease
 from dpeffects.summary import (
     Block,
     Pairs,

@@ -30,7 +30,7 @@ _WITH = {"treated": "with treatment", "control": "without"}
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Result(OneEstimate, pictures="plots.intervals"):
+class Result(OneEstimate, pictures="plots.interval_plots"):
     """A private treatment effect, ready to print, export or combine.
 
     Parameters

@@ -69,7 +69,7 @@ _KIND, _VERSION = "dpeffects effect function", 2
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class CateFunction(SeveralRows, pictures="plots.intervals"):
+class CateFunction(SeveralRows, pictures="plots.interval_plots"):
     """A released effect function: query it as often as you like, save it, plot it.
 
     Parameters

@@ -21,7 +21,7 @@ _POINTS, _FEW_POINTS, _IN_A_BIN = 2048, 128, 32
 
 
 @dataclass(frozen=True)
-class Joint:
+class SeveralCovariates:
     """Features that depend on several covariates: means over a fixed set of points.
 
     ``response`` is how weights answer to one more unit in all targets.
@@ -43,7 +43,10 @@ class Joint:
 
 @dataclass(frozen=True)
 class ByColumn:
-    """Features of single covariates: A is a block for each, and information * m m' (`Joint`)."""
+    """Features of single covariates: A is a block for each, and information * m m'.
+
+    `SeveralCovariates` says what these are.
+    """
 
     features: Separable
     mean: FloatArray
@@ -64,7 +67,7 @@ class ByColumn:
         return np.asarray((rows @ self.mean) ** 2 + blocks)
 
 
-Shape = Joint | ByColumn
+Shape = SeveralCovariates | ByColumn
 
 
 def shape_of(features: Features, margins: FloatArray, information: float, strength: float) -> Shape:
@@ -74,7 +77,7 @@ def shape_of(features: Features, margins: FloatArray, information: float, streng
         gram, mean = at.T @ at / len(at), np.asarray(at.mean(axis=0))
         penalty = strength * np.eye(features.size)
         inverse = np.asarray(np.linalg.inv(information * gram + penalty), dtype=np.float64)
-        return Joint(gram, mean, inverse, information * (inverse @ mean))
+        return SeveralCovariates(gram, mean, inverse, information * (inverse @ mean))
     means, blocks = moments(features, margins)
     mean = features.together(np.array(features.first), means)
     curves = information * blocks + strength * np.eye(blocks.shape[-1])

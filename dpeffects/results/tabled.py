@@ -197,7 +197,7 @@ class Termed(SeveralRows):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class TableEffects(Based, Termed, pictures="plots.intervals"):
+class TableEffects(Based, Termed, pictures="plots.interval_plots"):
     """Numbers that are all made of one noisy table of records by arm.
 
     Parameters

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators._checks import check_choice, check_whole
+from dpeffects.estimators.option_checks import check_choice, check_whole
 from dpeffects.results.export import frame_of
 from dpeffects.simulations.file import on_file, run_batches
 from dpeffects.simulations.result import Study

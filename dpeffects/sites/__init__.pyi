@@ -2,8 +2,8 @@
 
 from dpeffects.sites.combination import Combined, combine
 from dpeffects.sites.multisite import dp_multisite
-from dpeffects.sites.release import SiteRelease, StudyRelease, site_release, study_release
-from dpeffects.sites.tables import combine_moments, combine_studies, combine_tables
+from dpeffects.sites.site_release import SiteRelease, StudyRelease, site_release, study_release
+from dpeffects.sites.table_releases import combine_moments, combine_studies, combine_tables
 
 __all__ = [
     "Combined",

@@ -32,9 +32,9 @@ from dpeffects.sites.error_distribution import Errors, Floats, SumLaw
 from dpeffects.sites.notes import FEW_SITES, away, listed, named, notes
 from dpeffects.sites.plausible import outcome_width, why_not
 from dpeffects.sites.random_effects import random_effects
-from dpeffects.sites.release import SiteRelease
 from dpeffects.sites.robust import robust
 from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity, supported
+from dpeffects.sites.site_release import SiteRelease
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ _TOO_FEW = "fewer than two sites have a usable variance"
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Combined(Result, words="about_sites", pictures="plots.intervals"):
+class Combined(Result, words="about_sites", pictures="plots.interval_plots"):
     """One effect from many sites; made by `combine`.
 
     It has what a `Result` has; its guarantee is the weakest of the sites'. With the rule "random"

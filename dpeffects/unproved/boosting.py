@@ -28,7 +28,7 @@ RecordFunction = Callable[[FloatArray, BoolArray, FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
-class Stage:
+class BoostingStage:
     """A model to fit: features in [0, 1] and a target, functions of a record and its position.
 
     ``interval`` is the declared range of the target, None where it is 0/1 and chances are wanted.
@@ -109,7 +109,7 @@ def _models() -> tuple[Any, Any]:
     return privacy.DPExplainableBoostingRegressor, privacy.DPExplainableBoostingClassifier
 
 
-def boosted(curator: Curator, stage: Stage, share: str) -> Additive:
+def boosted(curator: Curator, stage: BoostingStage, share: str) -> Additive:
     """Release an additive model of all records."""
     rows = rows_of(curator)
     features, target = np.clip(stage.features(*rows), 0.0, 1.0), stage.target(*rows)

@@ -17,7 +17,7 @@ from dpeffects.errors import DataError, OptionError
 from dpeffects.inference.joint import Margin
 from dpeffects.inference.monotone import not_negative
 from dpeffects.inference.table_one import Spreads
-from dpeffects.privacy.moments import cube_noise_sd
+from dpeffects.privacy.tight_sets import cube_noise_sd
 from tests.balance.columns import columns, noise
 
 BOUNDS = {"x1": (0, 1), "x2": (-1, 1), "g": ["a", "b", "c"]}

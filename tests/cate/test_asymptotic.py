@@ -12,10 +12,10 @@ from scipy.special import log_ndtr
 import dpeffects as dpe
 from dpeffects import flow
 from dpeffects.errors import OptionError
-from dpeffects.estimators._kernel_learner import RLearner
-from dpeffects.estimators._models import FittedModel
-from dpeffects.estimators._paper_learner import PaperLearner
-from dpeffects.estimators.dr_learner import DRLearner
+from dpeffects.estimators.learners.dr_learner import DRLearner
+from dpeffects.estimators.learners.kernel_learner import RLearner
+from dpeffects.estimators.learners.models import FittedModel
+from dpeffects.estimators.learners.paper_learner import PaperLearner
 from dpeffects.unproved.seeded import SeededNoise
 
 clone = pytest.importorskip("sklearn.base").clone

@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 
 from dpeffects.design.features import Fourier, Linear
-from dpeffects.estimators._first_stage import (
+from dpeffects.estimators.learners.first_stage import (
     Learner,
     Nuisance,
     covariate_bins,
     effect_squares,
 )
-from dpeffects.estimators._kernel_learner import BINS, RLearner, SecondStage, _margins
-from dpeffects.estimators.weighting import Propensity
+from dpeffects.estimators.learners.kernel_learner import BINS, RLearner, SecondStage, _margins
+from dpeffects.estimators.weighting.inverse_weights import Propensity
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.minimise import minimise, noisy_weights
-from dpeffects.privacy.moments import Bins
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.sets import Box
+from dpeffects.privacy.tight_sets import Bins
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.unproved.seeded import SeededNoise
 

@@ -15,8 +15,8 @@ import pytest
 import dpeffects as dpe
 from dpeffects import results
 from dpeffects.errors import OptionError
+from dpeffects.inference.compliers import Wald
 from dpeffects.inference.estimate import Estimate, Means, MeansVariance, SamplingVariance
-from dpeffects.inference.late import Wald
 from dpeffects.inference.scales import odds, ratio
 from dpeffects.inference.simultaneous import Largest, two_sided
 from tests.kinds_of_summaries import made

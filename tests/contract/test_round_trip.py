@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.design.codebook import Blank, Pair
+from dpeffects.design.codebook import Blank, RangeOrLevels
 from dpeffects.errors import DPEffectsError
 from dpeffects.federation import Question
 
@@ -31,7 +31,7 @@ BOUNDS: dict[str, Any] = {
     "a large whole number": {"age": (0, 10**30)},
     "of numpy": {"age": (np.float64(0.5), np.int64(9)), "a": (np.float32(0.5), 1)},
     "an array": {"age": np.array([0, 9])},
-    "a range or levels": {"age": Pair((0, 1))},
+    "a range or levels": {"age": RangeOrLevels((0, 1))},
     "as in TOML": {"age": {"range": [0, 9]}, "sex": {"levels": ["f", "m"]}},
     "a number": {"age": 9},
     "a word": {"age": "old"},

@@ -11,8 +11,8 @@ import pytest
 import dpeffects as dpe
 from dpeffects.effects import estimate_effect
 from dpeffects.errors import EstimationError, OptionError
-from dpeffects.estimators._centres import Centres, Lengths
-from dpeffects.estimators._score import Curves
+from dpeffects.estimators.default.centres import Centres, Lengths
+from dpeffects.estimators.default.score import Curves
 
 
 def trial(n, seed, high=0.6, low=0.4, size=13):

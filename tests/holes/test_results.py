@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 import dpeffects as dpe
-from dpeffects.estimators import _propensity, proved
+from dpeffects.estimators import proved
+from dpeffects.estimators.weighting import propensity
 from dpeffects.guarantee import KINDS, Guarantee
 from tests.once import once
 from tests.releases import BOUNDS, EFFECTS, frame, release
@@ -231,11 +232,11 @@ def test_weights_are_planned_with_the_prices_that_are_paid(monkeypatch, centre):
     """private_ipw planned its estimate without the share that centres leave to the others."""
     planned = []
 
-    def spy(setting, prices, own=_propensity.plan):
+    def spy(setting, prices, own=propensity.plan):
         planned.append(prices)
         return own(setting, prices)
 
-    monkeypatch.setattr(_propensity, "plan", spy)
+    monkeypatch.setattr(propensity, "plan", spy)
     call = {"epsilon": 4.0, "bounds": BOUNDS, "centre": centre}
     paid = by_share(dpe.dp_ate("y ~ t | x1 + x2", DATA, "private_ipw", **call))
     prices = dict(planned[0].values())

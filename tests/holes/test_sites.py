@@ -20,8 +20,8 @@ from dpeffects.errors import (
     ReleaseError,
 )
 from dpeffects.estimators import proved
-from dpeffects.federation import Question, SitePolicy, answer, collect, rehearsal, site
-from dpeffects.federation.records import Layout
+from dpeffects.federation import Question, SitePolicy, answer, collect, site, trial_runs
+from dpeffects.federation.records import SiteColumns
 from dpeffects.ledgers.memory import Ledger
 from dpeffects.sites import SiteRelease, combine, dp_multisite, site_release
 from dpeffects.sites.plausible import why_not
@@ -179,15 +179,15 @@ def test_the_type_of_a_stored_column_does_not_show(tmp_path, frozen, usual, colu
 
 def test_a_failure_of_another_kind_is_a_refusal_in_fixed_words(monkeypatch):
     """Exceptions that are not the package's own went through `answer`, and could quote values."""
-    layout = Layout({"y": (0, 1)}, frozenset({"t"}))
-    task = rehearsal.Rehearsal(
+    layout = SiteColumns({"y": (0, 1)}, frozenset({"t"}))
+    task = trial_runs.Rehearsal(
         "y ~ t", {"method": "diff_in_means", "epsilon": 1}, layout, 50, 60, 500
     )
-    assert rehearsal._reason(task) == ""
+    assert trial_runs._reason(task) == ""
     for error, words in (
-        (RuntimeError("4711"), rehearsal.UNUSABLE),
-        (IndexError("4711"), rehearsal.UNUSABLE),
-        (MemoryError(), rehearsal.TOO_LARGE),
+        (RuntimeError("4711"), trial_runs.UNUSABLE),
+        (IndexError("4711"), trial_runs.UNUSABLE),
+        (MemoryError(), trial_runs.TOO_LARGE),
         (EstimationError("no luck"), ""),
         (OptionError("clip must be below 1"), "clip must be below 1"),
     ):
@@ -196,7 +196,7 @@ def test_a_failure_of_another_kind_is_a_refusal_in_fixed_words(monkeypatch):
             raise error
 
         monkeypatch.setattr("dpeffects.federation.releases.site_release", fails)
-        assert rehearsal._reason(task) == words
+        assert trial_runs._reason(task) == words
 
 
 @pytest.mark.parametrize("step", ["store", "load", "grant", "task"])
@@ -316,7 +316,7 @@ def test_a_question_beyond_its_memory_costs_nothing(tmp_path, monkeypatch):
     north, real = policy(tmp_path), SitePolicy.task
     asked = question(formula="y ~ t | x*region", method="auto")
     monkeypatch.setattr(SitePolicy, "task", lambda *a: replace(real(*a), n=3_000_000, megabytes=20))
-    assert answer(asked, north)["reason"] == rehearsal.TOO_LARGE
+    assert answer(asked, north)["reason"] == trial_runs.TOO_LARGE
     assert north.store().spent == (0, 0)
     monkeypatch.setattr(SitePolicy, "task", real)
     assert answer(asked, north)["status"] == "ok"
@@ -324,11 +324,11 @@ def test_a_question_beyond_its_memory_costs_nothing(tmp_path, monkeypatch):
 
 def test_a_question_beyond_its_time_is_stopped():
     """Half a million records in no time: the process is killed, a new one takes its place."""
-    layout = Layout({"y": (0, 1), "x": (0, 1)}, frozenset({"t"}))
+    layout = SiteColumns({"y": (0, 1), "x": (0, 1)}, frozenset({"t"}))
     slow = {"method": "model_folds", "epsilon": 1}
-    task = rehearsal.Rehearsal("y ~ t | x", slow, layout, 500_000, 0, 4000)
-    assert rehearsal._tried(task) == rehearsal.TOO_LARGE
-    assert rehearsal._tried(replace(task, n=200, seconds=60)) == ""
+    task = trial_runs.Rehearsal("y ~ t | x", slow, layout, 500_000, 0, 4000)
+    assert trial_runs._tried(task) == trial_runs.TOO_LARGE
+    assert trial_runs._tried(replace(task, n=200, seconds=60)) == ""
 
 
 @pytest.mark.parametrize(

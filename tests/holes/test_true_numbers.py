@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.estimators._propensity import typical_scores
+from dpeffects.estimators.weighting.propensity import typical_scores
 from tests.populations import drawn
 
 BOUNDS = {"y": (0, 1), "x1": (-1, 1), "x2": (-1, 1)}

@@ -13,11 +13,11 @@ import dpeffects as dpe
 from dpeffects.design.arms import ARMS, Outcome
 from dpeffects.errors import DataError, EstimationError, OptionError, PrivacyError
 from dpeffects.estimators import proved
-from dpeffects.estimators._centres import release_centres
-from dpeffects.estimators._moments import ask_means, release_models, release_standard
-from dpeffects.estimators._score import Score, harmonic, score_of
 from dpeffects.estimators.arm_sums import arm_counts
-from dpeffects.estimators.auto import AutoOptions, choose
+from dpeffects.estimators.default.auto import AutoOptions, choose
+from dpeffects.estimators.default.centres import release_centres
+from dpeffects.estimators.default.moment_models import ask_means, release_models, release_standard
+from dpeffects.estimators.default.score import Score, harmonic, score_of
 from dpeffects.estimators.spec import Facts
 from dpeffects.flow import Estimation, Request, _adds_up
 from dpeffects.privacy.budget import Budget, Share

@@ -13,9 +13,9 @@ from scipy.optimize import lsq_linear
 import dpeffects as dpe
 from dpeffects.design import engines, table
 from dpeffects.errors import DPEffectsError, EstimationError
-from dpeffects.estimators import _balancing
-from dpeffects.estimators._balancing import (
-    Moments,
+from dpeffects.estimators.default import balancing
+from dpeffects.estimators.default.balancing import (
+    BasisMoments,
     Problem,
     choose_basis,
     designs,
@@ -114,8 +114,8 @@ def row_weights(design, data, columns):
 @pytest.mark.parametrize("cap", [1.5, 3.0, 40.0])
 def test_weights_are_those_of_an_independent_solver(estimand, cap, monkeypatch):
     """Bounded least squares by scipy: the same problem, written as residuals."""
-    monkeypatch.setattr(_balancing, "_STOP", 1e-9)
-    monkeypatch.setattr(_balancing, "_LOOKS", 60)
+    monkeypatch.setattr(balancing, "_STOP", 1e-9)
+    monkeypatch.setattr(balancing, "_LOOKS", 60)
     data = records(120, 3, seed=4)
     c, _ = curator(data, 3)
     basis, moments = choose_basis(c, sizes(data))
@@ -188,7 +188,7 @@ def test_moments_are_the_moments():
     data = records(500, 3)
     c, _ = curator(data, 3)
     basis, _ = choose_basis(c, sizes(data))
-    found = Moments.of(c, basis, sizes(data))
+    found = BasisMoments.of(c, basis, sizes(data))
     values = np.column_stack(basis(Block(covariates=data[["x0", "x1", "x2"]].to_numpy())))
     t = data["t"].to_numpy() == 1
     assert found.means[0] == pytest.approx(values[t].mean(axis=0), abs=1e-6)
@@ -207,9 +207,9 @@ def test_the_estimate_is_the_weighted_difference(estimand, epsilon, monkeypatch)
     data = records(800, 3, seed=3)
     c, _ = curator(data, 3, epsilon)
     chosen = []
-    monkeypatch.setattr(_balancing, "lengths_part", lambda records: 0.0)
-    original = _balancing.weighted_sum
-    monkeypatch.setattr(_balancing, "weighted_sum", lambda *a: chosen.append(a[1]) or original(*a))
+    monkeypatch.setattr(balancing, "lengths_part", lambda records: 0.0)
+    original = balancing.weighted_sum
+    monkeypatch.setattr(balancing, "weighted_sum", lambda *a: chosen.append(a[1]) or original(*a))
     made = fit_pair(c, LabelOptions(), estimand)
     v = row_weights(chosen[0].design, data, 3) * np.where(data["t"] == 1, 1.0, -1.0)
     assert made.value == pytest.approx(float(v @ data["y"]), abs=1e-5)
@@ -229,7 +229,7 @@ def test_one_outcome_moves_no_release_by_more_than_is_said(epsilon):
 
 def _first_releases(c, estimand):
     """The releases whose sets do not follow from releases before them."""
-    _balancing.release_centres(c, means="means")
+    balancing.release_centres(c, means="means")
 
 
 def test_weighted_sum_keeps_to_its_set():
@@ -238,15 +238,15 @@ def test_weighted_sum_keeps_to_its_set():
     c, _ = curator(data, 3)
     basis, moments = choose_basis(c, sizes(data))
     problem = Problem.of(basis, moments, "ATE")
-    known = _balancing.release_first(c, sizes(data))
+    known = balancing.release_first(c, sizes(data))
     design = next(designs(c, problem, trial=False))
-    choice = _balancing.Choice.of(c, design, known, trial=False)
+    choice = balancing.Choice.of(c, design, known, trial=False)
     far = []
     for place in range(0, 600, 40):
         other = data.copy()
         other.loc[place, "y"] = 1.0 - round(other.loc[place, "y"])
         pair = [curator(d, 3) for d in (data, other)]
-        far.append(change(*pair, lambda c: _balancing.weighted_sum(c, choice, known)))
+        far.append(change(*pair, lambda c: balancing.weighted_sum(c, choice, known)))
     assert 0.1 < max(far) <= 1.0
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
-from dpeffects.estimators._models import FittedModel
+from dpeffects.estimators.learners.models import FittedModel
 from dpeffects.replication.dpci import CrossFitted
 from dpeffects.replication.model_folds import FoldModels
 from dpeffects.replication.ridge import RidgeLogistic, RidgeRegression

@@ -9,7 +9,7 @@ import statsmodels.api as sm
 
 import dpeffects as dpe
 from dpeffects.abilities import study as joint
-from dpeffects.estimators import _fitted
+from dpeffects.estimators import outcome_slopes
 
 BOUNDS = {"x": (-3.0, 3.0), "sex": (0, 1), "score": (0.0, 1.0), "event": (0, 1)}
 FORMULA = "score + event ~ t | x + sex"
@@ -86,8 +86,8 @@ def test_slopes_are_those_of_a_regression_within_arms():
 
 
 def test_slopes_that_noise_would_drown_are_not_asked_for():
-    assert not _fitted.worth(500, 10, 20, 0.1)
-    assert _fitted.worth(20_000, 4, 3, 0.1)
+    assert not outcome_slopes.worth(500, 10, 20, 0.1)
+    assert outcome_slopes.worth(20_000, 4, 3, 0.1)
     data = people(1500)
     fit = dpe.dp_study(FORMULA, data, bounds=BOUNDS, epsilon=0.3, adjust=True, seed=1)
     assert "slopes" not in {spend.share for spend in fit.spends}

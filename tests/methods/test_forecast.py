@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpeffects.estimators.auto import AutoOptions, choose, plans
+from dpeffects.estimators.default.auto import AutoOptions, choose, plans
 from dpeffects.estimators.spec import Facts
 from dpeffects.privacy.budget import Budget
 

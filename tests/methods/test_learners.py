@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpeffects.estimators._models import FittedModel
+from dpeffects.estimators.learners.models import FittedModel
 from dpeffects.privacy.parts import by_block
 from dpeffects.replication.block_learner import BlockLearner
 from dpeffects.replication.ridge import RidgeLogistic, RidgeRegression

@@ -11,8 +11,13 @@ import statsmodels.api as sm
 
 import dpeffects as dpe
 from dpeffects.errors import BoundsError, DataError, OptionError
-from dpeffects.estimators.matching import match_into
-from dpeffects.estimators.private_psm import PrivatePSMOptions, mixing, mixture_of, share_variance
+from dpeffects.estimators.matching.nearest import match_into
+from dpeffects.estimators.matching.private_psm import (
+    PrivatePSMOptions,
+    mixing,
+    mixture_of,
+    share_variance,
+)
 
 FORMULA = "outcome ~ treatment | x1 + x2 + x3"
 LEVELS = ["none", "low", "high"]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dpeffects.estimators import _posterior as posterior
-from dpeffects.estimators._posterior import NoisyMoments, fit_slopes, unadjusted_variance
+from dpeffects.estimators.default import posterior as posterior
+from dpeffects.estimators.default.posterior import NoisyMoments, fit_slopes, unadjusted_variance
 
 
 def moments(noise, outcome, treatment, variances=None, entry_noise=0.0, **more):

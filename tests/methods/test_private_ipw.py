@@ -9,9 +9,9 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import BoundsError, DPEffectsError, OptionError
 from dpeffects.estimators import get
-from dpeffects.estimators._centres import Centres
-from dpeffects.estimators._propensity import PropensityModel, WeightingError
-from dpeffects.estimators.private_ipw import PrivateIPWOptions
+from dpeffects.estimators.default.centres import Centres
+from dpeffects.estimators.weighting.private_ipw import PrivateIPWOptions
+from dpeffects.estimators.weighting.propensity import PropensityModel, WeightingError
 from dpeffects.inference.estimate import Unavailable
 from tests.plain import plain
 from tests.populations import POPULATIONS

@@ -12,8 +12,8 @@ from scipy import stats
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
-from dpeffects.inference import randomisation
-from dpeffects.inference.randomisation import GAMMA, Assignment, Noise, Statistic, p_value
+from dpeffects.inference import randomisation_law
+from dpeffects.inference.randomisation_law import GAMMA, Assignment, Noise, TestStatistic, p_value
 from tests.commands.shell import run
 
 DESIGNS = {
@@ -68,14 +68,14 @@ def brute_force(statistic, successes, w, alternative):
 @pytest.mark.parametrize("name", DESIGNS)
 def test_the_law_of_the_statistic_is_that_of_all_assignments(name, alternative):
     design = DESIGNS[name]
-    statistic = Statistic(design, Noise(1.3, 2.2))
+    statistic = TestStatistic(design, Noise(1.3, 2.2))
     for successes, w in ((0, 0.4), (2, 0.8), (design.n - 1, 0.1), (design.n, -0.6)):
-        beyond = randomisation._Beyond(statistic, w, alternative)
+        beyond = randomisation_law._Beyond(statistic, w, alternative)
         expected = brute_force(statistic, successes, w, alternative)
         assert beyond(successes) == pytest.approx(expected, abs=2e-6)
 
 
-@pytest.mark.parametrize("centre", randomisation.CENTRES)
+@pytest.mark.parametrize("centre", randomisation_law.CENTRES)
 @pytest.mark.parametrize("successes", [0, 3, 40, 97, 100])
 def test_sums_have_the_moments_that_the_design_says(centre, successes):
     for design in (Assignment(100, 1, 2, False), Assignment(100, 3, 10, False)):
@@ -101,15 +101,15 @@ def test_without_noise_it_is_fishers_test(a):
     table = [[a, successes - a], [30 - a, 30 - successes + a]]
     for ours, theirs in (("greater", "greater"), ("less", "less"), ("two-sided", "two-sided")):
         expected = stats.fisher_exact(table, alternative=theirs)[1]
-        found = p_value(Statistic(design, quiet), total, float(successes), ours)
+        found = p_value(TestStatistic(design, quiet), total, float(successes), ours)
         assert found == pytest.approx(min(1.0, expected + GAMMA), abs=1e-6)
 
 
 def test_a_coarser_look_at_the_number_of_successes_is_never_smaller(monkeypatch):
-    statistic = Statistic(Assignment(60, 2, 5, False), Noise(4.0, 12.0))
+    statistic = TestStatistic(Assignment(60, 2, 5, False), Noise(4.0, 12.0))
     exact = [p_value(statistic, t, m, "two-sided") for t, m in ((120.0, 20.0), (9.0, 55.0))]
     for most in (5, 20, 33):
-        monkeypatch.setattr(randomisation, "_MOST", most)
+        monkeypatch.setattr(randomisation_law, "_MOST", most)
         coarse = [p_value(statistic, t, m, "two-sided") for t, m in ((120.0, 20.0), (9.0, 55.0))]
         assert all(c >= e for c, e in zip(coarse, exact, strict=True))
 
@@ -146,7 +146,7 @@ def released(design, successes, statistic, rng):
 def test_p_values_keep_their_level(design, successes, epsilon):
     """100 p-values each, seeds fixed; benchmarks/randomisation_test.py has more."""
     rng = np.random.default_rng(5)
-    statistic = Statistic(design, Noise(1 / (0.75 * epsilon), 1 / (0.25 * epsilon)))
+    statistic = TestStatistic(design, Noise(1 / (0.75 * epsilon), 1 / (0.25 * epsilon)))
     found = np.array(
         [
             p_value(statistic, *released(design, successes, statistic, rng), "two-sided")

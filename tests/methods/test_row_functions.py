@@ -27,34 +27,32 @@ from dpeffects.design.bounds import magnitude
 from dpeffects.design.clipped import AnyOutside, Outside
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators import (
-    _arm_terms,
-    _balancing,
-    _centres,
-    _clusters,
-    _first_stage,
-    _fitted,
-    _margins,
-    _moments,
-    _propensity,
-    _response,
-    _score,
-    _tables,
-    _variation,
+from dpeffects.estimators import arm_tables, clusters
+from dpeffects.estimators import margins as _margins
+from dpeffects.estimators import outcome_slopes as _fitted
+from dpeffects.estimators.arm_sums import OfArm, arm_squares, arm_sums, treated_count
+from dpeffects.estimators.default import (
+    arm_terms,
+    balancing,
+    moment_models,
     one_step,
     one_step_cate,
-    private_ipw,
+    variation,
 )
-from dpeffects.estimators._centres import Centres, residual
-from dpeffects.estimators._first_stage import Learner, Nuisance
-from dpeffects.estimators._kernel_learner import BINS
-from dpeffects.estimators.arm_sums import OfArm, arm_squares, arm_sums, treated_count
-from dpeffects.estimators.private_psm import propensity_scores
-from dpeffects.estimators.weighting import Propensity
+from dpeffects.estimators.default import centres as _centres
+from dpeffects.estimators.default import score as _score
+from dpeffects.estimators.default.centres import Centres, residual
+from dpeffects.estimators.learners import first_stage
+from dpeffects.estimators.learners.first_stage import Learner, Nuisance
+from dpeffects.estimators.learners.kernel_learner import BINS
+from dpeffects.estimators.matching.private_psm import propensity_scores
+from dpeffects.estimators.weighting import private_ipw, response
+from dpeffects.estimators.weighting import propensity as _propensity
+from dpeffects.estimators.weighting.inverse_weights import Propensity
 from dpeffects.inference.regression import ARM, NUMBER, PRODUCT, MomentColumn
-from dpeffects.privacy.moments import Bins, WithSquares, norm_of_sum
 from dpeffects.privacy.rows import Block, Cells, fill
 from dpeffects.privacy.sets import COUNT, Box
+from dpeffects.privacy.tight_sets import Bins, WithSquares, norm_of_sum
 from dpeffects.privacy.units import seen_as
 from dpeffects.replication import sample_aggregate as aggregate
 from tests.privacy.bare import curator
@@ -86,18 +84,20 @@ def learner(weighted):
     return Learner(nuisance(not weighted), 0.15, weighted)
 
 
-BASIS = _balancing.Basis(
+BASIS = balancing.Basis(
     np.array([1, 2, 4]),
     np.array([0.0, -0.1, 0.2]),
     np.array([0.3, 0.2, 0.1]),
     squares=(0, 2),
     pairs=((0, 1),),
 )
-BALANCE = _balancing.BalancingWeights(
+BALANCE = balancing.BalancingWeights(
     BASIS, RNG.normal(size=(2, BASIS.size + 1)) + np.eye(1, BASIS.size + 1), np.array([3.0, 1.7])
 )
 FROM_MEANS = residual(np.array([0.6, 0.4]))
-STANDARD = _moments.Standard(np.arange(1, D), np.full(D - 1, 0.4), np.linspace(0.1, 0.5, D - 1))
+STANDARD = moment_models.Standard(
+    np.arange(1, D), np.full(D - 1, 0.4), np.linspace(0.1, 0.5, D - 1)
+)
 RESIDUAL = residual(np.array([0.6, 0.4]))
 BY_ARM = residual(np.array([0.6, 0.4, 0.3]))
 SIGNS = OfArm(np.array([2.5, -1.0 / 0.6]))
@@ -136,8 +136,8 @@ FROM_MODEL, FROM_ARMS = (
 ARM_TERM = _centres.clipped_term(FROM_ARMS, CHANCES.weight(), 0.2)
 SUM_OF_ARM, THREE_WIDTHS = OfArm(np.arange(3.0)), OfArm(np.array([0.8, 0.5, 0.6]))
 THREE = tuple(Propensity.within(w * WEIGHTS, 0.3 * w, (0.1, 1.0)) for w in (1.0, 0.5, -1.0))
-FROM_MEAN = _clusters._from_mean(CONTRAST, 0.1)
-TABLE_WEIGHT = _tables.TableWeight(MODEL, "ATE")
+FROM_MEAN = clusters._from_mean(CONTRAST, 0.1)
+TABLE_WEIGHT = arm_tables.TableWeight(MODEL, "ATE")
 LEFT = _margins.Left(
     _fitted.Fitted(
         np.array([3, 4]), np.array([0.4, 0.6]), np.random.default_rng(5).normal(size=(2, 2)), CUTS
@@ -148,16 +148,16 @@ LEFT = _margins.Left(
 CASES = {
     "ArmByCell": [ArmByCell(3)],
     "outcome_bin": [quantile.outcome_bin(np.array([0.0, 0.25, 0.4, 1.0, 1e200]))],
-    "arm_and_bin": [_tables.arm_and_bin(quantile.outcome_bin(np.array([0.2, 0.5])), 3)],
-    "TableWeight": [_tables.TableWeight(MODEL, e) for e in ESTIMANDS if e != "CATE"],
+    "arm_and_bin": [arm_tables.arm_and_bin(quantile.outcome_bin(np.array([0.2, 0.5])), 3)],
+    "TableWeight": [arm_tables.TableWeight(MODEL, e) for e in ESTIMANDS if e != "CATE"],
     "_from_mean": [FROM_MEAN],
-    "_one": [_clusters._one()],
-    "has_outcome": [_response.has_outcome],
-    "with_treatment": [_response.with_treatment(arm) for arm in (SIGNS, SUM_OF_ARM)],
+    "_one": [clusters._one()],
+    "has_outcome": [response.has_outcome],
+    "with_treatment": [response.with_treatment(arm) for arm in (SIGNS, SUM_OF_ARM)],
     "represented": [
-        _response.represented(
+        response.represented(
             Propensity.within(RNG.normal(size=D + len(arm.numbers) - 1), 0.3, (0.1, 0.9)),
-            _response.with_treatment(arm),
+            response.with_treatment(arm),
         )
         for arm in (SIGNS, SUM_OF_ARM)
     ],
@@ -180,14 +180,14 @@ CASES = {
     "from_level": [RESIDUAL, BY_ARM],
     "clipped_term": [CONTRAST, ARM_TERM],
     "length_class": [_centres.length_class(RESIDUAL, 0.6 * 2.0 ** -np.arange(5.0))],
-    "scaled": [_arm_terms.scaled(ARM_TERM, THREE_WIDTHS, THREE_WIDTHS)],
-    "beside_squares": [_arm_terms.beside_squares(ARM_TERM, 0.4)],
-    "of_pair": [_arm_terms.of_pair(ARM_TERM, OfArm(np.array([1.0, 0.0, -1.0])))],
+    "scaled": [arm_terms.scaled(ARM_TERM, THREE_WIDTHS, THREE_WIDTHS)],
+    "beside_squares": [arm_terms.beside_squares(ARM_TERM, 0.4)],
+    "of_pair": [arm_terms.of_pair(ARM_TERM, OfArm(np.array([1.0, 0.0, -1.0])))],
     "Standard": [STANDARD],
-    "some_columns": [_moments.some_columns(STANDARD.columns)],
-    "squared_distances": [_moments.squared_distances(STANDARD.columns, STANDARD.means)],
+    "some_columns": [moment_models.some_columns(STANDARD.columns)],
+    "squared_distances": [moment_models.squared_distances(STANDARD.columns, STANDARD.means)],
     "moment_row": [
-        _moments.moment_row(STANDARD, own, 0.3, points, (0.7, 0.7, 0.25))
+        moment_models.moment_row(STANDARD, own, 0.3, points, (0.7, 0.7, 0.25))
         for own, points in (
             (RESIDUAL, ()),
             (RESIDUAL, (OfArm(np.array([0.6, -0.4])),)),
@@ -200,8 +200,8 @@ CASES = {
     ],
     "overlap_weight": [ODDS.weight(), CHANCES.weight()],
     "along_score": [
-        _variation.along_score(CONTRAST, STANDARD, ODDS.slopes[:1], np.ones(1), OfArm(np.zeros(2))),
-        _variation.along_score(ARM_TERM, STANDARD, CHANCES.slopes, np.ones(3), SUM_OF_ARM),
+        variation.along_score(CONTRAST, STANDARD, ODDS.slopes[:1], np.ones(1), OfArm(np.zeros(2))),
+        variation.along_score(ARM_TERM, STANDARD, CHANCES.slopes, np.ones(3), SUM_OF_ARM),
     ],
     "arm_weight": [
         *(private_ipw.arm_weight((MODEL,), e, SIGNS) for e in ESTIMANDS if e != "CATE"),
@@ -209,19 +209,19 @@ CASES = {
     ],
     "own_beyond_clip": [private_ipw.own_beyond_clip(THREE, SUM_OF_ARM)],
     "Basis": [BASIS],
-    "with_constant": [_balancing.with_constant(BASIS)],
-    "values_and_squares": [_balancing.values_and_squares(BASIS)],
+    "with_constant": [balancing.with_constant(BASIS)],
+    "values_and_squares": [balancing.values_and_squares(BASIS)],
     "BalancingWeights": [BALANCE],
-    "within_cap": [_balancing.within_cap(BALANCE)],
-    "weight_class": [_balancing.weight_class(BALANCE, np.array([0.5, 1.0, 2.0]))],
-    "weight_sums": [_balancing.weight_sums(BALANCE)],
+    "within_cap": [balancing.within_cap(BALANCE)],
+    "weight_class": [balancing.weight_class(BALANCE, np.array([0.5, 1.0, 2.0]))],
+    "weight_sums": [balancing.weight_sums(BALANCE)],
     "outcome_slopes": [
-        _balancing.outcome_slopes(
+        balancing.outcome_slopes(
             BASIS, FROM_MEANS, 0.3, RNG.normal(size=(2, 3)), RNG.normal(size=(3, 2))
         )
     ],
     "contribution": [
-        _balancing.contribution(
+        balancing.contribution(
             BALANCE, FROM_MEANS, np.array([[-0.3, 0.3], [-0.2, 0.3]]), np.array([0.01, -0.02])
         )
     ],
@@ -243,21 +243,21 @@ CASES = {
     "without_answer": [aggregate.without_answer],
     "scaled_answer": [aggregate.scaled_answer((-0.4, 0.7))],
     "centred_answers": [aggregate.centred_answers(1, 0.3, 0.7)],
-    "outcome_terms": [_first_stage.outcome_terms(nuisance(by_arm)) for by_arm in (False, True)],
+    "outcome_terms": [first_stage.outcome_terms(nuisance(by_arm)) for by_arm in (False, True)],
     "effect_terms": [
-        _first_stage.effect_terms(learner(weighted), features)
+        first_stage.effect_terms(learner(weighted), features)
         for weighted in (False, True)
         for features in (SMOOTH, Linear(D), AdditiveWaves.gaussian(D - 1, 0.1))
     ],
     "effect_squares": [
-        _first_stage.effect_squares(_first_stage.effect_terms(learner(True), Linear(D)), WEIGHTS)
+        first_stage.effect_squares(first_stage.effect_terms(learner(True), Linear(D)), WEIGHTS)
     ],
-    "group_terms": [_first_stage.group_terms(learner(weighted)) for weighted in (False, True)],
-    "group_squares": [_first_stage.group_squares(learner(True), np.array([0.5, -3.0, 0.1]))],
+    "group_terms": [first_stage.group_terms(learner(weighted)) for weighted in (False, True)],
+    "group_squares": [first_stage.group_squares(learner(True), np.array([0.5, -3.0, 0.1]))],
     "failure": [randomisation.failure()],
     "assignment_score": [randomisation.assignment_score((3, -2, -3, 2))],
-    "group": [_first_stage.group],
-    "covariate_bins": [_first_stage.covariate_bins],
+    "group": [first_stage.group],
+    "covariate_bins": [first_stage.covariate_bins],
     "LessTaken": [LESS_TAKEN],
     "TAKEN": [late.TAKEN],
     "Weighted": [PILOT],
@@ -307,7 +307,7 @@ CASES = {
     "baseline_weight": [
         _margins.baseline_weight(
             _margins.baseline_columns(3),
-            _tables.TableWeight(Propensity.within(WEIGHTS[:3], 0.3, (0.1, 0.9)), "ATE"),
+            arm_tables.TableWeight(Propensity.within(WEIGHTS[:3], 0.3, (0.1, 0.9)), "ATE"),
         )
     ],
 }
@@ -564,7 +564,7 @@ def test_covariates_by_arm_are_the_sums():
     y, t, x = records()
     c, _ = curator(y, t, x)
     z, model = x[:, 1:] - 0.5, Propensity.within(np.array([0.2, 2.0, -1.0]), 0.3, (0.1, 0.9))
-    seen = seen_as(c, _tables.TableWeight(model, "ATE"))
+    seen = seen_as(c, arm_tables.TableWeight(model, "ATE"))
     plain, weighted = (
         _margins.margins([_margins.MarginAsked(own, "margin", np.array([1, 2]), ARMS, (2, 1), "a")])
         for own in (c, seen)
@@ -589,7 +589,7 @@ def test_sums_by_group_are_those_of_a_group_by(weighted):
     g = rng.integers(0, 4, 400)  # of 5 groups, one is empty
     made = Learner(nuisance(not weighted), 0.7, weighted)
     c, _ = curator(y, t, x, strata=(g, 5))
-    terms, cells, top = _first_stage.group_terms(made), Cells(_first_stage.group, 5), made.steepest
+    terms, cells, top = first_stage.group_terms(made), Cells(first_stage.group, 5), made.steepest
     box = Box([-1.0, 0.0], [1.0, 1.0], centre=0.0)
     both = c.sums("sums", terms, box, cells, share="a").value * [top, top**2]
     score = made.nuisance.scores(x)
@@ -609,7 +609,7 @@ def test_sums_by_group_are_those_of_a_group_by(weighted):
     frame = pd.DataFrame({"g": g, "top": s * clipped, "w": s**2, "r": (s * residual) ** 2})
     direct = frame.groupby("g").sum().reindex(range(5), fill_value=0.0)
     assert both == pytest.approx(direct[["top", "w"]].to_numpy(), abs=1e-5)
-    row = _first_stage.group_squares(made, effects)
+    row = first_stage.group_squares(made, effects)
     squares = c.sums("squares", row, Box(0.0, top**2, centre=0.0), cells, share="a").value[:, 0]
     assert squares == pytest.approx(direct["r"].to_numpy(), abs=1e-5)
     for k in range(4):  # their ratio is a regression of residuals on residuals
@@ -631,7 +631,7 @@ def test_squares_of_gradients_are_what_they_say():
     )
     made = Learner(flat, 0.15, True)
     w = np.random.default_rng(20).normal(size=SMOOTH.size)
-    row = _first_stage.effect_squares(_first_stage.effect_terms(made, SMOOTH), w)
+    row = first_stage.effect_squares(first_stage.effect_terms(made, SMOOTH), w)
     c, _ = curator(y, t, x)
     found = c.sums("squares", row, Box(np.zeros(2), np.full(2, 0.25)), share="a").value
     s = t - 0.5
@@ -644,7 +644,7 @@ def test_histograms_of_covariates():
     y, t, x = records(500, 4)
     x[:6, 1] = [0.0, 1.0, 0.125, 0.5, 0.25, 0.875]
     c, noise = curator(y, t, x)
-    counts = c.sums("bins", _first_stage.covariate_bins, Bins(3, BINS), share="a").value
+    counts = c.sums("bins", first_stage.covariate_bins, Bins(3, BINS), share="a").value
     for j, own in enumerate(counts.reshape(3, BINS)):
         assert (own == np.histogram(x[:, j + 1], BINS, (0.0, 1.0))[0]).all()
     assert noise.sensitivity == [6]

@@ -13,7 +13,7 @@ import dpeffects as dpe
 from dpeffects.errors import EstimationError, MissingExtraError, OptionError
 from dpeffects.ledgers.composition import epsilon_of_rho
 from dpeffects.unproved.generators import environment
-from dpeffects.unproved.generators.tables import Fitted, Tree
+from dpeffects.unproved.generators.measured_tables import FittedDistribution, Tree
 from tests.plain import plain
 
 SIZES = {"t": 2, "y": 4, "a": 3, "b": 3, "c": 2}
@@ -53,7 +53,7 @@ def truth():
 @pytest.fixture(scope="module")
 def fitted(truth):
     measured = [(c, 1000 * summed(truth, c).reshape(-1), 1.0) for c in CLIQUES]
-    return Fitted(SIZES, measured, 1000, steps=3000)
+    return FittedDistribution(SIZES, measured, 1000, steps=3000)
 
 
 def test_exact_tables_are_met(truth, fitted):
@@ -79,7 +79,7 @@ def test_records_have_the_joint_distribution(fitted):
 
 def test_a_fit_starts_where_the_last_one_ended(truth, fitted):
     measured = [(c, 1000 * summed(truth, c).reshape(-1), 1.0) for c in [*CLIQUES, ("c", "b")]]
-    again = Fitted(SIZES, measured, 1000, fitted.potentials, steps=0)
+    again = FittedDistribution(SIZES, measured, 1000, fitted.potentials, steps=0)
     for clique in CLIQUES:
         np.testing.assert_allclose(again.project(clique), fitted.project(clique), atol=1e-9)
 

@@ -11,10 +11,10 @@ from dpeffects.privacy import units as weights_of_units
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import CallLedger
-from dpeffects.privacy.moments import Bins, Gram, WithSizes, WithSquares
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Cells, Rows
 from dpeffects.privacy.sets import COUNT, Box, Cube, Matrices
+from dpeffects.privacy.tight_sets import Bins, Gram, WithSizes, WithSquares
 from dpeffects.unproved.seeded import SeededNoise
 
 NASTY = np.array(

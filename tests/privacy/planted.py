@@ -6,7 +6,7 @@ import inspect
 import sys
 import textwrap
 
-from dpeffects.privacy import curator, moments, rows, sets, units
+from dpeffects.privacy import curator, rows, sets, tight_sets, units
 
 BUGS = {
     "NaN is not replaced": (
@@ -28,9 +28,14 @@ BUGS = {
         "pass",
     ),
     "a failing row spoils its block": (rows, "evaluate", "out[bad] = np.nan", "out[:] = np.nan"),
-    "products differ by too little": (moments.GramGrid, "reach", "single, 2, 2", "single, 1, 1"),
-    "matrices move by too little": (moments.GramGrid, "reach", "single, 2, 2", "single, 2, 1"),
-    "half the matrix": (moments.GramGrid, "shape", "_squared_radius, n", "_squared_radius // 2, n"),
+    "products differ by too little": (tight_sets.GramGrid, "reach", "single, 2, 2", "single, 1, 1"),
+    "matrices move by too little": (tight_sets.GramGrid, "reach", "single, 2, 2", "single, 2, 1"),
+    "half the matrix": (
+        tight_sets.GramGrid,
+        "shape",
+        "_squared_radius, n",
+        "_squared_radius // 2, n",
+    ),
     "half the cube": (sets.BoxGrid, "shape", "2 * half", "half"),
     "the ball is not kept": (
         sets.BoxGrid,
@@ -38,7 +43,12 @@ BUGS = {
         "short / np.maximum(norm, 1e-300))[:, None]\n",
         "1.0)\n    return [self._round(x, j) for j, x in enumerate(values.T)]\n",
     ),
-    "squares cost nothing": (moments.WithSquares, "_reach", "2 * top + 1, top // 4 + 1", "top, 0"),
+    "squares cost nothing": (
+        tight_sets.WithSquares,
+        "_reach",
+        "2 * top + 1, top // 4 + 1",
+        "top, 0",
+    ),
     "rows of a unit all count": (units, "row_weights", "if rows is not None:", "if False:"),
     "a weight of a unit above 1": (
         units,
@@ -53,7 +63,7 @@ BUGS = {
         "self.same, self.same",
     ),
     "weights of a unit's products": (
-        moments.GramGrid,
+        tight_sets.GramGrid,
         "_weighted",
         "root = np.sqrt(weight)",
         "root = weight = np.ones(len(values))",
@@ -79,6 +89,6 @@ def plant_line(monkeypatch, owner, function, old, new):
     if hasattr(changed, "__set_name__"):
         changed.__set_name__(owner, function)
     monkeypatch.setattr(owner, function, changed)
-    for other in (curator, moments, rows, sets, units):
+    for other in (curator, tight_sets, rows, sets, units):
         if getattr(other, function, None) is attribute:
             monkeypatch.setattr(other, function, changed)

@@ -12,11 +12,11 @@ from scipy.stats import norm
 
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.budget import Budget, as_written
-from dpeffects.privacy.moments import Bins, Gram, WithSizes, WithSquares
 from dpeffects.privacy.parts import halves
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, Cells, evaluate, reads
 from dpeffects.privacy.sets import COUNT, Box, Cube, Sensitivity, Steps, add_up
+from dpeffects.privacy.tight_sets import Bins, Gram, WithSizes, WithSquares
 from tests.privacy.hostile import curator, moved, pairs_of_records, pairs_of_units
 from tests.privacy.planted import BUGS, plant
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.privacy.parts import ESTIMATORS, Folds, Terms
+from dpeffects.privacy.parts import ESTIMATORS, EffectTerms, Folds
 from tests.privacy.bare import change, curator, replaced
 
 
 def ask(learner, estimator, folds=3, average="predictions", clip=0.2, interval=(-1.0, 1.0)):
     def call(c):
-        made = Folds(c, learner, Terms(estimator, clip), folds)
+        made = Folds(c, learner, EffectTerms(estimator, clip), folds)
         if average == "predictions":
             made.mean_by_predictions("mean", "a")
         else:
@@ -50,14 +50,14 @@ def span_of_one_model(terms, models):
 @pytest.mark.parametrize("clip", [0.01, 0.1, 0.4])
 @pytest.mark.parametrize("models", [1, 2, 7])
 def test_what_one_model_moves_is_the_largest_over_all_corners(estimator, clip, models):
-    terms = Terms(estimator, clip)
+    terms = EffectTerms(estimator, clip)
     assert terms.moved(models) == pytest.approx(span_of_one_model(terms, models))
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_no_mixture_of_answers_moves_a_term_further(estimator):
     """Inside of the box, with different answers of every model, nothing is larger."""
-    rng, terms, models = np.random.default_rng(0), Terms(estimator, 0.15), 3
+    rng, terms, models = np.random.default_rng(0), EffectTerms(estimator, 0.15), 3
     low, high = 1.0 / 0.85, 1.0 / 0.15
     size = (20_000, models)
     box = np.stack([*rng.uniform(low, high, (2, *size)), *rng.uniform(-1, 1, (2, *size))])
@@ -72,7 +72,7 @@ def test_no_mixture_of_answers_moves_a_term_further(estimator):
 
 def test_moving_weights_or_means_alone_is_half_of_what_both_move():
     """For AIPW a bound that leaves one of them fixed is about half of the truth."""
-    terms, models = Terms("aipw", 0.02), 50
+    terms, models = EffectTerms("aipw", 0.02), 50
     most, least = 1.0 / terms.clip, 1.0 / (1.0 - terms.clip)
     alone = max(2.0 * most / models, 2.0 * (most - least) / models)
     assert 0.5 < alone / terms.moved(models) < 0.53
@@ -178,10 +178,10 @@ def test_declared_sensitivities_in_units_of_the_outcome():
     }
     for estimator, value in expected.items():
         c, _ = curator(np.zeros(n), t, x, limits=(-1.0, 2.0))
-        found = Folds(c, extreme, Terms(estimator, clip), folds).mean_by_predictions("m", "a")
+        found = Folds(c, extreme, EffectTerms(estimator, clip), folds).mean_by_predictions("m", "a")
         assert found.spend.sensitivity[0] == pytest.approx(value, rel=1e-6)
     c, _ = curator(np.zeros(n), t, x, limits=(-1.0, 2.0))
-    made = Folds(c, extreme, Terms("aipw", clip), folds)
+    made = Folds(c, extreme, EffectTerms("aipw", clip), folds)
     found = made.mean_of_estimates("m", (-1.5, 1.5), "a")
     assert found.spend.sensitivity[0] == pytest.approx(3.0 / 10 + 9 / 10 * 2 * wide * most / 54)
 
@@ -233,7 +233,7 @@ def test_models_are_averaged_as_the_method_says():
         ("estimates", np.mean(np.clip([np.mean(b) for b in by_fold], -2, 2)) / 2),
     ):
         c, _ = curator(y, t, x)
-        made = Folds(c, least_squares, Terms("aipw", clip), folds)
+        made = Folds(c, least_squares, EffectTerms("aipw", clip), folds)
         found = (
             made.mean_by_predictions("m", "a")
             if average == "predictions"
@@ -254,7 +254,7 @@ def test_folds_without_models_are_left_out():
         return lambda new: np.outer([0.5, outcome[0], 0.0], np.ones(len(new)))
 
     c, _ = curator(y, t, x)
-    made = Folds(c, some, Terms("regression", 0.2), folds)
+    made = Folds(c, some, EffectTerms("regression", 0.2), folds)
     found = made.mean_of_estimates("m", (-1.0, 1.0), "a")
     assert found.value == pytest.approx([y[1:folds].sum() / folds, 3 / 4], abs=1e-7)
     squares, _ = made.squares("s", "a")
@@ -274,7 +274,7 @@ def test_a_fold_that_comes_or_goes_attains_the_bound():
 
     t = np.arange(6) % 2 == 0
     pair = [curator(np.ones(6), t, np.array([[first], *[[0.0]] * 5])) for first in (0.0, 1.0)]
-    call = lambda c: Folds(c, there, Terms("regression", 0.2), 3).mean_of_estimates(  # noqa: E731
+    call = lambda c: Folds(c, there, EffectTerms("regression", 0.2), 3).mean_of_estimates(  # noqa: E731
         "m", (-1.0, 1.0), "a"
     )
     assert 0.3 < change(*pair, call) <= 1.0
@@ -306,4 +306,4 @@ def test_refusals():
     with pytest.raises(OptionError, match="interval"):
         ask(extreme, "aipw", 2, "estimates", interval=(1.0, 1.0))(curator(y, t)[0])
     with pytest.raises(PrivacyError, match="nothing drawn"):
-        Folds(curator(y, t)[0], extreme, Terms("aipw", 0.2), 2).squares("s", "a")
+        Folds(curator(y, t)[0], extreme, EffectTerms("aipw", 0.2), 2).squares("s", "a")

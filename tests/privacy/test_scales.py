@@ -21,8 +21,8 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import DPEffectsError
-from dpeffects.privacy.moments import cube_noise_sd
 from dpeffects.privacy.noise import NoiseSource
+from dpeffects.privacy.tight_sets import cube_noise_sd
 
 NOISE = "dpeffects.flow.noise_source"
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (-1, 1), "g": ["a", "b", "c"]}

@@ -10,18 +10,18 @@ import pytest
 from dpeffects.design.bounds import BINS, find_bounds
 from dpeffects.errors import BudgetError, PrivacyError
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
-from dpeffects.estimators.matching import match, match_into, pairs
-from dpeffects.estimators.private_psm import propensity_scores
+from dpeffects.estimators.matching.nearest import match, match_into, pairs
+from dpeffects.estimators.matching.private_psm import propensity_scores
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.matched import MatchedRecords, whole_weights
 from dpeffects.privacy.minimise import propensity_weights
-from dpeffects.privacy.moments import norm_of_sum
-from dpeffects.privacy.parts import Folds, Terms
+from dpeffects.privacy.parts import EffectTerms, Folds
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import reads
 from dpeffects.privacy.sets import Box
 from dpeffects.privacy.strata import MatchedStrata
+from dpeffects.privacy.tight_sets import norm_of_sum
 from tests.privacy.bare import SHARES, Bare, change, curator, replaced
 from tests.privacy.problems import held
 
@@ -328,7 +328,7 @@ def test_a_charge_comes_before_its_draw():
         lambda: MatchedStrata(c, "means").difference_globally("a"),
         lambda: MatchedStrata(c, "means").variance("a", 2.5),
         lambda: MatchedStrata(c, "means").log_sensitivity("a", 0.1),
-        lambda: Folds(c, models, Terms("aipw", 0.2), 2).mean_by_predictions("m", "a"),
+        lambda: Folds(c, models, EffectTerms("aipw", 0.2), 2).mean_by_predictions("m", "a"),
     ):
         with pytest.raises(BudgetError, match="left"):
             ask()

@@ -17,11 +17,11 @@ from dpeffects.errors import PrivacyError
 from dpeffects.ledgers.composition import COMPOSITIONS
 from dpeffects.privacy import shaped
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.moments import Gram, cube_noise_sd, matrix_noise_sd
 from dpeffects.privacy.noise import SecureNoise, laplace_scale, matrix_scale
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Cells
 from dpeffects.privacy.sets import Box, Cube, entries
+from dpeffects.privacy.tight_sets import Gram, cube_noise_sd, matrix_noise_sd
 from dpeffects.unproved.seeded import SeededNoise
 from tests.privacy.hostile import curator
 from tests.privacy.planted import plant_line

@@ -20,9 +20,9 @@ from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.smooth import Lattice, Smoothing, excess, widest
 from dpeffects.privacy.strata import (
-    Counts,
     MatchedStrata,
     Sizes,
+    StratumCounts,
     capped_sensitivity,
     difference_lattice,
     variance_lattice,
@@ -38,7 +38,7 @@ FINE = 2**20
 
 def counts(*pairs, empty=False):
     t, c = np.array(pairs).T
-    return Counts(t, c, empty)
+    return StratumCounts(t, c, empty)
 
 
 def matched(x, strata, t, y, weights):
@@ -46,7 +46,7 @@ def matched(x, strata, t, y, weights):
     cell = 2 * np.asarray(x) + t
     sizes = Sizes(np.bincount(cell, minlength=2 * strata))
     control, treated = sizes.sizes.reshape(-1, 2).T
-    found = Counts(treated, control, bool((control + treated == 0).any()))
+    found = StratumCounts(treated, control, bool((control + treated == 0).any()))
     sums, squares = (
         np.array([v[cell == c].sum() for c in range(2 * strata)], dtype=np.int64)
         for v in (np.asarray(y), np.asarray(y) ** 2)
@@ -224,7 +224,7 @@ def test_millions_of_records_are_walked_by_their_counts():
     rng = np.random.default_rng(3)
     sizes = rng.multinomial(10**7, rng.dirichlet(np.full(10_000, 5.0)))
     treated = rng.binomial(sizes, 0.3)
-    value = Counts(treated, sizes - treated, False).estimate_sensitivity(0.01)
+    value = StratumCounts(treated, sizes - treated, False).estimate_sensitivity(0.01)
     assert 4.0 < value < 10**7
 
 

@@ -18,9 +18,9 @@ from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.huber import Huber
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.logistic import Logistic
-from dpeffects.privacy.moments import Bins, Gram, WithSizes, WithSquares
 from dpeffects.privacy.rows import MOST_ROWS, Cells, Rows, reads
 from dpeffects.privacy.sets import COUNT, Box, Cube
+from dpeffects.privacy.tight_sets import Bins, Gram, WithSizes, WithSquares
 from dpeffects.privacy.units import (
     UnitSizes,
     _squares,

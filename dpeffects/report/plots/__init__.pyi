@@ -3,7 +3,7 @@
 from dpeffects.report.plots.by_arm import distributions, levels, survival
 from dpeffects.report.plots.confounding import sensitivity
 from dpeffects.report.plots.diagnostics import budget, love, overlap
-from dpeffects.report.plots.intervals import contrasts, curve, estimate, forest
+from dpeffects.report.plots.interval_plots import contrasts, curve, estimate, forest
 from dpeffects.report.plots.periods import event_study
 from dpeffects.report.plots.several_outcomes import outcomes
 from dpeffects.report.plots.simulations import errors, half_width, leaderboard

@@ -10,7 +10,7 @@ from dpeffects.abilities.study import StudyEffects
 from dpeffects.errors import OptionError
 from dpeffects.report.plots import style as look
 from dpeffects.report.plots.diagnostics import love
-from dpeffects.report.plots.intervals import labelled
+from dpeffects.report.plots.interval_plots import labelled
 from dpeffects.results.numbers import to_error
 from dpeffects.results.words import percent, relation
 from dpeffects.summary import draw, printed

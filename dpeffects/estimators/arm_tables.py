@@ -1,0 +1,397 @@
+"""The release of a table by arm: counts, or weights by a released propensity score.
+
+Where treatment was not randomised and the formula has covariates, a propensity model is released
+first, as that of `private_ipw`, and a record counts by its weight over the largest that one of its
+arm can have. It is in one cell either way, so that the table costs what one count does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.design.arms import ARMS, ArmByCell
+from dpeffects.design.features import unit_rows
+from dpeffects.errors import OptionError
+from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators.default.clipped_contrast import (
+    NO_COVARIATES,
+    TOO_LITTLE,
+    StudyOptions,
+    refuse_unadjusted,
+)
+from dpeffects.estimators.default.posterior import unadjusted_variance
+from dpeffects.estimators.option_checks import between, flag
+from dpeffects.estimators.row import Row, row
+from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.weighting.inverse_weights import Propensity, relative_weights
+from dpeffects.estimators.weighting.propensity import (
+    LINEAR,
+    NOTHING,
+    UNDO,
+    PropensityModel,
+    Setting,
+    beyond_clip,
+    caution_about,
+    clipped_share,
+    kept_slopes,
+    plan,
+    released_models,
+    reweighted,
+)
+from dpeffects.inference.tables import ArmTable, Confounding
+from dpeffects.privacy.curator import Asked, Curator
+from dpeffects.privacy.rows import Block, Cells
+from dpeffects.privacy.sets import COUNT, Box, entries
+from dpeffects.results.tabled import Tabled, TableEffects
+
+_PARTS = (0.1, 0.2, 0.3, 0.4, 0.5)
+"""Parts of the budget that the propensity model may have, where there is one (`plan` chooses),"""
+_REST = {"counts": 0.06, "spread": 0.06, "unadjusted": 0.1, "overlap": 0.02, "table": 0.76}
+"""and how the rest is divided."""
+_CELLS = 4.0
+"""Noise of a number that is made of many cells, over that of one weighted sum."""
+_CONFOUNDED = 0.1
+"""Bias without adjustment, as a risk, that the choice of the model's price goes by."""
+_EXPLAINED = 0.3
+"""Part of the variance of outcomes that covariates explain."""
+_CLIP, _LEAST_DEPTH = 0.12, 1.0
+"""What the choice takes a clip to be that is yet to be chosen; and how close to the mean of the log
+odds a clip can be, in standard deviations: noise in many cells is worth truncated weights."""
+_TRUNCATED = 2.2
+"""Part of the confounding that truncated weights leave, for each part of the weight that they lack:
+records beyond a clip are those that differ most."""
+
+
+_RECORDS = "records by arm and cell"
+
+
+@dataclass(frozen=True)
+class TableOptions(StudyOptions):
+    """``design``: "observational", or "randomised" where treatment was assigned by chance.
+
+    ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result of an
+    observational study that is not adjusted. ``adjust``: whether covariates are adjusted for, None
+    where there are any, treatment was not randomised, and a propensity model can be learnt.
+    ``model_share``: part of the budget for that model, by default from public numbers.
+    """
+
+    confounded: ClassVar[float] = _CONFOUNDED
+    adjust: bool | None = flag(None)
+    model_share: float | None = between(None, 0.05, 0.9)
+
+    def __init_subclass__(cls) -> None:
+        """Options of other tables have these words, where theirs say ``{tables}``."""
+        cls.__doc__ = (cls.__doc__ or "").replace("{tables}", TableOptions.__doc__ or "").rstrip()
+
+    def resolve(self, facts: Facts) -> Options:
+        """Decide whether to adjust, and at what price; refuse more than two arms."""
+        if facts.arms > 2:
+            raise OptionError(
+                "this call compares two arms: name the two levels in bounds, and use their rows"
+            )
+        able = facts.columns > 0
+        if self.adjust and not able:
+            raise OptionError("adjust=True needs covariates: write y ~ t | x1 + x2")
+        wanted = not self.randomised if self.adjust is None else self.adjust
+        if not (able and wanted):
+            lacks, instead = NO_COVARIATES
+            refuse_unadjusted(self, "nothing is adjusted for" if able else lacks, instead)
+            return self.made_for(facts, adjust=False)
+        if facts.level == "label":
+            if self.model_share is not None:
+                raise OptionError("model_share has no meaning at label level")
+            return self.made_for(facts, adjust=True)
+        part, kept = self._model(facts)
+        if kept >= NOTHING or self.adjust:
+            return self.made_for(facts, adjust=True, model_share=part)
+        refuse_unadjusted(self, *TOO_LITTLE)
+        return self.made_for(facts, adjust=False)
+
+    def noise_of(self, facts: Facts) -> float:
+        """Noise of what is compared, over that of one weighted sum that has all of the price."""
+        return _CELLS
+
+    def _model(self, facts: Facts) -> tuple[float, float]:
+        """The model's part of the budget, and what it is expected to keep of its slopes."""
+        parts = _PARTS if self.model_share is None else (self.model_share,)
+        epsilon, noise = facts.budget.epsilon, self.noise_of(facts)
+        prices = {p: (p * epsilon, (1.0 - p) * _REST["table"] * epsilon / noise) for p in parts}
+        delta = facts.budget.delta / 3.0
+        setting = _setting(facts.n, facts.width, self.confounded, delta)
+        part, strength = plan(setting, prices)
+        kept = kept_slopes(strength, facts.width, facts.n)
+        return part, min(1.0, UNDO * kept)
+
+
+def _setting(n: int, width: int, confounded: float, delta: float = 0.0) -> Setting:
+    return Setting((n, n), width, _CLIP, delta, confounded=confounded)
+
+
+def table_shares(level: str, options: TableOptions) -> dict[str, float]:
+    """Split of the budget: the table has all of it where no model is released."""
+    if not options.adjust or level == "label":
+        return {"table": 1.0}
+    part = options.model_share or _PARTS[-2]
+    return {"model": part, **{name: (1.0 - part) * rest for name, rest in _REST.items()}}
+
+
+def table_delta(options: Any, facts: Facts) -> dict[str, float | None]:
+    """Shares that can use a delta: a record moves two counts."""
+    return {"model": None} | dict.fromkeys(("unadjusted", "table"), entries(COUNT, cells=2))
+
+
+table_spec = partial(
+    MethodSpec,
+    estimands=AVERAGES,
+    levels=("sample", "label"),
+    shares=table_shares,
+    uses_delta=table_delta,
+    variance_shares=(),
+    needs_covariates=False,
+    tabled=True,
+)
+"""The record of a method that releases a table of both arms."""
+
+
+@row("treated")
+def arm_and_bin(rows: Block, bins: Row, count: int) -> IntArray:
+    """Cells of a table by arm and bin; none where a bin is not one of so many."""
+    inside = bins(rows)
+    fine = (inside >= 0) & (inside < count)
+    return np.where(fine, np.where(rows.treated, 0, count) + inside, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class TableWeight:
+    """The weight of a record over the largest that one of its arm can have."""
+
+    model: Propensity
+    estimand: str
+    reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Weights of some rows, within [0, 1]."""
+        return self.of(rows.treated, rows.covariates)
+
+    def of(self, treated: BoolArray, covariates: FloatArray) -> FloatArray:
+        """Weights of records with such covariates."""
+        return relative_weights(self.model, self.estimand, treated, unit_rows(covariates))
+
+    @property
+    def largest(self) -> FloatArray:
+        """Largest weights of treated and of control records."""
+        ends = np.array([self.model.low, self.model.high])
+        return np.array([float(w.max()) for w in ESTIMANDS[self.estimand].weights(ends)])
+
+
+@dataclass(frozen=True, eq=False)
+class Adjustment:
+    """A released propensity model, its scores within the limits of the weights, and what they miss.
+
+    ``clipped`` is the share of records whose propensities are beyond the limits, ``lost`` that of
+    the weight that they lack; ``kept`` is what the penalty left of the slopes, None for what it
+    did on average.
+    """
+
+    model: PropensityModel
+    score: Propensity
+    estimand: str
+    clipped: float
+    lost: float
+    kept: float | None = None
+
+    @classmethod
+    def released(
+        cls,
+        curator: Curator,
+        estimand: str,
+        deviation: float = 0.5,
+        noise_sd: float | None = None,
+        confounded: float = _CONFOUNDED,
+    ) -> Adjustment:
+        """Release a model; free where covariates and treatment are public.
+
+        ``deviation`` is the mean deviation of what is compared, in ranges of the outcome. The
+        smaller it is, the less truncated weights matter, and the more noise does. ``noise_sd`` is
+        the standard deviation of that in a weighted sum, by default what a table has.
+        ``confounded`` is the bias without adjustment that the penalty of the model goes by.
+        """
+        if noise_sd is None:
+            noise_sd = _CELLS * curator.noise_sd("table")
+            estimate = curator.epsilon("table") / _CELLS
+        else:
+            estimate = math.sqrt(2.0) / noise_sd
+        setting = _setting(curator.n, curator.width, confounded)
+        (model,), *_ = released_models(curator, setting, estimate)
+        noise = 0.5 / deviation * noise_sd / curator.n
+        limits = model.limits(estimand, noise, _LEAST_DEPTH)
+        score = model.within(limits)
+        label, cells = "records beyond the clip", beyond_clip(score)
+        beyond = curator.sums(label, None, COUNT, cells, share="overlap")
+        found = clipped_share(curator.n, beyond, *model.beyond(estimand, limits))
+        return cls(model, score, estimand, *found)
+
+    @property
+    def weight(self) -> TableWeight:
+        """What a record counts for."""
+        return TableWeight(self.score, self.estimand)
+
+    @property
+    def unequal(self) -> tuple[float, float]:
+        """Mean squares of weights over their means, by arm, as the model has them."""
+        e = self.model.scores
+        kept = np.clip(e, self.score.low, self.score.high)
+        pairs = zip(ESTIMANDS[self.estimand].weights(kept), (e, 1.0 - e), strict=True)
+        one, other = (float((share * w**2).sum() / (share * w).sum()) for w, share in pairs)
+        return one, other
+
+    @property
+    def confounding(self) -> Confounding:
+        """What noise, shrinkage and clip of the model leave of confounding."""
+        model, d = self.model, self.model.spreads.size
+        own = model.kept if self.kept is None else self.kept
+        kept = own * max(1.0 - _TRUNCATED * self.lost, 0.0)
+        far = reweighted(self.estimand, float(model.scores.mean()))
+        noise = model.noise_variance * (1.0 + model.noise_variance)
+        level = abs(float(far[0] - far[1])) * model.level_sd
+        return Confounding(
+            prior=unadjusted_variance(max(d, 2)),
+            kept=kept,
+            part=(1.0 - kept) ** 2 + model.kept_sd**2 + level**2,
+            moved=_EXPLAINED * noise / d,
+            far=(float(far[0]), float(far[1])),
+        )
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What is worth showing of the model."""
+        return {
+            **self.model.details,
+            "propensities within": f"[{self.score.low:.4g}, {self.score.high:.4g}]",
+            "records beyond the clip": f"{100.0 * self.clipped:.1f} %",
+            "slopes kept by the propensity model": f"{100.0 * self.model.kept:.0f} %",
+        }
+
+
+def release_table(
+    curator: Curator,
+    bins: Row | None,
+    count: int,
+    adjustment: Adjustment | None = None,
+    unadjusted: ArmTable | None = None,
+) -> ArmTable:
+    """Release counts by arm and bin, out of the share "table"; by weights, where it adjusts.
+
+    ``bins`` is a row function to 0..count - 1, None where outcomes are numbers of cells;
+    ``unadjusted`` is the table without weights, where it was released before. Otherwise it is now,
+    if there is a share of that name.
+    """
+    cells = _cells(bins, count)
+    if adjustment is None:
+        return _released(curator, cells, "table")
+    if unadjusted is None and curator.has("unadjusted"):
+        unadjusted = _released(curator, cells, "unadjusted")
+    return replace(_released(curator, cells, "table", adjustment), unadjusted=unadjusted)
+
+
+def _cells(bins: Row | None, count: int) -> Cells:
+    return Cells(ArmByCell(count) if bins is None else arm_and_bin(bins, count), 2 * count)
+
+
+def _released(
+    curator: Curator, cells: Cells, share: str, adjustment: Adjustment | None = None
+) -> ArmTable:
+    """Release a table of records that count alike, or by weights.
+
+    Where the sizes of its arms are public, its counts add up to them.
+    """
+    asked, top = Asked(_RECORDS, None, COUNT, cells, share), np.ones(2)
+    if adjustment is not None:
+        weight, within = adjustment.weight, Box(0.0, 1.0, centre=0.0)
+        asked, top = Asked(f"weights of {_RECORDS}", weight, within, cells, share), weight.largest
+    (found,) = curator.several(asked)
+    one, other = (found.variance * top**2).tolist()
+    counts = found.value.reshape(2, -1) * top[:, None]
+    table = ArmTable(counts, (one, other), gaussian=found.gaussian)
+    if adjustment is not None:
+        left = adjustment.confounding
+        table = replace(table, unequal=adjustment.unequal, confounding=left)
+    every_record = isinstance(cells.function, ArmByCell)
+    if not (curator.is_public("treatment") and every_record) or curator.weighted:
+        return table
+    (found,) = curator.several(asked._replace(label="sizes of the arms", cells=ARMS))
+    lacking = top * found.value[:, 0] - counts.sum(axis=1)
+    return replace(table, counts=counts + lacking[:, None] / counts.shape[1], exact=True)
+
+
+def _deviation(table: ArmTable, cells: Sequence[int]) -> float:
+    """Mean deviation of an event that is in some cells: one as frequent as noise lets it be."""
+    noise = math.sqrt(len(cells) * sum(table.noise_variance))
+    events = max(float(table.counts[:, list(cells)].sum()), 0.0) + noise
+    share = min(events / float(table.sizes.sum()), 0.5)
+    return 2.0 * share * (1.0 - share)
+
+
+def fit_table(
+    kind: type[TableEffects],
+    curator: Curator,
+    options: TableOptions,
+    estimand: str,
+    count: int,
+    *,
+    events: Sequence[int] = (),
+    **own: Any,
+) -> Tabled:
+    """Release the model of treatment, where there is one, and the table.
+
+    Outcomes are numbers of cells, 0..count - 1; ``events`` are those of an event that may be rare;
+    ``own`` are further fields of the result.
+    """
+    adjustment, unadjusted, deviation = None, None, 0.5
+    if curator.has("unadjusted"):
+        unadjusted = _released(curator, _cells(None, count), "unadjusted")
+        deviation = _deviation(unadjusted, events) if events else 0.5
+    if options.adjust:
+        adjustment = Adjustment.released(curator, estimand, deviation)
+    table = release_table(curator, None, count, adjustment, unadjusted)
+    table = replace(table, confounding=confounding_left(options, adjustment))
+    return tabled(kind, options, adjustment, table=table, **own)
+
+
+def confounding_left(options: TableOptions, adjustment: Adjustment | None) -> Confounding | None:
+    """What is left of confounding: in a trial none, but noise in a model moves estimates there too.
+
+    Of an association all of it may be left: the guess is kept beside its interval, not in it.
+    """
+    if adjustment is None:
+        return None if options.randomised else Confounding(unadjusted_variance())
+    found = adjustment.confounding
+    return replace(found, prior=0.0) if options.randomised else found
+
+
+def tabled(
+    kind: type[TableEffects], options: TableOptions, adjustment: Adjustment | None, **own: Any
+) -> Tabled:
+    """What a method hands back: with what differences rest on, a caution, notes and details."""
+    basis, warning = basis_of(options, adjustment)
+    fields = {**own, "stands_on": basis, "warning": warning}
+    if adjustment is None:
+        return Tabled(kind, fields)
+    return Tabled(kind, fields, (LINEAR,), adjustment.details)
+
+
+def basis_of(options: TableOptions, adjustment: Adjustment | None) -> tuple[str, str]:
+    """What entitles the differences to be called effects, and a caution."""
+    if options.randomised:
+        return "randomised", ""
+    if adjustment is None:
+        return "association", "NOT ADJUSTED for covariates"
+    kept = adjustment.model.kept
+    return "adjusted" if kept >= NOTHING else "association", caution_about(kept, adjustment.clipped)

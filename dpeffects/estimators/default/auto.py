@@ -1,0 +1,173 @@
+"""The default: the estimator with the shortest interval to expect, by public numbers only.
+
+It compares `one_step` with `clipped_contrast` by the number of records and of covariates, epsilon,
+delta, the design and declared types (`_forecast`), before anything is released. It says what it
+chose, what the other would have given, and what a delta would buy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from dpeffects.estimands import AVERAGES
+from dpeffects.estimators.default import clipped_contrast, one_step
+from dpeffects.estimators.default.clipped_contrast import (
+    NO_COVARIATES,
+    TOO_LITTLE,
+    ClippedContrastOptions,
+    StudyOptions,
+    refuse_unadjusted,
+)
+from dpeffects.estimators.default.forecast import Forecast
+from dpeffects.estimators.default.one_step import OneStepOptions
+from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
+from dpeffects.inference.estimate import Effects
+from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.curator import Curator
+
+_DELTA = 1e-6
+"""What a delta would buy is said for this one."""
+_WORTH = 0.8
+"""It is said where the interval would be at most this much of the one without."""
+_GAIN, _TRIAL_GAIN = 0.75, 0.92
+"""Using the covariates has to reduce the error to expect to this part, in an observational study
+and in a trial: where nothing confounds, or they explain nothing, its noise is for nothing."""
+_RECORDS, _LARGE_GAIN = 75, 0.2
+"""With fewer records for each covariate, it has to reduce the error to this part."""
+_LEAST = 1000.0
+"""Records times epsilon that an adjustment takes: with less, noise in it can widen the interval."""
+_CAN_WIDEN = "noise in an adjustment can also make it wider: ask for it by name"
+_NARROW = 2.0
+"""An adjustment must not widen the interval where outcomes spread so many times less than usual."""
+_NARROWER, _IDLE = 3.0, 1.08
+"""Nor may it in a trial, where they spread so many times less and the covariates explain nothing,
+by more than this factor."""
+
+
+@dataclass(frozen=True)
+class AutoOptions(StudyOptions):
+    """Options of the default method.
+
+    ``design``: "observational" (default), or "randomised" where treatment was assigned by chance.
+    ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, where the public
+    numbers do not carry an adjustment.
+    """
+
+    def resolve(self, facts: Facts) -> Chosen:
+        """Choose the method by what its interval is expected to be."""
+        method, options, why = choose(self, facts)
+        if method is clipped_contrast.SPEC:
+            refuse_unadjusted(self, *(TOO_LITTLE if facts.columns else NO_COVARIATES))
+        return Chosen(self.design, self.on_unadjusted, method=method, own=options, why=why)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen(AutoOptions):
+    """The options, the method that was chosen, its own options, and why."""
+
+    method: MethodSpec
+    own: ClippedContrastOptions
+    why: str
+
+    def adapt(self, spec: MethodSpec) -> MethodSpec:
+        """The record of the default, with the title of what was chosen."""
+        return replace(spec, title=self.method.title, citation=self.method.citation)
+
+    def has_means(self, facts: Facts) -> bool:
+        """As the method that was chosen."""
+        return self.own.has_means(facts)
+
+    def shown(self) -> dict[str, Any]:
+        """The options of what was chosen."""
+        own = {"design": self.design, "on_unadjusted": self.on_unadjusted}
+        return {"chosen": self.method.name, **self.own.shown(), **own}
+
+
+Plan = tuple[Forecast, MethodSpec, ClippedContrastOptions]
+
+
+@lru_cache(maxsize=256)
+def plans(options: AutoOptions, facts: Facts) -> tuple[Plan, ...]:
+    """What to expect of each method, and its options; the one that adjusts for nothing first."""
+    pure = replace(facts, budget=Budget(facts.budget.epsilon))
+    plain, forecast = clipped_contrast.planned(ClippedContrastOptions(options.design), pure)
+    unadjusted = forecast, clipped_contrast.SPEC, plain
+    if not 0 < facts.columns <= one_step.MOST_COLUMNS:
+        return (unadjusted,)
+    best, forecast = one_step.planned(OneStepOptions(options.design), facts)
+    return unadjusted, (forecast, one_step.SPEC, best)
+
+
+def _pays(adjusted: Forecast, unadjusted: Forecast, options: AutoOptions, facts: Facts) -> bool:
+    """Whether using the covariates is worth its noise."""
+    if options.randomised:
+        idle = replace(adjusted, sampling=unadjusted.sampling).with_noise(_NARROWER)
+        safe, gain = idle <= _IDLE * unadjusted.with_noise(_NARROWER), _TRIAL_GAIN
+    else:
+        enough = facts.n * facts.budget.epsilon >= _LEAST
+        safe = enough and adjusted.with_noise(_NARROW) <= unadjusted.error
+        gain = _LARGE_GAIN if facts.n < _RECORDS * facts.columns else _GAIN
+    return safe and adjusted.error < gain * unadjusted.error
+
+
+def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContrastOptions, str]:
+    """The best method, its options, and sentences about it and the alternatives."""
+    if facts.level == "label" and facts.columns:
+        why = "one_step was chosen: covariates and treatment are public, so adjusting is free."
+        return one_step.SPEC, OneStepOptions(options.design).resolve(facts), why
+    unadjusted, *adjusted = plans(options, facts)
+    better = [one for one in adjusted if _pays(one[0], unadjusted[0], options, facts)]
+    forecast, method, own = better[0] if better else unadjusted
+    why = f"{method.name} was chosen by n, epsilon, delta, the design and the declared covariates."
+    others = [one for one in (unadjusted, *adjusted) if one[1] is not method]
+    if others:
+        listed = ", ".join(
+            f"{x[0].error / forecast.error:.2g} times as wide with {x[1].name}" for x in others
+        )
+        why += f" The interval is expected to be {listed}"
+        shorter = any(x[0].error < forecast.error for x in others)
+        why += f", but at this n and epsilon {_CAN_WIDEN}." if shorter else "."
+    if not facts.budget.delta:
+        with_delta = replace(facts, budget=Budget(facts.budget.epsilon, _DELTA))
+        least = min(one[0].error for one in plans(options, with_delta)) / forecast.error
+        if least < _WORTH:
+            why += f" With delta = {_DELTA:g} it would be about {least:.2g} times as wide as here."
+    return method, own, why
+
+
+def shares(level: str, options: AutoOptions) -> Mapping[str, float]:
+    """Split of the budget, by the method that was chosen."""
+    if isinstance(options, Chosen):
+        return options.method.shares(level, options.own)
+    return one_step.shares(level, OneStepOptions())
+
+
+def uses_delta(options: AutoOptions, facts: Facts) -> Mapping[str, float | None]:
+    """Shares with Gaussian noise, by the method that was chosen."""
+    return options.method.uses_delta(options.own, facts) if isinstance(options, Chosen) else {}
+
+
+def fit_arms(curator: Curator, options: Chosen, estimand: str, contrasts: Contrasts) -> Effects:
+    """Let the chosen method estimate."""
+    assert options.method.fit_arms is not None
+    found: Effects = options.method.fit_arms(curator, options.own, estimand, contrasts)
+    return replace(found, notes=(*found.notes, options.why))
+
+
+SPEC = MethodSpec(
+    name="auto",
+    title="chosen by public numbers",
+    about="the default: adjusts by private moments where n, epsilon and covariates carry it",
+    assumes=f"{NO_CONFOUNDER}; outcome and log odds of treatment are linear in its terms",
+    estimands=AVERAGES,
+    levels=("sample", "label"),
+    options=AutoOptions,
+    shares=shares,
+    uses_delta=uses_delta,
+    fit_arms=fit_arms,
+    needs_covariates=False,
+    citation="dpeffects (software): one-step estimation from private moments.",
+)

@@ -1,0 +1,311 @@
+"""Clipped contrast: one weighted sum of clipped residuals. It adjusts for nothing.
+
+1. The number of treated records and the mean outcome of each arm are released.
+2. A histogram of the lengths of residuals gives a clip: the one whose noise and bias are least.
+   Outcomes with two values are not clipped.
+3. ONE sum over all records, of residuals over the share of their arm, with a minus for controls,
+   corrects the difference of the means. Whatever the arm of a record, what it adds lies in one
+   interval, so the sum costs half of what two sums would. Its squares come with it: who moves the
+   sum far moves them little.
+
+More than two arms have one sum each, of residuals and of their squares: a record is in one of them,
+so that all of them, and all differences, cost a quarter more than that one sum.
+
+With ``design="randomised"`` this is an effect. Otherwise it is an association, with its own
+interval and no test: what an effect's interval allows for confounding is a guess, kept beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray, Interval
+from dpeffects.errors import OptionError
+from dpeffects.estimands import AVERAGES
+from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.default.arm_terms import (
+    BY_ARM,
+    ArmTerms,
+    combination,
+    sums_of_arms,
+)
+from dpeffects.estimators.default.centres import (
+    Centres,
+    LengthsAsked,
+    between_arms,
+    clipped_term,
+    release_centres,
+    residual,
+)
+from dpeffects.estimators.default.forecast import Forecast, forecast_contrast
+from dpeffects.estimators.default.levels import Spread, arm_means, by_arm, with_means
+from dpeffects.estimators.default.posterior import unadjusted_variance
+from dpeffects.estimators.option_checks import between, choice
+from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
+from dpeffects.inference.estimate import Effects, Influence, Part
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.release import Split
+
+NO_COVARIATES = "there are no covariates to adjust for", 'Write "y ~ t | x1 + x2"'
+TOO_LITTLE = (
+    "n, epsilon and the number of covariates carry no adjustment",
+    "Use more epsilon, more records or fewer covariates, add a delta",
+)
+"""Why a result is not adjusted, and what to do instead."""
+_FIRST = (0.2, 0.28, 0.36, 0.44, 0.52)
+"""Proportions for the first stage that are compared: the fewer records, the more it needs."""
+
+
+@dataclass(frozen=True)
+class StudyOptions(Options):
+    """``design``: "observational", or "randomised" where treatment was assigned by chance.
+
+    ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result of an
+    observational study that is not adjusted.
+    """
+
+    design: str = choice("observational", "randomised")
+    on_unadjusted: str = choice("caution", "error")
+    facts: Any = field(default=None, init=False)
+    """The `Facts` that choices were made by, None before they are made."""
+
+    def made_for(self, facts: Facts, **choices: Any) -> Self:
+        """The options with some choices made, and the facts that they were made by."""
+        made = replace(self, **choices)
+        object.__setattr__(made, "facts", facts)
+        return made
+
+    def has_means(self, facts: Facts) -> bool:
+        """Sums by arm are released."""
+        return True
+
+    @property
+    def randomised(self) -> bool:
+        """True where treatment was assigned by chance."""
+        return self.design == "randomised"
+
+
+@dataclass(frozen=True)
+class ClippedContrastOptions(StudyOptions):
+    """``design``: "observational", or "randomised" where treatment was assigned by chance.
+
+    ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result of an
+    observational study that is not adjusted. ``first``: proportion of the budget for the number of
+    treated records, the means and the lengths of residuals, or None to choose it.
+    """
+
+    first: float | None = between(None, 0.05, 0.8)
+
+    def resolve(self, facts: Facts) -> ClippedContrastOptions:
+        """Refuse an unadjusted result where that was asked for."""
+        refuse_unadjusted(self)
+        return planned(self, facts)[0]
+
+    @property
+    def clips(self) -> bool:
+        """Whether residuals are clipped, so that their lengths are released: not of two values."""
+        return self.facts is None or not self.facts.two_valued
+
+
+def refuse_unadjusted(
+    options: Any,
+    why: str = "clipped_contrast adjusts for nothing",
+    instead: str = 'Use method="one_step" with covariates',
+) -> None:
+    """Refuse, before the charge, what would be an association."""
+    if options.on_unadjusted == "error" and not options.randomised:
+        raise OptionError(
+            f'{why}, and on_unadjusted="error": nothing was charged. {instead}, or declare a trial '
+            'as design="randomised"'
+        )
+
+
+@lru_cache(maxsize=256)
+def planned(
+    options: ClippedContrastOptions, facts: Facts
+) -> tuple[ClippedContrastOptions, Forecast]:
+    """The options with every choice made, and what to expect of them."""
+    plans = []
+    for first in (options.first,) if options.first else _FIRST:
+        each = options.made_for(facts, first=first)
+        split = Split.of(facts.budget, shares(facts.level, each))
+        plans.append((each, forecast_contrast(facts, split, options.randomised)))
+    return min(plans, key=lambda plan: plan[1].error)
+
+
+def shares(level: str, options: ClippedContrastOptions) -> dict[str, float]:
+    """Split of the budget: a count only where the arms are private."""
+    first = options.first or _FIRST[0]
+    parts = {"count": 0.4 * first, "means": 0.4 * first, "lengths": 0.2 * first}
+    if "treatment" in options.public(level):
+        del parts["count"]
+    if not options.clips:
+        del parts["lengths"]
+    return {**parts, "estimate": 1.0 - first}
+
+
+def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts) -> Effects:
+    """Release counts, means, lengths and the sums; the rest is post-processing."""
+    centres = release_centres(curator)
+    arms, pi, unit = curator.arms, centres.shares, curator.noise_sd("estimate") / curator.n
+    public = curator.is_public("treatment")
+    unit *= 1.0 if arms == 2 or public else BY_ARM
+    clip, bias, beyond = centres.longest, 0.0, 0.0
+    if curator.has("lengths"):
+        about_means = LengthsAsked("lengths of residuals", residual(centres.means), clip)
+        lengths = about_means.released(curator)
+        widths = 2.0 / (pi if arms > 2 else pi.min(keepdims=True))
+        squared = [combination(pair, arms) ** 2 @ widths**2 for pair in contrasts]
+        clip, bias, beyond = lengths.clip(unit * math.sqrt(float(np.mean(squared))), centres)
+    middle, moves = _middles(centres, clip, unit)
+    terms = replace(_terms(centres, middle, clip), public=public)
+    found = terms.read(*curator.several(terms.asked(curator)))
+    between, between_sd = _between(centres, moves)
+    seen = found.records * pi if arms > 2 else np.array([centres.n * pi[0] * pi[1]])
+    spread = _pulled_variance(
+        float(seen @ (found.sampling - between)),
+        math.hypot(*(seen * np.hypot(found.sampling_sd, between_sd))),
+        centres,
+    )
+    corrections = found.means + sums_of_arms(arms) @ moves
+    unadjusted = "" if options.randomised else "NOT ADJUSTED for covariates"
+    estimates = []
+    for pair in contrasts:
+        # residuals from the centres add up to their moves, but for what the sums correct
+        parts = [Part("clipped outcomes", bias**2)]
+        parts.append(centres.noise_part(pair, corrections, moves=moves, beyond=beyond))
+        if not options.randomised:
+            parts.append(Part("confounding, a guess", spread * unadjusted_variance()))
+        estimate = found.estimate(
+            pair,
+            float(middle[pair[0]] - middle[pair[1]] + combination(pair, arms) @ found.means),
+            parts,
+            found.variance(pair, between, between_sd),
+            basis="randomised" if options.randomised else "association",
+            caution=centres.with_caution(unadjusted),
+            influence=arm_influence(
+                centres.means, pi, centres.outcome_range, centres.n, pair, clip
+            ),
+        )
+        if arms == 2:
+            known = Spread(spread, centres.sizes, known=True)
+            estimates.append(with_means(estimate, centres, estimand, known, unadjusted=True))
+            continue
+        sampling = by_arm(pair, found.sampling, found.sampling_sd, found.largest)
+        noise = found.scales, found.release.gaussian, centres.sizes
+        made = arm_means(pair, middle + found.means, centres, estimate, sampling, *noise)
+        estimates.append(replace(estimate, means=made))
+    return Effects(tuple(estimates), details=details(centres, clip, math.sqrt(spread)))
+
+
+def arm_influence(
+    means: FloatArray,
+    shares: FloatArray,
+    outcome_range: Interval,
+    n: int,
+    pair: Sequence[int],
+    clip: float = math.inf,
+) -> Influence:
+    """What rows add to a difference of means: residuals from the means of their arms."""
+    signs = between_arms(pair, 1.0 / shares)
+    term = clipped_term(residual(means), OfArm(signs), clip)
+    low, high = _ends(outcome_range, means, clip, signs)
+    known = tuple(shares[list(pair)].tolist())
+    return Influence(term, float(low.min()), float(high.max()), 0.0, float(n), known)
+
+
+def _ends(
+    outcome_range: Interval, middle: FloatArray, clip: float, signs: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The interval that a record's term lies in, by arm."""
+    low, high = outcome_range
+    ends = signs * np.stack([np.maximum(-clip, low - middle), np.minimum(clip, high - middle)])
+    return ends.min(axis=0), ends.max(axis=0)
+
+
+def _terms(centres: Centres, middle: FloatArray, clip: float) -> ArmTerms:
+    """Residuals over the share of their arm; with a minus for the second of two arms."""
+    two = len(middle) == 2
+    signs = (np.array([1.0, -1.0]) if two else 1.0) / centres.shares
+    low, high = _ends(centres.outcome_range, middle, clip, signs)
+    if two:
+        low, high = np.full(2, low.min()), np.full(2, high.max())
+    else:  # measured from 0, sizes of the arms do not matter
+        high = np.maximum(-low, high)
+        low = -high
+    term = clipped_term(residual(middle), OfArm(signs), clip)
+    return ArmTerms(centres, term, low, high, centres.sizes)
+
+
+def _middles(centres: Centres, clip: float, unit: float) -> tuple[FloatArray, FloatArray]:
+    """Centres of the residuals: the means, or closer to the middle of the range; and their moves.
+
+    Where nothing is clipped, that makes the interval of a term, and so the noise, smaller.
+    ``unit`` is the noise in a mean that a record moves by 1.
+    """
+    if clip < 0.999 * centres.longest:
+        return centres.moved_to_middle(0.0)
+    tried = [centres.moved_to_middle(part) for part in np.linspace(0.0, 1.0, 9)]
+    errors = [
+        (unit * _terms(centres, middle, clip).widths) ** 2 + centres.by_moves(moves)
+        for middle, moves in tried
+    ]
+    best, arms = np.argmin(errors, axis=0), np.arange(len(centres.shares))
+    middle, moves = (np.stack(each)[best, arms] for each in zip(*tried, strict=True))
+    return middle, moves
+
+
+def _between(centres: Centres, moves: FloatArray) -> tuple[float, float]:
+    """The part of the sampling variance of one sum that is known to be between its two arms.
+
+    The arms have the sizes that they have, so it is no error. Also what is not known of it.
+    """
+    if len(moves) > 2:
+        return 0.0, 0.0
+    pi, n = centres.shares, centres.n
+    apart, unknown = float((moves / pi).sum()), math.hypot(*(centres.unknown / pi))
+    half = float(pi[0] * pi[1])
+    return half * apart**2 / n, 2.0 * half * abs(apart) * unknown / n
+
+
+def details(centres: Centres, clip: float, outcome_sd: float) -> dict[str, Any]:
+    """What is worth showing of the first stage."""
+    low, high = centres.outcome_range
+    whose = "treated, control records" if len(centres.shares) == 2 else "records by arm"
+    shown: dict[str, Any] = {
+        f"{whose} (noisy)": ", ".join(f"{x:.0f}" for x in centres.sizes),
+        "outcome sd": outcome_sd,
+    }
+    if clip < (high - low) / 2.0:
+        shown["residuals clipped at"] = f"{clip:.4g}"
+    return shown
+
+
+def _pulled_variance(seen: float, noise: float, centres: Centres) -> float:
+    """Variance of outcomes within arms: the released one, pulled to a typical one by its noise."""
+    most = centres.most_variance
+    typical = most if centres.two_valued else min((0.15 * centres.range) ** 2, most)
+    pulled = (seen / noise**2 + typical / typical**2) / (1.0 / noise**2 + 1.0 / typical**2)
+    return min(max(pulled, (0.02 * centres.range) ** 2), most)
+
+
+SPEC = MethodSpec(
+    name="clipped_contrast",
+    title="clipped contrast",
+    about="one weighted sum of clipped residuals; unadjusted, sharper than a difference in means",
+    assumes="treatment was randomised",
+    estimands=AVERAGES,
+    levels=("sample", "label"),
+    options=ClippedContrastOptions,
+    shares=shares,
+    fit_arms=fit_arms,
+    variance_shares=(),
+    uses_covariates=False,
+    citation="dpeffects (software): clipped contrast.",
+)

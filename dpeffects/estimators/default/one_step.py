@@ -1,0 +1,422 @@
+"""One-step estimator: private moments, linear models, then one weighted sum of clipped residuals.
+
+1. As in `clipped_contrast`: the share of treated records, means by arm, a clip.
+2. One noisy matrix of moments gives linear models of the outcome and of the log odds of treatment
+   (`_moments`), and what noise leaves unknown of both (`_posterior`). Noise in one model does no
+   harm where the other is right; what noise in both leaves of the confounding is expected,
+   subtracted, and its variance is a line of the standard error.
+3. Constant and scale of the score are corrected by one private Newton step.
+4. ONE sum over all records, of clipped residuals from the outcome model with overlap weights,
+   corrects the effect that the models give. The largest of these weights is a fraction of the
+   largest inverse probability, and so is the noise.
+
+5. With the same look at the rows: how the effect varies along the score (`_variation`), which
+   makes of it the average over all, treated or control records, and whether the score bends where
+   the formula has lines (`_score`).
+
+At label level covariates and treatment are public: the weights cost nothing (`_balancing`).
+
+More than two arms have one matrix of moments, and one weighted sum for each arm (`_arm_terms`).
+Whether scores bend is not checked then; the interval allows for what is usual.
+
+With ``design="randomised"`` there is nothing to correct for: weights are those of the arms, and
+the covariates make residuals, and so the interval, shorter.
+
+What carries it, and what does not, by the error relative to the whole (four populations, epsilon
+1): moments alone without the sum 1.5; Laplace noise by entry in place of the matrix noise 1.5;
+declared ranges without private centring and scaling of covariates 1.2, up to 3; inverse
+probabilities in place of overlap weights 1.06; no adjusting 5.5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray
+from dpeffects.errors import OptionError
+from dpeffects.estimands import AVERAGES
+from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.default.arm_terms import (
+    ArmTerms,
+    combination,
+    noise_between,
+)
+from dpeffects.estimators.default.centres import (
+    Centres,
+    LengthsAsked,
+    clipped_term,
+    release_centres,
+    residual,
+)
+from dpeffects.estimators.default.clipped_contrast import ClippedContrastOptions, details
+from dpeffects.estimators.default.forecast import Forecast, forecast_one_step
+from dpeffects.estimators.default.levels import Spread, arm_means, by_arm, with_means
+from dpeffects.estimators.default.moment_models import (
+    ArmModels,
+    Models,
+    Standard,
+    ask_means,
+    release_models,
+    release_standard,
+)
+from dpeffects.estimators.default.score import (
+    Curves,
+    Score,
+    ask_calibration,
+    ask_curves,
+    calibrated,
+    read_curves,
+    score_of,
+)
+from dpeffects.estimators.default.variation import VariationAsked, Varying
+from dpeffects.estimators.option_checks import between, choice
+from dpeffects.estimators.row import row
+from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
+from dpeffects.inference.estimate import Effects, Estimate, Part
+from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.release import Split
+from dpeffects.privacy.rows import Block, RowFunction
+
+_MODELS = (0.14, 0.2, 0.28, 0.36, 0.44, 0.52, 0.6, 0.68, 0.74)
+"""Shares of the moments that are compared."""
+_FIRST = (0.1, 0.16, 0.24, 0.36)
+"""Proportions for the first stage that are compared: the fewer records, the more it needs."""
+_POOLS = ("none", "models", "all")
+"""Which shares have Gaussian noise, where there is a delta."""
+MOST_COLUMNS, _MOST_POOLED = 450, 250
+"""Covariates that the noise of a matrix is proved for, and those that can have Gaussian noise."""
+_TYPICAL = Facts(1000, 10, Budget(1.0), "label", values=(1, *(0,) * 9, 0))
+"""For which splits of the budget are listed."""
+_WEIGHTS_OFF = 0.04
+"""Relative error of the sum of the weights of an arm."""
+_WRONG_SCORE = 0.3
+"""Error of the score's slopes by its shape, which normal covariates in each arm would give it, in
+units of the slopes: it meets what is not known of the outcome's slopes."""
+_SECOND_ORDER = 1.5
+"""Variance of what noise in the models does, over what it does to first order."""
+_HARDLY, _NOTHING = 0.25, 0.1
+"""Where less than this part of either model is known, the result says that it hardly adjusts, and
+that it is an association."""
+_APART = 0.6
+"""Where the score explains more than this part of who is treated, the arms hardly overlap."""
+
+
+@dataclass(frozen=True)
+class OneStepOptions(ClippedContrastOptions):
+    """Options of the one-step estimator.
+
+    ``design``: "observational", or "randomised" where treatment was assigned by chance. This method
+    always adjusts, so ``on_unadjusted`` changes nothing: where the models come out as nothing but
+    noise, the result is called an association. ``first``: proportion of the budget for the number
+    of treated records, the means and the lengths of residuals, or None to choose it.
+    ``clip``: propensity scores are kept within [clip, 1 - clip], or to at least half of the share
+    of the smallest arm where that is less. ``models``: proportion of the
+    budget for the moments, or None to choose it. ``pool``: which shares get Gaussian noise where
+    there is a delta: "none", "models", "all", or None to choose.
+    """
+
+    instead: ClassVar[str] = ""
+    clip: float = between(0.05, 0.01, 0.45)
+    models: float | None = between(None, 0.05, 0.85)
+    pool: str | None = choice(None, *_POOLS)
+
+    def has_means(self, facts: Facts) -> bool:
+        """Sums by arm are released, but for contrasts that have their parts of the budget."""
+        return facts.arms == 2 or facts.level == "sample"
+
+    def resolve(self, facts: Facts) -> OneStepOptions:
+        """Choose what goes to the moments, and which noise, by the forecast."""
+        return planned(self, facts)[0]
+
+    def shown(self) -> dict[str, Any]:
+        """At label level there is only the design to choose."""
+        label = self.facts is not None and self.facts.level == "label"
+        return {"design": self.design} if label else super().shown()
+
+
+@lru_cache(maxsize=256)
+def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, Forecast]:
+    """The options with every choice made, and what to expect of them."""
+    if facts.level == "label":
+        return options.made_for(facts), Forecast(math.nan, math.nan, math.nan)
+    columns = facts.columns
+    if columns > MOST_COLUMNS:
+        more = f"{MOST_COLUMNS} covariates, not {columns}{options.instead}"
+        raise OptionError(f"one_step takes up to {more}")
+    able = facts.budget.delta and columns <= _MOST_POOLED
+    if options.pool not in (None, "none") and columns > _MOST_POOLED:
+        raise OptionError(f"Gaussian noise is for up to {_MOST_POOLED} covariates, not {columns}")
+    pools = (options.pool,) if options.pool else _POOLS if able else _POOLS[:1]
+    plans = []
+    for pool in pools:
+        tried = options.made_for(facts, pool=pool, first=options.first or _FIRST[1])
+        for _ in range(2):  # first the moments, then the first stage, then the moments again
+            if options.models is None:
+                tried = _best([tried.made_for(facts, models=x) for x in _MODELS], facts)
+            if options.first is None:
+                tried = _best([tried.made_for(facts, first=x) for x in _FIRST], facts)
+        plans.append((tried, _expected(tried, facts)))
+    return min(plans, key=lambda plan: plan[1].error)
+
+
+def _best(choices: list[OneStepOptions], facts: Facts) -> OneStepOptions:
+    return min(choices, key=lambda options: _expected(options, facts).error)
+
+
+@lru_cache(maxsize=2048)
+def _expected(options: OneStepOptions, facts: Facts) -> Forecast:
+    """What to expect of a way to divide the budget."""
+    if options.pool == "none" and facts.budget.delta:  # pure noise is the same
+        pure = replace(facts, budget=Budget(facts.budget.epsilon))
+        return _expected(options.made_for(pure), pure)
+    split = Split.of(facts.budget, shares(facts.level, options), uses_delta(options, facts))
+    return forecast_one_step(facts, split, options.randomised)
+
+
+def shares(level: str, options: OneStepOptions) -> dict[str, float]:
+    """Split of the budget: what the moments leave is divided in fixed proportions."""
+    if level == "label":
+        from dpeffects.estimators.default.balancing import label_shares
+
+        return label_shares(options, options.facts or _TYPICAL)
+    models = options.models or _MODELS[3]
+    means = 0.3 * (options.first or _FIRST[0])
+    first = {"count": means, "means": means}
+    if options.clips:
+        first["lengths"] = 4.0 * means / 3.0
+    rest = {"spread": 0.08, "estimate": 0.42}
+    if not options.randomised:
+        rest |= {"calibration": 0.03, "variation": 0.03}
+        if options.facts is None or _may_bend(options.facts):
+            rest["curves"] = 0.03
+    part = max(1.0 - models - sum(first.values()), 0.05) / sum(rest.values())
+    return first | {name: part * x for name, x in rest.items()} | {"models": models}
+
+
+def _may_bend(facts: Facts) -> bool:
+    """Whether the score of two arms is held against curves: a column can bend, by its type."""
+    return facts.arms == 2 and not set(facts.values[:-1]) <= {1, 2}
+
+
+def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]:
+    """Shares with Gaussian noise, as chosen; none at label level."""
+    names = tuple(shares(facts.level, options)) if options.pool == "all" else ("spread", "models")
+    return dict.fromkeys(names if options.pool not in (None, "none") else (), math.inf)
+
+
+@row("outcome")
+def from_model(rows: Block, standard: Standard, slopes: FloatArray, levels: OfArm) -> FloatArray:
+    """The outcome less what the model of its arm predicts: level + x'slopes."""
+    return np.asarray(rows.outcome - levels(rows) - standard.index(rows, slopes))
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What is known before the weighted sums: models of outcome and arms, and a clip.
+
+    ``levels`` are what the outcome model says of each arm. ``bias`` is what the clip may do,
+    ``beyond`` the part of residuals that are longer.
+    """
+
+    centres: Centres
+    models: ArmModels
+    levels: FloatArray
+    residual: RowFunction
+    score: Score
+    clip: float
+    bias: float = 0.0
+    beyond: float = 0.0
+
+    def details(self, contrasts: Contrasts) -> dict[str, Any]:
+        """What is worth showing; of several pairs of arms, the models that are known least."""
+        sd = self.models.clip * math.sqrt(self.models.moments.outcome_variance)
+        pairs = (self.models.pair(*pair).slopes.known for pair in contrasts)
+        return details(self.centres, self.clip, sd) | _known(min(pairs, key=min))
+
+
+def release_stage(
+    curator: Curator,
+    randomised: bool,
+    least: float,
+    reach: Callable[[Score], float],
+    groups: int = 1,
+) -> Stage:
+    """Release centres, moments and calibration.
+
+    ``reach`` is how far one unit of a residual moves the estimate of one of some ``groups``, times
+    its records, given the score.
+    """
+    n, arms, centres = curator.n, curator.arms, release_centres(curator)
+    unit = 2.0 * noise_between(arms) * curator.noise_sd("estimate") / n
+    clip, first = centres.longest, 0.0
+    about_means = LengthsAsked("lengths of residuals", residual(centres.means), clip, part=0.4)
+    clipped = [about_means.asked] if curator.has("lengths") else []
+    sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
+    if counts:
+        clip, _, first = about_means.read(n, *counts).clip(arms * unit, centres)
+    standard = release_standard(curator, sums, "spread")
+    models = release_models(curator, standard, centres, clip, "models", randomised)
+    centres = replace(centres, unknown=np.hypot(models.unknown, centres.missed(first)))
+    # all arms against the one with the most records
+    reference = 1 if arms == 2 else int(np.argmax(centres.shares))
+    others = {arm: models.pair(arm, reference) for arm in range(arms) if arm != reference}
+    outcome = clip * np.mean([pair.outcome_slopes for pair in others.values()], axis=0)
+    slopes = np.zeros((arms, standard.columns.size))
+    for arm, pair in others.items():
+        slopes[arm] = pair.treatment_slopes
+    shifts = slopes @ models.covariance
+    levels = centres.means + clip * models.offsets
+    levels = levels - (models.mean + shifts - centres.shares @ shifts) @ outcome
+    from_levels = from_model(standard, outcome, OfArm(levels))
+    least = min(least, 0.5 * float(centres.shares.min()))
+    score = score_of(models, slopes, reference, least)
+    stage = Stage(centres, models, levels, from_levels, score, 1.25 * centres.longest)
+    about_model = LengthsAsked("lengths from the model", from_levels, stage.clip, part=0.6)
+    clipped = [about_model.asked] if clipped else []
+    scaled = [] if randomised else [ask_calibration(score)]
+    answers = curator.several(*scaled, *clipped)
+    if scaled:
+        stage = replace(stage, score=calibrated(score, n, answers[0]))
+    if clipped:
+        second, bias, beyond = about_model.read(n, answers[-1]).clip(
+            groups * reach(stage.score) * unit, centres, groups
+        )
+        stage = replace(stage, clip=second, bias=bias, beyond=beyond)
+    return stage
+
+
+def fit_arms(
+    curator: Curator, options: OneStepOptions, estimand: str, contrasts: Contrasts
+) -> Effects:
+    """Release centres, moments, calibration and the sums; the rest is post-processing."""
+    if curator.is_public("covariates"):
+        from dpeffects.estimators.default.balancing import fit_label
+
+        return fit_label(curator, options, estimand, contrasts)
+    stage = release_stage(curator, options.randomised, options.clip, _reach)
+    first, score = stage.models.pair(*contrasts[0]), stage.score
+    top = stage.clip * score.largest / score.overlap
+    term = clipped_term(stage.residual, score.weight(), stage.clip)
+    terms = ArmTerms(stage.centres, term, -top, top, score.sizes(curator.n))
+    along = VariationAsked(terms, first, score)
+    checks = [] if options.randomised else [along.asked(curator)]
+    if checks and curator.arms == 2:
+        checks += ask_curves(curator, first, score)
+    released, *checked = curator.several(terms.asked(curator), *checks)
+    found, varying, curves = terms.read(released), Varying.nowhere(), Curves(missed=math.inf)
+    if checked:
+        varying = along.read(checked[0], found)
+    if curator.arms == 2:
+        curves = read_curves(curator, first, score, *checked[1:])
+    centres, randomised, arms = stage.centres, options.randomised, curator.arms
+
+    def estimate(pair: list[int]) -> Estimate:
+        """The effect of an arm against another."""
+        models, c = stage.models.pair(*pair), combination(pair, arms)
+        varies = varying if randomised else replace(varying, combination=c)
+        value = float(stage.levels[pair[0]] - stage.levels[pair[1]] + c @ found.means)
+        off = 0.0 if randomised else _WEIGHTS_OFF
+        parts = [Part("clipped outcomes", stage.bias**2)]
+        parts.append(centres.noise_part(pair, found.means, off, beyond=stage.beyond))
+        if not randomised:
+            value += varies.more(estimand) - models.clip * models.slopes.left
+            parts += confounding(models, curves)
+            parts += [part for part, _ in varies.errors(estimand)]
+        said = "" if randomised else caution(models, curves, score)
+        made = found.estimate(
+            pair,
+            value,
+            parts,
+            basis=basis(models, options),
+            caution=centres.with_caution(said),
+            influence=found.influence(pair),
+        )
+        variance, sizes = models.clip**2 * models.outcome_variance, score.sizes(centres.n)
+        if arms == 2:
+            spread = Spread(float(variance), sizes, min(models.slopes.explained, 0.9))
+            whose = "ATE" if randomised else estimand
+            return with_means(made, centres, whose, spread, varies=varies)
+        # what is left of the confounding is taken off both arms
+        means = stage.levels + found.means
+        if not randomised:
+            means = means + varies.slope * varies.moves["ATE"]
+        means[pair] += np.array([0.5, -0.5]) * (made.value - float(c @ means))
+        common = models.slopes.explained * variance / centres.n
+        sampling = by_arm(pair, found.sampling, found.sampling_sd, found.largest, common)
+        noise = found.scales, found.release.gaussian
+        return replace(made, means=arm_means(pair, means, centres, made, sampling, *noise, sizes))
+
+    estimates = tuple(estimate(list(pair)) for pair in contrasts)
+    return Effects(estimates, details=stage.details(contrasts))
+
+
+def _reach(score: Score) -> float:
+    """How far one unit of a residual moves an average effect, times the records."""
+    return math.sqrt(float(np.mean(score.largest**2))) / score.overlap
+
+
+def confounding(models: Models, curves: Curves) -> list[Part]:
+    """What noise in the models, and curves, may leave."""
+    slopes, squared, covariance = models.slopes, models.clip**2, models.covariance
+    a, spread = models.treatment_slopes, models.outcome_variance
+    unknown = float(slopes.outcome_variance @ np.linalg.eigvalsh(covariance)) / models.columns
+    missed = _WRONG_SCORE**2 * float(a @ covariance @ a) * unknown
+    moved = min(_SECOND_ORDER * slopes.noise_variance, slopes.left_variance)
+    curved = curves.left_variance(spread, slopes.explained, slopes.selection)
+    rest = slopes.vague * (slopes.left_variance - moved) + missed
+    return [
+        Part("models", squared * slopes.vague * moved, noise=True),
+        Part("confounding left by noise in the models", squared * rest),
+        Part("confounding by curves", squared * curved),
+    ]
+
+
+def basis(models: Models, options: OneStepOptions) -> str:
+    """Models that are nothing but noise adjust for nothing."""
+    if options.randomised:
+        return "randomised"
+    return "adjusted" if min(models.slopes.known) >= _NOTHING else "association"
+
+
+def _known(known: tuple[float, float]) -> dict[str, str]:
+    """How much of the models is not noise."""
+    names = (f"part of the {x} model that is not noise" for x in ("outcome", "treatment"))
+    shown = (f"{100.0 * max(x, 0.0):.0f} %" for x in known)
+    return dict(zip(names, shown, strict=True))
+
+
+def caution(models: Models, curves: Curves, score: Score) -> str:
+    """What nobody should overlook."""
+    found, apart = curves.caution, ""
+    if score.explained > _APART:
+        apart = (
+            f"HARDLY ANY OVERLAP: the covariates explain about {100.0 * score.explained:.0f} % of "
+            "who is treated, so few records have a counterpart in another arm; the interval does "
+            "not allow for that"
+        )
+    if min(models.slopes.known) < _HARDLY:
+        found = "HARDLY ADJUSTED: the models are mostly noise"
+        found += "" if apart else "; the interval allows for what is left"
+    return "; ".join(filter(None, (apart, found)))
+
+
+SPEC = MethodSpec(
+    name="one_step",
+    title="one-step, from private moments",
+    about="private moments give linear models; one weighted sum of residuals corrects them",
+    assumes=f"{NO_CONFOUNDER}; outcome and log odds of treatment are linear in its terms",
+    estimands=AVERAGES,
+    levels=("sample", "label"),
+    options=OneStepOptions,
+    shares=shares,
+    uses_delta=uses_delta,
+    fit_arms=fit_arms,
+    citation="dpeffects (software): one-step estimation from private moments.",
+)

@@ -1,0 +1,210 @@
+"""One-step estimator by group: linear models from private moments, corrected in each group.
+
+1. As in `one_step`: centres, moments, linear models of the outcome and of the log odds of
+   treatment, calibration, a clip.
+2. Sums by group and arm of clipped residuals over the probability of their arm correct the effect
+   that the models give. Their squares, weights and counts come with them. A record is in one group
+   and one arm, so all of them cost less than two sums over all records.
+3. Residuals of an arm are divided by its weight: where the score is off in a group, its arms weigh
+   unlike, and what their outcomes have in common would not cancel. How unlike is taken as far as
+   noise does not explain it. Where treatment was assigned by chance, both arms weigh the same but
+   for chance, and have one sum, with a minus for controls.
+
+The effect in a group is the average over its records. What noise in the models leaves of the
+confounding is expected, subtracted, and allowed for as in `one_step`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.errors import OptionError
+from dpeffects.estimators.default import one_step
+from dpeffects.estimators.default.forecast import BY_GROUP
+from dpeffects.estimators.default.one_step import OneStepOptions, Stage
+from dpeffects.estimators.default.score import ask_curves, read_curves
+from dpeffects.estimators.learners.first_stage import group
+from dpeffects.estimators.row import row
+from dpeffects.estimators.spec import Facts
+from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, Unavailable
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Asked, Curator
+from dpeffects.privacy.rows import Block, Cells, reads
+from dpeffects.privacy.sets import Box
+
+_WEIGHT, _COUNT = 0.1, 0.05
+"""How far a record moves the sum of the weights of its group and arm, and their count, against its
+residual."""
+_UNEVEN = 0.7
+"""Standard deviation over studies of the sizes of groups, over what they would be if even."""
+_FEW = 2.0
+"""A group whose size is below this many standard deviations of its error has no usable effect."""
+_OFF = 0.15
+"""Standard deviation over studies of the relative error of the weights of an arm in a group,"""
+_FAR = 1.7
+"""and, where the score is not known, squared distance of a group from the others along a covariate,
+in its variances: a quarter at one end of a uniform one."""
+_NO_VARIANCE = Unavailable("too few records in the group for its noise")
+
+
+@dataclass(frozen=True)
+class OneStepGroupsOptions(OneStepOptions):
+    """Options of the one-step estimator by group.
+
+    ``design``: "observational", or "randomised" where treatment was assigned by chance. ``clip``:
+    propensity scores are kept within [clip, 1 - clip]. ``first``, ``models``: proportions of the
+    budget for the means and lengths that everything starts from, and for the moments, or None to
+    choose them. ``pool``: which shares get Gaussian noise where there is a delta: "none", "models",
+    "all", or None to choose. ``on_unadjusted`` changes nothing: this method always adjusts.
+    """
+
+    instead: ClassVar[str] = ': write method="dr_learner"'
+    release: str = "groups"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.release != "groups":
+            raise OptionError('method="one_step" is for release="groups"')
+
+
+def shares(level: str, options: OneStepOptions) -> dict[str, float]:
+    """Split of the budget: as for an average, but how effects vary is in the sums by group."""
+    split = one_step.shares(level, options)
+    split["estimate"] += split.pop("variation", 0.0)
+    return split
+
+
+def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]:
+    """Shares with Gaussian noise, as for an average."""
+    named = one_step.uses_delta(options, facts)
+    named.pop("variation", None)
+    return named
+
+
+@row("treated", "outcome", "covariates")
+def group_residuals(rows: Block, stage: Stage, most: float, signed: bool) -> tuple[FloatArray, ...]:
+    """Clipped residuals over the probability of their arm, within [-1/2, 1/2], and their squares.
+
+    Then weights over ``most``, the largest inverse probability that is not cut, and ones. Signed
+    residuals have a minus for controls.
+    """
+    e = stage.score.of(rows)[:, 0]
+    weight = np.minimum(1.0 / np.where(rows.treated, e, 1.0 - e), most) / most
+    half = weight * np.clip(stage.residual(rows) / (2.0 * stage.clip), -0.5, 0.5)
+    if signed:
+        half = np.where(rows.treated, half, -half)
+    return half, half * half, _WEIGHT * weight, np.full(rows.size, _COUNT)
+
+
+_WITHIN = Box([-0.5, 0.0, 0.0, _COUNT], [0.5, 0.25, _WEIGHT, _COUNT], centre=0.0)
+
+
+@reads("strata", "treated")
+def group_and_arm(block: Block) -> IntArray:
+    """The group of each record and its arm, treated first."""
+    return 2 * block.strata + 1 - block.treated
+
+
+def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
+    """Release the models, then sums by group and arm; the rest is post-processing."""
+    groups, randomised = curator.n_strata, options.randomised
+    sums_each = BY_GROUP if randomised else math.sqrt(2.0) * BY_GROUP
+    stage = one_step.release_stage(
+        curator, randomised, options.clip, lambda s: sums_each / (1.0 - float(s.largest[0])), groups
+    )
+    models, score = stage.models.pair(0, 1), stage.score
+    most = 1.0 / (1.0 - float(score.largest[0]))
+    terms = group_residuals(stage, most, randomised)
+    label = "residuals, squares and sizes by group"
+    cells = Cells(group, groups) if randomised else Cells(group_and_arm, 2 * groups)
+    checks = [] if randomised else ask_curves(curator, models, score)
+    sums, *checked = curator.several(Asked(label, terms, _WITHIN, cells, "estimate"), *checks)
+    left, parts, caution = 0.0, [Part("clipped outcomes", stage.bias**2)], ""
+    if not randomised:
+        curves = read_curves(curator, models, score, *checked)
+        left, caution = models.clip * models.slopes.left, one_step.caution(models, curves, score)
+        parts += one_step.confounding(models, curves)
+    caution = stage.centres.with_caution(caution)
+    # by group: sums of residuals, squares, weights, ones, by arm or of both together
+    by_group = sums.value.reshape(groups, -1, 4).transpose(0, 2, 1)
+    unknown = float(models.slopes.treatment_variance.mean())
+    off = math.sqrt(_OFF**2 + _FAR * unknown / 4.0)
+    estimates = tuple(
+        replace(_in_group(stage, most, sums, values, groups, off, left, parts), caution=caution)
+        for values in by_group
+    )
+    return Effects(estimates, details=stage.details(((0, 1),)))
+
+
+def _in_group(
+    stage: Stage,
+    most_weight: float,
+    sums: Noisy,
+    values: FloatArray,
+    groups: int,
+    off: float,
+    left: float,
+    parts: list[Part],
+) -> Estimate:
+    """The effect in one group: mean residuals of its arms, added to what the models say.
+
+    Each arm weighs about as much as the group has records; how far from it is taken as far as
+    noise does not explain it. ``off`` is how far it may be, over the records.
+    """
+    unit = 2.0 * most_weight * stage.clip
+    residuals, squares, weights, ones = values
+    arms, even = residuals.size, stage.centres.n / groups
+    noise = math.sqrt(arms) * sums.sd / _COUNT
+    known = (_UNEVEN * even) ** 2 / ((_UNEVEN * even) ** 2 + noise**2)
+    size_sd = math.sqrt(known) * noise
+    size = max(even + known * (float(ones.sum()) / _COUNT - even), size_sd, 1.0)
+    relative, off_sd = np.ones(arms), 0.0
+    if arms == 2:  # otherwise both arms weigh the same, but for chance
+        unit_weight = most_weight / _WEIGHT / size
+        kept = off**2 / (off**2 + (unit_weight * sums.sd) ** 2)
+        relative = np.clip(1.0 + kept * (unit_weight * weights - 1.0), 0.5, 1.5)
+        off_sd = off * math.sqrt(1.0 - kept)
+    sizes = size * relative
+    means, scales = unit * residuals / sizes, unit * sums.scale / sizes
+    effect = float(means @ np.array([1.0, -1.0])[:arms])
+    by_size, by_off = effect * size_sd / size, off_sd * math.hypot(*means)
+    own = [stage.centres.noise_part((0, 1), np.array([effect]), beyond=stage.beyond)]
+    own.append(Part("size of the group", by_size**2, noise=True))
+    own.append(Part("weights in the group", by_off**2))
+    sampling: SamplingVariance | Unavailable = _NO_VARIANCE
+    if size >= _FEW * size_sd:
+        by_arm = (unit / sizes) ** 2
+        variance = by_arm * squares - (means**2 - by_arm * sums.variance) / sizes
+        sd = sums.sd * math.hypot(*by_arm)
+        largest = float((by_arm * size).sum()) / 4.0
+        sampling = SamplingVariance(float(variance.sum()), sd / math.sqrt(2.0), largest)
+    most, (one, other) = stage.centres.range, stage.levels
+    value = float(one - other) + effect - left
+    return Estimate(
+        value=min(max(value, -most), most),
+        sampling=sampling,
+        laplace=() if sums.gaussian else tuple(scales.tolist()),
+        gaussian=float(scales @ scales) if sums.gaussian else 0.0,
+        parts=tuple(part for part in (*parts, *own) if part.variance > 0.0),
+        possible=(-most, most),
+    )
+
+
+SPEC = replace(
+    one_step.SPEC,
+    title="one-step by group, from private moments",
+    about="effects by group: linear models from private moments, corrected by one sum a group",
+    estimands=("CATE",),
+    levels=("sample",),
+    options=OneStepGroupsOptions,
+    shares=shares,
+    uses_delta=uses_delta,
+    fit=fit,
+    fit_arms=None,
+    needs_intercept=True,
+)

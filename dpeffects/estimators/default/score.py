@@ -1,0 +1,369 @@
+"""The chance of each arm given the covariates, from linear models, and overlap weights.
+
+Where covariates are normal in each arm, the chance of an arm is proportional to its share times
+exp(x'slopes), slopes those of the log odds against one arm. Generalised overlap weights (Li and Li
+2019), the harmonic mean of all chances over that of the own arm, never exceed 1: 1 - e for treated
+and e for control records. All arms are weighted to the same records, those who could have been in
+any of them. Averages over records are taken at typical ones, whose indices x'slopes are normal in
+each arm.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.default.moment_models import ArmModels, Models, Standard
+from dpeffects.estimators.row import Row, row
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Asked, Curator
+from dpeffects.privacy.rows import Block
+from dpeffects.privacy.sets import Box, Cube
+
+CUT, LEAST_SD = 2.5, 0.1
+"""Indices are cut at this many of their standard deviations, which are no less than this."""
+_FAR = 2.576
+"""Weights are cut where they are at so many standard deviations towards rare records of an arm."""
+_NEVER = 1e-12
+"""The least chance of an arm that is counted with."""
+_NODES = 24, 256
+"""Typical records of each arm: of a quadrature in one direction, of a sequence in more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """Chances of the arms, proportional to exp(constant + x'slopes), and none below ``least``.
+
+    Of typical records, ``index`` has x'slopes, (arm of the record, record, arm of the slopes), and
+    ``weights`` how many records each stands for. ``covariance`` is that of x within arms,
+    ``centres`` are the indices of the centres of the arms. The arm ``reference`` has no slopes.
+    """
+
+    standard: Standard
+    reference: int
+    constants: FloatArray
+    slopes: FloatArray
+    least: float
+    shares: FloatArray
+    covariance: FloatArray
+    centres: FloatArray
+    index: FloatArray
+    weights: FloatArray
+
+    def of(self, rows: Block) -> FloatArray:
+        """Chances of some rows to be in each arm, a column each."""
+        return self._kept(_chances(self.logits(rows)))
+
+    def logits(self, rows: Block) -> FloatArray:
+        """Logarithms of chances of some rows, but for a constant."""
+        out = np.empty((rows.size, len(self.slopes)), order="F")
+        for k, (constant, slopes) in enumerate(zip(self.constants, self.slopes, strict=True)):
+            out[:, k] = constant + (self.standard.index(rows, slopes) if slopes.any() else 0.0)
+        return out
+
+    @property
+    def others(self) -> list[int]:
+        """The arms that have slopes."""
+        return [k for k in range(len(self.shares)) if k != self.reference]
+
+    def _kept(self, chances: FloatArray) -> FloatArray:
+        return np.clip(chances, self.least, 1.0 - (len(self.shares) - 1) * self.least)
+
+    @property
+    def chances(self) -> FloatArray:
+        """Chances of typical records."""
+        return self._kept(_chances(self.index + self.constants))
+
+    @property
+    def overlap(self) -> float:
+        """Mean of the harmonic mean of the chances, over their number: of e(1 - e) for two."""
+        return float((self.weights * harmonic(self.chances)).sum())
+
+    @property
+    def explained(self) -> float:
+        """Part of who gets which arm that the score explains; of two arms, of the variance."""
+        chances = np.maximum(_chances(self.index + self.constants), _NEVER)
+        return 1.0 - float((self.weights * harmonic(chances)).sum() / harmonic(self.shares))
+
+    def sizes(self, n: int) -> FloatArray:
+        """Records of equal weight that those of each arm are worth."""
+        own = np.stack([harmonic(x) / x[:, k] for k, x in enumerate(self.chances)])
+        return np.asarray(n / (self.weights * (own / self.overlap) ** 2).sum(axis=1))
+
+    def sd_along(self, directions: FloatArray) -> FloatArray:
+        """Standard deviations within arms along slopes (direction, covariate)."""
+        variances = np.einsum("ij,jk,ik->i", directions, self.covariance, directions)
+        return np.sqrt(np.maximum(variances, 0.0))
+
+    @property
+    def largest(self) -> FloatArray:
+        """Largest weight of each arm that is not cut; two arms, in one sum, have one.
+
+        It is that of a record far from the centre of its arm, where its chance falls most.
+        """
+        arms = len(self.shares)
+        others = (self.slopes.sum(axis=0) - self.slopes) / (arms - 1)
+        towards = self.slopes - others
+        moves = towards @ self.covariance @ self.slopes.T
+        steps = _FAR / np.maximum(self.sd_along(towards), _NEVER)
+        chances = self._kept(_chances(self.constants + self.centres - steps[:, None] * moves))
+        flat = harmonic(self.shares) / self.shares
+        found = np.maximum(harmonic(chances) / np.diag(chances), flat)
+        found = np.minimum(found, 1.0 - self.least)
+        return np.full(2, found.max()) if arms == 2 else np.asarray(found)
+
+    def weight(self) -> Row:
+        """Overlap weights over their mean, with a minus for the second of two arms."""
+        signs = OfArm(np.array([1.0, -1.0]) if len(self.shares) == 2 else np.ones_like(self.shares))
+        return overlap_weight(self, OfArm(self.largest), signs, self.overlap)
+
+
+@row("covariates")
+def overlap_weight(
+    rows: Block, score: Score, largest: OfArm, signs: OfArm, overlap: float
+) -> FloatArray:
+    """Overlap weights of some rows, cut and signed."""
+    chances = score.of(rows)
+    own = np.take_along_axis(chances, signs.arm(rows)[:, None], axis=1)[:, 0]
+    weight = np.minimum(harmonic(chances) / own, largest(rows)) / overlap
+    return np.asarray(signs(rows) * weight)
+
+
+def _chances(logits: FloatArray) -> FloatArray:
+    """Chances from logarithms, the last axis that of the arms; sums one by one."""
+    raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(raised / _total(raised)[..., None])
+
+
+def harmonic(chances: FloatArray) -> FloatArray:
+    """1 over the sum of inverse chances: e (1 - e) for two arms."""
+    return np.asarray(1.0 / _total(1.0 / chances))
+
+
+def _total(values: FloatArray) -> FloatArray:
+    """Sums over the last axis, one by one: a row's value is its own."""
+    total = np.zeros(values.shape[:-1])
+    for k in range(values.shape[-1]):
+        total = total + values[..., k]
+    return total
+
+
+def score_of(models: ArmModels, slopes: FloatArray, reference: int, clip: float) -> Score:
+    """Chances with these slopes whose means are the shares of the arms."""
+    pi, arms, covariance = models.shares, len(models.shares), models.covariance
+    shifts = slopes @ covariance
+    centres = (models.mean + shifts - pi @ shifts) @ slopes.T
+    values, vectors = np.linalg.eigh(slopes @ covariance @ slopes.T)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, 1:]
+    points, chance = _normal(arms - 1)
+    index = centres[:, None, :] + points @ root.T
+    weights = pi[:, None] * chance
+    constants = np.log(pi / pi[reference]) - (weights[..., None] * index).sum(axis=(0, 1))
+    for _ in range(20):  # Newton steps for the log odds of the means, however rare an arm is
+        chances = _chances(index + constants)
+        means = (weights[..., None] * chances).sum(axis=(0, 1))
+        own = (weights[..., None] * chances * (1.0 - chances)).sum(axis=(0, 1))
+        with_reference = weights[..., None] * chances * chances[..., reference, None]
+        slope = own / means + with_reference.sum(axis=(0, 1)) / means[reference]
+        step = np.log(pi / pi[reference] * means[reference] / means) / np.maximum(slope, 0.1)
+        constants = constants + step
+    return Score(
+        standard=models.standard,
+        reference=reference,
+        constants=constants,
+        slopes=slopes,
+        least=2.0 * clip / arms,
+        shares=pi,
+        covariance=covariance,
+        centres=centres,
+        index=index,
+        weights=weights,
+    )
+
+
+def _normal(columns: int) -> tuple[FloatArray, FloatArray]:
+    """Points that are spread like independent normal variables, and their weights."""
+    if columns == 1:
+        nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES[0])
+        return nodes[:, None], weights / weights.sum()
+    root = 2.0
+    for _ in range(60):
+        root = (1.0 + root) ** (1.0 / (columns + 1.0))
+    steps = root ** -np.arange(1.0, columns + 1.0)
+    uniform = (0.5 + np.arange(1.0, _NODES[1] + 1.0)[:, None] * steps) % 1.0
+    points = np.vectorize(NormalDist().inv_cdf)(np.clip(uniform, 1e-4, 1.0 - 1e-4))
+    points = (points - points.mean(axis=0)) / points.std(axis=0)
+    return points, np.full(_NODES[1], 1.0 / _NODES[1])
+
+
+# --- one private Newton step ----------------------------------------------------------------------
+
+
+@row("covariates")
+def newton_term(rows: Block, score: Score, arms: OfArm, cut: float) -> tuple[FloatArray, ...]:
+    """Gradient of the log likelihood along all indices, which are cut, and the constants.
+
+    Along the indices it is within [-1, 1], the others are within [-1/2, 1/2].
+    """
+    arm, logits = arms.arm(rows), score.logits(rows)
+    chances, along, constants = _chances(logits), np.zeros(rows.size), []
+    for k in score.others:
+        off = (arm == k) - chances[:, k]
+        along = along + off * _cut_index(logits[:, k] - score.constants[k], cut, len(score.shares))
+        constants.append(0.5 * off)
+    return along, *constants
+
+
+def _cut_index(index: FloatArray, cut: float, arms: int) -> FloatArray:
+    """Indices over the cut, such that two of them, one of which may be 0, differ by 1 at most."""
+    most = 1.0 if arms == 2 else 0.5
+    return np.clip(most * index / cut, -most, most)
+
+
+def _sd(score: Score) -> float:
+    return float(score.sd_along(score.slopes).max())
+
+
+def _cut(score: Score) -> float:
+    return CUT * max(_sd(score), LEAST_SD)
+
+
+def ask_calibration(score: Score) -> Asked:
+    """Ask for the gradient of one Newton step, for the scale of all slopes and the constants."""
+    ends = np.append(1.0, np.full(len(score.shares) - 1, 0.5))
+    term = newton_term(score, OfArm(score.shares), _cut(score))
+    return Asked("calibration of the score", term, Box(-ends, ends), None, "calibration")
+
+
+def calibrated(score: Score, n: int, noisy: Noisy) -> Score:
+    """The score after the step."""
+    arms = len(score.shares)
+    if _sd(score) <= LEAST_SD:  # nothing to scale; it is paid for all the same
+        return score
+    index, chances = score.index, _chances(score.index + score.constants)
+
+    def covariance(one: FloatArray, other: FloatArray) -> float:
+        """Mean over records of the covariance over arms, by their chances."""
+        centred = other - (chances * other).sum(axis=-1, keepdims=True)
+        return float((score.weights[..., None] * chances * one * centred).sum())
+
+    units = [np.broadcast_to(np.eye(arms)[k], index.shape) for k in score.others]
+    rows = (_cut_index(index, _cut(score), arms), *(0.5 * unit for unit in units))
+    columns = (index, *units)
+    curvature = n * np.array([[covariance(one, other) for other in columns] for one in rows])
+    step = np.linalg.lstsq(curvature, noisy.value, rcond=None)[0]
+    sd = noisy.sd / max(float(curvature[0, 0]), 1e-9)
+    step = step * 0.04 / (0.04 + sd**2)
+    factor = 1.0 + float(np.clip(step[0], -0.4, 0.6))
+    constants = score.constants.copy()
+    constants[score.others] += np.clip(step[1:], -0.3, 0.3)
+    return replace(
+        score,
+        constants=constants,
+        slopes=factor * score.slopes,
+        centres=factor * score.centres,
+        index=factor * index,
+    )
+
+
+# --- is the score curved where the formula has lines? ---------------------------------------------
+#
+# For every column that is not an indicator, the residual of treatment from its score is multiplied
+# with a square and with a cube of the column, both free of a line, and added up. Sums that noise
+# does not explain say that the log odds of treatment bend along that column. If outcomes bend along
+# it too, an adjustment by lines leaves confounding.
+
+_SURE = 3.5
+"""Standard deviations of its noise and sampling error that a sum has to exceed to be named."""
+_VARIANCE = 0.3
+"""Variance of the bent columns, each within [-1, 1]."""
+_USUAL = 0.0016
+"""Variance of confounding by curves over that of outcomes, for each unit of what covariates explain
+of the outcome times the variance of the log odds along them."""
+_OUTCOME = 0.5
+"""How much of what covariates explain of the outcome may be by curves."""
+
+
+@row("treated", "covariates")
+def _bent(rows: Block, columns: IntArray, models: Models, score: Score) -> FloatArray:
+    """Residuals of treatment times squares, then cubes, of standardised columns, in [-1, 1]."""
+    standard, k = models.standard, columns.size
+    off = rows.treated - score.of(rows)[:, 0]
+    out = np.empty((rows.size, 2 * k), order="F")
+    for j, column in enumerate(columns):
+        x = rows.covariates[:, standard.columns[column]] - standard.means[column]
+        x = np.clip(x / standard.sds[column], -2.5, 2.5)
+        out[:, j] = off * (x * x / 3.125 - 1.0)
+        out[:, k + j] = off * ((x * x - 2.2) * x / 10.2)
+    return out
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Columns along which the log odds surely bend, and the variance of the log odds by that.
+
+    ``missed`` is the variance of curves that the check could not have told from noise and chance.
+    """
+
+    selection: float = 0.0
+    bent: tuple[str, ...] = ()
+    missed: float = 0.0
+
+    def left_variance(self, outcome_variance: float, explained: float, lines: float) -> float:
+        """Variance of the confounding by curves, where outcomes bend along the same columns.
+
+        Curves that nobody saw are as strong as is usual beside the ``lines`` of the score, or as
+        strong as the check could have missed, whichever is less.
+        """
+        unseen = min(_USUAL * lines, _OUTCOME * self.missed)
+        return (_OUTCOME * self.selection + unseen) * explained * outcome_variance
+
+    @property
+    def caution(self) -> str:
+        """What to do about it."""
+        if not self.bent:
+            return ""
+        named, first = ", ".join(self.bent[:5]), self.bent[0]
+        more = " and others" if len(self.bent) > 5 else ""
+        spline = f"bs({first}, knots=[...], lower_bound=..., upper_bound=...)"
+        write = spline if first.isidentifier() else "more knots"
+        return (
+            f"the log odds of treatment are not linear in {named}{more}: write {write} "
+            "or products of terms, or the adjustment may miss confounding"
+        )
+
+
+def ask_curves(curator: Curator, models: Models, score: Score) -> list[Asked]:
+    """What the curator is asked for; nothing where there are indicators only."""
+    columns = _may_bend(curator, models)
+    if not columns.size:
+        return []
+    ends = np.ones(2 * columns.size)
+    bent = _bent(columns, models, score)
+    return [Asked("curves of the score", bent, Cube(-ends, ends), None, "curves")]
+
+
+def _may_bend(curator: Curator, models: Models) -> IntArray:
+    """All columns that are not indicators."""
+    return np.flatnonzero(np.array(curator.values[:-1])[models.standard.columns] != 2)
+
+
+def read_curves(curator: Curator, models: Models, score: Score, *answers: Noisy) -> Curves:
+    """What noise and chance do not explain."""
+    if not answers:
+        return Curves()
+    (noisy,), columns = answers, _may_bend(curator, models)
+    h, n = score.overlap, curator.n
+    variance = (noisy.sd / n) ** 2 + h * _VARIANCE / n
+    means = noisy.value / n
+    sure = np.abs(means) > _SURE * math.sqrt(variance)
+    selection = float((means[sure] ** 2).sum()) / (h**2 * _VARIANCE)
+    bent = columns[sure.reshape(2, -1).any(axis=0)]
+    names = (curator.names[k] for k in models.standard.columns[bent])
+    missed = 2.0 * columns.size * variance / (h**2 * _VARIANCE)
+    return Curves(selection, tuple(names), float(missed))

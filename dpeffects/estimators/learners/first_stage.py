@@ -1,0 +1,354 @@
+"""Released models of treatment and outcome, and how a record enters a learner of effects.
+
+Outcome functions and effect functions are Huber regressions on features of norm at most 1. Their
+targets and slopes are computed record by record from released models, so that one record touches
+one term of the objective. The first stage of a learner releases the models:
+
+1. Noisy counts and sums by arm give the share of treated and the arm means; noisy squares tell how
+   much of the outcome lies at the ends of its range, which sets the thresholds of Huber's loss.
+2. A logistic propensity model with noise in its objective.
+3. A function of the mean outcome (one for each arm for a DR-learner) on the kernel's features, by
+   Huber's loss with noise in its objective.
+
+The penalties of both stages are planned from public numbers, for the least expected error. With
+features f, G the mean of f f' for covariates that spread evenly over their declared ranges,
+information I (second derivatives summed over records) and weights of variance v^2 each, a penalty
+of strength L shrinks the weights to I G / (I G + L) of themselves and lets noise of variance s^2 in
+the gradients through as (I G + L)^-1. The squared error of the function is then
+(s^2 + L^2 v^2) trace(G (I G + L)^-2), and for noise s / L on the weights
+s^2 / L^2 + L^2 v^2 trace(G (I G + L)^-2).
+
+Confounding is left where both models are shrunk: it is the mean of the product of their errors.
+Along a covariate of variance v (in units of its range) each model keeps I v / (I v + L) of its
+slope, and so the part (1 - kept) (1 - kept) of confounding gets through. How much there was nobody
+knows: `_CONFOUNDED` is a guess from how strong confounding is in studies.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray, IntArray, Interval
+from dpeffects.design.features import Features, unit_rows
+from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums
+from dpeffects.estimators.row import row
+from dpeffects.estimators.weighting.inverse_weights import Propensity, propensity_model
+from dpeffects.estimators.weighting.penalties import SPREAD, VOLUME, least_strength
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.exact import scratch_buffer
+from dpeffects.privacy.huber import Huber, along
+from dpeffects.privacy.logistic import unit_norm
+from dpeffects.privacy.minimise import minimise
+from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
+from dpeffects.privacy.rows import Block, RowFunction, reads
+from dpeffects.results.shape import BINS, spectrum
+
+
+@dataclass(frozen=True)
+class Nuisance:
+    """Released models of treatment and outcome, evaluated record by record.
+
+    ``means`` are those of the (treated, control) arms. ``outcome`` is empty, or the weights of a
+    function added to the mean outcome (``by_arm`` false), or of one for each arm, in units of
+    ``threshold``. ``ends`` is the mean square of outcomes scaled to [-1, 1]: 1 if all are at an end
+    of their range. ``difference_sd`` is the standard deviation of the noise in the difference of
+    the means, ``confounding`` that of what may be left of confounding in it, and ``left`` the part
+    of this that shrinkage of both models lets through. ``noise_sd`` is what noise in the outcome
+    functions adds to effects.
+    """
+
+    propensity: Propensity
+    means: tuple[float, float]
+    outcome_range: Interval
+    features: Features
+    outcome: FloatArray
+    by_arm: bool
+    threshold: float
+    ends: float = 0.0
+    difference_sd: float = 0.0
+    confounding: float = 0.0
+    left: float = 0.0
+    noise_sd: float = 0.0
+
+    @property
+    def difference(self) -> float:
+        """Difference of the means of the arms, which is not adjusted for anything."""
+        return self.means[0] - self.means[1]
+
+    def scores(self, covariates: FloatArray) -> FloatArray:
+        """Propensities of encoded rows."""
+        return self.propensity.scores(unit_rows(covariates))
+
+    def outcomes(
+        self, covariates: FloatArray, features: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Mean outcomes if treated and if not, within the range of the outcome.
+
+        ``features`` are those of the records, which are computed once for several uses.
+        """
+        one, zero = (np.full(len(covariates), mean) for mean in self.means)
+        if self.outcome.size and self.by_arm:
+            half = self.outcome.size // 2
+            one = one + self.threshold * along(features, self.outcome[:half])
+            zero = zero + self.threshold * along(features, self.outcome[half:])
+        elif self.outcome.size:
+            common = self.threshold * along(features, self.outcome)
+            one, zero = one + common, zero + common
+        low, high = self.outcome_range
+        return np.clip(one, low, high), np.clip(zero, low, high)
+
+
+@dataclass(frozen=True)
+class Learner:
+    """How a record enters the second stage: an R-learner (``weighted_residuals``) or a DR-learner.
+
+    With propensity p, mean outcome m and arm means m_1, m_0, an R-learner fits (a - p) g(x) to
+    y - m(x), a DR-learner g(x) to m_1 - m_0 + (a - p) (y - m_a) / (p (1 - p)); both less the
+    difference of the means, in units of ``threshold``.
+    """
+
+    nuisance: Nuisance
+    threshold: float
+    weighted_residuals: bool
+
+    @property
+    def steepest(self) -> float:
+        """Largest slope that a record can have."""
+        model = self.nuisance.propensity
+        return max(model.high, 1.0 - model.low) if self.weighted_residuals else 1.0
+
+    def slopes_and_targets(self, block: Block) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Features of the nuisances, slopes and targets of the records."""
+        nuisance = self.nuisance
+        rows = _features(nuisance.features, block)
+        score = nuisance.scores(block.covariates)
+        one, zero = nuisance.outcomes(block.covariates, rows)
+        gap = block.treated - score
+        if self.weighted_residuals:
+            mean = score * one + (1.0 - score) * zero
+            target = block.outcome - mean - gap * nuisance.difference
+            return rows, gap, target / self.threshold
+        residual = block.outcome - np.where(block.treated, one, zero)
+        pseudo = one - zero + gap / (score * (1.0 - score)) * residual
+        return rows, np.ones_like(gap), (pseudo - nuisance.difference) / self.threshold
+
+
+_READS = ("covariates", "treated", "outcome")
+
+
+@row(*_READS)
+def outcome_terms(block: Block, base: Nuisance) -> tuple[FloatArray, ...]:
+    """How a record enters the outcome function: features, a slope of 1, and a target.
+
+    The target is the outcome less the mean by the first models.
+    """
+    rows = _features(base.features, block)
+    one, zero = base.outcomes(block.covariates, rows)
+    if base.by_arm:
+        mean = np.where(block.treated, one, zero)
+    else:
+        score = base.scores(block.covariates)
+        mean = score * one + (1.0 - score) * zero
+    return rows, np.ones(block.size), (block.outcome - mean) / base.threshold
+
+
+@row(*_READS)
+def effect_terms(
+    block: Block, learner: Learner, features: Features
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """How a record enters the second stage: features, a slope and a target."""
+    rows, slopes, targets = learner.slopes_and_targets(block)
+    if features is not learner.nuisance.features:
+        rows = _features(features, block)
+    return rows, slopes, targets
+
+
+@row()
+def effect_squares(
+    block: Block, terms: RowFunction, weights: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Squared size of a record's gradient, and its second derivative, along its row."""
+    rows, slopes, targets = terms(block)
+    residual = targets - slopes * along(rows, weights)
+    inside = np.abs(residual) <= 1.0
+    return slopes**2 * np.clip(residual, -1.0, 1.0) ** 2, slopes**2 * inside
+
+
+@row(*_READS)
+def group_terms(block: Block, learner: Learner) -> tuple[FloatArray, FloatArray]:
+    """Slope times target and squared slope of a record, over their largest sizes.
+
+    The ratio of their sums is the least-squares effect in a group, less the difference of the means
+    and in units of the threshold. Targets are clipped to [-1, 1].
+    """
+    _, slopes, targets = learner.slopes_and_targets(block)
+    top = learner.steepest
+    return slopes * np.clip(targets, -1.0, 1.0) / top, slopes**2 / top**2
+
+
+@row(*_READS, "strata")
+def group_squares(block: Block, learner: Learner, effects: FloatArray) -> FloatArray:
+    """Squared slope times residual about the released effect of the record's group."""
+    _, slopes, targets = learner.slopes_and_targets(block)
+    residual = np.clip(targets, -1.0, 1.0) - slopes * effects[block.strata]
+    return (slopes * np.clip(residual, -1.0, 1.0)) ** 2
+
+
+@reads("strata")
+def group(block: Block) -> IntArray:
+    """The group of each record."""
+    return block.strata
+
+
+@reads("covariates")
+def covariate_bins(block: Block) -> FloatArray:
+    """The bin of each covariate in equal parts of its declared range."""
+    return np.minimum(np.floor(block.covariates[:, 1:] * BINS), BINS - 1.0)
+
+
+def _features(features: Features, block: Block) -> FloatArray:
+    """Features of a few records, until the next ones are asked for."""
+    return features(block.covariates, scratch_buffer("features", block.size, features.size))
+
+
+SHARES = {"counts": 0.03, "arms": 0.09, "ends": 0.02, "propensity": 0.13, "outcome": 0.13}
+_THRESHOLD = 0.2
+"""Least threshold of Huber's loss for outcomes, as a share of their range."""
+_SPREAD = 0.2
+"""Standard deviation of mean outcomes that the penalty is planned for, as a share of the range."""
+_THROUGH = 0.2
+"""Part of the noise in an outcome function that gets into effects (measured 0.12 to 0.29, for 1,000
+to 5,000 records): where propensities are right it would average out."""
+_CONFOUNDED = 0.3
+"""Standard deviation over studies of what a difference of means is off by, in those of
+the outcome."""
+_VARIANCE = 0.03
+"""Variance of a covariate in units of its declared range, to be on the safe side of shrinkage."""
+
+
+def first_stage(
+    curator: Curator, features: Features, clip: float, *, by_arm: bool, randomised: bool = False
+) -> Nuisance:
+    """Release counts, arm means, a propensity model and an outcome function.
+
+    Where treatment was ``randomised`` the propensity is the share of treated records.
+    """
+    n, d = curator.n, curator.width
+    lower, upper = curator.outcome_range
+    counts = arm_counts(curator, "counts")
+    share = float(counts.shares()[0][0])
+    sums = arm_sums(curator, "arms")
+    half = (upper - lower) / 2.0
+    means = lower + half + np.clip(sums.value / (n * np.array([share, 1.0 - share])), -half, half)
+    squares = arm_squares(curator, "ends")
+    ends = min(max(float(np.sum(squares.value)) / n + 0.5, 0.0), 1.0)
+    unadjusted = _CONFOUNDED * _outcome_sd(ends, share, means, curator)
+    threshold = max(threshold_for(ends), _THRESHOLD)
+    offset = math.log(share / (1.0 - share))
+    slopes, penalty = np.zeros(d), 0.0
+    if not randomised:
+        model = propensity_model(curator, None, offset, "propensity")
+        slopes, penalty = model.value, model.strength
+    base = Nuisance(
+        propensity=Propensity.within(slopes, offset, (clip, 1.0 - clip)),
+        means=(float(means[0]), float(means[1])),
+        outcome_range=curator.outcome_range,
+        features=features,
+        outcome=np.zeros(0),
+        by_arm=by_arm,
+        threshold=threshold * (upper - lower),
+        ends=ends,
+        difference_sd=_difference_sd(n, share, means - lower - half, sums, counts.release),
+        confounding=0.0 if randomised else unadjusted,
+    )
+    epsilon, delta = curator.epsilon("outcome"), curator.delta("outcome")
+    size = features.size * (2 if by_arm else 1)
+    norms = (math.sqrt(features.size), 1.0)  # a record has features of its own arm only
+    strength, _ = planned_penalty(
+        features,
+        information=n / (2.0 if by_arm else 1.0),
+        noise=gradient_noise(norms, epsilon, delta, size),
+        spread=_SPREAD / threshold,
+        least=least_strength(epsilon, 1.0),
+    )
+    problem = Huber(outcome_terms(base), features.size, strength, by_arm=by_arm)
+    outcome = minimise(curator, "outcome function", problem, "outcome")
+    selection = n * share * (1.0 - share) * _VARIANCE / unit_norm(d) ** 2
+    values, records = spectrum(features), n * (min(share, 1.0 - share) if by_arm else 1.0)
+    along = records * _along_a_line(values, d)
+    left = penalty / (penalty + selection) * strength / (strength + along)
+    spread = np.sum(values / (records * values + strength) ** 2) * (2.0 if by_arm else 1.0)
+    noise_sd = _THROUGH * base.threshold * outcome.noise_sd * math.sqrt(float(spread))
+    return replace(base, outcome=outcome.value, left=left, noise_sd=noise_sd)
+
+
+def _difference_sd(n: int, share: float, means: FloatArray, sums: Noisy, count: Noisy) -> float:
+    """Noise of the difference of the means, which are taken from the middle of the range."""
+    sizes = n * np.array([share, 1.0 - share])
+    by_count = float((means / sizes).sum()) ** 2 * count.variance
+    return math.sqrt(sums.variance * float((sizes**-2.0).sum()) + by_count)
+
+
+def _outcome_sd(ends: float, share: float, means: FloatArray, curator: Curator) -> float:
+    """Standard deviation of the outcome, from its mean square and mean."""
+    lower, upper = curator.outcome_range
+    mean = share * means[0] + (1.0 - share) * means[1] - (lower + upper) / 2.0
+    variance = ends * ((upper - lower) / 2.0) ** 2 - mean**2
+    return math.sqrt(max(variance, 0.0)) + 0.02 * (upper - lower)
+
+
+def _along_a_line(values: FloatArray, columns: int) -> float:
+    """Information of a record about a slope: the eigenvalue of G for lines, for `_VARIANCE`.
+
+    Of the eigenvalues the largest belongs to the constant, the next to one line for each covariate.
+    """
+    lines = np.sort(values)[::-1][1:columns]
+    return float(lines.mean()) * _VARIANCE / SPREAD
+
+
+def threshold_for(ends: float) -> float:
+    """Threshold of Huber's loss, as a share of the outcome's range, for a mean square ``ends``.
+
+    Outcomes scaled to [-1, 1] have a mean square of 1 if they are binary, which needs the whole
+    range, near 1 if they crowd at one end, 1/3 if they spread evenly, and less for a bell.
+    """
+    return min(1.1 * ends**2, 1.0)
+
+
+def planned_penalty(
+    features: Features,
+    information: float,
+    noise: float,
+    spread: float,
+    least: float = 0.0,
+    strength: float | None = None,
+) -> tuple[float, float]:
+    """Return the strength with the least expected squared error, and that error.
+
+    ``noise`` is the standard deviation of noise in a gradient, and ``spread`` that of the function
+    around its average, both in units of the threshold; ``least`` is the smallest strength that
+    noise in the objective allows, or 0 for noise on the weights. A ``strength`` that is given
+    leaves nothing to choose.
+    """
+    values = spectrum(features)[:, None]
+    tried = max(least, 1e-3) * np.geomspace(1.0, 1e3 if least else 1e7, 200)
+    tried = tried if strength is None else np.array([strength])
+    trace = np.sum(values / (information * values + tried) ** 2, axis=0)
+    shrunk = (tried * spread) ** 2 * trace
+    error = shrunk + (noise**2 * trace if least else (noise / tried) ** 2)
+    best = int(np.argmin(error))
+    return float(tried[best]), float(error[best])
+
+
+def gradient_noise(norms: tuple[float, float], epsilon: float, delta: float, size: int) -> float:
+    """Standard deviation of noise that covers gradients of this L1 and L2 norm; about."""
+    l1, l2 = norms
+    spent = (1.0 - VOLUME) * epsilon
+    noise = math.sqrt(2.0) * 2.0 * l1 / spent
+    if delta <= LEAST_DELTA:
+        return noise
+    return min(noise, gaussian_scale(2.0 * l2, spent, delta / 4.0, size))

@@ -1,0 +1,1 @@
+"""Matching on scores and on strata."""

@@ -1,0 +1,144 @@
+"""What baseline variables say about several outcomes: slopes from one noisy matrix of products.
+
+Where records count by weights, what is left of an outcome after its prediction is what is
+averaged. A difference of weighted means is then right where either the weights or the slopes are:
+errors of one meet what the other leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.estimators.default.moment_models import LEAST, LONG, OUTCOME, reliable, shrunk
+from dpeffects.estimators.row import row
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.rows import Block
+from dpeffects.privacy.sets import Box, entries
+from dpeffects.privacy.tight_sets import Gram, matrix_noise_sd
+
+SHARE, PART = "slopes", 0.2
+"""The share of the matrix, and its part of what weighted margins would have without it."""
+_CLIP = 3.0
+"""Outcomes are cut at this many standard deviations from the mean of their arm,"""
+_USUAL = 0.35
+"""and are so long for their part of a row, over the clip, that a row is rarely cut."""
+_EXPLAINED = 0.3
+"""Part of the variance of an outcome that is explained, for the decision whether it is worth it."""
+_LEAST = 0.05
+"""Of what slopes explain, they are taken to miss this part at least: lines may be curves."""
+_MOST_COLUMNS = 200
+
+
+def squared_radius(baseline: int, outcomes: int) -> float:
+    """Squared length of a row, at most: baseline variables first, then outcomes."""
+    own = OUTCOME**2 * LONG * baseline
+    return LONG * baseline + own * (1.0 + _USUAL * (outcomes - 1))
+
+
+def worth(n: int, baseline: int, outcomes: int, epsilon: float) -> bool:
+    """Whether public numbers say that slopes come out as more than noise."""
+    if not 0 < baseline + outcomes <= _MOST_COLUMNS or not baseline:
+        return False
+    size = OUTCOME * math.sqrt(LONG * baseline)
+    sd = matrix_noise_sd(baseline + outcomes, squared_radius(baseline, outcomes), epsilon)
+    return baseline * (sd / (n * size)) ** 2 < _EXPLAINED / _CLIP**2
+
+
+def slopes_entries(baseline: int, outcomes: int) -> float:
+    """In how many entries of equal size a record moves the matrix."""
+    return entries(_within(baseline, outcomes))
+
+
+def _within(baseline: int, outcomes: int) -> Gram:
+    radius = math.sqrt(squared_radius(baseline, outcomes))
+    half = np.full(baseline + outcomes, radius)
+    return Gram(Box(-half, half, centre=0.0, radius=radius))
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Predictions of outcomes: sums over ``columns`` of slopes times their distance from a mean.
+
+    ``slopes`` has a row for each outcome. ``missed`` is the part of what baseline variables
+    explain that the slopes miss, as a mean square.
+    """
+
+    columns: IntArray
+    means: FloatArray
+    slopes: FloatArray
+    missed: FloatArray
+
+    def predicted(self, rows: Block) -> FloatArray:
+        """Predictions for some rows; column by column, so that a row's value is its own."""
+        total = np.zeros((rows.size, len(self.slopes)))
+        for k, mean, slopes in zip(self.columns, self.means, self.slopes.T, strict=True):
+            total += (rows.covariates[:, k] - mean)[:, None] * slopes
+        return total
+
+    def around(self, means: FloatArray) -> Fitted:
+        """The same, with distances from other means."""
+        return Fitted(self.columns, means, self.slopes, self.missed)
+
+
+@row("treated", "covariates")
+def slopes_row(
+    rows: Block,
+    columns: IntArray,
+    means: FloatArray,
+    sds: FloatArray,
+    outcomes: IntArray,
+    gone: IntArray,
+    centres: FloatArray,
+    clips: FloatArray,
+    size: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Standardised baseline variables, and residuals of the outcomes from the means of their arms.
+
+    ``gone`` has the column that says where an outcome is missing, its own number where none does.
+    """
+    x = (rows.covariates[:, columns] - means) / sds
+    centre = np.where(rows.treated[:, None], centres[0], centres[1])
+    y = np.clip((rows.covariates[:, outcomes] - 0.5 - centre) / clips, -1.0, 1.0)
+    flagged = gone != outcomes
+    y[:, flagged] *= 1.0 - rows.covariates[:, gone[flagged]]
+    return x, size * y
+
+
+def release_slopes(
+    curator: Curator,
+    columns: IntArray,
+    means: FloatArray,
+    sds: FloatArray,
+    outcomes: IntArray,
+    gone: IntArray,
+    centres: FloatArray,
+    variances: FloatArray,
+) -> Fitted:
+    """Release the matrix of products, and read slopes from it.
+
+    ``means`` and ``sds`` of the baseline variables, ``centres`` by arm and ``variances`` of the
+    outcomes, on the scale from -1/2 to 1/2, are released already.
+    """
+    p, k = columns.size, outcomes.size
+    size = OUTCOME * math.sqrt(LONG * p)
+    clips = np.clip(_CLIP * np.sqrt(variances), 0.02, 1.0)
+    standard = slopes_row(columns, means, sds, outcomes, gone, centres, clips, size)
+    label = "products of baseline and outcomes"
+    released = curator.sums(label, standard, _within(p, k), share=SHARE)
+    matrix = np.zeros((p + k, p + k))
+    matrix[np.triu_indices(p + k)] = released.value / curator.n
+    sd = released.sd / curator.n
+    covariance, scale, _ = shrunk(matrix[:p, :p] + np.triu(matrix[:p, :p], 1).T, sd)
+    values, vectors = np.linalg.eigh(covariance)
+    inverse = (vectors / np.clip(values, LEAST * scale, None)) @ vectors.T
+    slopes, missed = np.zeros((k, p)), np.ones(k)
+    for j, products in enumerate((matrix[:p, p:] / size).T):
+        kept = reliable(products, sd / size)
+        slopes[j] = kept * clips[j] * (inverse @ products) / sds
+        noise = min(p * (sd / size) ** 2 / max(float(products @ products), 1e-300), 1.0)
+        missed[j] = min((1.0 - kept) ** 2 + kept**2 * noise + _LEAST, 1.0)
+    return Fitted(columns, means, slopes, missed)

@@ -1,0 +1,1 @@
+"""Inverse probability weighting, and the propensity models that all methods release."""

@@ -1,0 +1,535 @@
+"""The propensity model of inverse probability weighting: its price, its clip, and its error.
+
+Noise and a penalty leave two errors in the weights of a released model. Both are known as far as
+the information matrix of the model is: its diagonal follows from the released variances of the
+covariates, and products of covariates are not released. Covariates that crowd in a corner of their
+declared ranges (incomes) tell little about treatment at the same price. Use ranges that fit, or
+transform them (``sqrt``, ``log``, ``cut``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray, IntArray, Interval
+from dpeffects.design.features import logits, unit_rows
+from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators.arm_sums import arm_counts
+from dpeffects.estimators.default.centres import Centres
+from dpeffects.estimators.default.moment_models import ask_means, release_standard
+from dpeffects.estimators.default.posterior import unadjusted_variance
+from dpeffects.estimators.row import row
+from dpeffects.estimators.weighting.inverse_weights import Propensity, propensity_model
+from dpeffects.estimators.weighting.penalties import (
+    SPREAD,
+    TREATED_VARIANCE,
+    VOLUME,
+    least_strength,
+)
+from dpeffects.inference.estimate import Part
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.logistic import sigmoid, unit_l1, unit_norm
+from dpeffects.privacy.minimise import Weights
+from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
+from dpeffects.privacy.rows import Block, Cells
+from dpeffects.privacy.tight_sets import WithSquares
+
+UNDO = 1.25
+"""Shrinkage of the model is undone up to this factor; beyond, undoing adds more noise than it
+removes bias."""
+_INFORMATION_SD = 0.5
+"""Relative error of the information, because products of covariates are not known."""
+_MATTER = 0.25
+"""Part of the columns that matter for confounding."""
+_SLOPE, _CONFOUNDED = 0.3, 0.035
+"""Slope of outcomes along covariates and bias without adjustment, in ranges of the outcome: what
+`plan` expects."""
+_LEAST_SPREAD, _KNOWN = 0.002, 1e-5
+_CORRELATED = 1.2
+"""Standard deviation of log odds over that of a sum of uncorrelated covariates."""
+_WIDER = 1.3
+"""The same once more, where a clip is chosen: one that is too low costs less than one too high."""
+_DEEPEST = 4.0
+"""Clips that are compared are at most so many standard deviations from the mean log odds."""
+_LEAST = 0.15
+"""The least clip, over the share of the arm."""
+_FAR = 0.15
+"""How far mean outcomes of records beyond a clip are from the mean, in ranges of the outcome."""
+_TYPICAL_CLIP = 0.06
+"""What `plan` takes a clip to be that is yet to be chosen."""
+_STEEPEST = 10.0
+HARDLY, NOTHING = 0.5, 0.1
+"""Where the model keeps less of its slopes, the result says that it hardly adjusts, and that it is
+an association."""
+_MANY = 0.05
+"""Records beyond the clip that a caution is for."""
+LINEAR = "The interval does not allow for curves, products or confounders that the formula lacks."
+_NODES = np.array([NormalDist().inv_cdf((k + 0.5) / 400) for k in range(400)])
+
+
+@dataclass(frozen=True)
+class PropensityModel:
+    """Known weights of a model, and their error.
+
+    ``noise_sd`` is the standard deviation of the noise in each weight, ``level_sd`` that in the log
+    odds of an average record. ``penalised`` is the part of each slope that the penalty took, and
+    ``kept_slopes`` what is there of it after mild shrinkage was undone.
+    ``spreads`` are the variances of the covariates, with an error of ``spread_sd``, and ``scores``
+    typical propensities, as many as they are likely: those of normal log odds with the right mean.
+    """
+
+    weights: FloatArray
+    offset: float
+    scores: FloatArray
+    noise_sd: FloatArray
+    level_sd: float
+    spreads: FloatArray
+    spread_sd: float
+    penalised: FloatArray
+    kept_slopes: FloatArray
+    details: dict[str, Any]
+    means: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """Means of the covariates in [0, 1]."""
+
+    @property
+    def kept(self) -> float:
+        """The part that a penalty left of the slopes, on average over columns."""
+        return float(self.kept_slopes.mean())
+
+    @property
+    def kept_of_score(self) -> float:
+        """The same for the log odds: the columns that matter for treatment count most."""
+        own = np.sqrt(self.spreads) * np.abs(self.weights[1:])
+        whole = float((own / np.maximum(self.kept_slopes, 1e-9)).sum())
+        return min(self.kept, float(own.sum()) / whole) if whole > 0.0 else self.kept
+
+    @property
+    def kept_sd(self) -> float:
+        """How far that may be off for those that matter: their information is not well known."""
+        slope = self.kept_slopes * self.penalised
+        by_spread = slope * np.minimum(self.spread_sd / self.spreads, 1.0)
+        differ = float(np.mean(by_spread**2) + self.kept_slopes.var())
+        matter = max(_MATTER * self.kept_slopes.size, 1.0)
+        return math.hypot(_INFORMATION_SD * float(slope.mean()), math.sqrt(differ / matter))
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the log odds over the records that noise in the slopes makes."""
+        return float(self.spreads @ self.noise_sd[1:] ** 2) / unit_norm(self.weights.size) ** 2
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """Middle and width of the log odds that records within the declared ranges can have."""
+        norm = unit_norm(self.weights.size)
+        width = max(float(np.abs(self.weights[1:]).sum()) / norm, 1e-9)
+        return self.offset + float(self.weights[0]) / norm, width
+
+    def within(self, limits: Interval) -> Propensity:
+        """The model with its propensities clipped."""
+        return Propensity.within(self.weights, self.offset, limits)
+
+    def limits(self, estimand: str, noise: float, least_depth: float = 2.0) -> Interval:
+        """The clip with the least noise and bias, where log odds that are not noise reach to.
+
+        ``noise`` is that in the estimate for a largest weight of 1, in ranges of the outcome.
+        Clips are compared that many or more standard deviations from the mean of the log odds: by
+        default at least 19 of 20 records are to be within.
+        """
+        own, share = ESTIMANDS[estimand], float(self.scores.mean())
+        log_odds = np.log(self.scores / (1.0 - self.scores))
+        variance = float(log_odds.var())
+        sd = math.sqrt(max(variance - self.noise_variance, 0.25 * variance))
+        wider = replace(self, scores=typical_scores(share, _WIDER * sd))
+        best = (math.inf, (0.0, 1.0))
+        for depth in np.arange(least_depth, _DEEPEST + 0.05, 0.1):
+            low, high = sigmoid(log_odds.mean() + depth * sd * np.array([-1.0, 1.0]))
+            low, high = max(low, _LEAST * share), min(high, 1.0 - _LEAST * (1.0 - share))
+            limits = (float(low) if own.of_control else 0.0, float(high) if own.of_treated else 1.0)
+            a, b, lost = wider._clipped(estimand, limits)
+            error = (noise * max(a.max(), b.max())) ** 2 + (_FAR * lost) ** 2
+            best = min(best, (error, limits))
+        return best[1]
+
+    def _clipped(self, estimand: str, limits: Interval) -> tuple[FloatArray, FloatArray, float]:
+        """Weights by clipped propensities over the size of the population, and what they lack."""
+        own, e = ESTIMANDS[estimand], self.scores
+        size = float(np.mean(own.population(e, 1.0 - e)))
+        (a, b), (full_a, full_b) = own.weights(np.clip(e, *limits)), own.weights(e)
+        lost = np.mean(e * np.abs(full_a - a) + (1.0 - e) * np.abs(full_b - b))
+        return a / size, b / size, float(lost) / size
+
+    def beyond(self, estimand: str, limits: Interval) -> tuple[float, float]:
+        """Shares to expect of records beyond the limits, and of the weight that they lack."""
+        share = float(np.mean((self.scores < limits[0]) | (self.scores > limits[1])))
+        return share, self._clipped(estimand, limits)[2]
+
+    def mean_square_weights(self, estimand: str, limits: Interval) -> FloatArray:
+        """Sums of squared weights of (treated, control) records, for each of all records.
+
+        Weights are over the size of the population.
+        """
+        a, b, _ = self._clipped(estimand, limits)
+        own = self.scores * a**2, (1.0 - self.scores) * b**2
+        return np.array([float(np.mean(x)) for x in own])
+
+
+@row("covariates")
+def within_clip(rows: Block, model: Propensity) -> IntArray:
+    """0 for a record whose propensity is clipped, 1 for all others."""
+    e = sigmoid(logits(unit_rows(rows.covariates), model.weights, model.offset))
+    low, high = model.low * (1.0 - 1e-9), 1.0 - (1.0 - model.high) * (1.0 - 1e-9)
+    return np.where((e < low) | (e > high), 0, 1)
+
+
+def beyond_clip(model: Propensity) -> Cells:
+    """One cell, of the records whose propensities are clipped."""
+    return Cells(within_clip(model), 1)
+
+
+@row("covariates")
+def log_odds(rows: Block, model: Propensity, middle: float, width: float) -> FloatArray:
+    """Log odds of treatment, about ``middle`` and over ``width``: within [-1/2, 1/2]."""
+    at = logits(unit_rows(rows.covariates), model.weights, model.offset)
+    return np.asarray((at - middle) / width)
+
+
+def typical_scores(share: float, sd: float) -> FloatArray:
+    """Propensities with this mean whose log odds are normal with this standard deviation.
+
+    Log odds that vary more than `_STEEPEST` are those of arms that hardly overlap in any case.
+    """
+    spread = min(sd, _STEEPEST) * _NODES
+    low, high = math.log(share / (1.0 - share)) + spread[[0, -1]]
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        if float(sigmoid(middle + spread).mean()) < share:
+            low = middle
+        else:
+            high = middle
+    return np.clip(sigmoid((low + high) / 2.0 + spread), 1e-12, 1.0 - 1e-12)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What `plan` goes by: records of model and estimate, columns, and what the call chose."""
+
+    records: tuple[int, int]
+    d: int
+    clip: float | None
+    delta: float = 0.0
+    way: str = "objective"
+    noise: str = "auto"
+    penalty: float | None = None
+    spread: float = SPREAD
+    confounded: float = _CONFOUNDED
+
+
+def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple[float, float]:
+    """Choose a price of the model and its strength by the error they lead to.
+
+    ``prices`` gives, for each part that the model may have, epsilon of the model and of the
+    estimate. Only public or released numbers enter. A model that cannot be learnt at a price is
+    best left flat: noise in it moves the estimate, and its reach asks for more noise.
+    """
+    (m, n), d, spread = setting.records, setting.d, setting.spread
+    norm, inside = unit_norm(d), setting.way == "objective"
+    clip = setting.clip or _TYPICAL_CLIP
+    information = TREATED_VARIANCE * m * spread / norm**2
+    best = (math.inf, 0.0, 0.0)
+    for part, (model, estimate) in prices.items():
+        sd = 2.0 * math.sqrt(2.0) * (unit_l1(d) if inside else math.sqrt(d)) / model
+        if setting.delta > LEAST_DELTA and setting.noise != "laplace":
+            sd = min(sd, gaussian_scale(2.0, (1.0 - VOLUME) * model, setting.delta / 3.0, d))
+        strength = least_strength(model) * np.geomspace(1.0, 3e4, 120)
+        kept = information / (information + strength)
+        undo = np.minimum(1.0 / kept, UNDO)
+        noise = undo * sd / (strength + (information if inside else 0.0))
+        signal = undo * kept * norm / math.sqrt((d - 1) * spread)
+        reach = 0.4 * (d - 1) * np.hypot(noise, signal) / norm
+        low = np.maximum(clip, 1.0 / (1.0 + np.exp(np.minimum(reach, 50.0))))
+        errors = (
+            1.15 * math.sqrt(2.0) / (low * estimate * n),  # noise in the weighted sum
+            _SLOPE * math.sqrt(SPREAD * spread) / norm * noise,
+            setting.confounded * np.maximum(0.0, 1.0 - undo * kept),
+        )
+        total = errors[0] ** 2 + errors[1] ** 2 + errors[2] ** 2
+        at = int(np.argmin(total))
+        best = min(best, (float(total[at]), part, float(strength[at])))
+    return best[1], best[2]
+
+
+@dataclass(frozen=True)
+class WeightSpreads:
+    """Means and variances of the covariates in [0, 1], intercept left out.
+
+    ``spread_sd`` is the standard deviation of the noise in the variances.
+    """
+
+    means: FloatArray
+    spreads: FloatArray
+    spread_sd: float
+
+    @classmethod
+    def typical(cls, columns: int) -> WeightSpreads:
+        """Those of covariates that spread evenly over their declared ranges."""
+        return cls(np.full(columns, 0.5), np.full(columns, SPREAD), 0.0)
+
+    @classmethod
+    def released(cls, curator: Curator, share: str) -> WeightSpreads:
+        """Release them; free where covariates are public."""
+        (sums,) = curator.several(ask_means(curator, share))
+        standard = release_standard(curator, sums, share)
+        means, spreads = np.full((2, curator.width - 1), [[0.5], [_LEAST_SPREAD]])
+        means[standard.columns - 1] = standard.means
+        least = min(max(standard.variance_sd / 2.0, _KNOWN), _LEAST_SPREAD)
+        spreads[standard.columns - 1] = np.maximum(standard.variances, least)
+        return cls(means, spreads, standard.variance_sd)
+
+
+def released_models(
+    curator: Curator, setting: Setting, estimate: float
+) -> tuple[tuple[PropensityModel, ...], FloatArray, float]:
+    """Release the shares of the arms, the spread of covariates, and the models.
+
+    Two arms have one model, of treatment; each of more has one against all others. All are free
+    where covariates and treatment are public. ``estimate`` is the epsilon that the estimate will
+    have, for the balance of the two. Also the shares, and what noise leaves unknown of them.
+    """
+    known = arm_counts(curator, "counts").shares()
+    columns, models = (
+        WeightSpreads.released(curator, "spread"),
+        1 if curator.arms == 2 else curator.arms,
+    )
+    arms = (None,) if models == 1 else range(models)
+    how = (curator, setting, estimate, known, columns)
+    return tuple(fitted_model(*how, "model", arm) for arm in arms), *known
+
+
+def fitted_model(
+    curator: Curator,
+    setting: Setting,
+    estimate: float,
+    known: tuple[FloatArray, float],
+    columns: WeightSpreads,
+    share: str,
+    arm: int | None = None,
+) -> PropensityModel:
+    """Release a model of treatment, or of an arm against all others, given the shares of the arms.
+
+    The strength of its penalty is as given, or by the error to expect.
+    """
+    (shares, sd), n = known, curator.n
+    own, public = float(shares[arm or 0]), curator.is_public("covariates")
+    strength = setting.penalty and n * setting.penalty
+    if not public:
+        parts = 1 if arm is None else curator.arms
+        price, delta = curator.epsilon(share) / parts, curator.delta(share) / parts
+        if strength is None:
+            setting = replace(setting, delta=delta, spread=float(columns.spreads.mean()))
+            strength = plan(setting, {1.0: (price, estimate)})[1]
+        elif setting.way == "objective":
+            strength = max(strength, least_strength(price))
+    offset, how = math.log(own / (1.0 - own)), (setting.way, setting.noise, arm)
+    model = with_error(
+        propensity_model(curator, strength, offset, share, *how), n, own, sd, columns
+    )
+    if not public:
+        return model
+    middle, width = model.reach
+    row = log_odds(model.within((0.0, 1.0)), middle, width)
+    mean, square = curator.sums("log odds", row, WithSquares(1), share=share).value / n
+    spread = width * math.sqrt(max(float(square - mean**2), 0.0))
+    return replace(model, scores=typical_scores(own, spread), details={})
+
+
+def kept_slopes(strength: float, d: int, n: int) -> float:
+    """The part that a penalty leaves of slopes, for covariates as spread as is usual: public."""
+    information = TREATED_VARIANCE * n * SPREAD / unit_norm(d) ** 2
+    return information / (information + strength)
+
+
+def with_error(
+    weights: Weights, n: int, share: float, share_sd: float, columns: WeightSpreads
+) -> PropensityModel:
+    """Undo mild shrinkage, and say what noise and the shrinkage that is left can do."""
+    norm, spreads = unit_norm(weights.value.size), columns.spreads
+
+    def scores(slopes: FloatArray) -> FloatArray:
+        sd = _CORRELATED * math.sqrt(float(spreads @ slopes**2)) / norm
+        return typical_scores(share, sd)
+
+    e = scores(weights.value[1:])
+    weight = e * (1.0 - e) / np.sum(e * (1.0 - e))
+    information = n * float(np.mean(e * (1.0 - e))) * np.append(1.0, spreads) / norm**2
+    # slopes shrink along themselves, where there is less information than in all directions
+    along = float(weight @ _NODES**2 - (weight @ _NODES) ** 2)
+    shrunk = 1.0 + weights.strength / (information * np.append(1.0, np.full(spreads.size, along)))
+    undo = np.minimum(shrunk, UNDO)
+    by_noise = undo / (information + weights.strength) if weights.inside else undo
+    value = undo * weights.value
+    value[0] -= (value - weights.value)[1:] @ (columns.means - 0.5)  # slopes turn about the means
+    noise, kept = by_noise * weights.noise_sd, undo / shrunk
+    by_share = (1.0 - float(kept[0])) * share_sd / (share * (1.0 - share))
+    return PropensityModel(
+        value,
+        math.log(share / (1.0 - share)),
+        scores(value[1:]),
+        noise,
+        math.hypot(float(noise[0]) / norm, by_share),
+        spreads,
+        columns.spread_sd,
+        1.0 - 1.0 / shrunk[1:],
+        kept[1:],
+        {"strength of the ridge penalty": weights.strength},
+        columns.means,
+    )
+
+
+def clipped_share(n: int, beyond: Noisy, expected: float, lost: float) -> tuple[float, float]:
+    """Share of records beyond the clip, released and expected, and the weight that they lack."""
+    noise, prior = (beyond.sd / n) ** 2, (0.02 + expected / 2.0) ** 2
+    share = (float(beyond) / n * prior + expected * noise) / (prior + noise)
+    share = min(max(share, 0.0), 1.0)
+    return share, share * (min(lost / expected, 1.0) if expected > 0.005 else 0.5)
+
+
+def caution_about(kept: float, clipped: float) -> str:
+    """What nobody should overlook of a model that keeps so much, and of weights cut so often."""
+    found = []
+    if kept < HARDLY:
+        found.append(
+            f"HARDLY ADJUSTED: the propensity model keeps about {100.0 * kept:.0f} % of its "
+            "slopes at this size and budget, so little is adjusted for"
+        )
+    if clipped > _MANY:
+        found.append(
+            f"{100.0 * clipped:.0f} % of the records have propensities beyond the clip: their "
+            "weights are truncated, and confounding among them is not adjusted for"
+        )
+    return "; ".join(found)
+
+
+# --- the error of a weighted sum of outcomes: what noise, centres, clip and shrinkage do to it ----
+#
+# With centres c and sums of weights W of the arms, over the size of the population, the estimate is
+#
+#     c_1 - c_0 + extra,  extra = (W_1 (m_1 - c_1) - W_0 (m_0 - c_0)),
+#
+# m the weighted means of the arms. So an error u of a centre moves it by u (1 - W), which noise in
+# the model and truncated weights make other than 0, and c_0 - c_1 - extra is the confounding that
+# the weights removed. A penalty leaves a part 1 - k of the slopes of the model out, and so that
+# part of the confounding C in: what was removed is k C. The estimate therefore goes ``further`` by
+# a factor, chosen such that the error by noise and by what is left of C is least, for a C as large
+# as is cautious to believe before anything is seen (`_posterior`).
+
+_FAR_SDS = 1.1
+"""How far mean outcomes of records beyond the clip are from the mean, in standard deviations."""
+
+
+def reweighted(estimand: str, share: float) -> FloatArray:
+    """How far (treated, control) records are from the population: an arm that is it, not at all.
+
+    It is the part of a confounding that the weights of the arm remove, and by how much they change
+    with the log odds.
+    """
+    own = ESTIMANDS[estimand]
+    if own.of_treated and own.of_control:
+        return np.array([1.0 - share, share])
+    return np.array([not own.of_treated, not own.of_control], float)
+
+
+@dataclass(frozen=True)
+class WeightingError:
+    """What is known of the error of an estimate by weighting, all of it released.
+
+    ``extra`` is the weighted sum over the size of the population, ``noise`` the variance of the
+    privacy noise in it, ``moved`` the variance by noise in the model, ``lost`` the part of the
+    weights that a clip cut off, ``spread`` the variance of outcomes about their centres, and
+    ``sampling`` the sampling variance. ``centred`` says that centres are means of the arms. ``far``
+    is how far two of more arms, each with its own model, are from all records.
+    """
+
+    estimand: str
+    model: PropensityModel
+    centres: Centres
+    extra: float
+    noise: float
+    moved: float
+    lost: float
+    spread: float
+    sampling: float
+    centred: bool
+    far: FloatArray | None = None
+
+    @property
+    def _far(self) -> FloatArray:
+        return reweighted(self.estimand, self.centres.share) if self.far is None else self.far
+
+    @property
+    def _confounding(self) -> float:
+        """Variance of the confounding C of an unadjusted difference, before anything is seen."""
+        return self.spread * unadjusted_variance(max(self.model.spreads.size, 2))
+
+    @property
+    def _by_centres(self) -> float:
+        """Variance of c_1 - c_0 about what the means of the arms are."""
+        return float((self.centres.unknown**2).sum())
+
+    @cached_property
+    def further(self) -> float:
+        """How much further than the weights to go, in parts of what they removed."""
+        if not self.centred:
+            return 0.0
+        k, prior, by_sum = self.model.kept, self._confounding, self.noise + self.moved
+        by_sum += self.model.kept_sd**2 * prior
+        gain, price = (1.0 - k) * k * prior - by_sum, k * k * prior + by_sum + self._by_centres
+        return min(max(gain / (price + self.sampling / 2.0), 0.0), 1.0)
+
+    @property
+    def _mean_square(self) -> float:
+        """Mean square of C, after what was removed has been seen."""
+        k, prior = self.model.kept, self._confounding
+        if not self.centred:
+            return prior
+        error = self.noise + self.moved + self._by_centres + self.sampling / 2.0
+        part = k * prior / (k * k * prior + error)
+        return (part * self.extra) ** 2 + prior * (1.0 - k * part)
+
+    @property
+    def weights_off(self) -> FloatArray:
+        """Standard deviations of 1 - W for (treated, control)."""
+        far = self._far
+        by_chance = far**2 / self.centres.sizes
+        return np.sqrt((far * self.model.level_sd) ** 2 + by_chance + self.lost**2)
+
+    def parts(self) -> tuple[Part, ...]:
+        """Parts of the error beside the noise in the sum and the sampling error."""
+        own, pi, beta = ESTIMANDS[self.estimand], self.centres.share, self.further
+        size = float(own.population(pi, 1.0 - pi))
+        more, mean_square = 1.0 + beta, self._mean_square
+        off = np.hypot(more * self.weights_off, beta)
+        by_centres = float(((off * self.centres.unknown) ** 2).sum())
+        counted = 0.0 if size == 1.0 else self.centres.share_sd / size * more * self.extra
+        # noise in the level of all weights meets what the means of the arms differ by confounding
+        apart = 1.0 if size < 1.0 else abs(1.0 - 2.0 * pi)
+        if self.far is not None:  # models of their own: each arm has a part of that
+            apart = math.hypot(*self.far) / 2.0
+        level = apart * more * self.model.level_sd * math.sqrt(mean_square)
+        k = self.model.kept
+        left = (1.0 - k - beta * k) ** 2 * self._confounding
+        left += (more * self.model.kept_sd) ** 2 * mean_square
+        found = (
+            Part("propensity model", more**2 * self.moved + level**2, noise=True),
+            Part("share treated and means", by_centres + counted**2, noise=True),
+            Part("weights truncated by the clip", (_FAR_SDS * self.lost) ** 2 * self.spread),
+            Part("confounding left by the shrunken model", left),
+        )
+        return tuple(part for part in found if part.variance > 0.0)

@@ -1,0 +1,116 @@
+"""Outcomes that are missing at random: records that have one stand for those that do not.
+
+A logistic model of who has an outcome, given covariates and treatment, is released first. Then rows
+without an outcome count as nothing, and the others by the inverse of their chance to have one, over
+the largest such weight. Everything that follows is a sum over weighted rows like any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dpeffects.arrays import BoolArray, FloatArray
+from dpeffects.design.arms import TREATED
+from dpeffects.design.features import unit_rows
+from dpeffects.estimators.arm_sums import OfArm, counts_of
+from dpeffects.estimators.row import Row, row
+from dpeffects.estimators.weighting.inverse_weights import Propensity
+from dpeffects.estimators.weighting.propensity import Setting, WeightSpreads, fitted_model
+from dpeffects.inference.estimate import Effects, Estimate, MeansPart, Part, Unavailable
+from dpeffects.inference.intervals import sampling_variance
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.rows import Block, reads
+from dpeffects.privacy.sets import COUNT
+from dpeffects.privacy.units import seen_as
+
+SHARES = {"observed": 0.04, "response": 0.3}
+LEAST = 0.4
+"""Chances to have an outcome are kept above this part of their mean: no record stands for more than
+2.5 times as many as usual. The largest weight multiplies all noise."""
+_ALIKE = 0.2
+"""Correlation of what is not known of the chances with what records add to the estimate."""
+
+
+@reads("observed")
+def has_outcome(rows: Block) -> BoolArray:
+    """Who has an outcome."""
+    return rows.observed
+
+
+@row("covariates")
+def with_treatment(rows: Block, arm: OfArm) -> FloatArray:
+    """Covariates, and beside them an indicator of each arm but the one with the number 0."""
+    own = arm(rows)
+    return np.column_stack([rows.covariates, *(own == k for k in range(1, len(arm.numbers)))])
+
+
+@row("observed")
+def represented(rows: Block, model: Propensity, columns: Row) -> FloatArray:
+    """How many records a record with an outcome stands for, over the most that any does."""
+    chance = model.scores(unit_rows(columns(rows)))
+    return np.where(rows.observed, model.low / chance, 0.0)
+
+
+@dataclass(frozen=True)
+class Response:
+    """What is known of the chances to have an outcome.
+
+    ``unknown`` is the relative error of weights by noise in the model, as a standard deviation
+    over records; ``details`` are released values worth showing.
+    """
+
+    unknown: float
+    details: Mapping[str, str]
+
+    def completed(self, released: Any, n: float) -> Any:
+        """Estimates with what noise in the model leaves of the bias of complete records."""
+        if isinstance(released, Effects):
+            made = tuple(self.completed(estimate, n) for estimate in released.estimates)
+            return replace(released, estimates=made)
+        if not isinstance(released, Estimate):
+            return released
+        own = sampling_variance(released)
+        spread = 0.0 if isinstance(own, Unavailable) else own * n
+        part = Part("chances to have an outcome", (_ALIKE * self.unknown) ** 2 * spread, noise=True)
+        details, means = {**released.details, **self.details}, released.means
+        if means is not None:
+            sd = math.sqrt(part.variance / 2.0)
+            more = MeansPart(part.name, sd, 0.0, True), MeansPart(part.name, 0.0, sd, True)
+            means = replace(means, parts=(*means.parts, *more))
+        return replace(released, parts=(*released.parts, part), details=details, means=means)
+
+
+def respond(curator: Curator, part: float = 1.0) -> tuple[Curator, Response]:
+    """Release the model, and return the curator of the rows with their weights.
+
+    ``part`` of the share "observed" counts the records with an outcome; ``curator.n`` is how many
+    count, with one or without.
+    """
+    arms = curator.arms
+    columns = with_treatment(OfArm(np.eye(1, 2)[0] if arms == 2 else np.arange(float(arms))))
+    names = tuple(f"arm {k}" for k in range(1, arms))
+    described = (*curator.names, *names), (*curator.values[:-1], *(2,) * arms)
+    response = seen_as(curator, None, has_outcome, (columns, *described))
+    response.n, response.size_sd = curator.n, curator.size_sd
+    count = response.sums(
+        "records with an outcome", None, COUNT, TREATED, share="observed", part=part
+    )
+    known = counts_of(response, replace(count, value=count.value[0])).shares()
+    share, price, d = float(known[0][0]), response.epsilon("response"), response.width
+    least = LEAST * share
+    setting = Setting((response.n, response.n), d, least)
+    model = fitted_model(response, setting, price, known, WeightSpreads.typical(d - 1), "response")
+    chances = model.within((least, 1.0))
+    details = {
+        "records with an outcome (noisy)": f"{100.0 * share:.0f} %",
+        "chances to have an outcome": f"from {chances.low:.2g} to {chances.high:.2g}",
+    }
+    log_odds = np.log(model.scores / (1.0 - model.scores))
+    left = (1.0 - model.kept) / max(model.kept, 0.1) * float(log_odds.std())
+    unknown = (1.0 - share) * math.hypot(left, math.sqrt(model.noise_variance))
+    return seen_as(curator, represented(chances, columns)), Response(unknown, details)
