@@ -91,7 +91,8 @@ def public() -> dict[str, Any]:
     for name in sorted(dpe.__all__):
         thing = getattr(dpe, name)
         if inspect.isclass(thing):
-            found[name] = sorted(x for x in dir(thing) if not x.startswith("_"))
+            names = {*dir(thing), *getattr(thing, "__dataclass_fields__", ())}
+            found[name] = sorted(x for x in names if not x.startswith("_"))
         elif callable(thing):
             found[name] = list(inspect.signature(thing).parameters)
         else:
@@ -102,7 +103,9 @@ def public() -> dict[str, Any]:
         found.setdefault(f"method {name}", []).append(options)
     for action in make_parser(COMMANDS)._actions:
         for command, parser in (getattr(action, "choices", None) or {}).items():
-            flags = [flag for a in parser._actions for flag in a.option_strings or [a.dest]]
+            flags = [
+                flag for a in parser._actions for flag in a.option_strings or [a.metavar or a.dest]
+            ]
             found[f"command {command}"] = sorted(flags)
     return found
 

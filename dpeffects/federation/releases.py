@@ -6,7 +6,7 @@ from typing import Any
 
 from dpeffects.protocols import Protocol
 from dpeffects.sites import SiteRelease, StudyRelease, site_release
-from dpeffects.sites.site_release import begin_study
+from dpeffects.sites.site_documents import begin_study
 
 
 def released(

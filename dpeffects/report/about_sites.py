@@ -24,7 +24,7 @@ from dpeffects.results.words import (
 from dpeffects.sites.combination import Combined
 from dpeffects.sites.notes import listed
 from dpeffects.sites.rules import RULES
-from dpeffects.sites.site_release import SiteRelease
+from dpeffects.sites.site_documents import SiteRelease
 from dpeffects.summary import (
     Block,
     Pairs,

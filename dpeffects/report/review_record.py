@@ -24,7 +24,7 @@ from dpeffects.report.word import ENDING, word_file
 from dpeffects.results.numbers import joined, number
 from dpeffects.results.record import Record
 from dpeffects.sites.combination import Combined
-from dpeffects.sites.site_release import SiteRelease
+from dpeffects.sites.site_documents import SiteRelease
 from dpeffects.summary import Pairs, Prose, Report, Summary, Table, describe, summarise
 
 FORMAT = "dpeffects release record"

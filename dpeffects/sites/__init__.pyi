@@ -2,7 +2,7 @@
 
 from dpeffects.sites.combination import Combined, combine
 from dpeffects.sites.multisite import dp_multisite
-from dpeffects.sites.site_release import SiteRelease, StudyRelease, site_release, study_release
+from dpeffects.sites.site_documents import SiteRelease, StudyRelease, site_release, study_release
 from dpeffects.sites.table_releases import combine_moments, combine_studies, combine_tables
 
 __all__ = [

@@ -16,7 +16,7 @@ from dpeffects.flow import LEVEL_OF_1, TREATED
 from dpeffects.lazy import no_collection
 from dpeffects.sites.document import Sent, check_site, printable
 from dpeffects.sites.rules import RULES
-from dpeffects.sites.site_release import SiteRelease
+from dpeffects.sites.site_documents import SiteRelease
 
 SAME: dict[str, Callable[[SiteRelease], str]] = {
     "the estimand": attrgetter("estimand"),

@@ -34,7 +34,7 @@ from dpeffects.sites.plausible import outcome_width, why_not
 from dpeffects.sites.random_effects import random_effects
 from dpeffects.sites.robust import robust
 from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity, supported
-from dpeffects.sites.site_release import SiteRelease
+from dpeffects.sites.site_documents import SiteRelease
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,7 +24,7 @@ from dpeffects.progress import bar
 from dpeffects.sites.checks import check_rule
 from dpeffects.sites.combination import Combined, combine
 from dpeffects.sites.document import check_site
-from dpeffects.sites.site_release import SiteRelease, begin_release
+from dpeffects.sites.site_documents import SiteRelease, begin_release
 
 _EACH = ("epsilon", "delta", "ledger")
 

@@ -19,7 +19,7 @@ from dpeffects.results.export import or_nan
 from dpeffects.sites.error_distribution import Floats
 from dpeffects.sites.random_effects import MixedLaw
 from dpeffects.sites.rules import Heterogeneity, Rule
-from dpeffects.sites.site_release import SiteRelease
+from dpeffects.sites.site_documents import SiteRelease
 
 _LAW = (
     "Interval and p-value come from the sites' normal sampling errors plus their privacy noise, "

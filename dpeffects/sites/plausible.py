@@ -41,7 +41,7 @@ from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Means
 from dpeffects.privacy.charges import Spend
 from dpeffects.results.tabled import TableEffects
-from dpeffects.sites.site_release import SiteRelease, StudyRelease
+from dpeffects.sites.site_documents import SiteRelease, StudyRelease
 
 _NUMBER = r"([-+0-9.e]+)"
 _RANGE = re.compile(rf"\[{_NUMBER}, {_NUMBER}\]")

@@ -33,7 +33,7 @@ from dpeffects.sites.checks import check_all, check_levels, check_plausible, rec
 from dpeffects.sites.document import check_site
 from dpeffects.sites.notes import by_records, numbers
 from dpeffects.sites.plausible import why_not_moments, why_not_study, why_not_table
-from dpeffects.sites.site_release import StudyRelease
+from dpeffects.sites.site_documents import StudyRelease
 
 T = TypeVar("T", bound=TableEffects)
 _KINDS: tuple[type[TableEffects], ...] = (
