@@ -103,10 +103,8 @@ def public() -> dict[str, Any]:
         found.setdefault(f"method {name}", []).append(options)
     for action in make_parser(COMMANDS)._actions:
         for command, parser in (getattr(action, "choices", None) or {}).items():
-            flags = [
-                flag for a in parser._actions for flag in a.option_strings or [a.metavar or a.dest]
-            ]
-            found[f"command {command}"] = sorted(flags)
+            named = [a.option_strings or [a.dest, a.metavar] for a in parser._actions]
+            found[f"command {command}"] = sorted({str(x) for names in named for x in names})
     return found
 
 

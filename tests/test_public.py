@@ -10,9 +10,12 @@ import json
 from pathlib import Path
 
 HERE = Path(__file__).parent
-GONE = {"Bounds": {"categorical", "pairs"}}
-"""Attributes that were for the package's own use: what is declared says it, `dates` and `in_days`
-are new."""
+GONE = {
+    "Bounds": {"categorical", "pairs"},
+    "SiteRelease": {"FORMAT"},
+    "StudyRelease": {"FORMAT"},
+}
+"""Attributes that were for the package's own use."""
 
 
 def flat(found):

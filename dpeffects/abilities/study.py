@@ -6,7 +6,7 @@ and level of each factor of subgroups, and for the baseline variables (`estimato
 
 Where treatment was not randomised, and there are baseline variables, records count by weights of
 one released propensity model, for all outcomes at once (`_tables.Adjustment`). What is averaged
-then is what released slopes on the baseline variables leave of an outcome (`_fitted`).
+then is what released slopes on the baseline variables leave of an outcome (`outcome_slopes`).
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a method, checked where they are made. Subclasses add fields (`_checks`)."""
+    """Options of a method, checked where they are made. Subclasses add fields (`option_checks`)."""
 
     def __post_init__(self) -> None:
         """Check the fields that declare how."""

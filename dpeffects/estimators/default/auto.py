@@ -1,7 +1,7 @@
 """The default: the estimator with the shortest interval to expect, by public numbers only.
 
 It compares `one_step` with `clipped_contrast` by the number of records and of covariates, epsilon,
-delta, the design and declared types (`_forecast`), before anything is released. It says what it
+delta, the design and declared types (`forecast`), before anything is released. It says what it
 chose, what the other would have given, and what a delta would buy.
 """
 

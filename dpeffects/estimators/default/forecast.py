@@ -29,7 +29,7 @@ _SD, _TWO_VALUED_SD = 0.13, 0.39
 _COLUMN_VARIANCE = 0.0625
 """Variance of a typical covariate, in ranges."""
 _EXPLAINED, _SELECTION, _ALIGNED = 0.3, 0.5, 0.8
-"""Strength of typical confounding: see `_posterior`."""
+"""Strength of typical confounding: see `posterior`."""
 _TWO_VALUED_EXPLAINED = 0.08
 """What covariates explain of an outcome with two values."""
 _OVERLAP = 0.85

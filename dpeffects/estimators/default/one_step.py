@@ -2,21 +2,21 @@
 
 1. As in `clipped_contrast`: the share of treated records, means by arm, a clip.
 2. One noisy matrix of moments gives linear models of the outcome and of the log odds of treatment
-   (`_moments`), and what noise leaves unknown of both (`_posterior`). Noise in one model does no
-   harm where the other is right; what noise in both leaves of the confounding is expected,
+   (`moment_models`), and what noise leaves unknown of both (`posterior`). Noise in one model does
+   no harm where the other is right; what noise in both leaves of the confounding is expected,
    subtracted, and its variance is a line of the standard error.
 3. Constant and scale of the score are corrected by one private Newton step.
 4. ONE sum over all records, of clipped residuals from the outcome model with overlap weights,
    corrects the effect that the models give. The largest of these weights is a fraction of the
    largest inverse probability, and so is the noise.
 
-5. With the same look at the rows: how the effect varies along the score (`_variation`), which
+5. With the same look at the rows: how the effect varies along the score (`variation`), which
    makes of it the average over all, treated or control records, and whether the score bends where
-   the formula has lines (`_score`).
+   the formula has lines (`score`).
 
-At label level covariates and treatment are public: the weights cost nothing (`_balancing`).
+At label level covariates and treatment are public: the weights cost nothing (`balancing`).
 
-More than two arms have one matrix of moments, and one weighted sum for each arm (`_arm_terms`).
+More than two arms have one matrix of moments, and one weighted sum for each arm (`arm_terms`).
 Whether scores bend is not checked then; the interval allows for what is usual.
 
 With ``design="randomised"`` there is nothing to correct for: weights are those of the arms, and

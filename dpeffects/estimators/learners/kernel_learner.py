@@ -1,6 +1,6 @@
 """What the R-learner and the DR-learner have in common: a Huber regression on a kernel's features.
 
-After the first stage (`_first_stage`) a record has a slope s and a target r, and the second stage
+After the first stage (`first_stage`) a record has a slope s and a target r, and the second stage
 regresses r on s g(x), shrunk towards the difference of the means of the arms. That is not adjusted
 for anything, so the function is shrunk towards its own average afterwards, as far as noise allows
 (`EffectFunction.recentred`): nothing has to be released for it. What is released:
@@ -14,7 +14,7 @@ for anything, so the function is shrunk towards its own average afterwards, as f
 - groups: the effect in a group is the least-squares one, sum of s r / sum of s^2 over its records.
   Both sums are released for all groups at once; a record is in one group, so they cost no more
   than one sum of each (claim 5).
-- the finite release of the paper at points (`_paper_learner`), where ``second_stage`` is any other
+- the finite release of the paper at points (`paper_learner`), where ``second_stage`` is any other
   learner.
 """
 

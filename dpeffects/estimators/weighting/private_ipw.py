@@ -33,7 +33,7 @@ Where this differs from the paper, and why:
   is used as it is. How many records are beyond the clip is released, and said before the estimate
   where it is more than a few per cent: weighting is then truncated.
 - What a penalty left of the confounding is estimated from what the weights removed, and taken off
-  (`_propensity`), as far as noise allows; not with ``centre="middle"`` or "none".
+  (`propensity`), as far as noise allows; not with ``centre="middle"`` or "none".
 
 The interval has parts for sampling, for noise in the sum, in the model, in the share of treated
 records and in the centres, for truncated weights, and for the confounding that a penalty left, as

@@ -428,7 +428,7 @@ def caution_about(kept: float, clipped: float) -> str:
 # the weights removed. A penalty leaves a part 1 - k of the slopes of the model out, and so that
 # part of the confounding C in: what was removed is k C. The estimate therefore goes ``further`` by
 # a factor, chosen such that the error by noise and by what is left of C is least, for a C as large
-# as is cautious to believe before anything is seen (`_posterior`).
+# as is cautious to believe before anything is seen (`posterior`).
 
 _FAR_SDS = 1.1
 """How far mean outcomes of records beyond the clip are from the mean, in standard deviations."""
