@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from dpeffects.errors import DPEffectsError  # noqa: E402
-from dpeffects.privacy.logistic import Logistic  # noqa: E402
+from dpeffects.privacy.losses import Logistic  # noqa: E402
 from dpeffects.privacy.rows import Rows  # noqa: E402
 from tests.privacy import nasty, problems  # noqa: E402
 

@@ -450,7 +450,7 @@ def test_the_core_only_becomes_smaller():
 
 
 FIRST = ("noise", "shaped", "budget", "ledger", "charges", "rows", "sets", "exact", "release")
-TRUSTED, TIER_ONE = 3_036, 1_300
+TRUSTED, TIER_ONE = 3_012, 1_300
 """Lines of code of the trusted folder, and of what a reader of one release must read (tier 1 in
 docs/decisions.md). They only become fewer too."""
 

@@ -53,7 +53,7 @@ from dpeffects.inference.table_one import (
     within_noise,
 )
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.logistic import sigmoid, unit_norm
+from dpeffects.privacy.losses import sigmoid, unit_norm
 from dpeffects.privacy.minimise import Weights
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, Cells

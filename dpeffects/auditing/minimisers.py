@@ -7,9 +7,16 @@ from functools import partial
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.privacy.huber import GRID, Huber, bounded_terms
-from dpeffects.privacy.logistic import GRID as LOGISTIC_GRID
-from dpeffects.privacy.logistic import Logistic, sigmoid, unit_norm, whole_rows
+from dpeffects.privacy.losses import (
+    HUBER_GRID,
+    LOGISTIC_GRID,
+    Huber,
+    Logistic,
+    bounded_terms,
+    sigmoid,
+    unit_norm,
+    whole_rows,
+)
 from dpeffects.privacy.minimise import Fit
 from dpeffects.privacy.rows import Block, Records
 
@@ -50,7 +57,7 @@ def _logistic(block: Block, problem: Logistic, weights: FloatArray) -> Records:
 
 def _huber(block: Block, problem: Huber, weights: FloatArray) -> Records:
     whole, slopes, targets = bounded_terms(problem, block)
-    rows = whole * 2.0**-GRID
+    rows = whole * 2.0**-HUBER_GRID
     if problem.by_arm:
         own = block.treated[:, None]
         rows = np.concatenate([rows * own, rows * ~own], axis=1)

@@ -6,7 +6,7 @@ frequencies are a fixed low-discrepancy sequence, so they are public and the sam
 `AdditiveWaves` are the features of a kernel for each covariate. `Linear` features are the
 covariates themselves, centred.
 
-Features are rounded to multiples of 2^-18, the grid of `dpeffects.privacy.huber`, and are made by
+Features are rounded to multiples of 2^-18, the grid of `dpeffects.privacy.losses`, and are made by
 sums and products of single numbers: a row has the same features alone, in a batch, and on another
 machine.
 """
@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from dpeffects.arrays import FloatArray
 from dpeffects.privacy.exact import scratch_buffer
-from dpeffects.privacy.huber import on_grid, widened
-from dpeffects.privacy.logistic import unit_norm
+from dpeffects.privacy.losses import on_grid, unit_norm, widened
 
 _ROWS, _ENTRIES = 2**11, 2**20
 """Rows and features at a time: what is made of them stays close to the processor."""
@@ -240,7 +239,7 @@ Features = Fourier | Separable
 def unit_rows(matrix: FloatArray) -> FloatArray:
     """Rows of norm at most 1: columns in [0, 1] centred at 1/2, the intercept as it is.
 
-    It is what a propensity model is fitted on, but for rounding (`dpeffects.privacy.logistic`).
+    It is what a propensity model is fitted on, but for rounding (`dpeffects.privacy.losses`).
     """
     rows = np.fmax(np.fmin(matrix, 1.0), 0.0)
     rows[:, 1:] -= 0.5

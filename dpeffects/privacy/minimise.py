@@ -20,8 +20,7 @@ from dpeffects.privacy.budget import Share, round_down
 from dpeffects.privacy.charges import Noisy, Spend
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import row_norms_squared
-from dpeffects.privacy.huber import Huber, along, along_error, on_grid
-from dpeffects.privacy.logistic import Logistic
+from dpeffects.privacy.losses import Huber, Logistic, along, along_error, on_grid
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale, laplace_scale
 from dpeffects.privacy.rows import rehearse
 from dpeffects.privacy.sets import Sensitivity, Steps

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.privacy.logistic import sigmoid
+from dpeffects.privacy.losses import sigmoid
 
 _PENALTY = 0.01
 """Ridge penalty for each standardised column, against a sum over records. It is light because these

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.design.features import AdditiveWaves, Features, Fourier, Linear
-from dpeffects.privacy.huber import along
+from dpeffects.privacy.losses import along
 from dpeffects.results.export import READERS, JsonRecord, fields_of, plain, record, require
 from dpeffects.results.shape import BINS, Shape, effects_by_bin, inverted, shape_of
 

@@ -17,10 +17,10 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.privacy.budget import Share
-from dpeffects.privacy.logistic import Logistic
+from dpeffects.privacy.losses import Logistic
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.sets import BoxGrid, Sensitivity, Steps
-from dpeffects.privacy.smooth import Lattice, Smoothing, SmoothlyNoisy
+from dpeffects.privacy.strata import Lattice, Smoothing, SmoothlyNoisy
 from tests.calls import CALLS, PLAIN, SPECS
 from tests.neighbours import BOUNDS, PAIRS, TYPES, pair
 from tests.replay import Frozen, Measuring, replay

@@ -12,12 +12,11 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.estimators.weighting.penalties import default_strength, least_strength
-from dpeffects.privacy import descent, logistic, minimise
+from dpeffects.privacy import descent, losses, minimise
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.huber import Huber
 from dpeffects.privacy.ledger import CallLedger
-from dpeffects.privacy.logistic import Logistic
+from dpeffects.privacy.losses import Huber, Logistic
 from dpeffects.privacy.rows import reads
 from dpeffects.unproved.seeded import SeededNoise
 from tests.privacy.nasty import (
@@ -329,7 +328,7 @@ def test_what_is_accounted_for_stays_what_it_was_for_usual_sizes():
             assert Logistic(d, 1.0 / n, centred=False).gradient_left(n) == 1e-9
             for epsilon in (0.1, 1.0, 10.0):
                 strength = default_strength(n, d, epsilon, 0.0)
-                noise = 2.0 * logistic.unit_l1(d) / epsilon * math.sqrt(d) * 720.0
+                noise = 2.0 * losses.unit_l1(d) / epsilon * math.sqrt(d) * 720.0
                 error = Logistic(d, strength).solver_error(n, noise)
                 assert error == pytest.approx(8e-12 * n / strength)
 

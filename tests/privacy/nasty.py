@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpeffects.privacy import logistic
+from dpeffects.privacy import losses
 
 KINDS = (
     "plain",
@@ -54,13 +54,13 @@ def treatment_and_rows(rng, kind=None, n=None, d=None):
 
 def fitted_rows(x, unit):
     """The rows as they are fitted, in long doubles."""
-    norm = np.longdouble(logistic.unit_norm(x.shape[1])) if unit else np.longdouble(1.0)
-    return logistic.whole_rows(x, unit).astype(np.longdouble) / (np.longdouble(2.0**16) * norm)
+    norm = np.longdouble(losses.unit_norm(x.shape[1])) if unit else np.longdouble(1.0)
+    return losses.whole_rows(x, unit).astype(np.longdouble) / (np.longdouble(2.0**16) * norm)
 
 
 def fitted_weights(w, unit):
     """Weights as they multiply those rows: on rows of norm 1 they are divided by a float."""
-    scale = 2.0**16 * (logistic.unit_norm(w.size) if unit else 1.0)
+    scale = 2.0**16 * (losses.unit_norm(w.size) if unit else 1.0)
     return (w / scale).astype(np.longdouble) * np.longdouble(scale)
 
 

@@ -5,10 +5,17 @@ import numpy as np
 from dpeffects.auditing.minimisers import gradient
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.huber import GRID, Huber, bounded_terms, on_grid
 from dpeffects.privacy.ledger import CallLedger
-from dpeffects.privacy.logistic import GRID as LOGISTIC_GRID
-from dpeffects.privacy.logistic import Logistic, unit_norm, whole_rows
+from dpeffects.privacy.losses import (
+    HUBER_GRID,
+    LOGISTIC_GRID,
+    Huber,
+    Logistic,
+    bounded_terms,
+    on_grid,
+    unit_norm,
+    whole_rows,
+)
 from dpeffects.privacy.minimise import Fit
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows, reads
@@ -80,7 +87,7 @@ class Case(Fit):
         source = self.curator._source
         block = Block(source.treated, source.outcome, source.covariates())
         whole, slopes, targets = bounded_terms(self.problem, block)
-        return whole * 2.0**-GRID, slopes, targets
+        return whole * 2.0**-HUBER_GRID, slopes, targets
 
     @property
     def rows(self):

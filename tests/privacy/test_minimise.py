@@ -16,12 +16,22 @@ from scipy.special import ndtr
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
 from dpeffects.estimators.weighting.penalties import default_strength, least_strength
-from dpeffects.privacy import logistic, minimise
+from dpeffects.privacy import losses, minimise
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget, Share, as_written
-from dpeffects.privacy.huber import GRID, Huber, along, along_error, bounded_terms, on_grid, widened
 from dpeffects.privacy.ledger import CallLedger
-from dpeffects.privacy.logistic import Logistic, sigmoid, unit_l1
+from dpeffects.privacy.losses import (
+    HUBER_GRID,
+    Huber,
+    Logistic,
+    along,
+    along_error,
+    bounded_terms,
+    on_grid,
+    sigmoid,
+    unit_l1,
+    widened,
+)
 from dpeffects.privacy.noise import gaussian_scale
 from dpeffects.privacy.rows import Block, Rows, reads
 from dpeffects.unproved.seeded import SeededNoise
@@ -918,12 +928,12 @@ def test_norms_and_slopes_are_enforced_on_whole_numbers(kind):
         rows, slopes, targets = (np.array(part) for part in bounded_terms(p, block))
         assert (rows == np.rint(rows)).all()
         squares = [sum(int(v) ** 2 for v in row) for row in rows]
-        assert max(squares) <= 2 ** (2 * GRID)
+        assert max(squares) <= 2 ** (2 * HUBER_GRID)
         assert np.abs(slopes).max() <= 0.7
         assert np.isfinite(slopes).all()
         assert np.isfinite(targets).all()
         # the others are as if nobody had failed
-        assert (rows[~odd] == np.rint(block.covariates[~odd, :-1] * 2.0**GRID)).all()
+        assert (rows[~odd] == np.rint(block.covariates[~odd, :-1] * 2.0**HUBER_GRID)).all()
         if kind != "a little too long":
             assert not rows[odd].any()
         else:
@@ -982,4 +992,4 @@ def test_a_value_that_is_no_number_has_a_bounded_part_in_a_fit():
     _, t, x = data(rng, 50)
     x[7, 1], x[8, 2] = np.nan, np.inf
     assert np.abs(fit_logistic(x, t, 0.1)).max() < 10.0
-    assert np.abs(logistic.whole_rows(x, centred=True)).max() <= 2**16
+    assert np.abs(losses.whole_rows(x, centred=True)).max() <= 2**16

@@ -11,20 +11,23 @@ import numpy as np
 import pytest
 
 from dpeffects.errors import BudgetError, PrivacyError
-from dpeffects.privacy import smooth
+from dpeffects.estimators.matching.smooth_matching import widest
+from dpeffects.privacy import strata as smooth
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
-from dpeffects.privacy.smooth import Lattice, Smoothing, excess, widest
 from dpeffects.privacy.strata import (
+    Lattice,
     MatchedStrata,
     Sizes,
+    Smoothing,
     StratumCounts,
     capped_sensitivity,
     difference_lattice,
+    excess,
     variance_lattice,
 )
 from dpeffects.unproved.seeded import SeededNoise

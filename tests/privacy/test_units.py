@@ -15,9 +15,8 @@ from dpeffects.auditing.minimisers import log_volume
 from dpeffects.errors import OptionError
 from dpeffects.privacy import minimise
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.huber import Huber
 from dpeffects.privacy.ledger import CallLedger
-from dpeffects.privacy.logistic import Logistic
+from dpeffects.privacy.losses import Huber, Logistic
 from dpeffects.privacy.rows import MOST_ROWS, Cells, Rows, reads
 from dpeffects.privacy.sets import COUNT, Box, Cube
 from dpeffects.privacy.tight_sets import Bins, Gram, WithSizes, WithSquares

@@ -17,7 +17,7 @@ from dpeffects.estimators.learners import r_learner
 from dpeffects.estimators.learners.kernel_learner import RLearner
 from dpeffects.estimators.weighting.inverse_weights import Propensity
 from dpeffects.estimators.weighting.penalties import SPREAD
-from dpeffects.privacy.logistic import sigmoid, unit_norm
+from dpeffects.privacy.losses import sigmoid, unit_norm
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,7 @@ from dpeffects.estimators.weighting.penalties import SPREAD, VOLUME, least_stren
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import scratch_buffer
-from dpeffects.privacy.huber import Huber, along
-from dpeffects.privacy.logistic import unit_norm
+from dpeffects.privacy.losses import Huber, along, unit_norm
 from dpeffects.privacy.minimise import minimise
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.rows import Block, RowFunction, reads

@@ -62,7 +62,7 @@ from dpeffects.inference.estimate import (
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.huber import Huber
+from dpeffects.privacy.losses import Huber
 from dpeffects.privacy.minimise import minimise, noisy_predictions, noisy_weights
 from dpeffects.privacy.rows import Cells
 from dpeffects.privacy.sets import Box, entries

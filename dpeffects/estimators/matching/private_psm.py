@@ -72,7 +72,7 @@ from dpeffects.inference.estimate import (
     Unavailable,
 )
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.logistic import least_penalty, sigmoid
+from dpeffects.privacy.losses import least_penalty, sigmoid
 from dpeffects.privacy.matched import MatchedRecords
 from dpeffects.privacy.minimise import propensity_weights, public_propensity_model
 from dpeffects.privacy.noise import flip_chance

@@ -41,7 +41,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -52,9 +52,11 @@ from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.budget import Share
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.smooth import LEAST_BETA, Lattice, Smoothing, widest
 from dpeffects.privacy.strata import (
+    LEAST_BETA,
+    Lattice,
     MatchedStrata,
+    Smoothing,
     StratumCounts,
     difference_lattice,
     variance_lattice,
@@ -70,6 +72,7 @@ GIVEN = "Standard error and interval are for the covariates and treatments at ha
 _LOG_SHARE = "smooth sensitivity"
 _RATES = [r / 20 for r in range(4, 19)]
 _LEAST_CAP = 3.0
+_MOST_BETA = 5.0
 _MOST_LOG_NOISE = 0.15
 """ln S is released with Laplace noise of at most this scale, or Gaussian noise of the same
 variance: beta gives way to it."""
@@ -240,6 +243,24 @@ def _least_noise(
     price = lattice.usable(Share(curator.epsilon(share), curator.delta(share)))
     choices = _choices(curator, price, part, _RATES)
     return min(choices, key=lambda choice: sensitivity(choice.beta) / choice.rate)
+
+
+@lru_cache(maxsize=256)
+def widest(price: Share, rate: float) -> Smoothing | None:
+    """Return the largest beta that a price allows beside a rate; None where there is none.
+
+    Examples
+    --------
+    >>> widest(Share(1.0, 1e-5), 0.5).beta > 1.5 * 0.5 / math.log(2e5)
+    True
+    """
+    low, high = LEAST_BETA, min(price.epsilon - rate, _MOST_BETA)
+    if not Smoothing(rate, low).certified(price):
+        return None
+    for _ in range(60):  # excess() grows with beta
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if Smoothing(rate, middle).certified(price) else (low, middle)
+    return Smoothing(rate, low)
 
 
 def _choices(

@@ -12,7 +12,7 @@ from dpeffects.design.features import logits
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators.weighting.penalties import default_strength
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.logistic import Logistic, sigmoid, unit_norm
+from dpeffects.privacy.losses import Logistic, sigmoid, unit_norm
 from dpeffects.privacy.minimise import (
     Weights,
     minimise,

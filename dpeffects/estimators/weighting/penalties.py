@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpeffects.privacy.logistic import unit_l1
+from dpeffects.privacy.losses import unit_l1
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 
 VOLUME = 0.1

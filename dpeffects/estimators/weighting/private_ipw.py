@@ -116,7 +116,7 @@ from dpeffects.inference.estimate import (
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
-from dpeffects.privacy.logistic import sigmoid, unit_norm
+from dpeffects.privacy.losses import sigmoid, unit_norm
 from dpeffects.privacy.minimise import Weights
 from dpeffects.privacy.parts import halves
 from dpeffects.privacy.rows import Block, Cells, RowFunction

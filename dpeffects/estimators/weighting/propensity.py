@@ -36,7 +36,7 @@ from dpeffects.estimators.weighting.penalties import (
 from dpeffects.inference.estimate import Part
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.logistic import sigmoid, unit_l1, unit_norm
+from dpeffects.privacy.losses import sigmoid, unit_l1, unit_norm
 from dpeffects.privacy.minimise import Weights
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.rows import Block, Cells
