@@ -1,6 +1,6 @@
 """Nothing that users could call has gone: names, arguments, attributes, methods, options, commands.
 
-`golden/public.json` has what version 1a614008 had, by `benchmarks/same.py`.
+`public.json` has what version 1a614008 had, by `benchmarks/same.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def test_whatever_could_be_called_still_can():
     place = importlib.util.spec_from_file_location("same", HERE.parent / "benchmarks" / "same.py")
     same = importlib.util.module_from_spec(place)
     place.loader.exec_module(same)
-    before, now = json.loads((HERE / "golden" / "public.json").read_text()), same.public()
+    before, now = json.loads((HERE / "public.json").read_text()), same.public()
     lost = {
         name: missing
         for name, had in before.items()

@@ -19,8 +19,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.inference.table_one import arm_sizes
 from dpeffects.results.record import Record
-from dpeffects.results.tabled import Worded
-from dpeffects.summary import Table, summarise
+from dpeffects.summary import Table
 from tests.kinds_of_summaries import WIDE, people
 from tests.once import once
 
@@ -124,9 +123,8 @@ def test_every_kind_of_result_is_here():
     for module in iter_modules(dpe.report.__path__, "dpeffects.report."):
         import_module(module.name)
     types = {type(made(kind, "small")).__name__ for kind in KINDS} | set(APART)
-    known = {x.__name__ for x in subclasses(Record) if x in summarise._known.registry}
-    own = {x.__name__ for x in subclasses(Worded) if x.__module__.startswith("dpeffects.abilities")}
-    assert (known - {"AtOnce", "Worded"}) | own <= types
+    known = {x.__name__ for x in subclasses(Record) if x._blocks is not Record._blocks}
+    assert known - {"AtOnce", "TableEffects"} <= types
 
 
 def subclasses(kind):

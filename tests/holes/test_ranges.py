@@ -95,7 +95,7 @@ def test_an_undefined_outcome_moves_a_release_within_its_sensitivity(name, monke
         found[found == 0.0] = math.nan
         return found
 
-    monkeypatch.setattr(recipe, "evaluate", broken)
+    monkeypatch.setattr(recipe.ex, "evaluate", broken)
     data = frame()
     other = data.assign(y=np.where(data["y"] == 0.0, 0.9, data["y"]))
     formula = "y ~ t | g + cut(x1, [0, 0.5, 1])"

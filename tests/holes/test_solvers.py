@@ -274,12 +274,10 @@ class Sized:
 
     n: int
     width: int
-    arms = 2
-    outcome_range = (0.0, 1.0)
-    values = ()
-    names = ()
-    weighted = False
-    most_rows = 1
+
+    @property
+    def about(self):
+        return private_rows.About(self.n, self.width, (0.0, 1.0))
 
 
 class FarLogistic(Logistic):

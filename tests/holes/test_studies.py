@@ -64,7 +64,8 @@ def test_effects_among_compliers_and_rates_are_drawn():
     )
     for fit in fits:
         labels = [text.get_text() for text in fit.plot().get_yticklabels()]
-        assert labels == [term.replace("_", " ") for term in fit.tidy()["term"]]
+        assert labels == [fit._in_words(term) for term in fit.tidy()["term"]]
+        assert len(set(labels)) == len(labels)
 
 
 def test_what_is_no_number_is_not_among_the_details_of_an_effect():

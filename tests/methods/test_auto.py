@@ -12,6 +12,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import DPEffectsError, OptionError
 from dpeffects.inference.estimate import Estimate
+from dpeffects.sites.site_documents import begin_release
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
 FORMULA = "y ~ t | x1 + x2"
@@ -205,7 +206,7 @@ def attempt(frame, formula=FORMULA, **more):
     ledger = dpe.Ledger(1e4, 0.1)
     given = {"site": "A", "bounds": BOUNDS, "ledger": ledger, "attended": False, **more}
     try:
-        sent = dpe.sites.release.begin_release(formula, frame, **given).result()
+        sent = begin_release(formula, frame, **given).result()
     except DPEffectsError:
         assert ledger.spends == ()
         return
