@@ -24,7 +24,7 @@ from dpeffects.inference.randomisation_law import (
     CENTRES,
     Assignment,
     Noise,
-    TestStatistic,
+    RandomisationStatistic,
     _Beyond,
     p_value,
 )
@@ -51,13 +51,15 @@ EFFECTS = [
 ]
 
 
-def statistic_of(n: int, share: float, epsilon: float, fixed: bool) -> TestStatistic:
+def statistic_of(n: int, share: float, epsilon: float, fixed: bool) -> RandomisationStatistic:
     part = Fraction(share).limit_denominator(100)
     design = Assignment(n, part.numerator, part.denominator, fixed)
-    return TestStatistic(design, Noise(1 / (0.75 * epsilon), 1 / (0.25 * epsilon)))
+    return RandomisationStatistic(design, Noise(1 / (0.75 * epsilon), 1 / (0.25 * epsilon)))
 
 
-def release(statistic: TestStatistic, table: tuple[int, int, int, int], rng: np.random.Generator):
+def release(
+    statistic: RandomisationStatistic, table: tuple[int, int, int, int], rng: np.random.Generator
+):
     """Sum and number of successes of a table: treated and control successes, then failures."""
 
     def noise(scale: float) -> float:
@@ -91,7 +93,7 @@ def under_the_null(n: int, share: float, epsilon: float, fixed: bool, draws: int
 
 
 def statistics(
-    statistic: TestStatistic, tables: np.ndarray, rng: np.random.Generator
+    statistic: RandomisationStatistic, tables: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Statistics of many releases."""
 
@@ -108,7 +110,7 @@ def statistics(
     return totals / sd
 
 
-def critical(statistic: TestStatistic, successes: int, alpha: float) -> float:
+def critical(statistic: RandomisationStatistic, successes: int, alpha: float) -> float:
     """The least statistic whose chance, or that of a larger one, is at most alpha."""
     low, high = 0.0, 60.0
     for _ in range(45):
@@ -118,7 +120,7 @@ def critical(statistic: TestStatistic, successes: int, alpha: float) -> float:
     return high
 
 
-def rejects(statistic: TestStatistic, releases: np.ndarray) -> np.ndarray:
+def rejects(statistic: RandomisationStatistic, releases: np.ndarray) -> np.ndarray:
     """Whether p-values are at most 0.05: by the least statistic, between five released counts."""
     knots = np.unique(np.quantile(releases[:, 1], [0.0, 0.25, 0.5, 0.75, 1.0]).round())
     least = []

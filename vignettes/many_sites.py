@@ -31,13 +31,12 @@ from functools import cache
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from dpeffects.privacy.smooth import Smoothing, excess
 from scipy.special import log_ndtr
 
 import dpeffects as dpe
 from dpeffects.errors import MissingExtraError
 from dpeffects.papers import kept, references, spread, verdicts
-from dpeffects.privacy.strata import Sizes, StratumCounts
+from dpeffects.privacy.strata import Sizes, Smoothing, StratumCounts, excess
 from dpeffects.sites.error_distribution import Errors
 from dpeffects.sites.rules import RULES as PACKAGE_RULES
 

@@ -34,7 +34,7 @@ from dpeffects.inference.randomisation_law import (
     GAMMA,
     Assignment,
     Noise,
-    TestStatistic,
+    RandomisationStatistic,
     p_value,
 )
 from dpeffects.privacy.curator import Curator
@@ -149,7 +149,7 @@ def fit(curator: Curator, options: RandomisationOptions, estimand: str) -> Table
     count = curator.sums("number of successes", None, COUNT, cells, share="successes")
     # noise of a sum that a record moves by 1, were it on the same grid
     noise = Noise(1.0 / curator.epsilon("sum"), count.scale)
-    centre = TestStatistic(assignment, noise).centre(float(count))
+    centre = RandomisationStatistic(assignment, noise).centre(float(count))
     scores = assignment.scores(centre)
     within = Box(float(min(scores)), float(max(scores)), centre=0.0, whole=True)
     total = curator.sums("sum by assignment", assignment_score(scores), within, share="sum")
@@ -252,9 +252,9 @@ class RandomisationTest(Record):
         return min(max(self.total / unit / (design.n * share * (1.0 - share)), -1.0), 1.0)
 
     @property
-    def _statistic(self) -> TestStatistic:
+    def _statistic(self) -> RandomisationStatistic:
         unit = self.scale / self.assignment.reach(self.centre)
-        return TestStatistic(self.assignment, Noise(unit, self.count_scale))
+        return RandomisationStatistic(self.assignment, Noise(unit, self.count_scale))
 
     def tidy(self) -> pd.DataFrame:
         """One row for the test, with the columns of `Result.tidy`; it has no interval."""

@@ -112,7 +112,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class TestStatistic:
+class RandomisationStatistic:
     """W, as a function of what is released: the sum, in standard deviations by the number M'."""
 
     assignment: Assignment
@@ -161,7 +161,9 @@ class TestStatistic:
         return total / float(sd[0])
 
 
-def p_value(statistic: TestStatistic, total: float, successes: float, alternative: str) -> float:
+def p_value(
+    statistic: RandomisationStatistic, total: float, successes: float, alternative: str
+) -> float:
     """The p-value of no effect on anybody, from a released sum and number of successes.
 
     Where there are very many numbers of successes to look at, some are, and those between get a
@@ -171,7 +173,7 @@ def p_value(statistic: TestStatistic, total: float, successes: float, alternativ
     Examples
     --------
     >>> trial = Assignment(n=100, r=1, s=2, fixed=True)
-    >>> nearly_no_noise = Statistic(trial, Noise(1e-3, 1e-3))
+    >>> nearly_no_noise = RandomisationStatistic(trial, Noise(1e-3, 1e-3))
     >>> round(p_value(nearly_no_noise, 20.0, 50.0, "two-sided"), 3)  # 30 of 50 against 20 of 50
     0.071
     """
@@ -194,7 +196,7 @@ class _Beyond:
 
     def __init__(
         self,
-        statistic: TestStatistic,
+        statistic: RandomisationStatistic,
         w: float,
         alternative: str,
         between: tuple[int, int] | None = None,

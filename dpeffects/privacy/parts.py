@@ -184,7 +184,7 @@ class EffectTerms:
 
     Examples
     --------
-    >>> Terms("aipw", 0.1).largest, Terms("regression", 0.1).moved(4)
+    >>> EffectTerms("aipw", 0.1).largest, EffectTerms("regression", 0.1).moved(4)
     (20.0, 1.0)
     """
 

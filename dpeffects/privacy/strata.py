@@ -161,7 +161,7 @@ class StratumCounts:
 
     Examples
     --------
-    >>> counts = Counts(np.array([50, 40]), np.array([50, 60]), empty=False)
+    >>> counts = StratumCounts(np.array([50, 40]), np.array([50, 60]), empty=False)
     >>> counts.estimate_sensitivity(beta=1.0)  # doctest: +ELLIPSIS
     4.96...
     >>> counts.estimate_sensitivity(beta=0.01) > 10  # few records away from worse

@@ -13,7 +13,13 @@ from scipy import stats
 import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.inference import randomisation_law
-from dpeffects.inference.randomisation_law import GAMMA, Assignment, Noise, TestStatistic, p_value
+from dpeffects.inference.randomisation_law import (
+    GAMMA,
+    Assignment,
+    Noise,
+    RandomisationStatistic,
+    p_value,
+)
 from tests.commands.shell import run
 
 DESIGNS = {
@@ -68,7 +74,7 @@ def brute_force(statistic, successes, w, alternative):
 @pytest.mark.parametrize("name", DESIGNS)
 def test_the_law_of_the_statistic_is_that_of_all_assignments(name, alternative):
     design = DESIGNS[name]
-    statistic = TestStatistic(design, Noise(1.3, 2.2))
+    statistic = RandomisationStatistic(design, Noise(1.3, 2.2))
     for successes, w in ((0, 0.4), (2, 0.8), (design.n - 1, 0.1), (design.n, -0.6)):
         beyond = randomisation_law._Beyond(statistic, w, alternative)
         expected = brute_force(statistic, successes, w, alternative)
@@ -101,12 +107,12 @@ def test_without_noise_it_is_fishers_test(a):
     table = [[a, successes - a], [30 - a, 30 - successes + a]]
     for ours, theirs in (("greater", "greater"), ("less", "less"), ("two-sided", "two-sided")):
         expected = stats.fisher_exact(table, alternative=theirs)[1]
-        found = p_value(TestStatistic(design, quiet), total, float(successes), ours)
+        found = p_value(RandomisationStatistic(design, quiet), total, float(successes), ours)
         assert found == pytest.approx(min(1.0, expected + GAMMA), abs=1e-6)
 
 
 def test_a_coarser_look_at_the_number_of_successes_is_never_smaller(monkeypatch):
-    statistic = TestStatistic(Assignment(60, 2, 5, False), Noise(4.0, 12.0))
+    statistic = RandomisationStatistic(Assignment(60, 2, 5, False), Noise(4.0, 12.0))
     exact = [p_value(statistic, t, m, "two-sided") for t, m in ((120.0, 20.0), (9.0, 55.0))]
     for most in (5, 20, 33):
         monkeypatch.setattr(randomisation_law, "_MOST", most)
@@ -146,7 +152,7 @@ def released(design, successes, statistic, rng):
 def test_p_values_keep_their_level(design, successes, epsilon):
     """100 p-values each, seeds fixed; benchmarks/randomisation_test.py has more."""
     rng = np.random.default_rng(5)
-    statistic = TestStatistic(design, Noise(1 / (0.75 * epsilon), 1 / (0.25 * epsilon)))
+    statistic = RandomisationStatistic(design, Noise(1 / (0.75 * epsilon), 1 / (0.25 * epsilon)))
     found = np.array(
         [
             p_value(statistic, *released(design, successes, statistic, rng), "two-sided")
