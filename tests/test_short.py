@@ -10,6 +10,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import DPEffectsError, OptionError
 from dpeffects.results.record import Reported
+from dpeffects.sites import Combined
 from dpeffects.summary import Pairs, Prose
 from tests.kinds_of_summaries import NAMES, made
 from tests.reading import squeezed
@@ -38,9 +39,10 @@ def test_a_release_in_about_ten_lines(name):
     assert len(pairs.rows) <= 12
     said = dict(pairs.rows)
     assert "n = " in (said.get("Records") or said["Units"])
-    holds = getattr(result, "guarantee", None)
-    if holds is None:
+    holds = result.guarantee
+    if isinstance(result, Combined):  # each site has its own
         assert "differential privacy" in said["Guarantee"]
+        assert ("NOT at" in said["Guarantee"]) == bool(holds.void)
     else:
         assert said["Guarantee"] == holds.short()
         assert ("VOID" in said["Guarantee"]) == bool(holds.void)
