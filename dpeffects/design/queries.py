@@ -18,9 +18,9 @@ from dpeffects.arrays import IntArray, Interval
 from dpeffects.design.arms import Outcome, ScaledSquare
 from dpeffects.design.columns import Columns, present
 from dpeffects.design.engines import hide_engine_errors
-from dpeffects.errors import OptionError
 from dpeffects.formula.ranges import middle
 from dpeffects.privacy.sets import Box, BoxGrid
+from dpeffects.privacy.tight_sets import in_steps
 
 OutcomeFunction = Outcome | ScaledSquare
 Ready = dict[tuple[Any, ...], IntArray]
@@ -69,19 +69,6 @@ def by_arm(
         for what, name in zip([*made, "count"], [*named, "count"], strict=True):
             there[what] += int(row[name] or 0)
     return found
-
-
-def in_steps(grid: BoxGrid, values: nw.Expr, j: int = 0) -> nw.Expr:
-    """`BoxGrid.project` of one column in the words of an engine: the same operations (claim 5)."""
-    if grid.squared_radius is not None:
-        raise OptionError("an engine has no words for a ball")
-    (low, high), centre = (float(end[j]) for end in grid.ends), float(grid.box.centre[j])
-    middle = min(max(0.0, low), high)
-    steps = ((values - centre if centre else values) * grid.steps + 0.5).floor()
-    above = nw.when(steps > high).then(nw.lit(high)).otherwise(steps)
-    inside = nw.when(steps < low).then(nw.lit(low)).otherwise(above)
-    usable = nw.when(values.is_finite()).then(inside).otherwise(nw.lit(middle))
-    return usable.cast(nw.Int64)
 
 
 def _usable(value: nw.Expr, name: str, dtype: Any, columns: Columns) -> nw.Expr:

@@ -318,7 +318,7 @@ class BoxGrid(OnGrid):
         return None if self.box.radius is None else math.floor(self.box.radius * self.steps) ** 2
 
     def _to_steps(self, column: FloatArray, j: int) -> None:
-        """Halves are rounded up, as every engine can (`design.queries.in_steps`)."""
+        """Halves are rounded up, as every engine can (`tight_sets.in_steps`)."""
         if self.box.centre[j]:
             column -= self.box.centre[j]
         column *= self.steps

@@ -575,7 +575,9 @@ class CateEffects(SeveralEffects):
             return [f"{what} are {words.listed(rows)}."]
         return [
             f"{what}, with {words.percent(conf_level)} intervals, are {words.listed(rows)}.",
-            f"{_INTERVALS[self.kind]} {words.noise_sentence(rows)}",
+            _INTERVALS[self.kind],
+            "" if self._noise_only else "They hold one group at a time and not all at once.",
+            words.noise_sentence(rows),
         ]
 
     def _lacks(self, conf_level: float) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import EstimationError, checked_call
+from dpeffects.errors import EstimationError, OptionError, checked_call
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.intervals import (
@@ -148,6 +148,10 @@ class Combined(Result, words="about_sites", pictures="plots.interval_plots"):
         median = RULES[self.rule].median
         means = None if median else combined_means(sent, self.weights, variance)
         return replace(self.released, means=means)
+
+    def sensitivity(self, *given: Any, **named: Any) -> Any:
+        """Refused: sites do not send what it needs; each can answer for its own effect."""
+        raise OptionError("sensitivity is for the effect of one site: ask each for its own")
 
     def conf_int_of_effect(self, conf_level: float = 0.95) -> Interval | Unavailable:
         """Interval for the effect; there is none where this is an association."""

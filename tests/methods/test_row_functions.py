@@ -21,6 +21,7 @@ import pytest
 import dpeffects.abilities
 import dpeffects.design
 import dpeffects.estimators
+import dpeffects.replication
 from dpeffects.abilities import balance, late, moments, quantile, randomisation, rate
 from dpeffects.design.arms import ARMS, ArmByCell, EachArm, Outcome, ScaledSquare, control
 from dpeffects.design.bounds import magnitude
@@ -315,8 +316,13 @@ CASES = {
 
 def row_functions():
     """Names of everything in the folders of methods and designs that says what it reads."""
-    for package in (dpeffects.estimators, dpeffects.abilities, dpeffects.design):
-        for info in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+    for package in (
+        dpeffects.estimators,
+        dpeffects.abilities,
+        dpeffects.design,
+        dpeffects.replication,
+    ):
+        for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             for name, value in vars(importlib.import_module(info.name)).items():
                 own = getattr(value, "__module__", "") == info.name
                 says = getattr(value, "reads", None)

@@ -58,7 +58,7 @@ BUGS = {
     ),
     "a unit may be nothing": (
         sets.Reach,
-        "or_none",
+        "weighted",
         "self.same, self.single",
         "self.same, self.same",
     ),

@@ -75,7 +75,7 @@ STANDARD = {"Laplace": math.sqrt(2.0), "smooth Laplace": math.sqrt(2.0), "Wishar
 """Standard deviation of noise of scale 1; matrices are those of three columns and the outcome."""
 CUBES = {
     "covariates by arm": 5,
-    "squares of covariates": 2,
+    "squares of covariates by arm": 2,
     "weighted covariates by arm": 5,
     "means of covariates": 3,
     "variances of covariates": 3,

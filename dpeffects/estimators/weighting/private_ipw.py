@@ -26,7 +26,7 @@ Where this differs from the paper, and why:
   paper's: one half of the rows, in a secret order, fits the model and the other half estimates,
   each for the whole budget, because no record is in both.
 - The model's part of the budget follows from public numbers, the penalty from these and released
-  variances of the covariates (`_propensity.plan`): where a model cannot be learnt it is left nearly
+  variances of the covariates (`propensity.plan`): where a model cannot be learnt it is left nearly
   flat, and the result says so before the estimate.
 - The clip follows from released numbers: the share of treated records and the model say how far
   propensities reach, and the price how much noise a lower clip would cost. A number that is given
