@@ -612,7 +612,7 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
             ratio = noise_ratio(outside_sd, 1.0, max(outside, RARE))
             scores = f"of {who} have scores below {_LOW} or above {_HIGH} (noise sd {noise} %)"
             rows += [
-                ("Overlap", f"{printed(f'{part} %', ratio, 'an unknown part (noise)')} {scores}"),
+                ("Overlap", f"{printed(f'{part} %', ratio, 'a part (mostly noise)')} {scores}"),
                 ("Model", f"about {100 * self.model_noise:.0f} % of its log odds are noise"),
             ]
         return rows
