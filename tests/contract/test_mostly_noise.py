@@ -66,6 +66,7 @@ KINDS = {
     "moments": lambda *a: dpe.dp_moments("y ~ t | x + g", **call(*a)),
 }
 APART = {
+    "Combined": "one effect, as a result has it, and the sites' own beside their errors",
     "CateFunction": "a function: bands, and no table of released numbers",
     "Regression": "coefficients have no range, and stand beside their errors",
     "RandomisationTest": "a p-value",
