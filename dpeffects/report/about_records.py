@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from dpeffects.errors import FormulaError
@@ -13,10 +12,8 @@ from dpeffects.formula.expression import source
 from dpeffects.inference.estimate import UNADJUSTED, Unavailable
 from dpeffects.report.blocks import RANDOMISED, alert, assumed, budget, closing, header
 from dpeffects.report.paragraph import paragraph, reading
-from dpeffects.results import words
 from dpeffects.results.average import Result
 from dpeffects.results.record import Record
-from dpeffects.results.words import Lines
 from dpeffects.summary import (
     EVERYTHING,
     Pairs,
@@ -30,7 +27,7 @@ from dpeffects.summary import (
 )
 
 if TYPE_CHECKING:
-    from dpeffects.sites.combination import Combined
+    pass
 
 _NAMED = 6
 """Covariates that are named."""
@@ -107,7 +104,7 @@ def _(result: Record, **asked: Any) -> Summary:
     return short(result, result.guarantee.short(), **asked)
 
 
-def short(result: Record | Combined, guarantee: str, **asked: Any) -> Summary:
+def short(result: Record, guarantee: str, **asked: Any) -> Summary:
     """Build the short summary of what was released under a guarantee."""
     whole = summarise(result, **asked)
     known: dict[str, str] = {}
@@ -118,7 +115,7 @@ def short(result: Record | Combined, guarantee: str, **asked: Any) -> Summary:
     if known["Assumes"] == "treatment was randomised":
         del known["Assumes"]
     rows = [
-        *headline(result, **asked),
+        *result._headline(**asked),
         _basis(result),
         *((name, known.get(name, "")) for name in _KEPT),
         ("Guarantee", guarantee),
@@ -127,22 +124,14 @@ def short(result: Record | Combined, guarantee: str, **asked: Any) -> Summary:
     return Summary(whole.title, whole.alert, (pairs, Prose(EVERYTHING)))
 
 
-@singledispatch
-def headline(result: Any, **asked: Any) -> Lines:
-    """Say what was estimated, and the first numbers."""
-    own = result._headline if isinstance(result, Record) else None
-    return own(**asked) if own else words.headline(result, **asked)
-
-
-def _basis(result: Record | Combined) -> tuple[str, str]:
+def _basis(result: Record) -> tuple[str, str]:
     """What an effect is adjusted for, or what it has in the place of that."""
     if result.basis == "randomised":
         return "Design", RANDOMISED.removeprefix("treatment was ")
-    of_effects = not isinstance(result, Record) or result._of_effects
-    return "Adjusted for", adjusted_for(result) if of_effects else ""
+    return "Adjusted for", adjusted_for(result) if result._of_effects else ""
 
 
-def adjusted_for(result: Record | Combined) -> str:
+def adjusted_for(result: Record) -> str:
     """Name the covariates, or say that nothing is adjusted for; empty where nothing need be."""
     if result.associated:
         return "nothing: this is an association, not an effect"
@@ -151,8 +140,8 @@ def adjusted_for(result: Record | Combined) -> str:
     except FormulaError:  # a result that was read may hold any text
         return ""
     methods = registry() | conditional_methods() | table_methods()
-    spec = methods.get(result.method) if isinstance(result, Record) else None
-    if not terms and isinstance(result, Record) and result.assumes:  # such as parallel trends
+    spec = methods.get(result.method)
+    if not terms and result.assumes:  # such as parallel trends
         return ""
     if not terms or UNADJUSTED in result.caution or not (spec is None or spec.uses_covariates):
         return "nothing: an effect only where treatment was randomised"

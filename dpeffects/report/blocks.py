@@ -19,7 +19,7 @@ from dpeffects.report.layout import NO_BREAK
 from dpeffects.results.numbers import joined, number, numbers, text_of
 from dpeffects.results.record import Bound, Record
 from dpeffects.results.words import asked_for
-from dpeffects.summary import Block, Pairs, Summary, Table, noted, starred
+from dpeffects.summary import Block, Pairs, Table, noted, starred
 
 _PRICE = re.compile(r"\([^ ,()]+, [^ ,()]+\)-")
 """(epsilon, delta), which stays on one line."""
@@ -61,18 +61,6 @@ def alert(result: Record) -> str:
     guarantee = result.guarantee
     void = f"NOT PRIVATE: {', '.join(guarantee.void)}" if guarantee.void else ""
     return starred((void, KINDS[guarantee.kind].words.upper(), result.caution))
-
-
-def of_record(
-    result: Record,
-    title: str,
-    tables: Iterable[Block],
-    notes: Iterable[str] = (),
-    head: Pairs | None = None,
-) -> Summary:
-    """Return the summary of a record: what was asked for, its tables, how it was released."""
-    first, last = head or header(result), closing(result, (*notes, *result.notes))
-    return Summary(title, alert(result), (first, *tables, *last))
 
 
 def closing(result: Record, notes: Iterable[str]) -> tuple[Block, ...]:

@@ -36,7 +36,7 @@ Check = tuple[str, str, str]
 
 
 def write_about(
-    fit: Record | Combined,
+    fit: Record,
     path: str | PathLike[str] | None,
     conf_level: float,
     overwrite: bool,

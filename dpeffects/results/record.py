@@ -294,6 +294,8 @@ class Record(Reported, Coefficients, words="about_records"):
 
 
 def _read_bound(value: Any) -> Bound:
+    if not isinstance(value, Mapping):
+        raise ValueError("bounds are objects with name, range and source")
     name, text, source = (read(str, value[key]) for key in _BOUND)
     return name, text, source
 

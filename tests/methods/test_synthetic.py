@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import os
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,6 +27,22 @@ BOUNDS = {"y": (0, 10), "x": (0, 1), "g": ["a", "b", "c"], "k": range(3)}
 CALL = {"epsilon": 1.0, "delta": 1e-5, "bounds": BOUNDS, "accept_library": True}
 READY = (environment.folder() / "bin" / "python").exists()
 needs_library = pytest.mark.skipif(not READY, reason="dpeffects synthetic-setup has not run")
+
+
+def test_the_worker_imports_what_stands_beside_it():
+    """It runs in an environment of its own, where most machines cannot try it."""
+    folder = Path(environment.__file__).parent
+    beside = {path.stem: path for path in folder.glob("*.py")}
+    used = 0
+    for node in ast.walk(ast.parse((folder / "worker.py").read_text())):
+        own = isinstance(node, ast.ImportFrom) and (node.module in beside or "." not in node.module)
+        if own and node.module not in sys.stdlib_module_names:
+            tree = ast.parse(beside[node.module].read_text())
+            made = {getattr(x, "name", "") for x in tree.body}
+            made |= {t.id for x in tree.body if isinstance(x, ast.Assign) for t in x.targets}
+            assert {alias.name for alias in node.names} <= made
+            used += 1
+    assert used == 1
 
 
 def summed(joint, clique):

@@ -7,8 +7,8 @@ JSON. A request has ``codes`` (a list for each column), ``sizes`` (number of cel
 of as many synthetic records, the ``tables`` that were measured, and the rho that was ``spent``.
 
 The library chooses tables and draws noise, and the price of each draw is added up here. What
-happens to noisy tables is post-processing, and is done by `tables.py`, because the library's own
-takes minutes.
+happens to noisy tables is post-processing, and is done by `measured_tables.py`, because the
+library's own takes minutes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from dpmm.models import aim, mst
 from dpmm.models.base.mechanisms import mechanism
-from tables import Fitted, Floats, Tree
+from measured_tables import FittedDistribution, Floats, Tree
 
 _IN_ROUNDS, _AT_LAST = 25, 400
 _MOST_MEGABYTES = 1.0
@@ -41,7 +41,7 @@ class Marginal:
 class NoisyModel:
     """A fitted distribution in the place of the library's own."""
 
-    def __init__(self, domain: Any, fitted: Fitted) -> None:
+    def __init__(self, domain: Any, fitted: FittedDistribution) -> None:
         self.domain, self.fitted, self.cliques = domain, fitted, fitted.cliques
 
     def project(self, names: Any) -> Marginal:
@@ -53,7 +53,7 @@ class Engine:
     """Fits distributions to noisy tables in the place of the library's own engine."""
 
     rows = 0
-    _last: Fitted | None = None
+    _last: FittedDistribution | None = None
 
     def __init__(self, domain: Any, iters: int = 0, warm_start: bool = False, **_: Any) -> None:
         self._domain, self._warm = domain, warm_start
@@ -64,7 +64,7 @@ class Engine:
         sizes = {name: int(size) for name, size in self._domain.config.items()}
         start = self._last.potentials if self._last and self._warm else None
         steps = _IN_ROUNDS if self._warm else _AT_LAST
-        self._last = Fitted(sizes, seen, self.rows, start, steps)
+        self._last = FittedDistribution(sizes, seen, self.rows, start, steps)
         return NoisyModel(self._domain, self._last)
 
 
