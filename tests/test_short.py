@@ -48,6 +48,13 @@ def test_a_release_in_about_ten_lines(name):
         assert ("VOID" in said["Guarantee"]) == bool(holds.void)
 
 
+@pytest.mark.parametrize("name", [x for x in NAMES if isinstance(made(x), Reported)])
+def test_a_level_that_is_none_is_refused(name):
+    for form in ("full", "short"):
+        with pytest.raises((OptionError, TypeError), match="conf_level"):
+            made(name).summary(form, conf_level=7)
+
+
 def _derived(result):
     """What follows from a result: tests, sensitivity, effects on scales."""
     yield result

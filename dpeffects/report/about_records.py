@@ -10,6 +10,7 @@ from dpeffects.estimators import conditional_methods, find, registry, table_meth
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source
 from dpeffects.inference.estimate import UNADJUSTED, Unavailable
+from dpeffects.inference.intervals import check_conf_level
 from dpeffects.report.blocks import RANDOMISED, alert, assumed, budget, closing, header
 from dpeffects.report.paragraph import paragraph, reading
 from dpeffects.results.average import Result
@@ -44,6 +45,7 @@ _BASIS = {
 
 @summarise.register
 def _(fit: Record, conf_level: float = 0.95, **asked: Any) -> Summary:
+    check_conf_level(conf_level)
     first, *others = header(fit).rows
     own = fit._headed(conf_level)
     rows = (first, *own.items(), *(row for row in others if row[0] not in own))
