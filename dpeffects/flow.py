@@ -232,7 +232,6 @@ class Estimation:
             own = columns_missing(design, asked)
             names = (self.formula.treatment_name, *map(str, (design.columns.arms or ())[1:]))
             more = {"outcomes": len(own), "missing": own, "treatment": names}
-            more["encoded"] = design.encoding.columns
         return Facts(
             n=design.n,
             width=design.width,
@@ -244,6 +243,7 @@ class Estimation:
             tops=design.tops,
             indicator=not design.missing and design.indicator,
             groups=() if self.groups is None else self.groups.design.strata().sizes,
+            encoded=design.encoding.columns,
             **more,
         )
 

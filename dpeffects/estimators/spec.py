@@ -62,7 +62,7 @@ class Facts:
     groups: tuple[int, ...] = ()
     """Levels of each factor that makes groups."""
     encoded: tuple[EncodedColumn, ...] = ()
-    """What the encoded columns are made of, where there are several outcomes."""
+    """What the encoded columns are made of."""
     treatment: tuple[str, ...] = ()
     """The treatment, and the declared levels after the first, where there are several outcomes."""
 

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.default.bends import Bends
 from dpeffects.estimators.default.centres import Centres, residual
 from dpeffects.estimators.default.posterior import NoisyMoments, Slopes, fit_slopes
 from dpeffects.estimators.row import row
@@ -41,6 +43,9 @@ SPREAD = 0.2, 0.2
 """The same of the variance of outcomes within arms, in units of the clip."""
 _SCALE = 0.8, 1.0
 """The same of the mean variance of standardised covariates after shortening."""
+CUT, _SQUARE = 2.5, (0.977, 1.297)
+"""Where standardised columns are cut before they are multiplied, and the mean and the standard
+deviation of the square of a normal column that is cut there."""
 LEAST = 0.02
 """Least variance of a direction, against the mean of all."""
 
@@ -71,7 +76,8 @@ class Standard:
 
     ``variance_sd`` is the standard deviation of the noise in the released variances; ``variances``
     are these as they came out, where columns are standardised by no less than a twentieth of their
-    range.
+    range. After the columns come squares and products of some of them, the ``bends``, of columns
+    that are cut at 2.5 standard deviations; squares of normal columns have mean 0 and variance 1.
     """
 
     columns: IntArray
@@ -79,22 +85,44 @@ class Standard:
     sds: FloatArray
     variance_sd: float = 0.0
     variances: FloatArray = field(default_factory=lambda: np.zeros(0))
+    bends: Bends = ()
     reads: ClassVar[tuple[str, ...]] = ("covariates",)
+
+    @property
+    def size(self) -> int:
+        """Number of columns, with those that bend."""
+        return self.columns.size + len(self.bends)
 
     def __call__(self, rows: Block) -> FloatArray:
         """Standardised columns of some rows."""
-        out = np.empty((rows.size, self.columns.size), order="F")
-        for j, k in enumerate(self.columns):
-            np.subtract(rows.covariates[:, k], self.means[j], out=out[:, j])
-            out[:, j] *= 1.0 / self.sds[j]
+        out = np.empty((rows.size, self.size), order="F")
+        for j, column in enumerate(self._each(rows)):
+            out[:, j] = column
         return out
 
     def index(self, rows: Block, slopes: FloatArray) -> FloatArray:
         """x'slopes, column by column: a row's value is its own."""
         total = np.zeros(rows.size)
-        for k, mean, weight in zip(self.columns, self.means, slopes / self.sds, strict=True):
-            total += (rows.covariates[:, k] - mean) * weight
+        for column, slope in zip(self._each(rows), slopes, strict=True):
+            column *= slope
+            total += column
         return total
+
+    def _each(self, rows: Block) -> Iterator[FloatArray]:
+        """One column after the other, each an array of its own."""
+        cut, bending = {}, {j for pair in self.bends for j in pair}
+        for k, mean, sd in zip(self.columns, self.means, self.sds, strict=True):
+            column = rows.covariates[:, k] - mean
+            column *= 1.0 / sd
+            if k in bending:
+                cut[k] = np.clip(column, -CUT, CUT)
+            yield column
+        for one, other in self.bends:
+            column = cut[one] * cut[other]
+            if one == other:
+                column -= _SQUARE[0]
+                column *= 1.0 / _SQUARE[1]
+            yield column
 
 
 @row("covariates")
@@ -123,7 +151,7 @@ def ask_means(curator: Curator, share: str) -> Asked:
     return Asked("means of covariates", some_columns(columns), cube, None, share, part)
 
 
-def release_standard(curator: Curator, noisy: Noisy, share: str) -> Standard:
+def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = ()) -> Standard:
     """Release the variances of columns that are not indicators; ``noisy`` are sums of all."""
     n, columns = curator.n, varying_columns(curator)
     prior, noise = 0.05, (noisy.sd / n) ** 2
@@ -142,7 +170,7 @@ def release_standard(curator: Curator, noisy: Noisy, share: str) -> Standard:
         variances[other] = _pulled(squares.value / n, variance_sd**2, variances[other])
         seen = variances.copy()
         seen[other] = np.minimum(squares.value / n, variances[other])
-    return Standard(columns, means, np.sqrt(variances), variance_sd, seen)
+    return Standard(columns, means, np.sqrt(variances), variance_sd, seen, bends)
 
 
 def _pulled(seen: FloatArray, noise: float, most: FloatArray) -> FloatArray:
@@ -194,7 +222,7 @@ class Models:
     @property
     def columns(self) -> int:
         """Number of covariates."""
-        return self.standard.columns.size
+        return self.standard.size
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +288,7 @@ def release_models(
     randomised: bool,
 ) -> ArmModels:
     """Release the matrix, and read models from it."""
-    p, n, pi = standard.columns.size, curator.n, centres.shares
+    p, n, pi = standard.size, curator.n, centres.shares
     along = directions(pi)[:, : 0 if randomised else None]
     length, radius = math.sqrt(LONG * p), math.sqrt(squared_radius(p, randomised))
     own, arm, one = sizes = (OUTCOME * length, TREATMENT * length, CONSTANT * length)

@@ -47,6 +47,7 @@ from dpeffects.estimators.default.arm_terms import (
     combination,
     noise_between,
 )
+from dpeffects.estimators.default.bends import Bends, bends, bent, degree
 from dpeffects.estimators.default.centres import (
     Centres,
     LengthsAsked,
@@ -75,7 +76,7 @@ from dpeffects.estimators.default.score import (
     score_of,
 )
 from dpeffects.estimators.default.variation import VariationAsked, Varying
-from dpeffects.estimators.option_checks import between, choice
+from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects, Estimate, Part
@@ -119,13 +120,16 @@ class OneStepOptions(ClippedContrastOptions):
     ``clip``: propensity scores are kept within [clip, 1 - clip], or to at least half of the share
     of the smallest arm where that is less. ``models``: proportion of the
     budget for the moments, or None to choose it. ``pool``: which shares get Gaussian noise where
-    there is a delta: "none", "models", "all", or None to choose.
+    there is a delta: "none", "models", "all", or None to choose. ``flexible``: 0 adjusts for the
+    formula's own terms alone, 1 for squares of its columns too, 2 for their products too; None
+    chooses by n, epsilon, delta and the number of columns.
     """
 
     instead: ClassVar[str] = ""
     clip: float = between(0.05, 0.01, 0.45)
     models: float | None = between(None, 0.05, 0.85)
     pool: str | None = choice(None, *_POOLS)
+    flexible: int | None = whole(None, 0, 2)
 
     def has_means(self, facts: Facts) -> bool:
         """Sums by arm are released, but for contrasts that have their parts of the budget."""
@@ -146,6 +150,9 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, Fore
     """The options with every choice made, and what to expect of them."""
     if facts.level == "label":
         return options.made_for(facts), Forecast(math.nan, math.nan, math.nan)
+    if options.flexible is None:
+        options = replace(options, flexible=0 if options.randomised else degree(facts))
+    known, facts = facts, bent(facts, options.flexible or 0)
     columns = facts.columns
     if columns > MOST_COLUMNS:
         more = f"{MOST_COLUMNS} covariates, not {columns}{options.instead}"
@@ -163,7 +170,8 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, Fore
             if options.first is None:
                 tried = _best([tried.made_for(facts, first=x) for x in _FIRST], facts)
         plans.append((tried, _expected(tried, facts)))
-    return min(plans, key=lambda plan: plan[1].error)
+    best, forecast = min(plans, key=lambda plan: plan[1].error)
+    return best.made_for(known), forecast
 
 
 def _best(choices: list[OneStepOptions], facts: Facts) -> OneStepOptions:
@@ -247,6 +255,7 @@ def release_stage(
     least: float,
     reach: Callable[[Score], float],
     groups: int = 1,
+    added: Bends = (),
 ) -> Stage:
     """Release centres, moments and calibration.
 
@@ -261,14 +270,14 @@ def release_stage(
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
     if counts:
         clip, _, first = about_means.read(n, *counts).clip(arms * unit, centres)
-    standard = release_standard(curator, sums, "spread")
+    standard = release_standard(curator, sums, "spread", added)
     models = release_models(curator, standard, centres, clip, "models", randomised)
     centres = replace(centres, unknown=np.hypot(models.unknown, centres.missed(first)))
     # all arms against the one with the most records
     reference = 1 if arms == 2 else int(np.argmax(centres.shares))
     others = {arm: models.pair(arm, reference) for arm in range(arms) if arm != reference}
     outcome = clip * np.mean([pair.outcome_slopes for pair in others.values()], axis=0)
-    slopes = np.zeros((arms, standard.columns.size))
+    slopes = np.zeros((arms, standard.size))
     for arm, pair in others.items():
         slopes[arm] = pair.treatment_slopes
     shifts = slopes @ models.covariance
@@ -300,7 +309,8 @@ def fit_arms(
         from dpeffects.estimators.default.balancing import fit_label
 
         return fit_label(curator, options, estimand, contrasts)
-    stage = release_stage(curator, options.randomised, options.clip, _reach)
+    added = bends(options.facts, options.flexible or 0) if options.facts else ()
+    stage = release_stage(curator, options.randomised, options.clip, _reach, added=added)
     first, score = stage.models.pair(*contrasts[0]), stage.score
     top = stage.clip * score.largest / score.overlap
     term = clipped_term(stage.residual, score.weight(), stage.clip)

@@ -1,0 +1,63 @@
+"""Columns that bend: squares and products of the formula's columns, by a public rule.
+
+Users write lines, and the world bends. So a method adds squares, then products, of standardised
+columns while n, epsilon and delta carry them (`degree`), by declared columns alone. The formula's
+own terms come first: a variable that is in several of its columns (powers, splines, interactions,
+factors of more than two levels) is left as it is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from itertools import combinations
+
+from dpeffects.estimators.spec import Facts
+from dpeffects.formula.expression import columns
+
+LINES, SQUARES, PRODUCTS = 0, 1, 2
+"""How far columns may bend."""
+_RECORDS, _RECORDS_WITH_DELTA = 500.0, 150.0
+"""Records times epsilon that each column takes: with fewer, its noise costs more than it saves.
+Half as many had twice the error on straight populations of 10 columns, n 10,000, epsilon 1."""
+
+Bends = tuple[tuple[int, int], ...]
+"""Pairs of encoded columns that are multiplied; a pair of the same is a square."""
+
+
+@lru_cache(maxsize=256)
+def bends(facts: Facts, degree: int) -> Bends:
+    """The squares, and then the products, of a degree."""
+    plain = tuple(_plain(facts))
+    squares = [(j, j) for j in plain if facts.values[j] != 2] if degree >= SQUARES else []
+    products = combinations(plain, 2) if degree >= PRODUCTS else ()
+    return (*squares, *products)
+
+
+def _plain(facts: Facts) -> Iterator[int]:
+    """Columns that one variable makes, which is in no other column."""
+    used = Counter(
+        name for x in facts.encoded for part in x.parts for name in set(columns(part.factor))
+    )
+    for j, column in enumerate(facts.encoded):
+        if facts.values[j] == 1 or len(column.parts) != 1:
+            continue
+        name, *more = columns(column.parts[0].factor)
+        if not more and used[name] == 1:
+            yield j
+
+
+def degree(facts: Facts) -> int:
+    """How far columns bend by the public rule: as far as records times epsilon carry them."""
+    each = _RECORDS_WITH_DELTA if facts.budget.delta else _RECORDS
+    most = facts.n * float(facts.budget.epsilon) / each
+    fits = [k for k in (SQUARES, PRODUCTS) if facts.columns + len(bends(facts, k)) <= most]
+    return max(fits, default=LINES)
+
+
+def bent(facts: Facts, degree: int) -> Facts:
+    """The facts of a call in which columns of a degree are added: they are numbers, not codes."""
+    more = (0,) * len(bends(facts, degree))
+    return replace(facts, values=(*facts.values[:-1], *more, *facts.values[-1:]))
