@@ -6,10 +6,11 @@ privacy loss of that release, the best score there is for telling the datasets a
 Pearson 1933). Whatever else the two runs show must be the same; where it is not, the neighbour
 could not have released this, and the loss is infinite.
 
-Two mechanisms do not release a value plus noise. A minimiser with noise in its objective has the
+Three mechanisms do not release a value plus noise. A minimiser with noise in its objective has the
 density of claim 21; the noise itself stays hidden. Noise by a smooth sensitivity has a private
-scale (claim 15). Noise for matrices has a density without a closed form: it is scored by the bound
-that claim 26 has for it, which is exact where the noise has eigenvalues of one sign.
+scale (claim 15), a draw along a ladder private stairs (claim 34). Noise for matrices has a density
+without a closed form: it is scored by the bound that claim 26 has for it, which is exact where the
+noise has eigenvalues of one sign.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.auditing.minimisers import gradient, log_volume
 from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.ladder import Ladder
 from dpeffects.privacy.minimise import Fit
 from dpeffects.privacy.noise import NoiseSource, flip_chance, triangles
 
@@ -137,6 +139,14 @@ class RecordedNoise(NoiseSource):
         )
         scale = min(max(private.smooth, lattice.least), lattice.most) / rate
         self.log_likelihood -= abs(drawn / private.unit - private.value) / scale + math.log(scale)
+        return drawn
+
+    def along(self, ladder: Ladder) -> int:
+        """One draw along a private ladder, which is in the log-likelihood only."""
+        drawn: int = self._release(
+            ("along", ladder.pace, ladder.ends), lambda: self._source.along(ladder)
+        )
+        self.log_likelihood += ladder.log_chance(drawn)
         return drawn
 
     def minimise(self, objective: Any, hidden: Noisy) -> FloatArray:

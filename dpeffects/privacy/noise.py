@@ -25,6 +25,7 @@ from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.errors import PrivacyError
 from dpeffects.privacy.budget import Share, round_up
 from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.ladder import Ladder
 from dpeffects.privacy.shaped import Normals, cube_noise, wishart_difference
 from dpeffects.roots import root
 
@@ -74,7 +75,7 @@ class NoiseSource(Protocol):
     """Everything that is random in a call; an audit wraps one to record what is drawn.
 
     ``description`` says where the noise comes from, ``void`` why it protects nobody (empty when it
-    does). The last two methods are the mechanisms whose release is not a value plus noise.
+    does). The last three methods are the mechanisms whose release is not a value plus noise.
     """
 
     description: str
@@ -105,6 +106,14 @@ class NoiseSource(Protocol):
         """Add noise by a private smooth sensitivity, and round to the public grid (claim 16)."""
         draw = self.laplace(np.zeros(1, dtype=np.int64), float(private.steps), 1, epsilon)
         return private.with_noise(int(draw[0]))
+
+    def below(self, n: int) -> int:
+        """Return a uniform whole number from 0 to n - 1."""
+        raise TypeError("this noise has no uniform numbers")
+
+    def along(self, ladder: Ladder) -> int:
+        """Draw a step of a ladder's grid (claim 34)."""
+        return ladder.draw(self.below)
 
     def minimise(self, objective: Objective, hidden: Noisy) -> FloatArray:
         """Minimise with the noise drawn last in the objective (claim 21)."""
@@ -221,6 +230,10 @@ class SecureNoise(NoiseSource):
         cells, columns = values.shape
         noise = cube_noise(cells, columns, laplace, secrets.randbelow)
         return np.clip(checked(values) + noise, -(2**62), 2**62).astype(np.int64)
+
+    def below(self, n: int) -> int:
+        """A uniform number from system entropy."""
+        return secrets.randbelow(n)
 
     def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
         """Randomised response, by OpenDP's bit-vector mechanism (it flips with chance f / 2)."""

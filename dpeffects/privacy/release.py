@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.errors import PrivacyError
 from dpeffects.privacy.budget import LEAST, Budget, Share, as_written, round_down
 from dpeffects.privacy.charges import Noisy, Spend
+from dpeffects.privacy.ladder import Ladder, Pace
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.noise import (
     LEAST_DELTA,
@@ -221,6 +222,29 @@ class Releaser:
         spend = Spend(label, share, *price, "smooth Laplace", moves, scale, claim)
         self.charge(spend)
         return Noisy(np.array([self._noise.smooth_laplace(private, price.epsilon)]), spread, spend)
+
+    def along(
+        self,
+        label: str,
+        value: Fraction | float,
+        levels: FloatArray,
+        ends: Interval,
+        smoothing: float,
+        *,
+        share: str,
+        claim: int,
+        part: float | Fraction = 1.0,
+    ) -> Noisy:
+        """Release a value within public ends by one draw along its private ladder (claim 34).
+
+        Neither the charge nor the result has a scale: that of the noise is private.
+        """
+        self._require_own_price(share)
+        epsilon = self.share(share).times(part).epsilon
+        ladder = Ladder.of(value, levels, ends, Pace.of(epsilon, smoothing))
+        spend = Spend(label, share, epsilon, 0.0, "ladder", (), (), claim)
+        self.charge(spend)
+        return Noisy(np.array([ladder.at(self._noise.along(ladder))]), math.nan, spend)
 
     def _require_own_price(self, share: str) -> None:
         """Gaussian shares have a price together, not each (claim 4)."""

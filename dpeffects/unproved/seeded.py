@@ -8,6 +8,7 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, IntArray
 from dpeffects.errors import OptionError, quoted
+from dpeffects.privacy.ladder import Ladder
 from dpeffects.privacy.noise import (
     NoiseSource,
     SecureNoise,
@@ -66,6 +67,10 @@ class SeededNoise(NoiseSource):
         moved = self._generator.random(codes.shape) < flip_chance(epsilon, levels)
         return (codes + moved * self._generator.integers(1, levels, codes.shape)) % levels
 
+    def below(self, n: int) -> int:
+        """A uniform number, but for one part in 2^64."""
+        return int.from_bytes(self._generator.bytes(n.bit_length() // 8 + 9), "little") % n
+
     def permutation(self, n: int) -> IntArray:
         """An order from a seeded generator of its own."""
         return self._orders.permutation(n)
@@ -85,6 +90,10 @@ class NoNoise(SeededNoise):
         return values.copy()
 
     gaussian = matrices = cubes = respond = laplace  # type: ignore[assignment]
+
+    def along(self, ladder: Ladder) -> int:
+        """The value itself, on its grid."""
+        return ladder.place
 
     def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
         """The bits themselves."""
