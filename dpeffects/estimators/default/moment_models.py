@@ -46,6 +46,9 @@ _SCALE = 0.8, 1.0
 CUT, _SQUARE = 2.5, (0.977, 1.297)
 """Where standardised columns are cut before they are multiplied, and the mean and the standard
 deviation of the square of a normal column that is cut there."""
+_CODE = 0.9
+"""A column with this part of the variance of one that is at either end of its range is taken for a
+code of two values: its square is a line, and products of codes may be none at all."""
 LEAST = 0.02
 """Least variance of a direction, against the mean of all."""
 
@@ -170,6 +173,9 @@ def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = 
         variances[other] = _pulled(squares.value / n, variance_sd**2, variances[other])
         seen = variances.copy()
         seen[other] = np.minimum(squares.value / n, variances[other])
+    at_ends = means * np.minimum(1.0 - means, 0.5) ** 2 + (1.0 - means) * np.minimum(means, 0.5) ** 2
+    codes = set(columns[variances >= _CODE * at_ends].tolist())
+    bends = tuple(pair for pair in bends if not set(pair) <= codes)
     return Standard(columns, means, np.sqrt(variances), variance_sd, seen, bends)
 
 
