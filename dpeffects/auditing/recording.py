@@ -23,6 +23,7 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.auditing.minimisers import gradient, log_volume
+from dpeffects.inference.ladder_noise import log_chance
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.ladder import Ladder
 from dpeffects.privacy.minimise import Fit
@@ -146,7 +147,7 @@ class RecordedNoise(NoiseSource):
         drawn: int = self._release(
             ("along", ladder.pace, ladder.ends), lambda: self._source.along(ladder)
         )
-        self.log_likelihood += ladder.log_chance(drawn)
+        self.log_likelihood += log_chance(ladder, drawn)
         return drawn
 
     def minimise(self, objective: Any, hidden: Noisy) -> FloatArray:

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -91,12 +90,12 @@ class Ladder:
     def draw(self, below: Callable[[int], int]) -> int:
         """Draw a step of the grid; ``below(n)`` is uniform from 0 to n - 1."""
         (q, d), (up, down) = (x.as_integer_ratio() for x in self.pace[:2])
-        first, base, j = self.pace.first, self.width(0), 0
-        while True:  # j by widths[0] (falls widens)^j, which is never less than width(j) falls^j
+        first = self.pace.first
+        while True:  # width(j) falls^j is never more than width(0) (falls widens)^j
             j = 0
             while below(d * down) < q * up:
                 j += 1
-            if below(base * up**j) < self.width(j) * down**j:
+            if below(self.width(0) * up**j) < self.width(j) * down**j:
                 break
         width = self.width(j)
         if below(first * d + (PARTS - first) * q) < first * d:
@@ -110,21 +109,3 @@ class Ladder:
         """A step of the grid in the units of the value."""
         low, high = map(Fraction, self.ends)
         return float(low + (high - low) * step / (TOP * PARTS))
-
-    @cached_property
-    def log_total(self) -> float:
-        """Logarithm of what the chances are divided by: for audits and forecasts."""
-        falls, last = float(self.pace.falls), len(self.rungs)
-        total = float(np.asarray(self.rungs, np.float64) @ falls ** np.arange(last))
-        total += TOP * falls**last / (1.0 - falls)
-        first = self.pace.first
-        return math.log(2.0 * total * (first + (PARTS - first) * falls))
-
-    def log_chance(self, step: int) -> float:
-        """Logarithm of the chance of a step: for audits."""
-        i, j = step - self.place - 1 if step > self.place else self.place - step, 0
-        while j < len(self.rungs) and i >= PARTS * self.rungs[j]:
-            i, j = i - PARTS * self.rungs[j], j + 1
-        more, i = divmod(i, PARTS * self.width(j))
-        level = j + more + (i >= self.pace.first * self.width(j))
-        return level * math.log(self.pace.falls) - self.log_total
