@@ -244,6 +244,7 @@ class Estimation:
             indicator=not design.missing and design.indicator,
             groups=() if self.groups is None else self.groups.design.strata().sizes,
             encoded=design.encoding.columns,
+            grouped=self.sample.grouped,
             **more,
         )
 

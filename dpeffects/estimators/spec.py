@@ -61,6 +61,8 @@ class Facts:
     """For each of these the column that says where it is missing, 0 where none does."""
     groups: tuple[int, ...] = ()
     """Levels of each factor that makes groups."""
+    grouped: bool = False
+    """Whether rows belong to units or clusters, whose variances need what each row adds."""
     encoded: tuple[EncodedColumn, ...] = ()
     """What the encoded columns are made of."""
     treatment: tuple[str, ...] = ()

@@ -19,7 +19,8 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.release import Releaser
+from dpeffects.privacy.budget import Budget, round_down
+from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import (
     ROWS,
     Block,
@@ -100,6 +101,20 @@ class Curator:
     def is_public(self, what: str) -> bool:
         """True when "treatment", "covariates" or "outcome" is public in this call."""
         return what in self._public
+
+    def left(self, budget: Budget) -> Budget:
+        """What was not charged yet of a call's budget."""
+        epsilon, delta = (
+            max(whole - paid, Fraction(0))
+            for whole, paid in zip(budget.exact, self._releaser.promised(), strict=True)
+        )
+        return Budget(round_down(epsilon), round_down(delta))
+
+    def with_split(self, split: Split, name: str = "") -> Curator:
+        """A curator of the same rows that divides what is left of the budget in another way."""
+        made = type(self)(self._source, self._releaser.for_part(split, name), self._public)
+        made.n, made.size_sd = self.n, self.size_sd
+        return made
 
     @property
     def n_strata(self) -> int:

@@ -35,6 +35,8 @@ from dpeffects.privacy.rows import (
 )
 from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps, add_up, weigh
 
+_FIRST = 0.25
+"""Part of the bound on |w'b| that is left to the constant, in releases that are bounded."""
 _ROOM = 2**20
 """Steps of a room of 1."""
 _SMALL = 2.0**-40
@@ -264,29 +266,51 @@ class LeastSquares:
 
         return self._along(label, pair, of, (-most, most), **price)
 
-    def leverage(self, pair: Pair, weights: tuple[float, float], **price: Any) -> Noisy:
-        """Release the logarithm of the sum of c'S^-1 c over both arms, with weights."""
-        kappa, n = _weights(weights), self._rows.n
-        ends = math.log(sum(kappa) / n), math.log(sum(kappa) * Fraction(self._rows.reach) ** 2)
+    def leverage(self, pair: Pair, size: float, longest: float, **price: Any) -> Noisy:
+        """Release the sum of c'S^-1 c over both arms, c a sum over a public ``size``.
 
-        def of(leeway: Leeway) -> tuple[float, FloatArray]:
-            sums = (w * (self._mean @ self._solved(a)[1]) for w, a in zip(kappa, pair, strict=True))
-            return math.log(sum(sums) / (self._size**2 * 2**_DIGITS)), leeway.leverage(n)
+        It is the largest of 2 c'b - b'Sb, over all b with |w'b| <= ``longest`` for every possible w.
+        """
+        c = self._mean.astype(np.float64) / (self._rows.one * self._units * size)
+        value = sum(self._largest_value(arm, c, longest) for arm in pair)
+        moved = longest**2 + 8.0 * self._rows.reach * longest / size
+        return self._bounded("leverage", value, moved, **price)
 
-        return self._along("leverage", pair, of, ends, **price)
+    def squares(self, pair: Pair, weights: tuple[float, float], longest: float, **price: Any) -> Noisy:
+        """Release the sum of squared residuals over both arms, with weights.
 
-    def squares(self, pair: Pair, weights: tuple[float, float], most: float, **price: Any) -> Noisy:
-        """Release the sum of squared residuals over both arms, with weights, up to ``most``."""
-        kappa = _weights(weights)
+        It is the least that b with |w'b| <= ``longest``, for every possible w, leave of them.
+        """
+        value, step, one = 0.0, float(self._step), self._rows.one * self._units
+        for weight, arm in zip(weights, pair, strict=True):
+            right = self._right[arm].astype(np.float64) * (step / one)
+            left = float(self._squares[arm]) * step**2 / self._units
+            value += weight * (left - self._largest_value(arm, right, longest))
+        longest += self._rows.clip
+        return self._bounded("squares", value, max(weights) * longest**2, **price)
 
-        def of(leeway: Leeway) -> tuple[Fraction, FloatArray]:
-            value = Fraction(0)
-            for w, a in zip(kappa, pair, strict=True):
-                fitted = Fraction(self._right[a] @ self._solved(a)[0], 2**_DIGITS)
-                value += w * (self._squares[a] - fitted) * self._step**2 / self._units
-            return value, leeway.squares() * max(weights)
+    def _largest_value(self, arm: int, right: FloatArray, longest: float) -> float:
+        """Largest 2 r'b - b'Sb over b with b_0^2 / a + R^2 |b_x|^2 / (1 - a) <= longest^2."""
+        one, p = self._rows.one, self._rows.columns
+        scale = np.append(math.sqrt(_FIRST), np.full(p, math.sqrt(1.0 - _FIRST) * one / self._rows.whole_radius))
+        matrix = self._matrices[arm].astype(np.float64) / (one**2 * self._units)
+        values, vectors = np.linalg.eigh(matrix * np.outer(scale, scale))
+        values, right = np.maximum(values, 0.0), vectors.T @ (right * scale)
+        low, high = 0.0, float(np.linalg.norm(right)) / longest
+        for _ in range(100):  # the multiplier of the bound, 0 where it does not bind
+            middle = (low + high) / 2.0
+            too_long = np.linalg.norm(right / np.maximum(values + middle, 1e-300)) > longest
+            low, high = (middle, high) if too_long else (low, middle)
+        at = right / np.maximum(values + high, 1e-300)
+        return float(2.0 * right @ at - values @ at**2)
 
-        return self._along("squares", pair, of, (0.0, most), **price)
+    def _bounded(self, label: str, value: float, moved: float, *, share: str, part: float = 1.0) -> Noisy:
+        """Release a number that a record moves by ``moved``, with Laplace noise."""
+        unit = moved / _ROOM
+        steps = Steps(
+            np.array([math.floor(value / unit)]), Sensitivity.of_number(_ROOM + 2), unit
+        )
+        return self._releaser.release(label, steps, share=share, claim=35, part=part)
 
     def _along(
         self,

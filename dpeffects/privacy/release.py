@@ -289,7 +289,7 @@ class Releaser:
         Its Gaussian shares are a pool of their own (claim 4). Its charges have its name.
         """
         part = type(self)(split, self._ledger, self._noise, self._alone, self._covering)
-        part._name = f"{name}: "
+        part._name = f"{name}: " if name else ""
         self._halves.append(part)
         return part
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators.default import clipped_contrast, one_step
+from dpeffects.estimators.default import clipped_contrast, one_step, regression
 from dpeffects.estimators.default.clipped_contrast import (
     NO_COVARIATES,
     TOO_LITTLE,
@@ -103,7 +103,11 @@ def plans(options: AutoOptions, facts: Facts) -> tuple[Plan, ...]:
     if not 0 < facts.columns <= one_step.MOST_COLUMNS:
         return (unadjusted,)
     best, forecast = one_step.planned(OneStepOptions(options.design, flexible=options.flexible), facts)
-    return unadjusted, (forecast, one_step.SPEC, best)
+    found = [unadjusted, (forecast, one_step.SPEC, best)]
+    if regression.enough(facts, options.flexible) and not options.randomised:
+        best, forecast = regression.planned(OneStepOptions(flexible=options.flexible), facts)
+        found.append((forecast, regression.SPEC, best))
+    return tuple(found)
 
 
 def _pays(adjusted: Forecast, unadjusted: Forecast, options: AutoOptions, facts: Facts) -> bool:
@@ -125,7 +129,7 @@ def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContr
         return one_step.SPEC, OneStepOptions(options.design, flexible=options.flexible).resolve(facts), why
     unadjusted, *adjusted = plans(options, facts)
     better = [one for one in adjusted if _pays(one[0], unadjusted[0], options, facts)]
-    forecast, method, own = better[0] if better else unadjusted
+    forecast, method, own = better[-1] if better else unadjusted
     why = f"{method.name} was chosen by n, epsilon, delta, the design and the declared covariates."
     others = [one for one in (unadjusted, *adjusted) if one[1] is not method]
     if others:

@@ -68,7 +68,7 @@ def _unit(split: Split, share: str) -> float:
     return math.sqrt(2.0) / split.shares[share].epsilon
 
 
-def _outcome_sd(facts: Facts) -> float:
+def outcome_sd(facts: Facts) -> float:
     """Standard deviation of a typical outcome."""
     return _TWO_VALUED_SD if facts.two_valued else _SD
 
@@ -100,7 +100,7 @@ def _by_centres(facts: Facts, split: Split) -> float:
 
 def forecast_contrast(facts: Facts, split: Split, randomised: bool) -> Forecast:
     """A clipped contrast."""
-    sd, n, arms = _outcome_sd(facts), facts.n, facts.arms
+    sd, n, arms = outcome_sd(facts), facts.n, facts.arms
     per_length = 2.0 * arms * noise_between(arms) * _unit(split, "estimate") / n
     clip, bias = _clip(facts, split, per_length)
     noise = math.hypot(per_length * clip, bias, _by_centres(facts, split))
@@ -110,7 +110,7 @@ def forecast_contrast(facts: Facts, split: Split, randomised: bool) -> Forecast:
 
 def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     """Moments, models, and one sum; or one for each of some groups, which are taken as even."""
-    n, sd, arms, groups = facts.n, _outcome_sd(facts), facts.arms, math.prod(facts.groups)
+    n, sd, arms, groups = facts.n, outcome_sd(facts), facts.arms, math.prod(facts.groups)
     widest = (
         arms * noise_between(arms) * (1.0 if randomised else _LONGEST_WEIGHT / (0.5 * _OVERLAP))
     )

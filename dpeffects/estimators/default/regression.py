@@ -1,63 +1,83 @@
 """Least squares in each arm, with one draw of noise at the end (claims 34, 35).
 
-1. As in `one_step`: the share of treated records, means by arm, a clip, means and variances of the
-   covariates. Squares and products are added by a public rule (`bends`).
-2. In each arm a regression of clipped residuals on all columns; the effect is the mean, over the
-   records of the estimand, of what the two regressions predict. No noise is in it: whatever the
-   columns span is adjusted for in full, and effects may vary along every one of them.
-3. Three numbers of the regressions say what the estimate is worth: how many records it takes to
-   make an arm singular, the leverage of the mean, and the squares of what is left.
-4. ONE draw, whose noise follows from how far one record could move the estimate, on these data and
+1. The share of treated records, means by arm, a clip, means and variances of the covariates, as in
+   `one_step`. Squares and products of columns are added by a public rule (`bends`).
+2. In each arm a regression of clipped residuals on all columns. The effect is the mean of what the
+   two regressions predict, over the records of the estimand. There is no noise in it: what the
+   columns span is adjusted for in full, and effects may vary along all of them.
+3. Three numbers say what it is worth: how many records it takes to make an arm singular, the
+   leverage of the mean that is predicted, and the squares of what the regressions leave.
+4. ONE draw. Its noise follows from how far one record could move the estimate, on these data and
    on all that are few records away.
 
-It needs some hundred records of the smaller arm for each column and unit of epsilon. Where
-these are not there, what is left of the budget goes to `one_step`, whose models are pulled together by what
-noise leaves of them.
+It takes some hundred records of the smaller arm, times epsilon, for each column. Where the released
+share of treated records, or the room before an arm is singular, says that they are not there, all
+that is left of the budget goes to `one_step`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators.default.bends import PRODUCTS, bends
-from dpeffects.estimators.default.centres import Centres, LengthsAsked, release_centres, residual
+from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators.arm_sums import arm_counts, arm_sums
+from dpeffects.estimators.default import one_step
+from dpeffects.estimators.default.bends import bends, bent, degree
+from dpeffects.estimators.default.centres import Centres, LengthsAsked, centres_of, residual
 from dpeffects.estimators.default.clipped_contrast import details
+from dpeffects.estimators.default.forecast import Forecast, outcome_sd
 from dpeffects.estimators.default.levels import Spread, with_means
 from dpeffects.estimators.default.moment_models import Standard, ask_means, release_standard
 from dpeffects.estimators.default.one_step import OneStepOptions
 from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import Contrasts
+from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance
+from dpeffects.inference.ladder_noise import LadderNoise
+from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ladder import PARTS, Ladder, Pace
-from dpeffects.privacy.regression import LeastSquares, State
+from dpeffects.privacy.least_squares import LeastSquares, Leeway
+from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, RowFunction
 
-_LENGTH = 0.7
-"""Squared length to which rows are shortened, for each column. Noise at .5 to 1 was within 10 %."""
+_SHARES = {
+    "count": 0.02,
+    "means": 0.04,
+    "lengths": 0.06,
+    "spread": 0.08,
+    "room": 0.05,
+    "leverage": 0.03,
+    "squares": 0.04,
+    "estimate": 0.68,
+}
+"""Split of the budget. Error was flat from .6 to .75 for the draw."""
+_RECORDS = 350.0
+"""Records of the smaller arm times epsilon that each column takes: with less, noise can explode."""
+_ROOM = 50.0
+"""Room times the epsilon of the draw that it takes: below, noise grows faster than the room falls."""
+_LENGTH, _REACH = 0.7, 2.0
+"""Squared length to which rows are shortened, for each column, and how many times as long rows may
+be that the mean is taken of. Noise was within 10 % from .5 to 1."""
 _CUT = 3.0
 """Where columns are cut, in standard deviations."""
-_REACH = 2.0
-"""Rows that the mean of the estimand is taken of are shortened to so many times that length."""
 _SMOOTHING = (0.04, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4)
 """Parts of the price of the draw that may pay for a ladder that widens."""
-_PULL = 0.6
-"""The largest |c'S^-1 w|, over the bound that leverage and room give: .34 to .66 in 40 designs."""
-_SHARES = {
-    "count": 0.02, "means": 0.04, "lengths": 0.06, "spread": 0.08,
-    "room": 0.04, "leverage": 0.03, "squares": 0.04,
-}  # fmt: skip
-
-
-def shares(level: str, options: OneStepOptions) -> dict[str, float]:
-    """Split of the budget: most of it goes to the one draw."""
-    parts = {k: x for k, x in _SHARES.items() if k != "lengths" or options.clips}
-    return {**parts, "estimate": 1.0 - sum(parts.values())}
+_LEVERAGE, _PULL = (1.5, 1.4), 0.5
+"""Bound on |c'S^-1 w| times the records of the smaller arm: a constant, and for each root of a
+column; and the largest of these over what leverage and room allow: .34 to .66 in 40 designs."""
+_FIT = 1.5
+"""Bound on what a regression predicts, in clips."""
+_UNEVEN = 1.25, 0.4
+"""Mean and standard deviation over studies of leverage, over that of arms that are alike."""
+_LEFT = 0.65, 0.25
+"""The same of what regressions leave of the residuals' squares."""
+_GAP = 0.2
+"""How far the predictions of the arms differ at most, over the longest residual: .07 to .32."""
 
 
 @row("covariates")
@@ -65,116 +85,236 @@ def regression_row(
     rows: Block, standard: Standard, residual: RowFunction, radius: float
 ) -> tuple[FloatArray, ...]:
     """How much a row is shortened, the shortened row and residual, and the row."""
-    x = np.clip(standard(rows), -_CUT, _CUT) if not standard.bends else standard(rows)
-    lines = x[:, : standard.columns.size]
-    np.clip(lines, -_CUT, _CUT, out=lines)
-    squared = np.zeros(rows.size)
-    for column in x.T:
+    x, squared = standard(rows), np.zeros(rows.size)
+    for j, column in enumerate(x.T):
+        if j < standard.columns.size:
+            np.clip(column, -_CUT, _CUT, out=column)
         squared += column * column
     short = np.minimum(1.0, radius / np.sqrt(np.maximum(squared, 1e-12)))
     return short, x * short[:, None], short * residual(rows), x
 
 
 @dataclass(frozen=True)
-class Draw:
-    """What the noise of a draw along a ladder is like: its smoothing, and a Laplace scale."""
+class RegressionOptions(OneStepOptions):
+    """Options of the regression by arm.
 
-    smoothing: float
-    scale: float
+    ``flexible``: 0 adjusts for the formula's own terms alone, 1 for squares of its columns too, 2
+    for their products too; None chooses by n, epsilon, delta and the number of columns.
+    ``on_unadjusted`` changes nothing: this method always adjusts. ``first``, ``clip``, ``models``,
+    ``pool`` are those of "one_step", which is used where records do not carry the regression.
+    """
+
+    def resolve(self, facts: Facts) -> RegressionOptions:
+        """Choose the columns that are added."""
+        own = degree(facts) if self.flexible is None else self.flexible
+        return self.made_for(facts, flexible=own)
+
+    def has_means(self, facts: Facts) -> bool:
+        """Sums by arm are released."""
+        return facts.arms == 2
 
 
-def expected_draw(state: State, most: float, epsilon: float, smoothing: float) -> float:
-    """Laplace scale with the same 95 % of the noise along the ladder of a state."""
-    pace = Pace.of(epsilon, smoothing)
-    ladder = Ladder.of(0.0, state.contrast()[:2048], (-most, most), pace)
-    widths = np.asarray(ladder.rungs, np.float64)
-    falls, first = float(pace.falls), pace.first / PARTS
-    chances = widths * falls ** np.arange(widths.size)
-    # within a rung a part is as likely as its beginning, the rest less
-    inner = first / (first + (1.0 - first) * falls)
-    chances = np.stack([chances * inner, chances * (1.0 - inner)], axis=1).ravel()
-    ends = np.cumsum(np.stack([widths * first, widths * (1.0 - first)], axis=1).ravel())
-    done = np.cumsum(chances / chances.sum())
-    k = int(np.searchsorted(done, 0.95))
-    begin, before = (ends[k - 1], done[k - 1]) if k else (0.0, 0.0)
-    at = begin + (ends[k] - begin) * (0.95 - before) / (done[k] - before)
-    return float(at) * 2.0 * most / 2**40 / math.log(20.0)
+def shares(level: str, options: OneStepOptions) -> dict[str, float]:
+    """Split of the budget: most of it goes to the one draw."""
+    return {k: x for k, x in _SHARES.items() if k != "lengths" or options.clips}
+
+
+def carried(facts: Facts, smallest: float, columns: int, contrasts: int = 1) -> bool:
+    """Whether the records of the smaller arm carry a regression on so many columns."""
+    epsilon = float(facts.budget.epsilon) / contrasts
+    return smallest * epsilon >= _RECORDS * (columns + 1.0)
+
+
+def enough(facts: Facts, flexible: int | None = None) -> bool:
+    """Whether public numbers say that records carry it, in arms of one size."""
+    own = degree(facts) if flexible is None else flexible
+    columns, contrasts = bent(facts, own).columns, max(facts.arms - 1, 1)
+    able = facts.level == "sample" and not facts.grouped
+    return able and carried(facts, facts.n / facts.arms, columns, contrasts)
 
 
 def fit_arms(
     curator: Curator, options: OneStepOptions, estimand: str, contrasts: Contrasts
 ) -> Effects:
-    """Release the first stage, what the regressions are worth, and the draws."""
-    n, centres = curator.n, release_centres(curator)
-    about = LengthsAsked("lengths of residuals", residual(centres.means), centres.longest)
+    """Release the first stage, what the regressions are worth, and one draw a contrast."""
+    facts, counts = options.facts, arm_counts(curator, "count")
+    known = counts.shares()
+    added = bends(facts, options.flexible or 0)
+    smallest = curator.n * float(known[0].min())
+    if not carried(facts, smallest, facts.columns + len(added), len(contrasts)):
+        return _instead(curator, options, estimand, contrasts)
+    centres = centres_of(curator, known, arm_sums(curator, "means"))
+    epsilon = curator.epsilon("estimate") / len(contrasts)
+    from_means = residual(centres.means)
+    about = LengthsAsked("lengths of residuals", from_means, centres.longest)
     clipped = [about.asked] if curator.has("lengths") else []
-    sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
-    smallest, epsilon = float(centres.sizes.min()), curator.epsilon("estimate") / len(contrasts)
+    sums, *lengths = curator.several(ask_means(curator, "spread"), *clipped)
     clip, bias, spread = centres.longest, 0.0, centres.most_variance
-    if counts:
-        lengths = about.read(n, *counts)
-        unit = 2.0 * math.sqrt(2.0) * 4.0 / (smallest * epsilon)
-        clip, bias, _ = lengths.clip(unit, centres)
-        spread = min(lengths.mean_square, spread)
-    degree = PRODUCTS if options.flexible is None else options.flexible
-    standard = release_standard(curator, sums, "spread", bends(options.facts, degree))
-    p, radius = standard.size, max(math.sqrt(_LENGTH * standard.size), 1.0)
+    if lengths:
+        read = about.read(curator.n, *lengths)
+        clip, bias, _ = read.clip(8.0 * math.sqrt(2.0) / (smallest * epsilon), centres)
+        spread = min(read.mean_square, spread)
+    standard = release_standard(curator, sums, "spread", added)
+    radius = max(math.sqrt(_LENGTH * standard.size), 1.0)
     own = ESTIMANDS[estimand]
-    target = None if own.of_treated and own.of_control else int(own.of_treated)
+    everybody = own.of_treated and own.of_control
     fitted = LeastSquares(
         curator,
-        regression_row(standard, residual(centres.means), radius),
-        columns=p,
+        regression_row(standard, from_means, radius),
+        columns=standard.size,
         radius=radius,
         clip=clip,
         reach=_REACH,
-        target=target,
+        target=None if everybody else int(own.of_treated),
     )
-    size = n if target is None else float(centres.sizes[0 if own.of_treated else 1])
-    estimates = []
-    for pair in contrasts:
-        arms = (1, 0) if curator.arms == 2 else pair
-        sizes, part = centres.sizes[list(pair)], 1.0 / len(contrasts)
-        room_release = fitted.room(arms, share="room", part=part)
-        room = max(float(room_release.value[0]), 2.5)
-        weights = tuple((sizes.min() / sizes) ** 2)
-        lev = fitted.leverage(arms, (1.0, 1.0), share="leverage", smoothing=0.1, part=part)
-        leverage = math.exp(min(float(lev.value[0]), 0.0))
-        flat = float((1.0 / sizes).sum())
-        leverage = max(leverage, flat)
-        sq = fitted.squares(
-            arms, weights, float(n * clip**2), share="squares", smoothing=0.1, part=part
+    rooms = {
+        pair: fitted.room(_arms(curator, pair), share="room", part=1.0 / len(contrasts))
+        for pair in contrasts
+    }
+    if min(float(room.value[0]) for room in rooms.values()) * epsilon < _ROOM:
+        return _instead(curator, options, estimand, contrasts)
+    size = float(own.population(*centres.sizes)) if curator.arms == 2 else float(curator.n)
+    first = First(centres, standard.size, clip, bias, spread, epsilon, size)
+    estimates = [
+        first.estimate(curator, fitted, pair, float(room.value[0]), room.sd, len(contrasts))
+        for pair, room in rooms.items()
+    ]
+    if curator.arms == 2:
+        spreads = Spread(spread, centres.sizes)
+        estimates = [with_means(x, centres, estimand, spreads) for x in estimates]
+    shown = details(centres, clip, math.sqrt(spread))
+    return Effects(tuple(estimates), details=shown)
+
+
+def _arms(curator: Curator, pair: tuple[int, int]) -> tuple[int, int]:
+    """Numbers of two arms in the rows: of two arms the first is the treated one, number 1."""
+    return (1, 0) if curator.arms == 2 else pair
+
+
+@dataclass(frozen=True)
+class First:
+    """What is released before the regressions: centres, columns, a clip and what it may do."""
+
+    centres: Centres
+    columns: int
+    clip: float
+    bias: float
+    spread: float
+    epsilon: float
+    size: float
+
+    def estimate(
+        self,
+        curator: Curator,
+        fitted: LeastSquares,
+        pair: tuple[int, int],
+        room: float,
+        room_sd: float,
+        contrasts: int,
+    ) -> Estimate:
+        """Release what the regressions of two arms are worth, and their contrast."""
+        part, arms = 1.0 / contrasts, _arms(curator, pair)
+        sizes = self.centres.sizes[list(pair)]
+        smallest, even = float(sizes.min()), float((1.0 / sizes).sum())
+        constant, root = _LEVERAGE
+        longest = (constant + root * math.sqrt(self.columns)) / smallest
+        leverage = fitted.leverage(arms, self.size, longest, share="leverage", part=part)
+        uneven = _posterior(leverage.value[0] / even, leverage.sd / even, *_UNEVEN)
+        weights = (smallest / sizes) ** 2
+        squares = fitted.squares(
+            arms, tuple(weights.tolist()), _FIT * self.clip, share="squares", part=part
         )
-        squares = float(sq.value[0]) / sizes.min() ** 2
-        squares_max = spread * flat
-        squares_v = float(np.clip(squares, 0.05 * squares_max, squares_max))
-        # explained part of the residuals' variance, and the law of the draw
-        explained = max(spread * (1.0 - squares_v / squares_max), 0.0)
-        longest = clip + math.sqrt(1.1 * p * explained)
-        margin = room_release.sd / 2.0
-        state = State(
-            max(room - margin, 2.5), _PULL * math.sqrt(leverage / room), longest, 0.3 * longest, size, _REACH
+        unit = self.spread * float(weights @ sizes)
+        left = _posterior(squares.value[0] / unit, squares.sd / unit, *_LEFT)
+        uneven, left = max(uneven, 1.0), min(max(left, 0.02), 1.0)
+        leeway = Leeway(
+            max(room - room_sd / 2.0, 2.5),
+            _PULL * math.sqrt(uneven * even / room),
+            *self._longest(left),
+            self.size,
+            _REACH,
         )
-        most = min(clip, centres.range)
-        draws = [Draw(x, expected_draw(state, most, epsilon, x)) for x in _SMOOTHING]
-        best = min(draws, key=lambda x: x.scale)
+        most = min(self.clip, self.centres.range)
+        smoothing, scale = draw_of(leeway, most, self.epsilon)
         drawn = fitted.contrast(
-            "effect beside the means", arms, most, share="estimate", smoothing=best.smoothing, part=part
+            "effect beside the means", arms, most, share="estimate", smoothing=smoothing, part=part
         )
-        value = float(centres.means[pair[0]] - centres.means[pair[1]] + np.clip(drawn.value[0], -most, most))
-        variance = squares_v * leverage / flat
-        noise_v = variance * 0.15
-        made = Estimate(
-            value=value,
-            sampling=SamplingVariance(variance, noise_v, centres.most_variance),
-            laplace=(best.scale,),
-            parts=(Part("clipped outcomes", bias**2),),
-            possible=(-centres.range, centres.range),
+        means, beside = self.centres.means[list(pair)], float(drawn.value[0])
+        variance = left * self.spread * uneven * even
+        noise = variance * math.hypot(leverage.sd / even / uneven, squares.sd / unit / left)
+        return Estimate(
+            value=float(means[0] - means[1]) + min(max(beside, -most), most),
+            sampling=SamplingVariance(variance, min(noise, variance / 2.0) / math.sqrt(2.0), self.spread),
+            laplace=(scale,),
+            parts=(Part("clipped outcomes", self.bias**2),) if self.bias else (),
+            possible=(-self.centres.range, self.centres.range),
             basis="adjusted",
-            details={"room": room, "leverage": leverage * n, "squares": squares_v/squares_max, "clip": clip, "P": p, "longest": longest, "scale": best.scale, "var": variance, "smooth": best.smoothing, "bias": bias, "spread": spread},
+            caution=self.centres.with_caution(),
         )
-        state2 = fitted._state(arms)
-        if state2:
-            made.details.update(true_pull=state2.pull, f_pull=state.pull, true_res=state2.residual, true_room=state2.room, true_gap=state2.gap)
-        estimates.append(made)
-    return Effects(tuple(estimates), details=details(centres, clip, math.sqrt(spread)))
+
+    def _longest(self, left: float) -> tuple[float, float]:
+        """The longest residual from a prediction to expect, and how far predictions differ."""
+        explained = (1.0 - left) * self.spread
+        longest = self.clip + math.sqrt(1.1 * self.columns * explained)
+        return longest, _GAP * longest
+
+
+def _posterior(seen: float, sd: float, mean: float, spread: float) -> float:
+    """A number seen with noise, pulled to what is usual by as much as noise explains."""
+    return float(mean + (seen - mean) * spread**2 / (spread**2 + sd**2))
+
+
+def draw_of(leeway: Leeway, most: float, epsilon: float) -> tuple[float, float]:
+    """The smoothing with the least noise, and the Laplace scale that has 95 % where it has."""
+    ladder = leeway.contrast()
+    halves = {
+        x: LadderNoise.of(ladder, 2.0 * most, epsilon, x).half_width(0.95) for x in _SMOOTHING
+    }
+    best = min(halves, key=lambda x: halves[x])
+    return best, halves[best] / math.log(20.0)
+
+
+def _instead(
+    curator: Curator, options: OneStepOptions, estimand: str, contrasts: Contrasts
+) -> Effects:
+    """What is left of the budget, for `one_step`."""
+    facts: Facts = options.facts
+    budget = curator.left(facts.budget)
+    known = replace(facts, budget=budget)
+    own = OneStepOptions(options.design, flexible=options.flexible).resolve(known)
+    split = Split.of(budget, one_step.shares(facts.level, own), one_step.uses_delta(own, known))
+    return one_step.fit_arms(curator.with_split(split), own, estimand, contrasts)
+
+
+@lru_cache(maxsize=256)
+def planned(options: OneStepOptions, facts: Facts) -> tuple[RegressionOptions, Forecast]:
+    """The options with every choice made, and what to expect of them in arms of one size."""
+    own = RegressionOptions(options.design, flexible=options.flexible).resolve(facts)
+    p, n = bent(facts, own.flexible or 0).columns, facts.n
+    split = Split.of(facts.budget, shares(facts.level, own))
+    epsilon, sd = split.shares["estimate"].epsilon, outcome_sd(facts)
+    clip, (left, _), (uneven, _) = 0.6 if facts.two_valued else 3.0 * sd, _LEFT, _UNEVEN
+    even, room = 2.0 * facts.arms / n, 0.3 * n / facts.arms / (p + 1.0)
+    first = First(None, p, clip, 0.0, sd**2, epsilon, n)  # type: ignore[arg-type]
+    pull = _PULL * math.sqrt(uneven * even / max(room, 1.0))
+    leeway = Leeway(max(room, 2.5), pull, *first._longest(left), n, _REACH)
+    _, scale = draw_of(leeway, clip, epsilon / max(facts.arms - 1, 1))
+    sampling = sd * math.sqrt(left * uneven * even)
+    return own, Forecast(math.sqrt(2.0) * scale, sampling, 0.0)
+
+
+SPEC = MethodSpec(
+    name="regression",
+    title="regression by arm",
+    about="least squares in each arm, squares and products among its columns, and one draw",
+    assumes=f"{NO_CONFOUNDER}; outcomes of each arm are linear in its terms, with squares and "
+    "products where they are added",
+    estimands=AVERAGES,
+    levels=("sample",),
+    options=RegressionOptions,
+    shares=shares,
+    uses_delta=lambda options, facts: {},
+    fit_arms=fit_arms,
+    may_stop=True,
+    citation="dpeffects (software): regression by arm with one draw of noise.",
+)
