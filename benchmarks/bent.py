@@ -8,15 +8,16 @@
     python benchmarks/bent.py --table                             # the page of the runs on file
 
 Every run is kept in a file when it is finished, so that a command can resume. People are those of
-the population, n and the run; noise has seeds of its own, the same at every epsilon. `--name` is that
-of the files, and `--again` forgets the runs of the package in them.
+the population, n and the run; noise has seeds of its own, the same at every epsilon. `--name` is
+that of the files, and `--again` forgets the runs of the package in them.
 
 The package is compared with what one could do without privacy but for one draw, on the same samples
 (the first `--peers` of them): augmented inverse probability weighting, cross-fitted in two folds,
-once with linear and logistic models and once with scikit-learn's boosting, scores within [.02, .98].
-Its terms are clipped to their median plus or minus c, the 99.5 % quantile of their distance from it,
-and their mean has Laplace noise of scale 2 c / (n epsilon). Its error is the root of the mean square
-of what the mean is off by, plus the variance of that noise; the better of both counts in a cell.
+once with linear and logistic models and once with scikit-learn's boosting, scores in [.02, .98].
+Its terms are clipped to their median plus or minus c, the 99.5 % quantile of their distance from
+it, and their mean has Laplace noise of scale 2 c / (n epsilon). Its error is the root of the mean
+square of what the mean is off by, plus the variance of that noise; the better of both counts in a
+cell.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import argparse
 import subprocess
 import warnings
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -84,6 +85,7 @@ class Without(NamedTuple):
     boosted_draw: float
 
 
+@cache
 def commit() -> str:
     line = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
     return subprocess.run(line, capture_output=True, text=True, check=False).stdout.strip()
@@ -278,8 +280,8 @@ def page(name: str, runs: pd.DataFrame, peers: pd.DataFrame) -> None:
             table[column] = [float(f"{value:.3g}") for value in table[column]]
     lead = (
         f"Commits: {', '.join(map(str, dict.fromkeys(runs['commit'])))}. Coverage of the "
-        "population's effect and cautions in the first lines of a summary in %, nominal 95 %; medians of "
-        f"half-widths. Seeds from {FIRST_TEST_SEED} on were not tuned on. "
+        "population's effect and cautions in the first lines of a summary in %, nominal 95 %; "
+        f"medians of half-widths. Seeds from {FIRST_TEST_SEED} on were not tuned on. "
         '"Better" is the better of linear and boosted estimates without privacy but for one draw '
         "of noise; ratios in pooled rows are geometric means."
     )

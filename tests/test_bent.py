@@ -1,20 +1,17 @@
-"""benchmarks/populations.py: populations are those of their seed, and as they say."""
+"""benchmarks/populations.py and bent.py: populations are as they say, and so are the tables."""
 
 from __future__ import annotations
 
-import importlib.util
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-PLACE = importlib.util.spec_from_file_location(
-    "bent_populations", Path(__file__).parents[1] / "benchmarks" / "populations.py"
-)
-made = importlib.util.module_from_spec(PLACE)
-sys.modules[PLACE.name] = made
-PLACE.loader.exec_module(made)
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+made, bent = import_module("populations"), import_module("bent")
 SEEDS = (*range(6), made.FIRST_TEST_SEED)
 
 
@@ -76,3 +73,35 @@ def test_generous_ranges_are_of_the_same_records() -> None:
     for name in wide.bounds.keys() - wide.binary:
         assert np.ptp(wide.bounds[name]) == pytest.approx(5 * np.ptp(tight.bounds[name]))
         assert wide.bounds[name][0] <= tight.bounds[name][0]
+
+
+def test_a_cell_has_what_its_runs_say() -> None:
+    """By hand: errors 3 and -1, one interval of two holds; the peers' 2^2 + 2 (1/2)^2 is 4.5."""
+    cell = {"population": "product", "n": 10, "estimand": "ATE"}
+    same = {**cell, "epsilon": 2.0, "delta": 0.0, "ranges": "declared", "commit": "a"}
+    first = {"error": 3.0, "low": 1.0, "high": 5.0, "std_error": 1.0, "caution": np.nan, "run": 0}
+    second = {"error": -1.0, "low": -2.0, "high": 0.0, "std_error": 0.5, "caution": "x", "run": 1}
+    peer = {"linear": 2.0, "boosted": 9.0, "linear_draw": 1.0, "boosted_draw": 0.0, "run": 0}
+    found = bent.by_cell(
+        pd.DataFrame([{**same, **first}, {**same, **second}]), pd.DataFrame([{**cell, **peer}])
+    )
+    row = found.iloc[0]
+    assert (row["coverage"], row["cautioned"], row["runs"], row["kind"]) == (50, 50, 2, "bent")
+    assert row["worst / se"] == 3
+    assert row["half / 1.96 rmse"] == pytest.approx(1.5 / 1.96 / 5**0.5)
+    assert (row["better"], row["rmse / better"]) == ("linear", pytest.approx((5 / 4.5) ** 0.5))
+    both = bent.pooled(pd.concat([found, found.assign(coverage=100.0, runs=6)]))
+    assert (both["coverage"][0], both["least"][0], both["below 85 and not told"][0]) == (
+        87.5,
+        50,
+        1,
+    )
+
+
+@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
+def test_what_the_package_is_compared_with_is_right_where_lines_are(estimand: str) -> None:
+    population = made.PINNED["thirty columns"]
+    x, t, y = population.arrays(20_000, rng())
+    found = bent.terms(x, t, y, estimand, boosted=False)
+    error = found.std() / np.sqrt(len(found))
+    assert abs(found.mean() - population.truths[estimand]) < 4 * error
