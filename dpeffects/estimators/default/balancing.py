@@ -29,13 +29,13 @@ from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators.arm_sums import arm_cells
 from dpeffects.estimators.default.centres import (
     Centres,
-    Lengths,
     LengthsAsked,
     release_centres,
     residual,
 )
 from dpeffects.estimators.default.levels import Spread, with_means
 from dpeffects.estimators.default.moment_models import varying_columns
+from dpeffects.estimators.default.tails import Lengths
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Contrasts, Facts
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, Unavailable
@@ -47,10 +47,6 @@ from dpeffects.privacy.rows import Block, Cells, RowFunction
 from dpeffects.privacy.sets import COUNT, Box
 from dpeffects.privacy.tight_sets import Gram, WithSquares, norm_of_sum
 
-_CAUTION = 0.5
-"""Counts of long residuals are taken as larger by this many standard deviations of their noise."""
-_COARSE = 0.03
-"""Noise in a count of lengths, over all records, beyond which nothing is clipped by it."""
 _RIDGE = 3.0
 """Variance of a residual over that of a slope along an imbalance, by which both are weighed."""
 _CURVES = 3.0
@@ -589,11 +585,8 @@ def release_first(curator: Curator, sizes: FloatArray) -> Released:
     if not part:
         return typical
     from_means, label = residual(centres.means), "lengths of residuals"
-    noisy = LengthsAsked(label, from_means, centres.longest, "estimate", part).released(curator)
-    if noisy.sd[0] > _COARSE * curator.n:
-        return replace(typical, part=1.0 - part)
-    spread = min(max(0.6 * noisy.mean_square, (0.02 * centres.range) ** 2), centres.most_variance)
-    lengths = replace(noisy, longer=noisy.longer + _CAUTION * noisy.sd)
+    lengths = LengthsAsked(label, from_means, centres.longest, "estimate", part).released(curator)
+    spread = min(lengths.mean_square()[0], centres.most_variance)
     return Released(centres, lengths, 1.0 - part, spread)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.estimators.arm_sums import OfArm, arm_counts, arm_sums
+from dpeffects.estimators.default.tails import Lengths, limits
 from dpeffects.estimators.row import Row, row
 from dpeffects.inference.estimate import Part
 from dpeffects.privacy.charges import Noisy
@@ -28,14 +29,8 @@ _FAR_SD = 0.29
 """The same where hardly anything is known of the means: they can be anywhere in the range."""
 _LEAST_SHARE = 0.03
 """No arm is taken as smaller than this, or than the noise in its share, if that is less."""
-_LEVELS = 14
-"""Lengths of residuals that are told apart, each shorter by the root of 2 than the one before."""
-_ONE_SIDED = 0.3
-"""Part of what a clip cuts off that may become bias; the rest cancels between arms and signs."""
 _FEW = 0.2
 """An arm with less than this share of the records may have most of the long residuals."""
-_MARGIN = 0.75
-"""Counts of long residuals are taken as larger by this many standard deviations of their noise."""
 
 
 _RARE_SHARE, _HARDLY_KNOWN = 0.1, 0.05
@@ -87,18 +82,16 @@ class Centres:
         return float(max((high - self.means).max(), (self.means - low).max()))
 
     @property
-    def mean_length(self) -> float:
-        """A bound on the mean length of residuals: that of outcomes at both ends of the range."""
-        low, high = self.outcome_range
-        at_ends = 2.0 * (self.means - low) * (high - self.means) / self.range
-        return float(at_ends.max() + min(self.mean_sd.max(), self.range / 2.0))
-
-    @property
     def most_variance(self) -> float:
         """The largest variance that outcomes with these means can have."""
         low, high = self.outcome_range
         at_ends = (self.means - low) * (high - self.means)
         return max((0.05 * self.range) ** 2, float(at_ends.max()))
+
+    @property
+    def largest_square(self) -> tuple[float, float]:
+        """That variance, and how far the true one may be: where lengths were not released."""
+        return self.most_variance, self.most_variance
 
     def with_caution(self, caution: str = "") -> str:
         """Add to a caution that an arm is rare, and its mean hardly known.
@@ -122,6 +115,18 @@ class Centres:
     def unevenness(self) -> float:
         """How much more a clip may do to a mean of a small arm than to that of all records."""
         return max(1.0, _FEW / float(self.shares.min())) ** 2
+
+    @property
+    def stretch(self) -> float:
+        """By how much residuals of an arm are longer, where they grow with the mean, as a logarithm.
+
+        Means are measured from the nearer end of the range. Around its middle, residuals of either
+        sign cancel.
+        """
+        low, high = self.outcome_range
+        ends = np.stack([self.means - low, high - self.means]) + self.unknown
+        one_sided = abs(float(np.diff(ends.mean(axis=1))[0])) / self.range
+        return one_sided * float(np.ptp(np.log(ends), axis=1).max())
 
     def missed(self, beyond: float | FloatArray) -> FloatArray:
         """What is not known of the means, times the part of residuals that do not correct it.
@@ -246,51 +251,6 @@ def length_class(rows: Block, residual: RowFunction, limits: FloatArray) -> IntA
 
 
 @dataclass(frozen=True)
-class Lengths:
-    """Noisy numbers of residuals longer than each of ``limits``, and the sd of their noise."""
-
-    n: int
-    limits: FloatArray
-    longer: FloatArray
-    sd: FloatArray
-
-    def clip(
-        self,
-        noise_per_length: float,
-        centres: Centres | None = None,
-        groups: int = 1,
-    ) -> tuple[float, float, float]:
-        """The clip with the least noise and bias, that bias, and the part of residuals beyond it.
-
-        ``noise_per_length`` is the noise in the estimate for each unit of the clip. Residuals
-        beyond the clip do not correct the ``centres``, which also bound their mean length. Long
-        residuals may all be in a small arm, or in one of some ``groups``, with an effect that is
-        far from the others. (Outcomes with two values are not clipped: the effect may live in the
-        rarer one.)
-        """
-        longer = np.maximum(self.longer + _MARGIN * self.sd, 0.0)
-        most = centres.mean_length if centres else math.inf
-        markov = self.n * np.minimum(1.0, most / self.limits)
-        longer = np.maximum.accumulate(np.minimum(longer, markov))
-        cut_off = np.concatenate([[0.0], np.cumsum(-np.diff(self.limits) * longer[1:] / self.n)])
-        cut_off *= groups * (centres.unevenness if centres else 1.0)
-        seen = np.maximum.accumulate(np.clip(self.longer + 0.2 * _MARGIN * self.sd, 0.0, markov))
-        beyond = np.append(0.0, seen[1:] / self.n)
-        error = (noise_per_length * self.limits) ** 2 + (_ONE_SIDED * cut_off) ** 2
-        if centres:
-            error += (centres.missed(beyond) ** 2).sum(axis=1)
-        k = int(np.argmin(error))
-        return float(self.limits[k]), float(_ONE_SIDED * cut_off[k]), float(beyond[k])
-
-    @property
-    def mean_square(self) -> float:
-        """Mean square of the residuals, from above: each as long as its class allows."""
-        longer = np.maximum.accumulate(np.clip(self.longer, 0.0, self.n))
-        rings = self.limits**2 - np.append(self.limits[1:], 0.0) ** 2
-        return float((rings * longer).sum() / self.n)
-
-
-@dataclass(frozen=True)
 class LengthsAsked:
     """Residuals up to ``longest`` whose lengths are released, and out of which share."""
 
@@ -301,20 +261,15 @@ class LengthsAsked:
     part: float = 1.0
 
     @property
-    def _limits(self) -> FloatArray:
-        return np.asarray(self.longest * 2.0 ** (-np.arange(_LEVELS) / 2.0))
-
-    @property
     def asked(self) -> Asked:
         """What the curator is asked for: how many residuals have which length."""
-        cells = Cells(length_class(self.residual, self._limits), _LEVELS + 1)
+        told_apart = limits(self.longest)
+        cells = Cells(length_class(self.residual, told_apart), told_apart.size + 1)
         return Asked(self.label, None, COUNT, cells, self.share, self.part)
 
     def read(self, n: int, counts: Noisy) -> Lengths:
         """The answer."""
-        longer = np.cumsum(counts.value[:, 0])[:_LEVELS]
-        sd = math.sqrt(counts.variance) * np.sqrt(np.arange(1.0, _LEVELS + 1.0))
-        return Lengths(n, self._limits, longer, sd)
+        return Lengths.read(n, self.longest, counts)
 
     def released(self, curator: Curator) -> Lengths:
         """Release how many residuals have which length."""

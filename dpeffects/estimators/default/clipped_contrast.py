@@ -46,6 +46,7 @@ from dpeffects.estimators.default.centres import (
 from dpeffects.estimators.default.forecast import Forecast, forecast_contrast
 from dpeffects.estimators.default.levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators.default.posterior import unadjusted_variance
+from dpeffects.estimators.default.tails import combined_variance
 from dpeffects.estimators.option_checks import between, choice
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Effects, Influence, Part
@@ -156,23 +157,21 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     arms, pi, unit = curator.arms, centres.shares, curator.noise_sd("estimate") / curator.n
     public = curator.is_public("treatment")
     unit *= 1.0 if arms == 2 or public else BY_ARM
-    clip, bias, beyond = centres.longest, 0.0, 0.0
+    clip, bias, beyond, squares = centres.longest, 0.0, 0.0, centres.largest_square
     if curator.has("lengths"):
         about_means = LengthsAsked("lengths of residuals", residual(centres.means), clip)
         lengths = about_means.released(curator)
         widths = 2.0 / (pi if arms > 2 else pi.min(keepdims=True))
         squared = [combination(pair, arms) ** 2 @ widths**2 for pair in contrasts]
         clip, bias, beyond = lengths.clip(unit * math.sqrt(float(np.mean(squared))), centres)
+        squares = lengths.mean_square(clip)
     middle, moves = _middles(centres, clip, unit)
     terms = replace(_terms(centres, middle, clip), public=public)
     found = terms.read(*curator.several(terms.asked(curator)))
     between, between_sd = _between(centres, moves)
     seen = found.records * pi if arms > 2 else np.array([centres.n * pi[0] * pi[1]])
-    spread = _pulled_variance(
-        float(seen @ (found.sampling - between)),
-        math.hypot(*(seen * np.hypot(found.sampling_sd, between_sd))),
-        centres,
-    )
+    spread_sd = math.hypot(*(seen * np.hypot(found.sampling_sd, between_sd)))
+    spread = combined_variance(float(seen @ (found.sampling - between)), spread_sd, squares)
     corrections = found.means + sums_of_arms(arms) @ moves
     unadjusted = "" if options.randomised else "NOT ADJUSTED for covariates"
     estimates = []
@@ -285,14 +284,6 @@ def details(centres: Centres, clip: float, outcome_sd: float) -> dict[str, Any]:
     if clip < (high - low) / 2.0:
         shown["residuals clipped at"] = f"{clip:.4g}"
     return shown
-
-
-def _pulled_variance(seen: float, noise: float, centres: Centres) -> float:
-    """Variance of outcomes within arms: the released one, pulled to a typical one by its noise."""
-    most = centres.most_variance
-    typical = most if centres.two_valued else min((0.15 * centres.range) ** 2, most)
-    pulled = (seen / noise**2 + typical / typical**2) / (1.0 / noise**2 + 1.0 / typical**2)
-    return min(max(pulled, (0.02 * centres.range) ** 2), most)
 
 
 SPEC = MethodSpec(

@@ -26,6 +26,7 @@ from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.default.bends import Bends
 from dpeffects.estimators.default.centres import Centres, residual
 from dpeffects.estimators.default.posterior import NoisyMoments, Slopes, fit_slopes
+from dpeffects.estimators.default.tails import combined, combined_variance
 from dpeffects.estimators.row import row
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
@@ -39,8 +40,6 @@ LONG = 0.8
 """What the covariates add to the largest squared length of z, each: the size of all the rest."""
 WEIGHT, WEIGHT_SD = 0.92, 0.08
 """Mean and standard deviation over studies of the mean weight of rows after shortening."""
-SPREAD = 0.2, 0.2
-"""The same of the variance of outcomes within arms, in units of the clip."""
 _SCALE = 0.8, 1.0
 """The same of the mean variance of standardised covariates after shortening."""
 CUT, _SQUARE = 2.5, (0.977, 1.297)
@@ -292,8 +291,12 @@ def release_models(
     clip: float,
     share: str,
     randomised: bool,
+    squares: tuple[float, float],
 ) -> ArmModels:
-    """Release the matrix, and read models from it."""
+    """Release the matrix, and read models from it.
+
+    ``squares`` are the mean square of the clipped residuals, as far as it is known, and its sd.
+    """
     p, n, pi = standard.size, curator.n, centres.shares
     along = directions(pi)[:, : 0 if randomised else None]
     length, radius = math.sqrt(LONG * p), math.sqrt(squared_radius(p, randomised))
@@ -327,8 +330,8 @@ def release_models(
     covariance, scale, kept = shrunk(matrix[:p, :p] - np.outer(mean, mean), sd)
     values, vectors = np.linalg.eigh(covariance - (pi[:, None] * apart).T @ apart)
     values = np.clip(values, LEAST * scale, p * scale)
-    spread = combined(float(matrix[p, p]) / own**2, math.sqrt(2.0) * sd / own**2, *SPREAD)
-    spread = min(max(spread, 0.01), 0.6)
+    seen, noise = float(matrix[p, p]) / own**2, math.sqrt(2.0) * sd / own**2
+    spread = combined_variance(seen, noise, (squares[0] / clip**2, squares[1] / clip**2))
     columns = np.column_stack([arm * along, np.full(len(pi), one)])
     told, told_sd = matrix[p, p + 1 :] / own, sd / own
     offsets, unknown = _offsets(told, told_sd, columns, pi, centres.unknown / clip)
@@ -371,11 +374,6 @@ def _offsets(
     precision = design.T @ design / sd**2 + np.diag(1.0 / np.clip(prior, 1e-9, 0.5) ** 2)
     covariance = np.linalg.inv(precision)
     return covariance @ (design.T @ told) / sd**2, np.sqrt(np.diag(covariance))
-
-
-def combined(one: float, sd: float, other: float, other_sd: float) -> float:
-    """Mean of two numbers by their precisions."""
-    return (one / sd**2 + other / other_sd**2) / (1.0 / sd**2 + 1.0 / other_sd**2)
 
 
 def reliable(vector: FloatArray, sd: float) -> float:

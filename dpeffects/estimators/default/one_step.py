@@ -268,10 +268,13 @@ def release_stage(
     about_means = LengthsAsked("lengths of residuals", residual(centres.means), clip, part=0.4)
     clipped = [about_means.asked] if curator.has("lengths") else []
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
+    squares = centres.largest_square
     if counts:
-        clip, _, first = about_means.read(n, *counts).clip(arms * unit, centres)
+        lengths = about_means.read(n, *counts)
+        clip, _, first = lengths.clip(arms * unit, centres)
+        squares = lengths.mean_square(clip)
     standard = release_standard(curator, sums, "spread", added)
-    models = release_models(curator, standard, centres, clip, "models", randomised)
+    models = release_models(curator, standard, centres, clip, "models", randomised, squares)
     centres = replace(centres, unknown=np.hypot(models.unknown, centres.missed(first)))
     # all arms against the one with the most records
     reference = 1 if arms == 2 else int(np.argmax(centres.shares))

@@ -153,7 +153,7 @@ def fit_arms(
     if lengths:
         read = about.read(curator.n, *lengths)
         clip, bias, _ = read.clip(8.0 * math.sqrt(2.0) / (smallest * epsilon), centres)
-        spread = min(read.mean_square, spread)
+        spread = min(read.mean_square(clip)[0], spread)
     standard = release_standard(curator, sums, "spread", added)
     radius = max(math.sqrt(_LENGTH * standard.size), 1.0)
     own = ESTIMANDS[estimand]

@@ -1,0 +1,23 @@
+"""Numbers that were set by hand, each with what it was set by.
+
+What data can tell is read from released numbers; these are what is left: the resolution of what
+is released, strengths that are usual over studies, and how much a stated bound allows for.
+"""
+
+# --- lengths of residuals (`tails`) ---------------------------------------------------------------
+
+LEVELS = 14
+"""Lengths of residuals that are told apart, from the longest to a ninetieth of it: outcomes whose
+range is 20 times too wide are still told from shorter ones."""
+TYPICAL_SCALE, SPREAD_OF_SCALES = 0.2, 1.2
+"""Scale of residuals, over the longest, before anything is seen, and the standard deviation of its
+logarithm: two of them reach from .02 to all of the range. It matters below 1,000 records / epsilon
+only."""
+FAR_OUT = (1.0, 0.35, 0.12), (0.003, 0.01, 0.03, 0.1, 0.3)
+"""Up to where records lie that are further out than others, and how many of all those may be."""
+SOME_FAR = 0.45
+"""How likely it is that there are any: about even."""
+MISFIT = 0.03
+"""A class of lengths may hold this part more or less than any member of the family says."""
+ONE_SIDED = 0.3
+"""Part of what a clip cuts off that may become bias; the rest cancels between arms and signs."""

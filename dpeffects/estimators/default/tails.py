@@ -1,0 +1,169 @@
+"""How long residuals are: a posterior over a family of tails, by the law of released counts.
+
+Counts of residuals by length are released with noise of known law. A family of tails (normal,
+Laplace and Student's, of any scale, with or without some records further out) says what to expect
+of them; how well each member fits gives its weight. A clip, what it cuts off, the variance of the
+residuals and how many are beyond a clip are averages with these weights.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr, stdtr
+
+from dpeffects.arrays import FloatArray
+from dpeffects.estimators.default.constants import (
+    FAR_OUT,
+    LEVELS,
+    MISFIT,
+    ONE_SIDED,
+    SOME_FAR,
+    SPREAD_OF_SCALES,
+    TYPICAL_SCALE,
+)
+from dpeffects.privacy.charges import Noisy
+
+if TYPE_CHECKING:
+    from dpeffects.estimators.default.centres import Centres
+
+
+def limits(longest: float) -> FloatArray:
+    """Lengths that are told apart, each shorter by the root of 2 than the one before."""
+    return np.asarray(longest * 2.0 ** (-np.arange(LEVELS) / 2.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Tails at ``lengths`` in units of the longest, (member, length), and their mean excesses.
+
+    ``classes`` are chances of the lengths that are told apart, ``prior`` logarithms of weights.
+    """
+
+    lengths: FloatArray
+    tails: FloatArray
+    excess: FloatArray
+    classes: FloatArray
+    prior: FloatArray
+
+    @classmethod
+    @cache
+    def of_all(cls) -> Family:
+        """Scales, shapes and outliers, each with each; it depends on constants alone."""
+        x, scales = np.linspace(0.0, 1.0, 401) ** 3, 2.0 ** np.linspace(-7.5, -0.3, 37)
+        z = x / scales[:, None]
+        shapes = np.stack(
+            [2.0 * ndtr(-z), np.exp(-math.sqrt(2.0) * z)]
+            + [2.0 * stdtr(df, -unit * z) for df, unit in ((3, math.sqrt(3.0)), (2, 1.3))]
+        )
+        last = shapes[..., -1:]  # nothing is longer than the longest
+        own = ((shapes - last) / (1.0 - last)).reshape(-1, x.size)
+        usual = -0.5 * (np.log(scales / TYPICAL_SCALE) / SPREAD_OF_SCALES) ** 2
+        far, few = (np.ravel(each) for each in np.meshgrid(*FAR_OUT))
+        outside = np.maximum(1.0 - x / far[:, None], 0.0)
+        mixed = (1.0 - few[:, None, None]) * own + few[:, None, None] * outside[:, None]
+        tails = np.concatenate([own, mixed.reshape(-1, x.size)])
+        some = np.repeat([1.0 - SOME_FAR, *(SOME_FAR / far.size,) * far.size], len(own))
+        areas = np.diff(x) * 0.5 * (tails[:, 1:] + tails[:, :-1])
+        excess = np.pad(np.cumsum(areas[:, ::-1], axis=1)[:, ::-1], ((0, 0), (0, 1)))
+        at = np.stack([np.interp(limits(1.0), x, tail) for tail in tails])
+        longer = np.pad(at, ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, 1.0)))
+        prior = np.tile(usual, len(tails) // usual.size) + np.log(some)
+        return cls(x, tails, excess, np.diff(longer, axis=1), prior)
+
+
+def log_density(off: FloatArray, variance: FloatArray, counts: Noisy) -> FloatArray:
+    """Logarithm of the density of a released count's error: normal chance plus its own noise."""
+    if counts.gaussian:
+        total = variance + counts.variance
+        return np.asarray(-0.5 * (off**2 / total + np.log(2.0 * math.pi * total)))
+    sd = np.sqrt(variance)
+    scale = np.maximum(counts.scale, 1e-4 * sd)
+    ratio = sd / scale
+    sides = (log_ndtr(sign * off / sd - ratio) - sign * off / scale for sign in (1.0, -1.0))
+    return np.asarray(0.5 * ratio**2 - np.log(2.0 * scale) + np.logaddexp(*sides))
+
+
+@dataclass(frozen=True, eq=False)
+class Lengths:
+    """Residuals up to ``longest``: how likely each member of the family of tails is."""
+
+    longest: float
+    weights: FloatArray
+
+    @classmethod
+    def read(cls, n: int, longest: float, counts: Noisy) -> Lengths:
+        """The posterior, given noisy counts of ``n`` residuals by length, from long to short."""
+        family = Family.of_all()
+        expected = n * family.classes
+        chance = expected * (1.0 - family.classes) + (MISFIT * expected) ** 2
+        off = counts.value.reshape(-1) - expected
+        fits = family.prior + log_density(off, np.maximum(chance, 1e-6), counts).sum(axis=1)
+        weights = np.exp(fits - fits.max())
+        return cls(longest, weights / weights.sum())
+
+    def clip(
+        self, noise_per_length: float, centres: Centres | None = None, groups: int = 1
+    ) -> tuple[float, float, float]:
+        """The clip with the least noise and bias, that bias, and the part of residuals beyond it.
+
+        ``noise_per_length`` is the noise in the estimate for each unit of the clip. Residuals
+        beyond the clip do not correct the ``centres``. Long residuals may all be in a small arm, or
+        in one of some ``groups``, with an effect that is far from the others; and those of an arm
+        with a larger mean may be longer in proportion to it. (Outcomes with two values are not
+        clipped: the effect may live in the rarer one.)
+        """
+        family, one, stretch = Family.of_all(), groups * self.longest, 0.0
+        if centres:
+            one, stretch = one * centres.unevenness, centres.stretch
+        lengths, tails, excess = family.lengths[1:], family.tails[:, 1:], family.excess[:, 1:]
+        cut = np.maximum(ONE_SIDED * excess, stretch * (excess + lengths * tails))
+        clips, bias, beyond = (
+            self.longest * lengths,
+            one**2 * (self.weights @ cut**2),
+            self.weights @ tails,
+        )
+        error = (noise_per_length * clips) ** 2 + bias
+        if centres:
+            error += (centres.missed(beyond) ** 2).sum(axis=1)
+        k = int(np.argmin(error))
+        return float(clips[k]), math.sqrt(float(bias[k])), float(beyond[k])
+
+    def beyond(self, clip: float) -> float:
+        """The chance that a residual is longer than a clip."""
+        return self._at(clip, Family.of_all().tails)
+
+    def excess(self, clip: float) -> float:
+        """What a clip cuts off residuals, on average over all of them."""
+        return self.longest * self._at(clip, Family.of_all().excess)
+
+    def _at(self, clip: float, values: FloatArray) -> float:
+        lengths = Family.of_all().lengths
+        return float(np.interp(clip / self.longest, lengths, self.weights @ values))
+
+    def mean_square(self, clip: float = math.inf) -> tuple[float, float]:
+        """Mean square of the clipped residuals, and the standard deviation of what is not known."""
+        family = Family.of_all()
+        inside = np.minimum(family.lengths, clip / self.longest)
+        squares = self.longest**2 * np.diff(inside**2)
+        each = 0.5 * (family.tails[:, 1:] + family.tails[:, :-1]) @ squares
+        mean = float(self.weights @ each)
+        return mean, math.sqrt(float(self.weights @ (each - mean) ** 2))
+
+
+def combined(one: float, sd: float, other: float, other_sd: float) -> float:
+    """Mean of two numbers by their precisions."""
+    return (one / sd**2 + other / other_sd**2) / (1.0 / sd**2 + 1.0 / other_sd**2)
+
+
+def combined_variance(seen: float, noise: float, prior: tuple[float, float]) -> float:
+    """A variance that was released with noise, and what else is known of it: mean and sd.
+
+    Noise does not make it less than what the latter can be.
+    """
+    mean, sd = prior
+    return max(combined(seen, noise, mean, max(sd, 1e-9 * mean)), mean**2 / (mean + sd))
