@@ -26,13 +26,14 @@ from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.default.bends import Bends
 from dpeffects.estimators.default.centres import Centres, residual
 from dpeffects.estimators.default.posterior import NoisyMoments, Slopes, fit_slopes
-from dpeffects.estimators.default.tails import combined, combined_variance
+from dpeffects.estimators.default.constants import LEVELS
+from dpeffects.estimators.default.tails import Lengths, combined, combined_variance, limits
 from dpeffects.estimators.row import row
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block, RowFunction
 from dpeffects.privacy.sets import Box, Cube
-from dpeffects.privacy.tight_sets import Gram
+from dpeffects.privacy.tight_sets import Bins, Gram
 
 OUTCOME, TREATMENT, CONSTANT = 0.7, 0.7, 0.25
 """Sizes of outcome, treatment and constant in z, against that of the covariates."""
@@ -45,9 +46,9 @@ _SCALE = 0.8, 1.0
 CUT, _SQUARE = 2.5, (0.977, 1.297)
 """Where standardised columns are cut before they are multiplied, and the mean and the standard
 deviation of the square of a normal column that is cut there."""
-_CODE = 0.9
-"""A column with this part of the variance of one that is at either end of its range is taken for a
-code of two values: its square is a line, and products of codes may be none at all."""
+_NEAR, _CLOSE = 0.9, 0.05
+"""A column is taken for a code of two values where less than this part of its records is closer to
+its mean than a code could be: its square is a line, and products of codes may be none at all."""
 LEAST = 0.02
 """Least variance of a direction, against the mean of all."""
 
@@ -134,10 +135,10 @@ def some_columns(rows: Block, columns: IntArray) -> FloatArray:
 
 
 @row("covariates")
-def squared_distances(rows: Block, columns: IntArray, means: FloatArray) -> FloatArray:
-    """Squares of the distances of some covariates from known means."""
-    off: FloatArray = rows.covariates[:, columns] - means
-    return off * off
+def distance_classes(rows: Block, columns: IntArray, means: FloatArray) -> FloatArray:
+    """Which of the lengths that are told apart the distances of covariates from means exceed."""
+    off = -np.abs(rows.covariates[:, columns] - means)
+    return np.searchsorted(-limits(1.0), off, side="left").astype(np.float64)
 
 
 def varying_columns(curator: Curator) -> IntArray:
@@ -154,39 +155,36 @@ def ask_means(curator: Curator, share: str) -> Asked:
 
 
 def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = ()) -> Standard:
-    """Release the variances of columns that are not indicators; ``noisy`` are sums of all."""
+    """Release how far columns that are not indicators lie from their means.
+
+    ``noisy`` are sums of all columns. Distances are read as lengths of residuals are, so that a
+    range that is too wide costs little.
+    """
     n, columns = curator.n, varying_columns(curator)
     prior, noise = 0.05, (noisy.sd / n) ** 2
     means = np.clip(0.5 + (noisy.value / n - 0.5) * prior / (prior + noise), 0.0, 1.0)
-    seen = variances = np.maximum(means * (1.0 - means), 0.01)
-    other, variance_sd = np.flatnonzero(np.array(curator.values)[columns] != 2), 0.0
+    variances = np.maximum(means * (1.0 - means), 0.01)
+    other, unknown = np.flatnonzero(np.array(curator.values)[columns] != 2), 0.0
+    codes = np.ones(columns.size, np.bool_)
     if other.size:
-        squares = curator.sums(
-            "variances of covariates",
-            squared_distances(columns[other], means[other]),
-            Cube(np.zeros(other.size), np.full(other.size, 0.25)),
+        counts = curator.sums(
+            "distances of covariates from their means",
+            distance_classes(columns[other], means[other]),
+            Bins(other.size, LEVELS + 1),
             share=share,
             part=0.5,
         )
-        variance_sd = squares.sd / n
-        variances[other] = _pulled(squares.value / n, variance_sd**2, variances[other])
-        seen = variances.copy()
-        seen[other] = np.minimum(squares.value / n, variances[other])
-    at_ends = means * np.minimum(1.0 - means, 0.5) ** 2 + (1.0 - means) * np.minimum(means, 0.5) ** 2
-    codes = set(columns[variances >= _CODE * at_ends].tolist())
-    bends = tuple(pair for pair in bends if not set(pair) <= codes)
-    return Standard(columns, means, np.sqrt(variances), variance_sd, seen, bends)
-
-
-def _pulled(seen: FloatArray, noise: float, most: FloatArray) -> FloatArray:
-    """Variances of columns, pulled to the mean of all by as much as noise explains."""
-    k = seen.size
-    mean = (seen.mean() * 0.0025 + 0.0625 * noise / k) / (0.0025 + noise / k)
-    mean = float(np.clip(mean, 0.0075, 0.25))
-    spread = max(float(seen.var()) * k / max(k - 1, 1) - noise, (0.1 * mean) ** 2)
-    spread = (spread * k + 0.00125 * 4) / (k + 4)
-    pulled = mean + (seen - mean) * spread / (spread + noise)
-    return np.clip(pulled, max(0.0025, min(0.5 * math.sqrt(noise), 0.5 * mean)), most + 0.005)
+        by_column = counts.value.reshape(other.size, -1)
+        found = [Lengths.read(n, 1.0, replace(counts, value=x)).mean_square() for x in by_column]
+        variances[other], sds = np.array(found).T
+        unknown = float(np.median(sds))
+        # a code of two values is never close to its mean
+        near = limits(1.0) < _NEAR * np.minimum(means, 1.0 - means)[other, None]
+        close = (by_column[:, 1:] * near).sum(axis=1)
+        codes[other] = close < _CLOSE * n + counts.sd * np.sqrt(near.sum(axis=1))
+    two = set(columns[codes].tolist())
+    bends = tuple(pair for pair in bends if not set(pair) <= two)
+    return Standard(columns, means, np.sqrt(variances), unknown, variances, bends)
 
 
 @row("covariates")
