@@ -15,25 +15,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.arrays import FloatArray
 from dpeffects.estimators.arm_sums import OfArm
-from dpeffects.estimators.default.bends import Bends
 from dpeffects.estimators.default.centres import Centres, residual
 from dpeffects.estimators.default.posterior import NoisyMoments, Slopes, fit_slopes
-from dpeffects.estimators.default.constants import LEVELS
-from dpeffects.estimators.default.tails import Lengths, combined, combined_variance, limits
+from dpeffects.estimators.default.standard import Standard
+from dpeffects.estimators.default.tails import combined, combined_variance
 from dpeffects.estimators.row import row
-from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Asked, Curator
+from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, RowFunction
-from dpeffects.privacy.sets import Box, Cube
-from dpeffects.privacy.tight_sets import Bins, Gram
+from dpeffects.privacy.sets import Box
+from dpeffects.privacy.tight_sets import Gram
 
 OUTCOME, TREATMENT, CONSTANT = 0.7, 0.7, 0.25
 """Sizes of outcome, treatment and constant in z, against that of the covariates."""
@@ -43,12 +39,6 @@ WEIGHT, WEIGHT_SD = 0.92, 0.08
 """Mean and standard deviation over studies of the mean weight of rows after shortening."""
 _SCALE = 0.8, 1.0
 """The same of the mean variance of standardised covariates after shortening."""
-CUT, _SQUARE = 2.5, (0.977, 1.297)
-"""Where standardised columns are cut before they are multiplied, and the mean and the standard
-deviation of the square of a normal column that is cut there."""
-_NEAR, _CLOSE = 0.9, 0.05
-"""A column is taken for a code of two values where less than this part of its records is closer to
-its mean than a code could be: its square is a line, and products of codes may be none at all."""
 LEAST = 0.02
 """Least variance of a direction, against the mean of all."""
 
@@ -71,120 +61,6 @@ def directions(shares: FloatArray) -> FloatArray:
     points = points / np.sqrt((points**2).sum(axis=0))
     points = points - shares @ points
     return np.asarray(points / math.sqrt(float((points**2).sum(axis=1).max())))
-
-
-@dataclass(frozen=True, eq=False)
-class Standard:
-    """Covariates in [0, 1] to mean 0 and variance 1, by released means and variances.
-
-    ``variance_sd`` is the standard deviation of the noise in the released variances; ``variances``
-    are these as they came out, where columns are standardised by no less than a twentieth of their
-    range. After the columns come squares and products of some of them, the ``bends``, of columns
-    that are cut at 2.5 standard deviations; squares of normal columns have mean 0 and variance 1.
-    """
-
-    columns: IntArray
-    means: FloatArray
-    sds: FloatArray
-    variance_sd: float = 0.0
-    variances: FloatArray = field(default_factory=lambda: np.zeros(0))
-    bends: Bends = ()
-    reads: ClassVar[tuple[str, ...]] = ("covariates",)
-
-    @property
-    def size(self) -> int:
-        """Number of columns, with those that bend."""
-        return self.columns.size + len(self.bends)
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Standardised columns of some rows."""
-        out = np.empty((rows.size, self.size), order="F")
-        for j, column in enumerate(self._each(rows)):
-            out[:, j] = column
-        return out
-
-    def index(self, rows: Block, slopes: FloatArray) -> FloatArray:
-        """x'slopes, column by column: a row's value is its own."""
-        total = np.zeros(rows.size)
-        for column, slope in zip(self._each(rows), slopes, strict=True):
-            column *= slope
-            total += column
-        return total
-
-    def _each(self, rows: Block) -> Iterator[FloatArray]:
-        """One column after the other, each an array of its own."""
-        cut, bending = {}, {j for pair in self.bends for j in pair}
-        for k, mean, sd in zip(self.columns, self.means, self.sds, strict=True):
-            column = rows.covariates[:, k] - mean
-            column *= 1.0 / sd
-            if k in bending:
-                cut[k] = np.clip(column, -CUT, CUT)
-            yield column
-        for one, other in self.bends:
-            column = cut[one] * cut[other]
-            if one == other:
-                column -= _SQUARE[0]
-                column *= 1.0 / _SQUARE[1]
-            yield column
-
-
-@row("covariates")
-def some_columns(rows: Block, columns: IntArray) -> FloatArray:
-    """Some covariates."""
-    return rows.covariates[:, columns]
-
-
-@row("covariates")
-def distance_classes(rows: Block, columns: IntArray, means: FloatArray) -> FloatArray:
-    """Which of the lengths that are told apart the distances of covariates from means exceed."""
-    off = -np.abs(rows.covariates[:, columns] - means)
-    return np.searchsorted(-limits(1.0), off, side="left").astype(np.float64)
-
-
-def varying_columns(curator: Curator) -> IntArray:
-    """Columns that are not constant by declaration."""
-    return np.flatnonzero(np.array(curator.values[:-1]) != 1)
-
-
-def ask_means(curator: Curator, share: str) -> Asked:
-    """Ask for the means of the covariates; indicators need no variances beside them."""
-    columns = varying_columns(curator)
-    cube = Cube(np.zeros(columns.size), np.ones(columns.size))
-    part = 0.5 if (np.array(curator.values)[columns] != 2).any() else 1.0
-    return Asked("means of covariates", some_columns(columns), cube, None, share, part)
-
-
-def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = ()) -> Standard:
-    """Release how far columns that are not indicators lie from their means.
-
-    ``noisy`` are sums of all columns. Distances are read as lengths of residuals are, so that a
-    range that is too wide costs little.
-    """
-    n, columns = curator.n, varying_columns(curator)
-    prior, noise = 0.05, (noisy.sd / n) ** 2
-    means = np.clip(0.5 + (noisy.value / n - 0.5) * prior / (prior + noise), 0.0, 1.0)
-    variances = np.maximum(means * (1.0 - means), 0.01)
-    other, unknown = np.flatnonzero(np.array(curator.values)[columns] != 2), 0.0
-    codes = np.ones(columns.size, np.bool_)
-    if other.size:
-        counts = curator.sums(
-            "distances of covariates from their means",
-            distance_classes(columns[other], means[other]),
-            Bins(other.size, LEVELS + 1),
-            share=share,
-            part=0.5,
-        )
-        by_column = counts.value.reshape(other.size, -1)
-        found = [Lengths.read(n, 1.0, replace(counts, value=x)).mean_square() for x in by_column]
-        variances[other], sds = np.array(found).T
-        unknown = float(np.median(sds))
-        # a code of two values is never close to its mean
-        near = limits(1.0) < _NEAR * np.minimum(means, 1.0 - means)[other, None]
-        close = (by_column[:, 1:] * near).sum(axis=1)
-        codes[other] = close < _CLOSE * n + counts.sd * np.sqrt(near.sum(axis=1))
-    two = set(columns[codes].tolist())
-    bends = tuple(pair for pair in bends if not set(pair) <= two)
-    return Standard(columns, means, np.sqrt(variances), unknown, variances, bends)
 
 
 @row("covariates")

@@ -61,10 +61,7 @@ from dpeffects.estimators.default.levels import Spread, arm_means, by_arm, with_
 from dpeffects.estimators.default.moment_models import (
     ArmModels,
     Models,
-    Standard,
-    ask_means,
     release_models,
-    release_standard,
 )
 from dpeffects.estimators.default.score import (
     Curves,
@@ -75,6 +72,7 @@ from dpeffects.estimators.default.score import (
     read_curves,
     score_of,
 )
+from dpeffects.estimators.default.standard import Standard, ask_means, release_standard
 from dpeffects.estimators.default.variation import VariationAsked, Varying
 from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.row import row

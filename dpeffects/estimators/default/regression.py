@@ -33,7 +33,7 @@ from dpeffects.estimators.default.centres import Centres, LengthsAsked, centres_
 from dpeffects.estimators.default.clipped_contrast import details
 from dpeffects.estimators.default.forecast import Forecast, outcome_sd
 from dpeffects.estimators.default.levels import Spread, with_means
-from dpeffects.estimators.default.moment_models import Standard, ask_means, release_standard
+from dpeffects.estimators.default.standard import Standard, ask_means, release_standard
 from dpeffects.estimators.default.one_step import OneStepOptions
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec

@@ -18,7 +18,8 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.estimators.arm_sums import OfArm
-from dpeffects.estimators.default.moment_models import ArmModels, Models, Standard
+from dpeffects.estimators.default.moment_models import ArmModels, Models
+from dpeffects.estimators.default.standard import Standard
 from dpeffects.estimators.row import Row, row
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator

@@ -137,6 +137,13 @@ class Lengths:
         """The chance that a residual is longer than a clip."""
         return self._at(clip, Family.of_all().tails)
 
+    def exceeded_by(self, part: float) -> float:
+        """The length that this part of the residuals exceed."""
+        family = Family.of_all()
+        return self.longest * float(
+            np.interp(-part, -(self.weights @ family.tails), family.lengths)
+        )
+
     def excess(self, clip: float) -> float:
         """What a clip cuts off residuals, on average over all of them."""
         return self.longest * self._at(clip, Family.of_all().excess)

@@ -19,7 +19,8 @@ from dpeffects.arrays import FloatArray
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators.arm_sums import OfArm, arm_cells
 from dpeffects.estimators.default.arm_terms import ArmTerms, ArmTotals
-from dpeffects.estimators.default.moment_models import Models, Standard
+from dpeffects.estimators.default.moment_models import Models
+from dpeffects.estimators.default.standard import Standard
 from dpeffects.estimators.default.score import CUT, LEAST_SD, Score, harmonic
 from dpeffects.estimators.row import row
 from dpeffects.inference.estimate import Part

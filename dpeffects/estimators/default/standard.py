@@ -1,0 +1,194 @@
+"""Covariates in standard units, and the squares and products that are added to them.
+
+Means of the columns are released, and how many records lie how far from them on either side, in
+classes of lengths that cover all scales: a range that is much too wide costs little. Squares are
+taken of columns that are cut, and made free of a line by the released skewness, so that no column
+is close to a combination of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+
+from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.estimators.default.bends import Bends
+from dpeffects.estimators.default.tails import Lengths, limits
+from dpeffects.estimators.row import row
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Asked, Curator
+from dpeffects.privacy.rows import Block
+from dpeffects.privacy.sets import Cube
+from dpeffects.privacy.tight_sets import Bins
+
+_CUT, _SQUARE = 2.5, (0.977, 1.297)
+"""Where columns are cut before they are multiplied, in standard deviations, and the mean and the
+standard deviation of the square of a normal column that is cut there."""
+_BEYOND = 0.317
+"""Part of the records of a normal column that lie further from its mean than its standard deviation.
+Of others the same distance is taken: few records far out do not change it."""
+_WITHIN = 6.0
+"""Standard deviations within which records say where a column is centred, and how skewed it is."""
+_SHIFT, _SKEWNESS = 0.5, 1.0
+"""Standard deviations over studies of what a released mean is off by, in those of the column where
+its range is wide, and of the skewness of columns."""
+_CODE = 0.75
+"""A column is taken for a code of two values where this part of its records is in one class of
+lengths on either side: its square is a line, and products of codes may be none at all. Of normal
+columns a half is."""
+_MEAN_SPREAD = 0.05
+"""Variance over studies of the mean of a column in [0, 1]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Standard:
+    """Covariates in [0, 1] to mean 0 and variance 1, and then squares and products of some.
+
+    ``variance_sd`` is what is not known of the ``variances``, as a standard deviation. The
+    ``bends`` are products of columns that are cut; a square is free of its line, which has the
+    slope ``skewness``.
+    """
+
+    columns: IntArray
+    means: FloatArray
+    sds: FloatArray
+    skewness: FloatArray = field(default_factory=lambda: np.zeros(0))
+    variance_sd: float = 0.0
+    bends: Bends = ()
+    reads: ClassVar[tuple[str, ...]] = ("covariates",)
+
+    @property
+    def variances(self) -> FloatArray:
+        """Variances of the columns."""
+        return self.sds**2
+
+    @property
+    def size(self) -> int:
+        """Number of columns, with those that bend."""
+        return self.columns.size + len(self.bends)
+
+    def __call__(self, rows: Block) -> FloatArray:
+        """Standardised columns of some rows."""
+        out = np.empty((rows.size, self.size), order="F")
+        for j, column in enumerate(self._each(rows)):
+            out[:, j] = column
+        return out
+
+    def index(self, rows: Block, slopes: FloatArray) -> FloatArray:
+        """x'slopes, column by column: a row's value is its own."""
+        total = np.zeros(rows.size)
+        for column, slope in zip(self._each(rows), slopes, strict=True):
+            column *= slope
+            total += column
+        return total
+
+    def _each(self, rows: Block) -> Iterator[FloatArray]:
+        """One column after the other, each an array of its own."""
+        cut, bending = {}, {k for pair in self.bends for k in pair}
+        for k, mean, sd in zip(self.columns.tolist(), self.means, self.sds, strict=True):
+            column = rows.covariates[:, k] - mean
+            column *= 1.0 / sd
+            if k in bending:
+                cut[k] = np.clip(column, -_CUT, _CUT)
+            yield column
+        skewness = dict(zip(self.columns.tolist(), self.skewness, strict=False))
+        for one, other in self.bends:
+            column = cut[one] * cut[other]
+            if one == other:
+                column -= _SQUARE[0] + skewness[one] * cut[one]
+                column *= 1.0 / math.sqrt(_SQUARE[1] ** 2 + skewness[one] ** 2)
+            yield column
+
+
+@row("covariates")
+def some_columns(rows: Block, columns: IntArray) -> FloatArray:
+    """Some covariates."""
+    return rows.covariates[:, columns]
+
+
+@row("covariates")
+def distance_classes(rows: Block, columns: IntArray, means: FloatArray) -> FloatArray:
+    """Which lengths the distances of covariates from means exceed, from far below to far above."""
+    off = rows.covariates[:, columns] - means
+    length = np.searchsorted(-limits(1.0), -np.abs(off), side="left").astype(np.float64)
+    return np.where(off < 0.0, length, 2.0 * limits(1.0).size - length)
+
+
+def varying_columns(curator: Curator) -> IntArray:
+    """Columns that are not constant by declaration."""
+    return np.flatnonzero(np.array(curator.values[:-1]) != 1)
+
+
+def ask_means(curator: Curator, share: str) -> Asked:
+    """Ask for the means of the covariates; indicators need no distances from them."""
+    columns = varying_columns(curator)
+    cube = Cube(np.zeros(columns.size), np.ones(columns.size))
+    part = 0.5 if (np.array(curator.values)[columns] != 2).any() else 1.0
+    return Asked("means of covariates", some_columns(columns), cube, None, share, part)
+
+
+def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = ()) -> Standard:
+    """Release how far columns that are not indicators lie from their means.
+
+    ``noisy`` are sums of all columns.
+    """
+    n, columns = curator.n, varying_columns(curator)
+    noise = (noisy.sd / n) ** 2
+    pull = _MEAN_SPREAD / (_MEAN_SPREAD + noise)
+    means = np.clip(0.5 + (noisy.value / n - 0.5) * pull, 0.0, 1.0)
+    sds, skewness = np.sqrt(np.maximum(means * (1.0 - means), 0.01)), np.zeros(columns.size)
+    other, unknown = np.flatnonzero(np.array(curator.values)[columns] != 2), 0.0
+    codes = np.ones(columns.size, np.bool_)
+    if other.size:
+        counts = curator.sums(
+            "distances of covariates from their means",
+            distance_classes(columns[other], means[other]),
+            Bins(other.size, 2 * limits(1.0).size + 1),
+            share=share,
+            part=0.5,
+        )
+        found = []
+        for j, own in zip(other, counts.value.reshape(other.size, -1), strict=True):
+            margin = _margin(n, replace(counts, value=own), float(means[j]), math.sqrt(noise))
+            means[j], sds[j], skewness[j], codes[j], sd = margin
+            found.append(sd)
+        unknown = float(np.median(found))
+    two = set(columns[codes].tolist())
+    bends = tuple(pair for pair in bends if not set(pair) <= two)
+    return Standard(columns, means, sds, skewness, unknown, bends)
+
+
+def _margin(
+    n: int, counts: Noisy, mean: float, mean_sd: float
+) -> tuple[float, float, float, bool, float]:
+    """Mean, standard deviation and skewness of a column, whether it is a code, and an error.
+
+    ``counts`` are by distance from a released mean, from far below to far above.
+    """
+    lengths, half = limits(1.0), counts.value.size // 2
+    below, above = counts.value[: half + 1].copy(), counts.value[half:][::-1].copy()
+    below[-1] = above[-1] = counts.value[half] / 2.0
+    folded = replace(counts, value=below + above, scale=counts.scale * math.sqrt(2.0))
+    read = Lengths.read(n, 1.0, folded)
+    sd, (_, square_sd) = read.exceeded_by(_BEYOND), read.mean_square()
+    middle = np.append([lengths[0]], 0.5 * (lengths + np.append(lengths[1:], 0.0)))[: half + 1]
+    close = middle < min(_WITHIN * sd, 1.0)
+    apart = (above - below) / n * close
+    error = math.sqrt(2.0) * counts.sd / n
+    shift, shift_sd = float(apart @ middle), error * math.sqrt(float((middle * close) @ middle))
+    moved = shift * mean_sd**2 / (mean_sd**2 + shift_sd**2)
+    u = np.minimum(middle / sd, _CUT)
+    third = float(apart @ (u**3 - 3.0 * u * shift / sd))
+    third_sd = error * math.sqrt(float((u**3 * close) @ u**3))
+    skewness = third * _SKEWNESS**2 / (_SKEWNESS**2 + third_sd**2)
+    return (
+        min(max(mean + moved, 0.0), 1.0),
+        math.sqrt(max(sd**2 - moved**2, 0.25 * sd**2)),
+        min(max(skewness, -2.0), 2.0),
+        float(below.max() + above.max()) > _CODE * n,
+        square_sd,
+    )
