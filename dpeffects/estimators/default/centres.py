@@ -267,9 +267,9 @@ class LengthsAsked:
         cells = Cells(length_class(self.residual, told_apart), told_apart.size + 1)
         return Asked(self.label, None, COUNT, cells, self.share, self.part)
 
-    def read(self, n: int, counts: Noisy) -> Lengths:
-        """The answer."""
-        return Lengths.read(n, self.longest, counts)
+    def read(self, n: int, counts: Noisy, before: Lengths | None = None) -> Lengths:
+        """The answer, in the light of lengths of other residuals."""
+        return Lengths.read(n, self.longest, counts, before)
 
     def released(self, curator: Curator) -> Lengths:
         """Release how many residuals have which length."""

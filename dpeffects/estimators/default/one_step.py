@@ -190,7 +190,7 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     means = 0.3 * (options.first or _FIRST[0])
     first = {"count": means, "means": means}
     if options.clips:
-        first["lengths"] = 4.0 * means / 3.0
+        first["lengths"] = 2.0 * means
     rest = {"spread": 0.08, "estimate": 0.42}
     if not options.randomised:
         rest |= {"calibration": 0.03, "variation": 0.03}
@@ -259,7 +259,7 @@ def release_stage(
     about_means = LengthsAsked("lengths of residuals", residual(centres.means), clip, part=0.4)
     clipped = [about_means.asked] if curator.has("lengths") else []
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
-    squares = centres.largest_square
+    lengths, squares = None, centres.largest_square
     if counts:
         lengths = about_means.read(n, *counts)
         clip, _, first = lengths.clip(arms * unit, centres)
@@ -288,7 +288,7 @@ def release_stage(
     if scaled:
         stage = replace(stage, score=calibrated(score, n, answers[0]))
     if clipped:
-        second, bias, beyond = about_model.read(n, answers[-1]).clip(
+        second, bias, beyond = about_model.read(n, answers[-1], lengths).clip(
             groups * reach(stage.score) * unit, centres, groups
         )
         stage = replace(stage, clip=second, bias=bias, beyond=beyond)

@@ -96,15 +96,27 @@ class Lengths:
     weights: FloatArray
 
     @classmethod
-    def read(cls, n: int, longest: float, counts: Noisy) -> Lengths:
-        """The posterior, given noisy counts of ``n`` residuals by length, from long to short."""
+    def read(cls, n: int, longest: float, counts: Noisy, before: Lengths | None = None) -> Lengths:
+        """The posterior, given noisy counts of ``n`` residuals by length, from long to short.
+
+        Other residuals of the same outcome may have been read ``before``: records that were far out
+        then are far out still.
+        """
         family = Family.of_all()
+        prior = family.prior if before is None else family.prior + before.far_out
         expected = n * family.classes
         chance = expected * (1.0 - family.classes) + (MISFIT * expected) ** 2
         off = counts.value.reshape(-1) - expected
-        fits = family.prior + log_density(off, np.maximum(chance, 1e-6), counts).sum(axis=1)
+        fits = prior + log_density(off, np.maximum(chance, 1e-6), counts).sum(axis=1)
         weights = np.exp(fits - fits.max())
         return cls(longest, weights / weights.sum())
+
+    @property
+    def far_out(self) -> FloatArray:
+        """How much likelier each way to lie far out is than before it was seen, as logarithms."""
+        prior, outliers = np.exp(Family.of_all().prior), (1 + np.multiply(*map(len, FAR_OUT)), -1)
+        now, then = (x.reshape(outliers).sum(axis=1) / x.sum() for x in (self.weights, prior))
+        return np.repeat(np.log(np.maximum(now, 1e-300) / then), prior.size // then.size)
 
     def clip(
         self, noise_per_length: float, centres: Centres | None = None, groups: int = 1
