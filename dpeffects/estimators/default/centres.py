@@ -118,7 +118,7 @@ class Centres:
 
     @property
     def stretch(self) -> float:
-        """By how much residuals of an arm are longer, where they grow with the mean, as a logarithm.
+        """How much longer residuals of an arm are where they grow with the mean, as a logarithm.
 
         Means are measured from the nearer end of the range. Around its middle, residuals of either
         sign cancel.
@@ -273,4 +273,4 @@ class LengthsAsked:
 
     def released(self, curator: Curator) -> Lengths:
         """Release how many residuals have which length."""
-        return self.read(curator.n, *curator.several(self.asked))
+        return self.read(curator.n, curator.several(self.asked)[0])
