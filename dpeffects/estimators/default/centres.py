@@ -118,7 +118,7 @@ class Centres:
 
     @property
     def stretch(self) -> float:
-        """By how much residuals of an arm are longer, where they grow with the mean, as a logarithm.
+        """How much longer residuals of an arm are where they grow with the mean, as a logarithm.
 
         Means are measured from the nearer end of the range. Around its middle, residuals of either
         sign cancel.
@@ -267,10 +267,10 @@ class LengthsAsked:
         cells = Cells(length_class(self.residual, told_apart), told_apart.size + 1)
         return Asked(self.label, None, COUNT, cells, self.share, self.part)
 
-    def read(self, n: int, counts: Noisy) -> Lengths:
-        """The answer."""
-        return Lengths.read(n, self.longest, counts)
+    def read(self, n: int, counts: Noisy, before: Lengths | None = None) -> Lengths:
+        """The answer, in the light of lengths of other residuals."""
+        return Lengths.read(n, self.longest, counts, before)
 
     def released(self, curator: Curator) -> Lengths:
         """Release how many residuals have which length."""
-        return self.read(curator.n, *curator.several(self.asked))
+        return self.read(curator.n, curator.several(self.asked)[0])

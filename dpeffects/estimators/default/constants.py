@@ -21,3 +21,19 @@ MISFIT = 0.03
 """A class of lengths may hold this part more or less than any member of the family says."""
 ONE_SIDED = 0.3
 """Part of what a clip cuts off that may become bias; the rest cancels between arms and signs."""
+
+# --- curves of the score (`curves`) ---------------------------------------------------------------
+
+USUAL_CURVES = 0.0032
+"""Variance of the log odds of treatment by curves, against that along lines, over studies that the
+default was first tuned on: what the interval allows for before a check can tell."""
+CURVE = 0.1
+"""Variance of the log odds by one curve, where there is one: a U of .3 in the log odds."""
+BENT_OUTCOME = 0.5
+"""How much of what covariates explain of the outcome may be along a curve that nobody saw."""
+NAMED = 0.5
+"""A term is named where it is likelier than this to bend."""
+SKEWED = 0.1
+"""Squared covariance of a bent term with its line: by skewness, and tails that are not normal."""
+SLOPES_OFF = 0.15
+"""Relative error of the score's slopes that is not noise: they come from moments."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+from scipy.special import ndtr
 
 from dpeffects.estimators.default.arm_terms import noise_between
 from dpeffects.estimators.default.moment_models import (
@@ -20,12 +22,18 @@ from dpeffects.estimators.default.moment_models import (
     squared_radius,
 )
 from dpeffects.estimators.default.posterior import NoisyMoments, fit_slopes, unadjusted_variance
+from dpeffects.estimators.default.tails import Lengths, limits
 from dpeffects.estimators.spec import Facts
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.tight_sets import cube_noise_sd, matrix_noise_sd
 
 _SD, _TWO_VALUED_SD = 0.13, 0.39
 """Standard deviation of a typical outcome within arms, in ranges of the outcome."""
+_LONGEST = 0.6
+"""The longest residual from means near the middle of the range."""
+_GENEROUS = 4.0
+"""Lengths get what they need where the range of the outcome is so many times wider than usual."""
 _COLUMN_VARIANCE = 0.0625
 """Variance of a typical covariate, in ranges."""
 _EXPLAINED, _SELECTION, _ALIGNED = 0.3, 0.5, 0.8
@@ -76,18 +84,20 @@ def outcome_sd(facts: Facts) -> float:
 def _clip(
     facts: Facts, split: Split, per_length: float, part: float = 1.0, groups: int = 1
 ) -> tuple[float, float]:
-    """The clip to expect, and its bias, where noise is ``per_length`` for each unit of the clip.
-
-    Noise in the histogram of lengths looks like residuals as long as the range allows.
-    """
+    """The clip to expect, and its bias, where noise is ``per_length`` for each unit of the clip."""
     if facts.two_valued:
-        return 0.6, 0.0
-    apparent = min(4.8 * _unit(split, "lengths") / (part * facts.n), 1.0)
-    clips = np.linspace(2.0 * _SD, 0.5, 25)
-    bias = 0.3 * (apparent * (0.5 - clips) + 0.1 * np.maximum(2.6 * _SD - clips, 0.0))
-    bias *= groups
-    k = int(np.argmin((per_length * clips) ** 2 + bias**2))
-    return float(clips[k]), float(bias[k])
+        return _LONGEST, 0.0
+    lengths = _typical_lengths(facts.n, _unit(split, "lengths") / part, "lengths" in split.mu)
+    return lengths.clip(per_length, groups=groups)[:2]
+
+
+@lru_cache(maxsize=256)
+def _typical_lengths(n: int, unit: float, gaussian: bool) -> Lengths:
+    """What would be read of lengths of normal residuals without any noise, in a generous range."""
+    longer = np.append(2.0 * ndtr(-_GENEROUS * limits(_LONGEST) / _SD), 1.0)
+    scale = math.sqrt(2.0) * unit
+    counts = Noisy(n * np.diff(longer, prepend=0.0), scale, None, gaussian)
+    return Lengths.read(n, _LONGEST, counts)
 
 
 def _by_centres(facts: Facts, split: Split) -> float:

@@ -56,6 +56,7 @@ from dpeffects.estimators.default.centres import (
     residual,
 )
 from dpeffects.estimators.default.clipped_contrast import ClippedContrastOptions, details
+from dpeffects.estimators.default.curves import Curves, CurvesAsked
 from dpeffects.estimators.default.forecast import Forecast, forecast_one_step
 from dpeffects.estimators.default.levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators.default.moment_models import (
@@ -63,15 +64,7 @@ from dpeffects.estimators.default.moment_models import (
     Models,
     release_models,
 )
-from dpeffects.estimators.default.score import (
-    Curves,
-    Score,
-    ask_calibration,
-    ask_curves,
-    calibrated,
-    read_curves,
-    score_of,
-)
+from dpeffects.estimators.default.score import Score, ask_calibration, calibrated, score_of
 from dpeffects.estimators.default.standard import Standard, ask_means, release_standard
 from dpeffects.estimators.default.variation import VariationAsked, Varying
 from dpeffects.estimators.option_checks import between, choice, whole
@@ -85,7 +78,7 @@ from dpeffects.privacy.rows import Block, RowFunction
 
 _MODELS = (0.14, 0.2, 0.28, 0.36, 0.44, 0.52, 0.6, 0.68, 0.74)
 """Shares of the moments that are compared."""
-_FIRST = (0.1, 0.16, 0.24, 0.36)
+_FIRST = (0.13, 0.2, 0.36)
 """Proportions for the first stage that are compared: the fewer records, the more it needs."""
 _POOLS = ("none", "models", "all")
 """Which shares have Gaussian noise, where there is a delta."""
@@ -196,12 +189,12 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     means = 0.3 * (options.first or _FIRST[0])
     first = {"count": means, "means": means}
     if options.clips:
-        first["lengths"] = 4.0 * means / 3.0
+        first["lengths"] = 2.0 * means
     rest = {"spread": 0.08, "estimate": 0.42}
     if not options.randomised:
         rest |= {"calibration": 0.03, "variation": 0.03}
         if options.facts is None or _may_bend(options.facts):
-            rest["curves"] = 0.03
+            rest["curves"] = 0.06
     part = max(1.0 - models - sum(first.values()), 0.05) / sum(rest.values())
     return first | {name: part * x for name, x in rest.items()} | {"models": models}
 
@@ -266,9 +259,9 @@ def release_stage(
     about_means = LengthsAsked("lengths of residuals", residual(centres.means), clip, part=0.4)
     clipped = [about_means.asked] if curator.has("lengths") else []
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
-    squares = centres.largest_square
+    lengths, squares = None, centres.largest_square
     if counts:
-        lengths = about_means.read(n, *counts)
+        lengths = about_means.read(n, counts[0])
         clip, _, first = lengths.clip(arms * unit, centres)
         squares = lengths.mean_square(clip)
     standard = release_standard(curator, sums, "spread", added)
@@ -295,7 +288,7 @@ def release_stage(
     if scaled:
         stage = replace(stage, score=calibrated(score, n, answers[0]))
     if clipped:
-        second, bias, beyond = about_model.read(n, answers[-1]).clip(
+        second, bias, beyond = about_model.read(n, answers[-1], lengths).clip(
             groups * reach(stage.score) * unit, centres, groups
         )
         stage = replace(stage, clip=second, bias=bias, beyond=beyond)
@@ -318,19 +311,20 @@ def fit_arms(
     terms = ArmTerms(stage.centres, term, -top, top, score.sizes(curator.n))
     along = VariationAsked(terms, first, score)
     checks = [] if options.randomised else [along.asked(curator)]
+    check = CurvesAsked.of(curator, first, score, stage.models.standard.bends)
     if checks and curator.arms == 2:
-        checks += ask_curves(curator, first, score)
+        checks += check.asked
     released, *checked = curator.several(terms.asked(curator), *checks)
-    found, varying, curves = terms.read(released), Varying.nowhere(), Curves(missed=math.inf)
+    found, varying = terms.read(released), Varying.nowhere()
     if checked:
         varying = along.read(checked[0], found)
-    if curator.arms == 2:
-        curves = read_curves(curator, first, score, *checked[1:])
+    seen = check.read(curator.names, *checked[1:]) if curator.arms == 2 else None
     centres, randomised, arms = stage.centres, options.randomised, curator.arms
 
     def estimate(pair: list[int]) -> Estimate:
         """The effect of an arm against another."""
         models, c = stage.models.pair(*pair), combination(pair, arms)
+        curves = seen or Curves.usual(models.slopes.selection)
         varies = varying if randomised else replace(varying, combination=c)
         value = float(stage.levels[pair[0]] - stage.levels[pair[1]] + c @ found.means)
         off = 0.0 if randomised else _WEIGHTS_OFF
@@ -380,7 +374,7 @@ def confounding(models: Models, curves: Curves) -> list[Part]:
     unknown = float(slopes.outcome_variance @ np.linalg.eigvalsh(covariance)) / models.columns
     missed = _WRONG_SCORE**2 * float(a @ covariance @ a) * unknown
     moved = min(_SECOND_ORDER * slopes.noise_variance, slopes.left_variance)
-    curved = curves.left_variance(spread, slopes.explained, slopes.selection)
+    curved = curves.left_variance(spread, slopes.explained)
     rest = slopes.vague * (slopes.left_variance - moved) + missed
     return [
         Part("models", squared * slopes.vague * moved, noise=True),

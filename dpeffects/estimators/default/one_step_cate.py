@@ -25,9 +25,9 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError
 from dpeffects.estimators.default import one_step
+from dpeffects.estimators.default.curves import CurvesAsked
 from dpeffects.estimators.default.forecast import BY_GROUP
 from dpeffects.estimators.default.one_step import OneStepOptions, Stage
-from dpeffects.estimators.default.score import ask_curves, read_curves
 from dpeffects.estimators.learners.first_stage import group
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts
@@ -122,11 +122,12 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
     terms = group_residuals(stage, most, randomised)
     label = "residuals, squares and sizes by group"
     cells = Cells(group, groups) if randomised else Cells(group_and_arm, 2 * groups)
-    checks = [] if randomised else ask_curves(curator, models, score)
+    bends = CurvesAsked.of(curator, models, score)
+    checks = [] if randomised else bends.asked
     sums, *checked = curator.several(Asked(label, terms, _WITHIN, cells, "estimate"), *checks)
     left, parts, caution = 0.0, [Part("clipped outcomes", stage.bias**2)], ""
     if not randomised:
-        curves = read_curves(curator, models, score, *checked)
+        curves = bends.read(curator.names, *checked)
         left, caution = models.clip * models.slopes.left, one_step.caution(models, curves, score)
         parts += one_step.confounding(models, curves)
     caution = stage.centres.with_caution(caution)

@@ -10,21 +10,20 @@ each arm.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.arrays import FloatArray
 from dpeffects.estimators.arm_sums import OfArm
-from dpeffects.estimators.default.moment_models import ArmModels, Models
+from dpeffects.estimators.default.moment_models import ArmModels
 from dpeffects.estimators.default.standard import Standard
 from dpeffects.estimators.row import Row, row
 from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Asked, Curator
+from dpeffects.privacy.curator import Asked
 from dpeffects.privacy.rows import Block
-from dpeffects.privacy.sets import Box, Cube
+from dpeffects.privacy.sets import Box
 
 CUT, LEAST_SD = 2.5, 0.1
 """Indices are cut at this many of their standard deviations, which are no less than this."""
@@ -270,101 +269,3 @@ def calibrated(score: Score, n: int, noisy: Noisy) -> Score:
         centres=factor * score.centres,
         index=factor * index,
     )
-
-
-# --- is the score curved where the formula has lines? ---------------------------------------------
-#
-# For every column that is not an indicator, the residual of treatment from its score is multiplied
-# with a square and with a cube of the column, both free of a line, and added up. Sums that noise
-# does not explain say that the log odds of treatment bend along that column. If outcomes bend along
-# it too, an adjustment by lines leaves confounding.
-
-_SURE = 3.5
-"""Standard deviations of its noise and sampling error that a sum has to exceed to be named."""
-_VARIANCE = 0.3
-"""Variance of the bent columns, each within [-1, 1]."""
-_USUAL = 0.0016
-"""Variance of confounding by curves over that of outcomes, for each unit of what covariates explain
-of the outcome times the variance of the log odds along them."""
-_OUTCOME = 0.5
-"""How much of what covariates explain of the outcome may be by curves."""
-
-
-@row("treated", "covariates")
-def _bent(rows: Block, columns: IntArray, models: Models, score: Score) -> FloatArray:
-    """Residuals of treatment times squares, then cubes, of standardised columns, in [-1, 1]."""
-    standard, k = models.standard, columns.size
-    off = rows.treated - score.of(rows)[:, 0]
-    out = np.empty((rows.size, 2 * k), order="F")
-    for j, column in enumerate(columns):
-        x = rows.covariates[:, standard.columns[column]] - standard.means[column]
-        x = np.clip(x / standard.sds[column], -2.5, 2.5)
-        out[:, j] = off * (x * x / 3.125 - 1.0)
-        out[:, k + j] = off * ((x * x - 2.2) * x / 10.2)
-    return out
-
-
-@dataclass(frozen=True)
-class Curves:
-    """Columns along which the log odds surely bend, and the variance of the log odds by that.
-
-    ``missed`` is the variance of curves that the check could not have told from noise and chance.
-    """
-
-    selection: float = 0.0
-    bent: tuple[str, ...] = ()
-    missed: float = 0.0
-
-    def left_variance(self, outcome_variance: float, explained: float, lines: float) -> float:
-        """Variance of the confounding by curves, where outcomes bend along the same columns.
-
-        Curves that nobody saw are as strong as is usual beside the ``lines`` of the score, or as
-        strong as the check could have missed, whichever is less.
-        """
-        unseen = min(_USUAL * lines, _OUTCOME * self.missed)
-        return (_OUTCOME * self.selection + unseen) * explained * outcome_variance
-
-    @property
-    def caution(self) -> str:
-        """What to do about it."""
-        if not self.bent:
-            return ""
-        named, first = ", ".join(self.bent[:5]), self.bent[0]
-        more = " and others" if len(self.bent) > 5 else ""
-        spline = f"bs({first}, knots=[...], lower_bound=..., upper_bound=...)"
-        write = spline if first.isidentifier() else "more knots"
-        return (
-            f"the log odds of treatment are not linear in {named}{more}: write {write} "
-            "or products of terms, or the adjustment may miss confounding"
-        )
-
-
-def ask_curves(curator: Curator, models: Models, score: Score) -> list[Asked]:
-    """What the curator is asked for; nothing where there are indicators only."""
-    columns = _may_bend(curator, models)
-    if not columns.size:
-        return []
-    ends = np.ones(2 * columns.size)
-    bent = _bent(columns, models, score)
-    return [Asked("curves of the score", bent, Cube(-ends, ends), None, "curves")]
-
-
-def _may_bend(curator: Curator, models: Models) -> IntArray:
-    """All columns that are not indicators."""
-    return np.flatnonzero(np.array(curator.values[:-1])[models.standard.columns] != 2)
-
-
-def read_curves(curator: Curator, models: Models, score: Score, *answers: Noisy) -> Curves:
-    """What noise and chance do not explain."""
-    if not answers:
-        return Curves()
-    (noisy,), columns = answers, _may_bend(curator, models)
-    h, n = score.overlap, curator.n
-    variance = (noisy.sd / n) ** 2 + h * _VARIANCE / n
-    means = noisy.value / n
-    sure = np.abs(means) > _SURE * math.sqrt(variance)
-    selection = float((means[sure] ** 2).sum()) / (h**2 * _VARIANCE)
-    bent = columns[sure.reshape(2, -1).any(axis=0)]
-    names = (curator.names[k] for k in models.standard.columns[bent])
-    missed = 2.0 * columns.size * variance / (h**2 * _VARIANCE)
-    return Curves(selection, tuple(names), float(missed))

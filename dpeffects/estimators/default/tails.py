@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -96,15 +96,27 @@ class Lengths:
     weights: FloatArray
 
     @classmethod
-    def read(cls, n: int, longest: float, counts: Noisy) -> Lengths:
-        """The posterior, given noisy counts of ``n`` residuals by length, from long to short."""
+    def read(cls, n: int, longest: float, counts: Noisy, before: Lengths | None = None) -> Lengths:
+        """The posterior, given noisy counts of ``n`` residuals by length, from long to short.
+
+        Other residuals of the same outcome may have been read ``before``: records that were far out
+        then are far out still.
+        """
         family = Family.of_all()
+        prior = family.prior if before is None else family.prior + before.far_out
         expected = n * family.classes
         chance = expected * (1.0 - family.classes) + (MISFIT * expected) ** 2
         off = counts.value.reshape(-1) - expected
-        fits = family.prior + log_density(off, np.maximum(chance, 1e-6), counts).sum(axis=1)
+        fits = prior + log_density(off, np.maximum(chance, 1e-6), counts).sum(axis=1)
         weights = np.exp(fits - fits.max())
         return cls(longest, weights / weights.sum())
+
+    @property
+    def far_out(self) -> FloatArray:
+        """How much likelier each way to lie far out is than before it was seen, as logarithms."""
+        prior, outliers = np.exp(Family.of_all().prior), (1 + math.prod(map(len, FAR_OUT)), -1)
+        now, then = (x.reshape(outliers).sum(axis=1) / x.sum() for x in (self.weights, prior))
+        return np.repeat(np.log(np.maximum(now, 1e-300) / then), prior.size // then.size)
 
     def clip(
         self, noise_per_length: float, centres: Centres | None = None, groups: int = 1
@@ -120,18 +132,21 @@ class Lengths:
         family, one, stretch = Family.of_all(), groups * self.longest, 0.0
         if centres:
             one, stretch = one * centres.unevenness, centres.stretch
-        lengths, tails, excess = family.lengths[1:], family.tails[:, 1:], family.excess[:, 1:]
-        cut = np.maximum(ONE_SIDED * excess, stretch * (excess + lengths * tails))
-        clips, bias, beyond = (
-            self.longest * lengths,
-            one**2 * (self.weights @ cut**2),
-            self.weights @ tails,
-        )
+        cut_off, beyond = self._cut_off(stretch)
+        clips, bias = self.longest * family.lengths[1:], one**2 * cut_off
         error = (noise_per_length * clips) ** 2 + bias
         if centres:
             error += (centres.missed(beyond) ** 2).sum(axis=1)
         k = int(np.argmin(error))
         return float(clips[k]), math.sqrt(float(bias[k])), float(beyond[k])
+
+    @lru_cache(maxsize=64)  # noqa: B019 - few and small
+    def _cut_off(self, stretch: float) -> tuple[FloatArray, FloatArray]:
+        """Mean squares of the bias by each clip, over the longest, and the parts beyond it."""
+        family = Family.of_all()
+        lengths, tails, excess = family.lengths[1:], family.tails[:, 1:], family.excess[:, 1:]
+        cut = np.maximum(ONE_SIDED * excess, stretch * (excess + lengths * tails))
+        return self.weights @ cut**2, self.weights @ tails
 
     def beyond(self, clip: float) -> float:
         """The chance that a residual is longer than a clip."""

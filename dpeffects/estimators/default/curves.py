@@ -1,0 +1,247 @@
+"""Is the score curved where the formula has lines? What a released check says of it.
+
+The residual of treatment from its score is multiplied with squares and steps of the columns, free
+of a line, and with products of columns, and added up. A sum that noise does not explain says that
+the log odds of treatment bend that way; if outcomes do too, an adjustment by lines leaves
+confounding. Each sum is read through a spike and slab by the law of its noise: most columns do not
+bend, some do. What is likely to bend then goes to the interval, and what surely does is named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.estimators.default.constants import (
+    BENT_OUTCOME,
+    CURVE,
+    NAMED,
+    SKEWED,
+    SLOPES_OFF,
+    USUAL_CURVES,
+)
+from dpeffects.estimators.default.moment_models import Models
+from dpeffects.estimators.default.score import CUT, Score
+from dpeffects.estimators.row import row
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Asked, Curator
+from dpeffects.privacy.rows import Block
+from dpeffects.privacy.sets import Cube
+
+_STEP = -1
+"""In the place of a second column: the step of a column at its mean."""
+
+
+def bent_terms(
+    values: IntArray, columns: IntArray, known: Collection[tuple[int, int]] = ()
+) -> IntArray:
+    """Pairs of positions: squares, steps and products, by the columns' declared ``values`` alone.
+
+    Columns that are not indicators have a square and a step each. The first columns of the formula
+    have their products: no more of them than there are columns. ``known`` are pairs of columns
+    whose product, or square, is among the terms of the models already.
+    """
+    bends = [j for j, k in enumerate(columns) if values[k] != 2]
+    first = range(int(0.5 + math.sqrt(0.25 + 2 * columns.size)) if bends else 0)
+    pairs = [(j, j) for j in bends] + [(j, k) for j in first for k in first if j < k]
+    there = {frozenset(pair) for pair in known}
+    left = [(j, k) for j, k in pairs if {int(columns[j]), int(columns[k])} not in there]
+    return np.array(left + [(j, _STEP) for j in bends], dtype=np.int64).reshape(-1, 2)
+
+
+@row("treated", "covariates")
+def bent(rows: Block, terms: IntArray, models: Models, score: Score) -> FloatArray:
+    """Residuals of treatment times bent terms of standardised columns, within [-1, 1]."""
+    standard, off = models.standard, rows.treated - score.of(rows)[:, 0]
+    out = np.empty((rows.size, len(terms)), order="F")
+
+    def column(j: int) -> FloatArray:
+        x = rows.covariates[:, standard.columns[j]] - standard.means[j]
+        return np.asarray(np.clip(x / standard.sds[j], -CUT, CUT))
+
+    for at, (j, k) in enumerate(terms):
+        x = column(j)
+        if k == _STEP:
+            out[:, at] = off * (np.where(x > 0.0, 1.0, -1.0) - 2.0 / CUT * x)
+        elif k == j:
+            out[:, at] = off * (2.0 * (x / CUT) ** 2 - 1.0)
+        else:
+            out[:, at] = off * np.clip(x * column(k) / CUT, -1.0, 1.0)
+    return out
+
+
+def variances(terms: IntArray) -> FloatArray:
+    """Variances of bent terms of independent normal columns."""
+    one, other = terms.T
+    return np.select([other == _STEP, one == other], [0.356, 0.172], 0.125)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """How likely each bent term is, the variance of the log odds by it, and columns to be named."""
+
+    chances: FloatArray
+    strengths: FloatArray
+    bent: tuple[str, ...] = ()
+
+    @classmethod
+    def usual(cls, lines: float) -> Curves:
+        """Where nothing was checked: as strong as is usual beside the ``lines`` of the score."""
+        return cls(np.zeros(1), np.array([USUAL_CURVES * lines]))
+
+    def left_variance(self, outcome_variance: float, explained: float) -> float:
+        """Variance of the confounding by curves, where outcomes bend along the same terms.
+
+        Outcomes bend by a part of what the covariates explain of them, where nobody saw a curve.
+        Where one was seen, all of an outcome's variance may be along it: the confounding is
+        anywhere up to that bound.
+        """
+        bends = self.chances / 3.0 + (1.0 - self.chances) * BENT_OUTCOME * explained
+        return float(self.strengths @ bends) * outcome_variance
+
+    @property
+    def caution(self) -> str:
+        """What to do about it."""
+        if not self.bent:
+            return ""
+        named, first = ", ".join(self.bent[:5]), self.bent[0]
+        more = " and others" if len(self.bent) > 5 else ""
+        spline = f"bs({first}, knots=[...], lower_bound=..., upper_bound=...)"
+        write = spline if first.isidentifier() else "more knots"
+        return (
+            f"the log odds of treatment are not linear in {named}{more} (probability "
+            f"{100.0 * min(self.chances.max(), 0.99):.0f} %): write {write} or products of terms, "
+            "or the adjustment may miss confounding; the interval allows for it"
+        )
+
+
+def density(off: FloatArray, sd: FloatArray, noise: Noisy) -> FloatArray:
+    """Density of the error of a released sum: its noise, and normal error of this ``sd``.
+
+    Noise of a cube is even on [-r, r] given r, which has a gamma law (claim 28).
+    """
+    if noise.gaussian:
+        total = np.hypot(sd, noise.sd)
+        return np.asarray(np.exp(-0.5 * (off / total) ** 2) / (math.sqrt(2.0 * math.pi) * total))
+    shape = noise.value.size + 1.0
+    reach = shape * np.exp(np.linspace(-9.0, 6.0, 46)[1:] / math.sqrt(shape))
+    weights = np.exp(shape * np.log(reach / shape) - reach + shape)
+    up, down = (ndtr((off[..., None] + x * noise.scale * reach) / sd[..., None]) for x in (1, -1))
+    return np.asarray((up - down) @ (0.5 * weights / reach) / (noise.scale * weights.sum()))
+
+
+def spike_and_slab(
+    noisy: Noisy, sd: FloatArray, slab: FloatArray, chance: float
+) -> tuple[FloatArray, FloatArray]:
+    """How likely each sum is not 0, and its mean square if so.
+
+    A sum is 0 but for its error, or with this ``chance`` normal of standard deviation ``slab``.
+    """
+    seen, sd, slab = (x[:, None] for x in (noisy.value.ravel(), sd, slab))
+    wide, close = slab * np.linspace(-6.0, 6.0, 121), np.linspace(-8.0, 8.0, 121)
+    at = np.sort(np.hstack([wide, seen + np.hypot(sd, noisy.sd) * close]), axis=1)
+    prior = np.exp(-0.5 * (at / slab) ** 2) / (math.sqrt(2.0 * math.pi) * slab)
+    fits = prior * density(seen - at, np.broadcast_to(sd, at.shape), noisy)
+    under, squares = (
+        (0.5 * (x[:, 1:] + x[:, :-1]) * np.diff(at, axis=1)).sum(axis=1)
+        for x in (fits, fits * at**2)
+    )
+    squares = squares / np.maximum(under, 1e-300)
+    spike = (1.0 - chance) * density(seen, sd, noisy)[:, 0]
+    return chance * under / np.maximum(chance * under + spike, 1e-300), squares
+
+
+@dataclass(frozen=True, eq=False)
+class CurvesAsked:
+    """Bent terms whose sums are released, given the models and the score."""
+
+    models: Models
+    score: Score
+    terms: IntArray
+
+    @classmethod
+    def of(
+        cls,
+        curator: Curator,
+        models: Models,
+        score: Score,
+        known: Collection[tuple[int, int]] = (),
+    ) -> CurvesAsked:
+        """All bent terms but those whose pairs of columns are ``known`` to the models."""
+        return cls(
+            models, score, bent_terms(np.array(curator.values), models.standard.columns, known)
+        )
+
+    @property
+    def asked(self) -> list[Asked]:
+        """What the curator is asked for; nothing where nothing can bend."""
+        ends = np.ones(len(self.terms))
+        sums = bent(self.terms, self.models, self.score)
+        cube = Cube(-ends, ends)
+        return [Asked("curves of the score", sums, cube, None, "curves")] if ends.size else []
+
+    @property
+    def _chance(self) -> float:
+        """How likely a term bends before it is seen: all together are as strong as is usual."""
+        usual = USUAL_CURVES * max(self.models.slopes.selection, 1e-9)
+        return min(usual / (CURVE * len(self.terms)), 0.5)
+
+    @property
+    def _errors(self) -> FloatArray:
+        """Standard deviations of the sums by chance, and by what is not known of the slopes.
+
+        Bent terms of a skewed column go along with the column.
+        """
+        models, h = self.models, self.score.overlap
+        _, vectors = np.linalg.eigh(models.covariance)
+        slopes = vectors**2 @ models.slopes.treatment_variance
+        slopes = slopes + (SLOPES_OFF * models.treatment_slopes) ** 2
+        own = np.mean(
+            [slopes[x] for x in np.where(self.terms < 0, self.terms[:, :1], self.terms).T], 0
+        )
+        by_chance = h * variances(self.terms) / models.n
+        return np.asarray(models.n * np.sqrt(by_chance + SKEWED * h**2 * own))
+
+    @property
+    def _units(self) -> FloatArray:
+        """Sums where a term moves the log odds by a standard deviation of 1."""
+        return np.asarray(self.models.n * self.score.overlap * np.sqrt(variances(self.terms)))
+
+    def read(self, names: tuple[str, ...], *answers: Noisy) -> Curves:
+        """What the sums say."""
+        if not answers:
+            return Curves(np.zeros(0), np.zeros(0))
+        slab = math.sqrt(CURVE) * self._units
+        chances, squares = spike_and_slab(answers[0], self._errors, slab, self._chance)
+        which = np.unique(self.terms[chances > NAMED])
+        named = tuple(names[k] for k in self.models.standard.columns[which[which >= 0]])
+        return Curves(chances, chances * squares / self._units**2, named)
+
+
+def seen_bend(
+    noise: Noisy, n: int, terms: IntArray, overlap: float = 0.2, lines: float = 0.5
+) -> FloatArray:
+    """The smallest bend of each term that is named with a probability of 80 %.
+
+    It is a standard deviation of the log odds of treatment; ``noise`` is that of the sums, whose
+    values do not matter; ``overlap`` is the mean of e (1 - e), ``lines`` the variance of the log
+    odds along the formula's terms. By the law of the noise, and chance.
+    """
+    unit, error = n * overlap * np.sqrt(variances(terms)), np.sqrt(n * overlap * variances(terms))
+    chance = min(USUAL_CURVES * lines / (CURVE * len(terms)), 0.5)
+    low, high = np.zeros(len(terms)), unit * 5.0
+    for _ in range(40):  # where a term is as likely as it takes
+        middle = 0.5 * (low + high)
+        tried = Noisy(middle, noise.scale, None, noise.gaussian, noise.unit_variance)
+        named = spike_and_slab(tried, error, math.sqrt(CURVE) * unit, chance)[0] > NAMED
+        low, high = np.where(named, low, middle), np.where(named, middle, high)
+    reach = np.hypot(error, noise.sd)[:, None] * np.linspace(-8.0, 8.0, 801)
+    weights = density(reach, np.broadcast_to(error[:, None], reach.shape), tried)
+    below = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
+    fifth = np.take_along_axis(reach, (below < 0.2).sum(axis=1)[:, None], axis=1)[:, 0]
+    return np.asarray((high - fifth) / unit)
