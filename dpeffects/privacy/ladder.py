@@ -72,6 +72,8 @@ class Ladder:
         ``levels`` are any numbers, in the units of the value; what is no number is the interval.
         """
         low, high = map(Fraction, ends)
+        if low >= high:
+            raise OptionError("a ladder needs an interval for its value")
         place = math.floor(
             (min(max(Fraction(value), low), high) - low) / (high - low) * TOP * PARTS
         )

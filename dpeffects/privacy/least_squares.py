@@ -268,7 +268,7 @@ class LeastSquares:
     def leverage(self, pair: Pair, weights: tuple[float, float], **price: Any) -> Noisy:
         """Release the logarithm of the sum of c'S^-1 c over both arms, with weights."""
         kappa, n = _weights(weights), self._rows.n
-        ends = math.log(sum(kappa) / n), math.log(sum(kappa) * Fraction(self._rows.reach) ** 2)
+        ends = math.log(sum(kappa) / n), math.log(2 * sum(kappa) * Fraction(self._rows.reach) ** 2)
 
         def of(leeway: Leeway) -> tuple[float, FloatArray]:
             sums = (w * (self._mean @ self._solved(a)[1]) for w, a in zip(kappa, pair, strict=True))

@@ -165,18 +165,20 @@ def one_unit(rng, problem, unit, weak=None):
 def first_table(rng, problem):
     """A table with arms of many records, or of very few."""
     tables = []
-    sizes = [int(rng.choice([rng.integers(0, problem.p + 4), rng.integers(9, 80)], p=[0.1, 0.9]))]
-    sizes += [int(rng.integers(9, 80)) for _ in range(problem.arms - 1)]
+    sizes = [int(x) for x in rng.integers(20, 120, 2)]
+    if rng.random() < 0.1:
+        sizes[rng.integers(2)] = int(rng.integers(0, problem.p + 4))
+    sizes += [int(rng.integers(1, 7))] * (problem.arms - 2)
     line, effects = rng.normal(size=problem.p) * 0.3, rng.choice([0.0, 0.5])
-    flat, few = rng.random() < 0.1, rng.random() < 0.3
-    for arm, size in enumerate(rng.permutation(sizes)):
+    flat, lone = rng.random() < 0.1, rng.random() < 0.3
+    for arm, size in enumerate(sizes):
         rows = some_rows(rng, problem, max(size, 1))[:size]
         spread = rng.normal(size=(size, problem.p))
         rows[:, 1 : problem.p + 1] = spread / np.maximum(np.linalg.norm(spread, axis=1), 1)[:, None]
         rows[:, 1 : problem.p + 1] *= problem.radius
         if flat:
             rows[:, 1 : problem.p + 1] = rows[:, 1:2]
-        if few:  # a few rows say all about v, and nothing else
+        if lone:  # a few rows say all about v, and nothing else
             rows[:, 0] = rng.permutation(size) >= size // 3
             rows[:, 1 : problem.p + 1] *= rows[:, :1] == 0
         if rng.random() < 0.6:
@@ -210,11 +212,12 @@ def substitutions(count, seed, depth=8, most_violations=10, by_density=False):
         p, arms = int(rng.integers(1, 4)), int(rng.choice([2, 2, 3]))
         radius = float(rng.choice([1.0, math.sqrt(p), 2.0, 8.0]))
         reach = float(rng.choice([1.0, 2.5]))
-        target = rng.choice([None, 0, 1])
+        target = rng.choice([None, 0, 1, arms - 1])
         problem = Problem(p, radius, reach, target, arms, bool(rng.random() < 0.5), 1)
         table = first_table(rng, problem)
         problem = replace(problem, n=len(table[1]))
-        before = released(problem, table)
+        most = float(rng.choice([1e5, 0.3]))
+        before = released(problem, table, most)
         for _ in range(depth):
             unit = table[3]
             *ways, heavy = directions(problem, table)
@@ -224,7 +227,7 @@ def substitutions(count, seed, depth=8, most_violations=10, by_density=False):
             table = tuple(
                 np.concatenate([old[keep], more]) for old, more in zip(table, new, strict=True)
             )
-            after = released(problem, table)
+            after = released(problem, table, most)
             found.compare(before, after)
             if by_density:
                 found.hold("log ratio of chances", densities(before, after, pace), EPSILON)
