@@ -250,7 +250,7 @@ def test_draws_have_their_chances(small):
 
 
 WRONG = {
-    "no rejection": ("< self.width(j) * down**j", "< self.width(0) * up**j"),
+    "no rejection": ("down * self.width(j + 1) else 0", "up * self.width(j) else 0"),
     "stairs begin with rungs": (
         "first * d + (PARTS - first) * q",
         "first * d + (PARTS - first) * d",
