@@ -26,6 +26,7 @@ from dpeffects.auditing.leaves import leaves
 from dpeffects.auditing.minimisers import gradient, log_volume
 from dpeffects.errors import DPEffectsError
 from dpeffects.ledgers.memory import Ledger
+from dpeffects.privacy.ladder import PARTS, Ladder, Pace
 from dpeffects.privacy.minimise import largest_noise
 from dpeffects.privacy.release import Releaser
 from dpeffects.unproved.seeded import SeededNoise
@@ -121,6 +122,9 @@ class Frozen(SeededNoise):
         kind = ("respond", codes.shape, *rest)
         return self.next(kind, lambda: self._source.respond(codes, *rest))
 
+    def along(self, ladder):
+        return self.next(("along", ladder.pace, ladder.ends), lambda: self._source.along(ladder))
+
     def permutation(self, n):
         drawn = self.next(("order", n), lambda: self._source.permutation(n))
         self.permutations += 1
@@ -188,6 +192,16 @@ class Measuring(Releaser):
         self._noise.hold(f"{label} (log)", abs(math.log(smooth / other)), beta)
         noisy = super().smooth_laplace(label, private, shown, **rest)
         return replace(noisy, value=self._noise.next(("smooth draw", label), lambda: noisy.value))
+
+    def along(self, label, value, levels, ends, smoothing, **rest):
+        """The change against both first rungs, each rung against the neighbour's next one."""
+        own = Ladder.of(value, levels, ends, Pace.of(1.0, smoothing))
+        other = self._noise.next(("along", label, ends, smoothing), lambda: own)
+        for one, two in ((own, other), (other, own)):
+            self._noise.hold(label, abs(own.place - other.place), PARTS * one.width(0))
+            for k in range(len(one.rungs)):
+                self._noise.hold(f"{label} (ladder)", one.width(k), two.width(k + 1))
+        return super().along(label, value, levels, ends, smoothing, **rest)
 
     def respond(self, label, codes, levels, **rest):
         """A record has one bit, or one code."""

@@ -449,7 +449,8 @@ def test_the_core_only_becomes_smaller():
     assert lines_of_code('"""Words."""\n\n# a comment\nx = (\n    1,\n)\n') == 3
 
 
-FIRST = ("noise", "shaped", "budget", "ledger", "charges", "rows", "sets", "exact", "release")
+FIRST = ("noise", "shaped", "ladder", "budget", "ledger", "charges", "rows", "sets", "exact")
+FIRST += ("release",)
 TRUSTED, TIER_ONE = 3_023, 1_300
 """Lines of code of the trusted folder, and of what a reader of one release must read (tier 1 in
 docs/decisions.md). They only become fewer too."""

@@ -28,7 +28,7 @@ TEXTS = {
 CLAIMS = {int(number): claim for number, claim in claims_in(TEXTS["privacy"]).items()}
 OF_LEDGERS = claims_in(TEXTS["ledgers"])
 ALL = {f"{number}": claim for number, claim in CLAIMS.items()} | OF_LEDGERS
-CHARGING = {"release", "laplace", "gaussian", "respond", "smooth_laplace"}
+CHARGING = {"release", "laplace", "gaussian", "respond", "smooth_laplace", "along"}
 """Methods of a releaser that charge the ledger."""
 
 

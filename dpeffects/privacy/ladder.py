@@ -72,6 +72,8 @@ class Ladder:
         ``levels`` are any numbers, in the units of the value; what is no number is the interval.
         """
         low, high = map(Fraction, ends)
+        if low >= high:
+            raise OptionError("a ladder needs an interval for its value")
         place = math.floor(
             (min(max(Fraction(value), low), high) - low) / (high - low) * TOP * PARTS
         )
@@ -90,13 +92,9 @@ class Ladder:
     def draw(self, below: Callable[[int], int]) -> int:
         """Draw a step of the grid; ``below(n)`` is uniform from 0 to n - 1."""
         (q, d), (up, down) = (x.as_integer_ratio() for x in self.pace[:2])
-        first = self.pace.first
-        while True:  # width(j) falls^j is never more than width(0) (falls widens)^j
-            j = 0
-            while below(d * down) < q * up:
-                j += 1
-            if below(self.width(0) * up**j) < self.width(j) * down**j:
-                break
+        first, j = self.pace.first, 0
+        while below(d * down) < q * up:  # width(j + 1) is at most widens width(j): go on, or anew
+            j = j + 1 if below(up * self.width(j)) < down * self.width(j + 1) else 0
         width = self.width(j)
         if below(first * d + (PARTS - first) * q) < first * d:
             x = below(first * width)

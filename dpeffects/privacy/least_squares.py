@@ -97,7 +97,7 @@ class Leeway(NamedTuple):
 
     def _mean_moves(self, k: IntArray) -> FloatArray:
         """How far the k-th record can move c, in radii."""
-        return 2.0 * self.reach / (self.size - k)
+        return np.asarray(2.0 * self.reach / (self.size - k))
 
     def _grown(self, k: IntArray) -> FloatArray:
         """How much k records can multiply what bounds a row's part."""
@@ -107,8 +107,9 @@ class Leeway(NamedTuple):
         """Infinite once an arm could be close to singular, or c a mean of nobody."""
         k = np.arange(RUNGS)
         k = k[(self.room >= k + 2) & (self.size > k + 1)]
-        known = moves(k) * (1.0 + _SLACK) ** (k + 1)
-        return np.append(np.asarray(known, np.float64), np.inf)
+        rungs = np.full(k.size + 1, np.inf)
+        rungs[:-1] = moves(k) * (1.0 + _SLACK) ** (k + 1)
+        return rungs
 
 
 def solution(matrix: Whole, right: Whole) -> Whole:
@@ -147,18 +148,18 @@ class RowProducts:
         if self.bits < 8 or self.n * (self.columns + 1) ** 2 > 2**40 or self.columns > 500:
             raise OptionError("too many records or columns for exact least squares")
 
-    @property
+    @cached_property
     def bits(self) -> int:
         """Steps of the largest psi, and about those of the largest v, are 2^bits."""
         most, more = (14, WEIGHT_BITS) if self.weighted else (18, 0)
         return min(most, (60 - more - self.n.bit_length()) // 2)
 
-    @property
+    @cached_property
     def one(self) -> int:
         """Steps of s = 1, and of each unit of v and q."""
         return int(2 ** (self.bits - math.ceil(math.log2(self.radius))))
 
-    @property
+    @cached_property
     def whole_radius(self) -> int:
         """Steps of the largest |v|: whole, so that rounding stays within the ball."""
         return math.floor(self.radius * self.one)
@@ -306,9 +307,9 @@ class LeastSquares:
 
     def _bounded(self, label: str, value: float, moved: float, *, share: str, part: float = 1.0) -> Noisy:
         """Release a number that a record moves by ``moved``, with Laplace noise."""
-        unit = moved / _ROOM
+        unit, slack = moved / _ROOM, 2 + math.ceil(self._rows.n * (self._rows.columns + 1) ** 2 * 2.0**-28)
         steps = Steps(
-            np.array([math.floor(value / unit)]), Sensitivity.of_number(_ROOM + 2), unit
+            np.array([math.floor(value / unit)]), Sensitivity.of_number(_ROOM + slack), unit
         )
         return self._releaser.release(label, steps, share=share, claim=35, part=part)
 

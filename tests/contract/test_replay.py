@@ -130,7 +130,17 @@ def _smooth(value, log):
     return planted
 
 
+def _along(value, widens):
+    def planted(releaser, data):
+        levels = 0.1 * 1.01 ** (widens * data[0] + np.arange(99.0))
+        return releaser.along("f", value * data[0], levels, (-9.0, 9.0), 0.1, share="a", claim=34)
+
+    return planted
+
+
 PLANTED = {
+    "along": (_along(0.06, 0.0), "f: moved by"),
+    "ladder": (_along(0.01, 3.0), r"f \(ladder\): moved by"),
     "L1": (lambda r, x: _release(r, x, 7), "sum: moved by 8"),
     "L2 under L1": (lambda r, x: _release(r, x, 100, l2=3.9), r"sum \(L2\): moved by 4"),
     "L2": (lambda r, x: _release(r, x, 100, "pooled", 3.9), r"sum \(L2\): moved by 4"),
