@@ -87,8 +87,12 @@ class Without(NamedTuple):
 
 @cache
 def commit() -> str:
-    line = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(line, capture_output=True, text=True, check=False).stdout.strip()
+    """The last one that changed the package."""
+    line = ["git", "log", "-1", "--format=%h", "--", "dpeffects"]
+    root = Path(__file__).parents[1]
+    return subprocess.run(
+        line, cwd=root, capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
 @lru_cache(maxsize=8)

@@ -453,10 +453,10 @@ named(
     "exp",
     "bent",
     normal(5),
-    lambda x: 0.8 * _five(x),
-    lambda x: 0.3 + 0.1 * np.exp(0.5 * x[:, 0] + 0.4 * x[:, 2]),
-    lambda x: 0.05 * np.exp(0.5 * x[:, 0] + 0.4 * x[:, 2]),
-    y=(-0.2, 2.5),
+    lambda x: _five(x) - 0.8,
+    lambda x: 0.3 + 0.05 * np.exp(0.8 * x[:, 0] + 0.6 * x[:, 2]),
+    lambda x: 0.03 * np.exp(0.8 * x[:, 0] + 0.6 * x[:, 2]),
+    y=(-0.2, 5.0),
 )
 _twenty = np.tile([0.3, -0.25, 0.2, 0.1], 5)
 named(
