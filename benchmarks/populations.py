@@ -397,7 +397,8 @@ def named(
 
 
 PINNED: dict[str, Population] = {}
-"""By name: those of the first measurements of the default on populations that bend."""
+"""By name: after the descriptions of the first populations on which the default was found wanting;
+sizes are of our own."""
 
 
 def _five(x: Array) -> Array:
