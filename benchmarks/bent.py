@@ -17,7 +17,8 @@ once with linear and logistic models and once with scikit-learn's boosting, scor
 Its terms are clipped to their median plus or minus c, the 99.5 % quantile of their distance from
 it, and their mean has Laplace noise of scale 2 c / (n epsilon). Its error is the root of the mean
 square of what the mean is off by, plus the variance of that noise; the better of both counts in a
-cell.
+cell. Where terms are skewed that clip is too short, and the ratio to it flatters the package: see
+`CLIPPED`.
 """
 
 from __future__ import annotations
@@ -46,6 +47,13 @@ TIMES = 5.0
 """How many times too wide generous ranges are."""
 SCORES, KEPT = (0.02, 0.98), 0.995
 """Scores and share of terms within the clip in what the package is compared with."""
+
+
+CLIPPED = (
+    "The clip of what the package is compared with costs it a bias where terms are skewed. In four "
+    "samples of 40,000 the rmse of the linear one was .100, without a clip .030 (seed 1); "
+    "2.44 and .71 (seed 6); but .0058 and .0056 (seed 0), .00080 and .00075 (thirty columns)."
+)
 
 
 class Run(NamedTuple):
@@ -87,8 +95,12 @@ class Without(NamedTuple):
 
 @cache
 def commit() -> str:
-    line = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(line, capture_output=True, text=True, check=False).stdout.strip()
+    """The last one that changed the package."""
+    line = ["git", "log", "-1", "--format=%h", "--", "dpeffects"]
+    root = Path(__file__).parents[1]
+    return subprocess.run(
+        line, cwd=root, capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
 @lru_cache(maxsize=8)
@@ -190,14 +202,14 @@ def by_cell(runs: pd.DataFrame, peers: pd.DataFrame) -> pd.DataFrame:
     for key, part in runs.groupby(by, sort=False):
         cell = dict(zip(by, key, strict=True))
         rmse, half = root(part["error"]), float(((part["high"] - part["low"]) / 2).median())
-        without, better = np.nan, ""
+        without, better, peer_runs = np.nan, "", 0
         if (other := others.get((cell["population"], cell["n"], cell["estimand"]))) is not None:
             errors = {
                 name: np.hypot(root(other[name]), np.sqrt(2) * root(other[draw]) / cell["epsilon"])
                 for name, draw in (("linear", "linear_draw"), ("boosted", "boosted_draw"))
             }
             better = min(errors, key=lambda name: errors[name])
-            without = errors[better]
+            without, peer_runs = errors[better], len(other)
         rows.append(
             {
                 "kind": find(cell["population"]).kind,
@@ -211,6 +223,7 @@ def by_cell(runs: pd.DataFrame, peers: pd.DataFrame) -> pd.DataFrame:
                 "cautioned": 100 * float((part["caution"].fillna("") != "").mean()),
                 "worst / se": float((part["error"].abs() / part["std_error"]).max()),
                 "better": better,
+                "its runs": peer_runs,
                 "rmse / better": rmse / without,
                 "half / 1.96 better": half / 1.96 / without,
             }
@@ -285,13 +298,12 @@ def page(name: str, runs: pd.DataFrame, peers: pd.DataFrame) -> None:
         '"Better" is the better of linear and boosted estimates without privacy but for one draw '
         "of noise; ratios in pooled rows are geometric means."
     )
-    save(name, "Populations that bend", {**shown, "Populations": said}, lead=lead)
+    save(name, "Populations that bend", {**shown, "Populations": said}, CLIPPED, lead=lead)
 
 
 def cells(asked: argparse.Namespace) -> Iterator[Run]:
     """Those on the same samples next to each other."""
-    low, high = map(int, asked.seeds.split(":"))
-    names = [f"seed {seed}" for seed in range(low, high)]
+    names = [f"seed {seed}" for seed in range(*map(int, asked.seeds.split(":")))]
     names += [*PINNED, *STUDIES] if asked.named else []
     epsilons = (0.5, 1.0, 2.0, 4.0) if asked.more_epsilon else asked.epsilon
     for name in names:
