@@ -16,6 +16,7 @@ from statistics import NormalDist
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.default.moment_models import ArmModels
 from dpeffects.estimators.default.standard import Standard
@@ -54,6 +55,9 @@ class Score:
     centres: FloatArray
     index: FloatArray
     weights: FloatArray
+    tilt: str = "overlap"
+    """Whose average the weights give: that of an estimand, or of records that could be in any arm,
+    whose weights are the smallest."""
 
     def of(self, rows: Block) -> FloatArray:
         """Chances of some rows to be in each arm, a column each."""
@@ -84,6 +88,20 @@ class Score:
         """Mean of the harmonic mean of the chances, over their number: of e(1 - e) for two."""
         return float((self.weights * harmonic(self.chances)).sum())
 
+    def tilted(self, chances: FloatArray) -> FloatArray:
+        """How much a record counts in the average, by its chances."""
+        if self.tilt == "overlap":
+            return harmonic(chances)
+        own = ESTIMANDS[self.tilt]
+        if own.of_treated and own.of_control:
+            return np.ones(chances.shape[:-1])
+        return np.asarray(chances[..., 0 if own.of_treated else 1])
+
+    @property
+    def mass(self) -> float:
+        """Mean over records of how much they count."""
+        return float((self.weights * self.tilted(self.chances)).sum())
+
     @property
     def explained(self) -> float:
         """Part of who gets which arm that the score explains; of two arms, of the variance."""
@@ -92,8 +110,8 @@ class Score:
 
     def sizes(self, n: int) -> FloatArray:
         """Records of equal weight that those of each arm are worth."""
-        own = np.stack([harmonic(x) / x[:, k] for k, x in enumerate(self.chances)])
-        return np.asarray(n / (self.weights * (own / self.overlap) ** 2).sum(axis=1))
+        own = np.stack([self.tilted(x) / x[:, k] for k, x in enumerate(self.chances)])
+        return np.asarray(n / (self.weights * (own / self.mass) ** 2).sum(axis=1))
 
     def sd_along(self, directions: FloatArray) -> FloatArray:
         """Standard deviations within arms along slopes (direction, covariate)."""
@@ -112,25 +130,25 @@ class Score:
         moves = towards @ self.covariance @ self.slopes.T
         steps = _FAR / np.maximum(self.sd_along(towards), _NEVER)
         chances = self._kept(_chances(self.constants + self.centres - steps[:, None] * moves))
-        flat = harmonic(self.shares) / self.shares
-        found = np.maximum(harmonic(chances) / np.diag(chances), flat)
-        found = np.minimum(found, 1.0 - self.least)
+        flat = self.tilted(self.shares) / self.shares
+        found = np.maximum(self.tilted(chances) / np.diag(chances), flat)
+        found = np.minimum(found, 1.0 - self.least if self.tilt == "overlap" else 1.0 / self.least)
         return np.full(2, found.max()) if arms == 2 else np.asarray(found)
 
     def weight(self) -> Row:
-        """Overlap weights over their mean, with a minus for the second of two arms."""
+        """Weights over their mean, with a minus for the second of two arms."""
         signs = OfArm(np.array([1.0, -1.0]) if len(self.shares) == 2 else np.ones_like(self.shares))
-        return overlap_weight(self, OfArm(self.largest), signs, self.overlap)
+        return arm_weight(self, OfArm(self.largest), signs, self.mass)
 
 
 @row("covariates")
-def overlap_weight(
-    rows: Block, score: Score, largest: OfArm, signs: OfArm, overlap: float
+def arm_weight(
+    rows: Block, score: Score, largest: OfArm, signs: OfArm, mass: float
 ) -> FloatArray:
-    """Overlap weights of some rows, cut and signed."""
+    """Weights of some rows, cut and signed."""
     chances = score.of(rows)
     own = np.take_along_axis(chances, signs.arm(rows)[:, None], axis=1)[:, 0]
-    weight = np.minimum(harmonic(chances) / own, largest(rows)) / overlap
+    weight = np.minimum(score.tilted(chances) / own, largest(rows)) / mass
     return np.asarray(signs(rows) * weight)
 
 

@@ -175,7 +175,11 @@ def _margin(
     folded = replace(counts, value=below + above, scale=counts.scale * math.sqrt(2.0))
     read = Lengths.read(n, 1.0, folded)
     sd, (_, square_sd) = read.exceeded_by(_BEYOND), read.mean_square()
+    code = float(below.max() + above.max()) > _CODE * n
     middle = np.append([lengths[0]], 0.5 * (lengths + np.append(lengths[1:], 0.0)))[: half + 1]
+    if code:
+        weights = np.array([below.max(), above.max()]) / n
+        sd = math.sqrt(float(weights @ middle[[below.argmax(), above.argmax()]] ** 2))
     close = middle < min(_WITHIN * sd, 1.0)
     apart = (above - below) / n * close
     error = math.sqrt(2.0) * counts.sd / n
@@ -189,6 +193,6 @@ def _margin(
         min(max(mean + moved, 0.0), 1.0),
         math.sqrt(max(sd**2 - moved**2, 0.25 * sd**2)),
         min(max(skewness, -2.0), 2.0),
-        float(below.max() + above.max()) > _CODE * n,
+        code,
         square_sd,
     )

@@ -21,7 +21,7 @@ from dpeffects.estimators.arm_sums import OfArm, arm_cells
 from dpeffects.estimators.default.arm_terms import ArmTerms, ArmTotals
 from dpeffects.estimators.default.moment_models import Models
 from dpeffects.estimators.default.standard import Standard
-from dpeffects.estimators.default.score import CUT, LEAST_SD, Score, harmonic
+from dpeffects.estimators.default.score import CUT, LEAST_SD, Score
 from dpeffects.estimators.row import row
 from dpeffects.inference.estimate import Part
 from dpeffects.privacy.charges import Noisy
@@ -120,7 +120,7 @@ class VariationAsked:
         score, models, reach = self.score, self.models, self.terms.widths / 2.0 / self.models.n
         along = np.moveaxis(score.index @ self._turn.T, -1, 0) / self._cuts[:, None, None]
         at = np.clip(along, -1.0, 1.0)
-        own = score.weights * harmonic(score.chances) / score.overlap
+        own = score.weights * score.tilted(score.chances) / score.mass
         centre = (own * at).sum(axis=(1, 2))
         width = np.maximum((own * (at - centre[:, None, None]) ** 2).sum(axis=(1, 2)), 1e-6)
         seen = (reach * noisy.value.ravel() - found.means * centre) / width
