@@ -47,7 +47,7 @@ _REFINED = 40
 """Times that a solution is improved, at most; each adds eight binary digits or more."""
 _SLACK = 2.0**-36
 """More than the relative error of a rung in floats."""
-_LEAST_GAP = 2.0**-30
+_LEAST_GAP = 2.0**-10
 """Arms differ by at least this part of the bound of residuals, so that errors are relative."""
 
 Pair = tuple[int, int]
