@@ -28,7 +28,7 @@ from dpeffects.design.features import logits
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators.arm_tables import TableWeight
-from dpeffects.estimators.default.moment_models import varying_columns
+from dpeffects.estimators.default.standard import varying_columns
 from dpeffects.estimators.margins import MarginAsked, cube, margins
 from dpeffects.estimators.option_checks import check_clip, check_flag, check_whole
 from dpeffects.estimators.row import row

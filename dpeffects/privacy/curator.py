@@ -18,8 +18,8 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.budget import Budget, round_down
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import (
     ROWS,

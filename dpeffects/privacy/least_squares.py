@@ -270,14 +270,16 @@ class LeastSquares:
     def leverage(self, pair: Pair, size: float, longest: float, **price: Any) -> Noisy:
         """Release the sum of c'S^-1 c over both arms, c a sum over a public ``size``.
 
-        It is the largest of 2 c'b - b'Sb, over all b with |w'b| <= ``longest`` for every possible w.
+        It is the largest of 2 c'b - b'Sb over all b with |w'b| <= ``longest`` for every w.
         """
         c = self._mean.astype(np.float64) / (self._rows.one * self._units * size)
         value = sum(self._largest_value(arm, c, longest) for arm in pair)
         moved = longest**2 + 8.0 * self._rows.reach * longest / size
         return self._bounded("leverage", value, moved, **price)
 
-    def squares(self, pair: Pair, weights: tuple[float, float], longest: float, **price: Any) -> Noisy:
+    def squares(
+        self, pair: Pair, weights: tuple[float, float], longest: float, **price: Any
+    ) -> Noisy:
         """Release the sum of squared residuals over both arms, with weights.
 
         It is the least that b with |w'b| <= ``longest``, for every possible w, leave of them.
@@ -293,7 +295,9 @@ class LeastSquares:
     def _largest_value(self, arm: int, right: FloatArray, longest: float) -> float:
         """Largest 2 r'b - b'Sb over b with b_0^2 / a + R^2 |b_x|^2 / (1 - a) <= longest^2."""
         one, p = self._rows.one, self._rows.columns
-        scale = np.append(math.sqrt(_FIRST), np.full(p, math.sqrt(1.0 - _FIRST) * one / self._rows.whole_radius))
+        scale = np.append(
+            math.sqrt(_FIRST), np.full(p, math.sqrt(1.0 - _FIRST) * one / self._rows.whole_radius)
+        )
         matrix = self._matrices[arm].astype(np.float64) / (one**2 * self._units)
         values, vectors = np.linalg.eigh(matrix * np.outer(scale, scale))
         values, right = np.maximum(values, 0.0), vectors.T @ (right * scale)
@@ -305,9 +309,14 @@ class LeastSquares:
         at = right / np.maximum(values + high, 1e-300)
         return float(2.0 * right @ at - values @ at**2)
 
-    def _bounded(self, label: str, value: float, moved: float, *, share: str, part: float = 1.0) -> Noisy:
+    def _bounded(
+        self, label: str, value: float, moved: float, *, share: str, part: float = 1.0
+    ) -> Noisy:
         """Release a number that a record moves by ``moved``, with Laplace noise."""
-        unit, slack = moved / _ROOM, 2 + math.ceil(self._rows.n * (self._rows.columns + 1) ** 2 * 2.0**-28)
+        unit, slack = (
+            moved / _ROOM,
+            2 + math.ceil(self._rows.n * (self._rows.columns + 1) ** 2 * 2.0**-28),
+        )
         steps = Steps(
             np.array([math.floor(value / unit)]), Sensitivity.of_number(_ROOM + slack), unit
         )

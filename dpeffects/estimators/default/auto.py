@@ -66,7 +66,9 @@ class AutoOptions(StudyOptions):
         method, options, why = choose(self, facts)
         if method is clipped_contrast.SPEC:
             refuse_unadjusted(self, *(TOO_LITTLE if facts.columns else NO_COVARIATES))
-        return Chosen(self.design, self.on_unadjusted, self.flexible, method=method, own=options, why=why)
+        return Chosen(
+            self.design, self.on_unadjusted, self.flexible, method=method, own=options, why=why
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +104,9 @@ def plans(options: AutoOptions, facts: Facts) -> tuple[Plan, ...]:
     unadjusted = forecast, clipped_contrast.SPEC, plain
     if not 0 < facts.columns <= one_step.MOST_COLUMNS:
         return (unadjusted,)
-    best, forecast = one_step.planned(OneStepOptions(options.design, flexible=options.flexible), facts)
+    best, forecast = one_step.planned(
+        OneStepOptions(options.design, flexible=options.flexible), facts
+    )
     found = [unadjusted, (forecast, one_step.SPEC, best)]
     if regression.enough(facts, options.flexible) and not options.randomised:
         best, forecast = regression.planned(OneStepOptions(flexible=options.flexible), facts)
@@ -126,7 +130,11 @@ def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContr
     """The best method, its options, and sentences about it and the alternatives."""
     if facts.level == "label" and facts.columns:
         why = "one_step was chosen: covariates and treatment are public, so adjusting is free."
-        return one_step.SPEC, OneStepOptions(options.design, flexible=options.flexible).resolve(facts), why
+        return (
+            one_step.SPEC,
+            OneStepOptions(options.design, flexible=options.flexible).resolve(facts),
+            why,
+        )
     unadjusted, *adjusted = plans(options, facts)
     better = [one for one in adjusted if _pays(one[0], unadjusted[0], options, facts)]
     forecast, method, own = better[-1] if better else unadjusted

@@ -34,7 +34,7 @@ from dpeffects.estimators.default.centres import (
     residual,
 )
 from dpeffects.estimators.default.levels import Spread, with_means
-from dpeffects.estimators.default.moment_models import varying_columns
+from dpeffects.estimators.default.standard import varying_columns
 from dpeffects.estimators.default.tails import Lengths
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Contrasts, Facts

@@ -61,3 +61,25 @@ def bent(facts: Facts, degree: int) -> Facts:
     """The facts of a call in which columns of a degree are added: they are numbers, not codes."""
     more = (0,) * len(bends(facts, degree))
     return replace(facts, values=(*facts.values[:-1], *more, *facts.values[-1:]))
+
+
+def left_out(facts: Facts, degree: int) -> str:
+    """What the first lines say where the public rule leaves out squares or products."""
+    if len(bends(facts, PRODUCTS)) == len(bends(facts, degree)):
+        return ""
+    start, what = "NO PRODUCTS", "products"
+    if degree < SQUARES:
+        start, what = "LINES ONLY", "squares and products"
+    return (
+        f"{start}: n and epsilon do not carry {what} of the columns, so that confounding by them "
+        "is not adjusted for"
+    )
+
+
+def added_words(facts: Facts, degree: int) -> dict[str, str]:
+    """How many columns were added, where any were."""
+    pairs = bends(facts, degree)
+    squares = sum(one == other for one, other in pairs)
+    counts = {"squares": squares, "products": len(pairs) - squares}
+    words = ", ".join(f"{k} {name}" for name, k in counts.items() if k)
+    return {"columns added": words} if words else {}

@@ -47,7 +47,14 @@ from dpeffects.estimators.default.arm_terms import (
     combination,
     noise_between,
 )
-from dpeffects.estimators.default.bends import Bends, bends, bent, degree
+from dpeffects.estimators.default.bends import (
+    Bends,
+    added_words,
+    bends,
+    bent,
+    degree,
+    left_out,
+)
 from dpeffects.estimators.default.centres import (
     Centres,
     LengthsAsked,
@@ -70,7 +77,7 @@ from dpeffects.estimators.default.variation import VariationAsked, Varying
 from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
-from dpeffects.inference.estimate import Effects, Estimate, Part
+from dpeffects.inference.estimate import Effects, Estimate, Part, with_another
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Split
@@ -87,8 +94,8 @@ MOST_COLUMNS, _MOST_POOLED = 450, 250
 _TYPICAL = Facts(1000, 10, Budget(1.0), "label", values=(1, *(0,) * 9, 0))
 """For which splits of the budget are listed."""
 _SPREAD = 0.08
-"""Share of where covariates lie and how far they spread: with .02 columns of wide ranges were off by
-factors of 2 to 7, n 40,000, epsilon 1, 17 columns."""
+"""Share of where covariates lie and how far they spread: with .02, scales of columns with wide ranges
+were off by factors of 2 to 7, n 40,000, epsilon 1, 17 columns."""
 _TILT = 1.3
 """Weights of the estimand are taken where they make the error at most so many times as large."""
 _WEIGHTS_OFF = 0.04
@@ -127,6 +134,19 @@ class OneStepOptions(ClippedContrastOptions):
     pool: str | None = choice(None, *_POOLS)
     flexible: int | None = whole(None, 0, 2)
 
+    @property
+    def degree(self) -> int:
+        """How far columns bend: as asked for, or by the public rule."""
+        if self.flexible is not None:
+            return self.flexible
+        return 0 if self.randomised or self.facts is None else degree(self.facts)
+
+    @property
+    def left_out(self) -> str:
+        """What the public rule left out; nothing where that was asked for."""
+        silent = self.flexible is not None or self.randomised or self.facts is None
+        return "" if silent else left_out(self.facts, self.degree)
+
     def has_means(self, facts: Facts) -> bool:
         """Sums by arm are released, but for contrasts that have their parts of the budget."""
         return facts.arms == 2 or facts.level == "sample"
@@ -146,9 +166,7 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, Fore
     """The options with every choice made, and what to expect of them."""
     if facts.level == "label":
         return options.made_for(facts), Forecast(math.nan, math.nan, math.nan)
-    if options.flexible is None:
-        options = replace(options, flexible=0 if options.randomised else degree(facts))
-    known, facts = facts, bent(facts, options.flexible or 0)
+    known, facts = facts, bent(facts, options.made_for(facts).degree)
     columns = facts.columns
     if columns > MOST_COLUMNS:
         more = f"{MOST_COLUMNS} covariates, not {columns}{options.instead}"
@@ -309,7 +327,7 @@ def fit_arms(
         from dpeffects.estimators.default.balancing import fit_label
 
         return fit_label(curator, options, estimand, contrasts)
-    added = bends(options.facts, options.flexible or 0) if options.facts else ()
+    added = bends(options.facts, options.degree) if options.facts else ()
     stage = release_stage(curator, options.randomised, options.clip, _reach, added=added)
     if not options.randomised:
         stage = replace(stage, score=_tilted(stage, estimand, curator))
@@ -342,7 +360,7 @@ def fit_arms(
             value += varies.more(estimand) - models.clip * models.slopes.left
             parts += confounding(models, curves)
             parts += [part for part, _ in varies.errors(estimand)]
-        said = "" if randomised else caution(models, curves, score)
+        said = "" if randomised else caution(models, curves, score, options.left_out)
         made = found.estimate(
             pair,
             value,
@@ -367,7 +385,8 @@ def fit_arms(
         return replace(made, means=arm_means(pair, means, centres, made, sampling, *noise, sizes))
 
     estimates = tuple(estimate(list(pair)) for pair in contrasts)
-    return Effects(estimates, details=stage.details(contrasts))
+    shown = added_words(options.facts, options.degree) if options.facts else {}
+    return Effects(estimates, details=shown | stage.details(contrasts))
 
 
 def _reach(score: Score) -> float:
@@ -418,9 +437,9 @@ def _known(known: tuple[float, float]) -> dict[str, str]:
     return dict(zip(names, shown, strict=True))
 
 
-def caution(models: Models, curves: Curves, score: Score) -> str:
+def caution(models: Models, curves: Curves, score: Score, left_out: str = "") -> str:
     """What nobody should overlook."""
-    found, apart = curves.caution, ""
+    found, apart = with_another(left_out, curves.caution), ""
     if score.explained > _APART:
         apart = (
             f"HARDLY ANY OVERLAP: the covariates explain about {100.0 * score.explained:.0f} % of "

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -28,18 +27,17 @@ from dpeffects.arrays import FloatArray
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators.arm_sums import arm_counts, arm_sums
 from dpeffects.estimators.default import one_step
-from dpeffects.estimators.default.bends import bends, bent, degree
+from dpeffects.estimators.default.bends import added_words, bends, bent, degree
 from dpeffects.estimators.default.centres import Centres, LengthsAsked, centres_of, residual
 from dpeffects.estimators.default.clipped_contrast import details
 from dpeffects.estimators.default.forecast import Forecast, outcome_sd
 from dpeffects.estimators.default.levels import Spread, with_means
-from dpeffects.estimators.default.standard import Standard, ask_means, release_standard
 from dpeffects.estimators.default.one_step import OneStepOptions
+from dpeffects.estimators.default.standard import Standard, ask_means, release_standard
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance
 from dpeffects.inference.ladder_noise import LadderNoise
-from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.least_squares import LeastSquares, Leeway
 from dpeffects.privacy.release import Split
@@ -59,7 +57,7 @@ _SHARES = {
 _RECORDS = 500.0
 """Records of the smaller arm times epsilon that each column takes: with less, noise can explode."""
 _ROOM = 40.0
-"""Room times the epsilon of the draw that it takes: below, noise grows faster than the room falls."""
+"""Room times the epsilon of the draw that it takes: below, noise grows faster than room falls."""
 _SURELY = 5.0
 """Scales of its noise by which a room must exceed that: 3 in 1,000 calls are misled by noise."""
 _LENGTH, _REACH = 0.7, 4.0
@@ -103,9 +101,8 @@ class RegressionOptions(OneStepOptions):
     """
 
     def resolve(self, facts: Facts) -> RegressionOptions:
-        """Choose the columns that are added."""
-        own = degree(facts) if self.flexible is None else self.flexible
-        return self.made_for(facts, flexible=own)
+        """Columns are added by the facts."""
+        return self.made_for(facts)
 
     def has_means(self, facts: Facts) -> bool:
         """Sums by arm are released."""
@@ -137,7 +134,7 @@ def fit_arms(
     """Release the first stage, what the regressions are worth, and one draw a contrast."""
     facts, counts = options.facts, arm_counts(curator, "count")
     known = counts.shares()
-    added = bends(facts, options.flexible or 0)
+    added = bends(facts, options.degree)
     smallest = curator.n * float(known[0].min())
     if not carried(facts, smallest, facts.columns + len(added), len(contrasts)):
         return _instead(curator, options, estimand, contrasts)
@@ -149,7 +146,7 @@ def fit_arms(
     sums, *lengths = curator.several(ask_means(curator, "spread"), *clipped)
     clip, bias, spread = centres.longest, 0.0, centres.most_variance
     if lengths:
-        read = about.read(curator.n, *lengths)
+        read = about.read(curator.n, lengths[0])
         clip, bias, _ = read.clip(8.0 * math.sqrt(2.0) / (smallest * epsilon), centres)
         spread = min(read.mean_square(clip)[0], spread)
     standard = release_standard(curator, sums, "spread", added)
@@ -175,13 +172,15 @@ def fit_arms(
     size = float(own.population(*centres.sizes)) if curator.arms == 2 else float(curator.n)
     first = First(centres, standard.size, clip, bias, spread, epsilon, size)
     estimates = [
-        first.estimate(curator, fitted, pair, float(room.value[0]), room.sd, len(contrasts))
+        first.estimate(
+            curator, fitted, pair, float(room.value[0]), room.sd, len(contrasts), options.left_out
+        )
         for pair, room in rooms.items()
     ]
     if curator.arms == 2:
         spreads = Spread(spread, centres.sizes)
         estimates = [with_means(x, centres, estimand, spreads) for x in estimates]
-    shown = details(centres, clip, math.sqrt(spread))
+    shown = added_words(facts, options.degree) | details(centres, clip, math.sqrt(spread))
     return Effects(tuple(estimates), details=shown)
 
 
@@ -210,6 +209,7 @@ class First:
         room: float,
         room_sd: float,
         contrasts: int,
+        left_out: str,
     ) -> Estimate:
         """Release what the regressions of two arms are worth, and their contrast."""
         part, arms = 1.0 / contrasts, _arms(curator, pair)
@@ -243,12 +243,14 @@ class First:
         noise = variance * math.hypot(leverage.sd / even / uneven, squares.sd / unit / left)
         return Estimate(
             value=float(means[0] - means[1]) + min(max(beside, -most), most),
-            sampling=SamplingVariance(variance, min(noise, variance / 2.0) / math.sqrt(2.0), self.spread),
+            sampling=SamplingVariance(
+                variance, min(noise, variance / 2.0) / math.sqrt(2.0), self.spread
+            ),
             laplace=(scale,),
             parts=(Part("clipped outcomes", self.bias**2),) if self.bias else (),
             possible=(-self.centres.range, self.centres.range),
             basis="adjusted",
-            caution=self.centres.with_caution(),
+            caution=self.centres.with_caution(left_out),
         )
 
     def _longest(self, left: float) -> tuple[float, float]:
@@ -289,7 +291,7 @@ def _instead(
 def planned(options: OneStepOptions, facts: Facts) -> tuple[RegressionOptions, Forecast]:
     """The options with every choice made, and what to expect of them in arms of one size."""
     own = RegressionOptions(options.design, flexible=options.flexible).resolve(facts)
-    p, n = bent(facts, own.flexible or 0).columns, facts.n
+    p, n = bent(facts, own.degree).columns, facts.n
     split = Split.of(facts.budget, shares(facts.level, own))
     epsilon, sd = split.shares["estimate"].epsilon, outcome_sd(facts)
     clip, (left, _), (uneven, _) = 0.6 if facts.two_valued else 3.0 * sd, _LEFT, _UNEVEN

@@ -20,8 +20,8 @@ from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators.arm_sums import OfArm, arm_cells
 from dpeffects.estimators.default.arm_terms import ArmTerms, ArmTotals
 from dpeffects.estimators.default.moment_models import Models
-from dpeffects.estimators.default.standard import Standard
 from dpeffects.estimators.default.score import CUT, LEAST_SD, Score
+from dpeffects.estimators.default.standard import Standard
 from dpeffects.estimators.row import row
 from dpeffects.inference.estimate import Part
 from dpeffects.privacy.charges import Noisy

@@ -23,8 +23,8 @@ from dpeffects.design.features import logits, unit_rows
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators.arm_sums import arm_counts
 from dpeffects.estimators.default.centres import Centres
-from dpeffects.estimators.default.standard import ask_means, release_standard
 from dpeffects.estimators.default.posterior import unadjusted_variance
+from dpeffects.estimators.default.standard import ask_means, release_standard
 from dpeffects.estimators.row import row
 from dpeffects.estimators.weighting.inverse_weights import Propensity, propensity_model
 from dpeffects.estimators.weighting.penalties import (
