@@ -181,10 +181,10 @@ class CurvesAsked:
     @property
     def asked(self) -> list[Asked]:
         """What the curator is asked for; nothing where nothing can bend."""
-        ends = np.ones(len(self.terms))
-        sums = bent(self.terms, self.models, self.score)
-        cube = Cube(-ends, ends)
-        return [Asked("curves of the score", sums, cube, None, "curves")] if ends.size else []
+        if not len(self.terms):
+            return []
+        ends, sums = np.ones(len(self.terms)), bent(self.terms, self.models, self.score)
+        return [Asked("curves of the score", sums, Cube(-ends, ends), None, "curves")]
 
     @property
     def _chance(self) -> float:
