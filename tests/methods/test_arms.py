@@ -178,7 +178,11 @@ def models_of(n=4000, randomised=False):
     centres = release_centres(c, "a", "a")
     (sums,) = c.several(ask_means(c, "a"))
     standard = release_standard(c, sums, "a")
-    return arm, x, standard, release_models(c, standard, centres, 0.4, "a", randomised)
+    return arm, x, standard, _models(c, standard, centres, randomised)
+
+
+def _models(c, standard, centres, randomised):
+    return release_models(c, standard, centres, 0.4, "a", randomised, centres.largest_square)
 
 
 def test_models_of_the_arms_are_those_of_the_records():

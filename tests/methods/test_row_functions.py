@@ -41,6 +41,7 @@ from dpeffects.estimators.default import (
     variation,
 )
 from dpeffects.estimators.default import centres as _centres
+from dpeffects.estimators.default import curves as _curves
 from dpeffects.estimators.default import score as _score
 from dpeffects.estimators.default.centres import Centres, residual
 from dpeffects.estimators.learners import first_stage
@@ -226,7 +227,7 @@ CASES = {
             BALANCE, FROM_MEANS, np.array([[-0.3, 0.3], [-0.2, 0.3]]), np.array([0.01, -0.02])
         )
     ],
-    "_bent": [_score._bent(np.array([0, 2]), MODELS, ODDS)],
+    "bent": [_curves.bent(np.array([[0, 0], [2, -1], [0, 2]]), MODELS, ODDS)],
     "from_model": [FROM_MODEL, FROM_ARMS],
     "group_residuals": [
         one_step_cate.group_residuals(

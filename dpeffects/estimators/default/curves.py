@@ -47,7 +47,8 @@ def bent_terms(
     whose product, or square, is among the terms of the models already.
     """
     bends = [j for j, k in enumerate(columns) if values[k] != 2]
-    first = range(int(0.5 + math.sqrt(0.25 + 2 * columns.size)) if bends else 0)
+    most = min(int(0.5 + math.sqrt(0.25 + 2 * columns.size)), columns.size)
+    first = range(most if bends else 0)
     pairs = [(j, j) for j in bends] + [(j, k) for j in first for k in first if j < k]
     there = {frozenset(pair) for pair in known}
     left = [(j, k) for j, k in pairs if {int(columns[j]), int(columns[k])} not in there]
@@ -180,10 +181,10 @@ class CurvesAsked:
     @property
     def asked(self) -> list[Asked]:
         """What the curator is asked for; nothing where nothing can bend."""
-        ends = np.ones(len(self.terms))
-        sums = bent(self.terms, self.models, self.score)
-        cube = Cube(-ends, ends)
-        return [Asked("curves of the score", sums, cube, None, "curves")] if ends.size else []
+        if not len(self.terms):
+            return []
+        ends, sums = np.ones(len(self.terms)), bent(self.terms, self.models, self.score)
+        return [Asked("curves of the score", sums, Cube(-ends, ends), None, "curves")]
 
     @property
     def _chance(self) -> float:

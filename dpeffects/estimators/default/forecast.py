@@ -32,8 +32,6 @@ _SD, _TWO_VALUED_SD = 0.13, 0.39
 """Standard deviation of a typical outcome within arms, in ranges of the outcome."""
 _LONGEST = 0.6
 """The longest residual from means near the middle of the range."""
-_GENEROUS = 4.0
-"""Lengths get what they need where the range of the outcome is so many times wider than usual."""
 _COLUMN_VARIANCE = 0.0625
 """Variance of a typical covariate, in ranges."""
 _EXPLAINED, _SELECTION, _ALIGNED = 0.3, 0.5, 0.8
@@ -88,13 +86,14 @@ def _clip(
     if facts.two_valued:
         return _LONGEST, 0.0
     lengths = _typical_lengths(facts.n, _unit(split, "lengths") / part, "lengths" in split.mu)
-    return lengths.clip(per_length, groups=groups)[:2]
+    clip, bias, _ = lengths.clip(per_length, groups=groups)
+    return max(clip, 2.0 * _SD), bias
 
 
 @lru_cache(maxsize=256)
 def _typical_lengths(n: int, unit: float, gaussian: bool) -> Lengths:
-    """What would be read of lengths of normal residuals without any noise, in a generous range."""
-    longer = np.append(2.0 * ndtr(-_GENEROUS * limits(_LONGEST) / _SD), 1.0)
+    """What would be read of lengths of typical, normal residuals without any noise."""
+    longer = np.append(2.0 * ndtr(-limits(_LONGEST) / _SD), 1.0)
     scale = math.sqrt(2.0) * unit
     counts = Noisy(n * np.diff(longer, prepend=0.0), scale, None, gaussian)
     return Lengths.read(n, _LONGEST, counts)

@@ -124,7 +124,8 @@ class Lengths:
         """The clip with the least noise and bias, that bias, and the part of residuals beyond it.
 
         ``noise_per_length`` is the noise in the estimate for each unit of the clip. Residuals
-        beyond the clip do not correct the ``centres``. Long residuals may all be in a small arm, or
+        beyond the clip do not correct the ``centres``, nor do those that are as close to it as
+        centres may be off. Long residuals may all be in a small arm, or
         in one of some ``groups``, with an effect that is far from the others; and those of an arm
         with a larger mean may be longer in proportion to it. (Outcomes with two values are not
         clipped: the effect may live in the rarer one.)
@@ -136,6 +137,8 @@ class Lengths:
         clips, bias = self.longest * family.lengths[1:], one**2 * cut_off
         error = (noise_per_length * clips) ** 2 + bias
         if centres:
+            off = float(centres.unknown.max())
+            beyond = np.interp(clips - off, clips, beyond, left=1.0)
             error += (centres.missed(beyond) ** 2).sum(axis=1)
         k = int(np.argmin(error))
         return float(clips[k]), math.sqrt(float(bias[k])), float(beyond[k])

@@ -1,0 +1,148 @@
+"""Lengths of residuals and curves of the score are read by the law of their noise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from dpeffects.estimators.default.curves import bent_terms, density, seen_bend, spike_and_slab
+from dpeffects.estimators.default.tails import Family, Lengths, limits, log_density
+from dpeffects.privacy.charges import Noisy
+
+
+def histogram(residuals, scale, rng, gaussian=False):
+    """Noisy counts by length, from long to short, of residuals up to 1."""
+    edges = np.concatenate([[np.inf], limits(1.0), [-1.0]])
+    exact = np.array(
+        [((lo < residuals) & (residuals <= hi)).sum() for hi, lo in itertools.pairwise(edges)]
+    )
+    noise = rng.normal(0, scale, exact.size) if gaussian else rng.laplace(0, scale, exact.size)
+    return Noisy((exact + noise)[:, None], scale, None, gaussian)
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+@pytest.mark.parametrize(("off", "sd"), [(0.0, 3.0), (25.0, 3.0), (-60.0, 0.5), (8.0, 200.0)])
+def test_the_law_of_a_count_is_noise_and_chance_together(off, sd, gaussian):
+    counts = Noisy(np.zeros(1), 10.0, None, gaussian)
+    noise = stats.norm(0, 10) if gaussian else stats.laplace(0, 10)
+    product = lambda x: noise.pdf(x) * stats.norm(off, sd).pdf(x)  # noqa: E731
+    points = sorted({0.0, off, off - 5 * sd, off + 5 * sd})
+    expected, _ = integrate.quad(product, -2500, 2500, points=points, limit=800)
+    found = float(log_density(np.array([off]), np.array([sd**2]), counts)[0])
+    assert found == pytest.approx(math.log(expected), abs=1e-6)
+
+
+def test_members_of_the_family_are_laws_and_their_moments_are_theirs():
+    family = Family.of_all()
+    assert (np.diff(family.tails, axis=1) <= 1e-12).all()
+    assert family.classes.sum(axis=1) == pytest.approx(np.ones(len(family.tails)))
+    for member in (0, 60, 147, 1000, 2367):
+        lengths = Lengths(2.0, np.eye(len(family.tails))[member])
+        tail = lambda x: np.interp(x / 2.0, family.lengths, family.tails[member])  # noqa: E731, B023
+        grid = np.linspace(0.0, 2.0, 200_001)
+        beyond = integrate.trapezoid(np.where(grid > 0.3, tail(grid), 0.0), grid)
+        assert lengths.excess(0.3) == pytest.approx(beyond, rel=0.02, abs=1e-5)
+        assert lengths.beyond(0.3) == pytest.approx(float(tail(0.3)), abs=1e-9)
+        square = integrate.trapezoid(2 * grid * np.where(grid < 0.3, tail(grid), 0.0), grid)
+        assert lengths.mean_square(0.3)[0] == pytest.approx(square, rel=0.02)
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+@pytest.mark.parametrize("scale", [0.02, 0.1])
+def test_what_is_read_of_residuals_holds_the_truth(scale, gaussian):
+    rng, held = np.random.default_rng(4), []
+    for _ in range(30):
+        residuals = np.minimum(np.abs(rng.normal(0, scale, 4000)), 1.0)
+        lengths = Lengths.read(4000, 1.0, histogram(residuals, 30.0, rng, gaussian))
+        mean, sd = lengths.mean_square(3 * scale)
+        truth = float((np.minimum(residuals, 3 * scale) ** 2).mean())
+        held.append(abs(mean - truth) < 3 * sd + 0.05 * truth)
+        clip, bias, beyond = lengths.clip(0.02)
+        assert 1.2 * scale < clip < 8 * scale
+        assert float(np.maximum(residuals - clip, 0).mean()) * 0.3 < 2 * bias
+        assert beyond == pytest.approx(lengths.beyond(clip))
+    assert np.mean(held) > 0.85
+
+
+def test_a_range_six_times_too_wide_hardly_moves_a_clip():
+    rng = np.random.default_rng(1)
+    residuals = np.abs(rng.normal(0, 0.12, 40_000))
+    one = Lengths.read(40_000, 1.0, histogram(residuals, 40.0, rng)).clip(0.001)[0]
+    other = 6.0 * Lengths.read(40_000, 1.0, histogram(residuals / 6.0, 40.0, rng)).clip(0.006)[0]
+    assert 0.7 < other / one < 1.5
+
+
+def test_records_far_out_are_remembered():
+    rng = np.random.default_rng(3)
+    residuals = np.abs(rng.normal(0, 0.02, 4000))
+    far = np.concatenate([residuals[80:], rng.random(80)])
+    seen = Lengths.read(4000, 1.0, histogram(far, 5.0, rng))
+    vague = histogram(far, 60.0, rng)
+    alone, after = (Lengths.read(4000, 1.0, vague, before) for before in (None, seen))
+    truth = float(np.maximum(far - 0.1, 0).mean())
+    assert abs(after.excess(0.1) - truth) < abs(alone.excess(0.1) - truth) + 0.1 * truth
+    assert after.excess(0.1) == pytest.approx(truth, rel=0.5)
+
+
+def cube(values, scale):
+    k = len(values)
+    return Noisy(np.asarray(values, float), scale, None, False, (k + 1) * (k + 2) / 3)
+
+
+@pytest.mark.parametrize("columns", [3, 12, 60])
+def test_the_law_of_a_sum_in_a_cube(columns):
+    """The share of draws beyond a point, against the integral of the density."""
+    rng, noise = np.random.default_rng(0), cube(np.zeros(columns), 1.0)
+    drawn = rng.gamma(columns + 1.0, size=200_000) * rng.uniform(-1, 1, 200_000)
+    drawn += rng.normal(0, 0.3 * columns, 200_000)
+    grid = np.linspace(-9 * noise.sd, 9 * noise.sd, 20_001)
+    found = density(grid, np.full(grid.shape, 0.3 * columns), noise)
+    for point in (0.5, 1.5, 2.0):
+        beyond = integrate.trapezoid(np.where(grid > point * noise.sd, found, 0.0), grid)
+        assert beyond == pytest.approx(float((drawn > point * noise.sd).mean()), abs=0.004)
+
+
+def test_spike_and_slab_is_bayes_rule_where_noise_is_normal():
+    sums, sd, slab = np.array([0.0, 1.0, -6.0, 30.0]), np.full(4, 0.5), np.full(4, 4.0)
+    found, squares = spike_and_slab(Noisy(sums, 1.2, None, True), sd, slab, 0.05)
+    one, other = 0.5**2 + 1.2**2, 0.5**2 + 1.2**2 + 16.0
+    odds = 0.05 / 0.95 * stats.norm(0, other**0.5).pdf(sums) / stats.norm(0, one**0.5).pdf(sums)
+    kept = 16.0 / other
+    assert found == pytest.approx(odds / (1 + odds), rel=1e-4)
+    assert squares[:3] == pytest.approx(((kept * sums) ** 2 + kept * one)[:3], rel=1e-3)
+
+
+def test_terms_of_the_check_are_bounded_and_public():
+    values, columns = np.array([0, 0, 2, 0, 0, 0]), np.arange(5)
+    terms = bent_terms(values, columns)
+    assert len(terms) == 4 + 4 + 3
+    less = {tuple(x) for x in bent_terms(values, columns, {(0, 0), (1, 0)}).tolist()}
+    assert {tuple(x) for x in terms.tolist()} - less == {(0, 0), (0, 1)}
+    assert all(len(bent_terms(np.zeros(d + 1), np.arange(d))) <= 3 * d for d in range(1, 60))
+    assert not len(bent_terms(np.full(4, 2), np.arange(3)))
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(40_000, 0.06), (400_000, 0.06), (40_000, 2.0)])
+def test_the_power_of_the_check_is_as_documented(n, epsilon):
+    terms = bent_terms(np.zeros(6), np.arange(5))
+    k, rng = len(terms), np.random.default_rng(5)
+    noise = cube(np.zeros(k), 2.0 / epsilon)
+    bends, overlap, runs = seen_bend(noise, n, terms), 0.2, 400
+    variance = np.select([terms[:, 1] < 0, terms[:, 0] == terms[:, 1]], [0.356, 0.172], 0.125)
+    unit, sd = n * overlap * np.sqrt(variance), np.sqrt(n * overlap * variance)
+    named, falsely = 0, 0
+    for run in range(runs):
+        at = run % k
+        drawn = noise.scale * rng.gamma(k + 1.0) * rng.uniform(-1, 1, k) + sd * rng.normal(size=k)
+        drawn[at] += bends[at] * unit[at]
+        chance = 0.0032 * 0.5 / (0.1 * k)
+        found, _ = spike_and_slab(replace(noise, value=drawn), sd, math.sqrt(0.1) * unit, chance)
+        named += found[at] > 0.5
+        falsely += (np.delete(found, at) > 0.5).any()
+    assert 0.72 < named / runs < 0.88
+    assert falsely < 0.03 * runs
