@@ -94,7 +94,7 @@ MOST_COLUMNS, _MOST_POOLED = 450, 250
 _TYPICAL = Facts(1000, 10, Budget(1.0), "label", values=(1, *(0,) * 9, 0))
 """For which splits of the budget are listed."""
 _SPREAD = 0.08
-"""Share of where covariates lie and how far they spread: with .02, scales of columns with wide ranges
+"""Share of where covariates lie and how far they spread: with .02, scales of columns of wide ranges
 were off by factors of 2 to 7, n 40,000, epsilon 1, 17 columns."""
 _TILT = 1.3
 """Weights of the estimand are taken where they make the error at most so many times as large."""

@@ -29,7 +29,7 @@ _CUT, _SQUARE = 2.5, (0.977, 1.297)
 """Where columns are cut before they are multiplied, in standard deviations, and the mean and the
 standard deviation of the square of a normal column that is cut there."""
 _BEYOND = 0.317
-"""Part of the records of a normal column that lie further from its mean than one standard deviation.
+"""Part of the records of a normal column further from its mean than one standard deviation.
 Of others the same distance is taken: few records far out do not change it."""
 _WITHIN = 6.0
 """Standard deviations within which records say where a column is centred, and how skewed it is."""
