@@ -23,6 +23,7 @@ from dpeffects.estimators.default.clipped_contrast import (
 )
 from dpeffects.estimators.default.forecast import Forecast
 from dpeffects.estimators.default.one_step import OneStepOptions
+from dpeffects.estimators.option_checks import whole
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.budget import Budget
@@ -53,15 +54,18 @@ class AutoOptions(StudyOptions):
 
     ``design``: "observational" (default), or "randomised" where treatment was assigned by chance.
     ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, where the public
-    numbers do not carry an adjustment.
+    numbers do not carry an adjustment. ``flexible``: as in `one_step`.
     """
+
+    flexible: int | None = whole(None, 0, 2)
 
     def resolve(self, facts: Facts) -> Chosen:
         """Choose the method by what its interval is expected to be."""
         method, options, why = choose(self, facts)
         if method is clipped_contrast.SPEC:
             refuse_unadjusted(self, *(TOO_LITTLE if facts.columns else NO_COVARIATES))
-        return Chosen(self.design, self.on_unadjusted, method=method, own=options, why=why)
+        given = self.design, self.on_unadjusted, self.flexible
+        return Chosen(*given, method=method, own=options, why=why)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +101,9 @@ def plans(options: AutoOptions, facts: Facts) -> tuple[Plan, ...]:
     unadjusted = forecast, clipped_contrast.SPEC, plain
     if not 0 < facts.columns <= one_step.MOST_COLUMNS:
         return (unadjusted,)
-    best, forecast = one_step.planned(OneStepOptions(options.design), facts)
+    best, forecast = one_step.planned(
+        OneStepOptions(options.design, flexible=options.flexible), facts
+    )
     return unadjusted, (forecast, one_step.SPEC, best)
 
 
@@ -117,7 +123,11 @@ def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContr
     """The best method, its options, and sentences about it and the alternatives."""
     if facts.level == "label" and facts.columns:
         why = "one_step was chosen: covariates and treatment are public, so adjusting is free."
-        return one_step.SPEC, OneStepOptions(options.design).resolve(facts), why
+        return (
+            one_step.SPEC,
+            OneStepOptions(options.design, flexible=options.flexible).resolve(facts),
+            why,
+        )
     unadjusted, *adjusted = plans(options, facts)
     better = [one for one in adjusted if _pays(one[0], unadjusted[0], options, facts)]
     forecast, method, own = better[0] if better else unadjusted

@@ -2,10 +2,15 @@
 
 Every weighted difference of outcomes, adjusted by a regression or not, is a sum of v_i y_i whose
 weights v_i follow from covariates and treatment alone. So here nothing is spent on adjusting. The
-weights of an arm lie in [0, cap], add up to 1, and bring the arm's means of a basis of the
-covariates to those of the population (the dual of a quadratic program, by Newton's method on exact
-sums over public rows, which are free and the same on every engine). What is paid for is one sum of
-weighted, clipped residuals: its noise is the largest weight times the length of a residual.
+weights of an arm are those of a logistic score, 1 + exp(line) for the average over all records and
+exp(line) for that over the other arm, where lines are in a basis of the covariates: terms of the
+formula, squares, products, and steps at quantiles, as many as records carry. They are calibrated
+(Imai and Ratkovic 2014, Zhao 2019, Tan 2020): the arm's means of the basis are those of the
+population. So the estimate is right where the log odds are a line in the basis, whatever outcomes
+are, and where outcomes are one, whatever the score is. The loss is convex and has a ridge, so that
+it has a minimum; Newton's method finds it by exact sums over public rows, which are free and the
+same on every engine. What is paid for is one sum of weighted, clipped residuals: its noise is the
+largest weight times the length of a residual.
 
 A cap bounds the noise and leaves some imbalance. Several caps are solved, from loose to tight;
 which of them, and which clip, has the least noise, sampling variance and possible bias is decided
@@ -47,34 +52,35 @@ from dpeffects.privacy.rows import Block, Cells, RowFunction
 from dpeffects.privacy.sets import COUNT, Box
 from dpeffects.privacy.tight_sets import Gram, WithSquares, norm_of_sum
 
-_CAUTION = 0.5
-"""Counts of long residuals are taken as larger by this many standard deviations of their noise."""
 _COARSE = 0.03
 """Noise in a count of lengths, over all records, beyond which nothing is clipped by it."""
 _RIDGE = 3.0
 """Variance of a residual over that of a slope along an imbalance, by which both are weighed."""
 _CURVES = 3.0
-"""Slopes of squares and products are believed to have so many times less variance."""
+"""Squares, products, and all steps along a column, are believed to vary so many times less."""
 _RECORDS = 12
 """Records of the smaller arm for each function of the basis, before curves are added to it."""
+_DENSE = 0.15
+"""Steps along a column, over the root of the smaller arm's records: what lies between two steps is
+off by one over their number in both score and outcome. 10 steps at n 10,000 left a step population
+covered in 28 of 30 runs."""
 _MOST = 100
-"""Functions of the basis, before curves are added to it."""
+"""Functions of the basis, before curves are added to it: time goes by its square."""
+_GRID = np.linspace(-3.0, 3.0, 241)
+"""Places of steps, in standard deviations from the mean."""
 _TYPICAL = 0.15
 """Standard deviation of outcomes in an arm, over their range, where it is not known yet."""
-_RATIO = 1.35
-"""From one cap to the next, at most."""
-_WORSE = 1.2
-"""Expected error over the least, beyond which no tighter cap is solved."""
-_LEAST = 1.02
-"""A cap over an even weight, at least."""
+_RATIO = 1.5
+"""From one cap to the next, at most: expected errors of two such differ by a few per cent."""
 _TIGHTEST = 1.25
-"""The tightest cap is this many times an even weight in the smaller arm; 1 in a trial."""
+"""The tightest cap is this many times an even weight in the smaller arm."""
 _LOOKS = 8
 """Looks at the rows for each cap, at most; what imbalance they leave is measured, not assumed."""
-_STOP = 1e-4
+_STOP = 0.01
+"""Imbalance, over the standard deviation that chance gives a mean, at which nothing is gained."""
 _QUICK = 0.25
 """By so much the gradient falls where second derivatives are used again."""
-_EDGES = 2.0 ** (np.arange(8 * 40) / 8.0)
+_EDGES = 2.0 ** (np.arange(1, 8 * 40) / 8.0)
 """Classes of weights, to find the largest."""
 _UNKNOWN = 0.03
 """Noise in what covariates explain, over the variance of residuals, beyond which it is unknown."""
@@ -113,10 +119,11 @@ def _ramp(value: float, start: float, end: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """Functions of encoded covariates to [-1, 1]: columns, squares and products.
+    """Functions of encoded covariates to [-1, 1]: columns, squares, products and steps.
 
     ``centre`` and ``spread`` standardise the ``columns`` that curves are made of; they are cut off
-    at three standard deviations. ``squares`` and ``pairs`` say of which columns there are such.
+    at three standard deviations. ``squares`` and ``pairs`` say of which columns there are such,
+    ``steps`` which column steps up where.
     """
 
     columns: IntArray
@@ -124,18 +131,20 @@ class Basis:
     spread: FloatArray
     squares: tuple[int, ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()
+    steps: tuple[tuple[int, float], ...] = ()
     reads: ClassVar[tuple[str, ...]] = ("covariates",)
 
     @property
     def size(self) -> int:
         """Number of functions."""
-        return len(self.columns) + len(self.squares) + len(self.pairs)
+        return len(self.columns) + len(self.squares) + len(self.pairs) + len(self.steps)
 
     @property
     def penalties(self) -> FloatArray:
-        """How much less the slopes of curves may vary."""
-        lines = len(self.columns)
-        return np.concatenate([np.ones(lines), np.full(self.size - lines, _CURVES)])
+        """How much less the slopes of curves may vary; steps along a column share one variance."""
+        each = len(self.steps) / max(len({j for j, _ in self.steps}), 1)
+        numbers = len(self.columns), len(self.squares) + len(self.pairs), len(self.steps)
+        return np.repeat([1.0, _CURVES, _CURVES * each], numbers)
 
     def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
         """The functions of some rows."""
@@ -146,13 +155,14 @@ class Basis:
             for j in used
         }
         squares = [z[j] * z[j] for j in self.squares]
-        return (*lines, *squares, *(z[i] * z[j] for i, j in self.pairs))
+        steps = [(lines[j] > edge) - 0.5 for j, edge in self.steps]
+        return (*lines, *squares, *(z[i] * z[j] for i, j in self.pairs), *steps)
 
 
 @row("covariates")
-def with_constant(rows: Block, basis: Basis) -> tuple[FloatArray, ...]:
-    """1, and the functions of a basis."""
-    return (np.ones(rows.size), *basis(rows))
+def column_class(rows: Block, column: int, edges: FloatArray) -> IntArray:
+    """How many of the edges a covariate exceeds."""
+    return np.searchsorted(edges, rows.covariates[:, column] - 0.5, side="left")
 
 
 @row("covariates")
@@ -182,6 +192,11 @@ class BasisMoments:
         return cls(sizes, sums[:, :q], np.maximum(sums[:, q:] - sums[:, :q] ** 2, 0.0))
 
     @property
+    def with_constant(self) -> FloatArray:
+        """Means of 1 and the functions."""
+        return np.column_stack([np.ones(2), self.means])
+
+    @property
     def spread(self) -> FloatArray:
         """Standard deviations over all records."""
         share = self.sizes / self.sizes.sum()
@@ -195,8 +210,13 @@ class BasisMoments:
         return np.asarray(weights @ self.means / weights.sum())
 
 
-def choose_basis(curator: Curator, sizes: FloatArray) -> tuple[Basis, BasisMoments]:
-    """Columns that vary; squares and products of them while there are records for them."""
+def choose_basis(
+    curator: Curator, sizes: FloatArray, flexible: int | None = None
+) -> tuple[Basis, BasisMoments]:
+    """Columns that vary; squares, products and steps of them while there are records for them.
+
+    With ``flexible`` 0 nothing is added to the columns, with 1 at most squares, with 2 no steps.
+    """
     columns = varying_columns(curator)
     lines = Basis(columns, np.zeros(columns.size), np.ones(columns.size))
     first = BasisMoments.of(curator, lines, sizes)
@@ -207,12 +227,28 @@ def choose_basis(curator: Curator, sizes: FloatArray) -> tuple[Basis, BasisMomen
     more = tuple(int(j) for j in np.flatnonzero(kinds != 2))
     pairs = tuple((i, j) for j in range(columns.size) for i in range(j))
     basis, room = Basis(columns, centre, spread), min(float(sizes.min()) / _RECORDS, _MOST)
-    for terms in ({"squares": more}, {"pairs": pairs}):
+    for terms in ({"squares": more}, {"pairs": pairs})[:flexible]:
         larger = replace(basis, **terms)
-        if larger.size > room:
-            break
-        basis = larger
+        basis = larger if larger.size <= room else basis
+    each = min((room - basis.size) / max(len(more), 1), _DENSE * math.sqrt(sizes.min()))
+    if flexible is None and each >= 1.0:
+        steps = [(j, x) for j in more for x in _quantiles(curator, basis, j, int(each))]
+        basis = replace(basis, steps=tuple(steps))
     return basis, BasisMoments.of(curator, basis, sizes)
+
+
+def _quantiles(curator: Curator, basis: Basis, j: int, number: int) -> list[float]:
+    """Places that cut a public column into parts of about the same size; fewer where it has ties.
+
+    Where the arms are some of more, their places are those of their own records.
+    """
+    places = basis.centre[j] + basis.spread[j] * _GRID
+    cells = Cells(column_class(int(basis.columns[j]), places), places.size + 1)
+    counts = curator.sums("quantiles", None, COUNT, cells, share="estimate").value[:, 0]
+    below = np.cumsum(counts)[:-1] / counts.sum()
+    wanted = np.arange(1, number + 1) / (number + 1.0)
+    found = np.unique(np.abs(below[:, None] - wanted).argmin(axis=0))
+    return [float(places[k]) for k in found if 0.0 < below[k] < 1.0]
 
 
 # --- the weights ----------------------------------------------------------------------------------
@@ -220,36 +256,52 @@ def choose_basis(curator: Curator, sizes: FloatArray) -> tuple[Basis, BasisMomen
 
 @dataclass(frozen=True, eq=False)
 class BalancingWeights:
-    """Weights of (treated, control) records: a line in the basis, cut to [0, caps].
+    """Weights of (treated, control) records: a part ``base``, the same for all, and exponentials.
 
-    ``lines`` has a constant and a slope for each function of the basis, by arm; an even weight is
-    1.
+    The rest, 1 less the base, is multiplied by exp(line), cut at ``tops``, where ``lines`` has a
+    constant and a slope for each function of the basis, by arm; an even weight is 1. With the
+    share of the arm as its base this is the share over a probability whose log odds are a line.
     """
 
     basis: Basis
     lines: FloatArray
-    caps: FloatArray
+    tops: FloatArray
+    base: FloatArray
     reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
 
-    def of(self, treated: BoolArray, values: tuple[FloatArray, ...]) -> FloatArray:
-        """Weights over their caps, from 0 to 1: lines column by column, then cut."""
-        constant, other = self.lines[:, 0].tolist()
-        total: FloatArray = np.where(treated, constant, other)
-        for value, slopes in zip(values, self.lines[:, 1:].T, strict=True):
-            if slopes.any():
-                total = total + value * np.where(treated, *slopes)
-        return np.clip(total / np.where(treated, *self.caps), 0.0, 1.0)
+    @property
+    def caps(self) -> FloatArray:
+        """The largest weights."""
+        return np.asarray(self.base + (1.0 - self.base) * self.tops)
+
+    def logs(self, treated: BoolArray, values: tuple[FloatArray, ...]) -> FloatArray:
+        """Logarithms of exponentials over their tops, column by column: at most 0."""
+        total, other = (np.full(treated.size, x) for x in self.lines[:, 0] - np.log(self.tops))
+        for value, (slope, against) in zip(values, self.lines[:, 1:].T.tolist(), strict=True):
+            total += value * slope
+            other += value * against
+        return np.minimum(np.where(treated, total, other), 0.0)
 
     def __call__(self, rows: Block) -> FloatArray:
         """Weights of some rows, over their caps."""
-        return self.of(rows.treated, self.basis(rows))
+        even = self.base / self.caps
+        tilt = np.exp(self.logs(rows.treated, self.basis(rows)))
+        return np.where(rows.treated, *even) + np.where(rows.treated, *(1.0 - even)) * tilt
 
 
 @row()
 def within_cap(rows: Block, weights: BalancingWeights) -> IntArray:
-    """The arm (0 or 1) of a record whose weight is neither 0 nor at its cap; 2 for the others."""
-    weight = weights(rows)
-    return np.where((weight > 0.0) & (weight < 1.0), np.where(rows.treated, 0, 1), 2)
+    """The arm (0 or 1) of a record whose weight is not at its cap; 2 for the others."""
+    logs = weights.logs(rows.treated, weights.basis(rows))
+    return np.where(logs < 0.0, np.where(rows.treated, 0, 1), 2)
+
+
+@row()
+def rooted(rows: Block, weights: BalancingWeights) -> tuple[FloatArray, ...]:
+    """1 and the functions of the basis, times roots of exponentials over their tops."""
+    values = weights.basis(rows)
+    root = np.exp(0.5 * weights.logs(rows.treated, values))
+    return (root, *(root * x for x in values))
 
 
 @row()
@@ -262,111 +314,140 @@ def weight_class(rows: Block, weights: BalancingWeights, edges: FloatArray) -> I
 
 @row()
 def weight_sums(rows: Block, weights: BalancingWeights) -> tuple[FloatArray, ...]:
-    """Weights over their caps, their squares, and their products with the basis."""
+    """Exponentials over their tops, times themselves, their logarithms, 1 and the basis."""
     values = weights.basis(rows)
-    weight = weights.of(rows.treated, values)
-    return (weight, weight * weight, *(weight * x for x in values))
+    logs = weights.logs(rows.treated, values)
+    tilt = np.exp(logs)
+    return (tilt * tilt, tilt * np.maximum(logs, -100.0), tilt, *(tilt * x for x in values))
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Least squares of weights in [0, cap] and of imbalance, in standardised columns of a basis.
+    """Exponentials with the least entropy and imbalance, in standardised columns of a basis.
 
-    Minimises, over weights w of an arm's n_a records with mean 1, the mean of w^2 plus
-    (n_a / ridge) times the squared imbalance of each column. ``standard`` turns (1, basis) into 1
-    and columns with mean 0 over the population and variance 1. ``even`` says which arm is the
-    population itself: its weights are 1.
+    Minimises, over r in [0, top] of an arm's n_a records with mean 1, the mean of r log r plus
+    (n_a / 2 ridge) times the squared distance of each column's mean from its ``goal``: that of the
+    records of the population which are not in the arm. In the dual this is the loss whose minimum
+    is the odds of treatment where their logarithm is a line in the basis. ``standard`` turns
+    (1, basis) into 1 and columns with mean 0 over the population and variance 1.
     """
 
     basis: Basis
-    sizes: FloatArray
+    moments: BasisMoments
     standard: FloatArray
     ridge: FloatArray
-    even: tuple[bool, bool]
+    base: FloatArray
+    goal: FloatArray
 
     @classmethod
     def of(
-        cls, basis: Basis, moments: BasisMoments, estimand: str, target: FloatArray | None = None
+        cls,
+        basis: Basis,
+        moments: BasisMoments,
+        estimand: str,
+        everybody: tuple[FloatArray, float] | None = None,
     ) -> Problem:
         """The problem of weights that balance these moments."""
         own, spread = ESTIMANDS[estimand], np.maximum(moments.spread, 1e-6)
+        base = moments.sizes * np.array([own.of_treated, own.of_control])
+        target, total = everybody or (moments.target(estimand), float(base.sum()))
+        base = base / total
         standard = np.eye(basis.size + 1)
         standard[1:, 1:] = np.diag(1.0 / spread)
-        standard[1:, 0] = -(moments.target(estimand) if target is None else target) / spread
+        standard[1:, 0] = -target / spread
+        means = moments.with_constant @ standard.T
+        rest = np.maximum(1.0 - base, 1e-9)[:, None]
+        goal = (np.eye(1, basis.size + 1) - base[:, None] * means) / rest
         ridge = np.append(1e-9, _RIDGE * basis.penalties)
-        even = (not own.of_control, not own.of_treated)
-        return cls(basis, moments.sizes, standard, ridge / moments.sizes[:, None], even)
+        return cls(basis, moments, standard, ridge / moments.sizes[:, None], base, goal)
+
+    @property
+    def sizes(self) -> FloatArray:
+        """Records by arm."""
+        return self.moments.sizes
+
+    @property
+    def even(self) -> BoolArray:
+        """Which arm is the population itself: its weights are 1."""
+        return np.asarray(self.base == 1.0)
 
     def start(self) -> FloatArray:
         """Even weights, as coefficients of (1, standardised columns) by arm."""
-        return np.tile(np.eye(1, self.basis.size + 1), (2, 1))
+        return np.zeros((2, self.basis.size + 1))
 
-    def weights(self, at: FloatArray, caps: FloatArray) -> BalancingWeights:
+    def weights(self, at: FloatArray, tops: FloatArray) -> BalancingWeights:
         """Weights with these coefficients."""
-        return BalancingWeights(self.basis, at @ self.standard, caps)
+        return BalancingWeights(self.basis, at @ self.standard, tops, self.base)
 
-    def look(self, curator: Curator, at: FloatArray, caps: FloatArray) -> _Look:
+    def look(self, curator: Curator, at: FloatArray, tops: FloatArray) -> _Look:
         """Sums over public rows that give the dual objective and its gradient, by arm."""
-        weights, q = self.weights(at, caps), self.basis.size
-        box = Box(np.append([0.0, 0.0], -np.ones(q)), np.ones(q + 2), centre=0.0)
+        weights, q = self.weights(at, tops), self.basis.size
+        low = np.append([0.0, -0.4, 0.0], -np.ones(q))
+        box = Box(low, np.append([1.0, 0.0, 1.0], np.ones(q)), centre=0.0)
         sums = curator.sums("balance", weight_sums(weights), box, ARMS, share="estimate").value
-        means, squares = np.delete(sums, 1, axis=1) * caps[:, None], sums[:, 1] * caps**2
-        means, squares = means / self.sizes[:, None], squares / self.sizes
-        gradient = means @ self.standard.T + self.ridge * at - np.eye(1, q + 1)
-        # where a weight w is cut from a line u, its term is w u - w^2 / 2
-        value = (means * weights.lines).sum(axis=1) - squares / 2.0 - at[:, 0]
-        return _Look(means, squares, gradient, value + 0.5 * (self.ridge * at**2).sum(axis=1))
+        sums = sums * tops[:, None] / self.sizes[:, None]
+        squares, entropy, means = sums[:, 0] * tops, sums[:, 1], sums[:, 2:]
+        gradient = means @ self.standard.T + self.ridge * at - self.goal
+        # where r is cut from exp(u), its term is r + r u - r log r
+        value = means[:, 0] * (1.0 - np.log(tops)) - entropy + (means * weights.lines).sum(axis=1)
+        value += (at * (0.5 * self.ridge * at - self.goal)).sum(axis=1)
+        return _Look(at, means, squares, gradient, value)
 
-    def hessian(self, curator: Curator, at: FloatArray, caps: FloatArray) -> FloatArray:
+    def hessian(self, curator: Curator, at: FloatArray, tops: FloatArray) -> FloatArray:
         """Second derivatives, by arm: products of the records whose weights are not cut."""
-        cells = Cells(within_cap(self.weights(at, caps)), 2)
-        products = _products(curator, with_constant(self.basis), self.basis.size + 1, cells)
-        inside = self.standard @ (products / self.sizes[:, None, None]) @ self.standard.T
+        weights = self.weights(at, tops)
+        products = _products(
+            curator, rooted(weights), self.basis.size + 1, Cells(within_cap(weights), 2)
+        )
+        inside = self.standard @ (products * (tops / self.sizes)[:, None, None]) @ self.standard.T
         return np.asarray(inside + np.stack([np.diag(ridge + 1e-10) for ridge in self.ridge]))
 
-    def solve(self, curator: Curator, at: FloatArray, caps: FloatArray) -> tuple[FloatArray, _Look]:
+    def solve(self, curator: Curator, now: _Look, tops: FloatArray) -> _Look:
         """Newton's method with halved steps, for both arms in the same looks at the rows.
 
-        Second derivatives are used again while the gradient falls quickly by them.
+        Second derivatives are used again, those of other tops too, while the gradient falls
+        quickly by them.
         """
-        now, free = self.look(curator, at, caps), ~np.array(self.even)
-        hessian, steps, shrink = None, np.zeros_like(at), np.zeros(2)
+        hessian, free = now.hessian, ~self.even
+        now, stop = self.look(curator, now.at, tops), _STOP / np.sqrt(self.sizes)
+        steps, shrink = np.zeros_like(now.at), np.zeros(2)
         for _ in range(_LOOKS):
             size = np.abs(now.gradient).max(axis=1)
-            starts = free & (shrink == 0.0) & (size > _STOP)
+            starts = free & (shrink == 0.0) & (size > stop)
             if not (starts | (shrink > 0.0)).any():
                 break
             if starts.any() and hessian is None:
-                hessian = self.hessian(curator, at, caps)
+                hessian = self.hessian(curator, now.at, tops)
             for arm in np.flatnonzero(starts).tolist():
                 assert hessian is not None
                 steps[arm], shrink[arm] = direction(hessian[arm], now.gradient[arm]), 1.0
-            tried = at - shrink[:, None] * steps
-            found = self.look(curator, tried, caps)
+            found = self.look(curator, now.at - shrink[:, None] * steps, tops)
             falls = 1e-4 * shrink * (now.gradient * steps).sum(axis=1)
             taken = (shrink > 0.0) & ((found.value <= now.value - falls) | (shrink < 1e-3))
-            slow = np.abs(found.gradient).max(axis=1) > _QUICK * size
+            slow = np.abs(found.gradient).max(axis=1) > np.maximum(_QUICK * size, stop)
             hessian = None if (slow & (shrink > 0.0)).any() else hessian
-            at, now = np.where(taken[:, None], tried, at), now.where(taken, found)
-            shrink = np.where(taken, 0.0, shrink / 2.0)
-        return at, now
+            now, shrink = now.where(taken, found), np.where(taken, 0.0, shrink / 2.0)
+        return replace(now, hessian=hessian)
 
 
 @dataclass(frozen=True, eq=False)
 class _Look:
     """What is known of the dual problem at some coefficients, by arm.
 
-    ``means`` are those of weights and of weights times the basis, ``squares`` of squared weights.
+    ``means`` are those of exponentials and of exponentials times the basis, ``squares`` of their
+    squares. ``hessian`` are second derivatives that may be used again.
     """
 
+    at: FloatArray
     means: FloatArray
     squares: FloatArray
     gradient: FloatArray
     value: FloatArray
+    hessian: FloatArray | None = None
 
     def where(self, taken: BoolArray, other: _Look) -> _Look:
         """The other's numbers in the arms where it is taken."""
-        both = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        both = [(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)[:-1]]
         return _Look(*(np.where(taken.reshape(2, *[1] * (a.ndim - 1)), b, a) for a, b in both))
 
 
@@ -387,9 +468,12 @@ class CappedWeights:
     @classmethod
     def of(cls, problem: Problem, weights: BalancingWeights, look: _Look) -> CappedWeights:
         """Weights with what is left of the imbalance."""
-        sums = np.maximum(look.means[:, 0], 1e-9)
-        imbalance = (look.means / sums[:, None] @ problem.standard.T)[:, 1:]
-        squares = look.squares / sums**2 / problem.sizes
+        base, rest = problem.base, 1.0 - problem.base
+        means = base[:, None] * problem.moments.with_constant + rest[:, None] * look.means
+        sums = np.maximum(means[:, 0], 1e-9)
+        imbalance = (means / sums[:, None] @ problem.standard.T)[:, 1:]
+        squares = base**2 + 2.0 * base * rest * look.means[:, 0] + rest**2 * look.squares
+        squares = squares / sums**2 / problem.sizes
         return cls(weights, problem.sizes, sums * problem.sizes, squares, imbalance)
 
     @property
@@ -417,22 +501,22 @@ class CappedWeights:
 
 def designs(curator: Curator, problem: Problem, *, trial: bool) -> Iterator[CappedWeights]:
     """Weights for caps from loose to tight, each solved when asked for; in a trial even at last."""
-    sizes, even = problem.sizes, np.array(problem.even)
+    sizes, even, base = problem.sizes, problem.even, problem.base
     none = np.where(even, 1.0, np.maximum(sizes, 2.0))
-    at, _ = problem.solve(curator, problem.start(), none)
-    top = _largest(curator, problem.weights(at, none)) / sizes
-    tightest = (1.0 if trial else _TIGHTEST) / float(sizes.min())
+    even_weights = problem.look(curator, problem.start(), np.ones(2))
+    if trial:
+        yield CappedWeights.of(problem, problem.weights(even_weights.at, np.ones(2)), even_weights)
+    look = problem.solve(curator, even_weights, none)
+    top = _largest(curator, problem.weights(look.at, none)) / sizes
+    tightest = _TIGHTEST / float(sizes.min())
     loosest = max(float(top.max()), tightest)
     steps = max(math.ceil(math.log(loosest / tightest) / math.log(_RATIO)), 1)
     for k in range(steps + 1):
         cap = loosest * (tightest / loosest) ** (k / steps)
-        caps = np.where(even, 1.0, np.maximum(np.minimum(cap, top) * sizes, _LEAST))
-        if trial and k == steps:
-            at, caps = problem.start(), np.ones(2)
-            look = problem.look(curator, at, caps)
-        else:
-            at, look = problem.solve(curator, at, caps)
-        yield CappedWeights.of(problem, problem.weights(at, caps), look)
+        tops = (np.minimum(cap, top) * sizes - base) / np.maximum(1.0 - base, 1e-9)
+        tops = np.where(even, 1.0, tops)
+        look = problem.solve(curator, look, tops)
+        yield CappedWeights.of(problem, problem.weights(look.at, tops), look)
 
 
 def _products(
@@ -553,22 +637,21 @@ def fit_pair(
     sizes = curator.sums("arms", None, COUNT, ARMS, share="estimate").value[:, 0]
     if not sizes.all():
         raise EstimationError("an arm has no records: there is no effect to estimate")
-    trial = options.design == "randomised"
-    basis, moments = choose_basis(curator, sizes)
+    trial, flexible = options.design == "randomised", options.flexible
+    basis, moments = choose_basis(curator, sizes, 2 if trial and flexible is None else flexible)
     target = None
     if everybody is not None and basis.size:
         box = Box(-np.ones(basis.size), np.ones(basis.size))
-        target = everybody.sums("balance", basis, box, share="estimate").value / everybody.n
+        means = everybody.sums("balance", basis, box, share="estimate").value / everybody.n
+        target = means, everybody.n
     problem = Problem.of(basis, moments, estimand, target)
     released = release_explained(curator, problem, moments, release_first(curator, sizes))
-    best, worse = None, 0
+    choices = list[Choice]()
     for design in designs(curator, problem, trial=trial):
-        choice = Choice.of(curator, design, released, trial=trial)
-        worse = 0 if best is None or choice.error < best.error else worse + 1
-        best = choice if best is None or choice.error < best.error else best
-        if worse == 2 or choice.error > _WORSE * best.error:
+        choices.append(Choice.of(curator, design, released, trial=trial))
+        if len(choices) > 1 + trial and choices[-1].error > choices[-2].error:
             break
-    assert best is not None
+    best = min(choices, key=lambda choice: choice.error)
     made = replace(weighted_sum(curator, best, released), **_said(problem, moments, best, trial))
     if everybody is not None:  # the level of two arms is not that of all
         return made
@@ -592,9 +675,9 @@ def release_first(curator: Curator, sizes: FloatArray) -> Released:
     noisy = LengthsAsked(label, from_means, centres.longest, "estimate", part).released(curator)
     if noisy.sd[0] > _COARSE * curator.n:
         return replace(typical, part=1.0 - part)
-    spread = min(max(0.6 * noisy.mean_square, (0.02 * centres.range) ** 2), centres.most_variance)
-    lengths = replace(noisy, longer=noisy.longer + _CAUTION * noisy.sd)
-    return Released(centres, lengths, 1.0 - part, spread)
+    # lengths are counted as the shortest of their class, and are about even in its logarithm
+    spread = max(noisy.mean_square / math.log(2.0), (0.02 * centres.range) ** 2)
+    return Released(centres, noisy, 1.0 - part, min(spread, centres.most_variance))
 
 
 def release_explained(
@@ -604,7 +687,7 @@ def release_explained(
     columns, n = problem.basis.columns.size, curator.n
     if not columns or not curator.has("variance"):
         return known
-    lines = replace(problem.basis, squares=(), pairs=())
+    lines = replace(problem.basis, squares=(), pairs=(), steps=())
     means = moments.means[:, :columns]
     within = _products(curator, lines, columns)[0] - (moments.sizes[:, None] * means).T @ means
     values, vectors = np.linalg.eigh(within / n)
@@ -721,7 +804,7 @@ def _sampling(
 def _said(problem: Problem, moments: BasisMoments, choice: Choice, trial: bool) -> dict[str, Any]:
     """What a reader should know of the weights, all of it public."""
     design, lines = choice.design, problem.basis.columns.size
-    even = np.column_stack([np.ones(2), moments.means]) @ problem.standard.T
+    even = moments.with_constant @ problem.standard.T
     before = float(np.abs(even[:, 1 : lines + 1]).max(initial=0.0))
     after = float(np.abs(design.imbalance[:, :lines]).max(initial=0.0))
     details = {

@@ -75,7 +75,7 @@ from dpeffects.estimators.default.score import (
     score_of,
 )
 from dpeffects.estimators.default.variation import VariationAsked, Varying
-from dpeffects.estimators.option_checks import between, choice
+from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects, Estimate, Part
@@ -119,13 +119,16 @@ class OneStepOptions(ClippedContrastOptions):
     ``clip``: propensity scores are kept within [clip, 1 - clip], or to at least half of the share
     of the smallest arm where that is less. ``models``: proportion of the
     budget for the moments, or None to choose it. ``pool``: which shares get Gaussian noise where
-    there is a delta: "none", "models", "all", or None to choose.
+    there is a delta: "none", "models", "all", or None to choose. ``flexible``: what is added to
+    the terms of the formula at label level: 0 nothing, 1 squares, 2 products too, at most, or None
+    for steps too, all by the number of records.
     """
 
     instead: ClassVar[str] = ""
     clip: float = between(0.05, 0.01, 0.45)
     models: float | None = between(None, 0.05, 0.85)
     pool: str | None = choice(None, *_POOLS)
+    flexible: int | None = whole(None, 0, 2)
 
     def has_means(self, facts: Facts) -> bool:
         """Sums by arm are released, but for contrasts that have their parts of the budget."""
@@ -136,9 +139,10 @@ class OneStepOptions(ClippedContrastOptions):
         return planned(self, facts)[0]
 
     def shown(self) -> dict[str, Any]:
-        """At label level there is only the design to choose."""
+        """At label level there are only the design and the curves to choose."""
         label = self.facts is not None and self.facts.level == "label"
-        return {"design": self.design} if label else super().shown()
+        own = super().shown()
+        return {name: own[name] for name in ("design", "flexible")} if label else own
 
 
 @lru_cache(maxsize=256)
@@ -146,6 +150,8 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, Fore
     """The options with every choice made, and what to expect of them."""
     if facts.level == "label":
         return options.made_for(facts), Forecast(math.nan, math.nan, math.nan)
+    if options.flexible is not None:
+        raise OptionError('flexible is for level="label", where covariates are public')
     columns = facts.columns
     if columns > MOST_COLUMNS:
         more = f"{MOST_COLUMNS} covariates, not {columns}{options.instead}"
