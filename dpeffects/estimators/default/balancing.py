@@ -144,11 +144,8 @@ class Basis:
     def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
         """The functions of some rows."""
         lines = [rows.covariates[:, j] - 0.5 for j in self.columns]
-        used = sorted({*self.squares, *(j for pair in self.pairs for j in pair)})
-        z = {
-            j: np.clip((lines[j] - self.centre[j]) / (3.0 * self.spread[j]), -1.0, 1.0)
-            for j in used
-        }
+        both = zip(lines, self.centre, 3.0 * self.spread, strict=True)
+        z = [np.clip((x - centre) / scale, -1.0, 1.0) for x, centre, scale in both]
         squares = [z[j] * z[j] for j in self.squares]
         steps = [(lines[j] > edge) - 0.5 for j, edge in self.steps]
         return (*lines, *squares, *(z[i] * z[j] for i, j in self.pairs), *steps)
