@@ -22,7 +22,7 @@ import dpeffects as dpe
 TUNE = "--tune" in sys.argv
 FIRST = 0 if TUNE else 1000
 SHAPES = ("lines", "step", "hinge", "product", "u")
-CELLS = ((2_000, 0.5, 40), (2_000, 2.0, 40), (5_000, 1.0, 40), (20_000, 1.0, 16))
+CELLS = ((2_000, 0.5, 40), (2_000, 2.0, 40), (5_000, 1.0, 40), (20_000, 1.0, 10))
 """Records, epsilon, and runs."""
 EFFECT, RANGE = 0.5, (-6.0, 7.0)
 CALLS = {"ATE": dpe.dp_ate, "ATT": dpe.dp_att, "ATC": dpe.dp_atc}
