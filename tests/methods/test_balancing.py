@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.optimize import lsq_linear
+from scipy.optimize import minimize
 
 import dpeffects as dpe
 from dpeffects.design import engines, table
@@ -39,10 +39,11 @@ class LabelOptions(Options):
     """The design, and the shares that follow from public numbers."""
 
     design: str = "observational"
+    flexible: int | None = None
     split: dict = field(default_factory=dict)
 
     def resolve(self, facts):
-        return LabelOptions(self.design, label_shares(self, facts))
+        return LabelOptions(self.design, self.flexible, label_shares(self, facts))
 
 
 SPEC = MethodSpec(
@@ -111,34 +112,72 @@ def row_weights(design, data, columns):
 
 
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
-@pytest.mark.parametrize("cap", [1.5, 3.0, 40.0])
-def test_weights_are_those_of_an_independent_solver(estimand, cap, monkeypatch):
-    """Bounded least squares by scipy: the same problem, written as residuals."""
-    monkeypatch.setattr(balancing, "_STOP", 1e-9)
+@pytest.mark.parametrize("top", [2.5, 40.0])
+def test_weights_are_those_of_an_independent_solver(estimand, top, monkeypatch):
+    """The primal problem by scipy: least entropy and imbalance over the records' own r."""
+    monkeypatch.setattr(balancing, "_STOP", 1e-7)
     monkeypatch.setattr(balancing, "_LOOKS", 60)
     data = records(120, 3, seed=4)
     c, _ = curator(data, 3)
-    basis, moments = choose_basis(c, sizes(data))
+    basis, moments = choose_basis(c, sizes(data), 1)
     problem = Problem.of(basis, moments, estimand)
-    caps = np.where(problem.even, 1.0, cap)
-    at, _ = problem.solve(c, problem.start(), caps)
-    x = data[["x0", "x1", "x2"]].to_numpy()
-    values = np.column_stack(basis(Block(covariates=x)))
     t = data["t"].to_numpy() == 1
-    goal = values[{"ATE": t | ~t, "ATT": t, "ATC": ~t}[estimand]].mean(axis=0)
-    z = (values - goal) / values.std(axis=0)
-    block = Block(treated=t, covariates=x)
-    found = problem.weights(at, caps)(block) * np.where(t, *caps)
-    for arm, own in ((0, t), (1, ~t)):
-        n = own.sum()
-        if problem.even[arm]:
+    tops = np.where({"ATE": (0, 0), "ATT": (1, 0), "ATC": (0, 1)}[estimand], 1.0, top)
+    start = problem.look(c, np.zeros_like(problem.goal), tops)
+    x = data[["x0", "x1", "x2"]].to_numpy()
+    weights = problem.weights(problem.solve(c, start, tops).at, tops)
+    found = weights(Block(treated=t, covariates=x)) * np.where(t, *weights.caps)
+    values = np.column_stack(basis(Block(covariates=x)))
+    inside = {"ATE": t | ~t, "ATT": t, "ATC": ~t}[estimand]
+    z = (values - values[inside].mean(axis=0)) / values.std(axis=0)
+    for own in (t, ~t):
+        n, others = own.sum(), inside & ~own
+        if not others.any():
             assert found[own] == pytest.approx(np.ones(n))
             continue
-        ridge = 3.0 * basis.penalties
-        system = np.vstack([np.eye(n), z[own].T / np.sqrt(ridge)[:, None], 1e4 * np.ones((1, n))])
-        right = np.concatenate([np.zeros(n + basis.size), [1e4]])
-        best = lsq_linear(system, right, bounds=(0.0, cap / n), tol=1e-14, max_iter=500).x
-        assert found[own] / n == pytest.approx(best, abs=2e-4 * best.max())
+        goal, ridge = z[others].mean(axis=0), 3.0 * basis.penalties / n
+
+        def loss(r, z=z[own], goal=goal, ridge=ridge):
+            return (r * np.log(r)).mean() + ((r @ z / len(r) - goal) ** 2 / ridge).sum() / 2.0
+
+        def slope(r, z=z[own], goal=goal, ridge=ridge):
+            return (np.log(r) + 1.0 + z @ ((r @ z / len(r) - goal) / ridge)) / len(r)
+
+        mean = {
+            "type": "eq",
+            "fun": lambda r: r.mean() - 1.0,
+            "jac": lambda r: np.ones(r.size) / r.size,
+        }
+        best = minimize(
+            loss,
+            np.ones(n),
+            jac=slope,
+            bounds=[(1e-6, top)] * n,
+            constraints=[mean],
+            method="SLSQP",
+            options={"maxiter": 500, "ftol": 1e-12},
+        ).x
+        base = (inside & own).sum() / inside.sum()
+        assert found[own] == pytest.approx(base + (1.0 - base) * best, abs=0.01)
+
+
+def test_loose_weights_reproduce_the_moments_of_the_basis():
+    """Lines, squares, products and steps of either arm have the means of all records."""
+    data = records(6000, 3, seed=5)
+    c, _ = curator(data, 3)
+    basis, moments = choose_basis(c, sizes(data))
+    assert basis.squares
+    assert basis.pairs
+    assert basis.steps
+    loosest = next(designs(c, Problem.of(basis, moments, "ATE"), trial=False))
+    t, v = data["t"].to_numpy() == 1, row_weights(loosest, data, 3)
+    x = data[["x0", "x1", "x2"]].to_numpy()
+    values = np.column_stack(basis(Block(covariates=x)))
+    for own in (t, ~t):
+        before = np.abs(values[own].mean(axis=0) - values.mean(axis=0)) / values.std(axis=0)
+        after = np.abs(v[own] @ values[own] - values.mean(axis=0)) / values.std(axis=0)
+        assert before.max() > 0.15
+        assert after.max() < 0.01
 
 
 def test_designs_go_from_loose_to_tight_and_say_what_they_leave():
@@ -149,7 +188,7 @@ def test_designs_go_from_loose_to_tight_and_say_what_they_leave():
     assert not noise.values  # nothing was released
     largest = [d.largest for d in made]
     assert largest == sorted(largest, reverse=True)
-    assert np.abs(made[0].imbalance).max() < 0.02
+    assert np.abs(made[0].imbalance).max() < 0.03
     lefts = [d.left for d in made]
     assert lefts[-1] > lefts[0]
     x = data[[f"x{j}" for j in range(4)]].to_numpy()
@@ -166,22 +205,35 @@ def test_designs_go_from_loose_to_tight_and_say_what_they_leave():
         assert v[~t] @ z[~t] == pytest.approx(design.imbalance[1], abs=1e-4)
 
 
-def test_the_last_weights_of_a_trial_are_even():
+def test_the_first_weights_of_a_trial_are_even():
     data = records(400, 2, seed=2, confounding=0.0)
     c, _ = curator(data, 2)
     basis, moments = choose_basis(c, sizes(data))
-    *_, last = designs(c, Problem.of(basis, moments, "ATE"), trial=True)
-    assert last.largest == pytest.approx(1 / sizes(data).min())
-    assert last.squares == pytest.approx(1 / sizes(data))
+    first = next(designs(c, Problem.of(basis, moments, "ATE"), trial=True))
+    assert first.largest == pytest.approx(1 / sizes(data).min())
+    assert first.squares == pytest.approx(1 / sizes(data))
 
 
 def test_curves_come_with_records():
-    counts = []
-    for n in (60, 300, 3000):
+    counts, limited = [], []
+    for n in (60, 300, 3000, 30_000):
         data = records(n, 4)
         c, _ = curator(data, 4)
         counts.append(choose_basis(c, sizes(data))[0].size)
-    assert counts == [4, 8, 14]
+        limited.append([choose_basis(c, sizes(data), k)[0].size for k in range(3)])
+    assert limited == [[4, 4, 4], [4, 8, 8], [4, 8, 14], [4, 8, 14]]
+    assert counts[0] == 4
+    assert counts == sorted(counts)
+    assert 30 < counts[2] < counts[3] <= 100
+
+
+def test_steps_are_placed_where_the_share_treated_jumps():
+    data = records(4000, 2)
+    rng = np.random.default_rng(1)
+    data["t"] = (rng.random(4000) < np.where(data["x0"] > 0.637, 0.7, 0.3)).astype(int)
+    c, _ = curator(data, 2)
+    basis, _ = choose_basis(c, sizes(data))
+    assert min(abs(x + 0.5 - 0.637) for j, x in basis.steps if j == 0) < 0.01
 
 
 def test_moments_are_the_moments():
@@ -191,10 +243,9 @@ def test_moments_are_the_moments():
     found = BasisMoments.of(c, basis, sizes(data))
     values = np.column_stack(basis(Block(covariates=data[["x0", "x1", "x2"]].to_numpy())))
     t = data["t"].to_numpy() == 1
-    assert found.means[0] == pytest.approx(values[t].mean(axis=0), abs=1e-6)
-    assert found.variances[1] == pytest.approx(values[~t].var(axis=0), abs=1e-6)
+    assert found.means[0] == pytest.approx(np.append(1.0, values[t].mean(axis=0)), abs=1e-6)
+    assert found.means[1] == pytest.approx(np.append(1.0, values[~t].mean(axis=0)), abs=1e-6)
     assert found.spread == pytest.approx(values.std(axis=0), abs=1e-6)
-    assert found.target("ATC") == pytest.approx(values[~t].mean(axis=0), abs=1e-6)
 
 
 # --- what is released -----------------------------------------------------------------------------
@@ -280,7 +331,9 @@ def test_an_estimate_says_what_its_error_is_made_of():
     ]
     assert made.basis == "adjusted"
     assert made.possible == (-1.0, 1.0)
-    assert made.details["functions of the covariates that are balanced"] == 14
+    assert made.details["functions of the covariates that are balanced"] > 14
+    lines = fit_pair(curator(data, 4)[0], LabelOptions(flexible=0), "ATE")
+    assert lines.details["functions of the covariates that are balanced"] == 4
     assert made.caution == ""
     trial = fit_pair(curator(data, 4)[0], LabelOptions("randomised"), "ATE")
     assert trial.basis == "randomised"
@@ -299,6 +352,56 @@ def test_intervals_cover_and_confounding_is_removed(epsilon, estimand):
     assert sum(inside) >= 36
     errors = np.array([made.estimate - 0.1 for made in fits])
     assert abs(np.median(errors)) < {0.1: 0.02}.get(epsilon, 0.004)  # a difference is off by 0.04
+
+
+@pytest.mark.parametrize("flexible", [0, None])
+@pytest.mark.parametrize("wrong", ["outcome", "score", "neither"])
+def test_right_where_either_model_is(wrong, flexible):
+    """The score or the outcome steps, the other one is a line: the effect is that of everybody.
+
+    A regression in lines and a weighting by a score in lines are each off in one of them.
+    """
+    errors, raw = [], []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        x = rng.random((6000, 2))
+        step = (x > 0.6).astype(float)
+        index = step if wrong == "score" else 2.0 * x
+        t = rng.random(6000) < 1 / (
+            1 + np.exp(-1.5 * (index.sum(axis=1) - index.sum(axis=1).mean()))
+        )
+        shape = step if wrong == "outcome" else x
+        y = 0.25 + 0.2 * shape.sum(axis=1) + 0.1 * t + 0.03 * rng.standard_normal(6000)
+        data = pd.DataFrame(
+            {"x0": x[:, 0], "x1": x[:, 1], "t": t.astype(int), "y": np.clip(y, 0, 1)}
+        )
+        c, _ = curator(data, 2, 50.0)
+        errors.append(fit_pair(c, LabelOptions(flexible=flexible), "ATE").value - 0.1)
+        raw.append(y[t].mean() - y[~t].mean() - 0.1)
+    assert np.mean(raw) > 0.05
+    assert abs(np.mean(errors)) < 0.003
+
+
+@pytest.mark.parametrize("shape", ["step", "hinge", "product", "u"])
+def test_what_bends_in_score_and_outcome_is_covered(shape):
+    inside = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x = rng.random((4000, 2))
+        z = {
+            "step": (x > 0.55).sum(axis=1) / 2.0,
+            "hinge": np.maximum(x - 0.6, 0.0).sum(axis=1) * 2.0,
+            "product": 4.0 * (x[:, 0] - 0.5) * (x[:, 1] - 0.5),
+            "u": 4.0 * (x[:, 0] - 0.5) ** 2,
+        }[shape]
+        t = rng.random(4000) < 1 / (1 + np.exp(-2.0 * (z - z.mean())))
+        y = 0.3 + 0.3 * z + 0.1 * t + 0.08 * rng.standard_normal(4000)
+        data = pd.DataFrame(
+            {"x0": x[:, 0], "x1": x[:, 1], "t": t.astype(int), "y": np.clip(y, 0, 1)}
+        )
+        low, high = run(data, seed=seed).conf_int()
+        inside += low <= 0.1 <= high
+    assert inside >= 18
 
 
 @pytest.mark.parametrize("kind", ["ordinary", "binary", "few treated"])

@@ -92,9 +92,11 @@ BASIS = balancing.Basis(
     np.array([0.3, 0.2, 0.1]),
     squares=(0, 2),
     pairs=((0, 1),),
+    steps=((0, 0.1), (2, -0.2)),
 )
+LINES = balancing.Basis(BASIS.columns, BASIS.centre, BASIS.spread)
 BALANCE = balancing.BalancingWeights(
-    BASIS, RNG.normal(size=(2, BASIS.size + 1)) + np.eye(1, BASIS.size + 1), np.array([3.0, 1.7])
+    BASIS, RNG.normal(size=(2, BASIS.size + 1)), np.array([3.0, 1.7]), np.array([0.4, 0.0])
 )
 FROM_MEANS = residual(np.array([0.6, 0.4]))
 STANDARD = moment_models.Standard(
@@ -211,15 +213,17 @@ CASES = {
     ],
     "own_beyond_clip": [private_ipw.own_beyond_clip(THREE, SUM_OF_ARM)],
     "Basis": [BASIS],
-    "with_constant": [balancing.with_constant(BASIS)],
     "values_and_squares": [balancing.values_and_squares(BASIS)],
     "BalancingWeights": [BALANCE],
-    "within_cap": [balancing.within_cap(BALANCE)],
-    "weight_class": [balancing.weight_class(BALANCE, np.array([0.5, 1.0, 2.0]))],
+    "rooted": [balancing.rooted(BALANCE)],
+    "arm_and_class": [
+        balancing.arm_and_class(value, np.array([0.2, 0.5, 0.8]))
+        for value in (BALANCE, moment_models.some_columns(np.array([2])))
+    ],
     "weight_sums": [balancing.weight_sums(BALANCE)],
     "outcome_slopes": [
         balancing.outcome_slopes(
-            BASIS, FROM_MEANS, 0.3, RNG.normal(size=(2, 3)), RNG.normal(size=(3, 2))
+            LINES, FROM_MEANS, 0.3, RNG.normal(size=(2, 3)), RNG.normal(size=(3, 2))
         )
     ],
     "contribution": [

@@ -66,9 +66,8 @@ class AutoOptions(StudyOptions):
         method, options, why = choose(self, facts)
         if method is clipped_contrast.SPEC:
             refuse_unadjusted(self, *(TOO_LITTLE if facts.columns else NO_COVARIATES))
-        return Chosen(
-            self.design, self.on_unadjusted, self.flexible, method=method, own=options, why=why
-        )
+        given = self.design, self.on_unadjusted, self.flexible
+        return Chosen(*given, method=method, own=options, why=why)
 
 
 @dataclass(frozen=True, kw_only=True)

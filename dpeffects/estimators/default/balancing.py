@@ -1,22 +1,23 @@
 """Balancing weights at label level: covariates and treatment are public, outcomes are private.
 
-Every weighted difference of outcomes, adjusted by a regression or not, is a sum of v_i y_i whose
-weights v_i follow from covariates and treatment alone. So here nothing is spent on adjusting. The
-weights of an arm lie in [0, cap], add up to 1, and bring the arm's means of a basis of the
-covariates to those of the population (the dual of a quadratic program, by Newton's method on exact
-sums over public rows, which are free and the same on every engine). What is paid for is one sum of
-weighted, clipped residuals: its noise is the largest weight times the length of a residual.
-
-A cap bounds the noise and leaves some imbalance. Several caps are solved, from loose to tight;
-which of them, and which clip, has the least noise, sampling variance and possible bias is decided
-by public and released numbers.
+Every adjusted difference is a sum of v_i y_i whose weights v_i follow from covariates and treatment
+alone, so nothing is spent on adjusting. Weights are those of a logistic score, 1 + exp(line) for
+the average over all records and exp(line) for that over the other arm, with lines in a basis: terms
+of the formula, squares, products, and steps at quantiles, as many as records carry. They are
+calibrated (Imai and Ratkovic 2014, Zhao 2019, Tan 2020): the arm's means of the basis are those of
+the population. So the estimate is right where the log odds are a line in the basis, whatever the
+outcomes are, and where outcomes are one, whatever the score is. The loss is convex, with a ridge;
+Newton's method solves it by exact sums over public rows, which are the same on every engine. What
+is paid for is one sum of weighted, clipped residuals: its noise is the largest weight times the
+length of a residual. A cap bounds the noise and leaves some imbalance: of several caps, that with
+the least noise, sampling variance and possible bias is taken, by public and released numbers.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -34,7 +35,7 @@ from dpeffects.estimators.default.centres import (
     residual,
 )
 from dpeffects.estimators.default.levels import Spread, with_means
-from dpeffects.estimators.default.standard import varying_columns
+from dpeffects.estimators.default.standard import some_columns, varying_columns
 from dpeffects.estimators.default.tails import Lengths
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Contrasts, Facts
@@ -53,25 +54,27 @@ _CURVES = 3.0
 """Slopes of squares and products are believed to have so many times less variance."""
 _RECORDS = 12
 """Records of the smaller arm for each function of the basis, before curves are added to it."""
+_DENSE = 0.15
+"""Steps along a column, over the root of the smaller arm's records: .15 and .3 left the same bias,
+.005, where both models step at n 10,000; quantiles alone .024 and .018."""
 _MOST = 100
-"""Functions of the basis, before curves are added to it."""
+"""Functions of the basis, before curves are added to it: time goes by its square."""
+_GRID = np.linspace(-3.0, 3.0, 241)
+"""Places of steps, in standard deviations from the mean."""
 _TYPICAL = 0.15
 """Standard deviation of outcomes in an arm, over their range, where it is not known yet."""
-_RATIO = 1.35
-"""From one cap to the next, at most."""
-_WORSE = 1.2
-"""Expected error over the least, beyond which no tighter cap is solved."""
-_LEAST = 1.02
-"""A cap over an even weight, at least."""
+_RATIO = 1.5
+"""From one cap to the next, at most: 7 of them at n 10,000, where 1.35 took 9."""
 _TIGHTEST = 1.25
-"""The tightest cap is this many times an even weight in the smaller arm; 1 in a trial."""
+"""The tightest cap is this many times an even weight in the smaller arm."""
 _LOOKS = 8
 """Looks at the rows for each cap, at most; what imbalance they leave is measured, not assumed."""
-_STOP = 1e-4
+_STOP = 0.01
+"""Imbalance, over the standard deviation that chance gives a mean, at which nothing is gained."""
 _QUICK = 0.25
 """By so much the gradient falls where second derivatives are used again."""
-_EDGES = 2.0 ** (np.arange(8 * 40) / 8.0)
-"""Classes of weights, to find the largest."""
+_EDGES = 2.0 ** (np.arange(-8 * 40, 0) / 8.0)
+"""Classes of weights over the number of records, to find the largest."""
 _UNKNOWN = 0.03
 """Noise in what covariates explain, over the variance of residuals, beyond which it is unknown."""
 _MARKED = 0.1
@@ -109,10 +112,11 @@ def _ramp(value: float, start: float, end: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """Functions of encoded covariates to [-1, 1]: columns, squares and products.
+    """Functions of encoded covariates to [-1, 1]: columns, squares, products and steps.
 
     ``centre`` and ``spread`` standardise the ``columns`` that curves are made of; they are cut off
-    at three standard deviations. ``squares`` and ``pairs`` say of which columns there are such.
+    at three standard deviations. ``squares`` and ``pairs`` say of which columns there are such,
+    ``steps`` which column steps up where.
     """
 
     columns: IntArray
@@ -120,35 +124,42 @@ class Basis:
     spread: FloatArray
     squares: tuple[int, ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()
+    steps: tuple[tuple[int, float], ...] = ()
     reads: ClassVar[tuple[str, ...]] = ("covariates",)
 
     @property
     def size(self) -> int:
         """Number of functions."""
-        return len(self.columns) + len(self.squares) + len(self.pairs)
+        return len(self.columns) + len(self.squares) + len(self.pairs) + len(self.steps)
 
     @property
     def penalties(self) -> FloatArray:
-        """How much less the slopes of curves may vary."""
-        lines = len(self.columns)
-        return np.concatenate([np.ones(lines), np.full(self.size - lines, _CURVES)])
+        """How much less curves may vary than a line; steps along a column vary as one together."""
+        each = len(self.steps) / max(len({j for j, _ in self.steps}), 1)
+        numbers = len(self.columns), len(self.squares) + len(self.pairs), len(self.steps)
+        return np.repeat([1.0, _CURVES, each], numbers)
 
     def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
         """The functions of some rows."""
         lines = [rows.covariates[:, j] - 0.5 for j in self.columns]
-        used = sorted({*self.squares, *(j for pair in self.pairs for j in pair)})
-        z = {
-            j: np.clip((lines[j] - self.centre[j]) / (3.0 * self.spread[j]), -1.0, 1.0)
-            for j in used
-        }
+        both = zip(lines, self.centre, 3.0 * self.spread, strict=True)
+        z = [np.clip((x - centre) / scale, -1.0, 1.0) for x, centre, scale in both]
         squares = [z[j] * z[j] for j in self.squares]
-        return (*lines, *squares, *(z[i] * z[j] for i, j in self.pairs))
+        steps = [(lines[j] > edge) - 0.5 for j, edge in self.steps]
+        return (*lines, *squares, *(z[i] * z[j] for i, j in self.pairs), *steps)
 
 
-@row("covariates")
-def with_constant(rows: Block, basis: Basis) -> tuple[FloatArray, ...]:
-    """1, and the functions of a basis."""
-    return (np.ones(rows.size), *basis(rows))
+@row("treated")
+def arm_and_class(rows: Block, value: RowFunction, edges: FloatArray) -> IntArray:
+    """How many of the edges a value exceeds; classes of the treated come first."""
+    above = np.searchsorted(edges, np.ravel(value(rows)), side="left")
+    return np.where(rows.treated, above, above + edges.size + 1)
+
+
+def _by_class(curator: Curator, value: RowFunction, edges: FloatArray) -> FloatArray:
+    """Public numbers of records by arm, and by how many of the edges a value exceeds."""
+    cells = Cells(arm_and_class(value, edges), 2 * (edges.size + 1))
+    return curator.sums("classes", None, COUNT, cells, share="estimate").value.reshape(2, -1)
 
 
 @row("covariates")
@@ -160,55 +171,74 @@ def values_and_squares(rows: Block, basis: Basis) -> tuple[FloatArray, ...]:
 
 @dataclass(frozen=True, eq=False)
 class BasisMoments:
-    """Public means and variances of a basis by arm (treated, control)."""
+    """Public sizes of the arms (treated, control), and means of 1 and a basis in them.
+
+    ``spread`` are standard deviations of the basis over all records.
+    """
 
     sizes: FloatArray
     means: FloatArray
-    variances: FloatArray
+    spread: FloatArray
 
     @classmethod
     def of(cls, curator: Curator, basis: Basis, sizes: FloatArray) -> BasisMoments:
         """Moments of a basis over public records."""
-        q = basis.size
+        q, one = basis.size, np.ones((2, 1))
         if not q:
-            return cls(sizes, np.zeros((2, 0)), np.zeros((2, 0)))
+            return cls(sizes, one, np.zeros(0))
         box = Box(-np.ones(2 * q), np.ones(2 * q))
         sums = curator.sums("balance", values_and_squares(basis), box, ARMS, share="estimate").value
-        sums = sums / sizes[:, None]
-        return cls(sizes, sums[:, :q], np.maximum(sums[:, q:] - sums[:, :q] ** 2, 0.0))
-
-    @property
-    def spread(self) -> FloatArray:
-        """Standard deviations over all records."""
-        share = self.sizes / self.sizes.sum()
-        gap = (self.means[0] - self.means[1]) ** 2
-        return np.asarray(np.sqrt(share @ self.variances + share[0] * share[1] * gap))
-
-    def target(self, estimand: str) -> FloatArray:
-        """Means over the population of an estimand."""
-        own = ESTIMANDS[estimand]
-        weights = self.sizes * np.array([own.of_treated, own.of_control])
-        return np.asarray(weights @ self.means / weights.sum())
+        mean, squares = np.split(sums.sum(axis=0) / sizes.sum(), 2)
+        spread = np.sqrt(np.maximum(squares - mean**2, 0.0))
+        return cls(sizes, np.hstack([one, sums[:, :q] / sizes[:, None]]), spread)
 
 
-def choose_basis(curator: Curator, sizes: FloatArray) -> tuple[Basis, BasisMoments]:
-    """Columns that vary; squares and products of them while there are records for them."""
+def choose_basis(
+    curator: Curator, sizes: FloatArray, flexible: int | None = None
+) -> tuple[Basis, BasisMoments]:
+    """Columns that vary; squares, products and steps of them while there are records for them.
+
+    With ``flexible`` 0 nothing is added to the columns, with 1 at most squares, with 2 no steps.
+    """
     columns = varying_columns(curator)
     lines = Basis(columns, np.zeros(columns.size), np.ones(columns.size))
     first = BasisMoments.of(curator, lines, sizes)
     varies = first.spread > 1e-4
     columns, spread = columns[varies], first.spread[varies]
-    centre = (sizes @ first.means / sizes.sum())[varies]
+    centre = (sizes @ first.means[:, 1:] / sizes.sum())[varies]
     kinds = np.array(curator.values)[columns]
     more = tuple(int(j) for j in np.flatnonzero(kinds != 2))
     pairs = tuple((i, j) for j in range(columns.size) for i in range(j))
     basis, room = Basis(columns, centre, spread), min(float(sizes.min()) / _RECORDS, _MOST)
-    for terms in ({"squares": more}, {"pairs": pairs}):
+    for terms in ({"squares": more}, {"pairs": pairs})[:flexible]:
         larger = replace(basis, **terms)
-        if larger.size > room:
-            break
-        basis = larger
+        basis = larger if larger.size <= room else basis
+    each = min((room - basis.size) / max(len(more), 1), _DENSE * math.sqrt(sizes.min()))
+    for j in more if flexible is None and each >= 1.0 else ():
+        places = centre[j] + spread[j] * _GRID
+        counts = _by_class(curator, some_columns(columns[[j]]), places + 0.5)
+        steps = [(j, float(places[k])) for k in _places(counts, int(each))]
+        basis = replace(basis, steps=(*basis.steps, *steps))
     return basis, BasisMoments.of(curator, basis, sizes)
+
+
+def _places(counts: FloatArray, number: int) -> list[int]:
+    """After which classes of a column it steps: half at quantiles, half where shares treated jump.
+
+    The latter one by one, as a tree would split. ``counts`` are (treated, control) by class.
+    """
+    total = np.cumsum(np.column_stack([counts.sum(axis=0), counts[0]]), axis=0)
+    below, last = total[:-1, 0] / total[-1, 0], counts.shape[1] - 1
+    wanted = np.linspace(0.0, 1.0, number // 2 + 2)[1:-1]
+    found = set(np.abs(below[:, None] - wanted).argmin(axis=0).tolist())
+    for _ in range(number - len(found)):
+        ends = np.array([*sorted(found), last])
+        after = np.searchsorted(ends, np.arange(last))
+        start = np.where(after[:, None] > 0, total[ends[after - 1]], 0.0)
+        (left, one), (right, other) = (total[:-1] - start).T, (total[ends[after]] - total[:-1]).T
+        scale = np.maximum(left * right * (left + right), 1.0)
+        found.add(int(np.argmax((one * right - other * left) ** 2 / scale)))
+    return [k for k in sorted(found) if 0.0 < below[k] < 1.0]
 
 
 # --- the weights ----------------------------------------------------------------------------------
@@ -216,154 +246,155 @@ def choose_basis(curator: Curator, sizes: FloatArray) -> tuple[Basis, BasisMomen
 
 @dataclass(frozen=True, eq=False)
 class BalancingWeights:
-    """Weights of (treated, control) records: a line in the basis, cut to [0, caps].
+    """Weights of (treated, control) records: a part ``base``, the same for all, and exponentials.
 
-    ``lines`` has a constant and a slope for each function of the basis, by arm; an even weight is
-    1.
+    The rest, 1 less the base, is multiplied by exp(line), cut at ``tops``, where ``lines`` has a
+    constant and a slope for each function of the basis, by arm; an even weight is 1. With the
+    share of the arm as its base this is the share over a probability whose log odds are a line.
     """
 
     basis: Basis
     lines: FloatArray
-    caps: FloatArray
+    tops: FloatArray
+    base: FloatArray
     reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
 
-    def of(self, treated: BoolArray, values: tuple[FloatArray, ...]) -> FloatArray:
-        """Weights over their caps, from 0 to 1: lines column by column, then cut."""
-        constant, other = self.lines[:, 0].tolist()
-        total: FloatArray = np.where(treated, constant, other)
-        for value, slopes in zip(values, self.lines[:, 1:].T, strict=True):
-            if slopes.any():
-                total = total + value * np.where(treated, *slopes)
-        return np.clip(total / np.where(treated, *self.caps), 0.0, 1.0)
+    @property
+    def caps(self) -> FloatArray:
+        """The largest weights."""
+        return np.asarray(self.base + (1.0 - self.base) * self.tops)
+
+    def logs(self, treated: BoolArray, values: tuple[FloatArray, ...]) -> FloatArray:
+        """Logarithms of exponentials over their tops, column by column: at most 0."""
+        total, other = (np.full(treated.size, x) for x in self.lines[:, 0] - np.log(self.tops))
+        for value, (slope, against) in zip(values, self.lines[:, 1:].T.tolist(), strict=True):
+            total += value * slope
+            other += value * against
+        return np.minimum(np.where(treated, total, other), 0.0)
 
     def __call__(self, rows: Block) -> FloatArray:
         """Weights of some rows, over their caps."""
-        return self.of(rows.treated, self.basis(rows))
+        even = np.where(rows.treated, *(self.base / self.caps).tolist())
+        return even + (1.0 - even) * np.exp(self.logs(rows.treated, self.basis(rows)))
 
 
 @row()
-def within_cap(rows: Block, weights: BalancingWeights) -> IntArray:
-    """The arm (0 or 1) of a record whose weight is neither 0 nor at its cap; 2 for the others."""
-    weight = weights(rows)
-    return np.where((weight > 0.0) & (weight < 1.0), np.where(rows.treated, 0, 1), 2)
-
-
-@row()
-def weight_class(rows: Block, weights: BalancingWeights, edges: FloatArray) -> IntArray:
-    """How many of the edges a weight exceeds; classes of the treated come first."""
-    weight = weights(rows) * np.where(rows.treated, *weights.caps)
-    above = np.searchsorted(edges, weight, side="left")
-    return np.where(rows.treated, above, above + edges.size + 1)
+def rooted(rows: Block, weights: BalancingWeights) -> tuple[FloatArray, ...]:
+    """1 and the basis, times roots of exponentials over their tops; 0 where these are cut."""
+    values = weights.basis(rows)
+    logs = weights.logs(rows.treated, values)
+    root = np.exp(0.5 * logs) * (logs < 0.0)
+    return (root, *(root * x for x in values))
 
 
 @row()
 def weight_sums(rows: Block, weights: BalancingWeights) -> tuple[FloatArray, ...]:
-    """Weights over their caps, their squares, and their products with the basis."""
+    """Exponentials over their tops, times themselves, their logarithms, 1 and the basis."""
     values = weights.basis(rows)
-    weight = weights.of(rows.treated, values)
-    return (weight, weight * weight, *(weight * x for x in values))
+    logs = weights.logs(rows.treated, values)
+    tilt = np.exp(logs)
+    return (tilt * tilt, tilt * np.maximum(logs, -100.0), tilt, *(tilt * x for x in values))
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Least squares of weights in [0, cap] and of imbalance, in standardised columns of a basis.
+    """Exponentials with the least entropy and imbalance, in standardised columns of a basis.
 
-    Minimises, over weights w of an arm's n_a records with mean 1, the mean of w^2 plus
-    (n_a / ridge) times the squared imbalance of each column. ``standard`` turns (1, basis) into 1
-    and columns with mean 0 over the population and variance 1. ``even`` says which arm is the
-    population itself: its weights are 1.
+    Minimises, over r in [0, top] of an arm's n_a records with mean 1, the mean of r log r plus
+    (n_a / 2 ridge) times squared distances of the columns' means from their ``goal``: the means of
+    those records of the population which are not in the arm. Its dual is the loss of a logistic
+    score. ``standard`` turns (1, basis) into 1 and columns with mean 0 over the population and
+    variance 1.
     """
 
     basis: Basis
-    sizes: FloatArray
+    moments: BasisMoments
     standard: FloatArray
     ridge: FloatArray
-    even: tuple[bool, bool]
+    base: FloatArray
+    goal: FloatArray
 
     @classmethod
     def of(
-        cls, basis: Basis, moments: BasisMoments, estimand: str, target: FloatArray | None = None
+        cls, basis: Basis, moments: BasisMoments, estimand: str, everybody: Any = None
     ) -> Problem:
-        """The problem of weights that balance these moments."""
+        """The problem of these moments, or of means and number of ``everybody`` in more arms."""
         own, spread = ESTIMANDS[estimand], np.maximum(moments.spread, 1e-6)
-        standard = np.eye(basis.size + 1)
+        base = moments.sizes * np.array([own.of_treated, own.of_control])
+        target, total = everybody or (base @ moments.means[:, 1:] / base.sum(), base.sum())
+        base, standard = base / total, np.eye(basis.size + 1)
         standard[1:, 1:] = np.diag(1.0 / spread)
-        standard[1:, 0] = -(moments.target(estimand) if target is None else target) / spread
-        ridge = np.append(1e-9, _RIDGE * basis.penalties)
-        even = (not own.of_control, not own.of_treated)
-        return cls(basis, moments.sizes, standard, ridge / moments.sizes[:, None], even)
+        standard[1:, 0] = -target / spread
+        inside = base[:, None] * (moments.means @ standard.T)
+        goal = (np.eye(1, basis.size + 1) - inside) / np.maximum(1.0 - base, 1e-9)[:, None]
+        ridge = np.append(1e-9, _RIDGE * basis.penalties) / moments.sizes[:, None]
+        return cls(basis, moments, standard, ridge, base, goal)
 
-    def start(self) -> FloatArray:
-        """Even weights, as coefficients of (1, standardised columns) by arm."""
-        return np.tile(np.eye(1, self.basis.size + 1), (2, 1))
+    def weights(self, at: FloatArray, tops: FloatArray) -> BalancingWeights:
+        """Weights with these coefficients of (1, standardised columns), by arm."""
+        return BalancingWeights(self.basis, at @ self.standard, tops, self.base)
 
-    def weights(self, at: FloatArray, caps: FloatArray) -> BalancingWeights:
-        """Weights with these coefficients."""
-        return BalancingWeights(self.basis, at @ self.standard, caps)
-
-    def look(self, curator: Curator, at: FloatArray, caps: FloatArray) -> _Look:
-        """Sums over public rows that give the dual objective and its gradient, by arm."""
-        weights, q = self.weights(at, caps), self.basis.size
-        box = Box(np.append([0.0, 0.0], -np.ones(q)), np.ones(q + 2), centre=0.0)
+    def look(self, curator: Curator, at: FloatArray, tops: FloatArray) -> Look:
+        """Sums over public rows that give the dual objective and its gradient."""
+        weights, q, free = self.weights(at, tops), self.basis.size, self.base < 1.0
+        low = np.append([0.0, -0.4, 0.0], -np.ones(q))
+        box = Box(low, np.append([1.0, 0.0, 1.0], np.ones(q)), centre=0.0)
         sums = curator.sums("balance", weight_sums(weights), box, ARMS, share="estimate").value
-        means, squares = np.delete(sums, 1, axis=1) * caps[:, None], sums[:, 1] * caps**2
-        means, squares = means / self.sizes[:, None], squares / self.sizes
-        gradient = means @ self.standard.T + self.ridge * at - np.eye(1, q + 1)
-        # where a weight w is cut from a line u, its term is w u - w^2 / 2
-        value = (means * weights.lines).sum(axis=1) - squares / 2.0 - at[:, 0]
-        return _Look(means, squares, gradient, value + 0.5 * (self.ridge * at**2).sum(axis=1))
+        sums = sums * (tops / self.moments.sizes)[:, None]
+        squares, entropy, means = sums[:, 0] * tops, sums[:, 1], sums[:, 2:]
+        gradient = (means @ self.standard.T + self.ridge * at - self.goal) * free[:, None]
+        # where r is cut from exp(u), its term is r + r u - r log r
+        value = means[:, 0] * (1.0 - np.log(tops)) - entropy + (means * weights.lines).sum(axis=1)
+        value += (at * (0.5 * self.ridge * at - self.goal)).sum(axis=1)
+        size = float(np.abs(gradient).max())
+        return Look(at, means, squares, gradient, float(value[free].sum()), size)
 
-    def hessian(self, curator: Curator, at: FloatArray, caps: FloatArray) -> FloatArray:
+    def hessian(self, curator: Curator, at: FloatArray, tops: FloatArray) -> FloatArray:
         """Second derivatives, by arm: products of the records whose weights are not cut."""
-        cells = Cells(within_cap(self.weights(at, caps)), 2)
-        products = _products(curator, with_constant(self.basis), self.basis.size + 1, cells)
-        inside = self.standard @ (products / self.sizes[:, None, None]) @ self.standard.T
-        return np.asarray(inside + np.stack([np.diag(ridge + 1e-10) for ridge in self.ridge]))
+        products = _products(curator, rooted(self.weights(at, tops)), self.basis.size + 1, ARMS)
+        products = products * (tops / self.moments.sizes)[:, None, None]
+        ridges = np.stack([np.diag(ridge + 1e-10) for ridge in self.ridge])
+        return np.asarray(self.standard @ products @ self.standard.T + ridges)
 
-    def solve(self, curator: Curator, at: FloatArray, caps: FloatArray) -> tuple[FloatArray, _Look]:
+    def solve(self, curator: Curator, now: Look, tops: FloatArray) -> Look:
         """Newton's method with halved steps, for both arms in the same looks at the rows.
 
-        Second derivatives are used again while the gradient falls quickly by them.
+        Second derivatives are used again, those of other tops too, while the gradient falls
+        quickly by them.
         """
-        now, free = self.look(curator, at, caps), ~np.array(self.even)
-        hessian, steps, shrink = None, np.zeros_like(at), np.zeros(2)
+        hessian, shrink = now.hessian, 1.0
+        now, stop = self.look(curator, now.at, tops), _STOP / math.sqrt(self.moments.sizes.max())
         for _ in range(_LOOKS):
-            size = np.abs(now.gradient).max(axis=1)
-            starts = free & (shrink == 0.0) & (size > _STOP)
-            if not (starts | (shrink > 0.0)).any():
+            if now.size <= stop:
                 break
-            if starts.any() and hessian is None:
-                hessian = self.hessian(curator, at, caps)
-            for arm in np.flatnonzero(starts).tolist():
-                assert hessian is not None
-                steps[arm], shrink[arm] = direction(hessian[arm], now.gradient[arm]), 1.0
-            tried = at - shrink[:, None] * steps
-            found = self.look(curator, tried, caps)
-            falls = 1e-4 * shrink * (now.gradient * steps).sum(axis=1)
-            taken = (shrink > 0.0) & ((found.value <= now.value - falls) | (shrink < 1e-3))
-            slow = np.abs(found.gradient).max(axis=1) > _QUICK * size
-            hessian = None if (slow & (shrink > 0.0)).any() else hessian
-            at, now = np.where(taken[:, None], tried, at), now.where(taken, found)
-            shrink = np.where(taken, 0.0, shrink / 2.0)
-        return at, now
+            hessian = self.hessian(curator, now.at, tops) if hessian is None else hessian
+            step = direction(hessian, now.gradient.ravel())
+            assert step is not None
+            step = step.reshape(now.at.shape)
+            found = self.look(curator, now.at - shrink * step, tops)
+            if found.value > now.value - 1e-4 * shrink * float((now.gradient * step).sum()):
+                shrink /= 2.0
+                continue
+            hessian = None if found.size > max(_QUICK * now.size, stop) else hessian
+            now, shrink = found, 1.0
+        return replace(now, hessian=hessian)
 
 
 @dataclass(frozen=True, eq=False)
-class _Look:
-    """What is known of the dual problem at some coefficients, by arm.
+class Look:
+    """What is known of the dual problem at some coefficients.
 
-    ``means`` are those of weights and of weights times the basis, ``squares`` of squared weights.
+    ``means`` are those of exponentials, by themselves and times the basis, ``squares`` of their
+    squares, by arm. ``hessian`` are second derivatives that may be used again.
     """
 
+    at: FloatArray
     means: FloatArray
     squares: FloatArray
     gradient: FloatArray
-    value: FloatArray
-
-    def where(self, taken: BoolArray, other: _Look) -> _Look:
-        """The other's numbers in the arms where it is taken."""
-        both = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        return _Look(*(np.where(taken.reshape(2, *[1] * (a.ndim - 1)), b, a) for a, b in both))
+    value: float
+    size: float
+    hessian: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,12 +412,15 @@ class CappedWeights:
     imbalance: FloatArray
 
     @classmethod
-    def of(cls, problem: Problem, weights: BalancingWeights, look: _Look) -> CappedWeights:
+    def of(cls, problem: Problem, look: Look, tops: FloatArray) -> CappedWeights:
         """Weights with what is left of the imbalance."""
-        sums = np.maximum(look.means[:, 0], 1e-9)
-        imbalance = (look.means / sums[:, None] @ problem.standard.T)[:, 1:]
-        squares = look.squares / sums**2 / problem.sizes
-        return cls(weights, problem.sizes, sums * problem.sizes, squares, imbalance)
+        base, rest, sizes = problem.base, 1.0 - problem.base, problem.moments.sizes
+        means = base[:, None] * problem.moments.means + rest[:, None] * look.means
+        sums = np.maximum(means[:, 0], 1e-9)
+        imbalance = (means / sums[:, None] @ problem.standard.T)[:, 1:]
+        squares = base**2 + 2.0 * base * rest * look.means[:, 0] + rest**2 * look.squares
+        weights = problem.weights(look.at, tops)
+        return cls(weights, sizes, sums * sizes, squares / sums**2 / sizes, imbalance)
 
     @property
     def largest(self) -> float:
@@ -407,28 +441,29 @@ class CappedWeights:
         """
         lines = self.weights.basis.columns.size
         left = float((self.imbalance[:, :lines] ** 2).sum()) / max(lines, 1)
-        everybody = 1.0 / self.sizes.sum()
-        return max(float(self.squares.sum()) - everybody - left, 0.0)
+        return max(float(self.squares.sum() - 1.0 / self.sizes.sum()) - left, 0.0)
 
 
 def designs(curator: Curator, problem: Problem, *, trial: bool) -> Iterator[CappedWeights]:
-    """Weights for caps from loose to tight, each solved when asked for; in a trial even at last."""
-    sizes, even = problem.sizes, np.array(problem.even)
+    """Weights for caps from loose to tight, each when asked for; in a trial even ones first."""
+    sizes, base = problem.moments.sizes, problem.base
+    even = base == 1.0  # the arm is the population itself
+    look = problem.look(curator, np.zeros_like(problem.goal), np.ones(2))
+    if trial:
+        yield CappedWeights.of(problem, look, np.ones(2))
     none = np.where(even, 1.0, np.maximum(sizes, 2.0))
-    at, _ = problem.solve(curator, problem.start(), none)
-    top = _largest(curator, problem.weights(at, none)) / sizes
-    tightest = (1.0 if trial else _TIGHTEST) / float(sizes.min())
+    look = problem.solve(curator, look, none)
+    weights = problem.weights(look.at, none)
+    last = [int(np.flatnonzero(x)[-1]) for x in _by_class(curator, weights, _EDGES)]
+    top = np.where(even, 1.0, np.append(_EDGES, 1.0)[last] * weights.caps) / sizes
+    tightest = _TIGHTEST / float(sizes.min())
     loosest = max(float(top.max()), tightest)
     steps = max(math.ceil(math.log(loosest / tightest) / math.log(_RATIO)), 1)
-    for k in range(steps + 1):
-        cap = loosest * (tightest / loosest) ** (k / steps)
-        caps = np.where(even, 1.0, np.maximum(np.minimum(cap, top) * sizes, _LEAST))
-        if trial and k == steps:
-            at, caps = problem.start(), np.ones(2)
-            look = problem.look(curator, at, caps)
-        else:
-            at, look = problem.solve(curator, at, caps)
-        yield CappedWeights.of(problem, problem.weights(at, caps), look)
+    for cap in np.geomspace(loosest, tightest, steps + 1).tolist():
+        caps = np.minimum(cap, top) * sizes
+        tops = np.where(even, 1.0, (caps - base) / np.maximum(1.0 - base, 1e-9))
+        look = problem.solve(curator, look, tops)
+        yield CappedWeights.of(problem, look, tops)
 
 
 def _products(
@@ -441,14 +476,6 @@ def _products(
     matrices, (first, second) = np.zeros((len(sums), columns, columns)), np.triu_indices(columns)
     matrices[:, first, second] = matrices[:, second, first] = sums
     return matrices
-
-
-def _largest(curator: Curator, weights: BalancingWeights) -> FloatArray:
-    """The largest weight of each arm, to the next edge."""
-    classes = Cells(weight_class(weights, _EDGES), 2 * (_EDGES.size + 1))
-    counts = curator.sums("weights", None, COUNT, classes, share="estimate").value
-    by_arm = counts.reshape(2, -1)
-    return np.array([_EDGES[min(np.flatnonzero(c)[-1], _EDGES.size - 1)] for c in by_arm])
 
 
 # --- what is released -----------------------------------------------------------------------------
@@ -468,25 +495,16 @@ def outcome_slopes(
     ``turn`` makes columns of variance 1, uncorrelated within arms, of those less their arm's mean.
     Residuals are in units of the clip.
     """
-    values = basis(rows)[: len(turn)]
-    centred = [x - np.where(rows.treated, *m) for x, m in zip(values, means.T, strict=False)]
+    pairs = zip(basis(rows), means.T, strict=True)
+    centred = [x - np.where(rows.treated, *mean) for x, mean in pairs]
     cut = np.clip(residual(rows) / clip, -1.0, 1.0)
-    columns = []
-    for weights in turn.T:
-        total = np.zeros(rows.size)
-        for x, weight in zip(centred, weights, strict=True):
-            total += x * weight
-        columns.append(total * cut)
-    return tuple(columns)
+    turned = (zip(centred, weights, strict=True) for weights in turn.T.tolist())
+    return tuple(cut * sum(x * weight for x, weight in each) for each in turned)
 
 
 @row("treated")
 def contribution(
-    rows: Block,
-    weights: BalancingWeights,
-    residual: RowFunction,
-    clips: FloatArray,
-    factors: FloatArray,
+    rows: Block, weights: RowFunction, residual: RowFunction, clips: FloatArray, factors: FloatArray
 ) -> FloatArray:
     """What a record adds to the estimate, from -1/2 to 1/2: its weight times its clipped residual.
 
@@ -513,11 +531,6 @@ class Released:
     spread: float
     explained: float = 0.0
     explained_sd: float = 0.0
-
-    @property
-    def residual(self) -> RowFunction:
-        """The outcome less the mean of its arm."""
-        return residual(self.centres.means)
 
 
 def fit_label(curator: Curator, options: Any, estimand: str, contrasts: Contrasts) -> Effects:
@@ -549,23 +562,21 @@ def fit_pair(
     sizes = curator.sums("arms", None, COUNT, ARMS, share="estimate").value[:, 0]
     if not sizes.all():
         raise EstimationError("an arm has no records: there is no effect to estimate")
-    trial = options.design == "randomised"
-    basis, moments = choose_basis(curator, sizes)
-    target = None
+    trial, flexible = options.design == "randomised", options.flexible
+    basis, moments = choose_basis(curator, sizes, 2 if trial and flexible is None else flexible)
+    target, ends = None, np.ones(basis.size)
     if everybody is not None and basis.size:
-        box = Box(-np.ones(basis.size), np.ones(basis.size))
-        target = everybody.sums("balance", basis, box, share="estimate").value / everybody.n
+        sums = everybody.sums("balance", basis, Box(-ends, ends), share="estimate").value
+        target = sums / everybody.n, everybody.n
     problem = Problem.of(basis, moments, estimand, target)
-    released = release_explained(curator, problem, moments, release_first(curator, sizes))
-    best, worse = None, 0
+    released = release_explained(curator, problem, release_first(curator, sizes))
+    tried = list[Choice]()
     for design in designs(curator, problem, trial=trial):
-        choice = Choice.of(curator, design, released, trial=trial)
-        worse = 0 if best is None or choice.error < best.error else worse + 1
-        best = choice if best is None or choice.error < best.error else best
-        if worse == 2 or choice.error > _WORSE * best.error:
+        tried.append(Choice.of(curator, design, released, trial=trial))
+        if len(tried) > 1 + trial and tried[-1].error > tried[-2].error:
             break
-    assert best is not None
-    made = replace(weighted_sum(curator, best, released), **_said(problem, moments, best, trial))
+    best = min(tried, key=lambda choice: choice.error)
+    made = replace(weighted_sum(curator, best, released), **_said(problem, best, trial))
     if everybody is not None:  # the level of two arms is not that of all
         return made
     explained = min(released.explained / released.spread, 0.9)
@@ -579,26 +590,22 @@ def release_first(curator: Curator, sizes: FloatArray) -> Released:
     part = lengths_part(2.0 * float(sizes.min()) * curator.epsilon("estimate"))
     if centres.two_valued:
         return Released(centres, None, 1.0, centres.most_variance)
-    typical = Released(
-        centres, None, 1.0, min((_TYPICAL * centres.range) ** 2, centres.most_variance)
-    )
+    typical = min((_TYPICAL * centres.range) ** 2, centres.most_variance)
     if not part:
-        return typical
+        return Released(centres, None, 1.0, typical)
     from_means, label = residual(centres.means), "lengths of residuals"
     lengths = LengthsAsked(label, from_means, centres.longest, "estimate", part).released(curator)
     spread = min(lengths.mean_square()[0], centres.most_variance)
     return Released(centres, lengths, 1.0 - part, spread)
 
 
-def release_explained(
-    curator: Curator, problem: Problem, moments: BasisMoments, known: Released
-) -> Released:
+def release_explained(curator: Curator, problem: Problem, known: Released) -> Released:
     """Release how much the columns explain of the outcome, as the norm of its slopes."""
-    columns, n = problem.basis.columns.size, curator.n
+    columns, n, moments = problem.basis.columns.size, curator.n, problem.moments
     if not columns or not curator.has("variance"):
         return known
-    lines = replace(problem.basis, squares=(), pairs=())
-    means = moments.means[:, :columns]
+    lines = replace(problem.basis, squares=(), pairs=(), steps=())
+    means = moments.means[:, 1 : columns + 1]
     within = _products(curator, lines, columns)[0] - (moments.sizes[:, None] * means).T @ means
     values, vectors = np.linalg.eigh(within / n)
     kept = values > max(1e-3 * values[-1], 1e-9)
@@ -609,7 +616,7 @@ def release_explained(
     if known.lengths is not None:
         noise = 2.0 * radius * curator.noise_sd("variance") / n
         clip, _, _ = known.lengths.clip(noise)
-    row = outcome_slopes(lines, known.residual, clip, means, turn)
+    row = outcome_slopes(lines, residual(known.centres.means), clip, means, turn)
     ball = Box(np.full(size, -radius), np.full(size, radius), radius=radius)
     norm = norm_of_sum(curator, "outcome and covariates", row, ball, share="variance")
     root, sd = max(float(norm), 0.0) * clip / n, math.sqrt(norm.variance) * clip / n
@@ -640,8 +647,7 @@ class Choice:
     def of(cls, curator: Curator, design: CappedWeights, known: Released, *, trial: bool) -> Choice:
         """The cap with the shortest interval to expect."""
         centres, lengths = known.centres, known.lengths
-        low, high = centres.outcome_range
-        clips = np.column_stack([low - centres.means, high - centres.means])
+        clips = np.array(centres.outcome_range) - centres.means[:, None]
         noise = curator.noise_sd("estimate", known.part) * design.largest
         bias = beyond = 0.0
         if lengths is not None:
@@ -659,20 +665,22 @@ def weighted_sum(curator: Curator, choice: Choice, known: Released) -> Estimate:
     largest, middles = design.weights.caps / design.totals, choice.clips.mean(axis=1)
     length = float((largest * np.diff(choice.clips)[:, 0]).max())
     factors = np.array([1.0, -1.0]) * largest / length
-    row = contribution(design.weights, known.residual, choice.clips, factors)
-    within, label = WithSquares(1), "weighted sum and squares"
-    noisy = curator.sums(label, row, within, share="estimate", part=part)
+    row = contribution(design.weights, residual(known.centres.means), choice.clips, factors)
+    label = "weighted sum and squares"
+    noisy = curator.sums(label, row, WithSquares(1), share="estimate", part=part)
     value = centres.means[0] - centres.means[1] + middles[0] - middles[1]
     value += length * float(noisy.value[0])
-    by_means = float((centres.missed(choice.beyond) ** 2).sum())
     parts = (
         Part("clipped outcomes", choice.bias**2),
         Part("imbalance left by the weights", choice.imbalance),
-        Part("means", by_means, noise=True),
+        Part("means", float((centres.missed(choice.beyond) ** 2).sum()), noise=True),
     )
+    sampling: SamplingVariance | Unavailable = Unavailable("variance=False was asked for")
+    if curator.has("variance"):
+        sampling = _sampling(choice, known, length, noisy)
     return Estimate(
         value=float(np.clip(value, -centres.range, centres.range)),
-        sampling=_sampling(curator, choice, middles, length, noisy, known),
+        sampling=sampling,
         laplace=() if noisy.gaussian else (noisy.scale * length,),
         gaussian=noisy.variance * length**2 if noisy.gaussian else 0.0,
         parts=tuple(part for part in parts if part.variance > 0.0),
@@ -680,18 +688,10 @@ def weighted_sum(curator: Curator, choice: Choice, known: Released) -> Estimate:
     )
 
 
-def _sampling(
-    curator: Curator,
-    choice: Choice,
-    middles: FloatArray,
-    length: float,
-    noisy: Noisy,
-    known: Released,
-) -> SamplingVariance | Unavailable:
+def _sampling(choice: Choice, known: Released, length: float, noisy: Noisy) -> SamplingVariance:
     """Squared weights times squared residuals, less what balance takes out of them."""
-    if not curator.has("variance"):
-        return Unavailable("variance=False was asked for")
     centres, scale, design = known.centres, length**2, choice.design
+    middles = choice.clips.mean(axis=1)
     squares, noise = float(noisy.value[1]) * scale, math.sqrt(noisy.variance / 2.0) * scale
     if centres.two_valued:  # squares from the middle of the range are all the same
         squares, noise = float(design.squares.sum()) * centres.range**2 / 4.0, 0.0
@@ -711,10 +711,10 @@ def _sampling(
     return SamplingVariance(value, math.sqrt(noise**2 + spread / 2.0), largest)
 
 
-def _said(problem: Problem, moments: BasisMoments, choice: Choice, trial: bool) -> dict[str, Any]:
+def _said(problem: Problem, choice: Choice, trial: bool) -> dict[str, Any]:
     """What a reader should know of the weights, all of it public."""
-    design, lines = choice.design, problem.basis.columns.size
-    even = np.column_stack([np.ones(2), moments.means]) @ problem.standard.T
+    design, lines, moments = choice.design, problem.basis.columns.size, problem.moments
+    even = moments.means @ problem.standard.T
     before = float(np.abs(even[:, 1 : lines + 1]).max(initial=0.0))
     after = float(np.abs(design.imbalance[:, :lines]).max(initial=0.0))
     details = {
@@ -727,13 +727,12 @@ def _said(problem: Problem, moments: BasisMoments, choice: Choice, trial: bool) 
             f"{1.0 / x:.0f}" for x in design.squares
         ),
     }
-    caution, notes = "", list[str]()
+    said: dict[str, Any] = {"details": details, "basis": "randomised" if trial else "adjusted"}
     if not trial and after > _MARKED:
         hardly = "HARDLY ADJUSTED" if after > 0.5 * before else "ADJUSTED IN PART"
-        caution = f"{hardly}: the arms still differ by {after:.2g} standard deviations"
-        notes.append(
+        said["caution"] = f"{hardly}: the arms still differ by {after:.2g} standard deviations"
+        said["notes"] = (
             "No weights balance the arms better at an acceptable noise: they overlap too little, "
-            "or the budget is too small. The interval allows for it."
+            "or the budget is too small. The interval allows for it.",
         )
-    basis = "randomised" if trial else "adjusted"
-    return {"details": details, "caution": caution, "notes": tuple(notes), "basis": basis}
+    return said

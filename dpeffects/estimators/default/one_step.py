@@ -125,7 +125,8 @@ class OneStepOptions(ClippedContrastOptions):
     budget for the moments, or None to choose it. ``pool``: which shares get Gaussian noise where
     there is a delta: "none", "models", "all", or None to choose. ``flexible``: 0 adjusts for the
     formula's own terms alone, 1 for squares of its columns too, 2 for their products too; None
-    chooses by n, epsilon, delta and the number of columns.
+    chooses by n, epsilon, delta and the number of columns, and at label level, where covariates
+    are public, has steps too.
     """
 
     instead: ClassVar[str] = ""
@@ -156,9 +157,10 @@ class OneStepOptions(ClippedContrastOptions):
         return planned(self, facts)[0]
 
     def shown(self) -> dict[str, Any]:
-        """At label level there is only the design to choose."""
+        """At label level there are only the design and the curves to choose."""
         label = self.facts is not None and self.facts.level == "label"
-        return {"design": self.design} if label else super().shown()
+        own = super().shown()
+        return {name: own[name] for name in ("design", "flexible")} if label else own
 
 
 @lru_cache(maxsize=256)
