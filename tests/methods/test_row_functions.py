@@ -43,6 +43,7 @@ from dpeffects.estimators.default import (
 from dpeffects.estimators.default import centres as _centres
 from dpeffects.estimators.default import curves as _curves
 from dpeffects.estimators.default import score as _score
+from dpeffects.estimators.default import tails as _tails
 from dpeffects.estimators.default.centres import Centres, residual
 from dpeffects.estimators.learners import first_stage
 from dpeffects.estimators.learners.first_stage import Learner, Nuisance
@@ -183,7 +184,7 @@ CASES = {
     "OfArm": [SIGNS, THREE_WIDTHS],
     "from_level": [RESIDUAL, BY_ARM],
     "clipped_term": [CONTRAST, ARM_TERM],
-    "length_class": [_centres.length_class(RESIDUAL, 0.6 * 2.0 ** -np.arange(5.0))],
+    "length_class": [_tails.length_class(RESIDUAL, 0.6 * 2.0 ** -np.arange(5.0))],
     "scaled": [arm_terms.scaled(ARM_TERM, THREE_WIDTHS, THREE_WIDTHS)],
     "beside_squares": [arm_terms.beside_squares(ARM_TERM, 0.4)],
     "of_pair": [arm_terms.of_pair(ARM_TERM, OfArm(np.array([1.0, 0.0, -1.0])))],

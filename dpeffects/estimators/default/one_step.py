@@ -57,7 +57,6 @@ from dpeffects.estimators.default.bends import (
 )
 from dpeffects.estimators.default.centres import (
     Centres,
-    LengthsAsked,
     clipped_term,
     release_centres,
     residual,
@@ -73,6 +72,7 @@ from dpeffects.estimators.default.moment_models import (
 )
 from dpeffects.estimators.default.score import Score, ask_calibration, calibrated, score_of
 from dpeffects.estimators.default.standard import Standard, ask_means, release_standard
+from dpeffects.estimators.default.tails import LengthsAsked
 from dpeffects.estimators.default.variation import VariationAsked, Varying
 from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.row import row

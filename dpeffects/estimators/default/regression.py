@@ -28,12 +28,13 @@ from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators.arm_sums import arm_counts, arm_sums
 from dpeffects.estimators.default import one_step
 from dpeffects.estimators.default.bends import added_words, bends, bent, degree
-from dpeffects.estimators.default.centres import Centres, LengthsAsked, centres_of, residual
+from dpeffects.estimators.default.centres import Centres, centres_of, residual
 from dpeffects.estimators.default.clipped_contrast import details
 from dpeffects.estimators.default.forecast import Forecast, outcome_sd
 from dpeffects.estimators.default.levels import Spread, with_means
 from dpeffects.estimators.default.one_step import OneStepOptions
 from dpeffects.estimators.default.standard import Standard, ask_means, release_standard
+from dpeffects.estimators.default.tails import LengthsAsked
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance
