@@ -55,7 +55,7 @@ _SHARES = {
     "estimate": 0.65,
 }
 """Split of the budget. Error was flat from .6 to .75 for the draw."""
-_RECORDS = 500.0
+_RECORDS = 650.0
 """Records of the smaller arm times epsilon that each column takes: with less, noise can explode."""
 _ROOM = 40.0
 """Room times the epsilon of the draw that it takes: below, noise grows faster than room falls."""
