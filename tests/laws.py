@@ -26,7 +26,7 @@ from dpeffects.inference.estimate import (
     SamplingVariance,
 )
 from dpeffects.inference.rates import ArmSums, RateTable
-from dpeffects.inference.regression import LinearFit
+from dpeffects.inference.moment_regression import LinearFit
 from dpeffects.inference.tables import ArmTable
 from dpeffects.sites.combination import combine
 from dpeffects.sites.rules import RULES

@@ -41,7 +41,7 @@ from dpeffects.guarantee import weakest
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.noisy import OWN, noise_ratio
-from dpeffects.inference.regression import (
+from dpeffects.inference.moment_regression import (
     ARM,
     ASSUMED,
     INDICATOR,

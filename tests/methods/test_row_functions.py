@@ -52,7 +52,7 @@ from dpeffects.estimators.matching.private_psm import propensity_scores
 from dpeffects.estimators.weighting import private_ipw, response
 from dpeffects.estimators.weighting import propensity as _propensity
 from dpeffects.estimators.weighting.inverse_weights import Propensity
-from dpeffects.inference.regression import ARM, NUMBER, PRODUCT, MomentColumn
+from dpeffects.inference.moment_regression import ARM, NUMBER, PRODUCT, MomentColumn
 from dpeffects.privacy.rows import Block, Cells, fill
 from dpeffects.privacy.sets import COUNT, Box
 from dpeffects.privacy.tight_sets import Bins, WithSquares, norm_of_sum
