@@ -52,6 +52,7 @@ _MEASURED = {  # rows of the table, with their names in accuracy.md and seconds.
     "`diff_in_means`": ("diff_in_means", "diff_in_means"),
     "`clipped_contrast`": ("", "clipped_contrast"),
     "`auto`": ("auto", "auto"),
+    "`regression`": ("", "regression"),
     "`one_step`": ("", "one_step"),
     "`private_ipw`": ("private_ipw", "private_ipw"),
     "`private_psm`, label level": ("", ""),
