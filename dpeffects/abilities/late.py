@@ -267,7 +267,7 @@ def _pilot(curator: Curator, ends: Interval, first: Estimate, influence: Influen
     if isinstance(weight, OfArm):
         reach = float(np.abs(weight.numbers).max())
     else:
-        reach = float(weight.given["largest"].numbers.max()) / weight.given["overlap"]
+        reach = float(weight.given["largest"].numbers.max()) / weight.given["mass"]
     flat = clipped_term(residual(np.full(2, middle)), weight, half)
     row = Weighted(LessTaken(ends, 0.0), flat, half * reach)
     sums = curator.sums("weighted outcomes", row, Box(-1.0, 1.0), share="pilot")

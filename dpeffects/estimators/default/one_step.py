@@ -98,7 +98,7 @@ _SPREAD = 0.08
 were off by factors of 2 to 7, n 40,000, epsilon 1, 17 columns."""
 _TILT = 3.0
 """Weights of the estimand are taken where they make the error at most so many times as large. With
-1.3 a strong U in the effect was never covered at n 10,000, epsilon 1, with 3 in 10 of 12 runs;
+1.3 a strong U in the effect was never covered at n 10,000, epsilon 1, with 3 in 10 of 12 runs, and
 errors where effects do not vary were the same."""
 _WEIGHTS_OFF = 0.04
 """Relative error of the sum of the weights of an arm."""
@@ -461,7 +461,7 @@ SPEC = MethodSpec(
     title="one-step, from private moments",
     about="private moments give linear models; one weighted sum of residuals corrects them",
     assumes=f"{NO_CONFOUNDER}; outcome and log odds of treatment are linear in its terms "
-    "and the columns added",
+    "and the columns that are added",
     estimands=AVERAGES,
     levels=("sample", "label"),
     options=OneStepOptions,
