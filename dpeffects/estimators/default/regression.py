@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -26,6 +27,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators.arm_sums import arm_counts, arm_sums
+from dpeffects.estimators.clusters import SHARE
 from dpeffects.estimators.default import one_step
 from dpeffects.estimators.default.bends import added_words, bends, bent, degree
 from dpeffects.estimators.default.centres import Centres, centres_of, residual
@@ -39,6 +41,7 @@ from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance
 from dpeffects.inference.ladder_noise import LadderNoise
+from dpeffects.privacy.budget import Budget, as_written, round_down
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.least_squares import LeastSquares, Leeway
 from dpeffects.privacy.release import Split
@@ -279,9 +282,13 @@ def draw_of(leeway: Leeway, most: float, epsilon: float) -> tuple[float, float]:
 def _instead(
     curator: Curator, options: OneStepOptions, estimand: str, contrasts: Contrasts
 ) -> Effects:
-    """What is left of the budget, for `one_step`."""
+    """What is left of the budget, for `one_step`; the variance of clusters comes after it."""
     facts: Facts = options.facts
     budget = curator.left(facts.budget)
+    if curator.has(SHARE):
+        kept = as_written(curator.epsilon(SHARE)), as_written(curator.delta(SHARE))
+        rest = (x - y for x, y in zip(budget.exact, kept, strict=True))
+        budget = Budget(*(round_down(max(x, Fraction())) for x in rest))
     known = replace(facts, budget=budget)
     own = OneStepOptions(options.design, flexible=options.flexible).resolve(known)
     split = Split.of(budget, one_step.shares(facts.level, own), one_step.uses_delta(own, known))
