@@ -105,7 +105,7 @@ class Releaser:
         self._entries, self._pool = MOST_ENTRIES, math.hypot(*split.mu.values()) ** 2
         pool = [split.shares[name] for name in split.mu]
         self._unpaid = [sum(map(Fraction, x), Fraction()) for x in zip(*pool, strict=True)]
-        self._halves: list[Releaser] = []
+        self._parts = [self]
         self._name = ""
 
     def share(self, name: str) -> Share:
@@ -279,7 +279,7 @@ class Releaser:
 
     def promised(self) -> tuple[Fraction, Fraction]:
         """What all draws so far cost: what was paid, and the rest of a Gaussian pool drawn from."""
-        rests = [x._unpaid for x in (self, *self._halves) if x._entries < MOST_ENTRIES]
+        rests = [x._unpaid for x in self._parts if x._entries < MOST_ENTRIES]
         epsilon, delta = (sum(x, Fraction()) for x in zip(self.paid(), *rests, strict=True))
         return epsilon, delta
 
@@ -290,8 +290,7 @@ class Releaser:
         """
         part = type(self)(split, self._ledger, self._noise, self._alone, self._covering)
         part._name = f"{name}: " if name else ""
-        self._halves.append(part)
-        return part
+        return self._with(part)
 
     def for_subset(self, split: Split, ledger: CallLedger | None = None) -> Releaser:
         """Return a releaser for a part of the rows, by default on the same ledger (claim 11).
@@ -300,5 +299,10 @@ class Releaser:
         """
         covering = None if ledger is None else self._ledger
         part = type(self)(split, ledger or self._ledger, self._noise, False, covering)
-        self._halves += [part] if ledger is None else []
+        return self._with(part) if ledger is None else part
+
+    def _with(self, part: Releaser) -> Releaser:
+        """Parts of one ledger know of each other, whoever made them."""
+        part._parts = self._parts
+        self._parts.append(part)
         return part
