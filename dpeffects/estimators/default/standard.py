@@ -184,7 +184,7 @@ def _margin(
     apart = (above - below) / n * close
     error = math.sqrt(2.0) * counts.sd / n
     shift, shift_sd = float(apart @ middle), error * math.sqrt(float((middle * close) @ middle))
-    moved = shift * mean_sd**2 / (mean_sd**2 + shift_sd**2)
+    moved = shift * mean_sd**2 / max(mean_sd**2 + shift_sd**2, 1e-300)
     u = np.minimum(middle / sd, _CUT)
     third = float(apart @ (u**3 - 3.0 * u * shift / sd))
     third_sd = error * math.sqrt(float((u**3 * close) @ u**3))
