@@ -22,8 +22,6 @@ TOP = 2**40
 """Units of a ladder from one end of the value's interval to the other: far finer than any noise."""
 PARTS = 16
 """Steps of the output in a unit of the ladder; of the first stair, some of them (`Pace.first`)."""
-_MOST = 40.0
-"""The largest price that changes a draw: chances that fall faster are below the grid of `Pace`."""
 RUNGS = 2**14
 """Rungs that are computed. From there on a record may move the value to either end."""
 _MOST = 64.0
