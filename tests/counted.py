@@ -115,6 +115,7 @@ METHODS: dict[str, Call] = {
     "one_step, three arms": ate("one_step", 600, THREE, epsilon=20.0),
     "private_ipw, three arms": ate("private_ipw", 400, THREE, epsilon=20.0),
     "one_step": ate("one_step", n=600, epsilon=8.0),
+    "regression": ate("regression", n=600, epsilon=8.0),
     "one_step, Gaussian": att("one_step", n=600, epsilon=8.0, pool="all", **DELTA),
     "private_ipw": ate("private_ipw", n=300, epsilon=8.0),
     "private_ipw, output": att("private_ipw", n=300, epsilon=8.0, propensity="output", **DELTA),

@@ -140,6 +140,16 @@ def stratified(outcome, treated, rows, **options):
     return Plain(effect, math.sqrt(float((size**2 * spread).sum())) / outcome.size)
 
 
+def by_arm(outcome, treated, rows, estimand="ATE", **options):
+    """Least squares in each arm, and the mean of what they predict over the records asked for."""
+    who = {"ATT": treated, "ATC": ~treated}.get(estimand, np.ones_like(treated))
+    mean, fits = rows[who].mean(axis=0), [
+        sm.OLS(outcome[arm], rows[arm]).fit() for arm in (treated, ~treated)
+    ]
+    spread = sum(float(mean @ fit.cov_params() @ mean) for fit in fits)
+    return Plain(float(mean @ (fits[0].params - fits[1].params)), math.sqrt(spread))
+
+
 def learnt(outcome, treated, rows, *, estimand="ATE", **options):
     """The estimator of blocks and folds on all records at once."""
     return Plain(*on_all(outcome, treated, rows, estimand=estimand, **options))
@@ -151,5 +161,6 @@ ESTIMATORS = {
     **dict.fromkeys(("global_matching", "smooth_matching"), stratified),
     **dict.fromkeys(("dpci", "model_folds", "sample_aggregate", "synthetic", "dp_ebm"), learnt),
     "private_ipw": weighted,
+    "regression": by_arm,
     "private_psm": matched,
 }

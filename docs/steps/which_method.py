@@ -22,8 +22,9 @@ RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 EPSILON = 1.0
 _RULES = {"MVAgg": "mvagg", "IVW": "ivw", "AggAll": "all", "AggLargest": "largest"}
 ADVICE = {
-    "auto": "always, unless you know better: the default chooses one of the next two",
+    "auto": "always, unless you know better: the default chooses one of the next three",
     "one_step": "observational data with thousands of records, and trials with good covariates",
+    "regression": "observational data with hundreds of records, times epsilon, for each column",
     "clipped_contrast": "a trial, or too little data to adjust; sharper than `diff_in_means`",
     "diff_in_means": "to compare with papers 002 and 003",
     "private_ipw": "to compare with paper 004",

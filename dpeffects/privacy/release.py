@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -282,6 +282,15 @@ class Releaser:
         rests = [x._unpaid for x in (self, *self._halves) if x._entries < MOST_ENTRIES]
         epsilon, delta = (sum(x, Fraction()) for x in zip(self.paid(), *rests, strict=True))
         return epsilon, delta
+
+    def left(self, budget: Budget, shares: Collection[str]) -> Budget:
+        """What is left of a call's budget for these shares: not charged, nor for others to come."""
+        done = {spend.share for spend in self._ledger.spends}.union(shares)
+        later = [x for name, x in self.split.shares.items() if name not in done]
+        (epsilon, delta), (paid, paid_delta) = budget.exact, self.promised()
+        epsilon -= paid + sum(Fraction(x.epsilon) for x in later)
+        delta -= paid_delta + sum(Fraction(x.delta) for x in later)
+        return Budget(round_down(max(epsilon, Fraction(0))), round_down(max(delta, Fraction(0))))
 
     def for_part(self, split: Split, name: str) -> Releaser:
         """Return a releaser for a part of the budget that is divided by itself, on the same ledger.
