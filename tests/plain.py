@@ -143,9 +143,8 @@ def stratified(outcome, treated, rows, **options):
 def by_arm(outcome, treated, rows, estimand="ATE", **options):
     """Least squares in each arm, and the mean of what they predict over the records asked for."""
     who = {"ATT": treated, "ATC": ~treated}.get(estimand, np.ones_like(treated))
-    mean, fits = rows[who].mean(axis=0), [
-        sm.OLS(outcome[arm], rows[arm]).fit() for arm in (treated, ~treated)
-    ]
+    mean = rows[who].mean(axis=0)
+    fits = [sm.OLS(outcome[arm], rows[arm]).fit() for arm in (treated, ~treated)]
     spread = sum(float(mean @ fit.cov_params() @ mean) for fit in fits)
     return Plain(float(mean @ (fits[0].params - fits[1].params)), math.sqrt(spread))
 

@@ -78,7 +78,9 @@ def test_several_arms_have_a_draw_each():
     assert with_means.options["chosen"] == "one_step"
 
 
-@pytest.mark.parametrize("given", [{"weights": "w"}, {"unit": "u", "max_rows": 2}, {"cluster": "u"}])
+@pytest.mark.parametrize(
+    "given", [{"weights": "w"}, {"unit": "u", "max_rows": 2}, {"cluster": "u"}]
+)
 @pytest.mark.parametrize("method", ["regression", "auto"])
 def test_rows_that_do_not_count_alike_have_one_step(given, method):
     frame = sample().assign(w=np.where(np.arange(20_000) % 2, 0.5, 1.0))

@@ -142,7 +142,9 @@ class Score:
 
 
 @row("covariates")
-def tilted_weight(rows: Block, score: Score, largest: OfArm, signs: OfArm, mass: float) -> FloatArray:
+def tilted_weight(
+    rows: Block, score: Score, largest: OfArm, signs: OfArm, mass: float
+) -> FloatArray:
     """Weights of some rows, cut and signed."""
     chances = score.of(rows)
     own = np.take_along_axis(chances, signs.arm(rows)[:, None], axis=1)[:, 0]
