@@ -8,7 +8,7 @@ the level declares public are handed out as they are, and cost nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import replace
 from fractions import Fraction
@@ -19,7 +19,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.privacy.budget import Budget, written_below
+from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import (
@@ -103,10 +103,9 @@ class Curator:
         """True when "treatment", "covariates" or "outcome" is public in this call."""
         return what in self._public
 
-    def left(self, budget: Budget) -> Budget:
-        """What draws so far do not cost of a call's budget."""
-        pairs = zip(budget.exact, self._releaser.promised(), strict=True)
-        return Budget(*(written_below(whole - paid) for whole, paid in pairs))
+    def left(self, budget: Budget, shares: Collection[str]) -> Budget:
+        """What is left of a call's budget for these shares: not charged, nor for others to come."""
+        return self._releaser.left(budget, shares)
 
     def with_split(self, split: Split) -> Curator:
         """A curator of the same rows that divides what is left of the budget anew (claim 1)."""

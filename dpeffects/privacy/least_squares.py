@@ -37,6 +37,8 @@ from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps, add_up, wei
 
 _FIRST = 0.25
 """Part of the square of the bound on |w'b| that is left to the constant, where b is bounded."""
+MOST_PRODUCTS, _MOST_COLUMNS = 2**40, 500
+"""Products of columns that exact sums over all records may have, and columns."""
 _STEPS = 2**20
 """Steps by which a record moves a release with Laplace noise."""
 _SMALL = 2.0**-40
@@ -127,7 +129,8 @@ class RowProducts:
     def __post_init__(self) -> None:
         if not (1.0 <= self.radius <= 2**6 and 1.0 <= self.reach <= 2**6 and self.columns >= 1):
             raise OptionError("least squares needs columns, and a radius and a reach from 1 to 64")
-        if self.bits < 8 or self.n * (self.columns + 1) ** 2 > 2**40 or self.columns > 500:
+        many = self.n * (self.columns + 1) ** 2 > MOST_PRODUCTS
+        if self.bits < 8 or many or self.columns > _MOST_COLUMNS:
             raise OptionError("too many records or columns for exact least squares")
 
     @cached_property

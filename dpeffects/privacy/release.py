@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -13,7 +13,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.errors import PrivacyError
-from dpeffects.privacy.budget import LEAST, Budget, Share, as_written, round_down
+from dpeffects.privacy.budget import LEAST, Budget, Share, as_written, round_down, written_below
 from dpeffects.privacy.charges import Noisy, Spend
 from dpeffects.privacy.ladder import Ladder, Pace
 from dpeffects.privacy.ledger import CallLedger
@@ -282,6 +282,15 @@ class Releaser:
         rests = [x._unpaid for x in self._parts if x._entries < MOST_ENTRIES]
         epsilon, delta = (sum(x, Fraction()) for x in zip(self.paid(), *rests, strict=True))
         return epsilon, delta
+
+    def left(self, budget: Budget, shares: Collection[str]) -> Budget:
+        """What is left of a call's budget for these shares: not charged, nor for others to come."""
+        done = {spend.share for spend in self._ledger.spends}.union(shares)
+        later = [x for name, x in self.split.shares.items() if name not in done]
+        (epsilon, delta), (paid, paid_delta) = budget.exact, self.promised()
+        epsilon -= paid + sum(Fraction(x.epsilon) for x in later)
+        delta -= paid_delta + sum(Fraction(x.delta) for x in later)
+        return Budget(written_below(epsilon), written_below(max(delta, Fraction(0))))
 
     def for_part(self, split: Split, name: str) -> Releaser:
         """Return a releaser for a part of the budget that is divided by itself, on the same ledger.

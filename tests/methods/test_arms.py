@@ -73,7 +73,7 @@ def test_every_method_that_adds_up_rows_has_more_than_two_arms():
         for name, spec in proved().items()
         if _adds_up(spec.options()) and not spec.needs_strata
     }
-    assert able == {*ADDITIVE, "private_psm"}
+    assert able == {*ADDITIVE, "private_psm", "regression"}
     assert alike <= able
 
 
