@@ -124,8 +124,8 @@ class LateOptions(StudyOptions):
         return replace(self.facts, budget=budget, values=own, **known)
 
     def of_residual(self, price: Share) -> tuple[MethodSpec, Options, Facts]:
-        """How the effect on the residual is estimated: as the default does."""
-        facts = self.facts_of(price, 2 if self.facts.two_valued else 0)
+        """How the effect on the residual is estimated: as the default does, by sums over rows."""
+        facts = replace(self.facts_of(price, 2 if self.facts.two_valued else 0), grouped=True)
         chosen = AutoOptions(self.study, self.on_unadjusted).resolve(facts)
         return chosen.method, chosen.own, facts
 

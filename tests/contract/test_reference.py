@@ -30,9 +30,10 @@ BOUNDS = {
 NARROW = {**BOUNDS, "y": (0.3, 0.6), "x": (0.2, 0.8), "time": (0, 4), "events": (0, 2)}
 """Ranges that clip a good part of the values."""
 LARGE = 1e9
-NEAR = {"dp_qte": 0.3, "private_psm": 0.5}
+NEAR = {"dp_qte": 0.3, "private_psm": 0.5, "regression": 0.2, "auto": 0.2, "dp_did": 0.3}
 """Parts of a standard error that are near, 0.1 for others: a record more or less moves a quantile
-by a bin, and the order of the records decides between neighbours at the same distance."""
+by a bin, the order of the records decides between neighbours at the same distance, and the first
+stair of a ladder is a sixteenth of what a record could do, whatever epsilon is."""
 
 
 def frame(n=N, seed=2):
