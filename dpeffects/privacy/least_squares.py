@@ -41,8 +41,8 @@ _STEPS = 2**20
 """Steps by which a record moves a release with Laplace noise."""
 _SMALL = 2.0**-40
 """Largest error of LAPACK that is allowed for: of an eigenvalue over the largest possible one."""
-_HALVED = 100
-"""Times that the multiplier of a bound is halved in, from the largest that it could be."""
+_HALVED = 50
+"""Times that the interval of a bound's multiplier is halved: what is missed is far below _SMALL."""
 _DIGITS = 192
 """Binary digits of solutions after the point."""
 _REFINED = 40
