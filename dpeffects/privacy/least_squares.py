@@ -1,4 +1,4 @@
-"""Least squares in each arm, and how far one record can move it (claims 34, 35).
+"""Least squares in each arm, and how far one record can move it (claims 34 to 36).
 
 A row function gives each record s in [0, 1], v in a ball, psi in [-clip, clip] and q in a larger
 ball; w = (s, v). In each arm S = sum ww' and b = S^-1 (sum w psi). A contrast of two arms is
@@ -272,13 +272,7 @@ class LeastSquares:
         return self._bounded("leverage", value, moved, share, part)
 
     def squares(
-        self,
-        pair: Pair,
-        weights: tuple[float, float],
-        longest: float,
-        *,
-        share: str,
-        part: float = 1.0,
+        self, pair: Pair, weights: FloatArray, longest: float, *, share: str, part: float = 1.0
     ) -> Noisy:
         """Release the sum of squared residuals over both arms, with weights.
 
