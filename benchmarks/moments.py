@@ -27,7 +27,7 @@ from report import save
 
 import dpeffects as dpe
 from dpeffects.inference.intervals import p_value, sampling_variance
-from dpeffects.inference.regression import regress
+from dpeffects.inference.moment_regression import regress
 from dpeffects.progress import bar
 
 SMALL = "--small" in sys.argv

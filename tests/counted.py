@@ -116,6 +116,7 @@ METHODS: dict[str, Call] = {
     "private_ipw, three arms": ate("private_ipw", 400, THREE, epsilon=20.0),
     "one_step": ate("one_step", n=600, epsilon=8.0),
     "one_step, Gaussian": att("one_step", n=600, epsilon=8.0, pool="all", **DELTA),
+    "regression": ate("regression", n=600, epsilon=60.0, flexible=1),
     "private_ipw": ate("private_ipw", n=300, epsilon=8.0),
     "private_ipw, output": att("private_ipw", n=300, epsilon=8.0, propensity="output", **DELTA),
     "r_learner": cate("r_learner", n=200, epsilon=8.0),

@@ -25,8 +25,8 @@ from dpeffects.inference.estimate import (
     Part,
     SamplingVariance,
 )
+from dpeffects.inference.moment_regression import LinearFit
 from dpeffects.inference.rates import ArmSums, RateTable
-from dpeffects.inference.regression import LinearFit
 from dpeffects.inference.tables import ArmTable
 from dpeffects.sites.combination import combine
 from dpeffects.sites.rules import RULES

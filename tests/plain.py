@@ -59,6 +59,14 @@ def means(outcome, treated, rows=None, **options):
     return Plain(float(model.params[1]), float(model.bse[1]))
 
 
+def by_arm(outcome, treated, rows, estimand="ATE", **options):
+    """Least squares in each arm, predicted for the records of the estimand."""
+    x = np.mean(rows[{"ATE": slice(None), "ATT": treated, "ATC": ~treated}[estimand]], axis=0)
+    fits = [sm.OLS(outcome[arm], rows[arm]).fit(cov_type="HC2") for arm in (treated, ~treated)]
+    one, other = (float(x @ fit.params) for fit in fits)
+    return Plain(one - other, math.sqrt(sum(float(x @ fit.cov_params() @ x) for fit in fits)))
+
+
 def aipw(outcome, treated, rows, estimand="ATE", **options):
     """Augmented inverse probability weighting."""
     with warnings.catch_warnings():
@@ -150,6 +158,7 @@ ESTIMATORS = {
     **dict.fromkeys(("diff_in_means", "clipped_contrast"), means),
     **dict.fromkeys(("global_matching", "smooth_matching"), stratified),
     **dict.fromkeys(("dpci", "model_folds", "sample_aggregate", "synthetic", "dp_ebm"), learnt),
+    "regression": by_arm,
     "private_ipw": weighted,
     "private_psm": matched,
 }

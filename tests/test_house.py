@@ -242,7 +242,8 @@ def second_clips(files):
 
 
 def methods_in_conditions(files):
-    names = {*registry(), *conditional_methods()} - {"auto"}  # options have that value too
+    names = {*registry(), *conditional_methods()}
+    names -= {"auto", "regression"}  # options and tasks of learners have these values too
     for name, tree in trees(files).items():
         for node in nodes(tree):
             if isinstance(node, ast.Compare | ast.MatchValue):

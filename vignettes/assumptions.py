@@ -106,10 +106,10 @@ for name, fit in calls.items():
 # ------------------------
 # *No unmeasured confounding*: treated and untreated records with the same covariates do not differ
 # otherwise. *Positivity*: everybody might have been in either arm. *Right model*: the models are
-# linear in the terms of the formula. *Consistency and no interference*: there is one version of
-# the treatment, and my outcome does not depend on yours. Here is what happens when one fails, 20
-# data sets of 5,000 records each, epsilon 2. Consistency has no row: data that break it look like
-# any others.
+# linear in the terms of the formula, squares and products that are added to them. *Consistency and
+# no interference*: there is one version of the treatment, and my outcome does not depend on yours.
+# Here is what happens when one fails, 20 data sets of 5,000 records each, epsilon 2. Consistency
+# has no row: data that break it look like any others.
 
 RUNS = 20
 STORIES = {

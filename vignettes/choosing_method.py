@@ -118,8 +118,9 @@ small = dpe.dp_ate(formula, data[:1_000], epsilon=0.5)
 print(small.caution)
 
 # %%
-# That all holds where the score and the outcome are linear in the terms of the formula. Where they
-# are not, the right terms matter more than the method: :doc:`reading_default` shows four cases.
+# That all holds where the score and the outcome are linear in the terms of the formula and the
+# squares and products that the default adds. Where they are not, the right terms matter more than
+# the method: :doc:`reading_default` shows four cases.
 
 # %%
 # References

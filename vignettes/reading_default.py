@@ -30,8 +30,11 @@ smoking = dpe.dp_ate(formula, births, epsilon=1)
 print(smoking.summary())
 
 # %%
-# There are two ways, and a note at the end of every summary says which was taken:
+# There are three ways, and a note at the end of every summary says which was taken:
 #
+# - ``regression`` adjusts by least squares in each arm, squares and products among their columns.
+#   There is no noise in them: what they say is hidden by *one* draw at the end. It takes several
+#   hundred records of the smaller arm, times epsilon, for each column.
 # - ``one_step`` adjusts. It releases the means, spreads and products of the columns, makes two
 #   linear models of them, one for the outcome and one for the log odds of treatment, and corrects
 #   what they say by *one* sum over all records, of what the outcome model leaves unexplained.
@@ -39,9 +42,9 @@ print(smoking.summary())
 #
 # The choice is made before anything is released, from numbers that are public: n, epsilon, delta,
 # the design, and the number and types of the covariates. So it costs nothing and tells nothing. The
-# method with the shorter interval to expect is taken; the note says how much wider that of the
-# other would be, and where a delta would help. Where covariates and treatment are public, and only
-# outcomes are to be protected, say ``level="label"``: then adjusting is free, and is always done.
+# note says how much wider the intervals of the others would be, and where a delta would help. Where
+# covariates and treatment are public, and only outcomes are to be protected, say
+# ``level="label"``: then adjusting is free, and is always done.
 #
 # Tell it about a trial
 # ---------------------
@@ -94,13 +97,13 @@ print(dpe.compare(*fits.values(), names=list(fits), stat="conf_int"))
 # clipped outcomes                         outcomes far from what is expected are cut, so that no
 #                                          record needs much noise to hide; what is cut off one arm
 #                                          may not be cut off the other
-# confounding by curves                    the models are straight lines in each covariate. An
+# confounding by curves                    the models are straight lines in their columns. An
 #                                          allowance for slight bends, and more where the released
 #                                          check for curves (below) finds one
-# effect along the score                   the sum counts those most who might have been in either
-#                                          arm. How the effect changes with the chance of treatment
-#                                          is estimated, to give the average asked for; this is the
-#                                          noise of that
+# effect along the score                   where noise forbids weights of the average asked for, the
+#                                          sum counts those most who might have been in either arm.
+#                                          How the effect changes with the chance of treatment is
+#                                          estimated, to give that average; this is the noise of it
 # effects that vary                        what chance leaves unknown of it
 # imbalance left by the weights            at label level only: public weights balance the arms
 #                                          nearly, not wholly
@@ -165,10 +168,10 @@ print(pd.DataFrame(rows, columns=columns).round(4).to_string(index=False))
 # What no interval can know
 # -------------------------
 # Every adjusted result says what it assumes: that no confounder is missing from the formula, and
-# that the models are linear in its terms. The first is about the world. ``sensitivity()`` says how
-# strong a missing confounder would have to be. It is computed from released numbers and costs
-# nothing. Mothers who smoke may also drink more often: say a confounder that 20 in 100 more of them
-# have, and that takes 150 grams.
+# that the models are linear in its terms and the columns added. The first is about the world.
+# ``sensitivity()`` says how strong a missing confounder would have to be. It is computed from
+# released numbers and costs nothing. Mothers who smoke may also drink more often: say a confounder
+# that 20 in 100 more of them have, and that takes 150 grams.
 
 missing = smoking.sensitivity(prevalence_difference=0.2, confounder_effect=-150)
 print(missing.summary())
@@ -179,16 +182,17 @@ ax = missing.plot()
 # %%
 # Terms that bend
 # ---------------
-# The second assumption is about your formula, and you can do something about it. Here are four
-# populations of 10,000 in which one shape drives both, who is treated and how they fare; the true
-# effect is 0.05. A straight line cannot follow any of these shapes, but the formula can say them: a
-# square by ``I(x1**2)``, any smooth curve by a spline ``bs()``, an interaction by ``x1 * x2``, a
-# threshold by ``cut()``. They are terms like others, at the price of the noise of a few columns.
+# The second assumption is about columns, and here the default helps itself: where n and epsilon
+# carry them it adds squares of the columns, then products of two. The summary says how many
+# (*columns added*), and its first line what was left out: NO PRODUCTS, or LINES ONLY.
+# ``flexible=0`` says that the formula has all that it takes.
 #
-# A small share of the budget goes to a check: does treatment depend on the square or the cube of a
-# numeric column, beyond the line? If it surely does, a caution at the top of the summary names the
-# column, and the interval gets wider. The last column counts these. The data are made up, so the
-# noise may be seeded, and the table is the same each time.
+# Here are four populations of 10,000 in which one shape drives both, who is treated and how they
+# fare; the true effect is 0.05. Lines cannot follow any of these shapes, squares and products two
+# of them. The formula can say them all: a square by ``I(x1**2)``, any smooth curve by a spline
+# ``bs()``, an interaction by ``x1 * x2``, a threshold by ``cut()``. They are terms like others, at
+# the price of the noise of a few columns. The data are made up, so the noise may be seeded, and the
+# table is the same each time.
 
 EFFECT = 0.05
 SPLINE = "bs(x1, knots=[-0.5, 0, 0.5], lower_bound=-1, upper_bound=1)"
@@ -215,41 +219,48 @@ def population(shape, seed, n=10_000):
 SEEDS = range(1, 11)
 rows = []
 for shape, (_, terms) in SHAPES.items():
-    for right in ("x1 + x2", terms):
-        shown = right.replace(SPLINE, "bs(x1, ...)")
+    asked = {
+        "lines": ("x1 + x2", {"flexible": 0}),
+        "default": ("x1 + x2", {}),
+        "right terms": (terms, {}),
+    }
+    for name, (right, more) in asked.items():
         for seed in SEEDS:
             sample = population(shape, seed)
-            fit = dpe.dp_ate(f"y ~ t | {right}", sample, epsilon=1, bounds=BOUNDS, seed=seed)
-            rows.append((shape, shown, fit.estimate, *fit.conf_int(), "bs(" in fit.caution))
-columns = ["shape", "terms", "estimate", "low", "high", "warned"]
-found = pd.DataFrame(rows, columns=columns)
+            fit = dpe.dp_ate(
+                f"y ~ t | {right}", sample, epsilon=1, bounds=BOUNDS, seed=seed, **more
+            )
+            rows.append((shape, name, fit.estimate, *fit.conf_int()))
+found = pd.DataFrame(rows, columns=["shape", "columns", "estimate", "low", "high"])
 found["covers"] = found["low"].le(EFFECT) & found["high"].ge(EFFECT)
-groups = found.groupby(["shape", "terms"], sort=False)
-table = groups[["estimate", "low", "high"]].mean().join(groups[["covers", "warned"]].sum())
-print(f"True effect {EFFECT}. Means of {len(SEEDS)} samples at epsilon 1; how many cover, or warn:")
+groups = found.groupby(["shape", "columns"], sort=False)
+table = groups[["estimate", "low", "high"]].mean().join(groups["covers"].sum())
+print(f"True effect {EFFECT}. Means of {len(SEEDS)} samples at epsilon 1; how many cover:")
 print(table.round(3).to_string())
 
 # %%
 # In a picture: with lines the intervals are in the wrong place; with the right terms they hold the
-# truth.
+# truth, and for squares and interactions the default needs no help.
 
 figure, axes = plt.subplots(1, len(SHAPES), figsize=(10, 3.2), sharey=True, layout="constrained")
 for ax, (shape, part) in zip(axes, found.groupby("shape", sort=False), strict=True):
-    for k, (_, rows) in enumerate(part.groupby("terms", sort=False)):
+    for k, (_, rows) in enumerate(part.groupby("columns", sort=False)):
         at = k + np.linspace(-0.2, 0.2, len(rows))
         ax.vlines(at, rows["low"], rows["high"], color=f"C{k}", lw=2)
-        ax.plot(at, rows["estimate"], "os"[k], color=f"C{k}", ms=4)
+        ax.plot(at, rows["estimate"], "osD"[k], color=f"C{k}", ms=4)
     ax.axhline(EFFECT, color="0.4", ls="--", lw=1)
-    ax.set(title=shape, xticks=[0, 1], xlim=(-0.5, 1.5), xticklabels=["lines", "right terms"])
+    ax.set(title=shape, xticks=[0, 1, 2], xlim=(-0.5, 2.5))
+    ax.set_xticklabels(["lines", "default", "terms"])
 axes[0].set_ylabel("effect, 95 % interval")
 plt.show()
 
 # %%
-# The check finds the square in some samples, and with more records or epsilon it finds it in all.
-# Waves, interactions and thresholds pass it, and then the sentence in the notes is all the warning
-# there is. So where you know that a covariate has a turning point, a threshold or a partner, put it
-# in the formula; where you do not know, splines for the strongest numeric covariates are a cheap
-# insurance.
+# Waves and thresholds are neither squares nor products, and nothing warns of them here: with so
+# many records the default is ``regression``, which does not look for what its columns lack. A check
+# of ``one_step`` does: does treatment depend on a square, a step or a product beyond the columns?
+# What it finds is in the interval, and what surely bends is named at the top of the summary. So
+# where you know that a covariate has a turning point or a threshold, put it in the formula; where
+# you do not know, splines for the strongest numeric covariates are a cheap insurance.
 
 # %%
 # References

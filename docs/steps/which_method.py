@@ -22,7 +22,8 @@ RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 EPSILON = 1.0
 _RULES = {"MVAgg": "mvagg", "IVW": "ivw", "AggAll": "all", "AggLargest": "largest"}
 ADVICE = {
-    "auto": "always, unless you know better: the default chooses one of the next two",
+    "auto": "always, unless you know better: the default chooses one of the next three",
+    "regression": "observational data with tens of thousands of records",
     "one_step": "observational data with thousands of records, and trials with good covariates",
     "clipped_contrast": "a trial, or too little data to adjust; sharper than `diff_in_means`",
     "diff_in_means": "to compare with papers 002 and 003",
@@ -51,6 +52,7 @@ _MEASURED = {  # rows of the table, with their names in accuracy.md and seconds.
     "`diff_in_means`": ("diff_in_means", "diff_in_means"),
     "`clipped_contrast`": ("", "clipped_contrast"),
     "`auto`": ("auto", "auto"),
+    "`regression`": ("", "regression"),
     "`one_step`": ("", "one_step"),
     "`private_ipw`": ("private_ipw", "private_ipw"),
     "`private_psm`, label level": ("", ""),

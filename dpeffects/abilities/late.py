@@ -119,7 +119,9 @@ class LateOptions(StudyOptions):
         own = (*self.facts.values[:-1], values)
         # a hair less than the share, so that rounding never makes it more
         budget = Budget(price.epsilon * (1.0 - 1e-12), price.delta * (1.0 - 1e-12))
-        return replace(self.facts, budget=budget, values=own, tops=(), indicator=False)
+        # grouped: what each row adds to both analyses is needed for their covariance
+        known = {"tops": (), "indicator": False, "grouped": True}
+        return replace(self.facts, budget=budget, values=own, **known)
 
     def of_residual(self, price: Share) -> tuple[MethodSpec, Options, Facts]:
         """How the effect on the residual is estimated: as the default does."""
@@ -267,7 +269,7 @@ def _pilot(curator: Curator, ends: Interval, first: Estimate, influence: Influen
     if isinstance(weight, OfArm):
         reach = float(np.abs(weight.numbers).max())
     else:
-        reach = float(weight.given["largest"].numbers.max()) / weight.given["overlap"]
+        reach = float(weight.given["largest"].numbers.max()) / weight.given["mass"]
     flat = clipped_term(residual(np.full(2, middle)), weight, half)
     row = Weighted(LessTaken(ends, 0.0), flat, half * reach)
     sums = curator.sums("weighted outcomes", row, Box(-1.0, 1.0), share="pilot")

@@ -40,8 +40,7 @@ from dpeffects.formula.expression import (
 from dpeffects.guarantee import weakest
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.inference.noisy import OWN, noise_ratio
-from dpeffects.inference.regression import (
+from dpeffects.inference.moment_regression import (
     ARM,
     ASSUMED,
     INDICATOR,
@@ -53,6 +52,7 @@ from dpeffects.inference.regression import (
     MomentMatrix,
     regress,
 )
+from dpeffects.inference.noisy import OWN, noise_ratio
 from dpeffects.inference.table_one import Difference, hidden
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block as RowBlock

@@ -24,6 +24,8 @@ PARTS = 16
 """Steps of the output in a unit of the ladder; of the first stair, some of them (`Pace.first`)."""
 RUNGS = 2**14
 """Rungs that are computed. From there on a record may move the value to either end."""
+_MOST = 64.0
+"""A larger epsilon is not used up: chances fall by 2^-50 at most, which keeps them rational."""
 
 
 class Pace(NamedTuple):
@@ -43,12 +45,13 @@ class Pace(NamedTuple):
         """The pace for a price, of which ``smoothing`` pays for the widening."""
         if not 0.0 < smoothing < 0.5:
             raise OptionError("the smoothing of a ladder must be between 0 and a half")
-        beta = Fraction(smoothing) * Fraction(epsilon)
-        rest = min(float(Fraction(epsilon) - beta), 700.0)
+        price = Fraction(min(epsilon, _MOST))
+        beta = Fraction(smoothing) * price
+        rest = float(price - beta)
         falls = Fraction(math.exp(-rest)) + Fraction(1, 2**50)  # above exp(-rest), exactly
         widens = Fraction(math.floor((1 + beta + beta**2 / 2) * 2**64), 2**64)  # below exp(beta)
         if falls * widens >= 1:
-            raise OptionError("an epsilon too small, or too large, for a draw along a ladder")
+            raise OptionError("an epsilon too small for a draw along a ladder")
         return cls(falls, widens, max(1, round(PARTS / (1.0 + math.exp(rest / 2.0)))))
 
 

@@ -15,7 +15,7 @@ from dpeffects.abilities.moments import z_of_record
 from dpeffects.errors import DataError, DPEffectsError, OptionError, ReleaseError
 from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.row import Row
-from dpeffects.inference.regression import MomentMatrix, regress
+from dpeffects.inference.moment_regression import MomentMatrix, regress
 from dpeffects.privacy.rows import Block
 from tests.calls import ENGINES
 

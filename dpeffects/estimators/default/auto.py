@@ -1,8 +1,8 @@
 """The default: the estimator with the shortest interval to expect, by public numbers only.
 
-It compares `one_step` with `clipped_contrast` by the number of records and of covariates, epsilon,
-delta, the design and declared types (`forecast`), before anything is released. It says what it
-chose, what the other would have given, and what a delta would buy.
+It compares `clipped_contrast`, `one_step` and `regression` by the number of records and of
+covariates, epsilon, delta, the design and declared types (`forecast`), before anything is released.
+It says what it chose, what the others would have given, and what a delta would buy.
 """
 
 from __future__ import annotations
@@ -176,8 +176,9 @@ def fit_arms(curator: Curator, options: Chosen, estimand: str, contrasts: Contra
 SPEC = MethodSpec(
     name="auto",
     title="chosen by public numbers",
-    about="the default: adjusts by private moments where n, epsilon and covariates carry it",
-    assumes=f"{NO_CONFOUNDER}; outcome and log odds of treatment are linear in its terms",
+    about="the default: adjusts where n, epsilon and covariates carry it, for squares and products "
+    "of columns too",
+    assumes=f"{NO_CONFOUNDER}; outcomes are linear in its terms and the columns that are added",
     estimands=AVERAGES,
     levels=("sample", "label"),
     options=AutoOptions,

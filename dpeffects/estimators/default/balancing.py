@@ -30,13 +30,12 @@ from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators.arm_sums import arm_cells
 from dpeffects.estimators.default.centres import (
     Centres,
-    LengthsAsked,
     release_centres,
     residual,
 )
 from dpeffects.estimators.default.levels import Spread, with_means
 from dpeffects.estimators.default.standard import some_columns, varying_columns
-from dpeffects.estimators.default.tails import Lengths
+from dpeffects.estimators.default.tails import Lengths, LengthsAsked
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Contrasts, Facts
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, Unavailable

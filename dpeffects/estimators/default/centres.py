@@ -13,15 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray, IntArray, Interval
+from dpeffects.arrays import FloatArray, Interval
 from dpeffects.estimators.arm_sums import OfArm, arm_counts, arm_sums
-from dpeffects.estimators.default.tails import Lengths, limits
 from dpeffects.estimators.row import Row, row
 from dpeffects.inference.estimate import Part
 from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Asked, Curator
-from dpeffects.privacy.rows import Block, Cells, RowFunction
-from dpeffects.privacy.sets import COUNT
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.rows import Block, RowFunction
 
 _MEAN_SD = 0.1
 """How far means of the arms lie from the mean of all, in ranges of the outcome, over studies."""
@@ -242,35 +240,3 @@ def between_arms(pair: Sequence[int], weights: FloatArray) -> FloatArray:
     signs = np.zeros(len(weights))
     signs[list(pair)] = np.array([1.0, -1.0]) * weights[list(pair)]
     return signs
-
-
-@row()
-def length_class(rows: Block, residual: RowFunction, limits: FloatArray) -> IntArray:
-    """Which of the lengths in ``limits`` (from long to short) a residual exceeds first."""
-    return np.searchsorted(-limits, -np.abs(residual(rows)), side="left")
-
-
-@dataclass(frozen=True)
-class LengthsAsked:
-    """Residuals up to ``longest`` whose lengths are released, and out of which share."""
-
-    label: str
-    residual: RowFunction
-    longest: float
-    share: str = "lengths"
-    part: float = 1.0
-
-    @property
-    def asked(self) -> Asked:
-        """What the curator is asked for: how many residuals have which length."""
-        told_apart = limits(self.longest)
-        cells = Cells(length_class(self.residual, told_apart), told_apart.size + 1)
-        return Asked(self.label, None, COUNT, cells, self.share, self.part)
-
-    def read(self, n: int, counts: Noisy, before: Lengths | None = None) -> Lengths:
-        """The answer, in the light of lengths of other residuals."""
-        return Lengths.read(n, self.longest, counts, before)
-
-    def released(self, curator: Curator) -> Lengths:
-        """Release how many residuals have which length."""
-        return self.read(curator.n, curator.several(self.asked)[0])

@@ -37,7 +37,6 @@ from dpeffects.estimators.default.arm_terms import (
 )
 from dpeffects.estimators.default.centres import (
     Centres,
-    LengthsAsked,
     between_arms,
     clipped_term,
     release_centres,
@@ -46,7 +45,7 @@ from dpeffects.estimators.default.centres import (
 from dpeffects.estimators.default.forecast import Forecast, forecast_contrast
 from dpeffects.estimators.default.levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators.default.posterior import unadjusted_variance
-from dpeffects.estimators.default.tails import combined_variance
+from dpeffects.estimators.default.tails import LengthsAsked, combined_variance
 from dpeffects.estimators.option_checks import between, choice
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Effects, Influence, Part

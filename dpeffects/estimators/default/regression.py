@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -26,18 +27,21 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators.arm_sums import arm_counts, arm_sums
+from dpeffects.estimators.clusters import SHARE
 from dpeffects.estimators.default import one_step
 from dpeffects.estimators.default.bends import added_words, bends, bent, degree
-from dpeffects.estimators.default.centres import Centres, LengthsAsked, centres_of, residual
+from dpeffects.estimators.default.centres import Centres, centres_of, residual
 from dpeffects.estimators.default.clipped_contrast import details
 from dpeffects.estimators.default.forecast import Forecast, outcome_sd
 from dpeffects.estimators.default.levels import Spread, with_means
 from dpeffects.estimators.default.one_step import OneStepOptions
 from dpeffects.estimators.default.standard import Standard, ask_means, release_standard
+from dpeffects.estimators.default.tails import LengthsAsked
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance
 from dpeffects.inference.ladder_noise import LadderNoise
+from dpeffects.privacy.budget import Budget, as_written, round_down
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.least_squares import LeastSquares, Leeway
 from dpeffects.privacy.release import Split
@@ -54,7 +58,7 @@ _SHARES = {
     "estimate": 0.65,
 }
 """Split of the budget. Error was flat from .6 to .75 for the draw."""
-_RECORDS = 500.0
+_RECORDS = 650.0
 """Records of the smaller arm times epsilon that each column takes: with less, noise can explode."""
 _ROOM = 40.0
 """Room times the epsilon of the draw that it takes: below, noise grows faster than room falls."""
@@ -276,9 +280,13 @@ def draw_of(leeway: Leeway, most: float, epsilon: float) -> tuple[float, float]:
 def _instead(
     curator: Curator, options: OneStepOptions, estimand: str, contrasts: Contrasts
 ) -> Effects:
-    """What is left of the budget, for `one_step`."""
+    """What is left of the budget, for `one_step`; the variance of clusters comes after it."""
     facts: Facts = options.facts
     budget = curator.left(facts.budget)
+    if curator.has(SHARE):
+        kept = as_written(curator.epsilon(SHARE)), as_written(curator.delta(SHARE))
+        rest = (x - y for x, y in zip(budget.exact, kept, strict=True))
+        budget = Budget(*(round_down(max(x, Fraction())) for x in rest))
     known = replace(facts, budget=budget)
     own = OneStepOptions(options.design, flexible=options.flexible).resolve(known)
     split = Split.of(budget, one_step.shares(facts.level, own), one_step.uses_delta(own, known))
@@ -306,8 +314,8 @@ SPEC = MethodSpec(
     name="regression",
     title="regression by arm",
     about="least squares in each arm, squares and products among its columns, and one draw",
-    assumes=f"{NO_CONFOUNDER}; outcomes of each arm are linear in its terms, with squares and "
-    "products where they are added",
+    assumes=f"{NO_CONFOUNDER}; outcomes of each arm are linear in its terms and the "
+    "columns that are added",
     estimands=AVERAGES,
     levels=("sample",),
     options=RegressionOptions,

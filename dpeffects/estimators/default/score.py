@@ -138,11 +138,13 @@ class Score:
     def weight(self) -> Row:
         """Weights over their mean, with a minus for the second of two arms."""
         signs = OfArm(np.array([1.0, -1.0]) if len(self.shares) == 2 else np.ones_like(self.shares))
-        return arm_weight(self, OfArm(self.largest), signs, self.mass)
+        return tilted_weight(self, OfArm(self.largest), signs, self.mass)
 
 
 @row("covariates")
-def arm_weight(rows: Block, score: Score, largest: OfArm, signs: OfArm, mass: float) -> FloatArray:
+def tilted_weight(
+    rows: Block, score: Score, largest: OfArm, signs: OfArm, mass: float
+) -> FloatArray:
     """Weights of some rows, cut and signed."""
     chances = score.of(rows)
     own = np.take_along_axis(chances, signs.arm(rows)[:, None], axis=1)[:, 0]

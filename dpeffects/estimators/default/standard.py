@@ -40,6 +40,8 @@ _CODE = 0.75
 """A column is taken for a code of two values where this part of its records is in one class of
 lengths on either side: its square is a line, and products of codes may be none at all. Of normal
 columns a half is."""
+_UNKNOWN = 5.0
+"""Relative error of a variance, over that of a count by the number of all records."""
 _MEAN_SPREAD = 0.05
 """Variance over studies of the mean of a column in [0, 1]."""
 
@@ -151,21 +153,17 @@ def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = 
             share=share,
             part=0.5,
         )
-        found = []
         for j, own in zip(other, counts.value.reshape(other.size, -1), strict=True):
             margin = _margin(n, replace(counts, value=own), float(means[j]), math.sqrt(noise))
-            means[j], sds[j], skewness[j], codes[j], sd = margin
-            found.append(sd)
-        unknown = float(np.median(found))
+            means[j], sds[j], skewness[j], codes[j] = margin
+        unknown = float(np.median(sds[other] ** 2)) * min(_UNKNOWN * counts.sd / n, 1.0)
     two = set(columns[codes].tolist())
     bends = tuple(pair for pair in bends if not set(pair) <= two)
     return Standard(columns, means, sds, skewness, unknown, bends)
 
 
-def _margin(
-    n: int, counts: Noisy, mean: float, mean_sd: float
-) -> tuple[float, float, float, bool, float]:
-    """Mean, standard deviation and skewness of a column, whether it is a code, and an error.
+def _margin(n: int, counts: Noisy, mean: float, mean_sd: float) -> tuple[float, float, float, bool]:
+    """Mean, standard deviation and skewness of a column, and whether it is a code.
 
     ``counts`` are by distance from a released mean, from far below to far above.
     """
@@ -173,8 +171,7 @@ def _margin(
     below, above = counts.value[: half + 1].copy(), counts.value[half:][::-1].copy()
     below[-1] = above[-1] = counts.value[half] / 2.0
     folded = replace(counts, value=below + above, scale=counts.scale * math.sqrt(2.0))
-    read = Lengths.read(n, 1.0, folded)
-    sd, (_, square_sd) = read.exceeded_by(_BEYOND), read.mean_square()
+    sd = Lengths.read(n, 1.0, folded).exceeded_by(_BEYOND)
     code = float(below.max() + above.max()) > _CODE * n
     middle = np.append([lengths[0]], 0.5 * (lengths + np.append(lengths[1:], 0.0)))[: half + 1]
     if code:
@@ -184,7 +181,7 @@ def _margin(
     apart = (above - below) / n * close
     error = math.sqrt(2.0) * counts.sd / n
     shift, shift_sd = float(apart @ middle), error * math.sqrt(float((middle * close) @ middle))
-    moved = shift * mean_sd**2 / (mean_sd**2 + shift_sd**2)
+    moved = shift * mean_sd**2 / max(mean_sd**2 + shift_sd**2, 1e-300)  # 0 if public
     u = np.minimum(middle / sd, _CUT)
     third = float(apart @ (u**3 - 3.0 * u * shift / sd))
     third_sd = error * math.sqrt(float((u**3 * close) @ u**3))
@@ -194,5 +191,4 @@ def _margin(
         math.sqrt(max(sd**2 - moved**2, 0.25 * sd**2)),
         min(max(skewness, -2.0), 2.0),
         code,
-        square_sd,
     )

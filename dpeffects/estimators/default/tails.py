@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr, stdtr
 
-from dpeffects.arrays import FloatArray
+from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.estimators.default.centres import Centres
 from dpeffects.estimators.default.constants import (
     FAR_OUT,
     LEVELS,
@@ -26,10 +26,11 @@ from dpeffects.estimators.default.constants import (
     SPREAD_OF_SCALES,
     TYPICAL_SCALE,
 )
+from dpeffects.estimators.row import row
 from dpeffects.privacy.charges import Noisy
-
-if TYPE_CHECKING:
-    from dpeffects.estimators.default.centres import Centres
+from dpeffects.privacy.curator import Asked, Curator
+from dpeffects.privacy.rows import Block, Cells, RowFunction
+from dpeffects.privacy.sets import COUNT
 
 
 def limits(longest: float) -> FloatArray:
@@ -178,6 +179,38 @@ class Lengths:
         each = 0.5 * (family.tails[:, 1:] + family.tails[:, :-1]) @ squares
         mean = float(self.weights @ each)
         return mean, math.sqrt(float(self.weights @ (each - mean) ** 2))
+
+
+@row()
+def length_class(rows: Block, residual: RowFunction, limits: FloatArray) -> IntArray:
+    """Which of the lengths in ``limits`` (from long to short) a residual exceeds first."""
+    return np.searchsorted(-limits, -np.abs(residual(rows)), side="left")
+
+
+@dataclass(frozen=True)
+class LengthsAsked:
+    """Residuals up to ``longest`` whose lengths are released, and out of which share."""
+
+    label: str
+    residual: RowFunction
+    longest: float
+    share: str = "lengths"
+    part: float = 1.0
+
+    @property
+    def asked(self) -> Asked:
+        """What the curator is asked for: how many residuals have which length."""
+        told_apart = limits(self.longest)
+        cells = Cells(length_class(self.residual, told_apart), told_apart.size + 1)
+        return Asked(self.label, None, COUNT, cells, self.share, self.part)
+
+    def read(self, n: int, counts: Noisy, before: Lengths | None = None) -> Lengths:
+        """The answer, in the light of lengths of other residuals."""
+        return Lengths.read(n, self.longest, counts, before)
+
+    def released(self, curator: Curator) -> Lengths:
+        """Release how many residuals have which length."""
+        return self.read(curator.n, curator.several(self.asked)[0])
 
 
 def combined(one: float, sd: float, other: float, other_sd: float) -> float:
