@@ -288,6 +288,9 @@ EFFECTS = {
     "private_ipw, found bounds": ate("private_ipw", n=4000, declared=("g", "z"), epsilon=8.0),
     "auto": ate("auto"),
     "auto, many records": ate("auto", n=3000, epsilon=8.0),
+    "auto, regression given up": ate(
+        "auto", n=3000, formula="y ~ t | x1 + I(x1 / 2)", epsilon=20.0, flexible=0, **DELTA
+    ),
     "auto, trial": ate("auto", n=3000, design="randomised"),
     "auto, label": ate("auto", level="label"),
     "auto, found bounds": ate("auto", n=4000, declared=("g", "z"), epsilon=8.0),
