@@ -41,7 +41,7 @@ from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance
 from dpeffects.inference.ladder_noise import LadderNoise
-from dpeffects.privacy.budget import Budget, as_written, round_down
+from dpeffects.privacy.budget import Budget, written_below
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.least_squares import LeastSquares, Leeway
 from dpeffects.privacy.release import Split
@@ -284,9 +284,9 @@ def _instead(
     facts: Facts = options.facts
     budget = curator.left(facts.budget)
     if curator.has(SHARE):
-        kept = as_written(curator.epsilon(SHARE)), as_written(curator.delta(SHARE))
+        kept = Fraction(curator.epsilon(SHARE)), Fraction(curator.delta(SHARE))
         rest = (x - y for x, y in zip(budget.exact, kept, strict=True))
-        budget = Budget(*(round_down(max(x, Fraction())) for x in rest))
+        budget = Budget(*(written_below(max(x, Fraction())) for x in rest))
     known = replace(facts, budget=budget)
     own = OneStepOptions(options.design, flexible=options.flexible).resolve(known)
     split = Split.of(budget, one_step.shares(facts.level, own), one_step.uses_delta(own, known))
