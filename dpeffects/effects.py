@@ -70,8 +70,9 @@ def dp_ate(
         lazy frame, a Dask or a Spark frame, for methods that add up blocks of rows.
     method
         One of :func:`methods`. The default, "auto", takes the one whose interval is expected to be
-        shortest by n, epsilon, delta, the design and the declared covariates: ``one_step``, which
-        adjusts for the covariates, or ``clipped_contrast``, which does not, and says so.
+        shortest by n, epsilon, delta, the design and the declared covariates:
+        ``regression`` or ``one_step``, which adjust for the covariates, or ``clipped_contrast``,
+        which does not, and says so.
     epsilon, delta
         The whole price of this call. Nothing is charged when the call fails before its first draw.
     level

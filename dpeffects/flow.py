@@ -245,6 +245,7 @@ class Estimation:
             groups=() if self.groups is None else self.groups.design.strata().sizes,
             encoded=design.encoding.columns,
             grouped=self.sample.grouped,
+            means=self.request.means,
             **more,
         )
 
@@ -612,7 +613,7 @@ def _guarantee(estimation: Estimation, bounds: Bounds) -> Guarantee:
     # shares are rounded down, by less than anybody should read
     budget = estimation.request.budget
     asked = budget.epsilon
-    if estimation.spec.may_stop and float(epsilon) <= asked * (1 - 1e-9):
+    if estimation.spec.may_stop:
         epsilon, delta = as_written(asked), as_written(budget.delta)
     return Guarantee(
         epsilon=asked if float(epsilon) > asked * (1 - 1e-9) else float(epsilon),

@@ -43,7 +43,7 @@ COUNTING = {
         "cluster": "village",
     },
 }
-ADDS_UP = ("auto", "clipped_contrast", "diff_in_means", "one_step", "private_ipw")
+ADDS_UP = ("auto", "clipped_contrast", "diff_in_means", "one_step", "private_ipw", "regression")
 LEARN = ("dr_learner", "r_learner")
 HUGE = 1e6
 

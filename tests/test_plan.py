@@ -340,9 +340,9 @@ def test_every_method_has_a_row_or_a_reason():
 def test_the_plan_of_the_default_is_that_of_what_it_chooses():
     given = {"n": 3000, "epsilon": 1, "bounds": {"y": (0, 10), "x": (0, 10)}, "repeats": 2}
     rows = {row.method: row for row in dpe.plan("y ~ t | x", **given).rows}
-    assert rows["auto"].chosen == "one_step"
-    (alone,) = dpe.plan("y ~ t | x", method="one_step", **given).rows
-    assert rows["one_step"] == alone
+    assert rows["auto"].chosen == "regression"
+    (alone,) = dpe.plan("y ~ t | x", method="regression", **given).rows
+    assert rows["regression"] == alone
 
 
 def test_the_plot_has_a_line_for_each_method():

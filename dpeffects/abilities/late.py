@@ -119,7 +119,9 @@ class LateOptions(StudyOptions):
         own = (*self.facts.values[:-1], values)
         # a hair less than the share, so that rounding never makes it more
         budget = Budget(price.epsilon * (1.0 - 1e-12), price.delta * (1.0 - 1e-12))
-        return replace(self.facts, budget=budget, values=own, tops=(), indicator=False)
+        # grouped: what each row adds to both analyses is needed for their covariance
+        known = {"tops": (), "indicator": False, "grouped": True}
+        return replace(self.facts, budget=budget, values=own, **known)
 
     def of_residual(self, price: Share) -> tuple[MethodSpec, Options, Facts]:
         """How the effect on the residual is estimated: as the default does, by sums over rows."""

@@ -63,6 +63,8 @@ class Facts:
     """Levels of each factor that makes groups."""
     grouped: bool = False
     """Whether rows belong to units or clusters, whose variances need what each row adds."""
+    means: bool = False
+    """Whether means of the arms are asked for."""
     encoded: tuple[EncodedColumn, ...] = ()
     """What the encoded columns are made of."""
     treatment: tuple[str, ...] = ()

@@ -58,6 +58,12 @@ def as_written(value: float) -> Fraction:
     return Fraction(repr(float(value)))
 
 
+def written_below(value: Fraction) -> float:
+    """Return a float that is, as it is written, not above ``value``, and next to it."""
+    nearest = float(value)
+    return nearest if as_written(nearest) <= value else math.nextafter(nearest, -math.inf)
+
+
 @dataclass(frozen=True)
 class Budget:
     """Total epsilon and delta of one call.

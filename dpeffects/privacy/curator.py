@@ -8,7 +8,8 @@ the level declares public are handed out as they are, and cost nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from copy import copy
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -18,7 +19,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.privacy.budget import Budget, round_down
+from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import (
@@ -102,18 +103,14 @@ class Curator:
         """True when "treatment", "covariates" or "outcome" is public in this call."""
         return what in self._public
 
-    def left(self, budget: Budget) -> Budget:
-        """What was not charged yet of a call's budget."""
-        epsilon, delta = (
-            max(whole - paid, Fraction(0))
-            for whole, paid in zip(budget.exact, self._releaser.promised(), strict=True)
-        )
-        return Budget(round_down(epsilon), round_down(delta))
+    def left(self, budget: Budget, shares: Collection[str]) -> Budget:
+        """What is left of a call's budget for these shares: not charged, nor for others to come."""
+        return self._releaser.left(budget, shares)
 
-    def with_split(self, split: Split, name: str = "") -> Curator:
-        """A curator of the same rows that divides what is left of the budget in another way."""
-        made = type(self)(self._source, self._releaser.for_part(split, name), self._public)
-        made.n, made.size_sd = self.n, self.size_sd
+    def with_split(self, split: Split) -> Curator:
+        """A curator of the same rows that divides what is left of the budget anew (claim 1)."""
+        made = copy(self)
+        made._releaser = self._releaser.for_part(split, "")
         return made
 
     @property

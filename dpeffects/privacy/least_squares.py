@@ -3,13 +3,13 @@
 A row function gives each record s in [0, 1], v in a ball, psi in [-clip, clip] and q in a larger
 ball; w = (s, v). In each arm S = sum ww' and b = S^-1 (sum w psi). A contrast of two arms is
 c'(b_1 - b_0), c the mean of (1, q) over all records or over one arm. None of it is noisy: noise
-comes once, at the end, along a ladder of what a record could do to it.
+comes once, at the end, along a ladder of what a record could do to it. What the contrast is worth
+is released before, as least squares with bounded b, which a record moves by little on all data.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.arrays import FloatArray, IntArray, Interval
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
@@ -36,11 +36,15 @@ from dpeffects.privacy.rows import (
 from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps, add_up, weigh
 
 _FIRST = 0.25
-"""Part of the bound on |w'b| that is left to the constant, in releases that are bounded."""
-_ROOM = 2**20
-"""Steps of a room of 1."""
+"""Part of the square of the bound on |w'b| that is left to the constant, where b is bounded."""
+MOST_PRODUCTS, _MOST_COLUMNS = 2**40, 500
+"""Products of columns that exact sums over all records may have, and columns."""
+_STEPS = 2**20
+"""Steps by which a record moves a release with Laplace noise."""
 _SMALL = 2.0**-40
-"""Largest error of an eigenvalue from LAPACK, over the largest that it could have."""
+"""Largest error of LAPACK that is allowed for: of an eigenvalue over the largest possible one."""
+_HALVED = 100
+"""Times that the multiplier of a bound is halved in, from the largest that it could be."""
 _DIGITS = 192
 """Binary digits of solutions after the point."""
 _REFINED = 40
@@ -60,8 +64,7 @@ class Leeway(NamedTuple):
 
     ``room`` is how many records it takes, at least, to make an arm singular; ``pull`` bounds
     |c'S^-1 w|, ``residual`` |psi - w'b| and ``gap`` |w'(b_1 - b_0)| over all possible rows, in both
-    arms; ``size`` is the number of records that c is a mean of, ``reach`` public. A ladder has the
-    moves by the number of records replaced before.
+    arms; ``size`` is the number of records that c is a mean of, ``reach`` public.
     """
 
     room: float
@@ -72,28 +75,17 @@ class Leeway(NamedTuple):
     reach: float
 
     def contrast(self) -> FloatArray:
-        """How far a record can move c'(b_1 - b_0)."""
+        """How far a record can move c'(b_1 - b_0), by the number of records replaced before.
 
-        def moves(k: IntArray) -> FloatArray:
-            pull = self.pull + self._mean_moves(k) * k / self.room
-            residual = self.residual * self._grown(k + 1)
-            twice = pull * self._grown(k) * residual * (2.0 - 1.0 / (self.room - k))
-            return twice + self._mean_moves(k + 1) * (self.gap + residual - self.residual)
-
-        return self._ladder(moves)
-
-    def leverage(self, n: int) -> FloatArray:
-        """How far one of n records can move the logarithm of a weighted sum of c'S^-1 c."""
-
-        def moves(k: IntArray) -> FloatArray:
-            near = 1.0 / (self.room - k - 1)
-            return 2.0 * np.log1p(self._mean_moves(k + 1) * np.sqrt(n * near)) + np.log1p(near)
-
-        return self._ladder(moves)
-
-    def squares(self) -> FloatArray:
-        """How far a record can move the sum of squared residuals."""
-        return self._ladder(lambda k: (self.residual**2) * self._grown(k) * self._grown(k + 1))
+        It is infinite once an arm could be close to singular, or c a mean of nobody.
+        """
+        k = np.arange(RUNGS)
+        k = k[(self.room >= k + 2) & (self.size > k + 1)]
+        pull = (self.pull + self._mean_moves(k) * k / self.room) * self._grown(k)
+        residual = self.residual * self._grown(k + 1)
+        moves = pull * residual * (2.0 - 1.0 / (self.room - k))
+        moves += self._mean_moves(k + 1) * (self.gap + residual - self.residual)
+        return np.append(moves * (1.0 + _SLACK) ** (k + 1), np.inf)
 
     def _mean_moves(self, k: IntArray) -> FloatArray:
         """How far the k-th record can move c, in radii."""
@@ -102,14 +94,6 @@ class Leeway(NamedTuple):
     def _grown(self, k: IntArray) -> FloatArray:
         """How much k records can multiply what bounds a row's part."""
         return np.asarray((self.room / (self.room - k)) ** 2)
-
-    def _ladder(self, moves: Callable[[IntArray], FloatArray]) -> FloatArray:
-        """Infinite once an arm could be close to singular, or c a mean of nobody."""
-        k = np.arange(RUNGS)
-        k = k[(self.room >= k + 2) & (self.size > k + 1)]
-        rungs = np.full(k.size + 1, np.inf)
-        rungs[:-1] = moves(k) * (1.0 + _SLACK) ** (k + 1)
-        return rungs
 
 
 def solution(matrix: Whole, right: Whole) -> Whole:
@@ -145,7 +129,8 @@ class RowProducts:
     def __post_init__(self) -> None:
         if not (1.0 <= self.radius <= 2**6 and 1.0 <= self.reach <= 2**6 and self.columns >= 1):
             raise OptionError("least squares needs columns, and a radius and a reach from 1 to 64")
-        if self.bits < 8 or self.n * (self.columns + 1) ** 2 > 2**40 or self.columns > 500:
+        many = self.n * (self.columns + 1) ** 2 > MOST_PRODUCTS
+        if self.bits < 8 or many or self.columns > _MOST_COLUMNS:
             raise OptionError("too many records or columns for exact least squares")
 
     @cached_property
@@ -227,7 +212,7 @@ class LeastSquares:
         least = float(np.linalg.eigvalsh(self._matrices[arm].astype(np.float64))[0])
         most = self._units * (self._rows.one**2 + self._rows.whole_radius**2)
         error = _SMALL * self._rows.n
-        return math.floor(max((least / most - error) / (1.0 + 2.0 * error), 0.0) * _ROOM) / _ROOM
+        return math.floor(max((least / most - error) / (1.0 + 2.0 * error), 0.0) * _STEPS) / _STEPS
 
     def _solve(self, arm: int) -> tuple[Whole, Whole]:
         """b, and S^-1 times the sum that c is the mean of, in units of 2^-_DIGITS."""
@@ -251,96 +236,90 @@ class LeastSquares:
         size = self._size / self._units
         return Leeway(room, pull, residual * step, gap * step, size, self._rows.reach)
 
-    def room(self, pair: Pair, *, share: str, part: float = 1.0) -> Noisy:
-        """Release how many records it takes, at least, to make an arm singular."""
-        room = np.array([round(min(map(self._room, pair)) * _ROOM)])
-        steps = Steps(room, Sensitivity.of_number(_ROOM), 1.0 / _ROOM)
-        return self._releaser.release("room", steps, share=share, claim=35, part=part)
-
-    def contrast(self, label: str, pair: Pair, most: float, **price: Any) -> Noisy:
-        """Release c'(b_1 - b_0), kept within -``most`` and ``most``."""
-
-        def of(leeway: Leeway) -> tuple[Fraction, FloatArray]:
-            (b1, _), (b0, _) = map(self._solved, pair)
-            value = Fraction(self._mean @ (b1 - b0), self._size * 2**_DIGITS) * self._step
-            return value, leeway.contrast()
-
-        return self._along(label, pair, of, (-most, most), **price)
-
-    def leverage(self, pair: Pair, size: float, longest: float, **price: Any) -> Noisy:
-        """Release the sum of c'S^-1 c over both arms, c a sum over a public ``size``.
-
-        It is the largest of 2 c'b - b'Sb over all b with |w'b| <= ``longest`` for every w.
-        """
-        c = self._mean.astype(np.float64) / (self._rows.one * self._units * size)
-        value = sum(self._largest_value(arm, c, longest) for arm in pair)
-        moved = longest**2 + 8.0 * self._rows.reach * longest / size
-        return self._bounded("leverage", value, moved, **price)
-
-    def squares(
-        self, pair: Pair, weights: tuple[float, float], longest: float, **price: Any
-    ) -> Noisy:
-        """Release the sum of squared residuals over both arms, with weights.
-
-        It is the least that b with |w'b| <= ``longest``, for every possible w, leave of them.
-        """
-        value, step, one = 0.0, float(self._step), self._rows.one * self._units
-        for weight, arm in zip(weights, pair, strict=True):
-            right = self._right[arm].astype(np.float64) * (step / one)
-            left = float(self._squares[arm]) * step**2 / self._units
-            value += weight * (left - self._largest_value(arm, right, longest))
-        longest += self._rows.clip
-        return self._bounded("squares", value, max(weights) * longest**2, **price)
-
-    def _largest_value(self, arm: int, right: FloatArray, longest: float) -> float:
-        """Largest 2 r'b - b'Sb over b with b_0^2 / a + R^2 |b_x|^2 / (1 - a) <= longest^2."""
-        one, p = self._rows.one, self._rows.columns
-        scale = np.append(
-            math.sqrt(_FIRST), np.full(p, math.sqrt(1.0 - _FIRST) * one / self._rows.whole_radius)
-        )
-        matrix = self._matrices[arm].astype(np.float64) / (one**2 * self._units)
-        values, vectors = np.linalg.eigh(matrix * np.outer(scale, scale))
-        values, right = np.maximum(values, 0.0), vectors.T @ (right * scale)
-        low, high = 0.0, float(np.linalg.norm(right)) / longest
-        for _ in range(100):  # the multiplier of the bound, 0 where it does not bind
-            middle = (low + high) / 2.0
-            too_long = np.linalg.norm(right / np.maximum(values + middle, 1e-300)) > longest
-            low, high = (middle, high) if too_long else (low, middle)
-        at = right / np.maximum(values + high, 1e-300)
-        return float(2.0 * right @ at - values @ at**2)
-
-    def _bounded(
-        self, label: str, value: float, moved: float, *, share: str, part: float = 1.0
-    ) -> Noisy:
-        """Release a number that a record moves by ``moved``, with Laplace noise."""
-        unit, slack = (
-            moved / _ROOM,
-            2 + math.ceil(self._rows.n * (self._rows.columns + 1) ** 2 * 2.0**-28),
-        )
-        steps = Steps(
-            np.array([math.floor(value / unit)]), Sensitivity.of_number(_ROOM + slack), unit
-        )
-        return self._releaser.release(label, steps, share=share, claim=35, part=part)
-
-    def _along(
+    def contrast(
         self,
         label: str,
         pair: Pair,
-        of: Callable[[Leeway], tuple[Fraction | float, FloatArray]],
-        ends: Interval,
+        most: float,
         *,
         share: str,
         smoothing: float,
         part: float = 1.0,
     ) -> Noisy:
-        leeway = self._leeway(pair)
-        value, ladder = of(leeway) if leeway else (sum(ends) / 2.0, np.array([np.inf]))
+        """Release c'(b_1 - b_0), kept within -``most`` and ``most``."""
+        leeway, value, levels = self._leeway(pair), Fraction(0), np.array([np.inf])
+        if leeway is not None:
+            (b1, _), (b0, _) = map(self._solved, pair)
+            value = Fraction(self._mean @ (b1 - b0), self._size * 2**_DIGITS) * self._step
+            levels = leeway.contrast()
+        ends = (-most, most)
         return self._releaser.along(
-            label, value, ladder, ends, smoothing, share=share, claim=35, part=part
+            label, value, levels, ends, smoothing, share=share, claim=35, part=part
         )
 
+    def room(self, pair: Pair, *, share: str, part: float = 1.0) -> Noisy:
+        """Release how many records it takes, at least, to make an arm singular."""
+        return self._bounded("room", min(map(self._room, pair)), 1.0, share, part)
 
-def _weights(weights: tuple[float, float]) -> list[Fraction]:
-    if not (min(weights) >= 0.0 and 0.0 < max(weights) <= 1e100):
-        raise OptionError("weights of arms must not be negative, nor all 0")
-    return [Fraction(x) for x in weights]
+    def leverage(
+        self, pair: Pair, size: float, longest: float, *, share: str, part: float = 1.0
+    ) -> Noisy:
+        """Release the sum of c'S^-1 c over both arms, c a sum over a public ``size``.
+
+        It is the largest of 2 c'b - b'Sb over all b with |w'b| <= ``longest`` for every w.
+        """
+        _require_positive(longest, size)
+        c = self._mean.astype(np.float64) / (self._rows.one * self._units * size)
+        value = sum(self._largest_value(arm, c, longest) for arm in pair)
+        moved = longest**2 + 8.0 * self._rows.reach * longest / size
+        return self._bounded("leverage", value, moved, share, part)
+
+    def squares(
+        self,
+        pair: Pair,
+        weights: tuple[float, float],
+        longest: float,
+        *,
+        share: str,
+        part: float = 1.0,
+    ) -> Noisy:
+        """Release the sum of squared residuals over both arms, with weights.
+
+        It is the least that b with |w'b| <= ``longest``, for every possible w, leave of them.
+        """
+        _require_positive(longest, *weights)
+        value, step, one = 0.0, float(self._step), self._rows.one * self._units
+        for weight, arm in zip(weights, pair, strict=True):
+            right = self._right[arm].astype(np.float64) * (step / one)
+            whole = float(self._squares[arm]) * step**2 / self._units
+            value += weight * (whole - self._largest_value(arm, right, longest))
+        moved = max(weights) * (self._rows.clip + longest) ** 2
+        return self._bounded("squares", value, moved, share, part)
+
+    def _largest_value(self, arm: int, right: FloatArray, longest: float) -> float:
+        """Largest 2 r'b - b'Sb over b with b_0^2 / a + R^2 |b_x|^2 / (1 - a) <= longest^2."""
+        rows = self._rows
+        scale = np.full(rows.columns + 1, math.sqrt(1.0 - _FIRST) * rows.one / rows.whole_radius)
+        scale[0] = math.sqrt(_FIRST)
+        matrix = self._matrices[arm].astype(np.float64) / (rows.one**2 * self._units)
+        values, vectors = np.linalg.eigh(matrix * np.outer(scale, scale))
+        values, right = np.maximum(values, 0.0), vectors.T @ (right * scale)
+        low, high = 0.0, float(np.linalg.norm(right)) / longest
+        for _ in range(_HALVED):  # the multiplier of the bound, 0 where it does not bind
+            middle = (low + high) / 2.0
+            b = right / np.maximum(values + middle, 1e-300)
+            low, high = (middle, high) if b @ b > longest**2 else (low, middle)
+        b = right / np.maximum(values + high, 1e-300)
+        return float(2.0 * right @ b - values @ b**2)
+
+    def _bounded(self, label: str, value: float, moved: float, share: str, part: float) -> Noisy:
+        """Release a number that a record moves by ``moved``, with Laplace noise."""
+        unit, slack = moved / _STEPS, 2 + math.ceil(4.0 * _SMALL * self._rows.n * _STEPS)
+        moves = Sensitivity.of_number(_STEPS + slack)
+        steps = Steps(np.array([math.floor(value / unit)]), moves, unit)
+        return self._releaser.release(label, steps, share=share, claim=36, part=part)
+
+
+def _require_positive(longest: float, *others: float) -> None:
+    if not (1e-100 <= longest <= 1e100 and all(1e-50 <= x <= 1e50 for x in others)):
+        raise OptionError("bounds, sizes and weights must be positive, neither tiny nor huge")

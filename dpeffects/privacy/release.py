@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -13,7 +13,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.errors import PrivacyError
-from dpeffects.privacy.budget import LEAST, Budget, Share, as_written, round_down
+from dpeffects.privacy.budget import LEAST, Budget, Share, as_written, round_down, written_below
 from dpeffects.privacy.charges import Noisy, Spend
 from dpeffects.privacy.ladder import Ladder, Pace
 from dpeffects.privacy.ledger import CallLedger
@@ -105,7 +105,7 @@ class Releaser:
         self._entries, self._pool = MOST_ENTRIES, math.hypot(*split.mu.values()) ** 2
         pool = [split.shares[name] for name in split.mu]
         self._unpaid = [sum(map(Fraction, x), Fraction()) for x in zip(*pool, strict=True)]
-        self._halves: list[Releaser] = []
+        self._parts = [self]
         self._name = ""
 
     def share(self, name: str) -> Share:
@@ -279,9 +279,18 @@ class Releaser:
 
     def promised(self) -> tuple[Fraction, Fraction]:
         """What all draws so far cost: what was paid, and the rest of a Gaussian pool drawn from."""
-        rests = [x._unpaid for x in (self, *self._halves) if x._entries < MOST_ENTRIES]
+        rests = [x._unpaid for x in self._parts if x._entries < MOST_ENTRIES]
         epsilon, delta = (sum(x, Fraction()) for x in zip(self.paid(), *rests, strict=True))
         return epsilon, delta
+
+    def left(self, budget: Budget, shares: Collection[str]) -> Budget:
+        """What is left of a call's budget for these shares: not charged, nor for others to come."""
+        done = {spend.share for spend in self._ledger.spends}.union(shares)
+        later = [x for name, x in self.split.shares.items() if name not in done]
+        (epsilon, delta), (paid, paid_delta) = budget.exact, self.promised()
+        epsilon -= paid + sum(Fraction(x.epsilon) for x in later)
+        delta -= paid_delta + sum(Fraction(x.delta) for x in later)
+        return Budget(written_below(epsilon), written_below(max(delta, Fraction(0))))
 
     def for_part(self, split: Split, name: str) -> Releaser:
         """Return a releaser for a part of the budget that is divided by itself, on the same ledger.
@@ -290,8 +299,7 @@ class Releaser:
         """
         part = type(self)(split, self._ledger, self._noise, self._alone, self._covering)
         part._name = f"{name}: " if name else ""
-        self._halves.append(part)
-        return part
+        return self._with(part)
 
     def for_subset(self, split: Split, ledger: CallLedger | None = None) -> Releaser:
         """Return a releaser for a part of the rows, by default on the same ledger (claim 11).
@@ -300,5 +308,10 @@ class Releaser:
         """
         covering = None if ledger is None else self._ledger
         part = type(self)(split, ledger or self._ledger, self._noise, False, covering)
-        self._halves += [part] if ledger is None else []
+        return self._with(part) if ledger is None else part
+
+    def _with(self, part: Releaser) -> Releaser:
+        """Parts of one ledger know of each other, whoever made them."""
+        part._parts = self._parts
+        self._parts.append(part)
         return part

@@ -16,8 +16,9 @@ from dpeffects.estimators import proved
 from dpeffects.estimators.arm_sums import arm_counts
 from dpeffects.estimators.default.auto import AutoOptions, choose
 from dpeffects.estimators.default.centres import release_centres
-from dpeffects.estimators.default.moment_models import ask_means, release_models, release_standard
+from dpeffects.estimators.default.moment_models import release_models
 from dpeffects.estimators.default.score import Score, harmonic, score_of
+from dpeffects.estimators.default.standard import ask_means, release_standard
 from dpeffects.estimators.spec import Facts
 from dpeffects.flow import Estimation, Request, _adds_up
 from dpeffects.privacy.budget import Budget, Share
@@ -72,7 +73,7 @@ def test_every_method_that_adds_up_rows_has_more_than_two_arms():
         for name, spec in proved().items()
         if _adds_up(spec.options()) and not spec.needs_strata
     }
-    assert able == {*ADDITIVE, "private_psm"}
+    assert able == {*ADDITIVE, "private_psm", "regression"}
     assert alike <= able
 
 

@@ -12,6 +12,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import DPEffectsError, OptionError
 from dpeffects.inference.estimate import Estimate
+from dpeffects.privacy.budget import as_written
 from dpeffects.sites.site_documents import begin_release
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
@@ -32,20 +33,25 @@ def fit(frame, formula=FORMULA, call=dpe.dp_ate, **more):
     return call(formula, frame, **more)
 
 
+OWN = ("first", "clip", "models", "pool")
+REGRESSION = "regression by arm"
+
+
 @pytest.mark.parametrize("call", [dpe.dp_ate, dpe.dp_att, dpe.dp_atc])
-def test_it_is_the_default_and_says_what_it_chose(call):
-    made = fit(sample(20_000), call=call)
-    assert (made.method, made.options["chosen"]) == ("auto", "one_step")
+@pytest.mark.parametrize(
+    ("n", "chosen", "title"),
+    [(3000, "one_step", "one-step, from private moments"), (20_000, "regression", REGRESSION)],
+)
+def test_it_is_the_default_and_says_what_it_chose(call, n, chosen, title):
+    made = fit(sample(n), call=call)
+    assert (made.method, made.options["chosen"]) == ("auto", chosen)
     first = " ".join(str(made).split("=====")[0].split())
-    assert first.endswith("one-step, from private moments (auto)")
-    assert any("one_step was chosen" in note for note in made.released.notes)
+    assert first.endswith(f"{title} (auto)")
+    assert any(f"{chosen} was chosen" in note for note in made.released.notes)
     assert any("clipped_contrast" in note for note in made.released.notes)  # the alternative
-    own = fit(sample(20_000), call=call, method="one_step", **{k: made.options[k] for k in OWN})
+    own = fit(sample(n), call=call, method=chosen, **{k: made.options[k] for k in OWN})
     assert own.estimate == made.estimate
     assert own.std_error == made.std_error
-
-
-OWN = ("first", "clip", "models", "pool")
 
 
 def test_where_the_budget_does_not_carry_an_adjustment_the_result_is_an_association():
@@ -113,15 +119,23 @@ def test_an_unadjusted_result_is_refused_before_the_charge(formula):
 @pytest.mark.parametrize(("n", "epsilon"), [(60, 0.1), (1500, 1.0), (20_000, 4.0)])
 @pytest.mark.parametrize("method", ["auto", "one_step", "clipped_contrast"])
 def test_choices_depend_on_public_numbers_only(method, n, epsilon):
-    """Other rows of the same number and bounds: the same options, labels and prices."""
+    """Other rows of the same number and bounds: the same options, labels and prices.
+
+    Columns that are released to be constant have no squares, and nobody a regression by arm.
+    """
     rng = np.random.default_rng(0)
     frames = [sample(n), sample(n, 7, -0.3), sample(n).sample(frac=1.0, random_state=1)]
     frames.append(pd.DataFrame({"y": 0.0, "t": rng.random(n) < 0.02, "x1": 1.0, "x2": 0.0}))
     frames[-1].loc[:1, "t"] = [True, False]
     made = [fit(frame, method=method, epsilon=epsilon) for frame in frames]
     assert all(one.options == made[0].options for one in made)
-    prices = [[(s.label, s.epsilon, s.scale, s.mechanism) for s in one.spends] for one in made]
-    assert all(one == prices[0] for one in prices)
+    prices = [[(s.label, s.epsilon, s.mechanism, s.scale) for s in one.spends] for one in made]
+    if made[0].options.get("chosen") == "regression":  # scales are by released numbers of records
+        prices = [[price[:3] for price in one] for one in prices]
+    assert prices[0] == prices[1] == prices[2]
+    released = len(prices[0]) if n < 20_000 else 3
+    assert prices[3][:released] == prices[0][:released]
+    assert sum(as_written(s.epsilon) for s in made[3].spends) <= as_written(epsilon)
     assert all(one.method_title == made[0].method_title for one in made)
 
 
@@ -256,6 +270,9 @@ def test_many_columns_with_a_delta():
 
 
 def test_the_reference_takes_columns_that_say_the_same():
-    one = dpe.reference("y ~ t | x1", sample())
-    both = dpe.reference("y ~ t | x1 + copy", sample().assign(copy=lambda d: d["x1"]))
-    assert both.estimate == pytest.approx(one.estimate, abs=0.05 * one.std_error)
+    """A copy makes least squares singular: then one_step stands in for the regression by arm."""
+    for method, near in (("auto", 1.0), ("one_step", 0.05)):
+        one = dpe.reference("y ~ t | x1", sample(), method)
+        copied = sample().assign(copy=lambda d: d["x1"])
+        both = dpe.reference("y ~ t | x1 + copy", copied, method)
+        assert both.estimate == pytest.approx(one.estimate, abs=near * one.std_error)

@@ -86,8 +86,9 @@ def test_one_right_model_is_enough(propensity, outcome):
 
 
 def test_a_score_that_bends_is_named():
-    made = fit(sample(40_000, 3, bent_log_odds, linear), epsilon=4)
-    assert "not linear in x1" in made.released.caution
+    frame = sample(40_000, 3, bent_log_odds, linear)
+    assert "not linear in x1" in fit(frame, epsilon=4, flexible=0).released.caution
+    assert not fit(frame, epsilon=4).released.caution  # it has squares
     assert not fit(sample(40_000, 3, log_odds, linear), epsilon=4).released.caution
 
 

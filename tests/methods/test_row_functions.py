@@ -38,6 +38,8 @@ from dpeffects.estimators.default import (
     moment_models,
     one_step,
     one_step_cate,
+    regression,
+    standard,
     variation,
 )
 from dpeffects.estimators.default import centres as _centres
@@ -100,8 +102,9 @@ BALANCE = balancing.BalancingWeights(
     BASIS, RNG.normal(size=(2, BASIS.size + 1)), np.array([3.0, 1.7]), np.array([0.4, 0.0])
 )
 FROM_MEANS = residual(np.array([0.6, 0.4]))
-STANDARD = moment_models.Standard(
-    np.arange(1, D), np.full(D - 1, 0.4), np.linspace(0.1, 0.5, D - 1)
+STANDARD = standard.Standard(np.arange(1, D), np.full(D - 1, 0.4), np.linspace(0.1, 0.5, D - 1))
+BENT = replace(
+    STANDARD, skewness=np.linspace(-0.5, 0.5, D - 1), bends=((1, 1), (2, 2), (1, 2), (3, 4))
 )
 RESIDUAL = residual(np.array([0.6, 0.4]))
 BY_ARM = residual(np.array([0.6, 0.4, 0.3]))
@@ -134,6 +137,7 @@ ODDS, CHANCES = (
         ),
     )
 )
+TILTS = ("overlap", "ATE", "ATT", "ATC")
 FROM_MODEL, FROM_ARMS = (
     one_step.from_model(STANDARD, 0.03 * WEIGHTS[1:], OfArm(np.array(levels)))
     for levels in ((0.55, 0.35), (0.5, 0.4, 0.3))
@@ -188,9 +192,10 @@ CASES = {
     "scaled": [arm_terms.scaled(ARM_TERM, THREE_WIDTHS, THREE_WIDTHS)],
     "beside_squares": [arm_terms.beside_squares(ARM_TERM, 0.4)],
     "of_pair": [arm_terms.of_pair(ARM_TERM, OfArm(np.array([1.0, 0.0, -1.0])))],
-    "Standard": [STANDARD],
-    "some_columns": [moment_models.some_columns(STANDARD.columns)],
-    "squared_distances": [moment_models.squared_distances(STANDARD.columns, STANDARD.means)],
+    "Standard": [STANDARD, BENT],
+    "some_columns": [standard.some_columns(STANDARD.columns)],
+    "distance_classes": [standard.distance_classes(STANDARD.columns, STANDARD.means)],
+    "regression_row": [regression.regression_row(x, RESIDUAL, 1.5) for x in (STANDARD, BENT)],
     "moment_row": [
         moment_models.moment_row(STANDARD, own, 0.3, points, (0.7, 0.7, 0.25))
         for own, points in (
@@ -203,7 +208,10 @@ CASES = {
         _score.newton_term(ODDS, SIGNS, 1.5),
         _score.newton_term(CHANCES, SUM_OF_ARM, 1.5),
     ],
-    "overlap_weight": [ODDS.weight(), CHANCES.weight()],
+    "tilted_weight": [
+        replace(own, tilt=tilt).weight()
+        for own, tilt in (*((ODDS, x) for x in TILTS), (CHANCES, "overlap"), (CHANCES, "ATE"))
+    ],
     "along_score": [
         variation.along_score(CONTRAST, STANDARD, ODDS.slopes[:1], np.ones(1), OfArm(np.zeros(2))),
         variation.along_score(ARM_TERM, STANDARD, CHANCES.slopes, np.ones(3), SUM_OF_ARM),
@@ -219,7 +227,7 @@ CASES = {
     "rooted": [balancing.rooted(BALANCE)],
     "arm_and_class": [
         balancing.arm_and_class(value, np.array([0.2, 0.5, 0.8]))
-        for value in (BALANCE, moment_models.some_columns(np.array([2])))
+        for value in (BALANCE, standard.some_columns(np.array([2])))
     ],
     "weight_sums": [balancing.weight_sums(BALANCE)],
     "outcome_slopes": [

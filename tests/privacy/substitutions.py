@@ -1,7 +1,8 @@
 """Chains of substitutions that try to move least squares further than its ladders say.
 
 Every table is met by releasers that keep what they would draw from: a value, its ladder and the
-public ends. One step replaces a record, or a unit with all its rows, by the worst of a few.
+public ends, or whole numbers and how far a record may move them. One step replaces a record, or a
+unit with all its rows, by the worst of a few.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dpeffects.privacy.ladder import Ladder, Pace
 from dpeffects.privacy.least_squares import LeastSquares
 from dpeffects.privacy.rows import Rows, reads
 
-PRICE = {"share": "a", "smoothing": 0.1}
+BOUNDED = ("room", "leverage", "squares")
 UNIT = 2.0**-16
 
 
@@ -28,7 +29,7 @@ class Keeps:
         self.found = {}
 
     def release(self, label, steps, **price):
-        self.found[label] = int(steps.values[0]), steps.moves.l1
+        self.found[label] = int(steps.values[0]), steps.moves.l1, steps.unit
 
     def along(self, label, value, levels, ends, smoothing, **price):
         low, high = ends
@@ -53,6 +54,9 @@ class Problem:
     weighted: bool
     n: int
     pair: tuple = (1, 0)
+    size: float = 100.0
+    longest: float = 1.0
+    weights: tuple = (1.0, 0.3)
 
 
 def fitted(problem, table, releaser):
@@ -78,9 +82,9 @@ def released(problem, table, most=1e5):
     keeps = Keeps()
     fit, pair = fitted(problem, table, keeps), problem.pair
     fit.room(pair, share="a")
-    fit.contrast("contrast", pair, most, **PRICE)
-    fit.leverage(pair, (1.0, 0.3), **PRICE)
-    fit.squares(pair, (1.0, 0.3), most, **PRICE)
+    fit.contrast("contrast", pair, most, share="a", smoothing=0.1)
+    fit.leverage(pair, problem.size, problem.longest, share="a")
+    fit.squares(pair, problem.weights, problem.longest, share="a")
     return keeps.found
 
 
@@ -105,37 +109,36 @@ class Found:
         """Hold two neighbours to each other's ladders."""
         self.pairs += 1
         self.open += one["contrast"][1].size > 2 and other["contrast"][1].size > 2
-        self.hold("room", abs(one["room"][0] - other["room"][0]), one["room"][1])
-        for label in ("contrast", "leverage", "squares"):
-            (value, levels, ends), (value2, levels2, _) = one[label], other[label]
-            span = ends[1] - ends[0]
-            value, value2 = (float(min(max(x, ends[0]), ends[1])) for x in (value, value2))
-            self.hold(label, abs(value - value2), min(levels[0], levels2[0]))
-            for a, b in ((levels, levels2), (levels2, levels)):
-                size = max(a.size, b.size) + 1
-                a, b = (np.append(x, np.full(size - x.size, span)) for x in (a, b))
-                inside = b[1:] < span
-                self.hold(f"{label}, ladder", a[:-1][inside], b[1:][inside]) if inside.any() else 0
-                self.hold(f"{label}, ladder at its end", a[:-1], b[1:])
+        for label in BOUNDED:
+            (value, moves, _), (value2, _, _) = one[label], other[label]
+            self.hold(label, abs(value - value2), moves)
+        (value, levels, ends), (value2, levels2, _) = one["contrast"], other["contrast"]
+        span = ends[1] - ends[0]
+        value, value2 = (float(min(max(x, ends[0]), ends[1])) for x in (value, value2))
+        self.hold("contrast", abs(value - value2), min(levels[0], levels2[0]))
+        for a, b in ((levels, levels2), (levels2, levels)):
+            size = max(a.size, b.size) + 1
+            a, b = (np.append(x, np.full(size - x.size, span)) for x in (a, b))
+            inside = b[1:] < span
+            self.hold("ladder", a[:-1][inside], b[1:][inside]) if inside.any() else 0
+            self.hold("ladder at its end", a[:-1], b[1:])
 
 
 EPSILON = 0.7
 
 
 def densities(one, other, pace):
-    """Largest log ratio of the chances of a step, by release, at and about the ends of stairs."""
-    largest = 0.0
-    for label in ("contrast", "leverage", "squares"):
-        two = [Ladder.of(*x[label], pace) for x in (one, other)]
-        steps = {ladder.place + d for ladder in two for d in (0, 1)}
-        for ladder in two:
-            ends = np.cumsum(np.array(stairs(ladder)[:40], dtype=object))
-            steps |= {
-                ladder.place + d + side * int(e) for e in ends for side in (1, -1) for d in (0, 1)
-            }
-        for step in steps:
-            a, b = (log_chance(ladder, step) for ladder in two)
-            largest = max(largest, abs(a - b))
+    """Largest log ratio of the chances of a step, at and about the ends of stairs."""
+    largest, two = 0.0, [Ladder.of(*x["contrast"], pace) for x in (one, other)]
+    steps = {ladder.place + d for ladder in two for d in (0, 1)}
+    for ladder in two:
+        ends = np.cumsum(np.array(stairs(ladder)[:40], dtype=object))
+        steps |= {
+            ladder.place + d + side * int(e) for e in ends for side in (1, -1) for d in (0, 1)
+        }
+    for step in steps:
+        a, b = (log_chance(ladder, step) for ladder in two)
+        largest = max(largest, abs(a - b))
     return largest
 
 
@@ -170,7 +173,9 @@ def first_table(rng, problem):
         sizes[rng.integers(2)] = int(rng.integers(0, problem.p + 4))
     sizes += [int(rng.integers(1, 7))] * (problem.arms - 2)
     line, effects = rng.normal(size=problem.p) * 0.3, rng.choice([0.0, 0.5])
-    flat, lone = rng.random() < 0.1, rng.random() < 0.3
+    if rng.random() < 0.3:  # what is predicted is as long as psi can be
+        line *= 1.0 / (problem.radius * np.linalg.norm(line))
+    flat, lone, pinned = rng.random() < 0.1, rng.random() < 0.3, rng.random() < 0.1
     for arm, size in enumerate(sizes):
         rows = some_rows(rng, problem, max(size, 1))[:size]
         spread = rng.normal(size=(size, problem.p))
@@ -183,13 +188,16 @@ def first_table(rng, problem):
             rows[:, 1 : problem.p + 1] *= rows[:, :1] == 0
         if rng.random() < 0.6:
             rows[:, problem.p + 1] = rows[:, 1 : problem.p + 1] @ line + effects * arm
+        if pinned:  # all rows are one, and of one psi
+            rows[:] = rows[:1] if size else rows
+            rows[:, 0], rows[:, problem.p + 1] = 1.0, min(problem.longest, 1.0)
         tables.append((rows, np.full(size, arm), np.ones(size)))
     numbers, arm, weight = (np.concatenate(parts) for parts in zip(*tables, strict=True))
     return numbers, arm, weight, np.arange(len(arm))
 
 
 def directions(problem, table):
-    """Where an arm has least weight, and what pulls hardest at the mean of q; and who does."""
+    """Where an arm has least weight, or most; what pulls hardest at the mean of q, and who does."""
     numbers, arm, weight, unit = table
     numbers = np.nan_to_num(numbers)
     w, q = numbers[:, : problem.p + 1], numbers[:, problem.p + 2 :]
@@ -199,10 +207,11 @@ def directions(problem, table):
         own = w[arm == a] * np.sqrt(weight[arm == a])[:, None]
         values, vectors = np.linalg.eigh(own.T @ own)
         pull = vectors @ (vectors.T @ c / np.maximum(values, 1e-9))
-        found.append((values[0], vectors[:, 0], pull * np.sign(pull[0] or 1.0), a))
-    _, weak, pull, a = min(found, key=lambda x: x[0])
+        pull *= np.sign(pull[0] or 1.0)
+        found.append((values[0], vectors[:, 0], vectors[:, -1], pull, a))
+    _, weak, strong, pull, a = min(found, key=lambda x: x[0])
     most = np.argmax(np.abs(w @ pull) * (arm == a) * weight)
-    return weak, pull, unit[most]
+    return weak, strong, pull, unit[most]
 
 
 def substitutions(count, seed, depth=8, most_violations=10, by_density=False):
@@ -214,16 +223,21 @@ def substitutions(count, seed, depth=8, most_violations=10, by_density=False):
         reach = float(rng.choice([1.0, 2.5]))
         target = rng.choice([None, 0, 1, arms - 1])
         problem = Problem(p, radius, reach, target, arms, bool(rng.random() < 0.5), 1)
+        longest = float(rng.choice([0.01, 0.1, 0.7, 1.0, 5.0]))
+        weights = tuple(rng.choice([1.0, 0.3], 2).tolist())
+        problem = replace(problem, longest=longest, weights=weights)
         table = first_table(rng, problem)
-        problem = replace(problem, n=len(table[1]))
+        n = len(table[1])
+        problem = replace(problem, n=n, size=n * float(rng.choice([0.2, 1.0, 5.0])))
         most = float(rng.choice([1e5, 0.3]))
         before = released(problem, table, most)
+        gone = table[3][0]
         for _ in range(depth):
             unit = table[3]
             *ways, heavy = directions(problem, table)
-            gone = heavy if rng.random() < 0.3 else rng.choice(unit)
+            gone = rng.choice([heavy, heavy, gone, *rng.choice(unit, 4)])
             keep = unit != gone
-            new = one_unit(rng, problem, gone, ways[rng.integers(2)])
+            new = one_unit(rng, problem, gone, ways[rng.integers(3)])
             table = tuple(
                 np.concatenate([old[keep], more]) for old, more in zip(table, new, strict=True)
             )

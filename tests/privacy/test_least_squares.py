@@ -1,4 +1,4 @@
-"""Least squares by arm and the draw along its ladder (claims 34, 35)."""
+"""Least squares by arm, the draw along its ladder, bounded least squares (claims 34 to 36)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from scipy.stats import chisquare
 
 from dpeffects.auditing.recording import RecordedNoise
@@ -26,7 +27,7 @@ from dpeffects.privacy.noise import SecureNoise
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.unproved.seeded import SeededNoise
 from tests.privacy.planted import plant_line
-from tests.privacy.substitutions import Keeps, Problem, fitted, released, substitutions
+from tests.privacy.substitutions import BOUNDED, Keeps, Problem, fitted, released, substitutions
 
 ODD = 1e-6
 
@@ -39,6 +40,7 @@ def test_no_substitution_moves_a_release_by_more_than_its_ladder():
     assert not found.violations
     assert found.open > 150
     assert found.closest["contrast"] > 0.3
+    assert min(found.closest[label] for label in BOUNDED) > 0.7
 
 
 def test_chances_on_neighbours_differ_by_no_more_than_the_price():
@@ -51,10 +53,21 @@ PLANTED = {
     "one of two moves": (Leeway, "contrast", "(2.0 - 1.0 / (self.room - k))", "0.5"),
     "nothing grows": (Leeway, "_grown", "(self.room / (self.room - k)) ** 2", "1.0 + 0.0 * k"),
     "the mean does not move": (Leeway, "_mean_moves", "2.0 * self.reach", "0.0"),
-    "ladders do not end": (Leeway, "_ladder", "self.room >= k + 2", "self.room > k + 1"),
-    "nobody in the mean": (Leeway, "_ladder", "self.size > k + 1", "self.size > 0"),
-    "leverage by few records": (Leeway, "leverage", "np.sqrt(n * near)", "near"),
-    "squares do not grow": (Leeway, "squares", " * self._grown(k + 1)", ""),
+    "ladders do not end": (Leeway, "contrast", "self.room >= k + 2", "self.room > k + 1"),
+    "nobody in the mean": (Leeway, "contrast", "self.size > k + 1", "self.size > 0"),
+    "squares of psi": (LeastSquares, "squares", "(self._rows.clip + longest)", "self._rows.clip"),
+    "the lesser weight": (LeastSquares, "squares", "max(weights)", "min(weights)"),
+    "squares of heavy rows": (LeastSquares, "squares", "step**2 / self._units", "step**2"),
+    "leverage of a fixed mean": (LeastSquares, "leverage", "8.0 *", "0.0 *"),
+    "leverage of one arm's mean": (LeastSquares, "leverage", "8.0 *", "4.0 *"),
+    "leverage of fixed rows": (LeastSquares, "leverage", "longest**2 +", "0.0 +"),
+    "b of any length": (LeastSquares, "_largest_value", "> longest**2", "> 99.0 * longest**2"),
+    "constants beside the bound": (
+        LeastSquares,
+        "_largest_value",
+        "scale[0] = math.sqrt(_FIRST)",
+        "scale[0] = 1.0",
+    ),
     "residuals are psi": (LeastSquares, "_leeway", "bits + max(", "bits + 0.0 * max("),
     "rows are shorter": (LeastSquares, "_find_room", "one**2 + self", "one**2 + 0 * self"),
     "psi is not clipped": (
@@ -100,7 +113,10 @@ def test_without_noise_releases_are_least_squares(target, weighted):
     rng, p = np.random.default_rng(5), 3
     table = table_of(rng, p, (300, 200, 90))
     numbers, arm, weight, _ = table
-    problem = Problem(p, 3.0, 2.0, target, 3, weighted, arm.size, pair=(2, 1))
+    omega = weight if weighted else np.ones(arm.size)
+    group = omega if target is None else omega * (arm == target)
+    size = float(group.sum())
+    problem = Problem(p, 3.0, 2.0, target, 3, weighted, arm.size, (2, 1), size, longest=2.0)
     found = released(problem, table)
     w, psi, q = (
         numbers[:, : p + 1].copy(),
@@ -109,8 +125,6 @@ def test_without_noise_releases_are_least_squares(target, weighted):
     )
     for x, most in ((w[:, 1:], 3.0), (q, 6.0)):
         x /= np.maximum(np.linalg.norm(x, axis=1) / most, 1.0)[:, None]
-    omega = weight if weighted else np.ones(arm.size)
-    group = omega if target is None else omega * (arm == target)
     c = np.append(1.0, np.average(q, axis=0, weights=group))
     contrast, leverage, squares = 0.0, 0.0, 0.0
     for a, sign, kappa in ((2, 1.0, 1.0), (1, -1.0, 0.3)):
@@ -118,11 +132,57 @@ def test_without_noise_releases_are_least_squares(target, weighted):
         own, y = w[arm == a] * root[:, None], psi[arm == a] * root
         b, rest, *_ = np.linalg.lstsq(own, y, rcond=None)
         contrast, squares = contrast + sign * c @ b, squares + kappa * rest[0]
-        leverage += kappa * c @ np.linalg.solve(own.T @ own, c)
+        leverage += c @ np.linalg.solve(own.T @ own, c)
     close = 1e-3 if weighted else 1e-4
     assert float(found["contrast"][0]) == pytest.approx(contrast, rel=close)
-    assert found["leverage"][0] == pytest.approx(math.log(leverage), abs=close)
-    assert float(found["squares"][0]) == pytest.approx(squares, rel=close)
+    assert shown(found["leverage"]) == pytest.approx(
+        leverage, rel=close, abs=2 * found["leverage"][2]
+    )
+    assert shown(found["squares"]) == pytest.approx(squares, rel=close, abs=2 * found["squares"][2])
+
+
+def shown(kept):
+    """A number that would be released without noise."""
+    value, _, unit = kept
+    return value * unit
+
+
+@pytest.mark.parametrize("longest", [0.02, 0.2, 0.6, 4.0])
+@pytest.mark.parametrize("kind", ["any", "collinear", "few", "one arm"])
+def test_bounded_least_squares_are_those_of_an_optimiser(kind, longest):
+    p, radius = 2, 2.0
+    sizes = {"few": (40, 1), "one arm": (40, 0)}.get(kind, (40, 30))
+    table = table_of(np.random.default_rng(11), p, sizes)
+    numbers, arm, _, _ = table
+    if kind == "collinear":
+        numbers[:, 2] = numbers[:, 1]
+    problem = Problem(p, radius, 2.0, None, 2, False, arm.size, size=50.0, longest=longest)
+    found = released(problem, table)
+    w, psi, q = (x.copy() for x in np.split(numbers, [p + 1, p + 2], axis=1))
+    for x, most in ((w[:, 1:], radius), (q, 2.0 * radius)):
+        x /= np.maximum(np.linalg.norm(x, axis=1) / most, 1.0)[:, None]
+    psi, c = psi[:, 0].clip(-1, 1), np.append(arm.size, q.sum(axis=0)) / 50.0
+    within = {"type": "ineq", "fun": lambda b: 1.0 - ellipse(b) / longest**2}
+
+    def ellipse(b):
+        return b[0] ** 2 / least_squares._FIRST + radius**2 * b[1:] @ b[1:] / (
+            1 - least_squares._FIRST
+        )
+
+    def least(function):
+        solved = minimize(function, np.zeros(p + 1), constraints=within, tol=1e-12)
+        return solved.fun
+
+    own = {a: (w[arm == a], psi[arm == a]) for a in (1, 0)}
+    squares = sum(
+        kappa * least(lambda b, x=x, y=y: np.sum((y - x @ b) ** 2))
+        for kappa, (x, y) in zip((1.0, 0.3), own.values(), strict=True)
+    )
+    leverage = -sum(
+        least(lambda b, x=x: np.sum((x @ b) ** 2) - 2.0 * c @ b) for x, _ in own.values()
+    )
+    assert shown(found["squares"]) == pytest.approx(squares, rel=1e-4, abs=1e-4)
+    assert shown(found["leverage"]) == pytest.approx(leverage, rel=1e-4)
 
 
 def test_solutions_are_exact():
@@ -153,10 +213,17 @@ def test_nothing_fails_because_of_rows(kind):
         "infinite": numbers * np.inf,
         "collinear": numbers[:, [0, 1, 1, 3, 4, 5]],
     }.get(kind, numbers)
-    found = released(Problem(2, 2.0, 1.0, 1, 2, False, 40), (numbers, arm, weight, unit), most=3.0)
-    assert found["room"][0] < 2**20
-    assert found["contrast"][0] == 0.0
-    assert (found["contrast"][1] == 6.0).all()
+    table = numbers, arm, weight, unit
+    for longest in (1e-100, 1.0, 1e100):
+        problem = Problem(2, 2.0, 1.0, 1, 2, False, 40, longest=longest)
+        found = released(problem, table, most=3.0)
+        assert found["room"][0] < 2**20
+        assert found["contrast"][0] == 0.0
+        assert (found["contrast"][1] == 6.0).all()
+        for label in BOUNDED:
+            value, moves, unit = found[label]
+            assert -2 <= value <= 2**20 * 40
+            assert unit * moves < 1e210
 
 
 def test_public_numbers_are_checked():
@@ -168,8 +235,14 @@ def test_public_numbers_are_checked():
         with pytest.raises(OptionError, match="from 1 to 64"):
             fitted(problem, table, Keeps())
     fit = fitted(Problem(2, 2.0, 1.0, None, 2, False, 40), table, Keeps())
-    with pytest.raises(OptionError, match="weights"):
-        fit.leverage((1, 0), (-1.0, 1.0), share="a", smoothing=0.1)
+    for wrong in (-1.0, 0.0, math.nan, math.inf):
+        for given in ((wrong, 1.0), (1.0, wrong)):
+            with pytest.raises(OptionError, match="must be positive"):
+                fit.leverage((1, 0), *given, share="a")
+            with pytest.raises(OptionError, match="must be positive"):
+                fit.squares((1, 0), given, 1.0, share="a")
+        with pytest.raises(OptionError, match="must be positive"):
+            fit.squares((1, 0), (1.0, 1.0), wrong, share="a")
 
 
 def test_an_audit_knows_the_loss_of_every_release():
@@ -182,18 +255,22 @@ def test_an_audit_knows_the_loss_of_every_release():
         found = []
         for start, rows in ((noise.record, numbers), (noise.replay, other)):
             start()
-            split, ledger = Split({"a": Share(1.0)}), CallLedger(Budget(9.0))
+            split, ledger = Split({"a": Share(1.0), "b": Share(1.0)}), CallLedger(Budget(9.0))
             problem = Problem(2, 2.0, 1.0, None, 2, False, 100)
             fit = fitted(problem, (rows, arm, weight, unit), Releaser(split, ledger, noise))
+            worth = [fit.room((1, 0), share="b", part=0.5)]
+            worth.append(fit.leverage((1, 0), 100.0, 0.1, share="b", part=0.25))
+            worth.append(fit.squares((1, 0), (1.0, 0.5), 1.0, share="b", part=0.25))
             drawn = fit.contrast("effect", (1, 0), 2.0, share="a", smoothing=0.1)
-            found.append((noise.log_likelihood, float(drawn), ledger.spent))
+            seen = [*map(float, worth), float(drawn)]
+            found.append((noise.log_likelihood, seen, ledger.spent))
             assert math.isnan(drawn.sd)
             assert ledger.spends[-1].sensitivity == ledger.spends[-1].scale == ()
         noise.finish()
         assert found[0][1:] == found[1][1:]
-        assert found[0][2] == (1, 0)
+        assert found[0][2] == (2, 0)
         losses.append(abs(found[0][0] - found[1][0]))
-    assert 0.1 < max(losses) <= 1.0
+    assert 0.1 < max(losses) <= 2.0
 
 
 # --- the draw -------------------------------------------------------------------------------------

@@ -80,7 +80,8 @@ class Chosen(AutoOptions):
 
     def adapt(self, spec: MethodSpec) -> MethodSpec:
         """The record of the default, with the title of what was chosen."""
-        return replace(spec, title=self.method.title, citation=self.method.citation)
+        own = self.method
+        return replace(spec, title=own.title, citation=own.citation, may_stop=own.may_stop)
 
     def has_means(self, facts: Facts) -> bool:
         """As the method that was chosen."""

@@ -11,15 +11,14 @@
    on all that are few records away.
 
 It takes some hundred records of the smaller arm, times epsilon, for each column. Where the released
-share of treated records, or the room before an arm is singular, says that they are not there, all
-that is left of the budget goes to `one_step`.
+share of treated records, or the room before an arm is singular, says that they are not there, or
+rows belong to units or clusters, all that is left of the budget goes to `one_step`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 import numpy as np
@@ -27,7 +26,6 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators.arm_sums import arm_counts, arm_sums
-from dpeffects.estimators.clusters import SHARE
 from dpeffects.estimators.default import one_step
 from dpeffects.estimators.default.bends import added_words, bends, bent, degree
 from dpeffects.estimators.default.centres import Centres, centres_of, residual
@@ -41,9 +39,8 @@ from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance
 from dpeffects.inference.ladder_noise import LadderNoise
-from dpeffects.privacy.budget import Budget, as_written, round_down
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.least_squares import LeastSquares, Leeway
+from dpeffects.privacy.least_squares import MOST_PRODUCTS, LeastSquares, Leeway
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, RowFunction
 
@@ -105,12 +102,19 @@ class RegressionOptions(OneStepOptions):
     """
 
     def resolve(self, facts: Facts) -> RegressionOptions:
-        """Columns are added by the facts."""
+        """Columns are added by the facts; what stands in for it must be able to."""
+        stand_in(self, facts)
         return self.made_for(facts)
 
     def has_means(self, facts: Facts) -> bool:
         """Sums by arm are released."""
         return facts.arms == 2
+
+
+def stand_in(options: OneStepOptions, facts: Facts) -> OneStepOptions:
+    """Options of `one_step`, with every choice made."""
+    given = {x.name: getattr(options, x.name) for x in fields(OneStepOptions) if x.init}
+    return OneStepOptions(**given).resolve(facts)
 
 
 def shares(level: str, options: OneStepOptions) -> dict[str, float]:
@@ -121,14 +125,15 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
 def carried(facts: Facts, smallest: float, columns: int, contrasts: int = 1) -> bool:
     """Whether the records of the smaller arm carry a regression on so many columns."""
     epsilon = float(facts.budget.epsilon) / contrasts
-    return smallest * epsilon >= _RECORDS * (columns + 1.0)
+    able = not facts.grouped and facts.n * (columns + 1) ** 2 <= MOST_PRODUCTS
+    return able and smallest * epsilon >= _RECORDS * (columns + 1.0)
 
 
 def enough(facts: Facts, flexible: int | None = None) -> bool:
     """Whether public numbers say that records carry it, in arms of one size."""
     own = degree(facts) if flexible is None else flexible
     columns, contrasts = bent(facts, own).columns, max(facts.arms - 1, 1)
-    able = facts.level == "sample" and not facts.grouped
+    able = facts.level == "sample" and (facts.arms == 2 or not facts.means)
     return able and carried(facts, facts.n / facts.arms, columns, contrasts)
 
 
@@ -177,7 +182,7 @@ def fit_arms(
     first = First(centres, standard.size, clip, bias, spread, epsilon, size)
     estimates = [
         first.estimate(
-            curator, fitted, pair, float(room.value[0]), room.sd, len(contrasts), options.left_out
+            curator, fitted, pair, float(room.value[0]), room.sd, len(contrasts), options
         )
         for pair, room in rooms.items()
     ]
@@ -213,7 +218,7 @@ class First:
         room: float,
         room_sd: float,
         contrasts: int,
-        left_out: str,
+        options: OneStepOptions,
     ) -> Estimate:
         """Release what the regressions of two arms are worth, and their contrast."""
         part, arms = 1.0 / contrasts, _arms(curator, pair)
@@ -253,8 +258,8 @@ class First:
             laplace=(scale,),
             parts=(Part("clipped outcomes", self.bias**2),) if self.bias else (),
             possible=(-self.centres.range, self.centres.range),
-            basis="adjusted",
-            caution=self.centres.with_caution(left_out),
+            basis="randomised" if options.randomised else "adjusted",
+            caution=self.centres.with_caution(options.left_out),
         )
 
     def _longest(self, left: float) -> tuple[float, float]:
@@ -284,13 +289,9 @@ def _instead(
 ) -> Effects:
     """What is left of the budget, for `one_step`; the variance of clusters comes after it."""
     facts: Facts = options.facts
-    budget = curator.left(facts.budget)
-    if curator.has(SHARE):
-        kept = as_written(curator.epsilon(SHARE)), as_written(curator.delta(SHARE))
-        rest = (x - y for x, y in zip(budget.exact, kept, strict=True))
-        budget = Budget(*(round_down(max(x, Fraction())) for x in rest))
+    budget = curator.left(facts.budget, shares(facts.level, options))
     known = replace(facts, budget=budget)
-    own = OneStepOptions(options.design, flexible=options.flexible).resolve(known)
+    own = stand_in(options, known)
     split = Split.of(budget, one_step.shares(facts.level, own), one_step.uses_delta(own, known))
     return one_step.fit_arms(curator.with_split(split), own, estimand, contrasts)
 

@@ -1,0 +1,123 @@
+"""Regression by arm: against least squares without noise, and where it gives way to one_step."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+
+import dpeffects as dpe
+from tests.calls import ENGINES
+
+BOUNDS = dict.fromkeys(("y", "x1", "x2"), (0, 1))
+FORMULA = "y ~ t | x1 + x2"
+CALLS = {"ATE": dpe.dp_ate, "ATT": dpe.dp_att, "ATC": dpe.dp_atc}
+
+
+def sample(n=20_000, seed=1, arms=2):
+    """Outcomes and log odds bend, effects vary along a square."""
+    rng = np.random.default_rng(seed)
+    x = rng.random((n, 2))
+    odds = np.exp(np.outer(4.0 * (x[:, 0] - 0.5) * (x[:, 1] - 0.5) + x[:, 0], np.arange(arms)))
+    arm = (rng.random(n)[:, None] > np.cumsum(odds, axis=1) / odds.sum(axis=1)[:, None]).sum(axis=1)
+    y = 0.3 + 0.4 * (x[:, 0] - 0.5) * (x[:, 1] - 0.5) + arm * (0.05 + 0.1 * x[:, 0] ** 2)
+    return pd.DataFrame(x, columns=["x1", "x2"]).assign(
+        t=arm, y=np.clip(y + 0.1 * rng.standard_normal(n), 0, 1), u=np.arange(n) // 2
+    )
+
+
+def fit(frame, estimand="ATE", **given):
+    given = {"epsilon": 2.0, "bounds": BOUNDS, "seed": 1} | given
+    return CALLS[estimand](FORMULA, frame, given.pop("method", "regression"), **given)
+
+
+def by_arm(frame, who, arm=1, other=0):
+    """Mean over some records of what two regressions predict, and its standard error."""
+    x1, x2 = frame["x1"], frame["x2"]
+    design = np.column_stack([np.ones(len(frame)), x1, x2, x1**2, x2**2, x1 * x2])
+    mean, total, spread = design[who].mean(axis=0), 0.0, 0.0
+    for sign, one in ((1.0, arm), (-1.0, other)):
+        own = (frame["t"] == one).to_numpy()
+        least = sm.OLS(frame["y"][own], design[own]).fit(cov_type="HC0")
+        total += sign * mean @ least.params
+        spread += mean @ least.cov_params() @ mean
+    return total, math.sqrt(spread)
+
+
+def charged(made):
+    return sum((Fraction(spend.epsilon) for spend in made.spends), Fraction())
+
+
+@pytest.mark.parametrize("estimand", CALLS)
+def test_with_hardly_any_noise_it_is_least_squares_in_each_arm(estimand):
+    frame = sample()
+    treated = frame["t"].to_numpy() == 1
+    value, error = by_arm(frame, {"ATT": treated, "ATC": ~treated}.get(estimand, slice(None)))
+    made = fit(frame, estimand, epsilon=1e6, variance=False)
+    assert abs(frame.groupby("t")["y"].mean().diff().iloc[-1] - value) > 5 * error
+    assert made.estimate == pytest.approx(value, abs=0.6 * error)
+    assert fit(frame, estimand, epsilon=1e6).std_error == pytest.approx(error, rel=0.2)
+    assert made.released.details["columns added"] == "2 squares, 1 products"
+
+
+def test_several_arms_have_a_draw_each():
+    frame = sample(60_000, arms=3)
+    bounds = BOUNDS | {"t": [0, 1, 2]}
+    made = fit(frame, bounds=bounds, epsilon=50.0, contrasts="pairwise")
+    values, errors = np.transpose(
+        [by_arm(frame, slice(None), *pair) for pair in ((1, 0), (2, 0), (2, 1))]
+    )
+    assert np.abs(made.estimates - values).max() < 1.5 * errors.max()
+    assert [spend.share for spend in made.spends].count("estimate") == 3
+    assert charged(made) <= 50
+    with_means = fit(frame, bounds=bounds, epsilon=50.0, means=True, method="auto")
+    assert with_means.options["chosen"] == "one_step"
+
+
+@pytest.mark.parametrize(
+    "given", [{"weights": "w"}, {"unit": "u", "max_rows": 2}, {"cluster": "u"}]
+)
+@pytest.mark.parametrize("method", ["regression", "auto"])
+def test_rows_that_do_not_count_alike_have_one_step(given, method):
+    frame = sample().assign(w=np.where(np.arange(20_000) % 2, 0.5, 1.0))
+    bounds = BOUNDS | ({"w": (0, 1)} if "weights" in given else {})
+    made = fit(frame, method=method, bounds=bounds, **given)
+    assert "moments" in {spend.label for spend in made.spends}
+    assert math.isfinite(made.std_error)
+    assert charged(made) <= 2
+
+
+def test_records_that_do_not_carry_it_have_one_step_with_what_is_left():
+    ledger = dpe.Ledger(3, delta=1e-6)
+    made = fit(sample(1000), ledger=ledger, delta=1e-6, models=0.3)
+    assert [spend.share for spend in made.spends].count("count") == 2
+    assert "moments" in {spend.label for spend in made.spends}
+    assert made.guarantee.epsilon == 2
+    assert made.guarantee.delta == 1e-6
+    assert charged(made) == pytest.approx(2, rel=1e-9)
+    assert ledger.spent[0] <= 2
+    rare = sample()
+    rare.loc[200:, "t"] = 0
+    assert "moments" in {spend.label for spend in fit(rare, method="auto").spends}
+
+
+@pytest.mark.parametrize("engine", sorted(ENGINES.keys() - {""}))
+def test_engines_give_the_same_numbers(engine):
+    pytest.importorskip(engine)
+    frame = sample()
+    here, there = fit(frame), fit(ENGINES[engine](frame))
+    assert here.released == there.released
+
+
+def test_what_a_caller_may_choose():
+    frame = sample()
+    assert fit(frame, design="randomised").released.basis == "randomised"
+    assert "columns added" not in fit(frame, flexible=0).released.details
+    kept = fit(frame, subset="x1 > 0.1", shares={"estimate": 0.8})
+    assert {"estimate", "size"} <= {spend.share for spend in kept.spends}
+    assert charged(kept) <= 2
+    assert math.isfinite(fit(frame, missing="weight", method="auto").std_error)
