@@ -75,17 +75,17 @@ def test_what_is_left_counts_a_pool_that_was_drawn_from():
     split = Split.of(budget, {"a": 1.0, "b": 1.0, "c": 2.0}, {"a": np.inf, "b": np.inf})
     assert set(split.mu) == {"a", "b"}
     first, ledger = curator(budget, split)
-    assert first.left(budget) == budget
+    assert first.left(budget, split.shares) == budget
     counted(first, "a")
     assert ledger.spent[0] < 1
-    left = first.left(budget)
+    left = first.left(budget, split.shares)
     assert 1.0 - 1e-12 < left.epsilon <= 1.0
     assert left.delta < 1e-15
     second = first.with_split(Split.of(left, {"d": 1.0}))
     counted(second, "d")
     for one in (first, second):
         with pytest.raises(dpe.errors.BudgetError):
-            one.left(budget)
+            one.left(budget, split.shares)
     counted(first, "b")
     assert ledger.spent[0] <= 2
     with pytest.raises(dpe.errors.BudgetError):

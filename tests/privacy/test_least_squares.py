@@ -84,7 +84,7 @@ PLANTED = {
         "Fraction(value)",
     ),
     "no smoothing": (Ladder, "of", "max(rungs[k], -(-above * bottom // top))", "rungs[k]"),
-    "a price beside the price": (Pace, "of", "Fraction(epsilon) - beta", "Fraction(epsilon)"),
+    "a price beside the price": (Pace, "of", "price - beta", "price"),
     "chances fall too fast": (Pace, "of", "math.exp(-rest)", "math.exp(-1.5 * rest)"),
 }
 
