@@ -312,7 +312,6 @@ EFFECTS = {
     "clipped_contrast, three arms, label": ate(
         "clipped_contrast", formula=THREE, level="label", contrasts="pairwise"
     ),
-    "regression": ate("regression", n=400, epsilon=60.0),
     "regression, treated": att("regression", n=400, epsilon=60.0),
     "regression, controls": atc("regression", n=400, epsilon=60.0),
     "regression, not carried": ate("regression"),
