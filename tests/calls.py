@@ -309,9 +309,7 @@ EFFECTS = {
     "clipped_contrast, three arms, label": ate(
         "clipped_contrast", formula=THREE, level="label", contrasts="pairwise"
     ),
-    "regression": ate("regression", n=400, epsilon=60.0),
-    "regression, treated": att("regression", n=400, epsilon=60.0),
-    "regression, controls": atc("regression", n=400, epsilon=60.0),
+    "regression, ATC, added columns": atc("regression", n=400, epsilon=60.0),
     "regression, not carried": ate("regression"),
     "one_step": ate("one_step"),
     "one_step, Gaussian": ate("one_step", n=3000, pool="all", **DELTA),
