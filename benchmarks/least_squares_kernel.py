@@ -1,13 +1,13 @@
-"""Substitutions against the ladders of least squares, and bugs planted in them (claims 34, 35).
+"""Substitutions against the bounds of least squares, and bugs planted in them (claims 34 to 36).
 
-    python benchmarks/least_squares_kernel.py            # 100,000 substitutions; ten minutes
+    python benchmarks/least_squares_kernel.py            # 100,000 substitutions; 20 minutes
     python benchmarks/least_squares_kernel.py --small    # a fiftieth of that
 
 A substitution replaces a record, or a unit with all its rows, at the ends of what rows can be: in
 arms of any size, of collinear rows, across arms (`tests/privacy/substitutions.py`). No value may
-move by more than the first rung of its ladder, and no rung exceed the neighbour's next one. For
-some pairs the chances of steps about all ends of stairs are compared with the price. Then one line
-of the kernel is changed at a time: each change must be found.
+move by more than is said, no contrast by more than the first rung of its ladder, and no rung exceed
+the neighbour's next one. For some pairs the chances of steps about all ends of stairs are compared
+with the price. Then one line of the kernel is changed at a time: each change must be found.
 """
 
 from __future__ import annotations

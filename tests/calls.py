@@ -288,6 +288,9 @@ EFFECTS = {
     "private_ipw, found bounds": ate("private_ipw", n=4000, declared=("g", "z"), epsilon=8.0),
     "auto": ate("auto"),
     "auto, many records": ate("auto", n=3000, epsilon=8.0),
+    "auto, regression given up": ate(
+        "auto", n=3000, formula="y ~ t | x1 + I(x1 / 2)", epsilon=20.0, flexible=0, **DELTA
+    ),
     "auto, trial": ate("auto", n=3000, design="randomised"),
     "auto, label": ate("auto", level="label"),
     "auto, found bounds": ate("auto", n=4000, declared=("g", "z"), epsilon=8.0),
@@ -309,7 +312,8 @@ EFFECTS = {
     "clipped_contrast, three arms, label": ate(
         "clipped_contrast", formula=THREE, level="label", contrasts="pairwise"
     ),
-    "regression, ATC, added columns": atc("regression", n=400, epsilon=60.0),
+    "regression, treated": att("regression", n=400, epsilon=60.0),
+    "regression, controls": atc("regression", n=400, epsilon=60.0),
     "regression, not carried": ate("regression"),
     "one_step": ate("one_step"),
     "one_step, Gaussian": ate("one_step", n=3000, pool="all", **DELTA),

@@ -1,4 +1,4 @@
-"""Least squares in each arm, and how far one record can move it (claims 34, 35).
+"""Least squares in each arm, and how far one record can move it (claims 34 to 36).
 
 A row function gives each record s in [0, 1], v in a ball, psi in [-clip, clip] and q in a larger
 ball; w = (s, v). In each arm S = sum ww' and b = S^-1 (sum w psi). A contrast of two arms is
@@ -43,8 +43,8 @@ _STEPS = 2**20
 """Steps by which a record moves a release with Laplace noise."""
 _SMALL = 2.0**-40
 """Largest error of LAPACK that is allowed for: of an eigenvalue over the largest possible one."""
-_HALVED = 100
-"""Times that the multiplier of a bound is halved in, from the largest that it could be."""
+_HALVED = 50
+"""Times that the interval of a bound's multiplier is halved: what is missed is far below _SMALL."""
 _DIGITS = 192
 """Binary digits of solutions after the point."""
 _REFINED = 40
@@ -275,13 +275,7 @@ class LeastSquares:
         return self._bounded("leverage", value, moved, share, part)
 
     def squares(
-        self,
-        pair: Pair,
-        weights: tuple[float, float],
-        longest: float,
-        *,
-        share: str,
-        part: float = 1.0,
+        self, pair: Pair, weights: FloatArray, longest: float, *, share: str, part: float = 1.0
     ) -> Noisy:
         """Release the sum of squared residuals over both arms, with weights.
 

@@ -165,39 +165,50 @@ def one_unit(rng, problem, unit, weak=None):
     return some_rows(rng, problem, count, weak), arm, weight, np.full(count, unit)
 
 
+KINDS = {"any": 0.5, "lone": 0.2, "few": 0.1, "short": 0.1, "flat": 0.05, "pinned": 0.05}
+"""How often tables are of a kind: a few rows, or two for each column, say all about v and nothing
+else; all v are short, and predictions long; v is collinear; all rows are one, with one psi."""
+
+
 def first_table(rng, problem):
     """A table with arms of many records, or of very few."""
-    tables = []
+    tables, p, radius = [], problem.p, problem.radius
+    kind = rng.choice([*KINDS], p=[*KINDS.values()])
     sizes = [int(x) for x in rng.integers(20, 120, 2)]
-    if rng.random() < 0.1:
-        sizes[rng.integers(2)] = int(rng.integers(0, problem.p + 4))
+    if kind in ("few", "short"):
+        sizes = [120, 150]
+    elif rng.random() < 0.1:
+        sizes[rng.integers(2)] = int(rng.integers(0, p + 4))
     sizes += [int(rng.integers(1, 7))] * (problem.arms - 2)
-    line, effects = rng.normal(size=problem.p) * 0.3, rng.choice([0.0, 0.5])
-    if rng.random() < 0.3:  # what is predicted is as long as psi can be
-        line *= 1.0 / (problem.radius * np.linalg.norm(line))
-    flat, lone, pinned = rng.random() < 0.1, rng.random() < 0.3, rng.random() < 0.1
+    line, effects = rng.normal(size=p) * 0.3, rng.choice([0.0, 0.5])
     for arm, size in enumerate(sizes):
         rows = some_rows(rng, problem, max(size, 1))[:size]
-        spread = rng.normal(size=(size, problem.p))
-        rows[:, 1 : problem.p + 1] = spread / np.maximum(np.linalg.norm(spread, axis=1), 1)[:, None]
-        rows[:, 1 : problem.p + 1] *= problem.radius
-        if flat:
-            rows[:, 1 : problem.p + 1] = rows[:, 1:2]
-        if lone:  # a few rows say all about v, and nothing else
-            rows[:, 0] = rng.permutation(size) >= size // 3
-            rows[:, 1 : problem.p + 1] *= rows[:, :1] == 0
-        if rng.random() < 0.6:
-            rows[:, problem.p + 1] = rows[:, 1 : problem.p + 1] @ line + effects * arm
-        if pinned:  # all rows are one, and of one psi
+        v, spread = rows[:, 1 : p + 1], rng.normal(size=(size, p))
+        v[:] = spread / np.maximum(np.linalg.norm(spread, axis=1), 1)[:, None] * radius
+        if kind == "flat":
+            v[:] = v[:, :1]
+        if kind in ("lone", "few"):
+            rows[:, 0] = rng.permutation(size) >= (2 * p if kind == "few" else size // 3)
+            v *= rows[:, :1] == 0
+        if kind == "few":
+            axes = np.tile(np.eye(p), (2, 1)) * radius
+            v[rows[:, 0] == 0] = axes[: int((rows[:, 0] == 0).sum())]
+            rows[:, p + 1], rows[:, p + 2 :] = (arm - 0.5) * rows[:, 0], 0.0
+        elif kind == "short":
+            v *= 0.3
+            rows[:, p + 1] = v[:, 0] / (0.3 * radius)
+        elif rng.random() < 0.6:
+            rows[:, p + 1] = v @ line * rng.choice([1.0, -1.0]) + effects * arm
+        if kind == "pinned":
             rows[:] = rows[:1] if size else rows
-            rows[:, 0], rows[:, problem.p + 1] = 1.0, min(problem.longest, 1.0)
+            rows[:, 0], rows[:, p + 1] = 1.0, min(problem.longest, 1.0)
         tables.append((rows, np.full(size, arm), np.ones(size)))
     numbers, arm, weight = (np.concatenate(parts) for parts in zip(*tables, strict=True))
     return numbers, arm, weight, np.arange(len(arm))
 
 
 def directions(problem, table):
-    """Where an arm has least weight, or most; what pulls hardest at the mean of q, and who does."""
+    """Where an arm has least weight, or most; what pulls hardest at a mean; who does."""
     numbers, arm, weight, unit = table
     numbers = np.nan_to_num(numbers)
     w, q = numbers[:, : problem.p + 1], numbers[:, problem.p + 2 :]
@@ -210,8 +221,8 @@ def directions(problem, table):
         pull *= np.sign(pull[0] or 1.0)
         found.append((values[0], vectors[:, 0], vectors[:, -1], pull, a))
     _, weak, strong, pull, a = min(found, key=lambda x: x[0])
-    most = np.argmax(np.abs(w @ pull) * (arm == a) * weight)
-    return weak, strong, pull, unit[most]
+    most = (np.argmax(np.abs(w @ x) * (arm == a) * weight) for x in (pull, weak))
+    return weak, strong, pull, *unit[[*most]]
 
 
 def substitutions(count, seed, depth=8, most_violations=10, by_density=False):
@@ -221,7 +232,7 @@ def substitutions(count, seed, depth=8, most_violations=10, by_density=False):
         p, arms = int(rng.integers(1, 4)), int(rng.choice([2, 2, 3]))
         radius = float(rng.choice([1.0, math.sqrt(p), 2.0, 8.0]))
         reach = float(rng.choice([1.0, 2.5]))
-        target = rng.choice([None, 0, 1, arms - 1])
+        target = rng.choice([None, 0, 1, arms - 1, arms - 1])
         problem = Problem(p, radius, reach, target, arms, bool(rng.random() < 0.5), 1)
         longest = float(rng.choice([0.01, 0.1, 0.7, 1.0, 5.0]))
         weights = tuple(rng.choice([1.0, 0.3], 2).tolist())
@@ -234,8 +245,8 @@ def substitutions(count, seed, depth=8, most_violations=10, by_density=False):
         gone = table[3][0]
         for _ in range(depth):
             unit = table[3]
-            *ways, heavy = directions(problem, table)
-            gone = rng.choice([heavy, heavy, gone, *rng.choice(unit, 4)])
+            *ways, heavy, lone = directions(problem, table)
+            gone = rng.choice([heavy, lone, gone, *rng.choice(unit, 3)])
             keep = unit != gone
             new = one_unit(rng, problem, gone, ways[rng.integers(3)])
             table = tuple(

@@ -1,4 +1,4 @@
-"""Least squares in each arm, with one draw of noise at the end (claims 34, 35).
+"""Least squares in each arm, with one draw of noise at the end (claims 34 to 36).
 
 1. The share of treated records, means by arm, a clip, means and variances of the covariates, as in
    `one_step`. Squares and products of columns are added by a public rule (`bends`).
@@ -229,9 +229,7 @@ class First:
         leverage = fitted.leverage(arms, self.size, longest, share="leverage", part=part)
         uneven = _posterior(leverage.value[0] / even, leverage.sd / even, *_UNEVEN)
         weights = (smallest / sizes) ** 2
-        squares = fitted.squares(
-            arms, tuple(weights.tolist()), _FIT * self.clip, share="squares", part=part
-        )
+        squares = fitted.squares(arms, weights, _FIT * self.clip, share="squares", part=part)
         unit = self.spread * float(weights @ sizes)
         left = _posterior(squares.value[0] / unit, squares.sd / unit, *_LEFT)
         uneven, left = max(uneven, 1.0), min(max(left, 0.02), 1.0)
