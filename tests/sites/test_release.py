@@ -45,6 +45,7 @@ METHODS = {
     "model_folds": {},
     "clipped_contrast": {},
     "one_step": {},
+    "regression": {"epsilon": 60},
 }
 
 
