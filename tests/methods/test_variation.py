@@ -47,5 +47,8 @@ def test_noise_pulls_the_difference_to_none_and_the_interval_allows_for_it():
         for name in ("ATT", "ATC")
     )
     assert abs(one.estimate - other.estimate) < 0.7 * abs(truth["ATT"] - truth["ATC"])
-    allowed = {part.name: part.variance for part in one.released.parts}
+    for fit, name in ((one, "ATT"), (other, "ATC")):
+        low, high = fit.conf_int()
+        assert low <= truth[name] <= high
+    allowed = {part.name: part.variance for part in other.released.parts}
     assert allowed["effects that vary"] > 0.003**2
