@@ -96,7 +96,7 @@ _TYPICAL = Facts(1000, 10, Budget(1.0), "label", values=(1, *(0,) * 9, 0))
 _SPREAD = 0.08
 """Share of where covariates lie and how far they spread: with .02, scales of columns of wide ranges
 were off by factors of 2 to 7, n 40,000, epsilon 1, 17 columns."""
-_CURVED = 0.06
+_CURVED = 0.04
 """How far the average asked for is from that of overlap weights, by effects that are no line along
 the score: in standard deviations of the outcome, for each unit of the variance of the log odds. It
 was .28 for a strong U, n 10,000, epsilon 1, and .02 for a gentle one."""
