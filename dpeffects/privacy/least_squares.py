@@ -54,7 +54,7 @@ _SLACK = 2.0**-36
 _LEAST_GAP = 2.0**-10
 """Arms differ by at least this part of the bound of residuals, so that errors are relative."""
 
-Arms = tuple[int, ...]
+Pair = tuple[int, int]
 Whole = npt.NDArray[Any]
 """Python's whole numbers, of any size."""
 
@@ -126,11 +126,6 @@ class RowProducts:
     weighted: bool
     arms: int
 
-    @property
-    def answers(self) -> int:
-        """Numbers of a row: no q where all arms are in one regression."""
-        return (2 if self.arms > 1 else 1) * self.columns + 2
-
     def __post_init__(self) -> None:
         if not (1.0 <= self.radius <= 2**6 and 1.0 <= self.reach <= 2**6 and self.columns >= 1):
             raise OptionError("least squares needs columns, and a radius and a reach from 1 to 64")
@@ -166,22 +161,18 @@ class RowProducts:
 
     def __call__(self, block: Block) -> Totals:
         """Products by arm, and the sum that c is the mean of."""
-        p, z = self.columns, evaluate(self.function, block, self.answers)
-        starts = (0, 1, p + 1, p + 2, self.answers)
-        for k, grid in enumerate(self.grids[: 4 if self.arms > 1 else 3]):
+        p, z = self.columns, evaluate(self.function, block, 2 * self.columns + 2)
+        starts = (0, 1, p + 1, p + 2, 2 * p + 2)
+        for k, grid in enumerate(self.grids):
             grid.project(z[:, starts[k] : starts[k + 1]])
         weight = block.weight if self.weighted else None
-        bits, one = 2 * self.bits + self.weighted * WEIGHT_BITS, np.zeros(len(z), np.int64)
-        arm = block.arm if self.arms > 2 else block.treated if self.arms > 1 else one
+        arm = block.arm if self.arms > 2 else block.treated
         mean = np.full((len(z), p + 1), float(self.one))
-        if self.arms > 1:
-            mean[:, 1:], z = z[:, p + 2 :], z[:, : p + 2]
+        mean[:, 1:], z = z[:, p + 2 :], z[:, : p + 2]
         if self.target is not None:
             mean[arm != self.target] = 0.0
-        heavy, products = weigh(z.copy(), weight), []
-        for a in range(self.arms):
-            own = np.flatnonzero(arm == a)
-            products.append(exact_products(heavy[own], z[own], bits))
+        bits, heavy = 2 * self.bits + self.weighted * WEIGHT_BITS, weigh(z.copy(), weight)
+        products = [exact_products(heavy * (arm == a)[:, None], z, bits) for a in range(self.arms)]
         return np.stack(products), add_up(weigh(mean, weight), None, 1)[0]
 
 
@@ -190,9 +181,7 @@ class LeastSquares:
 
     ``rows`` returns s, v (``columns`` of them), psi and q. They are kept within 0 <= s <= 1,
     |v| <= ``radius``, |psi| <= ``clip`` and |q| <= ``reach`` times the radius. ``target`` is the
-    arm that c is the mean of, None for all. Where there is a ``coordinate``, all rows are in one
-    regression (0,), without q, and c is public: the slope of that column of v is released. A pair
-    of arms is (1, 0) for treated against control;
+    arm that c is the mean of, None for all. A pair of arms is (1, 0) for treated against control;
     ``smoothing`` is the part of the price that pays for the ladder's widening (`Pace`).
     """
 
@@ -206,22 +195,16 @@ class LeastSquares:
         clip: float,
         reach: float = 1.0,
         target: int | None = None,
-        coordinate: int | None = None,
     ) -> None:
-        arms = curator.arms if coordinate is None else 1
-        known = curator.units, curator.weighted, arms
+        known = curator.units, curator.weighted, curator.arms
         self._rows = add = RowProducts(rows, columns, radius, clip, reach, target, *known)
         self._releaser, self._units = curator._releaser, MOST_ROWS if curator.weighted else 1
         self._step = Fraction(add.grids[2].step)
-        rehearse(rows, add.answers, None, curator.width)
-        parts = dict.fromkeys((*rows.reads, "arm") if arms > 2 else rows.reads)
+        rehearse(rows, 2 * columns + 2, None, curator.width)
+        parts = dict.fromkeys((*rows.reads, "arm") if curator.arms > 2 else rows.reads)
         products, mean = (x.astype(object) for x in curator._source.fold(add, *parts))
         self._matrices, self._right = products[:, :-1, :-1], products[:, :-1, -1]
         self._squares, self._mean, self._size = products[:, -1, -1], mean, int(mean[0]) // add.one
-        self._moves = coordinate is None
-        if coordinate is not None:  # c is public: it is 1 there, and 0 elsewhere
-            self._mean, self._size = mean * 0, self._units
-            self._mean[1 + coordinate] = add.one * self._units
         self._room, self._solved = cache(self._find_room), cache(self._solve)
 
     def _find_room(self, arm: int) -> float:
@@ -241,24 +224,22 @@ class LeastSquares:
         first, *others = (float(v) * 2.0**-_DIGITS for v in x)
         return self._rows.one * abs(first) + self._rows.whole_radius * math.hypot(*others)
 
-    def _leeway(self, pair: Arms) -> Leeway | None:
+    def _leeway(self, pair: Pair) -> Leeway | None:
         """What a record can do to two arms; None where they are close to singular."""
         room = min(map(self._room, pair))
         if not (room >= 1.0 and self._size > 0):
             return None
-        slopes, pulls = zip(*map(self._solved, pair), strict=True)
-        pull = max(map(self._largest, pulls)) / self._size
-        residual = 2**self._rows.bits + max(map(self._largest, slopes))
-        apart, step = self._largest(slopes[0] - slopes[-1]), float(self._step)
-        gap, size = max(apart, _LEAST_GAP * residual), math.inf
-        if self._moves:
-            size = self._size / self._units
+        (b1, u1), (b0, u0) = map(self._solved, pair)
+        pull = max(map(self._largest, (u1, u0))) / self._size
+        residual = 2**self._rows.bits + max(map(self._largest, (b1, b0)))
+        gap, step = max(self._largest(b1 - b0), _LEAST_GAP * residual), float(self._step)
+        size = self._size / self._units
         return Leeway(room, pull, residual * step, gap * step, size, self._rows.reach)
 
     def contrast(
         self,
         label: str,
-        pair: Arms,
+        pair: Pair,
         most: float,
         *,
         share: str,
@@ -268,23 +249,20 @@ class LeastSquares:
         """Release c'(b_1 - b_0), kept within -``most`` and ``most``."""
         leeway, value, levels = self._leeway(pair), Fraction(0), np.array([np.inf])
         if leeway is not None:
-            slopes = [self._solved(arm)[0] for arm in pair]
-            whole = sum(
-                int(self._mean @ b) * sign for b, sign in zip(slopes, (1, -1), strict=False)
-            )
-            value = Fraction(whole, self._size * 2**_DIGITS) * self._step
+            (b1, _), (b0, _) = map(self._solved, pair)
+            value = Fraction(self._mean @ (b1 - b0), self._size * 2**_DIGITS) * self._step
             levels = leeway.contrast()
         ends = (-most, most)
         return self._releaser.along(
             label, value, levels, ends, smoothing, share=share, claim=35, part=part
         )
 
-    def room(self, pair: Arms, *, share: str, part: float = 1.0) -> Noisy:
+    def room(self, pair: Pair, *, share: str, part: float = 1.0) -> Noisy:
         """Release how many records it takes, at least, to make an arm singular."""
         return self._bounded("room", min(map(self._room, pair)), 1.0, share, part)
 
     def leverage(
-        self, pair: Arms, size: float, longest: float, *, share: str, part: float = 1.0
+        self, pair: Pair, size: float, longest: float, *, share: str, part: float = 1.0
     ) -> Noisy:
         """Release the sum of c'S^-1 c over both arms, c a sum over a public ``size``.
 
@@ -297,7 +275,7 @@ class LeastSquares:
         return self._bounded("leverage", value, moved, share, part)
 
     def squares(
-        self, pair: Arms, weights: FloatArray, longest: float, *, share: str, part: float = 1.0
+        self, pair: Pair, weights: FloatArray, longest: float, *, share: str, part: float = 1.0
     ) -> Noisy:
         """Release the sum of squared residuals over both arms, with weights.
 
