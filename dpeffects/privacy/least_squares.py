@@ -172,7 +172,7 @@ class RowProducts:
         if self.target is not None:
             mean[arm != self.target] = 0.0
         bits, heavy = 2 * self.bits + self.weighted * WEIGHT_BITS, weigh(z.copy(), weight)
-        products = [exact_products(heavy * (arm == a)[:, None], z, bits) for a in range(self.arms)]
+        products = [exact_products(heavy[arm == a], z[arm == a], bits) for a in range(self.arms)]
         return np.stack(products), add_up(weigh(mean, weight), None, 1)[0]
 
 
