@@ -271,7 +271,7 @@ class LeastSquares:
         _require_positive(longest, size)
         c = self._mean.astype(np.float64) / (self._rows.one * self._units * size)
         value = sum(self._largest_value(arm, c, longest) for arm in pair)
-        moved = longest**2 + (8.0 * self._rows.reach * longest / size if self._moves else 0.0)
+        moved = longest**2 + 8.0 * self._rows.reach * longest / size
         return self._bounded("leverage", value, moved, share, part)
 
     def squares(
