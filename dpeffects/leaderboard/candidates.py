@@ -137,6 +137,7 @@ def _built_in() -> list[Entry | None]:
         _method("diff_in_means", "diff_in_means"),
         _method("auto", "auto"),
         _method("auto_delta", "auto", delta=1e-6),
+        _method("regression", "regression"),
         _method("one_step", "one_step"),
         _method("clipped_contrast", "clipped_contrast"),
         _method("private_ipw", "private_ipw"),

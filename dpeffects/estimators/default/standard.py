@@ -42,7 +42,7 @@ lengths on either side: its square is a line, and products of codes may be none 
 columns a half is."""
 _UNKNOWN = 5.0
 """Relative error of a variance, over that of a count by the number of all records."""
-_DOUBT = 4.0
+_DOUBT = 8.0
 """Where records are so many times the noise of a class, or fewer, the mean square stands for that
 distance: it moves less, n 4,000, epsilon 1, 11 columns."""
 _CLEAR = 12.0
