@@ -1,9 +1,10 @@
 """Populations drawn at random by a public seed, in which lines are right, or something bends.
 
 `population(seed)` is for any seed; methods are tuned on seeds below `FIRST_TEST_SEED`, and what is
-published is run once on seeds from there on. `PINNED` have names: those on which the default was
-found wanting, and some made from the bundled data. Formulas have lines only, as users write them.
-There are three kinds, by the remainder of the seed:
+published is run once on seeds from there on. `PINNED` have names: they follow the descriptions of
+populations on which the default was found wanting. `STUDIES` are made from the bundled data.
+Formulas have lines only, as users write them. There are three kinds; that of a seed is its
+remainder by three:
 
 - ``right``: log odds of treatment, control outcome and effect are lines in the columns;
 - ``effect``: the same, but the effect has another shape;
@@ -320,7 +321,7 @@ def population(seed: int) -> Population:
         f"seed {seed}",
         kind,
         f"{said}; effect {form}; {count} columns, correlation {rho:.1f}; {treated:.0%} treated, "
-        f"log odds sd {strength:.1f}; {tail} outcome; {times:.1f} times too wide: {too_wide}",
+        f"log odds sd {strength:.1f}; {tail} outcome; {_declared(too_wide, times)}",
         columns,
         lambda x: level + strength * score(x),
         lambda x: start + unit * control(x),
@@ -335,6 +336,14 @@ def population(seed: int) -> Population:
         ),
     )
     return found if tail == "binary" else ranged(found)
+
+
+def _declared(too_wide: str, times: float) -> str:
+    """How the declared ranges compare with the true ones."""
+    if too_wide == "nothing":
+        return "declared ranges are right"
+    whose = "all variables" if too_wide == "all" else f"the {too_wide}"
+    return f"declared ranges of {whose} are {times:.1f} times too wide"
 
 
 def ranged(given: Population) -> Population:

@@ -2,8 +2,9 @@
 
 Results hold no formats. What a release has to say is in methods of its class, which
 `report.about_records` puts on a page. Others, and pictures, are in modules of the package `report`
-that a class names, ``class Plan(..., words="about_sites")``; `of_report` loads them when something
-is shown. There `summarise`, `tabulate`, `describe`, `brief` and `draw` have a function for it.
+that a class names, ``class Combined(..., words="about_sites")``; `of_report` loads them when
+something is shown. There `summarise`, `tabulate`, `describe`, `brief` and `draw` have a function
+for it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpeffects.errors import FormulaError
 from dpeffects.estimators import conditional_methods, find, registry, table_methods
@@ -26,9 +26,6 @@ from dpeffects.summary import (
     summarise,
     tabulate,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _NAMED = 6
 """Covariates that are named."""
