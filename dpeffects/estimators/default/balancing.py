@@ -60,6 +60,8 @@ _MOST = 100
 """Functions of the basis, before curves are added to it: time goes by its square."""
 _GRID = np.linspace(-3.0, 3.0, 241)
 """Places of steps, in standard deviations from the mean."""
+_VARIES = 2e-3
+"""Standard deviation below which a function is constant: its sums are rounded, by up to 5e-4."""
 _TYPICAL = 0.15
 """Standard deviation of outcomes in an arm, over their range, where it is not known yet."""
 _RATIO = 1.5
@@ -202,7 +204,7 @@ def choose_basis(
     columns = varying_columns(curator)
     lines = Basis(columns, np.zeros(columns.size), np.ones(columns.size))
     first = BasisMoments.of(curator, lines, sizes)
-    varies = first.spread > 1e-4
+    varies = first.spread > _VARIES
     columns, spread = columns[varies], first.spread[varies]
     centre = (sizes @ first.means[:, 1:] / sizes.sum())[varies]
     kinds = np.array(curator.values)[columns]
@@ -318,7 +320,8 @@ class Problem:
         cls, basis: Basis, moments: BasisMoments, estimand: str, everybody: Any = None
     ) -> Problem:
         """The problem of these moments, or of means and number of ``everybody`` in more arms."""
-        own, spread = ESTIMANDS[estimand], np.maximum(moments.spread, 1e-6)
+        own = ESTIMANDS[estimand]
+        spread = np.where(moments.spread > _VARIES, moments.spread, np.inf)
         base = moments.sizes * np.array([own.of_treated, own.of_control])
         target, total = everybody or (base @ moments.means[:, 1:] / base.sum(), base.sum())
         base, standard = base / total, np.eye(basis.size + 1)
