@@ -94,6 +94,16 @@ class Standard:
             total += column
         return total
 
+    def product(self, one: FloatArray, other: FloatArray) -> FloatArray:
+        """Slopes of the product of two lines, as far as there are columns for it."""
+        out, at = np.zeros(self.size), {k: j for j, k in enumerate(self.columns.tolist())}
+        for b, (i, j) in enumerate(((at[i], at[j]) for i, j in self.bends), self.columns.size):
+            out[b] = one[i] * other[j] + one[j] * other[i]
+            if i == j:
+                out[i] += one[i] * other[i] * self.skewness[i]
+                out[b] *= 0.5 * math.hypot(_SQUARE[1], self.skewness[i])
+        return out
+
     def _each(self, rows: Block) -> Iterator[FloatArray]:
         """One column after the other, each an array of its own."""
         cut, bending = {}, {k for pair in self.bends for k in pair}

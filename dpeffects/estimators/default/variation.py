@@ -120,7 +120,7 @@ class VariationAsked:
         score, models, reach = self.score, self.models, self.terms.widths / 2.0 / self.models.n
         along = np.moveaxis(score.index @ self._turn.T, -1, 0) / self._cuts[:, None, None]
         at = np.clip(along, -1.0, 1.0)
-        own = score.weights * score.tilted(score.chances) / score.mass
+        own = self._own
         centre = (own * at).sum(axis=(1, 2))
         width = np.maximum((own * (at - centre[:, None, None]) ** 2).sum(axis=(1, 2)), 1e-6)
         seen = (reach * noisy.value.ravel() - found.means * centre) / width
@@ -138,8 +138,16 @@ class VariationAsked:
             kept * seen, kept**2 * noise, kept * error - kept**2 * noise, moves, np.ones(1)
         )
 
+    @property
+    def _own(self) -> FloatArray:
+        """Weights of typical records in the sums."""
+        score = self.score
+        return np.asarray(score.weights * score.tilted(score.chances) / score.mass)
+
     def _weights(self, estimand: str) -> FloatArray:
-        """Weights of typical records in the population of the estimand."""
+        """Weights of typical records in the population of the estimand: its own, if it has any."""
+        if estimand == self.score.tilt:
+            return self._own
         own, weights = ESTIMANDS[estimand], self.score.weights
         if self.terms.arms == 2:
             weights = weights * np.array([[own.of_treated], [own.of_control]])
