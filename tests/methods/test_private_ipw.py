@@ -162,7 +162,7 @@ def made(estimand="ATE", share=0.3, kept=0.7, level_sd=0.1, **more):
         noise_sd=np.zeros(3),
         level_sd=level_sd,
         spreads=np.full(2, 0.08),
-        spread_sd=0.0,
+        spread_sd=np.zeros(2),
         penalised=1 - slopes,
         kept_slopes=slopes,
         details={},

@@ -302,6 +302,9 @@ def release_stage(
     slopes = np.zeros((arms, standard.size))
     for arm, pair in others.items():
         slopes[arm] = pair.treatment_slopes
+    # chances of straight log odds bend, and so do the moments: to second order by this much
+    typical = centres.shares @ slopes
+    slopes = slopes - np.stack([standard.product(x, 0.5 * x - typical) for x in slopes])
     shifts = slopes @ models.covariance
     levels = centres.means + clip * models.offsets
     levels = levels - (models.mean + shifts - centres.shares @ shifts) @ outcome

@@ -92,7 +92,7 @@ class PropensityModel:
     noise_sd: FloatArray
     level_sd: float
     spreads: FloatArray
-    spread_sd: float
+    spread_sd: FloatArray
     penalised: FloatArray
     kept_slopes: FloatArray
     details: dict[str, Any]
@@ -270,28 +270,29 @@ def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple
 class WeightSpreads:
     """Means and variances of the covariates in [0, 1], intercept left out.
 
-    ``spread_sd`` is the standard deviation of the noise in the variances.
+    ``spread_sd`` is what is not known of the variances, as standard deviations.
     """
 
     means: FloatArray
     spreads: FloatArray
-    spread_sd: float
+    spread_sd: FloatArray
 
     @classmethod
     def typical(cls, columns: int) -> WeightSpreads:
         """Those of covariates that spread evenly over their declared ranges."""
-        return cls(np.full(columns, 0.5), np.full(columns, SPREAD), 0.0)
+        return cls(np.full(columns, 0.5), np.full(columns, SPREAD), np.zeros(columns))
 
     @classmethod
     def released(cls, curator: Curator, share: str) -> WeightSpreads:
         """Release them; free where covariates are public."""
         (sums,) = curator.several(ask_means(curator, share))
         standard = release_standard(curator, sums, share)
-        means, spreads = np.full((2, curator.width - 1), [[0.5], [_LEAST_SPREAD]])
-        means[standard.columns - 1] = standard.means
-        least = min(max(standard.variance_sd / 2.0, _KNOWN), _LEAST_SPREAD)
-        spreads[standard.columns - 1] = np.maximum(standard.variances, least)
-        return cls(means, spreads, standard.variance_sd)
+        means, spreads, unknown = np.full((3, curator.width - 1), [[0.5], [_LEAST_SPREAD], [0.0]])
+        at = standard.columns - 1
+        means[at], unknown[at] = standard.means, standard.variance_sd
+        least = np.clip(unknown[at] / 2.0, _KNOWN, _LEAST_SPREAD)
+        spreads[at] = np.maximum(standard.variances, least)
+        return cls(means, spreads, unknown)
 
 
 def released_models(
