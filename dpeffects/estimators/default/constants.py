@@ -23,10 +23,6 @@ MISFIT = 0.03
 """A class of lengths may hold this part more or less than any member of the family says."""
 ONE_SIDED = 0.3
 """Part of what a clip cuts off that may become bias; the rest cancels between arms and signs."""
-HEAP, HEAP_NOISE = 0.9, 12.0
-"""Records of one end of the range are at one value where they are this part of all, if all are so
-many times the noise of a count: rare outcomes of 2 and 4 %, n 3,000, epsilon 2, were clipped in a
-fifth of trials otherwise, and 73 % of intervals covered. No class has half of a smooth law."""
 
 # --- curves of the score (`curves`) ---------------------------------------------------------------
 

@@ -9,7 +9,7 @@ residuals and how many are beyond a clip are averages with these weights.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import product
 
@@ -20,8 +20,6 @@ from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.estimators.default.centres import Centres
 from dpeffects.estimators.default.constants import (
     FAR_OUT,
-    HEAP,
-    HEAP_NOISE,
     LEVELS,
     MISFIT,
     ONE_SIDED,
@@ -94,15 +92,10 @@ def log_density(off: FloatArray, variance: FloatArray, counts: Noisy) -> FloatAr
 
 @dataclass(frozen=True, eq=False)
 class Lengths:
-    """Residuals up to ``longest``: how likely each member of the family of tails is.
-
-    ``told`` are lengths that were told apart and released parts of the records in each class, of
-    the first residuals of an outcome; no parts where noise is large.
-    """
+    """Residuals up to ``longest``: how likely each member of the family of tails is."""
 
     longest: float
     weights: FloatArray
-    told: tuple[FloatArray, FloatArray] = field(default_factory=lambda: (np.zeros(0), np.zeros(1)))
 
     @classmethod
     def read(cls, n: int, longest: float, counts: Noisy, before: Lengths | None = None) -> Lengths:
@@ -118,19 +111,7 @@ class Lengths:
         off = counts.value.reshape(-1) - expected
         fits = prior + log_density(off, np.maximum(chance, 1e-6), counts).sum(axis=1)
         weights = np.exp(fits - fits.max())
-        parts = counts.value.reshape(-1) / n * (HEAP_NOISE * counts.sd < n)
-        told = limits(longest), parts
-        return cls(longest, weights / weights.sum(), before.told if before else told)
-
-    def at_end(self, centres: Centres) -> bool:
-        """Whether nearly all records of the arms are at one end of the range.
-
-        A few others make the means then, and the effect.
-        """
-        lengths, parts = self.told
-        ends = (np.abs(end - centres.means) for end in centres.outcome_range)
-        classes = (np.unique(np.searchsorted(-lengths, -x, side="left")) for x in ends)
-        return any(float(parts[x].sum()) > HEAP for x in classes)
+        return cls(longest, weights / weights.sum())
 
     @property
     def far_out(self) -> FloatArray:
@@ -149,11 +130,8 @@ class Lengths:
         centres may be off. Long residuals may all be in a small arm, or
         in one of some ``groups``, with an effect that is far from the others; and those of an arm
         with a larger mean may be longer in proportion to it. (Outcomes with two values are not
-        clipped, nor are those that are nearly all at one end of the range: the effect may live in
-        the rarer ones.)
+        clipped: the effect may live in the rarer one.)
         """
-        if centres and self.at_end(centres):
-            return self.longest, 0.0, 0.0
         family, one, stretch = Family.of_all(), groups * self.longest, 0.0
         if centres:
             one, stretch = one * centres.unevenness, centres.stretch
