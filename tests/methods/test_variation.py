@@ -68,3 +68,21 @@ def test_a_product_of_two_lines_is_a_line_and_bends():
     found = standard.index(rows, standard.product(one, other))
     off = (z @ one[:2]) * (z @ other[:2]) - found
     assert off == pytest.approx(np.full(50, off[0]))
+
+
+def test_a_curved_effect_that_the_interval_may_miss_is_told():
+    """A strong U along a straight score: the interval holds the average, or the first lines tell."""
+    rng = np.random.default_rng(3)
+    n, silent = 3000, 0
+    for seed in range(4):
+        x = rng.normal(size=(n, 2))
+        score = 1.2 * x[:, 0] + 0.4 * x[:, 1] - 1.5
+        t = rng.random(n) < 1.0 / (1.0 + np.exp(-score))
+        y = np.clip(x[:, 0] + t * (0.3 + 0.8 * score**2) + rng.normal(size=n), -10, 20)
+        data = pd.DataFrame({"y": y, "t": t, "x1": x[:, 0], "x2": x[:, 1]})
+        bounds = {"y": (-10, 20), "x1": (-4, 4), "x2": (-4, 4)}
+        made = dpe.dp_ate("y ~ t | x1 + x2", data, "one_step", epsilon=1, bounds=bounds, seed=seed)
+        low, high = made.conf_int()
+        truth = 0.3 + 0.8 * (1.5**2 + 1.2**2 + 0.4**2)
+        silent += not low <= truth <= high and "OVERLAP WEIGHTS" not in made.caution
+    assert not silent
