@@ -50,7 +50,6 @@ from dpeffects.estimators.default.centres import Centres, residual
 from dpeffects.estimators.learners import first_stage
 from dpeffects.estimators.learners.first_stage import Learner, Nuisance
 from dpeffects.estimators.learners.kernel_learner import BINS
-from dpeffects.estimators.matching.private_psm import propensity_scores
 from dpeffects.estimators.weighting import private_ipw, response
 from dpeffects.estimators.weighting import propensity as _propensity
 from dpeffects.estimators.weighting.inverse_weights import Propensity
@@ -60,6 +59,7 @@ from dpeffects.privacy.sets import COUNT, Box
 from dpeffects.privacy.tight_sets import Bins, WithSquares, norm_of_sum
 from dpeffects.privacy.units import seen_as
 from dpeffects.replication import sample_aggregate as aggregate
+from dpeffects.replication.private_psm import propensity_scores
 from tests.privacy.bare import curator
 
 D = 5

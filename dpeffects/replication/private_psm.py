@@ -50,7 +50,6 @@ from dpeffects.design.features import logits
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators.default.centres import between_arms
 from dpeffects.estimators.default.levels import with_design
-from dpeffects.estimators.matching.nearest import Matches, feasible, match_into, match_limit, pairs
 from dpeffects.estimators.option_checks import (
     check_penalty,
     check_whole,
@@ -77,6 +76,7 @@ from dpeffects.privacy.matched import MatchedRecords
 from dpeffects.privacy.minimise import propensity_weights, public_propensity_model
 from dpeffects.privacy.noise import flip_chance
 from dpeffects.privacy.rows import Block
+from dpeffects.replication.nearest import Matches, feasible, match_into, match_limit, pairs
 
 _COEFFICIENT = {"label": 0.01, "sample": 0.001}
 """The paper's c and h."""
