@@ -36,16 +36,16 @@ PACKAGES = {"", *(".".join(x.relative_to(ROOT).parts[:-1]) for x in ROOT.rglob("
 LAYERS = [
     ["arrays", "dates", "errors", "guarantee", "plugins", "progress", "estimands", "roots"],
     ["lazy"],
-    ["typed", "documents", "writing", "files", "parallel", "summary"],
+    ["typed", "documents", "writing", "files", "summary"],
     ["privacy"],
     ["formula", "ledgers"],
-    ["design", "unproved"],
+    ["design"],
     ["inference"],
     ["results"],
-    ["estimators", "metrics"],
+    ["estimators", "unproved"],
     ["request", "flow", "subsets", "calls", "effects"],
     ["abilities"],
-    ["nonprivate", "protocols"],
+    ["protocols"],
     ["planning", "sites", "auditing", "datasets", "simulations", "papers", "replication"],
     ["leaderboard"],
     ["claims", "report", "vignettes"],
@@ -131,6 +131,7 @@ def circles(files):
 DRAWS = ("laplace", "gaussian", "respond", "flip")
 MAY_DRAW = {"privacy.noise", "privacy.parts", "auditing.attack", "auditing.chunks", "datasets"}
 MAY_DRAW |= {
+    "simulations.ihdp",
     "simulations.runs",
     "simulations.simulators",
     "simulations.simulation",

@@ -14,8 +14,8 @@ for anything, so the function is shrunk towards its own average afterwards, as f
 - groups: the effect in a group is the least-squares one, sum of s r / sum of s^2 over its records.
   Both sums are released for all groups at once; a record is in one group, so they cost no more
   than one sum of each (claim 5).
-- the finite release of the paper at points (`paper_learner`), where ``second_stage`` is any other
-  learner.
+- the finite release of the paper at points (`unproved.paper_learner`), where ``second_stage`` is
+  any other learner.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from dpeffects.arrays import FloatArray
 from dpeffects.design.features import AdditiveWaves, Features, Fourier, Linear
 from dpeffects.errors import OptionError
 from dpeffects.estimators.learners import first_stage as _first_stage
-from dpeffects.estimators.learners import paper_learner
 from dpeffects.estimators.learners.first_stage import (
     Learner,
     Nuisance,
@@ -46,7 +45,6 @@ from dpeffects.estimators.learners.first_stage import (
     planned_penalty,
 )
 from dpeffects.estimators.learners.models import wrap_models
-from dpeffects.estimators.learners.paper_learner import PaperLearner
 from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting.inverse_weights import Propensity
@@ -70,6 +68,7 @@ from dpeffects.privacy.tight_sets import Bins
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.shape import BINS, shape_of
 from dpeffects.unproved.claimed import claimed_effects
+from dpeffects.unproved.paper_learner import PaperLearner, check_second_stage
 
 RELEASES = {
     "function": {"effect": 0.52, "spread": 0.03, "variance": 0.05},
@@ -170,7 +169,7 @@ class KernelLearnerOptions(Options):
                 'a regressor); method="sample_aggregate" takes any models with an exact guarantee'
             )
         if self.as_in_paper:
-            paper_learner.check_second_stage(self.second_stage)
+            check_second_stage(self.second_stage)
             if self.release != "points":
                 raise OptionError(
                     f'second_stage={self.second_stage!r} is for release="points"; else use "kernel"'
