@@ -19,7 +19,7 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import spread_points
 from dpeffects.errors import MissingExtraError, OptionError
-from dpeffects.estimators.learners.models import FittedModel, Predict
+from dpeffects.unproved.models import FittedModel, Predict
 
 NAMED = ("random_forest", "neural_net")
 _CLIP = 0.01

@@ -44,7 +44,6 @@ from dpeffects.estimators.learners.first_stage import (
     group_terms,
     planned_penalty,
 )
-from dpeffects.estimators.learners.models import wrap_models
 from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting.inverse_weights import Propensity
@@ -68,6 +67,7 @@ from dpeffects.privacy.tight_sets import Bins
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.shape import BINS, shape_of
 from dpeffects.unproved.claimed import claimed_effects
+from dpeffects.unproved.models import wrap_models
 from dpeffects.unproved.paper_learner import PaperLearner, check_second_stage
 
 RELEASES = {
