@@ -76,7 +76,7 @@ def _second_stage(learner: Any) -> FittedModel:
 class PaperLearner:
     """Fit both stages, answer at query rows, and find the largest influence.
 
-    ``learner`` is the R-learner or the DR-learner (`kernel_learner`). ``outcome`` is a model of
+    ``learner`` is the R-learner or the DR-learner (`r_learner`). ``outcome`` is a model of
     the outcome given covariates and treatment, the last column, ``propensity`` one of the
     treatment; by default the paper's networks.
     """

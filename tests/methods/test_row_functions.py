@@ -49,7 +49,7 @@ from dpeffects.estimators.default import tails as _tails
 from dpeffects.estimators.default.centres import Centres, residual
 from dpeffects.estimators.learners import first_stage
 from dpeffects.estimators.learners.first_stage import Learner, Nuisance
-from dpeffects.estimators.learners.kernel_learner import BINS
+from dpeffects.estimators.learners.r_learner import BINS
 from dpeffects.estimators.weighting import private_ipw, response
 from dpeffects.estimators.weighting import propensity as _propensity
 from dpeffects.estimators.weighting.inverse_weights import Propensity
