@@ -33,11 +33,12 @@ from dpeffects.estimators.margins import MarginAsked, cube, margins
 from dpeffects.estimators.option_checks import check_clip, check_flag, check_whole
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
-from dpeffects.estimators.weighting.inverse_weights import Propensity, propensity_model
-from dpeffects.estimators.weighting.penalties import (
+from dpeffects.estimators.weighting.inverse_weights import (
     TREATED_VARIANCE,
+    Propensity,
     default_strength,
     gradient_noise,
+    propensity_model,
 )
 from dpeffects.guarantee import counted
 from dpeffects.inference.joint import Margin, agreeing

@@ -14,8 +14,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.estimators.learners import r_learner
-from dpeffects.estimators.weighting.inverse_weights import Propensity
-from dpeffects.estimators.weighting.penalties import SPREAD
+from dpeffects.estimators.weighting.inverse_weights import SPREAD, Propensity
 from dpeffects.privacy.losses import sigmoid, unit_norm
 
 

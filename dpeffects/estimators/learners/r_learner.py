@@ -51,8 +51,7 @@ from dpeffects.estimators.learners.first_stage import (
 )
 from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
-from dpeffects.estimators.weighting.inverse_weights import Propensity
-from dpeffects.estimators.weighting.penalties import least_strength
+from dpeffects.estimators.weighting.inverse_weights import Propensity, least_strength
 from dpeffects.inference.estimate import (
     SHARE,
     Effects,

@@ -26,12 +26,13 @@ from dpeffects.estimators.default.centres import Centres
 from dpeffects.estimators.default.posterior import unadjusted_variance
 from dpeffects.estimators.default.standard import ask_means, release_standard
 from dpeffects.estimators.row import row
-from dpeffects.estimators.weighting.inverse_weights import Propensity, propensity_model
-from dpeffects.estimators.weighting.penalties import (
+from dpeffects.estimators.weighting.inverse_weights import (
     SPREAD,
     TREATED_VARIANCE,
     VOLUME,
+    Propensity,
     least_strength,
+    propensity_model,
 )
 from dpeffects.inference.estimate import Part
 from dpeffects.privacy.charges import Noisy
