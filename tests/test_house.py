@@ -371,12 +371,12 @@ PLANTED = [
     ),
     (
         noise_outside_the_kernel,
-        "estimators.weighting.private_ipw",
+        "estimators.weighting.propensity",
         "def g(releaser):\n    releaser.laplace(1)",
     ),
     (
         noise_outside_the_kernel,
-        "estimators.weighting.private_ipw",
+        "estimators.weighting.propensity",
         "from dpeffects.privacy.sets import Sensitivity as S",
     ),
     (second_clips, "privacy.curator", "def g(x):\n    return np.clip(x, 0, 1)"),
