@@ -560,10 +560,8 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         return draw(self, kind, most=most, ax=ax)
 
     def __repr__(self) -> str:
-        return (
-            f"<dpeffects balance of {len(self.terms)} covariates, largest "
-            f"{number(_largest(self.smd), 3)}, {self.guarantee.line(self.n)}>"
-        )
+        largest = number(_largest(self.smd), 3)
+        return self._line(f"balance of {len(self.terms)} covariates, largest {largest}")
 
     # --- words ----------------------------------------------------------------------------------
 
