@@ -10,9 +10,10 @@ import dpeffects as dpe
 from dpeffects.errors import BoundsError, DPEffectsError, OptionError
 from dpeffects.estimators import get
 from dpeffects.estimators.default.centres import Centres
-from dpeffects.estimators.weighting.private_ipw import PrivateIPWOptions
-from dpeffects.estimators.weighting.propensity import PropensityModel, WeightingError
+from dpeffects.estimators.weighting.propensity import PropensityModel
 from dpeffects.inference.estimate import Unavailable
+from dpeffects.replication.private_ipw import PrivateIPWOptions
+from dpeffects.replication.weighting_error import WeightingError
 from tests.plain import plain
 from tests.populations import POPULATIONS
 
