@@ -71,7 +71,7 @@ def test_a_product_of_two_lines_is_a_line_and_bends():
 
 
 def test_a_curved_effect_that_the_interval_may_miss_is_told():
-    """A strong U along a straight score: the interval holds the average, or the first lines tell."""
+    """A strong U along a straight score: the interval holds the average, or first lines tell."""
     rng = np.random.default_rng(3)
     n, silent = 3000, 0
     for seed in range(4):
