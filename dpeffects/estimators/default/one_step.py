@@ -115,9 +115,8 @@ _HARDLY, _NOTHING = 0.25, 0.1
 """Where less than this part of either model is known, the result says that it hardly adjusts, and
 that it is an association."""
 _ELSEWHERE = (
-    "OVERLAP WEIGHTS: noise forbids weights of the average asked for, so that records count which "
-    "could be in either arm, and a line along the score leads to the others; where the effect is "
-    "a strong U along it, the interval may miss that average"
+    "OVERLAP WEIGHTS: noise forbids weights of the average itself; where the effect is a strong U "
+    "along the score, the interval may miss it"
 )
 _APART = 0.6
 """Where the score explains more than this part of who is treated, the arms hardly overlap."""
