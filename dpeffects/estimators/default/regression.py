@@ -27,7 +27,7 @@ from dpeffects.arrays import FloatArray
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators.arm_sums import arm_counts, arm_sums
 from dpeffects.estimators.default import one_step
-from dpeffects.estimators.default.bends import added_words, bends, bent, degree
+from dpeffects.estimators.default.bends import SQUARES, added_words, bends, bent, degree
 from dpeffects.estimators.default.centres import Centres, centres_of, residual
 from dpeffects.estimators.default.clipped_contrast import details
 from dpeffects.estimators.default.forecast import Forecast, outcome_sd
@@ -257,7 +257,7 @@ class First:
             parts=(Part("clipped outcomes", self.bias**2),) if self.bias else (),
             possible=(-self.centres.range, self.centres.range),
             basis="randomised" if options.randomised else "adjusted",
-            caution=self.centres.with_caution(options.left_out),
+            caution=self.centres.with_caution(options.left_out or _no_steps(options)),
         )
 
     def _longest(self, left: float) -> tuple[float, float]:
@@ -265,6 +265,13 @@ class First:
         explained = (1.0 - left) * self.spread
         longest = self.clip + math.sqrt(1.1 * self.columns * explained)
         return longest, _GAP * longest
+
+
+def _no_steps(options: OneStepOptions) -> str:
+    """What the first lines say where all that bends is left to the public rule."""
+    if options.flexible is not None or options.randomised or not bends(options.facts, SQUARES):
+        return ""
+    return "NO STEPS: jumps and sharp bends of the outcome are not adjusted for, nor looked for"
 
 
 def _posterior(seen: float, sd: float, mean: float, spread: float) -> float:
