@@ -139,7 +139,8 @@ def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContr
     better = [one for one in adjusted if _pays(one[0], unadjusted[0], options, facts)]
     forecast, method, own = better[-1] if better else unadjusted
     why = f"{method.name} was chosen by n, epsilon, delta, the design and the declared covariates."
-    others = [one for one in (unadjusted, *adjusted) if one[1] is not method]
+    known = [unadjusted] if method is regression.SPEC else [unadjusted, *adjusted]
+    others = [one for one in known if one[1] is not method]
     if others:
         listed = ", ".join(
             f"{x[0].error / forecast.error:.2g} times as wide with {x[1].name}" for x in others

@@ -75,6 +75,10 @@ _UNEVEN = 1.25, 0.4
 """Mean and standard deviation over studies of leverage, over that of arms that are alike."""
 _LEFT = 0.65, 0.25
 """The same of what regressions leave of the residuals' squares."""
+_STOOD_IN = (
+    "The records of the smaller arm do not carry a regression on so many columns: the effect is "
+    "that of one_step, with the budget that was left."
+)
 _GAP = 0.2
 """How far the predictions of the arms differ at most, over the longest residual: .07 to .32."""
 
@@ -298,7 +302,8 @@ def _instead(
     known = replace(facts, budget=budget)
     own = stand_in(options, known)
     split = Split.of(budget, one_step.shares(facts.level, own), one_step.uses_delta(own, known))
-    return one_step.fit_arms(curator.with_split(split), own, estimand, contrasts)
+    found = one_step.fit_arms(curator.with_split(split), own, estimand, contrasts)
+    return replace(found, notes=(_STOOD_IN, *found.notes))
 
 
 @lru_cache(maxsize=256)
