@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
@@ -38,13 +39,10 @@ from dpeffects.estimators.margins import (
     ArmByLevel,
     Left,
     MarginAsked,
-    baseline_columns,
-    baseline_weight,
     cube,
     margins,
 )
 from dpeffects.estimators.outcome_slopes import PART, SHARE, release_slopes, slopes_entries, worth
-from dpeffects.estimators.row import Row
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.estimators.weighting.propensity import LINEAR
 from dpeffects.flow import Estimation, Request
@@ -129,6 +127,8 @@ class JointOptions(TableOptions):
     observational study that is not adjusted. ``adjust``: whether baseline variables are adjusted
     for, None where there are any, treatment was not randomised, and a propensity model can be
     learnt. ``model_share``: part of the budget for that model, by default from public numbers.
+    ``flexible``: 0 adjusts for the baseline variables as they are written, 1 for their squares too,
+    2 for their products too; None chooses by n, epsilon, delta and the number of columns.
     """
 
     confounded: ClassVar[float] = _CONFOUNDED
@@ -148,10 +148,16 @@ class JointOptions(TableOptions):
             refuse_unadjusted(self, "more than two arms are not adjusted", "Compare two arms")
             made: Options = replace(self, adjust=False)
         else:
-            values = (1, *facts.values[facts.released + 1 :])
-            made = super().resolve(replace(facts, width=len(values) - 1, values=values))
+            return super().resolve(facts)
         object.__setattr__(made, "facts", facts)
         return made
+
+    @property
+    def baseline(self) -> Facts:
+        """The facts of the baseline variables: outcomes are columns that nothing is said of."""
+        outcomes = 1 + self.facts.released
+        values = (*(1,) * outcomes, *self.facts.values[outcomes:])
+        return replace(self.facts, values=values)
 
     def noise_of(self, facts: Facts) -> float:
         """Pure noise of a weighted sum of one of the outcomes."""
@@ -356,9 +362,9 @@ def fit(curator: Curator, options: JointOptions, estimand: str, contrasts: Contr
     if options.adjust:
         price = _UNWEIGHTED
         unadjusted, own_baseline = margins([plain.outcomes("unadjusted"), *plain.baseline(price)])
-        adjustment, weight = _adjustment(curator, facts, estimand, unadjusted)
+        adjustment = _adjustment(curator, options, estimand, unadjusted)
         left = _left(plain, adjustment, estimand, unadjusted, own_baseline)
-        seen, top, price = seen_as(curator, weight), adjustment.weight.largest, 1 - price
+        seen, top, price = seen_as(curator, adjustment.weight), adjustment.weight.largest, 1 - price
         counted = _Release(seen, facts, "weighted ", left)
     groups = [
         counted.outcomes("subgroups", g, Fraction(1, len(facts.groups)))
@@ -389,22 +395,18 @@ def fit(curator: Curator, options: JointOptions, estimand: str, contrasts: Contr
 
 
 def _adjustment(
-    curator: Curator, facts: Facts, estimand: str, unadjusted: Margin
-) -> tuple[Adjustment, Row]:
-    """Release a propensity model of the baseline variables, and say what a record counts for."""
-    columns = baseline_columns(facts.released + 1)
-    kept = np.r_[0, facts.released + 1 : curator.width]
-    about = tuple(curator.names[j] for j in kept), tuple(curator.values[j] for j in (*kept, -1))
-    seen = seen_as(curator, covariates=(columns, *about))
-    seen.n, seen.size_sd = curator.n, curator.size_sd
+    curator: Curator, options: JointOptions, estimand: str, unadjusted: Margin
+) -> Adjustment:
+    """Release a propensity model of the baseline variables."""
+    facts, seen = options.facts, copy(curator)
+    seen.values = options.baseline.values
     means, sizes = unadjusted.means()[:, 0], unadjusted.records
     own = np.clip(unadjusted.squares[:, 0] / sizes - means**2, 1e-4, 0.25)
     deviation = math.sqrt(2.0 / math.pi) * float(np.sqrt(own[:, : facts.outcomes]).mean())
     price = curator.noise_sd("outcomes") / curator.noise_sd("unadjusted")
     noise_sd = price * math.sqrt(float(unadjusted.noise[1, 0]))
-    found = Adjustment.released(seen, estimand, deviation, noise_sd, _CONFOUNDED)
-    found = replace(found, kept=found.model.kept_of_score)
-    return found, baseline_weight(columns, found.weight)
+    found = Adjustment.released(seen, options, estimand, deviation, noise_sd)
+    return replace(found, kept=found.model.kept_of_score)
 
 
 def _left(
@@ -414,16 +416,14 @@ def _left(
     curator, facts = plain.curator, plain.facts
     if not curator.has(SHARE):
         return None
-    k, spreads = facts.outcomes, adjustment.model.spreads
-    columns = np.arange(facts.released + 1, curator.width)
-    varies = np.array([curator.values[j] for j in columns]) != 1
+    k, standard = facts.outcomes, adjustment.standard
     means, sizes = whole.means()[:, 0, :k], whole.records
     own = np.clip(whole.squares[:, 0, :k] / sizes - means**2, 1e-3, 0.25)
     fitted = release_slopes(
         curator,
-        columns[varies],
-        adjustment.model.means[varies],
-        np.sqrt(spreads[varies]),
+        standard.columns,
+        standard.means,
+        standard.sds,
         np.arange(1, k + 1),
         plain.gone[:k],
         means,
@@ -432,7 +432,7 @@ def _left(
     target = ESTIMANDS[estimand]
     if not (target.of_treated and target.of_control):
         arm = baseline.means()[0 if target.of_treated else 1, 0] + 0.5
-        fitted = fitted.around(arm[varies])
+        fitted = fitted.around(arm[standard.columns - facts.released - 1])
     two = np.array([curator.values[j] == 2 for j in range(1, k + 1)])
     return Left(fitted, k, two)
 

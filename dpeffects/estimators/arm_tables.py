@@ -15,11 +15,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.design.arms import ARMS, ArmByCell
 from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators.arm_sums import arm_counts
+from dpeffects.estimators.default.bends import (
+    LINES,
+    Bends,
+    added_words,
+    bends,
+    bent,
+    degree,
+    left_out,
+)
 from dpeffects.estimators.default.clipped_contrast import (
     NO_COVARIATES,
     TOO_LITTLE,
@@ -27,7 +37,8 @@ from dpeffects.estimators.default.clipped_contrast import (
     refuse_unadjusted,
 )
 from dpeffects.estimators.default.posterior import unadjusted_variance
-from dpeffects.estimators.option_checks import between, flag
+from dpeffects.estimators.default.standard import Standard, some_columns, unit_columns
+from dpeffects.estimators.option_checks import between, flag, whole
 from dpeffects.estimators.row import Row, row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting.inverse_weights import Propensity, relative_weights
@@ -37,17 +48,20 @@ from dpeffects.estimators.weighting.propensity import (
     UNDO,
     PropensityModel,
     Setting,
+    WeightSpreads,
     beyond_clip,
     caution_about,
     clipped_share,
+    fitted_model,
     kept_slopes,
     plan,
-    released_models,
     reweighted,
+    standardised,
 )
+from dpeffects.inference.estimate import with_another
 from dpeffects.inference.tables import ArmTable, Confounding
 from dpeffects.privacy.curator import Asked, Curator
-from dpeffects.privacy.rows import Block, Cells
+from dpeffects.privacy.rows import Block, Cells, RowFunction
 from dpeffects.privacy.sets import COUNT, Box, entries
 from dpeffects.results.tabled import Tabled, TableEffects
 
@@ -70,6 +84,7 @@ records beyond a clip are those that differ most."""
 
 
 _RECORDS = "records by arm and cell"
+_AS_THEY_ARE = some_columns(slice(None))
 
 
 @dataclass(frozen=True)
@@ -80,11 +95,14 @@ class TableOptions(StudyOptions):
     observational study that is not adjusted. ``adjust``: whether covariates are adjusted for, None
     where there are any, treatment was not randomised, and a propensity model can be learnt.
     ``model_share``: part of the budget for that model, by default from public numbers.
+    ``flexible``: 0 adjusts for the formula's own terms alone, 1 for squares of its columns too, 2
+    for their products too; None chooses by n, epsilon, delta and the number of columns.
     """
 
     confounded: ClassVar[float] = _CONFOUNDED
     adjust: bool | None = flag(None)
     model_share: float | None = between(None, 0.05, 0.9)
+    flexible: int | None = whole(None, 0, 2)
 
     def __init_subclass__(cls) -> None:
         """Options of other tables have these words, where theirs say ``{tables}``."""
@@ -96,7 +114,8 @@ class TableOptions(StudyOptions):
             raise OptionError(
                 "this call compares two arms: name the two levels in bounds, and use their rows"
             )
-        able = facts.columns > 0
+        known = self.made_for(facts)
+        able = known.baseline.columns > 0
         if self.adjust and not able:
             raise OptionError("adjust=True needs covariates: write y ~ t | x1 + x2")
         wanted = not self.randomised if self.adjust is None else self.adjust
@@ -108,11 +127,34 @@ class TableOptions(StudyOptions):
             if self.model_share is not None:
                 raise OptionError("model_share has no meaning at label level")
             return self.made_for(facts, adjust=True)
-        part, kept = self._model(facts)
+        part, kept = known._model(facts)
         if kept >= NOTHING or self.adjust:
             return self.made_for(facts, adjust=True, model_share=part)
         refuse_unadjusted(self, *TOO_LITTLE)
         return self.made_for(facts, adjust=False)
+
+    @property
+    def baseline(self) -> Facts:
+        """The facts of what is adjusted for."""
+        return self.facts  # type: ignore[no-any-return]
+
+    @property
+    def degree(self) -> int:
+        """How far columns bend: as asked for, or by the public rule; in trials they do not."""
+        if self.flexible is not None:
+            return self.flexible
+        return LINES if self.randomised else degree(self.baseline)
+
+    @property
+    def bends(self) -> Bends:
+        """The squares and products that are added."""
+        return bends(self.baseline, self.degree)
+
+    @property
+    def left_out(self) -> str:
+        """What the public rule left out; nothing where that was asked for."""
+        silent = self.flexible is not None or self.randomised
+        return "" if silent else left_out(self.baseline, self.degree)
 
     def noise_of(self, facts: Facts) -> float:
         """Noise of what is compared, over that of one weighted sum that has all of the price."""
@@ -123,10 +165,10 @@ class TableOptions(StudyOptions):
         parts = _PARTS if self.model_share is None else (self.model_share,)
         epsilon, noise = facts.budget.epsilon, self.noise_of(facts)
         prices = {p: (p * epsilon, (1.0 - p) * _REST["table"] * epsilon / noise) for p in parts}
-        delta = facts.budget.delta / 3.0
-        setting = _setting(facts.n, facts.width, self.confounded, delta)
+        delta, width = facts.budget.delta / 3.0, 1 + bent(self.baseline, self.degree).columns
+        setting = _setting(facts.n, width, self.confounded, delta)
         part, strength = plan(setting, prices)
-        kept = kept_slopes(strength, facts.width, facts.n)
+        kept = kept_slopes(strength, width, facts.n)
         return part, min(1.0, UNDO * kept)
 
 
@@ -174,15 +216,13 @@ class TableWeight:
 
     model: Propensity
     estimand: str
+    columns: RowFunction = _AS_THEY_ARE
     reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
 
     def __call__(self, rows: Block) -> FloatArray:
         """Weights of some rows, within [0, 1]."""
-        return self.of(rows.treated, rows.covariates)
-
-    def of(self, treated: BoolArray, covariates: FloatArray) -> FloatArray:
-        """Weights of records with such covariates."""
-        return relative_weights(self.model, self.estimand, treated, unit_rows(covariates))
+        units = unit_rows(self.columns(rows))
+        return relative_weights(self.model, self.estimand, rows.treated, units)
 
     @property
     def largest(self) -> FloatArray:
@@ -202,6 +242,8 @@ class Adjustment:
 
     model: PropensityModel
     score: Propensity
+    standard: Standard
+    options: TableOptions
     estimand: str
     clipped: float
     lost: float
@@ -211,37 +253,39 @@ class Adjustment:
     def released(
         cls,
         curator: Curator,
+        options: TableOptions,
         estimand: str,
         deviation: float = 0.5,
         noise_sd: float | None = None,
-        confounded: float = _CONFOUNDED,
     ) -> Adjustment:
         """Release a model; free where covariates and treatment are public.
 
         ``deviation`` is the mean deviation of what is compared, in ranges of the outcome. The
         smaller it is, the less truncated weights matter, and the more noise does. ``noise_sd`` is
         the standard deviation of that in a weighted sum, by default what a table has.
-        ``confounded`` is the bias without adjustment that the penalty of the model goes by.
         """
         if noise_sd is None:
             noise_sd = _CELLS * curator.noise_sd("table")
             estimate = curator.epsilon("table") / _CELLS
         else:
             estimate = math.sqrt(2.0) / noise_sd
-        setting = _setting(curator.n, curator.width, confounded)
-        (model,), *_ = released_models(curator, setting, estimate)
+        known = arm_counts(curator, "counts").shares()
+        curator, standard = standardised(curator, "spread", options.bends)
+        setting = _setting(curator.n, curator.width, options.confounded)
+        how = setting, estimate, known, WeightSpreads.of(standard)
+        model = fitted_model(curator, *how, "model")
         noise = 0.5 / deviation * noise_sd / curator.n
         limits = model.limits(estimand, noise, _LEAST_DEPTH)
         score = model.within(limits)
         label, cells = "records beyond the clip", beyond_clip(score)
         beyond = curator.sums(label, None, COUNT, cells, share="overlap")
         found = clipped_share(curator.n, beyond, *model.beyond(estimand, limits))
-        return cls(model, score, estimand, *found)
+        return cls(model, score, standard, options, estimand, *found)
 
     @property
     def weight(self) -> TableWeight:
         """What a record counts for."""
-        return TableWeight(self.score, self.estimand)
+        return TableWeight(self.score, self.estimand, unit_columns(self.standard))
 
     @property
     def unequal(self) -> tuple[float, float]:
@@ -273,6 +317,7 @@ class Adjustment:
     def details(self) -> dict[str, Any]:
         """What is worth showing of the model."""
         return {
+            **added_words(self.options.baseline, self.options.degree),
             **self.model.details,
             "propensities within": f"[{self.score.low:.4g}, {self.score.high:.4g}]",
             "records beyond the clip": f"{100.0 * self.clipped:.1f} %",
@@ -359,7 +404,7 @@ def fit_table(
         unadjusted = _released(curator, _cells(None, count), "unadjusted")
         deviation = _deviation(unadjusted, events) if events else 0.5
     if options.adjust:
-        adjustment = Adjustment.released(curator, estimand, deviation)
+        adjustment = Adjustment.released(curator, options, estimand, deviation)
     table = release_table(curator, None, count, adjustment, unadjusted)
     table = replace(table, confounding=confounding_left(options, adjustment))
     return tabled(kind, options, adjustment, table=table, **own)
@@ -394,4 +439,5 @@ def basis_of(options: TableOptions, adjustment: Adjustment | None) -> tuple[str,
     if adjustment is None:
         return "association", "NOT ADJUSTED for covariates"
     kept = adjustment.model.kept
-    return "adjusted" if kept >= NOTHING else "association", caution_about(kept, adjustment.clipped)
+    said = with_another(caution_about(kept, adjustment.clipped), options.left_out)
+    return "adjusted" if kept >= NOTHING else "association", said

@@ -104,7 +104,8 @@ class Changes(NamedTuple):
         if self.treatment is not None:
             made["treated"] = evaluate(self.treatment, block, 1)[:, 0] > 0.5
         if self.matrix is not None:
-            made["covariates"] = evaluate(self.matrix, block, about.width, "units.matrix")
+            matrix = evaluate(self.matrix, block, about.width, "units.matrix")
+            made["covariates"] = matrix.copy(order="K")  # a view of a view has the same memory
         if self.outcome is not None:
             found, (low, high) = evaluate(self.outcome, block, 1, "units.outcome")[:, 0], self.ends
             made["outcome"] = np.clip(np.nan_to_num(found, nan=(low + high) / 2.0), low, high)
@@ -123,10 +124,11 @@ class View:
     def of(cls, source: Source, changes: Changes, **known: Any) -> View:
         """Rows with these changes, of which this is known; two arms, where it says who is treated.
 
-        Rows with another outcome alone count as they did.
+        Rows with another outcome or other covariates alone count as they did.
         """
         about = source.about._replace(outcome_range=changes.ends, **known)
-        about = about._replace(weighted=changes.outcome is None or about.weighted)
+        alike = changes.factor is None and changes.treatment is None
+        about = about._replace(weighted=about.weighted or not alike)
         arms = about.arms if changes.treatment is None else 2
         return cls(source, changes, about._replace(width=len(about.names), arms=arms))
 
@@ -180,6 +182,23 @@ def seen_as(
     changes = Changes(curator.outcome_range, factor, treatment, matrix)
     view = View.of(curator._source, changes, names=names, values=values)
     return Curator(view, curator._releaser, frozenset())
+
+
+def recoded(
+    curator: Curator, matrix: RowFunction, names: tuple[str, ...], values: tuple[int, ...]
+) -> Curator:
+    """A curator of the same rows with other covariates, which pays from the same shares.
+
+    ``values`` are how many each of them can take, and last the outcome. What was released of ``n``
+    still holds, and what is made of public covariates alone is public (claim 5).
+    """
+    view = View.of(
+        curator._source, Changes(curator.outcome_range, matrix=matrix), names=names, values=values
+    )
+    public = curator._public if set(matrix.reads) <= {"covariates"} else frozenset()
+    made = Curator(view, curator._releaser, public)
+    made.n, made.size_sd = curator.n, curator.size_sd
+    return made
 
 
 def with_outcome(

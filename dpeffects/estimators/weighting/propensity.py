@@ -22,9 +22,15 @@ from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import logits, unit_rows
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators.arm_sums import arm_counts
+from dpeffects.estimators.default.bends import Bends
 from dpeffects.estimators.default.centres import Centres
 from dpeffects.estimators.default.posterior import unadjusted_variance
-from dpeffects.estimators.default.standard import ask_means, release_standard
+from dpeffects.estimators.default.standard import (
+    Standard,
+    ask_means,
+    release_standard,
+    unit_columns,
+)
 from dpeffects.estimators.row import row
 from dpeffects.estimators.weighting.inverse_weights import Propensity, propensity_model
 from dpeffects.estimators.weighting.penalties import (
@@ -41,6 +47,7 @@ from dpeffects.privacy.minimise import Weights
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.tight_sets import WithSquares
+from dpeffects.privacy.units import recoded
 
 UNDO = 1.25
 """Shrinkage of the model is undone up to this factor; beyond, undoing adds more noise than it
@@ -283,6 +290,16 @@ class WeightSpreads:
         return cls(np.full(columns, 0.5), np.full(columns, SPREAD), 0.0)
 
     @classmethod
+    def of(cls, standard: Standard) -> WeightSpreads:
+        """Those of standardised columns that are scaled to [0, 1]."""
+        low, high = standard.ends
+        spreads = (high - low) ** -2.0
+        off = float(
+            np.median(standard.variance_sd / standard.variances * spreads[: len(standard.means)])
+        )
+        return cls(-low / (high - low), spreads, off)
+
+    @classmethod
     def released(cls, curator: Curator, share: str) -> WeightSpreads:
         """Release them; free where covariates are public."""
         (sums,) = curator.several(ask_means(curator, share))
@@ -292,6 +309,15 @@ class WeightSpreads:
         least = min(max(standard.variance_sd / 2.0, _KNOWN), _LEAST_SPREAD)
         spreads[standard.columns - 1] = np.maximum(standard.variances, least)
         return cls(means, spreads, standard.variance_sd)
+
+
+def standardised(curator: Curator, share: str, bends: Bends) -> tuple[Curator, Standard]:
+    """Release where columns lie and how far they spread; a curator of rows in these units."""
+    (sums,) = curator.several(ask_means(curator, share))
+    standard = release_standard(curator, sums, share, bends)
+    names = (curator.names[0], *(f"column {j}" for j in range(standard.size)))
+    values = (1, *(0,) * standard.size, *curator.values[-1:])
+    return recoded(curator, unit_columns(standard), names, values), standard
 
 
 def released_models(
