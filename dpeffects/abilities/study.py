@@ -168,10 +168,10 @@ class JointOptions(TableOptions):
     @property
     def fits(self) -> bool:
         """Whether slopes of the outcomes are released beside the weights."""
-        facts, part = self.facts, self.model_share or 0.4
+        facts = self.facts
         if not self.adjust or facts is _TYPICAL:
             return False
-        price = facts.budget.epsilon * (1.0 - part) * PART * 0.76
+        price = facts.budget.epsilon * PART * table_shares("sample", self)["table"]
         return worth(facts.n, _varying(facts), facts.outcomes, price)
 
 

@@ -67,8 +67,10 @@ from dpeffects.results.tabled import Tabled, TableEffects
 
 _PARTS = (0.1, 0.2, 0.3, 0.4, 0.5)
 """Parts of the budget that the propensity model may have, where there is one (`plan` chooses),"""
-_REST = {"counts": 0.06, "spread": 0.06, "unadjusted": 0.1, "overlap": 0.02, "table": 0.76}
-"""and how the rest is divided."""
+_REST = {"counts": 0.06, "spread": 0.12, "unadjusted": 0.1, "overlap": 0.02, "table": 0.7}
+"""and how the rest is divided: with half of it for the spread of columns, restricted means of four
+straight populations were off by 1.15 times as much, by 1.44 times where ranges are 5 times too wide
+(n 10,000, epsilon 1)."""
 _CELLS = 4.0
 """Noise of a number that is made of many cells, over that of one weighted sum."""
 _CONFOUNDED = 0.1
@@ -136,7 +138,7 @@ class TableOptions(StudyOptions):
     @property
     def baseline(self) -> Facts:
         """The facts of what is adjusted for."""
-        return self.facts  # type: ignore[no-any-return]
+        return self.facts
 
     @property
     def degree(self) -> int:

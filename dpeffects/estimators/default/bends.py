@@ -66,6 +66,11 @@ def degree(facts: Facts) -> int:
     return max(fits, default=LINES)
 
 
+def chosen(facts: Facts, flexible: int | None) -> Bends:
+    """What is added as asked for, or by the public rule."""
+    return bends(facts, degree(facts) if flexible is None else flexible)
+
+
 def bent(facts: Facts, degree: int) -> Facts:
     """The facts of a call in which columns of a degree are added: they are numbers, not codes."""
     more = (0,) * len(bends(facts, degree))

@@ -28,8 +28,6 @@ from dpeffects.privacy.tight_sets import Bins
 _CUT, _SQUARE = 2.5, (0.977, 1.297)
 """Where columns are cut before they are multiplied, in standard deviations, and the mean and the
 standard deviation of the square of a normal column that is cut there."""
-_REACH = 3.0
-"""Where columns are cut, in standard deviations, that are to lie within [0, 1]."""
 _BEYOND = 0.317
 """Part of the records of a normal column further from its mean than one standard deviation.
 Of others the same distance is taken: few records far out do not change it."""
@@ -87,7 +85,7 @@ class Standard:
 
         An indicator has the largest variance that a column of its mean can have.
         """
-        reach = np.where(self.variances < 0.999 * self.means * (1.0 - self.means), _REACH, np.inf)
+        reach = np.where(self.variances < 0.999 * self.means * (1.0 - self.means), _CUT, np.inf)
         least = [-_SQUARE[0] / _SQUARE[1] if one == other else -_CUT for one, other in self.bends]
         low = np.append(np.maximum(-self.means / self.sds, -reach), least)
         high = np.minimum((1.0 - self.means) / self.sds, reach)

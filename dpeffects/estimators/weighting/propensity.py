@@ -285,11 +285,6 @@ class WeightSpreads:
     spread_sd: float
 
     @classmethod
-    def typical(cls, columns: int) -> WeightSpreads:
-        """Those of covariates that spread evenly over their declared ranges."""
-        return cls(np.full(columns, 0.5), np.full(columns, SPREAD), 0.0)
-
-    @classmethod
     def of(cls, standard: Standard) -> WeightSpreads:
         """Those of standardised columns that are scaled to [0, 1]."""
         low, high = standard.ends
