@@ -96,8 +96,9 @@ class Response:
 def respond(curator: Curator, added: Bends, part: float = 1.0) -> tuple[Curator, Response]:
     """Release the model, and return the curator of the rows with their weights.
 
-    ``added`` are squares and products beside the columns of the formula. ``part`` of the share "observed" counts the records with an outcome; ``curator.n`` is how many
-    count, with one or without.
+    ``added`` are squares and products beside the columns of the formula. ``part`` of the share
+    "observed" counts the records with an outcome; ``curator.n`` is how many count, with one or
+    without.
     """
     arms = curator.arms
     columns = with_treatment(OfArm(np.eye(1, 2)[0] if arms == 2 else np.arange(float(arms))))
