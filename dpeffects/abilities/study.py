@@ -172,7 +172,7 @@ class JointOptions(TableOptions):
         if not self.adjust or facts is _TYPICAL:
             return False
         price = facts.budget.epsilon * PART * table_shares("sample", self)["table"]
-        return worth(facts.n, _varying(facts), facts.outcomes, price)
+        return worth(facts.n, self.columns, facts.outcomes, price)
 
 
 def shares(level: str, options: JointOptions) -> dict[str, float]:
@@ -195,11 +195,6 @@ def shares(level: str, options: JointOptions) -> dict[str, float]:
     return about | {name: table * part for name, part in found.items()}
 
 
-def _varying(facts: Facts) -> int:
-    """Columns of baseline variables that are not constant by declaration."""
-    return sum(x != 1 for x in facts.values[facts.released + 1 : -1])
-
-
 def _baseline_count(facts: Facts) -> int:
     """Columns of baseline variables, all but the intercept and the outcomes."""
     return max(len(facts.values) - 2 - facts.released, 0)
@@ -211,7 +206,7 @@ def uses_delta(options: JointOptions, facts: Facts) -> dict[str, float | None]:
     found: dict[str, float | None] = {"outcomes": outcomes}
     if options.adjust:
         found |= {"model": None, "unadjusted": outcomes}
-        found[SHARE] = slopes_entries(max(_varying(facts), 1), max(facts.outcomes, 1))
+        found[SHARE] = slopes_entries(max(options.columns, 1), max(facts.outcomes, 1))
     if facts.groups:
         found["subgroups"] = len(facts.groups) * outcomes
     if baseline := _baseline_count(facts):
@@ -421,9 +416,7 @@ def _left(
     own = np.clip(whole.squares[:, 0, :k] / sizes - means**2, 1e-3, 0.25)
     fitted = release_slopes(
         curator,
-        standard.columns,
-        standard.means,
-        standard.sds,
+        standard,
         np.arange(1, k + 1),
         plain.gone[:k],
         means,

@@ -68,9 +68,9 @@ from dpeffects.results.tabled import Tabled, TableEffects
 _PARTS = (0.1, 0.2, 0.3, 0.4, 0.5)
 """Parts of the budget that the propensity model may have, where there is one (`plan` chooses),"""
 _REST = {"counts": 0.06, "spread": 0.15, "unadjusted": 0.1, "overlap": 0.02, "table": 0.67}
-"""and how the rest is divided: with .06 for the spread of columns, restricted means of four straight
-populations were off by 1.15 times as much as with .12 or .18, and where ranges are 5 times too wide
-by 1.4 and 1.6 times (n 10,000, epsilon 1)."""
+"""and how the rest is divided: with .06 for the spread of columns, restricted means of four
+straight populations were off by 1.15 times as much as with .12 or .18, and where ranges are 5 times
+too wide by 1.4 and 1.6 times (n 10,000, epsilon 1)."""
 _CELLS = 4.0
 """Noise of a number that is made of many cells, over that of one weighted sum."""
 _CONFOUNDED = 0.1
@@ -148,6 +148,11 @@ class TableOptions(StudyOptions):
         return LINES if self.randomised else degree(self.baseline)
 
     @property
+    def columns(self) -> int:
+        """How many columns are adjusted for, with those that bend."""
+        return bent(self.baseline, self.degree).columns
+
+    @property
     def bends(self) -> Bends:
         """The squares and products that are added."""
         return bends(self.baseline, self.degree)
@@ -167,7 +172,7 @@ class TableOptions(StudyOptions):
         parts = _PARTS if self.model_share is None else (self.model_share,)
         epsilon, noise = facts.budget.epsilon, self.noise_of(facts)
         prices = {p: (p * epsilon, (1.0 - p) * _REST["table"] * epsilon / noise) for p in parts}
-        delta, width = facts.budget.delta / 3.0, 1 + bent(self.baseline, self.degree).columns
+        delta, width = facts.budget.delta / 3.0, 1 + self.columns
         setting = _setting(facts.n, width, self.confounded, delta)
         part, strength = plan(setting, prices)
         kept = kept_slopes(strength, width, facts.n)

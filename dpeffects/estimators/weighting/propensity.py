@@ -60,6 +60,9 @@ _SLOPE, _CONFOUNDED = 0.3, 0.035
 """Slope of outcomes along covariates and bias without adjustment, in ranges of the outcome: what
 `plan` expects."""
 _LEAST_SPREAD, _KNOWN = 0.002, 1e-5
+_BENT = 0.64
+"""Variance of squares and products that are cut, over that of a column: .77 of normal columns, .4
+of the squares of uniform ones."""
 _CORRELATED = 1.2
 """Standard deviation of log odds over that of a sum of uncorrelated covariates."""
 _WIDER = 1.3
@@ -289,6 +292,7 @@ class WeightSpreads:
         """Those of standardised columns that are scaled to [0, 1]."""
         low, high = standard.ends
         spreads = (high - low) ** -2.0
+        spreads[standard.columns.size :] *= _BENT
         off = float(
             np.median(standard.variance_sd / standard.variances * spreads[: len(standard.means)])
         )
