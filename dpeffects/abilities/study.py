@@ -34,6 +34,7 @@ from dpeffects.estimators.arm_tables import (
     confounding_left,
     table_shares,
 )
+from dpeffects.estimators.default.bends import bends, bent
 from dpeffects.estimators.default.clipped_contrast import refuse_unadjusted
 from dpeffects.estimators.margins import (
     ArmByLevel,
@@ -98,6 +99,9 @@ _MOST_OUTCOMES = 500
 _CONFOUNDED = 0.3
 """Bias without adjustment that the penalty of the model goes by: that of the outcome that is
 confounded most, among several."""
+_MISSED = 0.3
+"""Part of what baseline variables explain that slopes miss at least which bend less than the score:
+bent populations have .3 to .9 of it in curves and products, others none."""
 _AT_RANDOM = (
     "An outcome is compared among the records that have it: within an arm, those that lack it are "
     "taken to be like these."
@@ -166,13 +170,15 @@ class JointOptions(TableOptions):
         return math.sqrt((columns + 1) * (columns + 2) / 6.0) / part
 
     @property
-    def fits(self) -> bool:
-        """Whether slopes of the outcomes are released beside the weights."""
+    def slopes(self) -> int:
+        """How far slopes of the outcomes bend, released beside the weights; -1 for no slopes."""
         facts = self.facts
         if not self.adjust or facts is _TYPICAL:
-            return False
+            return -1
         price = facts.budget.epsilon * PART * table_shares("sample", self)["table"]
-        return worth(facts.n, self.columns, facts.outcomes, price)
+        columns = {k: bent(self.baseline, k).columns for k in range(self.degree, -1, -1)}
+        able = (k for k, p in columns.items() if worth(facts.n, p, facts.outcomes, price))
+        return next(able, -1)
 
 
 def shares(level: str, options: JointOptions) -> dict[str, float]:
@@ -188,7 +194,7 @@ def shares(level: str, options: JointOptions) -> dict[str, float]:
     if not options.adjust:
         return found
     about = table_shares(level, options)
-    if options.fits:
+    if options.slopes >= 0:
         about[SHARE] = PART * about["table"]
         about["table"] -= about[SHARE]
     table = about.pop("table") / sum(found.values())
@@ -206,7 +212,8 @@ def uses_delta(options: JointOptions, facts: Facts) -> dict[str, float | None]:
     found: dict[str, float | None] = {"outcomes": outcomes}
     if options.adjust:
         found |= {"model": None, "unadjusted": outcomes}
-        found[SHARE] = slopes_entries(max(options.columns, 1), max(facts.outcomes, 1))
+        columns = bent(options.baseline, options.slopes).columns
+        found[SHARE] = slopes_entries(max(columns, 1), max(facts.outcomes, 1))
     if facts.groups:
         found["subgroups"] = len(facts.groups) * outcomes
     if baseline := _baseline_count(facts):
@@ -358,7 +365,7 @@ def fit(curator: Curator, options: JointOptions, estimand: str, contrasts: Contr
         price = _UNWEIGHTED
         unadjusted, own_baseline = margins([plain.outcomes("unadjusted"), *plain.baseline(price)])
         adjustment = _adjustment(curator, options, estimand, unadjusted)
-        left = _left(plain, adjustment, estimand, unadjusted, own_baseline)
+        left = _left(plain, options, adjustment, estimand, unadjusted, own_baseline)
         seen, top, price = seen_as(curator, adjustment.weight), adjustment.weight.largest, 1 - price
         counted = _Release(seen, facts, "weighted ", left)
     groups = [
@@ -400,18 +407,24 @@ def _adjustment(
     deviation = math.sqrt(2.0 / math.pi) * float(np.sqrt(own[:, : facts.outcomes]).mean())
     price = curator.noise_sd("outcomes") / curator.noise_sd("unadjusted")
     noise_sd = price * math.sqrt(float(unadjusted.noise[1, 0]))
-    found = Adjustment.released(seen, options, estimand, deviation, noise_sd)
-    return replace(found, kept=found.model.kept_of_score)
+    return Adjustment.released(seen, options, estimand, deviation, noise_sd)
 
 
 def _left(
-    plain: _Release, adjustment: Adjustment, estimand: str, whole: Margin, baseline: Margin
+    plain: _Release,
+    options: JointOptions,
+    adjustment: Adjustment,
+    estimand: str,
+    whole: Margin,
+    baseline: Margin,
 ) -> Left | None:
     """Release slopes of the outcomes, where there is a share for them."""
     curator, facts = plain.curator, plain.facts
     if not curator.has(SHARE):
         return None
-    k, standard = facts.outcomes, adjustment.standard
+    k, score = facts.outcomes, adjustment.standard
+    able = bends(options.baseline, options.slopes)
+    standard = replace(score, bends=tuple(x for x in score.bends if x in able))
     means, sizes = whole.means()[:, 0, :k], whole.records
     own = np.clip(whole.squares[:, 0, :k] / sizes - means**2, 1e-3, 0.25)
     fitted = release_slopes(
@@ -422,6 +435,8 @@ def _left(
         means,
         (own * sizes).sum(axis=0) / sizes.sum(),
     )
+    if standard.size < score.size:
+        fitted = replace(fitted, missed=np.maximum(fitted.missed, _MISSED))
     target = ESTIMANDS[estimand]
     if not (target.of_treated and target.of_control):
         arm = baseline.means()[0 if target.of_treated else 1, 0] + 0.5

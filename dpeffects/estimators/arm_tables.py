@@ -21,15 +21,7 @@ from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators.arm_sums import arm_counts
-from dpeffects.estimators.default.bends import (
-    LINES,
-    Bends,
-    added_words,
-    bends,
-    bent,
-    degree,
-    left_out,
-)
+from dpeffects.estimators.default import bends as _bends
 from dpeffects.estimators.default.clipped_contrast import (
     NO_COVARIATES,
     TOO_LITTLE,
@@ -145,23 +137,13 @@ class TableOptions(StudyOptions):
         """How far columns bend: as asked for, or by the public rule; in trials they do not."""
         if self.flexible is not None:
             return self.flexible
-        return LINES if self.randomised else degree(self.baseline)
-
-    @property
-    def columns(self) -> int:
-        """How many columns are adjusted for, with those that bend."""
-        return bent(self.baseline, self.degree).columns
-
-    @property
-    def bends(self) -> Bends:
-        """The squares and products that are added."""
-        return bends(self.baseline, self.degree)
+        return _bends.LINES if self.randomised else _bends.degree(self.baseline)
 
     @property
     def left_out(self) -> str:
         """What the public rule left out; nothing where that was asked for."""
         silent = self.flexible is not None or self.randomised
-        return "" if silent else left_out(self.baseline, self.degree)
+        return "" if silent else _bends.left_out(self.baseline, self.degree)
 
     def noise_of(self, facts: Facts) -> float:
         """Noise of what is compared, over that of one weighted sum that has all of the price."""
@@ -172,7 +154,7 @@ class TableOptions(StudyOptions):
         parts = _PARTS if self.model_share is None else (self.model_share,)
         epsilon, noise = facts.budget.epsilon, self.noise_of(facts)
         prices = {p: (p * epsilon, (1.0 - p) * _REST["table"] * epsilon / noise) for p in parts}
-        delta, width = facts.budget.delta / 3.0, 1 + self.columns
+        delta, width = facts.budget.delta / 3.0, 1 + _bends.bent(self.baseline, self.degree).columns
         setting = _setting(facts.n, width, self.confounded, delta)
         part, strength = plan(setting, prices)
         kept = kept_slopes(strength, width, facts.n)
@@ -243,8 +225,7 @@ class Adjustment:
     """A released propensity model, its scores within the limits of the weights, and what they miss.
 
     ``clipped`` is the share of records whose propensities are beyond the limits, ``lost`` that of
-    the weight that they lack; ``kept`` is what the penalty left of the slopes, None for what it
-    did on average.
+    the weight that they lack.
     """
 
     model: PropensityModel
@@ -254,7 +235,6 @@ class Adjustment:
     estimand: str
     clipped: float
     lost: float
-    kept: float | None = None
 
     @classmethod
     def released(
@@ -277,7 +257,8 @@ class Adjustment:
         else:
             estimate = math.sqrt(2.0) / noise_sd
         known = arm_counts(curator, "counts").shares()
-        curator, standard = standardised(curator, "spread", options.bends)
+        added = _bends.bends(options.baseline, options.degree)
+        curator, standard = standardised(curator, "spread", added)
         setting = _setting(curator.n, curator.width, options.confounded)
         how = setting, estimate, known, WeightSpreads.of(standard)
         model = fitted_model(curator, *how, "model")
@@ -307,8 +288,7 @@ class Adjustment:
     def confounding(self) -> Confounding:
         """What noise, shrinkage and clip of the model leave of confounding."""
         model, d = self.model, self.model.spreads.size
-        own = model.kept if self.kept is None else self.kept
-        kept = own * max(1.0 - _TRUNCATED * self.lost, 0.0)
+        kept = model.kept * max(1.0 - _TRUNCATED * self.lost, 0.0)
         far = reweighted(self.estimand, float(model.scores.mean()))
         noise = model.noise_variance * (1.0 + model.noise_variance)
         level = abs(float(far[0] - far[1])) * model.level_sd
@@ -324,7 +304,7 @@ class Adjustment:
     def details(self) -> dict[str, Any]:
         """What is worth showing of the model."""
         return {
-            **added_words(self.options.baseline, self.options.degree),
+            **_bends.added_words(self.options.baseline, self.options.degree),
             **self.model.details,
             "propensities within": f"[{self.score.low:.4g}, {self.score.high:.4g}]",
             "records beyond the clip": f"{100.0 * self.clipped:.1f} %",

@@ -168,19 +168,15 @@ def _seen(function: Callable[[Block], T], changes: Changes, about: About, block:
 
 
 def seen_as(
-    curator: Curator,
-    factor: RowFunction | None = None,
-    treatment: RowFunction | None = None,
-    covariates: tuple[RowFunction, tuple[str, ...], tuple[int, ...]] | None = None,
+    curator: Curator, factor: RowFunction | None = None, treatment: RowFunction | None = None
 ) -> Curator:
     """A curator of the same rows, seen in another way (`View`), which pays from the same shares.
 
-    ``factor`` makes weights smaller, ``treatment`` says who is treated, ``covariates`` makes
-    others, with their names and numbers of values. What was released of ``n`` is forgotten.
+    ``factor`` makes weights smaller, ``treatment`` says who is treated. What was released of ``n``
+    is forgotten.
     """
-    matrix, names, values = covariates or (None, curator.names, curator.values)
-    changes = Changes(curator.outcome_range, factor, treatment, matrix)
-    view = View.of(curator._source, changes, names=names, values=values)
+    changes = Changes(curator.outcome_range, factor, treatment)
+    view = View.of(curator._source, changes, names=curator.names, values=curator.values)
     return Curator(view, curator._releaser, frozenset())
 
 
@@ -192,13 +188,10 @@ def recoded(
     ``values`` are how many each of them can take, and last the outcome. What was released of ``n``
     still holds, and what is made of public covariates alone is public (claim 5).
     """
-    view = View.of(
-        curator._source, Changes(curator.outcome_range, matrix=matrix), names=names, values=values
-    )
+    changes = Changes(curator.outcome_range, matrix=matrix)
+    view = View.of(curator._source, changes, names=names, values=values)
     public = curator._public if set(matrix.reads) <= {"covariates"} else frozenset()
-    made = Curator(view, curator._releaser, public)
-    made.n, made.size_sd = curator.n, curator.size_sd
-    return made
+    return _as_large(Curator(view, curator._releaser, public), curator)
 
 
 def with_outcome(
@@ -212,6 +205,11 @@ def with_outcome(
     counts, changes = (*curator.values[:-1], values), Changes(ends, outcome=outcome)
     view = View.of(curator._source, changes, names=curator.names, values=counts)
     made = Curator(view, curator._releaser.for_part(split, name), frozenset())
+    return _as_large(made, curator)
+
+
+def _as_large(made: Curator, curator: Curator) -> Curator:
+    """What was released of ``n`` is known of other rows of the same records."""
     made.n, made.size_sd = curator.n, curator.size_sd
     return made
 

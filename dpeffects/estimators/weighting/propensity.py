@@ -22,15 +22,10 @@ from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import logits, unit_rows
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators.arm_sums import arm_counts
+from dpeffects.estimators.default import standard as _standard
 from dpeffects.estimators.default.bends import Bends
 from dpeffects.estimators.default.centres import Centres
 from dpeffects.estimators.default.posterior import unadjusted_variance
-from dpeffects.estimators.default.standard import (
-    Standard,
-    ask_means,
-    release_standard,
-    unit_columns,
-)
 from dpeffects.estimators.row import row
 from dpeffects.estimators.weighting.inverse_weights import Propensity, propensity_model
 from dpeffects.estimators.weighting.penalties import (
@@ -113,13 +108,6 @@ class PropensityModel:
     def kept(self) -> float:
         """The part that a penalty left of the slopes, on average over columns."""
         return float(self.kept_slopes.mean())
-
-    @property
-    def kept_of_score(self) -> float:
-        """The same for the log odds: the columns that matter for treatment count most."""
-        own = np.sqrt(self.spreads) * np.abs(self.weights[1:])
-        whole = float((own / np.maximum(self.kept_slopes, 1e-9)).sum())
-        return min(self.kept, float(own.sum()) / whole) if whole > 0.0 else self.kept
 
     @property
     def kept_sd(self) -> float:
@@ -288,7 +276,7 @@ class WeightSpreads:
     spread_sd: float
 
     @classmethod
-    def of(cls, standard: Standard) -> WeightSpreads:
+    def of(cls, standard: _standard.Standard) -> WeightSpreads:
         """Those of standardised columns that are scaled to [0, 1]."""
         low, high = standard.ends
         spreads = (high - low) ** -2.0
@@ -301,8 +289,8 @@ class WeightSpreads:
     @classmethod
     def released(cls, curator: Curator, share: str) -> WeightSpreads:
         """Release them; free where covariates are public."""
-        (sums,) = curator.several(ask_means(curator, share))
-        standard = release_standard(curator, sums, share)
+        (sums,) = curator.several(_standard.ask_means(curator, share))
+        standard = _standard.release_standard(curator, sums, share)
         means, spreads = np.full((2, curator.width - 1), [[0.5], [_LEAST_SPREAD]])
         means[standard.columns - 1] = standard.means
         least = min(max(standard.variance_sd / 2.0, _KNOWN), _LEAST_SPREAD)
@@ -310,13 +298,13 @@ class WeightSpreads:
         return cls(means, spreads, standard.variance_sd)
 
 
-def standardised(curator: Curator, share: str, bends: Bends) -> tuple[Curator, Standard]:
+def standardised(curator: Curator, share: str, bends: Bends) -> tuple[Curator, _standard.Standard]:
     """Release where columns lie and how far they spread; a curator of rows in these units."""
-    (sums,) = curator.several(ask_means(curator, share))
-    standard = release_standard(curator, sums, share, bends)
+    (sums,) = curator.several(_standard.ask_means(curator, share))
+    standard = _standard.release_standard(curator, sums, share, bends)
     names = (curator.names[0], *(f"column {j}" for j in range(standard.size)))
     values = (1, *(0,) * standard.size, *curator.values[-1:])
-    return recoded(curator, unit_columns(standard), names, values), standard
+    return recoded(curator, _standard.unit_columns(standard), names, values), standard
 
 
 def released_models(

@@ -33,7 +33,7 @@ from dpeffects.inference.intervals import sampling_variance
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, reads
 from dpeffects.privacy.sets import COUNT
-from dpeffects.privacy.units import seen_as
+from dpeffects.privacy.units import recoded, seen_as
 
 SHARES = {"observed": 0.04, "response columns": 0.05, "response": 0.25}
 LEAST = 0.4
@@ -104,7 +104,7 @@ def respond(curator: Curator, added: Bends, part: float = 1.0) -> tuple[Curator,
     columns = with_treatment(OfArm(np.eye(1, 2)[0] if arms == 2 else np.arange(float(arms))))
     names = tuple(f"arm {k}" for k in range(1, arms))
     described = (*curator.names, *names), (*curator.values[:-1], *(2,) * arms)
-    response = seen_as(curator, None, has_outcome, (columns, *described))
+    response = seen_as(recoded(curator, columns, *described), treatment=has_outcome)
     response.n, response.size_sd = curator.n, curator.size_sd
     count = response.sums(
         "records with an outcome", None, COUNT, TREATED, share="observed", part=part
