@@ -127,24 +127,6 @@ class TableOptions(StudyOptions):
         refuse_unadjusted(self, *TOO_LITTLE)
         return self.made_for(facts, adjust=False)
 
-    @property
-    def baseline(self) -> Facts:
-        """The facts of what is adjusted for."""
-        return self.facts
-
-    @property
-    def degree(self) -> int:
-        """How far columns bend: as asked for, or by the public rule; in trials they do not."""
-        if self.flexible is not None:
-            return self.flexible
-        return _bends.LINES if self.randomised else _bends.degree(self.baseline)
-
-    @property
-    def left_out(self) -> str:
-        """What the public rule left out; nothing where that was asked for."""
-        silent = self.flexible is not None or self.randomised
-        return "" if silent else _bends.left_out(self.baseline, self.degree)
-
     def noise_of(self, facts: Facts) -> float:
         """Noise of what is compared, over that of one weighted sum that has all of the price."""
         return _CELLS

@@ -76,7 +76,7 @@ HARDLY, NOTHING = 0.5, 0.1
 an association."""
 _MANY = 0.05
 """Records beyond the clip that a caution is for."""
-LINEAR = "The interval does not allow for curves, products or confounders that the formula lacks."
+LINEAR = "The interval does not allow for curves, products or confounders not adjusted for."
 _NODES = np.array([NormalDist().inv_cdf((k + 0.5) / 400) for k in range(400)])
 
 
