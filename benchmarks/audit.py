@@ -25,7 +25,7 @@ from report import RESULTS, save
 import dpeffects as dpe
 from dpeffects.auditing import audit
 from dpeffects.estimators.learners import first_stage
-from dpeffects.estimators.learners.paper_learner import PaperLearner
+from dpeffects.unproved.paper_learner import PaperLearner
 
 LITTLE = {"delta": 1e-5}
 METHODS = {

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from dpeffects.estimators.matching.nearest import feasible, match_into
+from dpeffects.replication.nearest import feasible, match_into
 
 NEIGHBOURS = 5
 PATIENCE = 10.0  # no larger sizes for scikit-learn after this many seconds: ties make it quadratic

@@ -24,13 +24,13 @@ import numpy as np
 import pandas as pd
 from report import save
 
-from dpeffects.estimators.matching.smooth_matching import widest
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.strata import MatchedStrata, Smoothing, StratumCounts
+from dpeffects.replication.smooth_matching import widest
 from dpeffects.unproved.seeded import SeededNoise
 
 SIZES = [(10_000, 100), (1_000_000, 1_000), (10_000_000, 10_000), (10_000_000, 1_000_000)]

@@ -20,8 +20,6 @@ from dpeffects.leaderboard import Leaderboard, bench
 from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.ledgers.allotments import Allotment
 from dpeffects.ledgers.memory import Ledger
-from dpeffects.metrics import pehe
-from dpeffects.nonprivate import reference
 from dpeffects.papers.theory import (
     ipw_bias,
     ipw_bias_bound,
@@ -49,6 +47,8 @@ from dpeffects.results import (
     load_cate,
 )
 from dpeffects.simulations import Study, simulate_study
+from dpeffects.simulations.metrics import pehe
+from dpeffects.simulations.nonprivate import reference
 from dpeffects.sites import (
     Combined,
     SiteRelease,

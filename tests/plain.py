@@ -17,10 +17,10 @@ import statsmodels.api as sm
 from dpeffects.design import read as design
 from dpeffects.design.frames import written_out
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators.matching.nearest import match, pairs
 from dpeffects.formula import parse
 from dpeffects.formula.expression import evaluate
 from dpeffects.formula.ranges import middle
+from dpeffects.replication.nearest import match, pairs
 from dpeffects.replication.sample_aggregate import on_all
 
 

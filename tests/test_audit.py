@@ -355,7 +355,7 @@ def test_a_double_spend_is_refused_and_else_caught(monkeypatch):
 def test_an_asymptotic_release_fails_visibly(monkeypatch):
     """Paper 001's finite release: one outcome of 900 moves a tree by many times the noise."""
     tree = pytest.importorskip("sklearn.tree").DecisionTreeRegressor(random_state=0)
-    from dpeffects.estimators.learners.paper_learner import PaperLearner
+    from dpeffects.unproved.paper_learner import PaperLearner
 
     right, known = PaperLearner.__call__, {}
 

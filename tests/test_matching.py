@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
 from dpeffects.errors import DataError, OptionError
-from dpeffects.estimators.matching import nearest
-from dpeffects.estimators.matching.nearest import feasible, match, match_limit, pairs
+from dpeffects.replication import nearest
+from dpeffects.replication.nearest import feasible, match, match_limit, pairs
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 

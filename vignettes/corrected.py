@@ -32,8 +32,8 @@ from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.special import log_ndtr
 
 import dpeffects as dpe
-from dpeffects.estimators.matching import nearest
 from dpeffects.privacy.strata import StratumCounts
+from dpeffects.replication import nearest
 from dpeffects.sites.rules import mvagg
 
 FULL = "--full" in sys.argv

@@ -671,8 +671,8 @@ show(kept("001_formulas", formulas, again=FULL), "Formulas")
 def lemma_2(seeds, n=675):
     """Return how answers and noise of the package differ from those written out here."""
     from dpeffects.estimators.learners.dr_learner import DRLearner
-    from dpeffects.estimators.learners.paper_learner import PaperLearner
     from dpeffects.estimators.learners.r_learner import RLearner
+    from dpeffects.unproved.paper_learner import PaperLearner
 
     rows = []
     for item, learner, package in (

@@ -35,11 +35,11 @@ import pandas as pd
 from scipy.optimize import minimize, minimize_scalar
 
 import dpeffects as dpe
-from dpeffects.estimators.matching import nearest
-from dpeffects.estimators.weighting.penalties import default_penalty
 from dpeffects.papers import kept, made, references, spread, verdicts
 from dpeffects.privacy.noise import flip_chance
 from dpeffects.progress import bar
+from dpeffects.replication import nearest
+from dpeffects.replication.private_psm import default_penalty
 from dpeffects.report.plots import style
 
 FULL = "--full" in sys.argv

@@ -33,11 +33,12 @@ from dpeffects.estimators.margins import MarginAsked, cube, margins
 from dpeffects.estimators.option_checks import check_clip, check_flag, check_whole
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
-from dpeffects.estimators.weighting.inverse_weights import Propensity, propensity_model
-from dpeffects.estimators.weighting.penalties import (
+from dpeffects.estimators.weighting.inverse_weights import (
     TREATED_VARIANCE,
+    Propensity,
     default_strength,
     gradient_noise,
+    propensity_model,
 )
 from dpeffects.guarantee import counted
 from dpeffects.inference.joint import Margin, agreeing
@@ -559,10 +560,8 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         return draw(self, kind, most=most, ax=ax)
 
     def __repr__(self) -> str:
-        return (
-            f"<dpeffects balance of {len(self.terms)} covariates, largest "
-            f"{number(_largest(self.smd), 3)}, {self.guarantee.line(self.n)}>"
-        )
+        largest = number(_largest(self.smd), 3)
+        return self._line(f"balance of {len(self.terms)} covariates, largest {largest}")
 
     # --- words ----------------------------------------------------------------------------------
 

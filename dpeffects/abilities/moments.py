@@ -454,10 +454,7 @@ class Regression(Termed):
         return super()._glance() | {"residual_sd": self.residual_sd, "r_squared": self.r_squared}
 
     def __repr__(self) -> str:
-        return (
-            f"<dpeffects regression of {self.outcome}, {len(self.fit.names)} coefficients, "
-            f"{self.guarantee.line(self.n)}>"
-        )
+        return self._line(f"regression of {self.outcome}, {len(self.fit.names)} coefficients")
 
     @property
     def _subject(self) -> str:
@@ -765,10 +762,7 @@ class Moments(SeveralRows):
         return replace(estimate, basis=basis, caution=found.doubts, possible=(-width, width))
 
     def __repr__(self) -> str:
-        return (
-            f"<dpeffects moments of {len(self.matrix.columns)} columns, n = {self.n}, "
-            f"{self.guarantee.line(self.n)}>"
-        )
+        return self._line(f"moments of {len(self.matrix.columns)} columns, n = {self.n}")
 
     # --- words ----------------------------------------------------------------------------------
 

@@ -276,10 +276,7 @@ class RandomisationTest(Record):
         return super()._glance() | released | {"p_value": self.p_value}
 
     def __repr__(self) -> str:
-        return (
-            f"<dpeffects randomisation test, p {number(self.p_value, 4)}, "
-            f"{self.guarantee.line(self.n)}>"
-        )
+        return self._line(f"randomisation test, p {number(self.p_value, 4)}")
 
     # --- in words ---------------------------------------------------------------------------------
 

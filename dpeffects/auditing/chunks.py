@@ -16,8 +16,8 @@ from dpeffects.auditing.mechanisms import Mechanism, Run
 from dpeffects.auditing.pairs import Neighbours
 from dpeffects.auditing.recording import Impossible, RecordedNoise
 from dpeffects.errors import BoundsError, DataError, EstimationError, OptionError
-from dpeffects.parallel import run_tasks
 from dpeffects.privacy.noise import SecureNoise
+from dpeffects.simulations.parallel import run_tasks
 from dpeffects.unproved.seeded import SeededNoise
 
 Outputs = tuple[tuple[str, ...], list[float]]

@@ -16,16 +16,18 @@ noise has eigenvalues of one sign.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.auditing.minimisers import gradient, log_volume
-from dpeffects.inference.ladder_noise import log_chance
+from dpeffects.inference.ladder_noise import stairs
 from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.ladder import Ladder
+from dpeffects.privacy.ladder import PARTS, TOP, Ladder
 from dpeffects.privacy.minimise import Fit
 from dpeffects.privacy.noise import NoiseSource, flip_chance, triangles
 
@@ -183,3 +185,14 @@ def _log_density(fit: Fit, hidden: Noisy, weights: FloatArray) -> float:
     noise = gradient(fit, weights) + fit.problem.strength * weights
     size = float(noise @ noise) / (2.0 * hidden.scale) if hidden.gaussian else np.abs(noise).sum()
     return log_volume(fit, weights) - float(size) / hidden.scale
+
+
+def log_chance(ladder: Ladder, step: int) -> float:
+    """Logarithm of the chance that a step of the grid is drawn."""
+    i = step - ladder.place - 1 if step > ladder.place else ladder.place - step
+    widths, falls = stairs(ladder), float(ladder.pace.falls)
+    ends, last = [*accumulate(widths)], len(widths)
+    level = bisect_right(ends, i) if i < ends[-1] else last + (i - ends[-1]) // (PARTS * TOP)
+    total = np.array(widths, np.float64) @ falls ** np.arange(last)
+    total += PARTS * TOP * falls**last / (1.0 - falls)
+    return level * math.log(falls) - math.log(2.0 * total)

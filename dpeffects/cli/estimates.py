@@ -14,7 +14,7 @@ from dpeffects.cli.commands import Command
 from dpeffects.cli.output import put_result, put_text
 from dpeffects.errors import OptionError
 from dpeffects.estimators import default_learner, get
-from dpeffects.estimators.learners.kernel_learner import RELEASES
+from dpeffects.estimators.learners.r_learner import RELEASES
 from dpeffects.files import column_names, is_parquet, read_data
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.results.export import plain

@@ -17,9 +17,9 @@ from dpeffects.datasets.descriptions import (
     read_bundled,
     require_known,
 )
-from dpeffects.datasets.ihdp import ihdp_a
 from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import DataError, MissingExtraError, checked_call
+from dpeffects.simulations.ihdp import ihdp_a
 
 if TYPE_CHECKING:
     import pandas as pd

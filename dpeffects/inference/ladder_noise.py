@@ -1,4 +1,4 @@
-"""The law of the noise of a draw along a ladder (claim 34), for forecasts and audits.
+"""The law of the noise of a draw along a ladder (claim 34), for forecasts.
 
 Of a private ladder it is private too: an estimator makes a ladder from released numbers.
 """
@@ -6,9 +6,7 @@ Of a private ladder it is private too: an estimator makes a ladder from released
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 
@@ -24,17 +22,6 @@ def stairs(ladder: Ladder) -> list[int]:
     first, rungs = ladder.pace.first, [*ladder.rungs, TOP]
     before = [0, *((PARTS - first) * rung for rung in ladder.rungs)]
     return [a + first * b for a, b in zip(before, rungs, strict=True)]
-
-
-def log_chance(ladder: Ladder, step: int) -> float:
-    """Logarithm of the chance that a step of the grid is drawn."""
-    i = step - ladder.place - 1 if step > ladder.place else ladder.place - step
-    widths, falls = stairs(ladder), float(ladder.pace.falls)
-    ends, last = [*accumulate(widths)], len(widths)
-    level = bisect_right(ends, i) if i < ends[-1] else last + (i - ends[-1]) // (PARTS * TOP)
-    total = np.array(widths, np.float64) @ falls ** np.arange(last)
-    total += PARTS * TOP * falls**last / (1.0 - falls)
-    return level * math.log(falls) - math.log(2.0 * total)
 
 
 @dataclass(frozen=True)

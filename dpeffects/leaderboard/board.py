@@ -13,14 +13,15 @@ from dpeffects.leaderboard.problems import Task, tasks
 from dpeffects.results.export import READERS, JsonRecord, frame_of, plain
 from dpeffects.results.numbers import figure
 from dpeffects.results.words import percent
-from dpeffects.summary import Notes, Pairs, Shown, Summary, Table, draw
+from dpeffects.simulations import pictures
+from dpeffects.summary import Notes, Pairs, Shown, Summary, Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True)
-class Leaderboard(Shown, JsonRecord, pictures="plots.simulations"):
+class Leaderboard(Shown, JsonRecord):
     """The runs of the leaderboard, and what they add up to.
 
     Parameters
@@ -87,7 +88,7 @@ class Leaderboard(Shown, JsonRecord, pictures="plots.simulations"):
 
     def plot(self, epsilon: float = 1.0, ax: Any = None) -> Any:
         """Draw how far each entry is from the best on each data set."""
-        return draw(self, epsilon, ax=ax)
+        return pictures.leaderboard(self.tidy(), epsilon, ax=ax)
 
     def _summary(self) -> Summary:
         share = self.glance()["near"].iloc[0]

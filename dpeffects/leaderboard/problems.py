@@ -20,9 +20,9 @@ from dpeffects.design.bounds import Declared, declare
 from dpeffects.design.read import read
 from dpeffects.errors import DPEffectsError
 from dpeffects.formula import parse
-from dpeffects.nonprivate import reference
 from dpeffects.privacy.rows import Rows
 from dpeffects.replication.sample_aggregate import on_all
+from dpeffects.simulations.nonprivate import reference
 
 
 @dataclass(frozen=True)

@@ -260,7 +260,8 @@ def read_formula(formula: str, bounds: Any, *, several: bool = False) -> tuple[F
         raise OptionError("a plan is for one outcome; plan_study takes several")
     there = [n for n in parsed.columns if n not in given]
     used = {n for n in given if n in parsed.columns or any(fnmatchcase(x, n) for x in there)}
-    needed = {n: x for n, x in given.items() if n in used}
+    bounds = {n: x for n, x in given.items() if n in used}
+    needed = given.only(used) if isinstance(given, Bounds) else bounds  # what is whole stays so
     return parsed, Bounds.of_columns(needed, parsed.columns).in_days()
 
 

@@ -171,8 +171,14 @@ class RowProducts:
         mean[:, 1:], z = z[:, p + 2 :], z[:, : p + 2]
         if self.target is not None:
             mean[arm != self.target] = 0.0
-        bits, heavy = 2 * self.bits + self.weighted * WEIGHT_BITS, weigh(z.copy(), weight)
-        products = [exact_products(heavy[arm == a], z[arm == a], bits) for a in range(self.arms)]
+        bits, heavy = 2 * self.bits, z
+        if weight is not None:
+            bits, heavy = bits + WEIGHT_BITS, weigh(z.copy(), weight)
+        products = []
+        for own in (np.flatnonzero(arm == a) for a in range(self.arms)):
+            right = z.T.take(own, axis=1).T  # along columns, as they are in memory
+            left = right if heavy is z else heavy[own]
+            products.append(exact_products(left, right, bits))
         return np.stack(products), add_up(weigh(mean, weight), None, 1)[0]
 
 

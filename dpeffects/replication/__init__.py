@@ -1,4 +1,4 @@
-"""Methods that the papers compare with, and learners in blocks and folds of records.
+"""Methods of the papers, what they compare with, and learners in blocks and folds.
 
 They are registered as a plugin's methods are, by entry points of the group "dpeffects.methods" (in
 `pyproject.toml`): no other folder imports from here.

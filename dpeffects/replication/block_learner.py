@@ -17,9 +17,9 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators.learners.models import FittedModel, Predict
 from dpeffects.estimators.option_checks import check_choice
 from dpeffects.replication.ridge import RidgeLogistic, RidgeRegression
+from dpeffects.unproved.models import FittedModel, Predict
 
 ESTIMATOR_NAMES = ("aipw", "ipw", "regression")
 AT_POINTS = {"dr_learner": False, "r_learner": True}

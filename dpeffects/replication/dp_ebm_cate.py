@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.estimators.learners.kernel_learner import NO_VARIANCE
+from dpeffects.estimators.learners.r_learner import NO_VARIANCE
 from dpeffects.inference.estimate import Effects, Estimate
 from dpeffects.privacy.curator import Curator
 from dpeffects.replication import boosted_effects, dp_ebm

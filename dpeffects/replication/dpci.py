@@ -32,7 +32,6 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import spread_points
 from dpeffects.errors import OptionError
-from dpeffects.estimators.learners.models import wrap_models
 from dpeffects.estimators.option_checks import check_clip, check_whole
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
@@ -41,6 +40,7 @@ from dpeffects.privacy.parts import EffectTerms, isolated
 from dpeffects.replication.block_learner import models_of
 from dpeffects.replication.model_folds import FoldModels
 from dpeffects.unproved.claimed import Answer, claimed_moments
+from dpeffects.unproved.models import wrap_models
 
 _POINTS = 1024
 _LEAST_RECORDS = 10

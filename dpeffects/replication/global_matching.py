@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import math
 
-from dpeffects.estimators.matching.smooth_matching import (
+from dpeffects.estimators.spec import MethodSpec
+from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.strata import MatchedStrata
+from dpeffects.replication.smooth_matching import (
     CITATION,
     GIVEN,
     ONE_ARM,
     StrataOptions,
     capped_variance,
 )
-from dpeffects.estimators.spec import MethodSpec
-from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.strata import MatchedStrata
 
 
 class GlobalMatchingOptions(StrataOptions):

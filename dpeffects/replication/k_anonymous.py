@@ -21,7 +21,6 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators.learners.models import wrap_models
 from dpeffects.estimators.option_checks import check_choice, check_clip, check_whole
 from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance
@@ -29,6 +28,7 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.replication.block_learner import ESTIMATOR_NAMES
 from dpeffects.replication.sample_aggregate import on_all
 from dpeffects.unproved.claimed import unprotected
+from dpeffects.unproved.models import wrap_models
 
 _LEAST_K = 2
 

@@ -55,7 +55,6 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError, OptionError
-from dpeffects.estimators.learners.models import FittedModel, wrap_models
 from dpeffects.estimators.option_checks import check_choice, check_clip, check_whole
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
@@ -73,6 +72,7 @@ from dpeffects.replication.sample_aggregate import (
     small_parts,
     try_models,
 )
+from dpeffects.unproved.models import FittedModel, wrap_models
 
 AVERAGES = ("estimates", "predictions")
 _CLIP = 0.1

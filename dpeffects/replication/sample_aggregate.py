@@ -40,7 +40,6 @@ from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators.arm_sums import treated_count
-from dpeffects.estimators.learners.models import wrap_models
 from dpeffects.estimators.option_checks import check_choice, check_clip, check_whole, is_number
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
@@ -52,6 +51,7 @@ from dpeffects.privacy.rows import Block, Cells, reads
 from dpeffects.privacy.sets import Box
 from dpeffects.privacy.tight_sets import WithSquares
 from dpeffects.replication.block_learner import ESTIMATOR_NAMES, BlockLearner, models_of, weights_of
+from dpeffects.unproved.models import wrap_models
 
 _LEAST_RECORDS = 4
 _FEW, _ENOUGH = 5, 40

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpeffects.arrays import FloatArray
-from dpeffects.estimators.learners.kernel_learner import at_points
+from dpeffects.estimators.learners.r_learner import at_points
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, Options
 from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.curator import Curator

@@ -28,13 +28,13 @@ import numpy as np
 
 from dpeffects.errors import EstimationError
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators.learners.models import wrap_models
 from dpeffects.estimators.option_checks import check_choice, check_clip, check_whole
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.replication.block_learner import ESTIMATOR_NAMES, BlockLearner, models_of
 from dpeffects.unproved.generators import environment
+from dpeffects.unproved.models import wrap_models
 from dpeffects.unproved.synthetic_release import synthetic_records
 
 GENERATORS = ("aim", "mst")

@@ -361,11 +361,7 @@ class Result(OneEstimate, pictures="plots.interval_plots"):
         }
 
     def __repr__(self) -> str:
-        what = "association" if self.associated else self.estimand
-        return (
-            f"<dpeffects {what} {with_error(self.estimate, self.std_error)}, {self.method}, "
-            f"{self.guarantee.line(self.n)}>"
-        )
+        return self._head(with_error(self.estimate, self.std_error))
 
     # --- in words ---------------------------------------------------------------------------------
 

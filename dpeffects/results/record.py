@@ -262,6 +262,15 @@ class Record(Reported, Coefficients, words="about_records"):
         """What the paragraph is about; empty where it is the effect."""
         return ""
 
+    def _line(self, what: str) -> str:
+        """A line about what this is, with its guarantee."""
+        return f"<dpeffects {what}, {self.guarantee.line(self.n)}>"
+
+    def _head(self, what: str) -> str:
+        """A line about effects."""
+        name = "association" if self.associated else self.estimand
+        return self._line(f"{name} {what}, {self.method}")
+
     def _headed(self, conf_level: float) -> Mapping[str, str]:
         """Lines for the head of the summary, by their names; empty ones are left out there."""
         return {}

@@ -282,10 +282,7 @@ class SensitivityAnalysis(OneEstimate, pictures="plots.confounding"):
         found = self.e_value(self.estimate)
         shown = "not available" if isinstance(found, Unavailable) else number(found, 3)
         value = with_error(self.estimate, inference.std_error(self.released))
-        return (
-            f"<dpeffects sensitivity of {self.estimand} {value}, "
-            f"E-value {shown}, {self.guarantee.line(self.n)}>"
-        )
+        return self._line(f"sensitivity of {self.estimand} {value}, E-value {shown}")
 
     # --- in words ---------------------------------------------------------------------------------
 

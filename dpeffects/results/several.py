@@ -48,10 +48,6 @@ class SeveralRows(Record):
         """What the rows of a frame are estimates of."""
         return self.estimand
 
-    def _head(self, what: str) -> str:
-        name = "association" if self.associated else self.estimand
-        return f"<dpeffects {name} {what}, {self.method}, {self.guarantee.line(self.n)}>"
-
 
 class Based:
     """What numbers stand on by the word of their method, with its ``warning``."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from dpeffects import writing
 from dpeffects.errors import MissingExtraError, OptionError
-from dpeffects.parallel import run_tasks
 from dpeffects.results.export import frame_of
+from dpeffects.simulations.parallel import run_tasks
 from dpeffects.simulations.runs import COLUMNS, KEYS
 
 

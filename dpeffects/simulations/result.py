@@ -11,15 +11,16 @@ import numpy as np
 from dpeffects.results.export import JsonRecord, frame_of
 from dpeffects.results.numbers import figure, to_error
 from dpeffects.results.words import percent
+from dpeffects.simulations import pictures
 from dpeffects.simulations.runs import KEYS
-from dpeffects.summary import Notes, Pairs, Shown, Summary, Table, draw
+from dpeffects.summary import Notes, Pairs, Shown, Summary, Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(frozen=True, repr=False)
-class Study(Shown, JsonRecord, pictures="plots.simulations"):
+class Study(Shown, JsonRecord):
     """The runs of a simulation study, and what they add up to.
 
     Parameters
@@ -64,7 +65,10 @@ class Study(Shown, JsonRecord, pictures="plots.simulations"):
 
     def plot(self, y: str = "error", ax: Any = None) -> Any:
         """Draw a column of `tidy` against epsilon, a line for each fit and sample size."""
-        return draw(self, y, ax=ax)
+        frame = self.tidy()
+        if frame["n"].nunique() > 1:
+            frame["fit"] = frame["fit"] + ", n = " + frame["n"].astype(str)
+        return pictures.errors(frame, x="epsilon", y=y, by="fit", ax=ax)
 
     def _summary(self) -> Summary:
         about = Pairs(

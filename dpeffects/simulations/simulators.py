@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.datasets.descriptions import INDICATOR, catalogue, named, require_known
-from dpeffects.datasets.ihdp import ihdp_a, ihdp_b
 from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import DataError, OptionError, checked_call, did_you_mean
+from dpeffects.simulations.ihdp import ihdp_a, ihdp_b
 
 Array = npt.NDArray[np.float64]
 Range = tuple[float, float]

@@ -13,9 +13,9 @@ import dpeffects as dpe
 from dpeffects import flow
 from dpeffects.errors import OptionError
 from dpeffects.estimators.learners.dr_learner import DRLearner
-from dpeffects.estimators.learners.kernel_learner import RLearner
-from dpeffects.estimators.learners.models import FittedModel
-from dpeffects.estimators.learners.paper_learner import PaperLearner
+from dpeffects.estimators.learners.r_learner import RLearner
+from dpeffects.unproved.models import FittedModel
+from dpeffects.unproved.paper_learner import PaperLearner
 from dpeffects.unproved.seeded import SeededNoise
 
 clone = pytest.importorskip("sklearn.base").clone

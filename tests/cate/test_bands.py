@@ -14,7 +14,7 @@ from dpeffects.estimators.learners.first_stage import (
     covariate_bins,
     effect_squares,
 )
-from dpeffects.estimators.learners.kernel_learner import BINS, RLearner, SecondStage, _margins
+from dpeffects.estimators.learners.r_learner import BINS, RLearner, SecondStage, _margins
 from dpeffects.estimators.weighting.inverse_weights import Propensity
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator

@@ -11,7 +11,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
-from dpeffects.estimators.weighting.penalties import default_strength, least_strength
+from dpeffects.estimators.weighting.inverse_weights import default_strength, least_strength
 from dpeffects.privacy import descent, losses, minimise
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpeffects.estimators.learners.models import FittedModel
 from dpeffects.privacy.parts import by_block
 from dpeffects.replication.block_learner import BlockLearner
 from dpeffects.replication.ridge import RidgeLogistic, RidgeRegression
 from dpeffects.replication.sample_aggregate import mean_answer
+from dpeffects.unproved.models import FittedModel
 from tests.privacy.bare import curator
 
 linear_model = pytest.importorskip("sklearn.linear_model")

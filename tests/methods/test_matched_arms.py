@@ -11,8 +11,8 @@ import statsmodels.api as sm
 
 import dpeffects as dpe
 from dpeffects.errors import BoundsError, DataError, OptionError
-from dpeffects.estimators.matching.nearest import match_into
-from dpeffects.estimators.matching.private_psm import (
+from dpeffects.replication.nearest import match_into
+from dpeffects.replication.private_psm import (
     PrivatePSMOptions,
     mixing,
     mixture_of,

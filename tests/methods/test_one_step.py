@@ -163,3 +163,18 @@ def test_gaussian_noise_where_a_delta_pays_for_it(pool):
     assert (made.guarantee.delta > 0) == (pool != "none")
     assert made.guarantee.delta <= 1e-6
     assert np.isfinite(made.std_error)
+
+
+def test_effects_by_group_are_adjusted_for_products():
+    """Confounding by a product of columns, which lines do not see, is removed in each group."""
+
+    def product(x):
+        return 8.0 * (x[:, 0] - 0.5) * (x[:, 1] - 0.5)
+
+    frame = sample(20_000, 5, lambda x: 1.5 * product(x), lambda x: 0.1 * product(x))
+    frame["half"] = np.where(np.arange(20_000) % 2, "a", "b")
+    about = {"release": "groups", "by": "half", "bounds": {**BOUNDS, "half": ["a", "b"]}}
+    with_products = fit(frame, dpe.dp_cate, **about)
+    lines = fit(frame, dpe.dp_cate, flexible=0, **about)
+    assert (np.abs(lines.tidy()["estimate"] - 0.1) > 0.03).all()
+    assert (np.abs(with_products.tidy()["estimate"] - 0.1) < 0.015).all()

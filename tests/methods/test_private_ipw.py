@@ -10,9 +10,10 @@ import dpeffects as dpe
 from dpeffects.errors import BoundsError, DPEffectsError, OptionError
 from dpeffects.estimators import get
 from dpeffects.estimators.default.centres import Centres
-from dpeffects.estimators.weighting.private_ipw import PrivateIPWOptions
-from dpeffects.estimators.weighting.propensity import PropensityModel, WeightingError
+from dpeffects.estimators.weighting.propensity import PropensityModel
 from dpeffects.inference.estimate import Unavailable
+from dpeffects.replication.private_ipw import PrivateIPWOptions
+from dpeffects.replication.weighting_error import WeightingError
 from tests.plain import plain
 from tests.populations import POPULATIONS
 
@@ -162,7 +163,7 @@ def made(estimand="ATE", share=0.3, kept=0.7, level_sd=0.1, **more):
         noise_sd=np.zeros(3),
         level_sd=level_sd,
         spreads=np.full(2, 0.08),
-        spread_sd=0.0,
+        spread_sd=np.zeros(2),
         penalised=1 - slopes,
         kept_slopes=slopes,
         details={},

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 import dpeffects as dpe
-from dpeffects.estimators.matching.nearest import match
-from dpeffects.estimators.matching.private_psm import mixing, mixture_of
+from dpeffects.replication.nearest import match
+from dpeffects.replication.private_psm import mixing, mixture_of
 
 FORMULA = "y ~ t | x1 + x2"
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}

@@ -49,17 +49,18 @@ from dpeffects.estimators.default import tails as _tails
 from dpeffects.estimators.default.centres import Centres, residual
 from dpeffects.estimators.learners import first_stage
 from dpeffects.estimators.learners.first_stage import Learner, Nuisance
-from dpeffects.estimators.learners.kernel_learner import BINS
-from dpeffects.estimators.matching.private_psm import propensity_scores
-from dpeffects.estimators.weighting import private_ipw, response
+from dpeffects.estimators.learners.r_learner import BINS
 from dpeffects.estimators.weighting import propensity as _propensity
+from dpeffects.estimators.weighting import response
 from dpeffects.estimators.weighting.inverse_weights import Propensity
 from dpeffects.inference.moment_regression import ARM, NUMBER, PRODUCT, MomentColumn
 from dpeffects.privacy.rows import Block, Cells, fill
 from dpeffects.privacy.sets import COUNT, Box
 from dpeffects.privacy.tight_sets import Bins, WithSquares, norm_of_sum
 from dpeffects.privacy.units import seen_as
+from dpeffects.replication import private_ipw
 from dpeffects.replication import sample_aggregate as aggregate
+from dpeffects.replication.private_psm import propensity_scores
 from tests.privacy.bare import curator
 
 D = 5

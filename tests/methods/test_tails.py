@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from dpeffects.estimators.default.constants import LEVELS
 from dpeffects.estimators.default.curves import bent_terms, density, seen_bend, spike_and_slab
-from dpeffects.estimators.default.tails import Family, Lengths, limits, log_density
+from dpeffects.estimators.default.tails import Family, Lengths, length_class, limits, log_density
 from dpeffects.privacy.charges import Noisy
 
 
@@ -87,6 +88,24 @@ def test_records_far_out_are_remembered():
     truth = float(np.maximum(far - 0.1, 0).mean())
     assert abs(after.excess(0.1) - truth) < abs(alone.excess(0.1) - truth) + 0.1 * truth
     assert after.excess(0.1) == pytest.approx(truth, rel=0.5)
+
+
+@pytest.mark.parametrize("risk", [0.05, 0.1, 0.2])
+def test_a_rare_outcome_is_not_clipped_away(risk):
+    """Its residuals have two lengths, one of them the longest: no bulk of the family is like it."""
+    rng = np.random.default_rng(6)
+    for _ in range(20):
+        residuals = np.where(rng.random(6000) < risk, 1.0, risk / (1.0 - risk))
+        lengths = Lengths.read(6000, 1.0, histogram(residuals, 45.0, rng))
+        assert lengths.clip(0.004)[0] > 0.6
+        assert 0.4 * risk < lengths.beyond(0.5) < 3.0 * risk
+
+
+def test_the_longest_residual_is_told_from_what_is_longer():
+    """Records at the end of the range are among those up to it, as the family has them."""
+    values = np.array([1.0, 0.8, 2.0**-0.5, 0.6, 0.0])
+    found = length_class(lambda rows: values, limits(1.0))(None)
+    assert found.tolist() == [1, 1, 2, 2, LEVELS]
 
 
 def cube(values, scale):

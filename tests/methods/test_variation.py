@@ -1,10 +1,13 @@
 """Effects that vary along the score: averages over all, treated and control records differ."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpeffects as dpe
+from dpeffects.estimators.default.standard import Standard
 
 N = 40_000
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1), "x3": (0, 1)}
@@ -52,3 +55,34 @@ def test_noise_pulls_the_difference_to_none_and_the_interval_allows_for_it():
         assert low <= truth[name] <= high
     allowed = {part.name: part.variance for part in other.released.parts}
     assert allowed["effects that vary"] > 0.003**2
+
+
+def test_a_product_of_two_lines_is_a_line_and_bends():
+    """Within the cut, by the rows themselves."""
+    rng, mean, sd = np.random.default_rng(1), np.array([0.5, 0.4]), np.array([0.2, 0.3])
+    skewness, bends = np.array([0.4, -0.2]), ((1, 1), (2, 2), (1, 2))
+    standard = Standard(np.array([1, 2]), mean, sd, skewness, bends=bends)
+    z = rng.uniform(-2, 2, (50, 2))
+    rows = SimpleNamespace(covariates=np.column_stack([np.ones(50), mean + sd * z]), size=50)
+    one, other = np.array([0.7, -0.3, 0, 0, 0]), np.array([0.2, 0.5, 0, 0, 0])
+    found = standard.index(rows, standard.product(one, other))
+    off = (z @ one[:2]) * (z @ other[:2]) - found
+    assert off == pytest.approx(np.full(50, off[0]))
+
+
+def test_a_curved_effect_that_the_interval_may_miss_is_told():
+    """A strong U along a straight score: the interval holds the average, or first lines tell."""
+    rng = np.random.default_rng(3)
+    n, silent = 3000, 0
+    for seed in range(4):
+        x = rng.normal(size=(n, 2))
+        score = 1.2 * x[:, 0] + 0.4 * x[:, 1] - 1.5
+        t = rng.random(n) < 1.0 / (1.0 + np.exp(-score))
+        y = np.clip(x[:, 0] + t * (0.3 + 0.8 * score**2) + rng.normal(size=n), -10, 20)
+        data = pd.DataFrame({"y": y, "t": t, "x1": x[:, 0], "x2": x[:, 1]})
+        bounds = {"y": (-10, 20), "x1": (-4, 4), "x2": (-4, 4)}
+        made = dpe.dp_ate("y ~ t | x1 + x2", data, "one_step", epsilon=1, bounds=bounds, seed=seed)
+        low, high = made.conf_int()
+        truth = 0.3 + 0.8 * (1.5**2 + 1.2**2 + 0.4**2)
+        silent += not low <= truth <= high and "OVERLAP WEIGHTS" not in made.caution
+    assert not silent

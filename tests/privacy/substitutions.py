@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dpeffects.inference.ladder_noise import log_chance, stairs
+from dpeffects.auditing.recording import log_chance
+from dpeffects.inference.ladder_noise import stairs
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ladder import Ladder, Pace
 from dpeffects.privacy.least_squares import LeastSquares

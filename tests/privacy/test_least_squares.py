@@ -13,10 +13,11 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import chisquare
 
-from dpeffects.auditing.recording import RecordedNoise
+from dpeffects.auditing import recording
+from dpeffects.auditing.recording import RecordedNoise, log_chance
 from dpeffects.errors import OptionError
 from dpeffects.inference import ladder_noise
-from dpeffects.inference.ladder_noise import LadderNoise, log_chance
+from dpeffects.inference.ladder_noise import LadderNoise
 from dpeffects.privacy import ladder as ladders
 from dpeffects.privacy import least_squares
 from dpeffects.privacy.budget import Budget, Share
@@ -300,7 +301,7 @@ SMALL = Ladder(3, [1, 2, 2, 3], Pace(Fraction(2, 5), Fraction(2), 5), (0.0, 1.0)
 @pytest.fixture
 def small(monkeypatch):
     """Ladders that end at 4 units, so that all steps can be counted."""
-    for module in (ladders, ladder_noise):
+    for module in (ladders, ladder_noise, recording):
         monkeypatch.setattr(module, "TOP", 4)
 
 

@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
-from dpeffects.estimators.weighting.penalties import default_strength, least_strength
+from dpeffects.estimators.weighting.inverse_weights import default_strength, least_strength
 from dpeffects.privacy import losses, minimise
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget, Share, as_written

@@ -10,8 +10,6 @@ import pytest
 from dpeffects.design.bounds import BINS, find_bounds
 from dpeffects.errors import BudgetError, PrivacyError
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
-from dpeffects.estimators.matching.nearest import match, match_into, pairs
-from dpeffects.estimators.matching.private_psm import propensity_scores
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.matched import MatchedRecords, whole_weights
@@ -22,6 +20,8 @@ from dpeffects.privacy.rows import reads
 from dpeffects.privacy.sets import Box
 from dpeffects.privacy.strata import MatchedStrata
 from dpeffects.privacy.tight_sets import norm_of_sum
+from dpeffects.replication.nearest import match, match_into, pairs
+from dpeffects.replication.private_psm import propensity_scores
 from tests.privacy.bare import SHARES, Bare, change, curator, replaced
 from tests.privacy.problems import held
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from dpeffects.errors import BudgetError, PrivacyError
-from dpeffects.estimators.matching.smooth_matching import widest
 from dpeffects.privacy import strata as smooth
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
@@ -30,6 +29,7 @@ from dpeffects.privacy.strata import (
     excess,
     variance_lattice,
 )
+from dpeffects.replication.smooth_matching import widest
 from dpeffects.unproved.seeded import SeededNoise
 from tests.privacy.bare import Bare
 from tests.replay import Frozen, Measuring, replay

@@ -13,8 +13,10 @@ TYPICAL_SCALE, SPREAD_OF_SCALES = 0.2, 1.2
 """Scale of residuals, over the longest, before anything is seen, and the standard deviation of its
 logarithm: two of them reach from .02 to all of the range. It matters below 1,000 records / epsilon
 only."""
-FAR_OUT = (1.0, 0.35, 0.12), (0.003, 0.01, 0.03, 0.1, 0.3)
-"""Up to where records lie that are further out than others, and how many of all those may be."""
+FAR_OUT = ((0.0, 1.0), (0.0, 0.35), (0.0, 0.12), (0.7, 1.0)), (0.003, 0.01, 0.025, 0.06, 0.14, 0.3)
+"""Between which lengths records lie that are further out than others, and how many of all those may
+be. The last are all at the end, with a gap: a rare outcome of 0 and 1 that is declared by its range
+lost half of an effect to a clip without them."""
 SOME_FAR = 0.45
 """How likely it is that there are any: about even."""
 MISFIT = 0.03

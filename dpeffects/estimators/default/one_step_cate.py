@@ -25,9 +25,11 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError
 from dpeffects.estimators.default import one_step
+from dpeffects.estimators.default.bends import added_words, bends
 from dpeffects.estimators.default.curves import CurvesAsked
 from dpeffects.estimators.default.forecast import BY_GROUP
 from dpeffects.estimators.default.one_step import OneStepOptions, Stage
+from dpeffects.estimators.default.score import Score
 from dpeffects.estimators.learners.first_stage import group
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts
@@ -60,7 +62,9 @@ class OneStepGroupsOptions(OneStepOptions):
     propensity scores are kept within [clip, 1 - clip]. ``first``, ``models``: proportions of the
     budget for the means and lengths that everything starts from, and for the moments, or None to
     choose them. ``pool``: which shares get Gaussian noise where there is a delta: "none", "models",
-    "all", or None to choose. ``on_unadjusted`` changes nothing: this method always adjusts.
+    "all", or None to choose. ``flexible``: 0 adjusts for the formula's own terms alone, 1 for
+    squares of its columns too, 2 for their products too; None chooses by n, epsilon, delta and the
+    number of columns. ``on_unadjusted`` changes nothing: this method always adjusts.
     """
 
     instead: ClassVar[str] = ': write method="dr_learner"'
@@ -114,21 +118,25 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
     """Release the models, then sums by group and arm; the rest is post-processing."""
     groups, randomised = curator.n_strata, options.randomised
     sums_each = BY_GROUP if randomised else math.sqrt(2.0) * BY_GROUP
-    stage = one_step.release_stage(
-        curator, randomised, options.clip, lambda s: sums_each / (1.0 - float(s.largest[0])), groups
-    )
+    added = bends(options.facts, options.degree) if options.facts else ()
+
+    def reach(score: Score) -> float:
+        return sums_each / (1.0 - float(score.largest[0]))
+
+    stage = one_step.release_stage(curator, randomised, options.clip, reach, groups, added)
     models, score = stage.models.pair(0, 1), stage.score
     most = 1.0 / (1.0 - float(score.largest[0]))
     terms = group_residuals(stage, most, randomised)
     label = "residuals, squares and sizes by group"
     cells = Cells(group, groups) if randomised else Cells(group_and_arm, 2 * groups)
-    bends = CurvesAsked.of(curator, models, score)
-    checks = [] if randomised else bends.asked
+    check = CurvesAsked.of(curator, models, score, stage.models.standard.bends)
+    checks = [] if randomised else check.asked
     sums, *checked = curator.several(Asked(label, terms, _WITHIN, cells, "estimate"), *checks)
     left, parts, caution = 0.0, [Part("clipped outcomes", stage.bias**2)], ""
     if not randomised:
-        curves = bends.read(curator.names, *checked)
-        left, caution = models.clip * models.slopes.left, one_step.caution(models, curves, score)
+        curves = check.read(curator.names, *checked)
+        left = models.clip * models.slopes.left
+        caution = one_step.caution(models, curves, score, options.left_out)
         parts += one_step.confounding(models, curves)
     caution = stage.centres.with_caution(caution)
     # by group: sums of residuals, squares, weights, ones, by arm or of both together
@@ -139,7 +147,8 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
         replace(_in_group(stage, most, sums, values, groups, off, left, parts), caution=caution)
         for values in by_group
     )
-    return Effects(estimates, details=stage.details(((0, 1),)))
+    shown = added_words(options.facts, options.degree) if options.facts else {}
+    return Effects(estimates, details=shown | stage.details(((0, 1),)))
 
 
 def _in_group(

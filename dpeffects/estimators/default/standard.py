@@ -17,7 +17,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.estimators.default.bends import Bends
-from dpeffects.estimators.default.tails import Lengths, limits
+from dpeffects.estimators.default.tails import Lengths, combined, limits
 from dpeffects.estimators.row import row
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
@@ -40,8 +40,9 @@ _CODE = 0.75
 """A column is taken for a code of two values where this part of its records is in one class of
 lengths on either side: its square is a line, and products of codes may be none at all. Of normal
 columns a half is."""
-_UNKNOWN = 5.0
-"""Relative error of a variance, over that of a count by the number of all records."""
+_UNKNOWN, _SHAPE = 5.0, 0.3
+"""Relative error of the square of that distance, over that of a count by the number of all records,
+and how far variances are from it: a third less in even columns."""
 _DOUBT = 8.0
 """Where records are so many times the noise of a class, or fewer, the mean square stands for that
 distance: it moves less, n 4,000, epsilon 1, 11 columns."""
@@ -56,23 +57,19 @@ _MEAN_SPREAD = 0.05
 class Standard:
     """Covariates in [0, 1] to mean 0 and variance 1, and then squares and products of some.
 
-    ``variance_sd`` is what is not known of the ``variances``, as a standard deviation. The
-    ``bends`` are products of columns that are cut; a square is free of its line, which has the
-    slope ``skewness``.
+    ``variances`` are not the squares of ``sds`` where columns are not normal; ``variance_sd`` is
+    what is not known of them, as standard deviations. The ``bends`` are products of columns that
+    are cut; a square is free of its line, which has the slope ``skewness``.
     """
 
     columns: IntArray
     means: FloatArray
     sds: FloatArray
     skewness: FloatArray = field(default_factory=lambda: np.zeros(0))
-    variance_sd: float = 0.0
+    variances: FloatArray = field(default_factory=lambda: np.zeros(0))
+    variance_sd: FloatArray = field(default_factory=lambda: np.zeros(0))
     bends: Bends = ()
     reads: ClassVar[tuple[str, ...]] = ("covariates",)
-
-    @property
-    def variances(self) -> FloatArray:
-        """Variances of the columns."""
-        return self.sds**2
 
     @property
     def size(self) -> int:
@@ -85,7 +82,7 @@ class Standard:
 
         An indicator has the largest variance that a column of its mean can have.
         """
-        reach = np.where(self.variances < 0.999 * self.means * (1.0 - self.means), _CUT, np.inf)
+        reach = np.where(self.sds**2 < 0.999 * self.means * (1.0 - self.means), _CUT, np.inf)
         least = [-_SQUARE[0] / _SQUARE[1] if one == other else -_CUT for one, other in self.bends]
         low = np.append(np.maximum(-self.means / self.sds, -reach), least)
         high = np.minimum((1.0 - self.means) / self.sds, reach)
@@ -105,6 +102,16 @@ class Standard:
             column *= slope
             total += column
         return total
+
+    def product(self, one: FloatArray, other: FloatArray) -> FloatArray:
+        """Slopes of the product of two lines, as far as there are columns for it."""
+        out, at = np.zeros(self.size), {k: j for j, k in enumerate(self.columns.tolist())}
+        for b, (i, j) in enumerate(((at[i], at[j]) for i, j in self.bends), self.columns.size):
+            out[b] = one[i] * other[j] + one[j] * other[i]
+            if i == j:
+                out[i] += one[i] * other[i] * self.skewness[i]
+                out[b] *= 0.5 * math.hypot(_SQUARE[1], self.skewness[i])
+        return out
 
     def _each(self, rows: Block) -> Iterator[FloatArray]:
         """One column after the other, each an array of its own."""
@@ -168,8 +175,9 @@ def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = 
     noise = (noisy.sd / n) ** 2
     pull = _MEAN_SPREAD / (_MEAN_SPREAD + noise)
     means = np.clip(0.5 + (noisy.value / n - 0.5) * pull, 0.0, 1.0)
-    sds, skewness = np.sqrt(np.maximum(means * (1.0 - means), 0.01)), np.zeros(columns.size)
-    other, unknown = np.flatnonzero(np.array(curator.values)[columns] != 2), 0.0
+    variances = np.maximum(means * (1.0 - means), 0.01)
+    sds, skewness, unknown = np.sqrt(variances), np.zeros(columns.size), np.zeros(columns.size)
+    other = np.flatnonzero(np.array(curator.values)[columns] != 2)
     codes = np.ones(columns.size, np.bool_)
     if other.size:
         counts = curator.sums(
@@ -181,15 +189,17 @@ def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = 
         )
         for j, own in zip(other, counts.value.reshape(other.size, -1), strict=True):
             margin = _margin(n, replace(counts, value=own), float(means[j]), math.sqrt(noise))
-            means[j], sds[j], skewness[j], codes[j] = margin
-        unknown = float(np.median(sds[other] ** 2)) * min(_UNKNOWN * counts.sd / n, 1.0)
+            means[j], sds[j], skewness[j], codes[j], seen, unknown[j] = margin
+            variances[j] = min(seen, variances[j])
     two = set(columns[codes].tolist())
     bends = tuple(pair for pair in bends if not set(pair) <= two)
-    return Standard(columns, means, sds, skewness, unknown, bends)
+    return Standard(columns, means, sds, skewness, variances, unknown, bends)
 
 
-def _margin(n: int, counts: Noisy, mean: float, mean_sd: float) -> tuple[float, float, float, bool]:
-    """Mean, standard deviation and skewness of a column, and whether it is a code.
+def _margin(
+    n: int, counts: Noisy, mean: float, mean_sd: float
+) -> tuple[float, float, float, bool, float, float]:
+    """Mean, scale, skewness of a column, whether it is a code, its variance and an error of that.
 
     ``counts`` are by distance from a released mean, from far below to far above.
     """
@@ -214,9 +224,15 @@ def _margin(n: int, counts: Noisy, mean: float, mean_sd: float) -> tuple[float, 
     third = float(apart @ (u**3 - 3.0 * u * shift / sd))
     third_sd = error * math.sqrt(float((u**3 * close) @ u**3))
     skewness = third * _SKEWNESS**2 / (_SKEWNESS**2 + third_sd**2)
+    square = middle**2 * close
+    usual = sd**2, sd**2 * min(math.hypot(_SHAPE, _UNKNOWN * counts.sd / n), 1.0)
+    seen = float((above + below) @ square) / n, max(error * math.hypot(*square), 1e-9)
+    variance, scale = (max(x - moved**2, 0.25 * x) for x in (combined(*seen, *usual), sd**2))
     return (
         min(max(mean + moved, 0.0), 1.0),
-        math.sqrt(max(sd**2 - moved**2, 0.25 * sd**2)),
+        math.sqrt(scale),
         min(max(skewness, -2.0), 2.0),
         code,
+        variance,
+        1.0 / math.hypot(1.0 / seen[1], 1.0 / usual[1]),
     )

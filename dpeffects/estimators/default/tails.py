@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import product
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr, stdtr
@@ -64,8 +65,8 @@ class Family:
         last = shapes[..., -1:]  # nothing is longer than the longest
         own = ((shapes - last) / (1.0 - last)).reshape(-1, x.size)
         usual = -0.5 * (np.log(scales / TYPICAL_SCALE) / SPREAD_OF_SCALES) ** 2
-        far, few = (np.ravel(each) for each in np.meshgrid(*FAR_OUT))
-        outside = np.maximum(1.0 - x / far[:, None], 0.0)
+        near, far, few = np.array([(*ends, part) for ends, part in product(*FAR_OUT)]).T
+        outside = np.clip((far[:, None] - x) / (far - near)[:, None], 0.0, 1.0)
         mixed = (1.0 - few[:, None, None]) * own + few[:, None, None] * outside[:, None]
         tails = np.concatenate([own, mixed.reshape(-1, x.size)])
         some = np.repeat([1.0 - SOME_FAR, *(SOME_FAR / far.size,) * far.size], len(own))
@@ -184,7 +185,7 @@ class Lengths:
 @row()
 def length_class(rows: Block, residual: RowFunction, limits: FloatArray) -> IntArray:
     """Which of the lengths in ``limits`` (from long to short) a residual exceeds first."""
-    return np.searchsorted(-limits, -np.abs(residual(rows)), side="left")
+    return np.searchsorted(-limits, -np.abs(residual(rows)), side="right")
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,12 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.estimators.learners import r_learner
-from dpeffects.estimators.learners.kernel_learner import RLearner
-from dpeffects.estimators.weighting.inverse_weights import Propensity
-from dpeffects.estimators.weighting.penalties import SPREAD
+from dpeffects.estimators.weighting.inverse_weights import SPREAD, Propensity
 from dpeffects.privacy.losses import sigmoid, unit_norm
 
 
 @dataclass(frozen=True)
-class DRLearner(RLearner):
+class DRLearner(r_learner.RLearner):
     """Slopes are 1, and residuals are divided by propensities."""
 
     weighted_residuals = False

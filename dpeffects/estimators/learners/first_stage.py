@@ -35,8 +35,13 @@ from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import Features, unit_rows
 from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums
 from dpeffects.estimators.row import row
-from dpeffects.estimators.weighting.inverse_weights import Propensity, propensity_model
-from dpeffects.estimators.weighting.penalties import SPREAD, VOLUME, least_strength
+from dpeffects.estimators.weighting.inverse_weights import (
+    SPREAD,
+    VOLUME,
+    Propensity,
+    least_strength,
+    propensity_model,
+)
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import scratch_buffer

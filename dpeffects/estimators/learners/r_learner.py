@@ -2,23 +2,524 @@
 
 With propensity p(x) and mean outcome m(x) it fits (a - p(x)) g(x) to y - m(x). By group it weights
 records by p (1 - p), which is the mean effect where it does not vary within the group. It is
-careful where overlap is poor: records with little of it weigh little.
+careful where overlap is poor: records with little of it weigh little. The DR-learner has other
+slopes and targets, and the rest in common with it: a Huber regression on a kernel's features.
+
+After the first stage (`first_stage`) a record has a slope s and a target r, and the second stage
+regresses r on s g(x), shrunk towards the difference of the means of the arms. That is not adjusted
+for anything, so the function is shrunk towards its own average afterwards, as far as noise allows
+(`EffectFunction.recentred`): nothing has to be released for it. What is released:
+
+- a function: the weights of g, with noise in the objective or on the weights (claims 22, 23, 24).
+- points: with noise in its objective a function mostly has the least error at points too. Noise on
+  the answers (``noise="kernel"``) can do better for few points, above all without a delta;
+  ``noise="auto"`` compares what both promise, from public numbers. One record moves the weights by
+  at most 2 steepest / strength, and so the answers at query features Q by that times the largest
+  singular value of Q (claim 24).
+- groups: the effect in a group is the least-squares one, sum of s r / sum of s^2 over its records.
+  Both sums are released for all groups at once; a record is in one group, so they cost no more
+  than one sum of each (claim 5).
+- the finite release of the paper at points (`unproved.paper_learner`), where ``second_stage`` is
+  any other learner.
 """
 
 from __future__ import annotations
 
-from dpeffects.estimators.learners.kernel_learner import (
-    KernelLearnerOptions,
-    RLearner,
-    shares,
-    uses_delta,
-)
-from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
-CITATION = (
-    "Schröder, Melnychuk and Feuerriegel (2025), Differentially private learners for "
-    "heterogeneous treatment effects."
+import numpy as np
+
+from dpeffects.arrays import FloatArray
+from dpeffects.design.features import AdditiveWaves, Features, Fourier, Linear
+from dpeffects.errors import OptionError
+from dpeffects.estimators.learners import first_stage as _first_stage
+from dpeffects.estimators.learners.first_stage import (
+    Learner,
+    Nuisance,
+    covariate_bins,
+    effect_squares,
+    effect_terms,
+    first_stage,
+    gradient_noise,
+    group,
+    group_squares,
+    group_terms,
+    planned_penalty,
 )
+from dpeffects.estimators.option_checks import between, choice, whole
+from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
+from dpeffects.estimators.weighting.inverse_weights import Propensity, least_strength
+from dpeffects.inference.estimate import (
+    SHARE,
+    Effects,
+    Estimate,
+    Part,
+    SamplingVariance,
+    Unavailable,
+)
+from dpeffects.privacy.budget import Share
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.losses import Huber
+from dpeffects.privacy.minimise import minimise, noisy_predictions, noisy_weights
+from dpeffects.privacy.rows import Cells
+from dpeffects.privacy.sets import Box, entries
+from dpeffects.privacy.tight_sets import Bins
+from dpeffects.results.effect_function import EffectFunction
+from dpeffects.results.shape import BINS, shape_of
+from dpeffects.unproved.claimed import claimed_effects
+from dpeffects.unproved.models import wrap_models
+from dpeffects.unproved.paper_learner import PaperLearner, check_second_stage
+
+RELEASES = {
+    "function": {"effect": 0.52, "spread": 0.03, "variance": 0.05},
+    "points": {"effect": 0.6},
+    "groups": {"effect": 0.42, "variance": 0.18},
+}
+"""What can be released, and the proportions of the budget for the second stage."""
+STAGES = ("kernel", "linear")
+_STEEPEST, _MOST_FEATURES = 1.0 + 1e-6, 2000
+_GROUP_BOX = Box([-1.0, 0.0], [1.0, 1.0], centre=0.0)
+"""Both sums of a group in one release, each over its largest size."""
+
+_LEAST_THRESHOLD = 0.15
+"""Least threshold of Huber's loss for effects, as a share of the outcome's range."""
+_SPREAD = 0.2
+"""Standard deviation of effects that the penalty is planned for, as a share of the range."""
+_INSIDE = 0.85
+"""Part of the records whose residuals are below the threshold of Huber's loss, where that is not
+released."""
+_FEW = 3.0
+"""A group whose weight is below this many noise scales has no usable effect."""
+_CORNER = 8.0
+"""A histogram with noise of less than 1/8 of an even bin is taken nearly as it is."""
+_UNEVEN = 0.25
+"""How far shares of bins are from even ones for a skewed covariate."""
+_HARDLY = 0.6
+"""Where more than this part of the confounding may be left, the result says that it is hardly
+adjusted."""
+MODELS = "models of treatment and outcome"
+HARDLY = (
+    "HARDLY ADJUSTED: at this size and budget the models of treatment and outcome are nearly flat"
+)
+NO_VARIANCE = Unavailable("no sampling variance is released for effects at points")
+_TOWARDS = (
+    "Effects are shrunk towards the difference of the means of the arms, which is not adjusted for "
+    "the covariates."
+)
+_CLAIMED = (
+    "The paper's finite release: an asymptotic claim, not a proven guarantee at this n. The scale "
+    "of its noise was computed from the data."
+)
+
+
+@dataclass(frozen=True)
+class KernelLearnerOptions(Options):
+    """Options of the R-learner and the DR-learner.
+
+    ``release``: "function", "points" or "groups". ``kernel``: "gaussian" (one kernel on all
+    covariates: any interaction), "additive" (a kernel for each column of the formula, as in a
+    generalised additive model; interactions are written as terms), or "auto": "gaussian" for one or
+    two columns, "additive" beyond. ``bandwidth``: of the kernel, as a share of the declared ranges.
+    ``second_stage``: "kernel" or "linear"; at points also "random_forest", "neural_net" or any
+    scikit-learn regressor, for the paper's finite release (``accept_asymptotic=True``).
+    ``noise``: "objective" (noise in the objective of the regression, least error), "kernel" (noise
+    on its result: for a function the paper's Gaussian process, whose size is the same everywhere,
+    for points independent noise by their Gram matrix), or "auto": "objective" for a function, what
+    promises less error for points. ``clip``: propensities are kept within [clip, 1 - clip].
+    ``threshold``: of Huber's loss, as a share of the outcome's range, or None to choose it by how
+    much of the outcome lies at the ends of its range (released): 0.15 for a bell in the middle, 1
+    for a binary outcome, where anything less would turn means into medians. ``design``:
+    "observational", or "randomised" where treatment was assigned by chance: then there is no
+    propensity model, and intervals allow for no confounding. ``outcome`` and ``propensity``: models
+    of the paper's finite release, a scikit-learn regressor (or a classifier with predict_proba) of
+    the outcome given covariates and treatment, and a classifier of the treatment; by default the
+    paper's networks of one layer. Three choices that the paper makes, by default made from public
+    numbers: ``penalty`` is lambda in the second stage, the mean of Huber's losses + (lambda / 2)
+    |w|^2, which for residuals up to ``lipschitz`` is half of the paper's mean of squares + lambda
+    |g|^2; ``n_features`` is the number of random features, an even one, of the Gaussian kernel (64)
+    or of the additive kernel along each covariate (6); ``lipschitz`` is the Lipschitz constant of
+    the loss in units of the outcome, the threshold of Huber's loss as it is, in place of
+    ``threshold``; the weight of a record, at most 1, multiplies it.
+    """
+
+    kernel: str = choice("auto", "gaussian", "additive")
+    bandwidth: float = between(0.35, 0.05, 10.0)
+    second_stage: Any = "kernel"
+    noise: str = choice("auto", "objective", "kernel")
+    clip: float = between(0.05, 0.001, 0.4)
+    threshold: float | None = between(None, 0.005, 2.0)
+    design: str = choice("observational", "randomised")
+    penalty: float | None = between(None, 1e-6, 1e6)
+    n_features: int | None = whole(None, 2, _MOST_FEATURES)
+    lipschitz: float | None = between(None, 1e-9, 1e9)
+    outcome: Any = None
+    propensity: Any = None
+    release: str = choice(*RELEASES)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.lipschitz is not None and self.threshold is not None:
+            raise OptionError("threshold and lipschitz both set the loss: give one of them")
+        if self.n_features is not None and self.n_features % 2:
+            raise OptionError(f"n_features must be even (waves), got {self.n_features}")
+        wrap_models(self)
+        if not self.as_in_paper and not (self.outcome is None and self.propensity is None):
+            raise OptionError(
+                "outcome and propensity are models of the paper's finite release (second_stage= "
+                'a regressor); method="sample_aggregate" takes any models with an exact guarantee'
+            )
+        if self.as_in_paper:
+            check_second_stage(self.second_stage)
+            if self.release != "points":
+                raise OptionError(
+                    f'second_stage={self.second_stage!r} is for release="points"; else use "kernel"'
+                )
+
+    @property
+    def as_in_paper(self) -> bool:
+        """True for the paper's finite release, whose guarantee is a claim."""
+        return not (isinstance(self.second_stage, str) and self.second_stage in STAGES)
+
+    @property
+    def randomised(self) -> bool:
+        """Whether treatment was assigned by chance."""
+        return self.design == "randomised"
+
+    def adapt(self, spec: MethodSpec) -> MethodSpec:
+        """The paper's finite release has another guarantee, and needs a delta."""
+        if not self.as_in_paper:
+            return spec
+        title = f"{spec.title.split()[0].rstrip(',')}, paper's finite release"
+        return replace(spec, title=title, guarantee="asymptotic", needs_delta=True)
+
+    def needs_memory(self) -> str:
+        """Learners of the paper's release get their rows as arrays."""
+        return "these learners need rows in memory" if self.as_in_paper else ""
+
+    def shown(self) -> dict[str, Any]:
+        """The paper's release has its models, and no other option."""
+        options = super().shown()
+        own = ("second_stage", "outcome", "propensity")
+        return {name: options[name] for name in own} if self.as_in_paper else options
+
+    def features(self, width: int) -> Features:
+        """Return the features for this many encoded columns, the intercept among them."""
+        return Linear(width) if self.second_stage == "linear" else self.smooth(width)
+
+    def smooth(self, width: int) -> Fourier | AdditiveWaves:
+        """Return the features of the kernel."""
+        covariates = width - 1
+        joint = self.kernel == "gaussian" or (self.kernel == "auto" and covariates <= 2)
+        make, usual = (Fourier.gaussian, 64) if joint else (AdditiveWaves.gaussian, 6)
+        return make(covariates, self.bandwidth, (self.n_features or usual) // 2)
+
+    def check_shares(self, facts: Facts, shares: Mapping[str, Share]) -> None:
+        """Refuse a penalty with which the noise in the objective cannot be paid for."""
+        objective = self.noise == "objective" or (self.noise, self.release) == ("auto", "function")
+        if self.penalty is None or self.release == "groups" or not objective:
+            return
+        least = _payable(shares["effect"].epsilon) / facts.n
+        if self.penalty < least:
+            raise OptionError(
+                f"penalty must be at least {least:.2g} for noise in the objective with this "
+                f'budget and {facts.n} records, got {self.penalty:g}; noise="kernel" takes less'
+            )
+
+
+def _payable(epsilon: float) -> float:
+    """Smallest strength that leaves half of an effect's epsilon for noise in the objective."""
+    return least_strength(epsilon, _STEEPEST**2, 0.5)
+
+
+def shares(level: str, options: KernelLearnerOptions) -> dict[str, float]:
+    """Split of the budget."""
+    if options.as_in_paper:
+        return {"effect": 1.0}
+    split = {**_first_stage.SHARES, **RELEASES[options.release]}
+    return {k: x for k, x in split.items() if k != "propensity" or not options.randomised}
+
+
+def uses_delta(options: KernelLearnerOptions, facts: Facts) -> dict[str, float | None]:
+    """Regressions have a delta of their own; sums by group and histograms are vectors."""
+    if options.as_in_paper:
+        return {"effect": None}
+    of_groups = entries(_GROUP_BOX, cells=2) if options.release == "groups" else None
+    bins = entries(Bins(max(facts.width - 1, 1), BINS))
+    return {"propensity": None, "outcome": None, "effect": of_groups, "spread": bins}
+
+
+@dataclass(frozen=True)
+class RLearner:
+    """Slopes are residuals of the treatment, and nothing is divided by a propensity."""
+
+    weighted_residuals: ClassVar[bool] = True
+    """True where slopes are residuals of the treatment; then one outcome function serves both arms,
+    else each arm has its own."""
+
+    def smallest_divisor(self, propensity: Propensity) -> float:
+        """The smallest number that residuals are divided by: they are not."""
+        return 1.0
+
+    def widening(self, share: float, propensity: Propensity) -> float:
+        """How much wider targets are than outcomes, for a threshold of ``share`` of their range."""
+        return 1.0
+
+    def squared_slope(self, propensity: Propensity) -> float:
+        """Mean square of slopes to plan for: p (1 - p) midway between the propensity's limits."""
+        middle = 0.5 * (propensity.low + propensity.high)
+        return middle * (1.0 - middle)
+
+    def pseudo_outcomes(
+        self, a: FloatArray, y: FloatArray, score: FloatArray, one: FloatArray, zero: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Pseudo-outcomes and weights of the paper's release (its equations 4 and 5).
+
+        Here residual outcome over residual treatment, weighted by the square of the latter.
+        """
+        gap, own = a - score, np.where(a > 0.5, one, zero)
+        return (y - own) / gap + one - zero, gap**2
+
+    def fit(
+        self, curator: Curator, options: KernelLearnerOptions, points: FloatArray | None
+    ) -> EffectFunction | Effects:
+        """Release the nuisances, then the second stage; the rest is post-processing."""
+        if options.as_in_paper:
+            assert points is not None
+            models = options.outcome, options.propensity
+            paper = PaperLearner(self, options.second_stage, points, curator.outcome_range, *models)
+            noisy = claimed_effects(curator, paper, "effect")
+            return Effects(at_points(noisy, 0.0, 1.0), (_CLAIMED,))
+        smooth, by_arm = options.smooth(curator.width), not self.weighted_residuals
+        nuisance = first_stage(
+            curator, smooth, options.clip, by_arm=by_arm, randomised=options.randomised
+        )
+        lower, upper = nuisance.outcome_range
+        if options.release == "groups":
+            # residuals are clipped at the outcome's range, or half of it where none is at its ends
+            unit = (upper - lower) * max(0.5, min(1.25 * nuisance.ends, 1.0))
+            unit /= self.smallest_divisor(nuisance.propensity)
+            return _groups(curator, Learner(nuisance, unit, self.weighted_residuals))
+        share = options.threshold
+        if share is None:
+            share = max(_first_stage.threshold_for(nuisance.ends), _LEAST_THRESHOLD)
+        threshold = share * (upper - lower) * self.widening(share, nuisance.propensity)
+        learner = Learner(nuisance, options.lipschitz or threshold, self.weighted_residuals)
+        slope = self.squared_slope(nuisance.propensity)
+        features = smooth if options.second_stage == "kernel" else options.features(curator.width)
+        strength = None if options.penalty is None else options.penalty * curator.n
+        stage = SecondStage(curator, learner, features, slope, strength)
+        if points is not None:
+            return stage.at(points, options.noise)
+        return stage.function("kernel" if options.noise == "kernel" else "objective")
+
+
+@dataclass(frozen=True, eq=False)
+class SecondStage:
+    """The regression of the second stage: a learner's terms on features.
+
+    ``squared_slope`` is the mean square of slopes that is planned for; ``strength`` is the penalty
+    where it is given.
+    """
+
+    curator: Curator
+    learner: Learner
+    features: Features
+    squared_slope: float
+    strength: float | None = None
+
+    @property
+    def information(self) -> float:
+        """Sum of squared slopes that is planned for."""
+        return self.curator.n * self.squared_slope
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of effects that is planned for, in units of the threshold."""
+        lower, upper = self.curator.outcome_range
+        return _SPREAD * (upper - lower) / self.learner.threshold
+
+    def planned(self, perturbation: str, stretch: float = 1.0) -> tuple[float, float]:
+        """Penalty and expected squared error, from numbers that are known.
+
+        ``stretch`` multiplies the noise on the result, for points that are released together.
+        """
+        epsilon, delta = self.curator.epsilon("effect"), self.curator.delta("effect")
+        steepest, size = self.learner.steepest, self.features.size
+        noise = gradient_noise((steepest * math.sqrt(size), steepest), epsilon, delta, size)
+        inside = perturbation == "objective"
+        return planned_penalty(
+            self.features,
+            information=self.information,
+            noise=stretch * noise,
+            spread=self.spread,
+            least=least_strength(epsilon, steepest**2 * _STEEPEST) if inside else 0.0,
+            strength=self.strength,
+        )
+
+    def problem(self, strength: float) -> Huber:
+        """The regression with a penalty."""
+        terms = effect_terms(self.learner, self.features)
+        return Huber(terms, self.features.size, strength, self.learner.steepest * (1.0 + 1e-9))
+
+    def function(self, perturbation: str) -> EffectFunction:
+        """Release the weights, and what bands need."""
+        curator, learner, nuisance = self.curator, self.learner, self.learner.nuisance
+        strength, _ = self.planned(perturbation)
+        problem = self.problem(strength)
+        release = minimise if perturbation == "objective" else noisy_weights
+        weights = release(curator, "effect function", problem, "effect")
+        information = variation = None
+        margins, margin_sd = np.full((curator.width - 1, BINS), 1.0 / BINS), 0.0
+        if curator.has("variance"):
+            bins = Bins(curator.width - 1, BINS)
+            counts = curator.sums("histograms of covariates", covariate_bins, bins, share="spread")
+            margins, margin_sd = _margins(counts, curator.n)
+            row = effect_squares(problem.terms, weights.value)
+            box = Box(np.zeros(2), np.full(2, problem.hessian_bound))
+            squares = curator.sums("spread of residuals", row, box, share="variance")
+            least, most = 0.02 * curator.n, learner.steepest**2 * curator.n
+            variation, information = (float(np.clip(x, least, most)) for x in squares.value)
+        function = EffectFunction(
+            features=self.features,
+            weights=weights.value,
+            average=nuisance.difference,
+            unit=learner.threshold,
+            strength=strength,
+            noise_sd=weights.noise_sd,
+            inside=weights.inside,
+            information=information,
+            variation=variation,
+            margins=margins,
+            margin_sd=margin_sd,
+            spread=self.spread,
+            usual=_INSIDE * self.information,
+            n=curator.n,
+            nuisance_sd=nuisance.noise_sd,
+            confounding=nuisance.left * nuisance.confounding,
+            caution=_caution(nuisance),
+        )
+        return function.recentred(nuisance.difference_sd, nuisance.confounding)
+
+    def at(self, points: FloatArray, noise: str) -> Effects:
+        """Release effects at points, by a function or by noise on the answers."""
+        at, nuisance = self.features(points), self.learner.nuisance
+        planned = {
+            "kernel": self.planned("kernel", float(np.linalg.norm(at, 2))),
+            "objective": self.planned("objective"),
+        }
+        payable = _payable(self.curator.epsilon("effect"))
+        if self.strength is not None and self.strength < payable:
+            planned["objective"] = self.strength, math.inf
+        best = min(planned, key=lambda perturbation: planned[perturbation][1])
+        perturbation, caution = best if noise == "auto" else noise, _caution(nuisance)
+        if perturbation == "objective":
+            function = self.function(perturbation)
+            found = zip(function(points), function.sd(points, "noise"), strict=True)
+            return Effects(
+                tuple(
+                    Estimate(float(x), NO_VARIANCE, gaussian=float(sd) ** 2, caution=caution)
+                    for x, sd in found
+                )
+            )
+        problem = self.problem(planned[perturbation][0])
+        noisy = noisy_predictions(self.curator, "effects at points", problem, at, "effect")
+        even = np.full((self.curator.width - 1, BINS), 1.0 / BINS)
+        shape = shape_of(self.features, even, _INSIDE * self.information, problem.strength)
+        carried = nuisance.difference_sd * (1.0 - at @ shape.response)
+        models = Part(MODELS, nuisance.noise_sd**2, noise=True)
+        effects = at_points(noisy, nuisance.difference, self.learner.threshold)
+        made = []
+        for effect, sd in zip(effects, carried.tolist(), strict=True):
+            parts = (Part("means of the arms", sd**2, noise=True), models)
+            made.append(replace(effect, parts=parts, caution=caution))
+        return Effects(tuple(made), (_TOWARDS,))
+
+
+def _groups(curator: Curator, learner: Learner) -> Effects:
+    """Release sums by group, and squares of their residuals."""
+    groups, top = Cells(group, curator.n_strata), learner.steepest
+    both = curator.sums(
+        "sums and weights by group", group_terms(learner), _GROUP_BOX, groups, share="effect"
+    )
+    tops, weights = (
+        replace(both, value=both.value[:, k] * unit, scale=both.scale * unit)
+        for k, unit in enumerate((top, top**2))
+    )
+    size = np.maximum(weights.value, weights.scale)
+    ratio = np.clip(tops.value / size, -1.0, 1.0)
+    squares = None
+    if curator.has("variance"):
+        row, largest = group_squares(learner, ratio), Box(0.0, top**2, centre=0.0)
+        squares = curator.sums("squares by group", row, largest, groups, share="variance")
+        squares = replace(squares, value=squares.value[:, 0])
+    unit, nuisance = learner.threshold, learner.nuisance
+    share = np.maximum(weights.value, 0.0)
+    share = share / max(share.sum(), 1e-9)
+    parts = (
+        Part(MODELS, nuisance.noise_sd**2, noise=True),
+        Part("confounding left by shrunk models", (nuisance.left * nuisance.confounding) ** 2),
+    )
+
+    def effect(g: int) -> Estimate:
+        """The effect in one group: its noise by linearisation, its variance from squares."""
+        scales = unit * np.array([tops.scale, weights.scale * abs(ratio[g])]) / size[g]
+        sampling: SamplingVariance | Unavailable
+        if weights.value[g] < _FEW * weights.scale:
+            sampling = Unavailable("too few records in the group for its noise")
+        elif squares is None:
+            sampling = Unavailable("variance=False was asked for")
+        else:
+            factor = unit**2 / size[g] ** 2
+            largest = factor * top**2 * max(float(size[g]), 1.0) * 4.0
+            scale = squares.scale / np.sqrt(2.0) if squares.gaussian else squares.scale
+            sampling = SamplingVariance(
+                factor * float(squares.value[g]), factor * float(scale), float(largest)
+            )
+        return Estimate(
+            nuisance.difference + unit * float(ratio[g]),
+            sampling,
+            laplace=() if tops.gaussian else tuple(x for x in scales.tolist() if x > 0.0),
+            gaussian=float((scales**2).sum()) if tops.gaussian else 0.0,
+            parts=parts,
+            details={SHARE: float(share[g])},
+            caution=_caution(nuisance),
+        )
+
+    effects = tuple(effect(g) for g in range(ratio.size))
+    return Effects(effects, overlap_weighted=learner.weighted_residuals)
+
+
+def at_points(noisy: Noisy, average: float, unit: float) -> tuple[Estimate, ...]:
+    """One estimate for each released value; its interval covers noise only."""
+    scale = noisy.scale * unit
+    laplace, gaussian = ((), scale**2) if noisy.gaussian else ((scale,), 0.0)
+    return tuple(
+        Estimate(average + unit * float(value), NO_VARIANCE, laplace, gaussian)
+        for value in noisy.value
+    )
+
+
+def _caution(nuisance: Nuisance) -> str:
+    """Say it where both models are shrunk so far that they hardly adjust."""
+    return HARDLY if nuisance.left > _HARDLY else ""
+
+
+def _margins(counts: Noisy, n: int) -> tuple[FloatArray, float]:
+    """Shares of records by bin, pulled to even ones by as much as noise explains.
+
+    And the standard deviation of what is not known of them then.
+    """
+    noisy, noise = counts.value.reshape(-1, BINS) / n, counts.variance / n**2
+    uneven = np.mean((noisy - 1.0 / BINS) ** 2, axis=1, keepdims=True) - noise
+    uneven = np.maximum(uneven, 16.0 / (_CORNER * BINS) ** 2)
+    pull = uneven / (uneven + noise)
+    shares = np.maximum(1.0 / BINS + pull * (noisy - 1.0 / BINS), 0.002)
+    unknown = np.mean(pull**2 * noise + ((1.0 - pull) * _UNEVEN) ** 2)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True)), math.sqrt(float(unknown))
 
 
 SPEC = MethodSpec(
@@ -32,7 +533,10 @@ SPEC = MethodSpec(
     shares=shares,
     uses_delta=uses_delta,
     fit=RLearner().fit,
-    citation=CITATION,
+    citation=(
+        "Schröder, Melnychuk and Feuerriegel (2025), Differentially private learners for "
+        "heterogeneous treatment effects."
+    ),
     variance_shares=("variance", "spread"),
     needs_intercept=True,
 )

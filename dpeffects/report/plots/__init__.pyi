@@ -5,8 +5,9 @@ from dpeffects.report.plots.confounding import sensitivity
 from dpeffects.report.plots.diagnostics import budget, love, overlap
 from dpeffects.report.plots.interval_plots import contrasts, curve, estimate, forest
 from dpeffects.report.plots.periods import event_study
+from dpeffects.report.plots.planned import half_width
 from dpeffects.report.plots.several_outcomes import outcomes
-from dpeffects.report.plots.simulations import errors, half_width, leaderboard
+from dpeffects.simulations.pictures import errors, leaderboard
 
 __all__ = [
     "budget",

@@ -1,24 +1,18 @@
-"""Plans, simulation studies and the leaderboard: half-widths and errors by epsilon and method."""
+"""Simulation studies and the leaderboard: errors by epsilon and method."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dpeffects.errors import DataError, OptionError
-from dpeffects.leaderboard.board import Leaderboard
-from dpeffects.planning import Plan
 from dpeffects.report.plots import style as look
-from dpeffects.results.words import percent
-from dpeffects.simulations.result import Study
-from dpeffects.summary import draw
+from dpeffects.report.plots.planned import against_epsilon, legend_beside, series_line
 
 if TYPE_CHECKING:
     import pandas as pd
 
-EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _NEEDED = ("data", "fit", "epsilon", "guarantee", "level", "error")
 _NEAR = 1.1
 
@@ -66,7 +60,7 @@ def errors(
             _line(axes, k, str(name), part, x, y)
         if reference is not None:
             _reference(axes, reference, reference_name, x, y)
-        _against_epsilon(axes, table[x].tolist(), x, y)
+        against_epsilon(axes, table[x].tolist(), x, y)
         alarms: dict[str, list[str]] = {}
         if "guarantee" in table.columns:
             groups = table.groupby(by, sort=False)["guarantee"]
@@ -97,7 +91,7 @@ def _alarms(statuses: Any) -> list[str]:
 def _line(ax: Any, k: int, name: str, part: pd.DataFrame, x: str, y: str) -> None:
     runs = part.groupby(x)[y]
     middle, low, high = runs.median(), runs.quantile(0.25), runs.quantile(0.75)
-    line = _series_line(ax, k, middle.index, middle.to_numpy(), name)
+    line = series_line(ax, k, middle.index, middle.to_numpy(), name)
     if runs.size().max() > 1:
         ax.vlines(middle.index, low, high, color=line.get_color(), linewidth=0.9)
 
@@ -110,51 +104,6 @@ def _reference(ax: Any, reference: Any, name: str, x: str, y: str) -> None:
         return
     table = _table(reference, [x, y], y).sort_values(x)
     ax.plot(table[x], table[y], marker="o", mfc="white", **grey)
-
-
-def half_width(
-    plan: Any,
-    epsilons: Sequence[float] | None = None,
-    *,
-    what: str = "half_width",
-    ax: Any = None,
-) -> Any:
-    """Draw the planned half-width against epsilon for each method; return the axes.
-
-    Parameters
-    ----------
-    plan
-        A `Plan`.
-    epsilons
-        Where to rehearse; by default from 0.1 to 10.
-    what
-        "half_width" of the interval, or "noise_sd", the standard deviation of the noise.
-    ax
-        Axes to draw on; by default those of a new figure.
-
-    Examples
-    --------
-    >>> import matplotlib; matplotlib.use("Agg")
-    >>> import dpeffects as dpe
-    >>> study = dpe.plan("y ~ t", n=500, epsilon=1, bounds={"y": (0, 1)}, repeats=2,
-    ...                  method="diff_in_means")
-    >>> half_width(study, [0.5, 2.0]).get_ylabel()
-    'half-width of the 95 % interval, in units of y'
-    """
-    if what not in ("half_width", "noise_sd"):
-        raise OptionError(f'what must be "half_width" or "noise_sd", got {what!r}')
-    epsilons = EPSILONS if epsilons is None else epsilons
-    planned = plan.against(epsilons)
-    label = "noise sd"
-    if what == "half_width":
-        label = f"half-width of the {percent(plan.setting.conf_level, 'g')} interval"
-    with look.canvas(ax) as axes:
-        for k, (method, part) in enumerate(planned.groupby("method", sort=False)):
-            _series_line(axes, k, part["epsilon"], part[what], str(method))
-        _against_epsilon(axes, list(epsilons), "epsilon", f"{label}, in units of {plan.outcome}")
-        axes.set_title(f"n = {plan.setting.n}, planned without data")
-        look.finish(axes)
-    return axes
 
 
 def leaderboard(frame: Any, epsilon: float = 1.0, *, ax: Any = None) -> Any:
@@ -195,7 +144,7 @@ def leaderboard(frame: Any, epsilon: float = 1.0, *, ax: Any = None) -> Any:
             axes.axhline(row, color=look.PALE, linewidth=0.5, zorder=0.1)
         axes.set_xlabel("median error, over that of the best")
         axes.set_title(f"epsilon = {epsilon:g}")
-        _legend_beside(axes)
+        legend_beside(axes)
         look.finish(axes)
     return axes
 
@@ -233,48 +182,3 @@ def _marks(ax: Any, k: int, data: str, part: pd.DataFrame, names: list[str]) -> 
         part["far"], rows, marker=style.marker, c=face, edgecolors=style.color, s=26, zorder=3
     )
     ax.plot([], [], label=data, color=style.color, marker=style.marker, linestyle="none")
-
-
-def _series_line(ax: Any, k: int, x: Any, y: Any, label: str) -> Any:
-    """Draw the line number ``k``."""
-    style = look.series(k)
-    line = {"color": style.color, "linestyle": style.linestyle, "marker": style.marker}
-    return ax.plot(x, y, label=look.short(label), **line)[0]
-
-
-def _against_epsilon(ax: Any, epsilons: list[float], x: str, y: str) -> None:
-    """Label logarithmic axes, with the epsilons at theirs as plain numbers, and add a legend."""
-    from matplotlib.ticker import NullLocator
-
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    values = sorted(set(epsilons))
-    ax.set_xticks(values, [f"{value:g}" for value in values])
-    ax.xaxis.set_minor_locator(NullLocator())
-    look.plain_ticks(ax.yaxis)
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
-    _legend_beside(ax)
-
-
-def _legend_beside(ax: Any) -> None:
-    """Put the legend beside the picture, where it covers nothing."""
-    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
-
-
-@draw.register
-def _(plan: Plan, epsilons: Sequence[float] | None = None, *, ax: Any = None) -> Any:
-    return half_width(plan, epsilons, ax=ax)
-
-
-@draw.register
-def _(study: Study, y: str = "error", *, ax: Any = None) -> Any:
-    frame = study.tidy()
-    if frame["n"].nunique() > 1:
-        frame["fit"] = frame["fit"] + ", n = " + frame["n"].astype(str)
-    return errors(frame, x="epsilon", y=y, by="fit", ax=ax)
-
-
-@draw.register
-def _(board: Leaderboard, epsilon: float = 1.0, *, ax: Any = None) -> Any:
-    return leaderboard(board.tidy(), epsilon, ax=ax)

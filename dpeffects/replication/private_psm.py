@@ -50,7 +50,6 @@ from dpeffects.design.features import logits
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators.default.centres import between_arms
 from dpeffects.estimators.default.levels import with_design
-from dpeffects.estimators.matching.nearest import Matches, feasible, match_into, match_limit, pairs
 from dpeffects.estimators.option_checks import (
     check_penalty,
     check_whole,
@@ -61,7 +60,6 @@ from dpeffects.estimators.option_checks import (
 )
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec, Options
-from dpeffects.estimators.weighting.penalties import default_penalty
 from dpeffects.inference.estimate import (
     NOISY_SCORE,
     Effects,
@@ -77,6 +75,7 @@ from dpeffects.privacy.matched import MatchedRecords
 from dpeffects.privacy.minimise import propensity_weights, public_propensity_model
 from dpeffects.privacy.noise import flip_chance
 from dpeffects.privacy.rows import Block
+from dpeffects.replication.nearest import Matches, feasible, match_into, match_limit, pairs
 
 _COEFFICIENT = {"label": 0.01, "sample": 0.001}
 """The paper's c and h."""
@@ -444,6 +443,15 @@ def _variances(
     largest = (upper - lower) ** 2 * (n + weights.sum(axis=1) / 4.0) / n**2 + untold
     columns = (value * size**2 + by_shares, around * size**2, largest * size**2 + by_shares)
     return [SamplingVariance(*map(float, entry)) for entry in zip(*columns, strict=True)]
+
+
+def default_penalty(n: int, d: int, epsilon: float) -> float:
+    """Return the ridge penalty at which noise on the weights moves a row's logit by about one.
+
+    The noise of scale 2d / (n penalty epsilon) on d weights has a standard deviation of at most
+    2 sqrt(2) d^1.5 / (n penalty epsilon) in the logit of a row in [0, 1]^d.
+    """
+    return min(1.0, max(1.0 / n, 2.0 * math.sqrt(2.0) * d**1.5 / (n * epsilon)))
 
 
 SPEC = MethodSpec(

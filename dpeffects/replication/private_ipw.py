@@ -33,7 +33,7 @@ Where this differs from the paper, and why:
   is used as it is. How many records are beyond the clip is released, and said before the estimate
   where it is more than a few per cent: weighting is then truncated.
 - What a penalty left of the confounding is estimated from what the weights removed, and taken off
-  (`propensity`), as far as noise allows; not with ``centre="middle"`` or "none".
+  (`weighting_error`), as far as noise allows; not with ``centre="middle"`` or "none".
 
 The interval has parts for sampling, for noise in the sum, in the model, in the share of treated
 records and in the centres, for truncated weights, and for the confounding that a penalty left, as
@@ -96,7 +96,6 @@ from dpeffects.estimators.weighting.propensity import (
     NOTHING,
     PropensityModel,
     Setting,
-    WeightingError,
     beyond_clip,
     caution_about,
     clipped_share,
@@ -122,6 +121,7 @@ from dpeffects.privacy.parts import halves
 from dpeffects.privacy.rows import Block, Cells, RowFunction
 from dpeffects.privacy.sets import COUNT, Box
 from dpeffects.privacy.tight_sets import norm_of_sum
+from dpeffects.replication.weighting_error import WeightingError
 
 _SQUARES, _MOMENT = 0.5, 0.5
 """Parts of the share "variance": for squares of residuals, and for the effect of noise in the

@@ -19,7 +19,7 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import spread_points
 from dpeffects.errors import MissingExtraError, OptionError
-from dpeffects.estimators.learners.models import FittedModel, Predict
+from dpeffects.unproved.models import FittedModel, Predict
 
 NAMED = ("random_forest", "neural_net")
 _CLIP = 0.01
@@ -76,7 +76,7 @@ def _second_stage(learner: Any) -> FittedModel:
 class PaperLearner:
     """Fit both stages, answer at query rows, and find the largest influence.
 
-    ``learner`` is the R-learner or the DR-learner (`kernel_learner`). ``outcome`` is a model of
+    ``learner`` is the R-learner or the DR-learner (`r_learner`). ``outcome`` is a model of
     the outcome given covariates and treatment, the last column, ``propensity`` one of the
     treatment; by default the paper's networks.
     """

@@ -1,1 +1,0 @@
-"""Matching on scores and on strata."""
