@@ -24,7 +24,7 @@ from report import save
 import dpeffects as dpe
 
 SMALL = "--small" in sys.argv
-RUNS = 2 if SMALL else 20
+RUNS = 2 if SMALL else 16
 LARGE = 300_000
 BENT, STRAIGHT = (8, 29, 38, 167), (36, 54, 57, 51)
 CELLS = (
