@@ -61,6 +61,7 @@ class OfTables(OfUnits, total=False):
     on_unadjusted: str
     adjust: bool | None
     model_share: float | None
+    flexible: int | None
 
 
 _ORDER = (

@@ -38,6 +38,7 @@ from dpeffects.errors import (
 from dpeffects.estimators import clusters as _clusters
 from dpeffects.estimators import conditional_methods, registry
 from dpeffects.estimators.default import levels as _levels
+from dpeffects.estimators.default.bends import chosen
 from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Column, Ordered, Pair, Survival, source
@@ -203,7 +204,7 @@ class Estimation:
             self.points = self._encode_points()
         counts, n = self.table.arm_counts, self.design.n
         self.options.check(n, min(counts) if "treatment" in self.public else None, len(counts))
-        facts = self._facts(asked)
+        facts = self.facts = self._facts(asked)
         self.options = self.options.resolve(facts)
         self.spec = self.options.adapt(spec)
         self.adds_means = self._adds_means(facts)
@@ -477,7 +478,8 @@ class Estimation:
             self.asked_size = curator.n
             from dpeffects.estimators.weighting.response import respond
 
-            curator, self.response = respond(curator, part)
+            flexible = getattr(self.options, "flexible", None)
+            curator, self.response = respond(curator, chosen(self.facts, flexible), part)
         if not self.sample.size_is_public:
             part = 0.75 if self.sample.unequal else 1.0
             most, size = curator.n, release_size(curator, "size", part)

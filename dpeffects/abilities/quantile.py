@@ -111,7 +111,7 @@ class QuantileOptions(TableOptions):
         share = _PLACE if self.place_share is None else self.place_share
         if not known and not 0.0 < share < 1.0:
             raise OptionError("place_share must be above 0 and below 1 where bins are not given")
-        return replace(found, place_share=0.0 if known else share)
+        return found.made_for(facts, place_share=0.0 if known else share)
 
 
 def shares(level: str, options: QuantileOptions) -> dict[str, float]:
@@ -135,7 +135,7 @@ def outcome_bin(rows: Block, ends: FloatArray) -> IntArray:
 def fit(curator: Curator, options: QuantileOptions, estimand: str) -> Tabled:
     """Release where records are, a model of treatment where there is one, and the table."""
     scale = scale_of(curator)
-    adjustment = Adjustment.released(curator, estimand) if options.adjust else None
+    adjustment = Adjustment.released(curator, options, estimand) if options.adjust else None
     ends = _ends(curator, options, scale, adjustment)
     table = release_table(curator, outcome_bin(ends), ends.size + 1, adjustment)
     own: dict[str, Any] = {

@@ -156,7 +156,7 @@ def _both(rows: Block, weight: TableWeight | None) -> tuple[FloatArray, FloatArr
 
 def fit(curator: Curator, options: RateOptions, estimand: str) -> Tabled:
     """Release the model of treatment, where there is one, then sums, then squares."""
-    adjustment = Adjustment.released(curator, estimand) if options.adjust else None
+    adjustment = Adjustment.released(curator, options, estimand) if options.adjust else None
     weight = adjustment.weight if adjustment else None
     asked = [Asked("events and time by arm", events_and_time(weight), _SUMS, None, "table")]
     if curator.has("unadjusted"):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
@@ -33,18 +34,16 @@ from dpeffects.estimators.arm_tables import (
     confounding_left,
     table_shares,
 )
+from dpeffects.estimators.default.bends import bends, bent
 from dpeffects.estimators.default.clipped_contrast import refuse_unadjusted
 from dpeffects.estimators.margins import (
     ArmByLevel,
     Left,
     MarginAsked,
-    baseline_columns,
-    baseline_weight,
     cube,
     margins,
 )
 from dpeffects.estimators.outcome_slopes import PART, SHARE, release_slopes, slopes_entries, worth
-from dpeffects.estimators.row import Row
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.estimators.weighting.propensity import LINEAR
 from dpeffects.flow import Estimation, Request
@@ -100,6 +99,9 @@ _MOST_OUTCOMES = 500
 _CONFOUNDED = 0.3
 """Bias without adjustment that the penalty of the model goes by: that of the outcome that is
 confounded most, among several."""
+_MISSED = 0.3
+"""Part of what baseline variables explain that slopes miss at least which bend less than the score:
+bent populations have .3 to .9 of it in curves and products, others none."""
 _AT_RANDOM = (
     "An outcome is compared among the records that have it: within an arm, those that lack it are "
     "taken to be like these."
@@ -129,6 +131,8 @@ class JointOptions(TableOptions):
     observational study that is not adjusted. ``adjust``: whether baseline variables are adjusted
     for, None where there are any, treatment was not randomised, and a propensity model can be
     learnt. ``model_share``: part of the budget for that model, by default from public numbers.
+    ``flexible``: 0 adjusts for the baseline variables as they are written, 1 for their squares too,
+    2 for their products too; None chooses by n, epsilon, delta and the number of columns.
     """
 
     confounded: ClassVar[float] = _CONFOUNDED
@@ -148,10 +152,16 @@ class JointOptions(TableOptions):
             refuse_unadjusted(self, "more than two arms are not adjusted", "Compare two arms")
             made: Options = replace(self, adjust=False)
         else:
-            values = (1, *facts.values[facts.released + 1 :])
-            made = super().resolve(replace(facts, width=len(values) - 1, values=values))
+            return super().resolve(facts)
         object.__setattr__(made, "facts", facts)
         return made
+
+    @property
+    def baseline(self) -> Facts:
+        """The facts of the baseline variables: outcomes are columns that nothing is said of."""
+        outcomes = 1 + self.facts.released
+        values = (*(1,) * outcomes, *self.facts.values[outcomes:])
+        return replace(self.facts, values=values)
 
     def noise_of(self, facts: Facts) -> float:
         """Pure noise of a weighted sum of one of the outcomes."""
@@ -160,13 +170,15 @@ class JointOptions(TableOptions):
         return math.sqrt((columns + 1) * (columns + 2) / 6.0) / part
 
     @property
-    def fits(self) -> bool:
-        """Whether slopes of the outcomes are released beside the weights."""
-        facts, part = self.facts, self.model_share or 0.4
+    def slopes(self) -> int:
+        """How far slopes of the outcomes bend, released beside the weights; -1 for no slopes."""
+        facts = self.facts
         if not self.adjust or facts is _TYPICAL:
-            return False
-        price = facts.budget.epsilon * (1.0 - part) * PART * 0.76
-        return worth(facts.n, _varying(facts), facts.outcomes, price)
+            return -1
+        price = facts.budget.epsilon * PART * table_shares("sample", self)["table"]
+        columns = {k: bent(self.baseline, k).columns for k in range(self.degree, -1, -1)}
+        able = (k for k, p in columns.items() if worth(facts.n, p, facts.outcomes, price))
+        return next(able, -1)
 
 
 def shares(level: str, options: JointOptions) -> dict[str, float]:
@@ -182,16 +194,11 @@ def shares(level: str, options: JointOptions) -> dict[str, float]:
     if not options.adjust:
         return found
     about = table_shares(level, options)
-    if options.fits:
+    if options.slopes >= 0:
         about[SHARE] = PART * about["table"]
         about["table"] -= about[SHARE]
     table = about.pop("table") / sum(found.values())
     return about | {name: table * part for name, part in found.items()}
-
-
-def _varying(facts: Facts) -> int:
-    """Columns of baseline variables that are not constant by declaration."""
-    return sum(x != 1 for x in facts.values[facts.released + 1 : -1])
 
 
 def _baseline_count(facts: Facts) -> int:
@@ -205,7 +212,8 @@ def uses_delta(options: JointOptions, facts: Facts) -> dict[str, float | None]:
     found: dict[str, float | None] = {"outcomes": outcomes}
     if options.adjust:
         found |= {"model": None, "unadjusted": outcomes}
-        found[SHARE] = slopes_entries(max(_varying(facts), 1), max(facts.outcomes, 1))
+        columns = bent(options.baseline, options.slopes).columns
+        found[SHARE] = slopes_entries(max(columns, 1), max(facts.outcomes, 1))
     if facts.groups:
         found["subgroups"] = len(facts.groups) * outcomes
     if baseline := _baseline_count(facts):
@@ -356,9 +364,9 @@ def fit(curator: Curator, options: JointOptions, estimand: str, contrasts: Contr
     if options.adjust:
         price = _UNWEIGHTED
         unadjusted, own_baseline = margins([plain.outcomes("unadjusted"), *plain.baseline(price)])
-        adjustment, weight = _adjustment(curator, facts, estimand, unadjusted)
-        left = _left(plain, adjustment, estimand, unadjusted, own_baseline)
-        seen, top, price = seen_as(curator, weight), adjustment.weight.largest, 1 - price
+        adjustment = _adjustment(curator, options, estimand, unadjusted)
+        left = _left(plain, options, adjustment, estimand, unadjusted, own_baseline)
+        seen, top, price = seen_as(curator, adjustment.weight), adjustment.weight.largest, 1 - price
         counted = _Release(seen, facts, "weighted ", left)
     groups = [
         counted.outcomes("subgroups", g, Fraction(1, len(facts.groups)))
@@ -389,50 +397,50 @@ def fit(curator: Curator, options: JointOptions, estimand: str, contrasts: Contr
 
 
 def _adjustment(
-    curator: Curator, facts: Facts, estimand: str, unadjusted: Margin
-) -> tuple[Adjustment, Row]:
-    """Release a propensity model of the baseline variables, and say what a record counts for."""
-    columns = baseline_columns(facts.released + 1)
-    kept = np.r_[0, facts.released + 1 : curator.width]
-    about = tuple(curator.names[j] for j in kept), tuple(curator.values[j] for j in (*kept, -1))
-    seen = seen_as(curator, covariates=(columns, *about))
-    seen.n, seen.size_sd = curator.n, curator.size_sd
+    curator: Curator, options: JointOptions, estimand: str, unadjusted: Margin
+) -> Adjustment:
+    """Release a propensity model of the baseline variables."""
+    facts, seen = options.facts, copy(curator)
+    seen.values = options.baseline.values
     means, sizes = unadjusted.means()[:, 0], unadjusted.records
     own = np.clip(unadjusted.squares[:, 0] / sizes - means**2, 1e-4, 0.25)
     deviation = math.sqrt(2.0 / math.pi) * float(np.sqrt(own[:, : facts.outcomes]).mean())
     price = curator.noise_sd("outcomes") / curator.noise_sd("unadjusted")
     noise_sd = price * math.sqrt(float(unadjusted.noise[1, 0]))
-    found = Adjustment.released(seen, estimand, deviation, noise_sd, _CONFOUNDED)
-    found = replace(found, kept=found.model.kept_of_score)
-    return found, baseline_weight(columns, found.weight)
+    return Adjustment.released(seen, options, estimand, deviation, noise_sd)
 
 
 def _left(
-    plain: _Release, adjustment: Adjustment, estimand: str, whole: Margin, baseline: Margin
+    plain: _Release,
+    options: JointOptions,
+    adjustment: Adjustment,
+    estimand: str,
+    whole: Margin,
+    baseline: Margin,
 ) -> Left | None:
     """Release slopes of the outcomes, where there is a share for them."""
     curator, facts = plain.curator, plain.facts
     if not curator.has(SHARE):
         return None
-    k, spreads = facts.outcomes, adjustment.model.spreads
-    columns = np.arange(facts.released + 1, curator.width)
-    varies = np.array([curator.values[j] for j in columns]) != 1
+    k, score = facts.outcomes, adjustment.standard
+    able = bends(options.baseline, options.slopes)
+    standard = replace(score, bends=tuple(x for x in score.bends if x in able))
     means, sizes = whole.means()[:, 0, :k], whole.records
     own = np.clip(whole.squares[:, 0, :k] / sizes - means**2, 1e-3, 0.25)
     fitted = release_slopes(
         curator,
-        columns[varies],
-        adjustment.model.means[varies],
-        np.sqrt(spreads[varies]),
+        standard,
         np.arange(1, k + 1),
         plain.gone[:k],
         means,
         (own * sizes).sum(axis=0) / sizes.sum(),
     )
+    if standard.size < score.size:
+        fitted = replace(fitted, missed=np.maximum(fitted.missed, _MISSED))
     target = ESTIMANDS[estimand]
     if not (target.of_treated and target.of_control):
         arm = baseline.means()[0 if target.of_treated else 1, 0] + 0.5
-        fitted = fitted.around(arm[varies])
+        fitted = fitted.around(arm[standard.columns - facts.released - 1])
     two = np.array([curator.values[j] == 2 for j in range(1, k + 1)])
     return Left(fitted, k, two)
 

@@ -18,9 +18,8 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.columns import Design
 from dpeffects.errors import OptionError
-from dpeffects.estimators.arm_tables import TableWeight
 from dpeffects.estimators.outcome_slopes import Fitted
-from dpeffects.estimators.row import Row, row
+from dpeffects.estimators.row import row
 from dpeffects.formula import Formula
 from dpeffects.formula.expression import Categorical, Missing, columns, number_columns, source
 from dpeffects.inference.joint import ROOM, Margin
@@ -99,18 +98,6 @@ def _centred(rows: Block, columns: IntArray, gone: IntArray, left: Left | None) 
     flagged = gone != columns
     z[:, flagged] *= 1.0 - rows.covariates[:, gone[flagged]]
     return z
-
-
-@row("covariates")
-def baseline_columns(rows: Block, first: int) -> FloatArray:
-    """The intercept and the covariates from column ``first`` on."""
-    return np.delete(rows.covariates, np.arange(1, first), axis=1)
-
-
-@row("treated")
-def baseline_weight(rows: Block, columns: Row, weight: TableWeight) -> FloatArray:
-    """The weight of a record by its baseline variables, over the largest of its arm."""
-    return weight.of(rows.treated, columns(rows))
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ errors of one meet what the other leaves.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.estimators.default.moment_models import LEAST, LONG, OUTCOME, reliable, shrunk
+from dpeffects.estimators.default.standard import Standard
 from dpeffects.estimators.row import row
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block
@@ -61,35 +62,34 @@ def _within(baseline: int, outcomes: int) -> Gram:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Predictions of outcomes: sums over ``columns`` of slopes times their distance from a mean.
+    """Predictions of outcomes: slopes times standardised columns, less a ``level``.
 
     ``slopes`` has a row for each outcome. ``missed`` is the part of what baseline variables
     explain that the slopes miss, as a mean square.
     """
 
-    columns: IntArray
-    means: FloatArray
+    standard: Standard
     slopes: FloatArray
     missed: FloatArray
+    level: FloatArray | float = 0.0
 
     def predicted(self, rows: Block) -> FloatArray:
         """Predictions for some rows; column by column, so that a row's value is its own."""
         total = np.zeros((rows.size, len(self.slopes)))
-        for k, mean, slopes in zip(self.columns, self.means, self.slopes.T, strict=True):
-            total += (rows.covariates[:, k] - mean)[:, None] * slopes
-        return total
+        for column, slopes in zip(self.standard(rows).T, self.slopes.T, strict=True):
+            total += column[:, None] * slopes
+        return total - self.level
 
     def around(self, means: FloatArray) -> Fitted:
-        """The same, with distances from other means."""
-        return Fitted(self.columns, means, self.slopes, self.missed)
+        """The same, less what is predicted where columns have other means."""
+        off = (means - self.standard.means) / self.standard.sds
+        return replace(self, level=self.slopes[:, : off.size] @ off)
 
 
 @row("treated", "covariates")
 def slopes_row(
     rows: Block,
-    columns: IntArray,
-    means: FloatArray,
-    sds: FloatArray,
+    standard: Standard,
     outcomes: IntArray,
     gone: IntArray,
     centres: FloatArray,
@@ -100,19 +100,16 @@ def slopes_row(
 
     ``gone`` has the column that says where an outcome is missing, its own number where none does.
     """
-    x = (rows.covariates[:, columns] - means) / sds
     centre = np.where(rows.treated[:, None], centres[0], centres[1])
     y = np.clip((rows.covariates[:, outcomes] - 0.5 - centre) / clips, -1.0, 1.0)
     flagged = gone != outcomes
     y[:, flagged] *= 1.0 - rows.covariates[:, gone[flagged]]
-    return x, size * y
+    return standard(rows), size * y
 
 
 def release_slopes(
     curator: Curator,
-    columns: IntArray,
-    means: FloatArray,
-    sds: FloatArray,
+    standard: Standard,
     outcomes: IntArray,
     gone: IntArray,
     centres: FloatArray,
@@ -120,15 +117,15 @@ def release_slopes(
 ) -> Fitted:
     """Release the matrix of products, and read slopes from it.
 
-    ``means`` and ``sds`` of the baseline variables, ``centres`` by arm and ``variances`` of the
+    Means and scales of the baseline variables, ``centres`` by arm and ``variances`` of the
     outcomes, on the scale from -1/2 to 1/2, are released already.
     """
-    p, k = columns.size, outcomes.size
+    p, k = standard.size, outcomes.size
     size = OUTCOME * math.sqrt(LONG * p)
     clips = np.clip(_CLIP * np.sqrt(variances), 0.02, 1.0)
-    standard = slopes_row(columns, means, sds, outcomes, gone, centres, clips, size)
+    products_of = slopes_row(standard, outcomes, gone, centres, clips, size)
     label = "products of baseline and outcomes"
-    released = curator.sums(label, standard, _within(p, k), share=SHARE)
+    released = curator.sums(label, products_of, _within(p, k), share=SHARE)
     matrix = np.zeros((p + k, p + k))
     matrix[np.triu_indices(p + k)] = released.value / curator.n
     sd = released.sd / curator.n
@@ -138,7 +135,7 @@ def release_slopes(
     slopes, missed = np.zeros((k, p)), np.ones(k)
     for j, products in enumerate((matrix[:p, p:] / size).T):
         kept = reliable(products, sd / size)
-        slopes[j] = kept * clips[j] * (inverse @ products) / sds
+        slopes[j] = kept * clips[j] * (inverse @ products)
         noise = min(p * (sd / size) ** 2 / max(float(products @ products), 1e-300), 1.0)
         missed[j] = min((1.0 - kept) ** 2 + kept**2 * noise + _LEAST, 1.0)
-    return Fitted(columns, means, slopes, missed)
+    return Fitted(standard, slopes, missed)

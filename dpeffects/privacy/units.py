@@ -104,7 +104,8 @@ class Changes(NamedTuple):
         if self.treatment is not None:
             made["treated"] = evaluate(self.treatment, block, 1)[:, 0] > 0.5
         if self.matrix is not None:
-            made["covariates"] = evaluate(self.matrix, block, about.width, "units.matrix")
+            matrix = evaluate(self.matrix, block, about.width, "units.matrix")
+            made["covariates"] = matrix.copy(order="K")  # a view of a view has the same memory
         if self.outcome is not None:
             found, (low, high) = evaluate(self.outcome, block, 1, "units.outcome")[:, 0], self.ends
             made["outcome"] = np.clip(np.nan_to_num(found, nan=(low + high) / 2.0), low, high)
@@ -123,10 +124,11 @@ class View:
     def of(cls, source: Source, changes: Changes, **known: Any) -> View:
         """Rows with these changes, of which this is known; two arms, where it says who is treated.
 
-        Rows with another outcome alone count as they did.
+        Rows with another outcome or other covariates alone count as they did.
         """
         about = source.about._replace(outcome_range=changes.ends, **known)
-        about = about._replace(weighted=changes.outcome is None or about.weighted)
+        alike = changes.factor is None and changes.treatment is None
+        about = about._replace(weighted=about.weighted or not alike)
         arms = about.arms if changes.treatment is None else 2
         return cls(source, changes, about._replace(width=len(about.names), arms=arms))
 
@@ -166,20 +168,30 @@ def _seen(function: Callable[[Block], T], changes: Changes, about: About, block:
 
 
 def seen_as(
-    curator: Curator,
-    factor: RowFunction | None = None,
-    treatment: RowFunction | None = None,
-    covariates: tuple[RowFunction, tuple[str, ...], tuple[int, ...]] | None = None,
+    curator: Curator, factor: RowFunction | None = None, treatment: RowFunction | None = None
 ) -> Curator:
     """A curator of the same rows, seen in another way (`View`), which pays from the same shares.
 
-    ``factor`` makes weights smaller, ``treatment`` says who is treated, ``covariates`` makes
-    others, with their names and numbers of values. What was released of ``n`` is forgotten.
+    ``factor`` makes weights smaller, ``treatment`` says who is treated. What was released of ``n``
+    is forgotten.
     """
-    matrix, names, values = covariates or (None, curator.names, curator.values)
-    changes = Changes(curator.outcome_range, factor, treatment, matrix)
-    view = View.of(curator._source, changes, names=names, values=values)
+    changes = Changes(curator.outcome_range, factor, treatment)
+    view = View.of(curator._source, changes, names=curator.names, values=curator.values)
     return Curator(view, curator._releaser, frozenset())
+
+
+def recoded(
+    curator: Curator, matrix: RowFunction, names: tuple[str, ...], values: tuple[int, ...]
+) -> Curator:
+    """A curator of the same rows with other covariates, which pays from the same shares.
+
+    ``values`` are how many each of them can take, and last the outcome. What was released of ``n``
+    still holds, and what is made of public covariates alone is public (claim 5).
+    """
+    changes = Changes(curator.outcome_range, matrix=matrix)
+    view = View.of(curator._source, changes, names=names, values=values)
+    public = curator._public if set(matrix.reads) <= {"covariates"} else frozenset()
+    return _as_large(Curator(view, curator._releaser, public), curator)
 
 
 def with_outcome(
@@ -193,6 +205,11 @@ def with_outcome(
     counts, changes = (*curator.values[:-1], values), Changes(ends, outcome=outcome)
     view = View.of(curator._source, changes, names=curator.names, values=counts)
     made = Curator(view, curator._releaser.for_part(split, name), frozenset())
+    return _as_large(made, curator)
+
+
+def _as_large(made: Curator, curator: Curator) -> Curator:
+    """What was released of ``n`` is known of other rows of the same records."""
     made.n, made.size_sd = curator.n, curator.size_sd
     return made
 

@@ -41,9 +41,13 @@ def limits(fit: SurvivalEffects) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def weights_of(frame: pd.DataFrame, estimand: str, within: tuple[float, float]) -> np.ndarray:
-    """Weights by statsmodels' logit."""
-    rows = sm.add_constant(frame[["x1", "x2"]])
+def weights_of(
+    frame: pd.DataFrame, estimand: str, within: tuple[float, float], flexible: int = 0
+) -> np.ndarray:
+    """Weights by statsmodels' logit, on squares and products too."""
+    x1, x2 = frame["x1"], frame["x2"]
+    more = [[], [x1**2, x2**2], [x1**2, x2**2, x1 * x2]][flexible]
+    rows = sm.add_constant(pd.concat([x1, x2, *more], axis=1))
     e = np.clip(sm.Logit(frame["t"], rows).fit(disp=0).predict(rows).to_numpy(), *within)
     of = {"ATE": (1 / e, 1 / (1 - e)), "ATT": (1 + 0 * e, e / (1 - e)), "ATC": (1 / e - 1, 1)}
     return np.where(frame["t"] == 1, *of[estimand])
@@ -72,12 +76,16 @@ def weighted_survival(frame: pd.DataFrame, weights: np.ndarray, arm: int) -> flo
 
 
 @pytest.mark.parametrize("level", ["sample", "label"])
-@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
-def test_a_large_epsilon_gives_tables_by_brute_force_with_weights_of_statsmodels(estimand, level):
+@pytest.mark.parametrize(
+    ("estimand", "flexible"), [("ATE", 0), ("ATT", 0), ("ATC", 0), ("ATE", 1), ("ATT", 2)]
+)
+def test_a_large_epsilon_gives_tables_by_brute_force_with_weights_of_statsmodels(
+    estimand, flexible, level
+):
     frame = people(3000)
     asked = {**ASKED, "epsilon": LARGE, "estimand": estimand, "level": level}
-    fit = dpe.dp_survival(FORMULA, frame, **asked)
-    weights = weights_of(frame, estimand, limits(fit))
+    fit = dpe.dp_survival(FORMULA, frame, **asked, flexible=flexible)
+    weights = weights_of(frame, estimand, limits(fit), flexible)
     cells = weighted_cells(frame, weights)
     assert np.allclose(fit.table.counts, cells, rtol=0.01, atol=1.0)
     assert np.allclose(fit.table.sizes, cells.sum(axis=1), rtol=2e-3)
@@ -114,7 +122,8 @@ def test_engines_weight_the_same_and_files_keep_it(engine, level):
 def test_with_public_covariates_the_model_is_free_and_arms_have_their_sizes():
     frame = people(2000)
     fit = dpe.dp_survival(FORMULA, frame, **ASKED, epsilon=1.0, level="label")
-    weights = weights_of(frame, "ATE", limits(fit))
+    assert fit.details["columns added"] == "2 squares, 1 products"
+    weights = weights_of(frame, "ATE", limits(fit), 2)
     assert np.allclose(fit.table.sizes, weighted_cells(frame, weights).sum(axis=1), rtol=2e-3)
     assert {spend.share for spend in fit.spends} == {"table"}
     plain = dpe.dp_survival("Surv(time, died) ~ t", frame, **ASKED, epsilon=1.0, level="label")
@@ -155,7 +164,8 @@ def test_what_is_left_of_confounding_follows_from_what_weights_removed():
 def test_noise_of_model_and_table_is_as_large_as_claimed():
     frame, found = people(2000), []
     for seed in range(120):
-        fit = dpe.dp_survival(FORMULA, frame, **{**ASKED, "seed": seed}, epsilon=4.0)
+        own = {**ASKED, "seed": seed, "flexible": 0}
+        fit = dpe.dp_survival(FORMULA, frame, **own, epsilon=4.0)
         law = fit.table.law(lambda shares: shares[:1, -1] - shares[1:, -1])
         claimed = law.noise[0, 0] + fit.table.confounding.moved * 0.25
         found.append((law.values[0], claimed, law.sd[0]))

@@ -149,9 +149,7 @@ THREE = tuple(Propensity.within(w * WEIGHTS, 0.3 * w, (0.1, 1.0)) for w in (1.0,
 FROM_MEAN = clusters._from_mean(CONTRAST, 0.1)
 TABLE_WEIGHT = arm_tables.TableWeight(MODEL, "ATE")
 LEFT = _margins.Left(
-    _fitted.Fitted(
-        np.array([3, 4]), np.array([0.4, 0.6]), np.random.default_rng(5).normal(size=(2, 2)), CUTS
-    ),
+    _fitted.Fitted(BENT, 0.1 * np.random.default_rng(5).normal(size=(2, BENT.size)), CUTS),
     2,
     np.array([False, True]),
 )
@@ -166,8 +164,9 @@ CASES = {
     "with_treatment": [response.with_treatment(arm) for arm in (SIGNS, SUM_OF_ARM)],
     "represented": [
         response.represented(
-            Propensity.within(RNG.normal(size=D + len(arm.numbers) - 1), 0.3, (0.1, 0.9)),
+            Propensity.within(RNG.normal(size=D + 4), 0.3, (0.1, 0.9)),
             response.with_treatment(arm),
+            BENT,
         )
         for arm in (SIGNS, SUM_OF_ARM)
     ],
@@ -194,6 +193,7 @@ CASES = {
     "beside_squares": [arm_terms.beside_squares(ARM_TERM, 0.4)],
     "of_pair": [arm_terms.of_pair(ARM_TERM, OfArm(np.array([1.0, 0.0, -1.0])))],
     "Standard": [STANDARD, BENT],
+    "unit_columns": [standard.unit_columns(x) for x in (STANDARD, BENT)],
     "some_columns": [standard.some_columns(STANDARD.columns)],
     "distance_classes": [standard.distance_classes(STANDARD.columns, STANDARD.means)],
     "regression_row": [regression.regression_row(x, RESIDUAL, 1.5) for x in (STANDARD, BENT)],
@@ -308,9 +308,7 @@ CASES = {
     ],
     "slopes_row": [
         _fitted.slopes_row(
-            np.array([3, 4]),
-            np.array([0.4, 0.6]),
-            np.array([0.3, 0.5]),
+            BENT,
             np.array([1, 2]),
             np.array([4, 2]),
             RNG.normal(size=(2, 2)),
@@ -319,13 +317,6 @@ CASES = {
         )
     ],
     "ArmByLevel": [_margins.ArmByLevel(2, 3, 1), _margins.ArmByLevel(3, 2, 2)],
-    "baseline_columns": [_margins.baseline_columns(first) for first in (1, 3)],
-    "baseline_weight": [
-        _margins.baseline_weight(
-            _margins.baseline_columns(3),
-            arm_tables.TableWeight(Propensity.within(WEIGHTS[:3], 0.3, (0.1, 0.9)), "ATE"),
-        )
-    ],
 }
 
 

@@ -23,6 +23,10 @@ _RECORDS, _RECORDS_WITH_DELTA = 500.0, 150.0
 """Records times epsilon that each column takes: with fewer, its noise costs more than it saves.
 Half as many had twice the error on straight populations of 10 columns, n 10,000, epsilon 1."""
 
+_RECORDS_IF_PUBLIC = 50.0
+"""Records that each column takes where covariates are public: twelve in the smaller of two arms
+(`balancing`) if that has a quarter of them."""
+
 Bends = tuple[tuple[int, int], ...]
 """Pairs of encoded columns that are multiplied; a pair of the same is a square."""
 
@@ -50,11 +54,21 @@ def _plain(facts: Facts) -> Iterator[int]:
 
 
 def degree(facts: Facts) -> int:
-    """How far columns bend by the public rule: as far as records times epsilon carry them."""
+    """How far columns bend by the public rule: as far as records times epsilon carry them.
+
+    Where covariates are public there is no noise, and records alone have to.
+    """
     each = _RECORDS_WITH_DELTA if facts.budget.delta else _RECORDS
     most = facts.n * float(facts.budget.epsilon) / each
+    if facts.level == "label":
+        most = facts.n / _RECORDS_IF_PUBLIC
     fits = [k for k in (SQUARES, PRODUCTS) if facts.columns + len(bends(facts, k)) <= most]
     return max(fits, default=LINES)
+
+
+def chosen(facts: Facts, flexible: int | None) -> Bends:
+    """What is added as asked for, or by the public rule."""
+    return bends(facts, degree(facts) if flexible is None else flexible)
 
 
 def bent(facts: Facts, degree: int) -> Facts:

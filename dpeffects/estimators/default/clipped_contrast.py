@@ -35,6 +35,7 @@ from dpeffects.estimators.default.arm_terms import (
     combination,
     sums_of_arms,
 )
+from dpeffects.estimators.default.bends import LINES, degree, left_out
 from dpeffects.estimators.default.centres import (
     Centres,
     between_arms,
@@ -80,6 +81,26 @@ class StudyOptions(Options):
         made = replace(self, **choices)
         object.__setattr__(made, "facts", facts)
         return made
+
+    @property
+    def baseline(self) -> Any:
+        """The facts of what is adjusted for."""
+        return self.facts
+
+    @property
+    def degree(self) -> int:
+        """How far columns bend: as asked for, or by the public rule; in trials they do not."""
+        asked: int | None = getattr(self, "flexible", None)
+        if asked is not None:
+            return asked
+        return LINES if self.randomised or self.facts is None else degree(self.baseline)
+
+    @property
+    def left_out(self) -> str:
+        """What the public rule left out; nothing where that was asked for."""
+        asked = getattr(self, "flexible", None) is not None
+        silent = asked or self.randomised or self.facts is None
+        return "" if silent else left_out(self.baseline, self.degree)
 
     def has_means(self, facts: Facts) -> bool:
         """Sums by arm are released."""

@@ -47,14 +47,7 @@ from dpeffects.estimators.default.arm_terms import (
     combination,
     noise_between,
 )
-from dpeffects.estimators.default.bends import (
-    Bends,
-    added_words,
-    bends,
-    bent,
-    degree,
-    left_out,
-)
+from dpeffects.estimators.default.bends import Bends, added_words, bends, bent
 from dpeffects.estimators.default.centres import (
     Centres,
     clipped_term,
@@ -144,19 +137,6 @@ class OneStepOptions(ClippedContrastOptions):
     models: float | None = between(None, 0.05, 0.85)
     pool: str | None = choice(None, *_POOLS)
     flexible: int | None = whole(None, 0, 2)
-
-    @property
-    def degree(self) -> int:
-        """How far columns bend: as asked for, or by the public rule."""
-        if self.flexible is not None:
-            return self.flexible
-        return 0 if self.randomised or self.facts is None else degree(self.facts)
-
-    @property
-    def left_out(self) -> str:
-        """What the public rule left out; nothing where that was asked for."""
-        silent = self.flexible is not None or self.randomised or self.facts is None
-        return "" if silent else left_out(self.facts, self.degree)
 
     def has_means(self, facts: Facts) -> bool:
         """Sums by arm are released, but for contrasts that have their parts of the budget."""

@@ -76,6 +76,18 @@ class Standard:
         """Number of columns, with those that bend."""
         return self.columns.size + len(self.bends)
 
+    @property
+    def ends(self) -> tuple[FloatArray, FloatArray]:
+        """Where columns that are to lie within [0, 1] are cut, but for indicators.
+
+        An indicator has the largest variance that a column of its mean can have.
+        """
+        reach = np.where(self.sds**2 < 0.999 * self.means * (1.0 - self.means), _CUT, np.inf)
+        least = [-_SQUARE[0] / _SQUARE[1] if one == other else -_CUT for one, other in self.bends]
+        low = np.append(np.maximum(-self.means / self.sds, -reach), least)
+        high = np.minimum((1.0 - self.means) / self.sds, reach)
+        return low, np.append(high, np.full(len(self.bends), _CUT))
+
     def __call__(self, rows: Block) -> FloatArray:
         """Standardised columns of some rows."""
         out = np.empty((rows.size, self.size), order="F")
@@ -120,7 +132,7 @@ class Standard:
 
 
 @row("covariates")
-def some_columns(rows: Block, columns: IntArray) -> FloatArray:
+def some_columns(rows: Block, columns: IntArray | slice) -> FloatArray:
     """Some covariates."""
     return rows.covariates[:, columns]
 
@@ -131,6 +143,14 @@ def distance_classes(rows: Block, columns: IntArray, means: FloatArray) -> Float
     off = rows.covariates[:, columns] - means
     length = np.searchsorted(-limits(1.0), -np.abs(off), side="left").astype(np.float64)
     return np.where(off < 0.0, length, 2.0 * limits(1.0).size - length)
+
+
+@row("covariates")
+def unit_columns(rows: Block, standard: Standard) -> FloatArray:
+    """A constant, and then standardised columns that are cut and scaled to [0, 1]."""
+    low, high = standard.ends
+    inside = np.clip((standard(rows) - low) / (high - low), 0.0, 1.0)
+    return np.column_stack([np.ones(rows.size), inside])
 
 
 def varying_columns(curator: Curator) -> IntArray:

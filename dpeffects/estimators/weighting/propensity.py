@@ -21,7 +21,8 @@ from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import logits, unit_rows
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators.arm_sums import arm_counts
-from dpeffects.estimators.default.standard import ask_means, release_standard
+from dpeffects.estimators.default import standard as _standard
+from dpeffects.estimators.default.bends import Bends
 from dpeffects.estimators.row import row
 from dpeffects.estimators.weighting.inverse_weights import (
     SPREAD,
@@ -38,6 +39,7 @@ from dpeffects.privacy.minimise import Weights
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.tight_sets import WithSquares
+from dpeffects.privacy.units import recoded
 
 UNDO = 1.25
 """Shrinkage of the model is undone up to this factor; beyond, undoing adds more noise than it
@@ -50,6 +52,9 @@ _SLOPE, _CONFOUNDED = 0.3, 0.035
 """Slope of outcomes along covariates and bias without adjustment, in ranges of the outcome: what
 `plan` expects."""
 _LEAST_SPREAD, _KNOWN = 0.002, 1e-5
+_BENT = 0.64
+"""Variance of squares and products that are cut, over that of a column: .77 of normal columns, .4
+of the squares of uniform ones."""
 _CORRELATED = 1.2
 """Standard deviation of log odds over that of a sum of uncorrelated covariates."""
 _WIDER = 1.3
@@ -68,7 +73,7 @@ HARDLY, NOTHING = 0.5, 0.1
 an association."""
 _MANY = 0.05
 """Records beyond the clip that a caution is for."""
-LINEAR = "The interval does not allow for curves, products or confounders that the formula lacks."
+LINEAR = "The interval does not allow for curves, products or confounders not adjusted for."
 _NODES = np.array([NormalDist().inv_cdf((k + 0.5) / 400) for k in range(400)])
 
 
@@ -100,13 +105,6 @@ class PropensityModel:
     def kept(self) -> float:
         """The part that a penalty left of the slopes, on average over columns."""
         return float(self.kept_slopes.mean())
-
-    @property
-    def kept_of_score(self) -> float:
-        """The same for the log odds: the columns that matter for treatment count most."""
-        own = np.sqrt(self.spreads) * np.abs(self.weights[1:])
-        whole = float((own / np.maximum(self.kept_slopes, 1e-9)).sum())
-        return min(self.kept, float(own.sum()) / whole) if whole > 0.0 else self.kept
 
     @property
     def kept_sd(self) -> float:
@@ -275,21 +273,34 @@ class WeightSpreads:
     spread_sd: FloatArray
 
     @classmethod
-    def typical(cls, columns: int) -> WeightSpreads:
-        """Those of covariates that spread evenly over their declared ranges."""
-        return cls(np.full(columns, 0.5), np.full(columns, SPREAD), np.zeros(columns))
+    def of(cls, standard: _standard.Standard) -> WeightSpreads:
+        """Those of standardised columns that are scaled to [0, 1]."""
+        (low, high), added = standard.ends, len(standard.bends)
+        inside = np.minimum(standard.variances / standard.sds**2, 1.0)
+        unknown = standard.variance_sd / standard.variances
+        spreads = np.append(inside, np.full(added, _BENT)) * (high - low) ** -2.0
+        return cls(-low / (high - low), spreads, np.append(unknown, np.zeros(added)) * spreads)
 
     @classmethod
     def released(cls, curator: Curator, share: str) -> WeightSpreads:
         """Release them; free where covariates are public."""
-        (sums,) = curator.several(ask_means(curator, share))
-        standard = release_standard(curator, sums, share)
+        (sums,) = curator.several(_standard.ask_means(curator, share))
+        standard = _standard.release_standard(curator, sums, share)
         means, spreads, unknown = np.full((3, curator.width - 1), [[0.5], [_LEAST_SPREAD], [0.0]])
         at = standard.columns - 1
         means[at], unknown[at] = standard.means, standard.variance_sd
         least = np.clip(unknown[at] / 2.0, _KNOWN, _LEAST_SPREAD)
         spreads[at] = np.maximum(standard.variances, least)
         return cls(means, spreads, unknown)
+
+
+def standardised(curator: Curator, share: str, bends: Bends) -> tuple[Curator, _standard.Standard]:
+    """Release where columns lie and how far they spread; a curator of rows in these units."""
+    (sums,) = curator.several(_standard.ask_means(curator, share))
+    standard = _standard.release_standard(curator, sums, share, bends)
+    names = (curator.names[0], *(f"column {j}" for j in range(standard.size)))
+    values = (1, *(0,) * standard.size, *curator.values[-1:])
+    return recoded(curator, _standard.unit_columns(standard), names, values), standard
 
 
 def released_models(

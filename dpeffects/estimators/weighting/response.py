@@ -18,17 +18,24 @@ from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.design.arms import TREATED
 from dpeffects.design.features import unit_rows
 from dpeffects.estimators.arm_sums import OfArm, counts_of
+from dpeffects.estimators.default.bends import Bends
+from dpeffects.estimators.default.standard import Standard, unit_columns
 from dpeffects.estimators.row import Row, row
 from dpeffects.estimators.weighting.inverse_weights import Propensity
-from dpeffects.estimators.weighting.propensity import Setting, WeightSpreads, fitted_model
+from dpeffects.estimators.weighting.propensity import (
+    Setting,
+    WeightSpreads,
+    fitted_model,
+    standardised,
+)
 from dpeffects.inference.estimate import Effects, Estimate, MeansPart, Part, Unavailable
 from dpeffects.inference.intervals import sampling_variance
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, reads
 from dpeffects.privacy.sets import COUNT
-from dpeffects.privacy.units import seen_as
+from dpeffects.privacy.units import recoded, seen_as
 
-SHARES = {"observed": 0.04, "response": 0.3}
+SHARES = {"observed": 0.04, "response columns": 0.05, "response": 0.25}
 LEAST = 0.4
 """Chances to have an outcome are kept above this part of their mean: no record stands for more than
 2.5 times as many as usual. The largest weight multiplies all noise."""
@@ -50,9 +57,10 @@ def with_treatment(rows: Block, arm: OfArm) -> FloatArray:
 
 
 @row("observed")
-def represented(rows: Block, model: Propensity, columns: Row) -> FloatArray:
+def represented(rows: Block, model: Propensity, columns: Row, standard: Standard) -> FloatArray:
     """How many records a record with an outcome stands for, over the most that any does."""
-    chance = model.scores(unit_rows(columns(rows)))
+    seen = Block(covariates=columns(rows))
+    chance = model.scores(unit_rows(unit_columns(standard)(seen)))
     return np.where(rows.observed, model.low / chance, 0.0)
 
 
@@ -85,26 +93,28 @@ class Response:
         return replace(released, parts=(*released.parts, part), details=details, means=means)
 
 
-def respond(curator: Curator, part: float = 1.0) -> tuple[Curator, Response]:
+def respond(curator: Curator, added: Bends, part: float = 1.0) -> tuple[Curator, Response]:
     """Release the model, and return the curator of the rows with their weights.
 
-    ``part`` of the share "observed" counts the records with an outcome; ``curator.n`` is how many
-    count, with one or without.
+    ``added`` are squares and products beside the columns of the formula. ``part`` of the share
+    "observed" counts the records with an outcome; ``curator.n`` is how many count, with one or
+    without.
     """
     arms = curator.arms
     columns = with_treatment(OfArm(np.eye(1, 2)[0] if arms == 2 else np.arange(float(arms))))
     names = tuple(f"arm {k}" for k in range(1, arms))
     described = (*curator.names, *names), (*curator.values[:-1], *(2,) * arms)
-    response = seen_as(curator, None, has_outcome, (columns, *described))
+    response = seen_as(recoded(curator, columns, *described), treatment=has_outcome)
     response.n, response.size_sd = curator.n, curator.size_sd
     count = response.sums(
         "records with an outcome", None, COUNT, TREATED, share="observed", part=part
     )
     known = counts_of(response, replace(count, value=count.value[0])).shares()
-    share, price, d = float(known[0][0]), response.epsilon("response"), response.width
+    response, standard = standardised(response, "response columns", added)
+    share, price = float(known[0][0]), response.epsilon("response")
     least = LEAST * share
-    setting = Setting((response.n, response.n), d, least)
-    model = fitted_model(response, setting, price, known, WeightSpreads.typical(d - 1), "response")
+    setting = Setting((response.n, response.n), response.width, least)
+    model = fitted_model(response, setting, price, known, WeightSpreads.of(standard), "response")
     chances = model.within((least, 1.0))
     details = {
         "records with an outcome (noisy)": f"{100.0 * share:.0f} %",
@@ -113,4 +123,4 @@ def respond(curator: Curator, part: float = 1.0) -> tuple[Curator, Response]:
     log_odds = np.log(model.scores / (1.0 - model.scores))
     left = (1.0 - model.kept) / max(model.kept, 0.1) * float(log_odds.std())
     unknown = (1.0 - share) * math.hypot(left, math.sqrt(model.noise_variance))
-    return seen_as(curator, represented(chances, columns)), Response(unknown, details)
+    return seen_as(curator, represented(chances, columns, standard)), Response(unknown, details)
