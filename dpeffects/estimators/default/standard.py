@@ -16,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.bends import Bends
 from dpeffects.estimators.default.tails import Lengths, limits
 from dpeffects.estimators.row import row
@@ -24,32 +25,6 @@ from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Cube
 from dpeffects.privacy.tight_sets import Bins
-
-_CUT, _SQUARE = 2.5, (0.977, 1.297)
-"""Where columns are cut before they are multiplied, in standard deviations, and the mean and the
-standard deviation of the square of a normal column that is cut there."""
-_BEYOND = 0.317
-"""Part of the records of a normal column further from its mean than one standard deviation.
-Of others the same distance is taken: few records far out do not change it."""
-_WITHIN = 6.0
-"""Standard deviations within which records say where a column is centred, and how skewed it is."""
-_SHIFT, _SKEWNESS = 0.5, 1.0
-"""Standard deviations over studies of what a released mean is off by, in those of the column where
-its range is wide, and of the skewness of columns."""
-_CODE = 0.75
-"""A column is taken for a code of two values where this part of its records is in one class of
-lengths on either side: its square is a line, and products of codes may be none at all. Of normal
-columns a half is."""
-_UNKNOWN = 5.0
-"""Relative error of a variance, over that of a count by the number of all records."""
-_DOUBT = 8.0
-"""Where records are so many times the noise of a class, or fewer, the mean square stands for that
-distance: it moves less, n 4,000, epsilon 1, 11 columns."""
-_CLEAR = 12.0
-"""Records are so many times the noise of a class at least where a code is told from a number: the
-largest of all classes is noise in some columns otherwise, n 4,000, epsilon 1, 11 columns."""
-_MEAN_SPREAD = 0.05
-"""Variance over studies of the mean of a column in [0, 1]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,14 +76,15 @@ class Standard:
             column = rows.covariates[:, k] - mean
             column *= 1.0 / sd
             if k in bending:
-                cut[k] = np.clip(column, -_CUT, _CUT)
+                cut[k] = np.clip(column, -hand.CUT, hand.CUT)
             yield column
         skewness = dict(zip(self.columns.tolist(), self.skewness, strict=False))
         for one, other in self.bends:
             column = cut[one] * cut[other]
             if one == other:
-                column -= _SQUARE[0] + skewness[one] * cut[one]
-                column *= 1.0 / math.sqrt(_SQUARE[1] ** 2 + skewness[one] ** 2)
+                # mean and standard deviation of the square of a normal column that is cut
+                column -= 0.977 + skewness[one] * cut[one]
+                column *= 1.0 / math.sqrt(1.297**2 + skewness[one] ** 2)
             yield column
 
 
@@ -146,7 +122,7 @@ def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = 
     """
     n, columns = curator.n, varying_columns(curator)
     noise = (noisy.sd / n) ** 2
-    pull = _MEAN_SPREAD / (_MEAN_SPREAD + noise)
+    pull = hand.MEAN_VARIANCE / (hand.MEAN_VARIANCE + noise)
     means = np.clip(0.5 + (noisy.value / n - 0.5) * pull, 0.0, 1.0)
     sds, skewness = np.sqrt(np.maximum(means * (1.0 - means), 0.01)), np.zeros(columns.size)
     other, unknown = np.flatnonzero(np.array(curator.values)[columns] != 2), 0.0
@@ -162,7 +138,7 @@ def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = 
         for j, own in zip(other, counts.value.reshape(other.size, -1), strict=True):
             margin = _margin(n, replace(counts, value=own), float(means[j]), math.sqrt(noise))
             means[j], sds[j], skewness[j], codes[j] = margin
-        unknown = float(np.median(sds[other] ** 2)) * min(_UNKNOWN * counts.sd / n, 1.0)
+        unknown = float(np.median(sds[other] ** 2)) * min(hand.UNKNOWN * counts.sd / n, 1.0)
     two = set(columns[codes].tolist())
     bends = tuple(pair for pair in bends if not set(pair) <= two)
     return Standard(columns, means, sds, skewness, unknown, bends)
@@ -178,22 +154,23 @@ def _margin(n: int, counts: Noisy, mean: float, mean_sd: float) -> tuple[float, 
     below[-1] = above[-1] = counts.value[half] / 2.0
     folded = replace(counts, value=below + above, scale=counts.scale * math.sqrt(2.0))
     read = Lengths.read(n, 1.0, folded)
-    doubt = min((_DOUBT * counts.sd / n) ** 2, 1.0)
-    sd = read.exceeded_by(_BEYOND) ** (1.0 - doubt) * math.sqrt(read.mean_square()[0]) ** doubt
-    code = float(below.max() + above.max()) > _CODE * n and _CLEAR * counts.sd < n
+    doubt = min((hand.DOUBT * counts.sd / n) ** 2, 1.0)
+    # by the distance that normal columns exceed so often: few records far out do not change it
+    sd = read.exceeded_by(0.317) ** (1.0 - doubt) * math.sqrt(read.mean_square()[0]) ** doubt
+    code = float(below.max() + above.max()) > hand.CODE * n and hand.CLEAR * counts.sd < n
     middle = np.append([lengths[0]], 0.5 * (lengths + np.append(lengths[1:], 0.0)))[: half + 1]
     if code:
         weights = np.array([below.max(), above.max()]) / n
         sd = math.sqrt(float(weights @ middle[[below.argmax(), above.argmax()]] ** 2))
-    close = middle < min(_WITHIN * sd, 1.0)
+    close = middle < min(hand.WITHIN * sd, 1.0)
     apart = (above - below) / n * close
     error = math.sqrt(2.0) * counts.sd / n
     shift, shift_sd = float(apart @ middle), error * math.sqrt(float((middle * close) @ middle))
     moved = shift * mean_sd**2 / max(mean_sd**2 + shift_sd**2, 1e-300)  # 0 if public
-    u = np.minimum(middle / sd, _CUT)
+    u = np.minimum(middle / sd, hand.CUT)
     third = float(apart @ (u**3 - 3.0 * u * shift / sd))
     third_sd = error * math.sqrt(float((u**3 * close) @ u**3))
-    skewness = third * _SKEWNESS**2 / (_SKEWNESS**2 + third_sd**2)
+    skewness = third * hand.SKEWNESS**2 / (hand.SKEWNESS**2 + third_sd**2)
     return (
         min(max(mean + moved, 0.0), 1.0),
         math.sqrt(max(sd**2 - moved**2, 0.25 * sd**2)),

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.learners import r_learner
 from dpeffects.estimators.learners.kernel_learner import RLearner
 from dpeffects.estimators.weighting.inverse_weights import Propensity
-from dpeffects.estimators.weighting.penalties import SPREAD
 from dpeffects.privacy.losses import sigmoid, unit_norm
 
 
@@ -33,7 +33,9 @@ class DRLearner(RLearner):
         """
         norm = unit_norm(propensity.weights.size)
         middle = propensity.offset + float(propensity.weights[0]) / norm
-        reach = 2.576 * math.sqrt(SPREAD) * float(np.linalg.norm(propensity.weights[1:])) / norm
+        reach = (
+            2.576 * math.sqrt(hand.EVENLY) * float(np.linalg.norm(propensity.weights[1:])) / norm
+        )
         low, high = sigmoid(np.array([middle - reach, middle + reach]))
         return min(max(float(low), propensity.low), 1.0 - min(float(high), propensity.high))
 

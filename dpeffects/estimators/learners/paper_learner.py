@@ -21,14 +21,7 @@ from dpeffects.design.features import spread_points
 from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.estimators.learners.models import FittedModel, Predict
 
-NAMED = ("random_forest", "neural_net")
-_CLIP = 0.01
-_POINTS, _ROWS, _CORNERS = 4096, 20_000, 12
-"""To begin with: points that fill the cube, rows of the data, columns whose corners are tried."""
-_KEPT, _ROUNDS, _TRIED, _ENTRIES = 32, 12, 8192, 2**23
-"""Points that are improved, how often, and how many points, and entries of them, are tried."""
-_CLIMBS, _STEPS, _DIFFERENCES, _APART = 4, 50, 20_000, 1e-6
-"""Points that climb, by how many steps and differences at most, and how wide these are."""
+NAMED = "random_forest", "neural_net"
 
 
 def check_second_stage(learner: Any) -> None:
@@ -121,7 +114,7 @@ class _FirstStage:
     mean: Predict
 
     def score(self, x: FloatArray) -> FloatArray:
-        return np.clip(self.propensity(x), _CLIP, 1.0 - _CLIP)
+        return np.clip(self.propensity(x), 0.01, 0.99)
 
     def nuisances(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Propensities, and mean outcomes if treated and if not."""
@@ -170,18 +163,17 @@ def largest(size: Callable[[FloatArray], FloatArray], rows: FloatArray) -> float
     1.0
     """
     columns = rows.shape[1]
-    points = max(64, min(_POINTS, _ENTRIES // max(columns, 1)))
-    starts = [spread_points(points, columns), rows[: min(_ROWS, _ENTRIES // max(columns, 1))]]
-    if columns <= _CORNERS:
+    starts = [spread_points(4096, columns), rows[:20_000]]
+    if columns <= 12:
         starts.append(np.array(np.meshgrid(*[[0.0, 1.0]] * columns)).reshape(columns, -1).T)
     best, values = _best(size, np.concatenate(starts))
-    for k in range(_ROUNDS):
+    for k in range(12):
         found, sizes = _best(size, np.concatenate([best, _along_columns(best, k)]))
         done = k > 2 and not sizes[0] > values[0]
         best, values = found, sizes
         if done:
             break
-    return max([float(values[0]), *(_climbed(size, start) for start in best[:_CLIMBS])])
+    return max([float(values[0]), *(_climbed(size, start) for start in best[:4])])
 
 
 def _best(
@@ -189,14 +181,14 @@ def _best(
 ) -> tuple[FloatArray, FloatArray]:
     """The points with the largest values, and these."""
     values = size(points)
-    order = np.argsort(-values, kind="stable")[:_KEPT]
+    order = np.argsort(-values, kind="stable")[:32]
     return points[order], values[order]
 
 
 def _along_columns(best: FloatArray, k: int) -> FloatArray:
     """Points that differ from the best ones in one column: anywhere, or closer in later rounds."""
     count, columns = best.shape
-    tried = max(64, min(_TRIED, _ENTRIES // max(columns, 1)))
+    tried = 8192
     points = best[np.arange(tried) % count]
     column = (np.arange(tried) // count + k * (tried // count)) % max(columns, 1)
     steps = (spread_points(tried, 1)[:, 0] + 0.618 * k) % 1.0
@@ -212,11 +204,11 @@ def _climbed(size: Callable[[FloatArray], FloatArray], start: FloatArray) -> flo
     columns = start.size
 
     def fall(x: FloatArray) -> tuple[float, FloatArray]:
-        inward = np.where(x > 0.5, -_APART, _APART)
+        inward = np.where(x > 0.5, -1e-6, 1e-6)
         values = -size(np.concatenate([x[None, :], x + np.diag(inward)]))
         return float(values[0]), (values[1:] - values[0]) / inward
 
-    cube, steps = [(0.0, 1.0)] * columns, max(3, min(_STEPS, _DIFFERENCES // columns))
+    cube, steps = [(0.0, 1.0)] * columns, max(3, min(50, 20_000 // columns))
     found = minimize(
         fall, start, jac=True, method="L-BFGS-B", bounds=cube, options={"maxiter": steps}
     )

@@ -15,7 +15,7 @@ from dpeffects.estimators.learners.kernel_learner import (
 )
 from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec
 
-CITATION = (
+CITATION: str = (
     "Schröder, Melnychuk and Feuerriegel (2025), Differentially private learners for "
     "heterogeneous treatment effects."
 )

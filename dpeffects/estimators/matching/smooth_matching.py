@@ -46,6 +46,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from dpeffects.errors import BudgetError
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.option_checks import choice, flag
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
@@ -62,21 +63,16 @@ from dpeffects.privacy.strata import (
     variance_lattice,
 )
 
-CITATION = (
+CITATION: str = (
     "Koga, Chaudhuri and Page, Differentially private multi-site treatment effect estimation."
 )
-ONE_ARM = (
+ONE_ARM: str = (
     "The effect is that of the strata with both arms: a stratum with one arm counts as no effect."
 )
 GIVEN = "Standard error and interval are for the covariates and treatments at hand."
 _LOG_SHARE = "smooth sensitivity"
 _RATES = [r / 20 for r in range(4, 19)]
-_LEAST_CAP = 3.0
-_MOST_BETA = 5.0
-_MOST_LOG_NOISE = 0.15
-"""ln S is released with Laplace noise of at most this scale, or Gaussian noise of the same
-variance: beta gives way to it."""
-_SCALE_IS_PRIVATE = (
+_SCALE_IS_PRIVATE: str = (
     "The scale of the noise follows the strata at hand and is private. All of the budget went to "
     "the estimate, so nothing says how large its error is, not even the part that is noise."
 )
@@ -187,7 +183,7 @@ def _cap(curator: Curator, above: float, noise_variance: float) -> float:
     n, (lower, upper) = curator.n, curator.outcome_range
     bearable = 0.1 * noise_variance * (n / (upper - lower)) ** 2 + 0.25 * n / 3.0
     enough = math.sqrt(bearable * curator.epsilon("variance") / 1.75)
-    return min(max(min(above, enough), _LEAST_CAP), float(n))
+    return min(max(min(above, enough), hand.LEAST_CAP), float(n))
 
 
 def _corrected(log_s: Noisy, limits: Lattice) -> float:
@@ -254,7 +250,7 @@ def widest(price: Share, rate: float) -> Smoothing | None:
     >>> widest(Share(1.0, 1e-5), 0.5).beta > 1.5 * 0.5 / math.log(2e5)
     True
     """
-    low, high = LEAST_BETA, min(price.epsilon - rate, _MOST_BETA)
+    low, high = LEAST_BETA, price.epsilon - rate
     if not Smoothing(rate, low).certified(price):
         return None
     for _ in range(60):  # excess() grows with beta
@@ -269,7 +265,7 @@ def _choices(
     """Return what a price allows, with a beta that the noise on ln S can follow."""
     limit = math.inf
     if curator.has(_LOG_SHARE):
-        limit = _MOST_LOG_NOISE * math.sqrt(2.0) / curator.noise_sd(_LOG_SHARE, part)
+        limit = hand.MOST_LOG_NOISE * math.sqrt(2.0) / curator.noise_sd(_LOG_SHARE, part)
     found = [widest(price, price.epsilon * rate) for rate in rates]
     made = [Smoothing(f.rate, min(f.beta, limit)) for f in found if f is not None]
     if not made or limit < LEAST_BETA:

@@ -10,6 +10,7 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import logits
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.weighting.penalties import default_strength
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.losses import Logistic, sigmoid, unit_norm
@@ -19,9 +20,6 @@ from dpeffects.privacy.minimise import (
     noisy_weights,
     public_propensity_model,
 )
-
-PUBLIC = 1e-3
-"""Strength where the model costs nothing, so that the penalty is only a numerical safeguard."""
 
 
 def propensity_model(
@@ -41,7 +39,7 @@ def propensity_model(
     covariates and treatment are public, nothing is charged.
     """
     if curator.is_public("covariates"):
-        return public_propensity_model(curator, strength or PUBLIC, offset, arm=arm)
+        return public_propensity_model(curator, strength or hand.SAFEGUARD, offset, arm=arm)
     if strength is None:
         price = curator.epsilon(share), curator.delta(share)
         strength = default_strength(curator.n, curator.width, *price)

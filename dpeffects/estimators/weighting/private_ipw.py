@@ -64,9 +64,9 @@ from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import logits, unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm, arm_counts, arm_sums
 from dpeffects.estimators.default.arm_terms import (
-    BY_ARM,
     ArmTerms,
     ArmTotals,
     combination,
@@ -93,7 +93,6 @@ from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpe
 from dpeffects.estimators.weighting.inverse_weights import Propensity, propensity_model
 from dpeffects.estimators.weighting.propensity import (
     LINEAR,
-    NOTHING,
     PropensityModel,
     Setting,
     WeightingError,
@@ -123,11 +122,6 @@ from dpeffects.privacy.rows import Block, Cells, RowFunction
 from dpeffects.privacy.sets import COUNT, Box
 from dpeffects.privacy.tight_sets import norm_of_sum
 
-_SQUARES, _MOMENT = 0.5, 0.5
-"""Parts of the share "variance": for squares of residuals, and for the effect of noise in the
-model."""
-_PARTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
-"""Parts of the budget that the model may get (`plan` chooses), and how the rest is divided."""
 _REST = {
     "counts": 0.09,
     "spread": 0.06,
@@ -137,15 +131,6 @@ _REST = {
     "variance": 0.16,
 }
 _FIRST_HALF = {"counts": 0.08, "spread": 0.06, "model": 0.86}
-_TYPICAL_SD = 0.15
-"""Standard deviation of outcomes, in ranges of the outcome, where it is not released."""
-_EXPLAINED, _MOST_EXPLAINED = 0.3, 0.7
-"""Part of the variance of outcomes that covariates explain before anything is seen, and at most:
-what they have in common with correlated covariates looks like more."""
-_FAR_SD = 0.29
-"""Distance of outcomes from a fixed centre, in ranges, before anything is seen."""
-_ROUGH = 0.2
-"""Relative error of a sampling variance that takes residuals as independent of weights."""
 _LABELS = "weighted sum and squares", "weighted sums and squares by arm"
 _SHIFTS = "Not normalised: the estimate moves when all outcomes shift."
 _PRINTED: dict[str, Any] = {
@@ -158,7 +143,7 @@ _PRINTED: dict[str, Any] = {
 }
 """Algorithm 1 of the paper; its clip is ours."""
 _BY_N = "divided by n, as printed in Appendix F: this is the {} times the share of {} records"
-_HALVES = (
+_HALVES: str = (
     "A random half of the rows fits the model, the other half estimates; the charges of the first "
     "cover both."
 )
@@ -221,14 +206,14 @@ class PrivateIPWOptions(Options):
             raise OptionError(f"split=True needs at least 4 rows, not {facts.n}")
         if self.split:
             return self
-        parts = _PARTS if self.model_share is None else (self.model_share,)
+        parts = hand.MODEL_PARTS if self.model_share is None else (self.model_share,)
         splits = {p: shares(facts.level, replace(self, model_share=p)) for p in parts}
         prices = {
             p: (_price(split, "model", facts.budget), _price(split, "estimate", facts.budget))
             for p, split in splits.items()
         }
         if facts.arms > 2:  # all but one have a model of their own, and each a sum
-            apart = BY_ARM * math.sqrt(2.0)
+            apart = hand.BY_ARM * math.sqrt(2.0)
             prices = {
                 p: (one / (facts.arms - 1), other / apart) for p, (one, other) in prices.items()
             }
@@ -267,7 +252,7 @@ def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:
     elif options.split:
         whole = {name: rest for name, rest in _REST.items() if name != "spread"}
     else:
-        part = options.model_share or _PARTS[-2]
+        part = options.model_share or hand.MODEL_PARTS[-2]
         whole = {"model": part, **{name: (1.0 - part) * rest for name, rest in _REST.items()}}
     if options.centre != "arms":
         del whole["centre"]
@@ -389,7 +374,7 @@ def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> 
         value=float(middle + width * float(total) / other.n),
         sampling=Unavailable("Algorithm 1 as printed releases no variance"),
         gaussian=total.variance * float(width / other.n) ** 2,
-        basis="adjusted" if kept >= NOTHING else "association",
+        basis="adjusted" if kept >= hand.NOTHING else "association",
         caution="; ".join(filter(None, said)),
     )
     details = {
@@ -552,11 +537,11 @@ def _effects(
     centres, arms, n = weighting.centres, curator.arms, curator.n
     models, size, centred = weighting.models, weighting.size, options.centre == "arms"
     unit = curator.noise_sd("estimate")
-    terms = weighting.terms(unit if weighting.public else BY_ARM * unit)
+    terms = weighting.terms(unit if weighting.public else hand.BY_ARM * unit)
     asked = [terms.asked(curator), weighting.asked_beyond]
     from_centre = residual(centres.means)
     if curator.has("variance"):
-        part = _SQUARES if models[0].noise_sd.any() else 1.0
+        part = 0.5 if models[0].noise_sd.any() else 1.0
         box = Box(0, _longest(centres) ** 2)
         squares_of = squared(from_centre)
         asked.append(Asked("squares of residuals", squares_of, box, None, "variance", part))
@@ -606,7 +591,7 @@ def _effects(
             gaussian=float(noise @ noise) if released.gaussian else 0.0,
             parts=(*error.parts(), *((by_size,) if by_size.variance else ())),
             possible=(-most, most),
-            basis="adjusted" if model.kept >= NOTHING else "association",
+            basis="adjusted" if model.kept >= hand.NOTHING else "association",
             caution=caution_about(model.kept, float(clipped[which].max())),
             influence=_influence(weighting, found, pair, more),
         )
@@ -702,7 +687,7 @@ def _both(
     independent of weights: both count by their precision.
     """
     precision = 1.0 / np.maximum(own_sd, 1e-300) ** 2
-    other = 1.0 / np.maximum(np.hypot(rough_sd, _ROUGH * rough), 1e-300) ** 2
+    other = 1.0 / np.maximum(np.hypot(rough_sd, hand.OLD_ROUGH * rough), 1e-300) ** 2
     both = precision + other
     return (own * precision + rough * other) / both, np.sqrt(1.0 / both)
 
@@ -712,7 +697,7 @@ def _spread(centres: Centres, *squares: Noisy) -> tuple[float, float]:
 
     And what is not known of it, as a standard deviation.
     """
-    typical = min((_TYPICAL_SD * centres.range) ** 2, centres.most_variance)
+    typical = min((hand.OLD_SD * centres.range) ** 2, centres.most_variance)
     if not squares:
         return typical, typical
     seen, noise = float(squares[0]) / centres.n, squares[0].variance / centres.n**2
@@ -735,18 +720,18 @@ def _moved_by_model(
     largest, d = float(sds.max()), sds.size
     scale, norm = sds / largest, unit_norm(d)
     by_column = spread * model.spreads * (scale[1:] / norm) ** 2
-    level = (_FAR_SD * centres.range * float(scale[0]) / norm) ** 2
-    prior = _EXPLAINED * float(by_column.mean()) + level
+    level = (hand.FAR_SD * centres.range * float(scale[0]) / norm) ** 2
+    prior = hand.EXPLAINED * float(by_column.mean()) + level
     if not curator.has("variance"):
         return largest**2 * prior
     row, box = outcome_moment(residual(centres.means), scale), moment_box(_longest(centres), scale)
     label = "outcome and covariates"
-    moment = norm_of_sum(curator, label, row, box, share="variance", part=_MOMENT)
+    moment = norm_of_sum(curator, label, row, box, share="variance", part=0.5)
     seen, noise = float(moment) / curator.n, moment.variance / curator.n**2
     both = 1.0 / (1.0 / noise + 1.0 / prior)
     mean = both * (seen / noise + math.sqrt(prior) / prior)
     square = mean**2 + both - float(by_column.sum()) / curator.n
-    most = _MOST_EXPLAINED * float(by_column.max()) + 4.0 * level
+    most = hand.MOST_EXPLAINED * float(by_column.max()) + 4.0 * level
     second_order = 1.0 + model.noise_variance
     return largest**2 * second_order * min(max(square, 0.0), most)
 
