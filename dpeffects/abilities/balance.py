@@ -113,7 +113,7 @@ class BalanceOptions(Options):
             )
         if asked.overlap is None:
             trial = BalanceForecast.of(replace(asked, overlap=True), facts)
-            worth = trial.model < hand.OLD_LOGIT and trial.raw < hand.APART and trial.spread <= 1.0
+            worth = trial.model < hand.SELECTION and trial.raw < hand.APART and trial.spread <= 1.0
             asked = replace(asked, overlap=asked.adjusted or worth)
         to_expect = BalanceForecast.of(asked, facts)
         for what, noise, spread in (
@@ -205,7 +205,7 @@ def uses_delta(options: BalanceOptions, facts: Facts) -> dict[str, float | None]
 
 def _squares_part(noise: float, n: int) -> float:
     """Part of a share for squares; ``noise`` is that of a sum of them at the whole share."""
-    return float(np.clip(noise / (n * hand.KNOWN), *hand.BALANCE_SQUARES))
+    return float(np.clip(noise / (n * hand.APART * hand.WIDE_SD**2), *hand.BALANCE_SQUARES))
 
 
 # --- the release --------------------------------------------------------------------------------

@@ -67,9 +67,8 @@ LEAST_COLUMN_VARIANCE, WIDE_SD = COLUMN_VARIANCE / 2.0, 2.0 * math.sqrt(COLUMN_V
 SKEWNESS = 1.0
 """Standard deviation over studies of the skewness of columns."""
 CORRELATED = 1.2
-"""Standard deviation of log odds over that of a sum of uncorrelated covariates."""
-WIDER = 1.3
-"""The same once more, where a clip is chosen: one that is too low costs less than one too high."""
+"""Standard deviation of log odds over that of a sum of uncorrelated covariates; and once more where
+a clip is chosen: one that is too low costs less than one too high."""
 MATTER = 0.25
 """Part of the columns that matter for confounding."""
 TREATED_VARIANCE = 0.2
@@ -83,7 +82,8 @@ the largest overlap weight."""
 USUAL_WEIGHT = 0.4
 """Mean inverse weight over the largest."""
 RARE = 0.1
-"""An arm is rare below this share, and so are records with scores below it or above 1 less it."""
+"""An arm is rare below this share, and so are records with scores below it or above 1 less it;
+matching takes no arm as smaller than this over the number of arms."""
 SMALL_ARM = 0.2
 """An arm with less than this share of the records may have most of the long residuals."""
 LEAST_SHARE = 0.03
@@ -110,10 +110,10 @@ FAR_MEAN = FAR_SDS * TYPICAL_SD
 LEAST_CLIP = 0.15
 """The least clip of scores, over the share of the arm."""
 TYPICAL_CLIP = 0.06
-"""What a plan takes a clip to be that is yet to be chosen."""
-TABLE_CLIP, LEAST_DEPTH = 0.12, 1.0
-"""The same for tables; and how close to the mean of the log odds their clip can be, in standard
-deviations: noise in many cells is worth truncated weights."""
+"""What a plan takes a clip to be that is yet to be chosen; twice it for tables."""
+LEAST_DEPTH = 1.0
+"""How close to the mean of the log odds a clip of tables can be, in standard deviations: noise in
+many cells is worth truncated weights."""
 TRUNCATED = 2.2
 """Part of the confounding that truncated weights leave, for each part of the weight that they lack:
 records beyond a clip are those that differ most."""
@@ -149,8 +149,8 @@ unequal clusters have about as many degrees of freedom less."""
 # --- what is worth a word ------------------------------------------------------------------------
 
 APART = 0.1
-"""Standardised differences above it are said to matter, and those that noise moves by less are
-worth their release."""
+"""Standardised differences above it are said to matter, those that noise moves by less are worth
+their release, and variances are known if noise is less than this part of them."""
 WORTH_A_WORD = 0.05
 """Records beyond a clip, noise in a variance of scores, and of a range in a mean that is not known:
 parts that a caution is for."""
@@ -167,8 +167,6 @@ MOST_MOVED = 0.5
 """Standardised differences are refused where noise would move them by more than this."""
 DELTA = 1e-6
 """What a delta would buy is said for this one."""
-DELTA_GAIN = 0.8
-"""It is said where the interval would be at most this much of the one without."""
 HIDDEN = 0.03
 """Noise in what covariates explain, over the variance of residuals, beyond which it is unknown."""
 
@@ -189,7 +187,7 @@ COUNT = 0.3
 ARM_SQUARES = 0.4
 """Size of squares beside sums by arm, whose noise they add to: a sampling variance may be rough.
 In trials half-widths with .3 and with .5 were within 1 % of each other."""
-BY_ARM = 1.0 + ARM_SQUARES / 4.0
+BY_ARM = ARM_SQUARES / 4.0 + 1.0
 """What a record moves sums by arm with their squares by, against one sum with its squares."""
 GROUP_WEIGHT, GROUP_COUNT = 0.1, 0.05
 """How far a record moves the sum of the weights of its group and arm, and their count, against its
@@ -206,8 +204,6 @@ NEARLY_NORMAL = 5
 """From this many columns on, noise of the shape of a cube has tails no heavier than normal ones."""
 BALANCE_SQUARES = 0.15, 0.4
 """Least and largest part of the share "balance" that squares get, where a column needs one."""
-KNOWN = 0.025
-"""Noise in a variance, for covariates on [-1, 1], up to which more of the budget is spent on it."""
 TIME = 0.25
 """What time counts beside events in the noise: it is known far better where events are rare."""
 SQUARES = 0.18
@@ -233,7 +229,8 @@ SAFEGUARD = 1e-3
 
 GAIN, TRIAL_GAIN = 0.75, 0.92
 """Using the covariates has to reduce the error to expect to this part, in an observational study
-and in a trial: where nothing confounds, or they explain nothing, its noise is for nothing."""
+and in a trial: where nothing confounds, or they explain nothing, its noise is for nothing. So has
+a delta, to be spoken of."""
 RECORDS, LARGE_GAIN = 75, 0.2
 """With fewer records for each covariate, it has to reduce the error to this part."""
 LEAST_RECORDS = 1000.0
@@ -387,21 +384,7 @@ CURVE = 0.1
 """Variance of the log odds by one curve, where there is one: a U of .3 in the log odds."""
 BENT_OUTCOME = 0.5
 """How much of what covariates explain of the outcome may be along a curve that nobody saw."""
-NAMED = 0.5
-"""A term is named where it is likelier than this to bend."""
 SKEWED = 0.1
 """Squared covariance of a bent term with its line: by skewness, and tails that are not normal."""
 SLOPES_OFF = 0.15
 """Relative error of the score's slopes that is not noise: they come from moments."""
-OLD_PARTS = (0.1, 0.2, 0.3, 0.4, 0.5)
-OLD_SD = 0.15
-OLD_ROUGH = 0.2
-OLD_LENGTH = 0.7
-OLD_TINY = 1e-6
-OLD_LEAST_SHARE = 0.1
-OLD_EIGHTH = 1 / 8
-OLD_LOGIT = 1.0
-FAR_SD = 0.29
-CONFOUNDED_MEAN, CONFOUNDED_RISK = 0.035, 0.1
-FAR_MEAN = 0.15
-LEAST_COLUMN_VARIANCE = 0.03

@@ -135,7 +135,7 @@ def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContr
     if not facts.budget.delta:
         with_delta = replace(facts, budget=Budget(facts.budget.epsilon, hand.DELTA))
         least = min(one[0].error for one in plans(options, with_delta)) / forecast.error
-        if least < hand.DELTA_GAIN:
+        if least < hand.GAIN:
             why += (
                 f" With delta = {hand.DELTA:g} it would be about {least:.2g} times as wide as here."
             )

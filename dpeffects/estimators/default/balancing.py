@@ -566,7 +566,7 @@ def release_first(curator: Curator, sizes: FloatArray) -> Released:
     part = lengths_part(2.0 * float(sizes.min()) * curator.epsilon("estimate"))
     if centres.two_valued:
         return Released(centres, None, 1.0, centres.most_variance)
-    typical = min((hand.OLD_SD * centres.range) ** 2, centres.most_variance)
+    typical = min((hand.TYPICAL_SD * centres.range) ** 2, centres.most_variance)
     if not part:
         return Released(centres, None, 1.0, typical)
     from_means, label = residual(centres.means), "lengths of residuals"

@@ -212,7 +212,7 @@ class CurvesAsked:
             return Curves(np.zeros(0), np.zeros(0))
         slab = math.sqrt(hand.CURVE) * self._units
         chances, squares = spike_and_slab(answers[0], self._errors, slab, self._chance)
-        which = np.unique(self.terms[chances > hand.NAMED])
+        which = np.unique(self.terms[chances > 0.5])
         named = tuple(names[k] for k in self.models.standard.columns[which[which >= 0]])
         return Curves(chances, chances * squares / self._units**2, named)
 
@@ -232,7 +232,7 @@ def seen_bend(
     for _ in range(40):  # where a term is as likely as it takes
         middle = 0.5 * (low + high)
         tried = Noisy(middle, noise.scale, None, noise.gaussian, noise.unit_variance)
-        named = spike_and_slab(tried, error, math.sqrt(hand.CURVE) * unit, chance)[0] > hand.NAMED
+        named = spike_and_slab(tried, error, math.sqrt(hand.CURVE) * unit, chance)[0] > 0.5
         low, high = np.where(named, low, middle), np.where(named, middle, high)
     reach = np.hypot(error, noise.sd)[:, None] * np.linspace(-8.0, 8.0, 801)
     weights = density(reach, np.broadcast_to(error[:, None], reach.shape), tried)

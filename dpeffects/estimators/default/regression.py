@@ -138,7 +138,7 @@ def fit_arms(
         clip, bias, _ = read.clip(8.0 * math.sqrt(2.0) / (smallest * epsilon), centres)
         spread = min(read.mean_square(clip)[0], spread)
     standard = release_standard(curator, sums, "spread", added)
-    radius = max(math.sqrt(hand.OLD_LENGTH * standard.size), 1.0)
+    radius = max(math.sqrt(hand.LENGTH * standard.size), 1.0)
     own = ESTIMANDS[estimand]
     everybody = own.of_treated and own.of_control
     fitted = LeastSquares(

@@ -21,7 +21,7 @@ s^2 / L^2 + L^2 v^2 trace(G (I G + L)^-2).
 Confounding is left where both models are shrunk: it is the mean of the product of their errors.
 Along a covariate of variance v (in units of its range) each model keeps I v / (I v + L) of its
 slope, and so the part (1 - kept) (1 - kept) of confounding gets through. How much there was nobody
-knows: `hand.CONFOUNDED` is a guess from how strong confounding is in studies.
+knows: `CONFOUNDED` is a guess from how strong confounding is in studies.
 """
 
 from __future__ import annotations

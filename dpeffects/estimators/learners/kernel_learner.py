@@ -82,11 +82,6 @@ STAGES = "kernel", "linear"
 _GROUP_BOX = Box([-1.0, 0.0], [1.0, 1.0], centre=0.0)
 """Both sums of a group in one release, each over its largest size."""
 
-_FEW = 3.0
-"""A group whose weight is below this many noise scales has no usable effect."""
-_HARDLY = 0.6
-"""Where more than this part of the confounding may be left, the result says that it is hardly
-adjusted."""
 MODELS = "models of treatment and outcome"
 HARDLY: str = (
     "HARDLY ADJUSTED: at this size and budget the models of treatment and outcome are nearly flat"
@@ -454,7 +449,7 @@ def _groups(curator: Curator, learner: Learner) -> Effects:
         """The effect in one group: its noise by linearisation, its variance from squares."""
         scales = unit * np.array([tops.scale, weights.scale * abs(ratio[g])]) / size[g]
         sampling: SamplingVariance | Unavailable
-        if weights.value[g] < _FEW * weights.scale:
+        if weights.value[g] < hand.SURE * weights.sd:
             sampling = Unavailable("too few records in the group for its noise")
         elif squares is None:
             sampling = Unavailable("variance=False was asked for")
@@ -491,7 +486,7 @@ def at_points(noisy: Noisy, average: float, unit: float) -> tuple[Estimate, ...]
 
 def _caution(nuisance: Nuisance) -> str:
     """Say it where both models are shrunk so far that they hardly adjust."""
-    return HARDLY if nuisance.left > _HARDLY else ""
+    return HARDLY if nuisance.left > 1.0 - hand.HARDLY else ""
 
 
 def _margins(counts: Noisy, n: int) -> tuple[FloatArray, float]:

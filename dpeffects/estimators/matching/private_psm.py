@@ -199,7 +199,7 @@ def release_inputs(curator: Curator, options: PrivatePSMOptions) -> Inputs:
     arms, penalty, details, chance = curator.arms, options.penalty, dict[str, Any](), None
     if curator.is_public("covariates"):
         models = [
-            public_propensity_model(curator, penalty or hand.OLD_TINY, centred=False, arm=arm)
+            public_propensity_model(curator, penalty or hand.SAFEGUARD, centred=False, arm=arm)
             for arm in ([None] if arms == 2 else range(arms))
         ]
         weights = np.stack([model.value for model in models])
@@ -340,7 +340,7 @@ def mixture_of(released: FloatArray, mixed: FloatArray) -> FloatArray:
     ``released`` are shares of released arms. The released arm b has the share P_ba q_a / r_b of
     records of arm a, for true shares q and r = P q; true shares are kept above 0.1 / arms.
     """
-    least, arms = hand.OLD_LEAST_SHARE / len(released), len(released)
+    least, arms = hand.RARE / len(released), len(released)
     true = np.clip(np.linalg.solve(mixed, released), least, 1.0 - (arms - 1) * least)
     joint = mixed * (true / true.sum())
     return np.asarray(joint / joint.sum(axis=1, keepdims=True))

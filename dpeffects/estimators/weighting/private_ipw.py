@@ -687,7 +687,7 @@ def _both(
     independent of weights: both count by their precision.
     """
     precision = 1.0 / np.maximum(own_sd, 1e-300) ** 2
-    other = 1.0 / np.maximum(np.hypot(rough_sd, hand.OLD_ROUGH * rough), 1e-300) ** 2
+    other = 1.0 / np.maximum(np.hypot(rough_sd, hand.ROUGH * rough), 1e-300) ** 2
     both = precision + other
     return (own * precision + rough * other) / both, np.sqrt(1.0 / both)
 
@@ -697,7 +697,7 @@ def _spread(centres: Centres, *squares: Noisy) -> tuple[float, float]:
 
     And what is not known of it, as a standard deviation.
     """
-    typical = min((hand.OLD_SD * centres.range) ** 2, centres.most_variance)
+    typical = min((hand.TYPICAL_SD * centres.range) ** 2, centres.most_variance)
     if not squares:
         return typical, typical
     seen, noise = float(squares[0]) / centres.n, squares[0].variance / centres.n**2

@@ -116,7 +116,7 @@ class PropensityModel:
         log_odds = np.log(self.scores / (1.0 - self.scores))
         variance = float(log_odds.var())
         sd = math.sqrt(max(variance - self.noise_variance, 0.25 * variance))
-        wider = replace(self, scores=typical_scores(share, hand.WIDER * sd))
+        wider = replace(self, scores=typical_scores(share, hand.CORRELATED * sd))
         best = (math.inf, (0.0, 1.0))
         for depth in np.arange(least_depth, 4.05, 0.1):
             low, high = sigmoid(log_odds.mean() + depth * sd * np.array([-1.0, 1.0]))
@@ -227,7 +227,7 @@ def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple
         low = np.maximum(clip, 1.0 / (1.0 + np.exp(np.minimum(reach, 50.0))))
         errors = (
             1.15 * math.sqrt(2.0) / (low * estimate * n),  # noise in the weighted sum
-            0.3 * math.sqrt(hand.EVENLY * spread) / norm * noise,
+            hand.TYPICAL_SD * math.sqrt(hand.EXPLAINED * spread) / norm * noise,
             setting.confounded * np.maximum(0.0, 1.0 - undo * kept),
         )
         total = errors[0] ** 2 + errors[1] ** 2 + errors[2] ** 2
