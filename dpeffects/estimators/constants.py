@@ -10,10 +10,10 @@ import math
 
 TYPICAL_SD, TWO_VALUED_SD = 0.13, 0.39
 """Standard deviation of a typical number within arms, and of one with two values, in ranges."""
-EVENLY = 1.0 / 12.0
-"""Variance of a number that spreads evenly over its range."""
-FAR_SD = math.sqrt(EVENLY)
-"""Distance of means from a fixed centre, in ranges, where they can be anywhere in the range."""
+FAR_SD = math.sqrt(1.0 / 12.0)
+"""The same of a number that spreads evenly over its range, as means do that can be anywhere."""
+EVENLY = FAR_SD**2
+"""Its variance."""
 LONGEST = 0.6
 """The longest residual from means near the middle of the range, in ranges."""
 MEAN_SD = 0.1
@@ -21,7 +21,7 @@ MEAN_SD = 0.1
 MEAN_VARIANCE = 0.05
 """Variance over studies of a mean in [0, 1], of a column or of who is treated: noisy ones are
 pulled to 1/2 by it."""
-EFFECT_SD = 0.2
+EFFECT_SD = MEAN_SD * 2.0
 """Standard deviation of effects, and of mean outcomes along covariates, in ranges of outcomes."""
 EXPLAINED, SELECTION, ALIGNED = 0.3, 0.5, 0.8
 """Strength of typical confounding (see `posterior`): the part of the variance of outcomes that
@@ -31,8 +31,8 @@ TWO_VALUED_EXPLAINED = 0.08
 MOST_EXPLAINED = 0.7
 """The most that they are taken to explain: what they have in common with correlated covariates
 looks like more."""
-CONFOUNDED = 0.3
-"""Standard deviation over studies of what a difference of means is off by, in those of outcomes."""
+CONFOUNDED = ALIGNED * math.sqrt(EXPLAINED * SELECTION)
+"""What a difference of means is off by then, in standard deviations of the outcome."""
 CONFOUNDED_MEAN, CONFOUNDED_RISK = CONFOUNDED * TYPICAL_SD, CONFOUNDED * TWO_VALUED_SD
 """The same in ranges of the outcome, and as a risk."""
 MOST_CONFOUNDED = 0.3
@@ -165,8 +165,6 @@ SURE = 2.0
 """What is below this many standard deviations of its noise is no denominator."""
 MOST_MOVED = 0.5
 """Standardised differences are refused where noise would move them by more than this."""
-DELTA = 1e-6
-"""What a delta would buy is said for this one."""
 HIDDEN = 0.03
 """Noise in what covariates explain, over the variance of residuals, beyond which it is unknown."""
 
@@ -189,7 +187,7 @@ ARM_SQUARES = 0.4
 In trials half-widths with .3 and with .5 were within 1 % of each other."""
 BY_ARM = ARM_SQUARES / 4.0 + 1.0
 """What a record moves sums by arm with their squares by, against one sum with its squares."""
-GROUP_WEIGHT, GROUP_COUNT = 0.1, 0.05
+WEIGHED, COUNTED = 0.1, 0.05
 """How far a record moves the sum of the weights of its group and arm, and their count, against its
 residual."""
 MARGIN_SQUARES = 0.1, 5.0, 0.03, 0.12
@@ -200,8 +198,6 @@ to 4, and standard deviations of a sixth and a twentieth of the range."""
 MANY_MARGINS = 30
 """From this many columns on, pure noise has counts of their own beside the cube: a record moves
 them by less than a column of it would."""
-NEARLY_NORMAL = 5
-"""From this many columns on, noise of the shape of a cube has tails no heavier than normal ones."""
 BALANCE_SQUARES = 0.15, 0.4
 """Least and largest part of the share "balance" that squares get, where a column needs one."""
 TIME = 0.25
@@ -295,8 +291,8 @@ WEIGHTS_OFF = 0.04
 """Relative error of the sum of the weights of an arm."""
 GROUP_OFF = 0.15
 """Standard deviation over studies of the relative error of the weights of an arm in a group,"""
-GROUP_FAR = 1.7
-"""and, where the score is not known, squared distance of a group from the others along a covariate,
+GROUP_FAR = (3.0 / 8.0) ** 2 / EVENLY
+"""and, where the score is not known, squared distance of a group from the mean along a covariate,
 in its variances: a quarter at one end of a uniform one."""
 WRONG_SCORE = 0.3
 """Error of the score's slopes by its shape, which normal covariates in each arm would give it, in
@@ -314,8 +310,6 @@ SURELY = 5.0
 """Scales of its noise by which a room must exceed that: 3 in 1,000 calls are misled by noise."""
 REACH = 4.0
 """How many times as long as the others rows may be that the mean is taken of."""
-SMOOTHING = (0.04, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4)
-"""Parts of the price of the draw that may pay for a ladder that widens."""
 LEVERAGE, PULL = (1.5, 1.4), 0.5
 """Bound on |c'S^-1 w| times the records of the smaller arm: a constant, and for each root of a
 column; and the largest of these over what leverage and room allow: .34 to .66 in 40 designs."""

@@ -133,12 +133,10 @@ def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContr
         shorter = any(x[0].error < forecast.error for x in others)
         why += f", but at this n and epsilon {_CAN_WIDEN}." if shorter else "."
     if not facts.budget.delta:
-        with_delta = replace(facts, budget=Budget(facts.budget.epsilon, hand.DELTA))
+        with_delta = replace(facts, budget=Budget(facts.budget.epsilon, 1e-6))
         least = min(one[0].error for one in plans(options, with_delta)) / forecast.error
         if least < hand.GAIN:
-            why += (
-                f" With delta = {hand.DELTA:g} it would be about {least:.2g} times as wide as here."
-            )
+            why += f" With delta = 1e-06 it would be about {least:.2g} times as wide as here."
     return method, own, why
 
 

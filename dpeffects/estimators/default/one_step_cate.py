@@ -86,11 +86,10 @@ def group_residuals(rows: Block, stage: Stage, most: float, signed: bool) -> tup
     half = weight * np.clip(stage.residual(rows) / (2.0 * stage.clip), -0.5, 0.5)
     if signed:
         half = np.where(rows.treated, half, -half)
-    return half, half * half, hand.GROUP_WEIGHT * weight, np.full(rows.size, hand.GROUP_COUNT)
+    return half, half * half, hand.WEIGHED * weight, np.full(rows.size, hand.COUNTED)
 
 
-_TOPS = 0.5, 0.25, hand.GROUP_WEIGHT, hand.GROUP_COUNT
-_WITHIN = Box([-0.5, 0.0, 0.0, hand.GROUP_COUNT], _TOPS, centre=0.0)
+_WITHIN = Box([-0.5, 0.0, 0.0, hand.COUNTED], [0.5, 0.25, hand.WEIGHED, hand.COUNTED], centre=0.0)
 
 
 @reads("strata", "treated")
@@ -149,13 +148,13 @@ def _in_group(
     unit = 2.0 * most_weight * stage.clip
     residuals, squares, weights, ones = values
     arms, even = residuals.size, stage.centres.n / groups
-    noise = math.sqrt(arms) * sums.sd / hand.GROUP_COUNT
+    noise = math.sqrt(arms) * sums.sd / hand.COUNTED
     known = (hand.UNEVEN_GROUPS * even) ** 2 / ((hand.UNEVEN_GROUPS * even) ** 2 + noise**2)
     size_sd = math.sqrt(known) * noise
-    size = max(even + known * (float(ones.sum()) / hand.GROUP_COUNT - even), size_sd, 1.0)
+    size = max(even + known * (float(ones.sum()) / hand.COUNTED - even), size_sd, 1.0)
     relative, off_sd = np.ones(arms), 0.0
     if arms == 2:  # otherwise both arms weigh the same, but for chance
-        unit_weight = most_weight / hand.GROUP_WEIGHT / size
+        unit_weight = most_weight / hand.WEIGHED / size
         kept = off**2 / (off**2 + (unit_weight * sums.sd) ** 2)
         relative = np.clip(1.0 + kept * (unit_weight * weights - 1.0), 0.5, 1.5)
         off_sd = off * math.sqrt(1.0 - kept)

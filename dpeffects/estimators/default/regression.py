@@ -254,9 +254,8 @@ def _posterior(seen: float, sd: float, mean: float, spread: float) -> float:
 def draw_of(leeway: Leeway, most: float, epsilon: float) -> tuple[float, float]:
     """The smoothing with the least noise, and the Laplace scale that has 95 % where it has."""
     ladder = leeway.contrast()
-    halves = {
-        x: LadderNoise.of(ladder, 2.0 * most, epsilon, x).half_width(0.95) for x in hand.SMOOTHING
-    }
+    tried = np.geomspace(0.04, 0.4, 7).tolist()  # parts of the price that pay for the widening
+    halves = {x: LadderNoise.of(ladder, 2.0 * most, epsilon, x).half_width(0.95) for x in tried}
     best = min(halves, key=lambda x: halves[x])
     return best, halves[best] / math.log(20.0)
 
