@@ -2,6 +2,7 @@
 
 What data can tell is read from released numbers, and what is mathematics is computed; these are
 what is left: what studies are usually like, how a budget is divided, and what is worth a word.
+Where no measurement is named, a number is a judgement.
 """
 
 import math
@@ -291,7 +292,7 @@ WEIGHTS_OFF = 0.04
 """Relative error of the sum of the weights of an arm."""
 GROUP_OFF = 0.15
 """Standard deviation over studies of the relative error of the weights of an arm in a group,"""
-GROUP_FAR = (3.0 / 8.0) ** 2 / EVENLY
+GROUP_FAR = pow(3.0 / 8.0, 2) / EVENLY
 """and, where the score is not known, squared distance of a group from the mean along a covariate,
 in its variances: a quarter at one end of a uniform one."""
 WRONG_SCORE = 0.3
