@@ -239,7 +239,7 @@ def _sized(columns: Sequence[MomentColumn]) -> tuple[float, list[MomentColumn]]:
     for column in columns:
         same = _same(columns, column)
         if column.kind == NUMBER:
-            longest, variance, same = 0.25, hand.TYPICAL_SD**2, 1
+            longest, variance, same = 0.25, hand.EIGHTH**2, 1
         elif column.kind == PRODUCT:
             longest, levels = _longest(arms), same // arms + 1
             variance = longest / arms / levels
@@ -686,7 +686,7 @@ class Moments(SeveralRows):
         """One over the standard deviation of a column of z that is as usual."""
         column = self.matrix.columns[j - 1]
         same = _same(self.matrix.columns, column)
-        usual = hand.TYPICAL_SD if column.kind == NUMBER else math.sqrt(same) / (same + 1.0)
+        usual = hand.EIGHTH if column.kind == NUMBER else math.sqrt(same) / (same + 1.0)
         return 1.0 / (usual * column.size)
 
     def _read(self, formula: str) -> Formula:

@@ -7,7 +7,6 @@ the R-learner where overlap is good.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,9 +32,7 @@ class DRLearner(RLearner):
         """
         norm = unit_norm(propensity.weights.size)
         middle = propensity.offset + float(propensity.weights[0]) / norm
-        reach = (
-            2.576 * math.sqrt(hand.EVENLY) * float(np.linalg.norm(propensity.weights[1:])) / norm
-        )
+        reach = hand.FAR * hand.FAR_SD * float(np.linalg.norm(propensity.weights[1:])) / norm
         low, high = sigmoid(np.array([middle - reach, middle + reach]))
         return min(max(float(low), propensity.low), 1.0 - min(float(high), propensity.high))
 

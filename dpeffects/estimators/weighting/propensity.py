@@ -116,7 +116,7 @@ class PropensityModel:
         log_odds = np.log(self.scores / (1.0 - self.scores))
         variance = float(log_odds.var())
         sd = math.sqrt(max(variance - self.noise_variance, 0.25 * variance))
-        wider = replace(self, scores=typical_scores(share, hand.CORRELATED * sd))
+        wider = replace(self, scores=typical_scores(share, hand.WIDER * sd))
         best = (math.inf, (0.0, 1.0))
         for depth in np.arange(least_depth, 4.05, 0.1):
             low, high = sigmoid(log_odds.mean() + depth * sd * np.array([-1.0, 1.0]))
