@@ -67,6 +67,8 @@ LEAST_COLUMN_VARIANCE, WIDE_SD = COLUMN_VARIANCE / 2.0, 2.0 * math.sqrt(COLUMN_V
 """Half of it, to be on the safe side of shrinkage; and its standard deviation on [-1, 1]."""
 SKEWNESS = 1.0
 """Standard deviation over studies of the skewness of columns."""
+SLOPE = 0.3
+"""Slope of outcomes along a covariate, in ranges, that the price of a propensity model goes by."""
 CORRELATED = 1.2
 """Standard deviation of log odds over that of a sum of uncorrelated covariates."""
 WIDER = 1.3

@@ -227,7 +227,7 @@ def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple
         low = np.maximum(clip, 1.0 / (1.0 + np.exp(np.minimum(reach, 50.0))))
         errors = (
             1.15 * math.sqrt(2.0) / (low * estimate * n),  # noise in the weighted sum
-            hand.TYPICAL_SD * math.sqrt(hand.EXPLAINED * spread) / norm * noise,
+            hand.SLOPE * math.sqrt(hand.EVENLY * spread) / norm * noise,
             setting.confounded * np.maximum(0.0, 1.0 - undo * kept),
         )
         total = errors[0] ** 2 + errors[1] ** 2 + errors[2] ** 2
