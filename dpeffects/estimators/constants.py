@@ -342,6 +342,10 @@ DENSE = 0.15
 .005, where both models step at n 10,000; quantiles alone .024 and .018."""
 FUNCTIONS = 100
 """Functions of the basis, before curves are added to it: time goes by its square."""
+LOOKS = 8
+"""Looks at the rows for each cap, at most; what imbalance they leave is measured, not assumed."""
+STOP = 0.01
+"""Imbalance, over the standard deviation that chance gives a mean, at which nothing is gained."""
 TIGHTEST = 1.25
 """The tightest cap is this many times an even weight in the smaller arm."""
 

@@ -338,8 +338,11 @@ class Problem:
         quickly by them.
         """
         hessian, shrink = now.hessian, 1.0
-        now, stop = self.look(curator, now.at, tops), 0.01 / math.sqrt(self.moments.sizes.max())
-        for _ in range(8):  # what imbalance they leave is measured
+        now, stop = (
+            self.look(curator, now.at, tops),
+            hand.STOP / math.sqrt(self.moments.sizes.max()),
+        )
+        for _ in range(hand.LOOKS):
             if now.size <= stop:
                 break
             hessian = self.hessian(curator, now.at, tops) if hessian is None else hessian
