@@ -26,6 +26,9 @@ from dpeffects.errors import DataError, OptionError
 
 Indices = NDArray[np.int32]
 _Arm = tuple[FloatArray, Indices]  # in score order: the scores, and which records they belong to
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_SPREAD = 1e-9  # of the range of the scores
+_PATIENCE = 0.1  # the share of an arm from which on it is quicker to walk all of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +224,7 @@ def _sort(unit: FloatArray, members: IntArray) -> _Arm:
     if fresh.all():
         return value, records
     rank = place - np.maximum.accumulate(np.where(fresh, place, 0))
-    value += 1e-9 * (rank * (math.sqrt(5) - 1) / 2 % 1)  # ties apart, by the golden ratio
+    value += _SPREAD * (rank * _GOLDEN % 1)
     order = np.argsort(value, kind="stable")
     return value[order], records[order]
 
@@ -273,7 +276,7 @@ def _reroute(
     while suspect.any():
         before = np.append(0, np.cumsum(suspect))
         walks = before[stops] > before[starts]
-        walks |= walks.mean() > 0.1  # from there on it is quicker to walk them all
+        walks |= walks.mean() > _PATIENCE
         turns = np.flatnonzero(walks)
         turns = turns[np.argsort(records[turns])]
         used, moved, picks = _greedy(line, points[turns], starts[turns], size, limit)
