@@ -20,6 +20,7 @@ from dpeffects.design.arms import ARMS, ArmByCell
 from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.clipped_contrast import (
     NO_COVARIATES,
     TOO_LITTLE,
@@ -33,8 +34,6 @@ from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting.inverse_weights import Propensity, relative_weights
 from dpeffects.estimators.weighting.propensity import (
     LINEAR,
-    NOTHING,
-    UNDO,
     PropensityModel,
     Setting,
     beyond_clip,
@@ -51,22 +50,8 @@ from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, Box, entries
 from dpeffects.results.tabled import Tabled, TableEffects
 
-_PARTS = (0.1, 0.2, 0.3, 0.4, 0.5)
-"""Parts of the budget that the propensity model may have, where there is one (`plan` chooses),"""
 _REST = {"counts": 0.06, "spread": 0.06, "unadjusted": 0.1, "overlap": 0.02, "table": 0.76}
 """and how the rest is divided."""
-_CELLS = 4.0
-"""Noise of a number that is made of many cells, over that of one weighted sum."""
-_CONFOUNDED = 0.1
-"""Bias without adjustment, as a risk, that the choice of the model's price goes by."""
-_EXPLAINED = 0.3
-"""Part of the variance of outcomes that covariates explain."""
-_CLIP, _LEAST_DEPTH = 0.12, 1.0
-"""What the choice takes a clip to be that is yet to be chosen; and how close to the mean of the log
-odds a clip can be, in standard deviations: noise in many cells is worth truncated weights."""
-_TRUNCATED = 2.2
-"""Part of the confounding that truncated weights leave, for each part of the weight that they lack:
-records beyond a clip are those that differ most."""
 
 
 _RECORDS = "records by arm and cell"
@@ -82,7 +67,7 @@ class TableOptions(StudyOptions):
     ``model_share``: part of the budget for that model, by default from public numbers.
     """
 
-    confounded: ClassVar[float] = _CONFOUNDED
+    confounded: ClassVar[float] = hand.CONFOUNDED_RISK
     adjust: bool | None = flag(None)
     model_share: float | None = between(None, 0.05, 0.9)
 
@@ -109,36 +94,36 @@ class TableOptions(StudyOptions):
                 raise OptionError("model_share has no meaning at label level")
             return self.made_for(facts, adjust=True)
         part, kept = self._model(facts)
-        if kept >= NOTHING or self.adjust:
+        if kept >= hand.NOTHING or self.adjust:
             return self.made_for(facts, adjust=True, model_share=part)
         refuse_unadjusted(self, *TOO_LITTLE)
         return self.made_for(facts, adjust=False)
 
     def noise_of(self, facts: Facts) -> float:
         """Noise of what is compared, over that of one weighted sum that has all of the price."""
-        return _CELLS
+        return hand.CELLS
 
     def _model(self, facts: Facts) -> tuple[float, float]:
         """The model's part of the budget, and what it is expected to keep of its slopes."""
-        parts = _PARTS if self.model_share is None else (self.model_share,)
+        parts = hand.MODEL_PARTS if self.model_share is None else (self.model_share,)
         epsilon, noise = facts.budget.epsilon, self.noise_of(facts)
         prices = {p: (p * epsilon, (1.0 - p) * _REST["table"] * epsilon / noise) for p in parts}
         delta = facts.budget.delta / 3.0
         setting = _setting(facts.n, facts.width, self.confounded, delta)
         part, strength = plan(setting, prices)
         kept = kept_slopes(strength, facts.width, facts.n)
-        return part, min(1.0, UNDO * kept)
+        return part, min(1.0, hand.UNDO * kept)
 
 
 def _setting(n: int, width: int, confounded: float, delta: float = 0.0) -> Setting:
-    return Setting((n, n), width, _CLIP, delta, confounded=confounded)
+    return Setting((n, n), width, 2.0 * hand.TYPICAL_CLIP, delta, confounded=confounded)
 
 
 def table_shares(level: str, options: TableOptions) -> dict[str, float]:
     """Split of the budget: the table has all of it where no model is released."""
     if not options.adjust or level == "label":
         return {"table": 1.0}
-    part = options.model_share or _PARTS[-2]
+    part = options.model_share or hand.MODEL_PARTS[-2]
     return {"model": part, **{name: (1.0 - part) * rest for name, rest in _REST.items()}}
 
 
@@ -214,7 +199,7 @@ class Adjustment:
         estimand: str,
         deviation: float = 0.5,
         noise_sd: float | None = None,
-        confounded: float = _CONFOUNDED,
+        confounded: float = hand.CONFOUNDED_RISK,
     ) -> Adjustment:
         """Release a model; free where covariates and treatment are public.
 
@@ -224,14 +209,14 @@ class Adjustment:
         ``confounded`` is the bias without adjustment that the penalty of the model goes by.
         """
         if noise_sd is None:
-            noise_sd = _CELLS * curator.noise_sd("table")
-            estimate = curator.epsilon("table") / _CELLS
+            noise_sd = hand.CELLS * curator.noise_sd("table")
+            estimate = curator.epsilon("table") / hand.CELLS
         else:
             estimate = math.sqrt(2.0) / noise_sd
         setting = _setting(curator.n, curator.width, confounded)
         (model,), *_ = released_models(curator, setting, estimate)
         noise = 0.5 / deviation * noise_sd / curator.n
-        limits = model.limits(estimand, noise, _LEAST_DEPTH)
+        limits = model.limits(estimand, noise, hand.LEAST_DEPTH)
         score = model.within(limits)
         label, cells = "records beyond the clip", beyond_clip(score)
         beyond = curator.sums(label, None, COUNT, cells, share="overlap")
@@ -257,7 +242,7 @@ class Adjustment:
         """What noise, shrinkage and clip of the model leave of confounding."""
         model, d = self.model, self.model.spreads.size
         own = model.kept if self.kept is None else self.kept
-        kept = own * max(1.0 - _TRUNCATED * self.lost, 0.0)
+        kept = own * max(1.0 - hand.TRUNCATED * self.lost, 0.0)
         far = reweighted(self.estimand, float(model.scores.mean()))
         noise = model.noise_variance * (1.0 + model.noise_variance)
         level = abs(float(far[0] - far[1])) * model.level_sd
@@ -265,7 +250,7 @@ class Adjustment:
             prior=unadjusted_variance(max(d, 2)),
             kept=kept,
             part=(1.0 - kept) ** 2 + model.kept_sd**2 + level**2,
-            moved=_EXPLAINED * noise / d,
+            moved=hand.EXPLAINED * noise / d,
             far=(float(far[0]), float(far[1])),
         )
 
@@ -393,5 +378,5 @@ def basis_of(options: TableOptions, adjustment: Adjustment | None) -> tuple[str,
         return "randomised", ""
     if adjustment is None:
         return "association", "NOT ADJUSTED for covariates"
-    kept = adjustment.model.kept
-    return "adjusted" if kept >= NOTHING else "association", caution_about(kept, adjustment.clipped)
+    kept, clipped = adjustment.model.kept, adjustment.clipped
+    return "adjusted" if kept >= hand.NOTHING else "association", caution_about(kept, clipped)

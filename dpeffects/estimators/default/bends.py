@@ -14,14 +14,12 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations
 
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.spec import Facts
 from dpeffects.formula.expression import columns
 
-LINES, SQUARES, PRODUCTS = 0, 1, 2
+LINES, SQUARES, PRODUCTS = range(3)
 """How far columns may bend."""
-_RECORDS, _RECORDS_WITH_DELTA = 500.0, 150.0
-"""Records times epsilon that each column takes: with fewer, its noise costs more than it saves.
-Half as many had twice the error on straight populations of 10 columns, n 10,000, epsilon 1."""
 
 Bends = tuple[tuple[int, int], ...]
 """Pairs of encoded columns that are multiplied; a pair of the same is a square."""
@@ -51,7 +49,7 @@ def _plain(facts: Facts) -> Iterator[int]:
 
 def degree(facts: Facts) -> int:
     """How far columns bend by the public rule: as far as records times epsilon carry them."""
-    each = _RECORDS_WITH_DELTA if facts.budget.delta else _RECORDS
+    each = hand.BENT_RECORDS_WITH_DELTA if facts.budget.delta else hand.BENT_RECORDS
     most = facts.n * float(facts.budget.epsilon) / each
     fits = [k for k in (SQUARES, PRODUCTS) if facts.columns + len(bends(facts, k)) <= most]
     return max(fits, default=LINES)
