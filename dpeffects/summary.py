@@ -24,6 +24,8 @@ FORMS = ("full", "short")
 """How much a summary says."""
 MOST_ROWS = 5
 """Rows of a table in a short summary."""
+SHOWN, NAMED = 25, 8
+"""Rows of a table in a full one, and names in a sentence or a header."""
 NOISE = "noise"
 """What a cell says in the place of a number that is mostly noise."""
 _ABOUT_NOISE = (

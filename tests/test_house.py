@@ -452,6 +452,26 @@ def test_the_core_only_becomes_smaller():
     assert lines_of_code('"""Words."""\n\n# a comment\nx = (\n    1,\n)\n') == 3
 
 
+CONSTANTS = 146, 171
+"""Numbers set by hand that methods have, as entries and as names in them. They only become fewer
+too: one belief is one constant, and what data, another constant or mathematics give is none."""
+TABLE = {"estimators.constants"}
+"""Where they are, with what each was set by."""
+BESIDE = {"estimators.default.posterior", "estimators.default.curves"}
+"""Weights of a grid, which are beside it, and the mark of a step."""
+NUMBER = re.compile(r'^(_?[A-Z][A-Z0-9_]*(?:, _?[A-Z][A-Z0-9_]*)*) = (?!\(\s*f?")[-0-9(.]', re.M)
+
+
+def test_methods_have_ever_fewer_constants_and_those_in_one_table():
+    methods = {name: text for name, text in FILES.items() if name.startswith(METHODS[:2])}
+    found = {name: own for name, text in methods.items() if (own := NUMBER.findall(text))}
+    entries = [names for own in found.values() for names in own]
+    assert len(entries) <= CONSTANTS[0]
+    assert sum(len(names.split(", ")) for names in entries) <= CONSTANTS[1]
+    assert found.keys() == TABLE | BESIDE
+    assert NUMBER.findall('A, _B = 0.1, 2\nWORDS = (\n    "a"\n)\nC = -1\n') == ["A, _B", "C"]
+
+
 FIRST = ("noise", "shaped", "ladder", "budget", "ledger", "charges", "rows", "sets", "exact")
 FIRST += ("release",)
 TRUSTED, TIER_ONE = 3_366, 1_412

@@ -27,6 +27,7 @@ from dpeffects.design.arms import ARMS
 from dpeffects.design.features import logits
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_tables import TableWeight
 from dpeffects.estimators.default.standard import varying_columns
 from dpeffects.estimators.margins import MarginAsked, cube, margins
@@ -34,7 +35,6 @@ from dpeffects.estimators.option_checks import check_clip, check_flag, check_who
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting.inverse_weights import (
-    TREATED_VARIANCE,
     Propensity,
     default_strength,
     gradient_noise,
@@ -67,32 +67,13 @@ from dpeffects.results.several import SeveralRows
 from dpeffects.results.tabled import ARMS as NAMES
 from dpeffects.results.tabled import Tabled
 from dpeffects.results.words import Lines, difference_cells
+from dpeffects.summary import SHOWN, Pairs, Table, draw, printed
 from dpeffects.summary import Block as Part
-from dpeffects.summary import Pairs, Table, draw, printed
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _SHARES = {"balance": 0.3, "propensity": 0.35, "overlap": 0.1, "adjusted": 0.25}
-_SQUARES = 0.15, 0.4
-"""Least and largest part of the share "balance" that squares get, where a column needs one."""
-_KNOWN = 0.025
-"""Noise in a variance, for covariates on [-1, 1], up to which more of the budget is spent on it."""
-_WORTH = 0.1
-"""A propensity model and weighted differences are released by default where noise still moves
-differences by less than this."""
-_MOST = 0.5
-"""Differences are refused where noise would move them by more than this."""
-_LOGIT_VARIANCE = 1.0
-"""Variance of true log odds of treatment: a model with more noise than that says nothing."""
-_USUAL_WEIGHT, _USUAL_SD = 0.4, 0.5
-"""Mean weight over the largest, and spread of a covariate on [-1, 1], that a forecast assumes."""
-_SURE = 2.0
-"""A spread below this many standard deviations of its noise is no denominator."""
-_LOW, _HIGH = 0.1, 0.9
-_APART = 0.1
-"""Standardised differences above it are said to matter."""
-_SHOWN = 40
 _NO_SPREAD = "the covariate does not vary by more than the noise"
 _ONE_VALUE = "the covariate has one value by its declaration"
 _FEW = "an arm has no more records than noise could make"
@@ -128,17 +109,19 @@ class BalanceOptions(Options):
         asked = self
         if asked.adjusted is None:
             trial = BalanceForecast.of(replace(asked, adjusted=True, overlap=True), facts)
-            asked = replace(asked, adjusted=asked.overlap is not False and trial.weighted < _WORTH)
+            asked = replace(
+                asked, adjusted=asked.overlap is not False and trial.weighted < hand.APART
+            )
         if asked.overlap is None:
             trial = BalanceForecast.of(replace(asked, overlap=True), facts)
-            worth = trial.model < _LOGIT_VARIANCE and trial.raw < _WORTH and trial.spread <= 1.0
+            worth = trial.model < hand.LOGITS and trial.raw < hand.APART and trial.spread <= 1.0
             asked = replace(asked, overlap=asked.adjusted or worth)
         to_expect = BalanceForecast.of(asked, facts)
         for what, noise, spread in (
             ("differences", to_expect.raw, to_expect.spread),
             ("weighted differences", to_expect.weighted if asked.adjusted else 0.0, 0.0),
         ):
-            if (more := max(noise / _MOST, spread)) > 1.0:
+            if (more := max(noise / hand.MOST_MOVED, spread)) > 1.0:
                 raise OptionError(asked._refusal(what, more, facts))
         return asked
 
@@ -184,7 +167,7 @@ class BalanceForecast:
             return cube_noise_sd(columns, width, split.shares[share].epsilon)
 
         def difference(share: str) -> float:
-            return math.sqrt(8.0) * noise(share, m + 1, 2.0) / (n * _USUAL_SD)
+            return math.sqrt(8.0) * noise(share, m + 1, 2.0) / (n * hand.WIDE_SD)
 
         squares = m - facts.values[:-1].count(2)
         raw, by_sums, by_model, spread = difference("balance"), math.inf, math.inf, 0.0
@@ -195,15 +178,15 @@ class BalanceForecast:
                 whole /= 4.0 * part
             raw /= 1.0 - part
             each = 2.0 * math.hypot(whole, noise("balance", m + 1, 1.0)) ** 2 / n**2
-            usual = np.full(squares, _USUAL_SD**2)
+            usual = np.full(squares, hand.WIDE_SD**2)
             _, unknown = pulled(usual, 0.0 * usual + each)
-            spread = _SURE * math.sqrt(float(unknown[0])) / _USUAL_SD**2
+            spread = hand.SURE * math.sqrt(float(unknown[0])) / hand.WIDE_SD**2
         if "propensity" in split.shares:
             gradient = gradient_noise(facts.width, *split.shares["propensity"])
-            sd = _USUAL_SD / (2.0 * unit_norm(facts.width))
-            by_model = gradient / (TREATED_VARIANCE * n * sd)
+            sd = hand.WIDE_SD / (2.0 * unit_norm(facts.width))
+            by_model = gradient / (hand.TREATED_VARIANCE * n * sd)
         if "adjusted" in split.shares:
-            by_sums = difference("adjusted") / _USUAL_WEIGHT
+            by_sums = difference("adjusted") / hand.USUAL_WEIGHT
         return cls(raw, math.hypot(by_sums, by_model), m * by_model**2, spread)
 
 
@@ -223,7 +206,7 @@ def uses_delta(options: BalanceOptions, facts: Facts) -> dict[str, float | None]
 
 def _squares_part(noise: float, n: int) -> float:
     """Part of a share for squares; ``noise`` is that of a sum of them at the whole share."""
-    return float(np.clip(noise / (n * _KNOWN), *_SQUARES))
+    return float(np.clip(noise / (n * hand.APART * hand.WIDE_SD**2), *hand.BALANCE_SQUARES))
 
 
 # --- the release --------------------------------------------------------------------------------
@@ -322,7 +305,7 @@ class Arms:
     @property
     def usable(self) -> BoolArray:
         """Whether columns vary by more than noise."""
-        known = self.spreads.squared > _SURE * np.sqrt(self.spreads.unknown)
+        known = self.spreads.squared > hand.SURE * np.sqrt(self.spreads.unknown)
         return np.asarray(known & self.both_there)
 
     @property
@@ -334,7 +317,7 @@ class Arms:
 
     def differences(self, margin: Margin) -> list[Difference]:
         """Standardised differences of a margin, with weights or without."""
-        return self.spreads.differences(margin, self.numbers, _SURE)
+        return self.spreads.differences(margin, self.numbers, hand.SURE)
 
     def among_all(
         self, name: str, found: Sequence[Difference], known: bool = True
@@ -388,7 +371,7 @@ class Scores:
     @property
     def fields(self) -> dict[str, Any]:
         """Fields of a `Balance`."""
-        far = (self.edges[1:] <= _LOW + 1e-9) | (self.edges[:-1] >= _HIGH - 1e-9)
+        far = (self.edges[1:] <= hand.RARE + 1e-9) | (self.edges[:-1] >= 1.0 - hand.RARE - 1e-9)
         outside = min(max(float(self.counts[:, far].sum()) / self.n, 0.0), 1.0)
         return {
             "edges": tuple(self.edges.tolist()),
@@ -574,12 +557,12 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         return Pairs(tuple(self._arms()), "Arms"), self._differences(), *histogram
 
     def _headline(self, conf_level: float = 0.95, **asked: Any) -> Lines:
-        apart = [smd for smd in self.smd if abs(smd) > _APART]
+        apart = [smd for smd in self.smd if abs(smd) > hand.APART]
         count = f"{len(self.terms)} covariate{'' if len(self.terms) == 1 else 's'}"
         return [
             ("About", f"how far the arms of {self.treatment} differ in {count}"),
             ("Largest", self._largest() or "not known: no difference is usable"),
-            ("Apart", f"{len(apart)} of {len(self.smd)} differ by more than {_APART}"),
+            ("Apart", f"{len(apart)} of {len(self.smd)} differ by more than {hand.APART}"),
             *self._arms(),
         ]
 
@@ -609,7 +592,8 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         if self.edges:
             part, noise = to_error((100 * outside, 100 * outside_sd), 100 * outside_sd)
             ratio = noise_ratio(outside_sd, 1.0, max(outside, RARE))
-            scores = f"of {who} have scores below {_LOW} or above {_HIGH} (noise sd {noise} %)"
+            scores = f"of {who} have scores below {hand.RARE} or above {1.0 - hand.RARE}"
+            scores += f" (noise sd {noise} %)"
             rows += [
                 ("Overlap", f"{printed(f'{part} %', ratio, 'a part (mostly noise)')} {scores}"),
                 ("Model", f"about {100 * self.model_noise:.0f} % of its log odds are noise"),
@@ -626,7 +610,7 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
                 columns += [name, "noise sd"]
                 pairs = map(difference_cells, values, sds)
                 cells += [list(own) for own in zip(*pairs, strict=True)]
-        rows = tuple(zip(*cells, strict=True))[:_SHOWN]
+        rows = tuple(zip(*cells, strict=True))[:SHOWN]
         title = "Standardised mean differences, treated less control"
         return Table(title, tuple(columns), rows, "l" + "r" * (len(columns) - 1))
 
@@ -638,7 +622,7 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
             for low, high, *counts in bins
         )
         title = f"Records by propensity score (noise sd {number(self.count_sd, 3)})"
-        return Table(title, ("score", *NAMES), rows[:_SHOWN], "lrr")
+        return Table(title, ("score", *NAMES), rows[:SHOWN], "lrr")
 
     def _noted(self, conf_level: float) -> Sequence[str]:
         return [*self._read(), *self.notes]
@@ -674,8 +658,8 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
                 "than noise."
             )
         yield from (f"n/a: {reason}." for reason in dict.fromkeys(filter(None, self.reasons)))
-        if max(len(self.terms), len(self.edges) - 1) > _SHOWN:
-            yield f"The first {_SHOWN} rows; tidy() and overlap() have them all."
+        if max(len(self.terms), len(self.edges) - 1) > SHOWN:
+            yield f"The first {SHOWN} rows; tidy() and overlap() have them all."
 
 
 def _largest(values: tuple[float, ...]) -> float:

@@ -34,8 +34,8 @@ from dpeffects.results.several import AtOnce, Labels
 from dpeffects.results.words import effect_table
 from dpeffects.summary import Block
 
-_LONG = ("time", "start", "periods")
-PARALLEL = (
+_LONG = "time", "start", "periods"
+PARALLEL: str = (
     "parallel trends: without treatment, the mean outcome of the treated would have changed by as "
     "much as that of the controls"
 )

@@ -29,6 +29,7 @@ from dpeffects.arrays import FloatArray, Interval
 from dpeffects.calls import OfUnits, public_call, released
 from dpeffects.errors import FormulaError, OptionError
 from dpeffects.estimands import LATE
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.default import clipped_contrast, one_step
 from dpeffects.estimators.default.auto import AutoOptions
@@ -51,17 +52,14 @@ from dpeffects.privacy.units import with_outcome
 from dpeffects.results.numbers import to_error
 from dpeffects.results.tabled import Tabled, TableEffects, Term
 from dpeffects.results.words import p_words, percent, with_limits
+from dpeffects.summary import NAMED
 
 _SHARES = {"pilot": 0.05, "first_stage": 0.18, "effect": 0.75, "covariance": 0.02}
 """Split of the budget where the instrument was randomised,"""
 _ADJUSTED = {"pilot": 0.1, "first_stage": 0.28, "effect": 0.6, "covariance": 0.02}
 """and where covariates are adjusted for, which makes the first stage dearer."""
-_USUAL = 0.2
-"""Effects among compliers over studies, in ranges of the outcome: a pilot is pulled to 0 by it."""
 _WEAK = "WEAK INSTRUMENT: it may have little or no effect on treatment; read the interval alone"
 """Said where the first stage is not clearly there."""
-_NAMED = 4
-"""Covariates that are named in a sentence."""
 _SHAPES = {
     "interval": "",
     "half": "The data give it a limit to one side only: the other is that of the declared range.",
@@ -277,7 +275,7 @@ def _pilot(curator: Curator, ends: Interval, first: Estimate, influence: Influen
     noise = (unit * sums.sd) ** 2 + reach**2 / (16.0 * curator.n)
     least = first.noise_variance + first.bias_variance + 1.0 / curator.n
     found = unit * float(sums) * first.value
-    found /= first.value**2 + least + noise / _USUAL**2
+    found /= first.value**2 + least + noise / hand.EFFECT_SD**2
     return 2.0 * half * min(max(found, -1.0), 1.0)
 
 
@@ -461,7 +459,7 @@ class LateEffect(TableEffects):
             terms = []
         if not terms:
             return ""
-        if len(terms) > _NAMED:
+        if len(terms) > NAMED:
             return f" given the {len(terms)} covariates"
         return f" given {' and '.join(filter(None, (', '.join(terms[:-1]), terms[-1])))}"
 

@@ -21,6 +21,7 @@ from dpeffects.calls import OfUnits, public_call, released
 from dpeffects.design.columns import Design, intervals_of
 from dpeffects.documents import refuse_twins
 from dpeffects.errors import OptionError, ReleaseError, did_you_mean
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
@@ -65,36 +66,24 @@ from dpeffects.results.record import Record
 from dpeffects.results.several import ArmEffects, SeveralRows, SubsetEffects
 from dpeffects.results.tabled import Term, Termed
 from dpeffects.results.words import Lines, effects_table, estimates, percent, with_limits
-from dpeffects.summary import MOST_ROWS, Block, Pairs, Table, printed
+from dpeffects.summary import MOST_ROWS, SHOWN, Block, Pairs, Table, printed
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _SHARE = "moments"
-_CONSTANT = 2.0
-"""What the constant counts beside an indicator: means that are not in the middle need it."""
-_MOST = 100
-"""Columns of z, at most."""
-_SPREAD = 1.0 / 8.0
-"""Standard deviation of a number over its range, where nothing is known of it."""
-_USUAL = 1.5
-"""How much more noise there usually is: columns are correlated, and means not in the middle."""
-_HALF = 0.5
-"""Noise of this part of the sampling error adds an eighth to intervals."""
-_SHOWN = 40
-"""Rows of a table."""
 _ONE_VARIANCE = "residuals have one variance, or one that is linear in the columns (see the notes)"
-_CUT = (
+_CUT: str = (
     "MOSTLY NOISE: the moments of these columns are no more than noise in some direction, and were "
     "moved to the nearest ones that a regression can use; what that moves has no interval"
 )
 _LOST = "n/a: {} varies by no more than the noise, given the other columns."
 _NEXT = "regression(), effect(), effects_by(), balance()"
-_FOLLOWS = (
+_FOLLOWS: str = (
     f"What follows costs nothing: {_NEXT}. All of it comes out of one noisy matrix, so that its "
     "errors go together."
 )
-_COMPARED = (
+_COMPARED: str = (
     "Noise and sampling error are compared for numbers that vary by an eighth of their range, "
     "levels that are equally frequent, and columns that are somewhat correlated. A regression has "
     "its own figures."
@@ -163,8 +152,8 @@ class Layout:
             for x in plain
         ]
         columns += _products(columns, arms, treatment, _terms(factors))
-        if len(columns) >= _MOST:
-            raise OptionError(f"moments of {len(columns)} columns: at most {_MOST - 1} are kept")
+        if len(columns) > 99:
+            raise OptionError(f"moments of {len(columns)} columns: at most 99 are kept")
         constant, columns = _sized(columns)
         return cls(tuple(columns), tuple(read), constant, len(arms) + 1)
 
@@ -250,7 +239,7 @@ def _sized(columns: Sequence[MomentColumn]) -> tuple[float, list[MomentColumn]]:
     for column in columns:
         same = _same(columns, column)
         if column.kind == NUMBER:
-            longest, variance, same = 0.25, _SPREAD**2, 1
+            longest, variance, same = 0.25, hand.EIGHTH**2, 1
         elif column.kind == PRODUCT:
             longest, levels = _longest(arms), same // arms + 1
             variance = longest / arms / levels
@@ -258,11 +247,11 @@ def _sized(columns: Sequence[MomentColumn]) -> tuple[float, list[MomentColumn]]:
             longest, variance = _longest(same), same / (same + 1.0) ** 2
         square.append(longest)
         worth.append(math.sqrt(longest / variance / same))
-    room = (1.0 - math.sqrt(len(columns) + 1.0) / 2000.0) ** 2 / (_CONSTANT + sum(worth))
+    room = (1.0 - math.sqrt(len(columns) + 1.0) / 2000.0) ** 2 / (hand.CONSTANT + sum(worth))
     counts = [1 if x.kind == NUMBER else _same(columns, x) for x in columns]
     sizes = [math.sqrt(room * w * m / s) for w, m, s in zip(worth, counts, square, strict=True)]
     sized = [replace(x, size=size) for x, size in zip(columns, sizes, strict=True)]
-    return math.sqrt(room * _CONSTANT), sized
+    return math.sqrt(room * hand.CONSTANT), sized
 
 
 def _longest(indicators: int) -> float:
@@ -647,8 +636,8 @@ class Moments(SeveralRows):
             ]
             if own:
                 noise = math.sqrt(self.matrix.variance / max(self.matrix.n, 1.0))
-                ratio = _USUAL * noise * y * max(map(self._noisy, own))
-                needed = math.ceil(self.matrix.n * (ratio / _HALF) ** 2)
+                ratio = hand.MORE_NOISE * noise * y * max(map(self._noisy, own))
+                needed = math.ceil(self.matrix.n * (2.0 * ratio) ** 2)
                 rows.append({"column": words, "noise_to_sampling": ratio, "n_for_half": needed})
         return frame_of(rows)
 
@@ -694,7 +683,7 @@ class Moments(SeveralRows):
         """One over the standard deviation of a column of z that is as usual."""
         column = self.matrix.columns[j - 1]
         same = _same(self.matrix.columns, column)
-        usual = _SPREAD if column.kind == NUMBER else math.sqrt(same) / (same + 1.0)
+        usual = hand.EIGHTH if column.kind == NUMBER else math.sqrt(same) / (same + 1.0)
         return 1.0 / (usual * column.size)
 
     def _read(self, formula: str) -> Formula:
@@ -817,13 +806,13 @@ class Moments(SeveralRows):
 def _table(title: str, heads: tuple[str, ...], frame: pd.DataFrame, error: str) -> Table:
     """Columns of a frame, to two digits of an error that is one of them; the first rows."""
     rows, names = [], _COLUMNS[error]
-    for own in frame[:_SHOWN].to_dict("records"):
+    for own in frame[:SHOWN].to_dict("records"):
         cells = zip(names, to_error([own[name] for name in names], own[error]), strict=True)
         shown = (x if name == error else printed(x, own["noise_ratio"]) for name, x in cells)
         term = f"{own['term']}, {own['arm']}" if "arm" in own else own["term"]
         rows.append((term, *shown))
-    if len(frame) > _SHOWN:
-        rows.append((f"and {len(frame) - _SHOWN} more", *[""] * len(names)))
+    if len(frame) > SHOWN:
+        rows.append((f"and {len(frame) - SHOWN} more", *[""] * len(names)))
     return Table(title, ("", *heads), tuple(rows), "l" + "r" * len(names))
 
 

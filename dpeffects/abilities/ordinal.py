@@ -24,13 +24,10 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.results.export import frame_of
 from dpeffects.results.tabled import ARMS, Tabled, TableEffects, Term, table_by_arm
 from dpeffects.results.words import percent
-from dpeffects.summary import Table, printed
+from dpeffects.summary import SHOWN, Table, printed
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_SHOWN = 12
-"""Levels that a summary has."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,7 @@ class OrdinalEffects(TableEffects, pictures="plots.by_arm"):
         """Shares of both arms at each level, each with its interval."""
         found, count = self.distribution(conf_level).to_dict("records"), len(self.levels)
         rows = []
-        for k, level in enumerate(self.levels[:_SHOWN]):
+        for k, level in enumerate(self.levels[:SHOWN]):
             cells = [level]
             for row in (found[k], found[count + k]):
                 ends = (percent(row[name], ".1f") for name in ("conf_low", "conf_high"))
@@ -149,8 +146,8 @@ class OrdinalEffects(TableEffects, pictures="plots.by_arm"):
             "treated record having a higher level than a control, ties counting half: 0.5 without "
             "effect. The odds ratio is that of a higher level, taken as the same at each level "
             "(proportional odds).",
-            f"The first {_SHOWN} of {count} levels; distribution() has all."
-            if count > _SHOWN
+            f"The first {SHOWN} of {count} levels; distribution() has all."
+            if count > SHOWN
             else "",
             *self.notes,
         ]

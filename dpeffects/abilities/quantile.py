@@ -21,6 +21,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_tables import (
     Adjustment,
     TableOptions,
@@ -51,11 +52,6 @@ from dpeffects.summary import Table, printed
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_PLACE = 0.2
-"""Part of the budget that says where the bins are."""
-_CONFOUNDED = 0.05
-"""How much further from the quantiles of the arms those after weighting may be."""
 
 
 def check_quantiles(given: Any) -> tuple[float, ...]:
@@ -108,7 +104,7 @@ class QuantileOptions(TableOptions):
         """Decide whether a first stage is needed, and whether to adjust."""
         found = cast(QuantileOptions, super().resolve(facts))
         known = isinstance(self.bins, tuple) or 0 < facts.values[-1] <= MOST
-        share = _PLACE if self.place_share is None else self.place_share
+        share = hand.PLACE if self.place_share is None else self.place_share
         if not known and not 0.0 < share < 1.0:
             raise OptionError("place_share must be above 0 and below 1 where bins are not given")
         return found.made_for(facts, place_share=0.0 if known else share)
@@ -116,7 +112,7 @@ class QuantileOptions(TableOptions):
 
 def shares(level: str, options: QuantileOptions) -> dict[str, float]:
     """Split of the budget: a part says where the bins are, unless that is known."""
-    part = _PLACE if options.place_share is None else options.place_share
+    part = hand.PLACE if options.place_share is None else options.place_share
     others = {name: (1.0 - part) * x for name, x in table_shares(level, options).items()}
     return {"place": part, **others} if part else others
 
@@ -170,7 +166,7 @@ def _ends(
     top = 1.0 if adjustment is None else float(adjustment.weight.largest.max())
     noise = (2.0 * top * curator.noise_sd("table")) ** 2
     bins = options.bins or number_of_bins(float(seen.sizes.min()), noise)
-    apart = 0.02 if adjustment is None else 0.02 + _CONFOUNDED
+    apart = 0.02 if adjustment is None else 0.02 + hand.QUANTILES_APART
     return place(scale, grid, seen.plausible, options.quantiles, bins, apart)
 
 

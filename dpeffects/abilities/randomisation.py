@@ -53,9 +53,7 @@ if TYPE_CHECKING:
     from dpeffects.ledgers import Address
     from dpeffects.privacy.ledger import Account
 
-_FINEST = 10**6
-"""Largest denominator of a chance of treatment."""
-_HOW = (
+_HOW: str = (
     "say how treatment was assigned: treated_share=0.5 if everybody was treated with that chance, "
     "or treated=500 if so many were"
 )
@@ -65,7 +63,7 @@ _AGAINST = {
     "less": "it lowers somebody's",
 }
 """Alternatives in words."""
-_NOTES = (
+_NOTES: tuple[str, ...] = (
     "The p-value is exact: where treatment changes nobody's outcome it is at most alpha with a "
     "chance of at most alpha, in samples of any size and with any epsilon, if treatment was "
     f"assigned as said. It is at least {GAMMA:g}, the chance that the number of successes is "
@@ -119,7 +117,7 @@ class RandomisationOptions(Options):
             share = Fraction(self.treated, n)
             return Assignment(n, share.numerator, share.denominator, fixed=True)
         assert self.treated_share is not None
-        share = Fraction(self.treated_share).limit_denominator(_FINEST)
+        share = Fraction(self.treated_share).limit_denominator()
         return Assignment(n, share.numerator, share.denominator, fixed=False)
 
 

@@ -25,6 +25,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_tables import (
     Adjustment,
     TableOptions,
@@ -53,15 +54,9 @@ from dpeffects.results.tabled import ARMS, Tabled, TableEffects, Term
 from dpeffects.results.words import effect_cells, percent
 from dpeffects.summary import Table, printed
 
-_TIME = 0.25
-"""What time counts beside events in the noise: it is known far better where events are rare."""
-_SUMS = WithSizes(Box([-1.0, -_TIME], [1.0, _TIME], centre=0.0))
+_SUMS = WithSizes(Box([-1.0, -hand.TIME], [1.0, hand.TIME], centre=0.0))
 _ONE = WithSizes(Box(-1.0, 1.0, centre=0.0))
-_SQUARES = 0.18
-"""Proportion of the budget of the rates that is for their sampling variance."""
-_STEEPEST = 16.0
-"""Largest rate of the squares, in largest counts per largest time."""
-_UNBOUNDED = (
+_UNBOUNDED: str = (
     "The rate of the controls is not bounded away from zero at this size and budget: its ratio has "
     "no upper end."
 )
@@ -102,7 +97,7 @@ def shares(level: str, options: RateOptions) -> dict[str, float]:
     """Split of the budget: a fifth of what is not the model's for the sampling variance."""
     found = table_shares(level, options)
     whole = found["table"]
-    return found | {"table": (1.0 - _SQUARES) * whole, "squares": _SQUARES * whole}
+    return found | {"table": (1.0 - hand.SQUARES) * whole, "squares": hand.SQUARES * whole}
 
 
 def uses_delta(options: Any, facts: Facts) -> dict[str, float | None]:
@@ -119,7 +114,7 @@ def events_and_time(rows: Block, weight: TableWeight | None) -> tuple[FloatArray
     """Events and time of a record over the largest, by weight; a minus for control records."""
     events, time = _both(rows, weight)
     sign = np.where(rows.treated, 1.0, -1.0)
-    return sign * events, sign * _TIME * time
+    return sign * events, sign * hand.TIME * time
 
 
 @row("treated", "outcome")
@@ -163,13 +158,13 @@ def fit(curator: Curator, options: RateOptions, estimand: str) -> Tabled:
         plain = events_and_time(None)
         asked.append(Asked("the same without weights", plain, _SUMS, None, "unadjusted"))
     first, *others = curator.several(*asked)
-    events, time = _of_arms(first) / np.array([[1.0], [_TIME]])
+    events, time = _of_arms(first) / np.array([[1.0], [hand.TIME]])
     noise = first.variance / 2.0
-    rates = np.clip(events / np.maximum(time, math.sqrt(noise) / _TIME), 0.0, _STEEPEST)
+    rates = np.clip(events / np.maximum(time, math.sqrt(noise) / hand.TIME), 0.0, hand.STEEPEST)
     most = most_lacking(rates)
     second = curator.sums("squares by arm", lacking(weight, rates, most), _ONE, share="squares")
     squares = events + rates**2 * time - most * _of_arms(second)[0]
-    variance = noise * (1.0 + (rates**2 / _TIME) ** 2)
+    variance = noise * (1.0 + (rates**2 / hand.TIME) ** 2)
     scale = np.sqrt((variance + most**2 * second.variance / 2.0) / 2.0)
     top, longest = tops = options.facts.tops
     one, other = adjustment.unequal if adjustment else (1.0, 1.0)
@@ -194,7 +189,7 @@ def _of_arms(release: Noisy) -> FloatArray:
 
 def _arm_sums(release: Noisy, tops: tuple[float, ...]) -> ArmSums:
     """Events and time as they were before they were scaled."""
-    sizes = np.array([tops[0], tops[1] / _TIME])
+    sizes = np.array([tops[0], tops[1] / hand.TIME])
     events, time = map(_pair, _of_arms(release) * sizes[:, None])
     return ArmSums(events, time, _pair(sizes * (release.scale / 2.0)), release.gaussian)
 

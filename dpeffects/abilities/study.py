@@ -26,6 +26,7 @@ from dpeffects.calls import OfReleases, public_call
 from dpeffects.design.columns import Design, intervals_of
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import arm_cells
 from dpeffects.estimators.arm_tables import (
     Adjustment,
@@ -79,40 +80,21 @@ from dpeffects.results.words import (
     p_words,
     percent,
 )
-from dpeffects.summary import NOISE, Summary, Table, draw, printed, tabulate
+from dpeffects.summary import NAMED, NOISE, SHOWN, Summary, Table, draw, printed, tabulate
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_OUTCOMES, _SUBGROUPS = 0.7, 0.3
-"""Proportions of the outcomes as a whole and in subgroups."""
-_BASELINE = 0.1, 0.05, 0.25
-"""Proportion of the baseline variables, where there are as many as outcomes; least and largest."""
 _UNWEIGHTED = Fraction(1, 3)
 """Part of that for their means without weights, where there are means with weights too: these have
 more noise, because the largest weight counts as one record."""
 _BASELINE_SQUARES = Fraction(3, 10)
 """Part of a pure price for the squares of baseline variables, which differences are divided by."""
-_NEARLY_NORMAL = 5
-"""From this many columns on, noise of the shape of a cube has tails no heavier than normal ones."""
-_MOST_OUTCOMES = 500
-_CONFOUNDED = 0.3
-"""Bias without adjustment that the penalty of the model goes by: that of the outcome that is
-confounded most, among several."""
-_MISSED = 0.3
-"""Part of what baseline variables explain that slopes miss at least which bend less than the score:
-bent populations have .3 to .9 of it in curves and products, others none."""
-_AT_RANDOM = (
+_AT_RANDOM: str = (
     "An outcome is compared among the records that have it: within an arm, those that lack it are "
     "taken to be like these."
 )
 _OVERALL = "overall"
-_SHOWN = 25
-"""Effects and baseline rows in a summary."""
-_NAMED = 8
-"""Outcomes in a header."""
-_DIGITS = 3
-"""Digits of a standard deviation that a mean is shown to at most."""
 
 Made = tuple[str, Table, tuple[str, ...]]
 """A table with its name, and notes that belong to it."""
@@ -135,14 +117,14 @@ class JointOptions(TableOptions):
     2 for their products too; None chooses by n, epsilon, delta and the number of columns.
     """
 
-    confounded: ClassVar[float] = _CONFOUNDED
+    confounded: ClassVar[float] = hand.MOST_CONFOUNDED
     facts: Facts = field(default=_TYPICAL, init=False)
     """What choices were made by, once they are made."""
 
     def resolve(self, facts: Facts) -> Options:
         """Decide whether to adjust; refuse what is too much."""
-        if facts.outcomes > _MOST_OUTCOMES:
-            raise OptionError(f"a study has up to {_MOST_OUTCOMES} outcomes, not {facts.outcomes}")
+        if facts.outcomes > 500:
+            raise OptionError(f"a study has up to 500 outcomes, not {facts.outcomes}")
         if facts.arms > 2:
             if self.adjust:
                 raise OptionError(
@@ -165,8 +147,8 @@ class JointOptions(TableOptions):
 
     def noise_of(self, facts: Facts) -> float:
         """Pure noise of a weighted sum of one of the outcomes."""
-        columns, others = facts.released + 1, _SUBGROUPS if facts.groups else 0.0
-        part = _OUTCOMES / (_OUTCOMES + others)
+        columns, others = facts.released + 1, hand.SUBGROUPS if facts.groups else 0.0
+        part = hand.OUTCOMES / (hand.OUTCOMES + others)
         return math.sqrt((columns + 1) * (columns + 2) / 6.0) / part
 
     @property
@@ -184,11 +166,11 @@ class JointOptions(TableOptions):
 def shares(level: str, options: JointOptions) -> dict[str, float]:
     """Split of the budget between outcomes, subgroups and baseline variables."""
     facts = options.facts
-    found = {"outcomes": _OUTCOMES}
+    found = {"outcomes": hand.OUTCOMES}
     if facts.groups:
-        found["subgroups"] = _SUBGROUPS
+        found["subgroups"] = hand.SUBGROUPS
     if baseline := _baseline_count(facts) * (2 if options.adjust else 1):
-        usual, least, most = _BASELINE
+        usual, least, most = hand.BASELINE
         part = usual * (baseline / max(facts.released, 1)) ** (2.0 / 3.0)
         found["baseline"] = min(max(part, least), most)
     if not options.adjust:
@@ -385,7 +367,7 @@ def fit(curator: Curator, options: JointOptions, estimand: str, contrasts: Contr
         tuple(parts),
         baseline=baseline[0] if adjustment is None else own_baseline,
         weighted_baseline=None if adjustment is None else baseline[0],
-        normal=asked[0].gaussian or facts.released + 1 >= _NEARLY_NORMAL,
+        normal=asked[0].gaussian or facts.released + 1 >= 5,  # a cube's tails then are no heavier
         unequal=() if adjustment is None else adjustment.unequal,
         confounding=confounding_left(options, adjustment),
         unadjusted=unadjusted,
@@ -436,7 +418,7 @@ def _left(
         (own * sizes).sum(axis=0) / sizes.sum(),
     )
     if standard.size < score.size:
-        fitted = replace(fitted, missed=np.maximum(fitted.missed, _MISSED))
+        fitted = replace(fitted, missed=np.maximum(fitted.missed, hand.STRAIGHT_SLOPES_MISS))
     target = ESTIMANDS[estimand]
     if not (target.of_treated and target.of_control):
         arm = baseline.means()[0 if target.of_treated else 1, 0] + 0.5
@@ -706,17 +688,17 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
     def _subject(self) -> str:
         """What was estimated, with the outcomes by name where they are few."""
         names = self.outcomes
-        said = ", ".join(names) if len(names) <= _NAMED else f"{len(names)} outcomes"
+        said = ", ".join(names) if len(names) <= NAMED else f"{len(names)} outcomes"
         if self.associated:
             return f"the association of {self.treatment} with {said}"
         return f"the {called(self)} ({self.estimand}) of {self.treatment} on {said}"
 
     def _headed(self, conf_level: float) -> dict[str, str]:
         names, noise = self.outcomes, _short(arm_sizes(self.sums)[1])
-        more = f", ... ({len(names)} outcomes)" if len(names) > _NAMED else ""
+        more = f", ... ({len(names)} outcomes)" if len(names) > NAMED else ""
         arms = [f"{arm} {size}" for arm, size in zip(self.sizes, _sizes(self), strict=True)]
         about = {
-            "Outcomes": ", ".join(names[:_NAMED]) + more,
+            "Outcomes": ", ".join(names[:NAMED]) + more,
             "Arms": f"{', '.join(arms)} records (noise sd {noise})",
         }
         if self.subgroups:
@@ -735,7 +717,7 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
         """The tables of the summary, which are made once for blocks and notes."""
         asked = conf_level, self._at_once(simultaneous)
         if asked not in self._known:
-            self._known[asked] = list(self._apart(*asked, _SHOWN))
+            self._known[asked] = list(self._apart(*asked, SHOWN))
         return self._known[asked]
 
     @cached_property
@@ -954,7 +936,7 @@ def _described(row: Any, arms: Sequence[str]) -> tuple[list[str], str]:
     cells = []
     for arm in arms:
         spread, ratio = row[f"{arm}_sd"], row[f"{arm}_noise_ratio"]
-        least = spread / 10.0 ** (_DIGITS - 1) if spread > 0.0 else noise
+        least = spread / 100.0 if spread > 0.0 else noise
         error = max(row[f"{arm}_noise_sd"], least)
         mean, sd = to_error([row[f"{arm}_mean"], spread], error, 1)
         cell = printed(f"{mean} ({sd})", 2.0 * math.isnan(spread), f"{mean} ({NOISE})")
@@ -964,7 +946,7 @@ def _described(row: Any, arms: Sequence[str]) -> tuple[list[str], str]:
 
 def _subgroup_sentence(fit: StudyEffects) -> str:
     """Say which effect differs most clearly between subgroups."""
-    tests = fit.interactions(most=_SHOWN).to_dict("records")
+    tests = fit.interactions(most=SHOWN).to_dict("records")
     if not tests:
         return ""
     known = [row for row in tests if not math.isnan(row["p_value"])]

@@ -20,6 +20,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_tables import TableOptions, fit_table, table_spec
 from dpeffects.estimators.option_checks import is_number
 from dpeffects.formula.expression import Expression, Survival
@@ -38,11 +39,7 @@ from dpeffects.summary import Table, printed
 if TYPE_CHECKING:
     import pandas as pd
 
-_SHOWN = 6
-"""Intervals between the times that a summary has."""
 _RECORDS = "Numbers at risk are weighted, as parts of the records of their arm. "
-_CHANGES = 2.58
-"""Standard errors beyond which hazards are said not to be proportional: 1 % by chance."""
 
 
 @dataclass(frozen=True)
@@ -335,7 +332,7 @@ class SurvivalEffects(TableEffects, pictures="plots.by_arm"):
         curves = self.curves(conf_level)
         arms = [curves[curves["arm"] == arm].to_dict("records") for arm in ARMS]
         last = len(self.edges) - 1
-        picked = sorted({round(last * k / min(_SHOWN, last)) for k in range(min(_SHOWN, last) + 1)})
+        picked = sorted({round(last * k / min(6, last)) for k in range(min(6, last) + 1)})
         rows = []
         for k, time in zip(picked, numbers([self.edges[k] for k in picked], 4), strict=True):
             cells = [time]
@@ -354,7 +351,7 @@ class SurvivalEffects(TableEffects, pictures="plots.by_arm"):
     def _reading(self, conf_level: float) -> list[str]:
         """Notes on how to read the numbers; the last is on the curves."""
         notes = []
-        if abs(change := self.life.drift) > _CHANGES:
+        if abs(change := self.life.drift) > hand.FAR:
             moves = "rises" if change > 0.0 else "falls"
             notes.append(
                 f"The ratio of the hazards {moves} with time: the hazard ratio is an average, and "

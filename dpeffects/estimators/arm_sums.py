@@ -14,13 +14,11 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.design.arms import ARMS, TREATED, EachArm, Outcome, ScaledSquare
 from dpeffects.errors import EstimationError
+from dpeffects.estimators import constants as hand
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, Box
-
-_SHARE_SPREAD = 0.05
-"""Variance of the share of treated records over studies: a noisy share is pulled to 1/2 by it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +80,7 @@ class Counts:
         n, arms = self.n, len(self.sizes)
         if least is None:
             least = min(max(self.release.scale, 1.0) / n, 0.5 if arms == 2 else 0.5 / arms)
-        spread = 4.0 * _SHARE_SPREAD * (1.0 - 1.0 / arms) / arms
+        spread = 4.0 * hand.MEAN_VARIANCE * (1.0 - 1.0 / arms) / arms
         pull = spread / (spread + self.variance / n**2)
         shares = 1.0 / arms + pull * (self.sizes / n - 1.0 / arms)
         shares = np.clip(shares, least, 1.0 - (arms - 1) * least)

@@ -20,6 +20,7 @@ from dpeffects.design.arms import ARMS, ArmByCell
 from dpeffects.design.features import unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import arm_counts
 from dpeffects.estimators.default import bends as _bends
 from dpeffects.estimators.default.clipped_contrast import (
@@ -36,8 +37,6 @@ from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting.inverse_weights import Propensity, relative_weights
 from dpeffects.estimators.weighting.propensity import (
     LINEAR,
-    NOTHING,
-    UNDO,
     PropensityModel,
     Setting,
     WeightSpreads,
@@ -57,24 +56,10 @@ from dpeffects.privacy.rows import Block, Cells, RowFunction
 from dpeffects.privacy.sets import COUNT, Box, entries
 from dpeffects.results.tabled import Tabled, TableEffects
 
-_PARTS = (0.1, 0.2, 0.3, 0.4, 0.5)
-"""Parts of the budget that the propensity model may have, where there is one (`plan` chooses),"""
 _REST = {"counts": 0.06, "spread": 0.15, "unadjusted": 0.1, "overlap": 0.02, "table": 0.67}
 """and how the rest is divided: with .06 for the spread of columns, restricted means of four
 straight populations were off by 1.15 times as much as with .12 or .18, and where ranges are 5 times
 too wide by 1.4 and 1.6 times (n 10,000, epsilon 1)."""
-_CELLS = 4.0
-"""Noise of a number that is made of many cells, over that of one weighted sum."""
-_CONFOUNDED = 0.1
-"""Bias without adjustment, as a risk, that the choice of the model's price goes by."""
-_EXPLAINED = 0.3
-"""Part of the variance of outcomes that covariates explain."""
-_CLIP, _LEAST_DEPTH = 0.12, 1.0
-"""What the choice takes a clip to be that is yet to be chosen; and how close to the mean of the log
-odds a clip can be, in standard deviations: noise in many cells is worth truncated weights."""
-_TRUNCATED = 2.2
-"""Part of the confounding that truncated weights leave, for each part of the weight that they lack:
-records beyond a clip are those that differ most."""
 
 
 _RECORDS = "records by arm and cell"
@@ -93,7 +78,7 @@ class TableOptions(StudyOptions):
     for their products too; None chooses by n, epsilon, delta and the number of columns.
     """
 
-    confounded: ClassVar[float] = _CONFOUNDED
+    confounded: ClassVar[float] = hand.CONFOUNDED_RISK
     adjust: bool | None = flag(None)
     model_share: float | None = between(None, 0.05, 0.9)
     flexible: int | None = whole(None, 0, 2)
@@ -122,36 +107,36 @@ class TableOptions(StudyOptions):
                 raise OptionError("model_share has no meaning at label level")
             return self.made_for(facts, adjust=True)
         part, kept = known._model(facts)
-        if kept >= NOTHING or self.adjust:
+        if kept >= hand.NOTHING or self.adjust:
             return self.made_for(facts, adjust=True, model_share=part)
         refuse_unadjusted(self, *TOO_LITTLE)
         return self.made_for(facts, adjust=False)
 
     def noise_of(self, facts: Facts) -> float:
         """Noise of what is compared, over that of one weighted sum that has all of the price."""
-        return _CELLS
+        return hand.CELLS
 
     def _model(self, facts: Facts) -> tuple[float, float]:
         """The model's part of the budget, and what it is expected to keep of its slopes."""
-        parts = _PARTS if self.model_share is None else (self.model_share,)
+        parts = hand.MODEL_PARTS if self.model_share is None else (self.model_share,)
         epsilon, noise = facts.budget.epsilon, self.noise_of(facts)
         prices = {p: (p * epsilon, (1.0 - p) * _REST["table"] * epsilon / noise) for p in parts}
         delta, width = facts.budget.delta / 3.0, 1 + _bends.bent(self.baseline, self.degree).columns
         setting = _setting(facts.n, width, self.confounded, delta)
         part, strength = plan(setting, prices)
         kept = kept_slopes(strength, width, facts.n)
-        return part, min(1.0, UNDO * kept)
+        return part, min(1.0, hand.UNDO * kept)
 
 
 def _setting(n: int, width: int, confounded: float, delta: float = 0.0) -> Setting:
-    return Setting((n, n), width, _CLIP, delta, confounded=confounded)
+    return Setting((n, n), width, 2.0 * hand.TYPICAL_CLIP, delta, confounded=confounded)
 
 
 def table_shares(level: str, options: TableOptions) -> dict[str, float]:
     """Split of the budget: the table has all of it where no model is released."""
     if not options.adjust or level == "label":
         return {"table": 1.0}
-    part = options.model_share or _PARTS[-2]
+    part = options.model_share or hand.MODEL_PARTS[-2]
     return {"model": part, **{name: (1.0 - part) * rest for name, rest in _REST.items()}}
 
 
@@ -234,8 +219,8 @@ class Adjustment:
         the standard deviation of that in a weighted sum, by default what a table has.
         """
         if noise_sd is None:
-            noise_sd = _CELLS * curator.noise_sd("table")
-            estimate = curator.epsilon("table") / _CELLS
+            noise_sd = hand.CELLS * curator.noise_sd("table")
+            estimate = curator.epsilon("table") / hand.CELLS
         else:
             estimate = math.sqrt(2.0) / noise_sd
         known = arm_counts(curator, "counts").shares()
@@ -245,7 +230,7 @@ class Adjustment:
         how = setting, estimate, known, WeightSpreads.of(standard)
         model = fitted_model(curator, *how, "model")
         noise = 0.5 / deviation * noise_sd / curator.n
-        limits = model.limits(estimand, noise, _LEAST_DEPTH)
+        limits = model.limits(estimand, noise, hand.LEAST_DEPTH)
         score = model.within(limits)
         label, cells = "records beyond the clip", beyond_clip(score)
         beyond = curator.sums(label, None, COUNT, cells, share="overlap")
@@ -270,7 +255,7 @@ class Adjustment:
     def confounding(self) -> Confounding:
         """What noise, shrinkage and clip of the model leave of confounding."""
         model, d = self.model, self.model.spreads.size
-        kept = model.kept * max(1.0 - _TRUNCATED * self.lost, 0.0)
+        kept = model.kept * max(1.0 - hand.TRUNCATED * self.lost, 0.0)
         far = reweighted(self.estimand, float(model.scores.mean()))
         noise = model.noise_variance * (1.0 + model.noise_variance)
         level = abs(float(far[0] - far[1])) * model.level_sd
@@ -278,7 +263,7 @@ class Adjustment:
             prior=unadjusted_variance(max(d, 2)),
             kept=kept,
             part=(1.0 - kept) ** 2 + model.kept_sd**2 + level**2,
-            moved=_EXPLAINED * noise / d,
+            moved=hand.EXPLAINED * noise / d,
             far=(float(far[0]), float(far[1])),
         )
 
@@ -409,4 +394,4 @@ def basis_of(options: TableOptions, adjustment: Adjustment | None) -> tuple[str,
         return "association", "NOT ADJUSTED for covariates"
     kept = adjustment.model.kept
     said = with_another(caution_about(kept, adjustment.clipped), options.left_out)
-    return "adjusted" if kept >= NOTHING else "association", said
+    return "adjusted" if kept >= hand.NOTHING else "association", said

@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.centres import squared
 from dpeffects.estimators.row import row
 from dpeffects.inference.estimate import Effects, Estimate, Influence, SamplingVariance, Unavailable
@@ -31,22 +32,9 @@ PROPORTIONS = {True: 0.25, False: 0.1}
 _ROWS, _COUNTED = Fraction(1, 8), Fraction(1, 4)
 """Parts of the share for squares of rows, and for how many clusters there are where nobody
 declared it."""
-_LONG, _MOST_LOST = 3.0, 8.0
-"""Rows are cut to so many of their standard deviations in sums of clusters, which need the less
-noise. Squares of cut rows say by which factor that makes the variance smaller, up to this one."""
-_SPREAD, _COMMON = 3.5, 0.2
-"""A sum of a cluster is kept within so many standard deviations, for rows that have this
-correlation."""
-_CUT = 2.0
-"""Sums whose root mean square is above the bound over this are cut noticeably."""
-_USUAL = 1.2
-"""Spread of the logarithm of the number of clusters around that of the root of n, over studies."""
-_FEW, _LOST = 20, 3.0
-"""Below so many clusters the result says that they are few. Sums around means of two arms of
-unequal clusters have about as many degrees of freedom less."""
 _FROM_BELOW = ", noisy and from below"
 _FEW_CLUSTERS = "FEW CLUSTERS: with about {:.0f} in an arm the interval may be too short"
-_OF_MEANS = (
+_OF_MEANS: str = (
     "Intervals of means and ratios are longer by as much as clusters make that of the difference "
     "longer; where both arms are in each cluster, means vary more than that."
 )
@@ -153,7 +141,7 @@ def _by_cluster(
     size, largest = influence.size, _largest(influence)
     row_sd = size * math.sqrt(max(own.value, own.noise_scale, 1e-300) / curator.n)
     row_sd *= influence.uneven
-    long = math.inf if curator.values[-1] == 2 else _LONG  # few ones are all that clusters share
+    long = math.inf if curator.values[-1] == 2 else hand.LONG_SDS  # few ones are shared
     longest = max(min(long * row_sd, largest), 0.02 * largest)
     term = _from_mean(influence.term, influence.mean, longest)
     lost, part = 1.0, whole
@@ -169,19 +157,19 @@ def _by_cluster(
         lost = _lost(squares, own, size)
     count, part = _count(curator, clusters), part - (whole * _COUNTED if clusters is None else 0)
     rows = max(curator.n / count, 1.0)
-    bound = _SPREAD * row_sd * math.sqrt(rows * (1.0 + _COMMON * rows))
+    bound = hand.CLUSTER_SDS * row_sd * math.sqrt(rows * (1.0 + hand.CLUSTER_CORRELATION * rows))
     bound = max(min(bound, 4.0 * rows * longest), longest)
     label, box = "squares of sums by cluster", Box(-longest, longest)
     found = squares_of_sums(curator, label, term, box, bound, share=SHARE, part=part)
     alike = 2.0 * count / (1.0 + influence.uneven**2)  # the smaller arm has most of the variance
-    few = lost * alike / (max(alike - _LOST, 1.0) * size**2)
+    few = lost * alike / (max(alike - hand.FREEDOM_LOST, 1.0) * size**2)
     value = few * float(found.total)
     scale = math.hypot(few * found.total.scale, max(value, 0.0) * math.sqrt(2.0 / alike))
     most = few * count * found.bound**2
     cautions = [estimate.caution]
-    if float(found.total) / count > (found.bound / _CUT) ** 2:
+    if float(found.total) / count > (found.bound / hand.CLUSTERS_CUT) ** 2:
         cautions.append(_ARE_CUT)
-    if alike < _FEW:
+    if alike < hand.FEW_CLUSTERS:
         cautions.append(_FEW_CLUSTERS.format(alike / 2.0))
     known = "" if clusters else _FROM_BELOW
     said = () if estimate.means is None else (_OF_MEANS,)
@@ -200,7 +188,7 @@ def _lost(cut: Noisy, own: SamplingVariance, size: float) -> float:
     """
     noise = math.hypot(math.sqrt(2.0) * own.noise_scale * size**2, cut.sd)
     more = (own.value * size**2 - noise) / max(float(cut), cut.sd, 1e-300)
-    return 0.5 + 0.5 * min(max(more, 1.0), _MOST_LOST)
+    return 0.5 + 0.5 * min(max(more, 1.0), hand.MOST_LOST)
 
 
 def _count(curator: Curator, clusters: int | None) -> float:
@@ -209,7 +197,7 @@ def _count(curator: Curator, clusters: int | None) -> float:
         return float(clusters)
     noisy = cluster_count(curator, "number of clusters", share=SHARE, part=_COUNTED)
     counts = np.geomspace(2.0, max(curator.units, 3), 500)
-    usual = np.log(counts / math.sqrt(curator.units)) / _USUAL
+    usual = np.log(counts / math.sqrt(curator.units)) / hand.LOG_SPREAD
     weight = np.exp(-np.abs(counts - float(noisy)) / max(noisy.scale, 1e-9) - 0.5 * usual**2)
     if not weight.sum() > 0.0:  # far from everything that is usual
         return float(np.clip(float(noisy), 2.0, counts[-1]))

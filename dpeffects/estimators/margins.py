@@ -18,6 +18,7 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.columns import Design
 from dpeffects.errors import OptionError
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.outcome_slopes import Fitted
 from dpeffects.estimators.row import row
 from dpeffects.formula import Formula
@@ -28,15 +29,6 @@ from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, Cube, Within
 from dpeffects.privacy.tight_sets import WithSquares
-
-_SQUARES = 0.1, 5.0, 0.03, 0.12
-"""Part of pure noise's price that goes to squares where columns need them: 0.1 with 5 columns at
-epsilon 1, and by the third root of how many there are for each unit of epsilon; least and largest.
-It makes intervals shortest within 3 % for 1 to 100 outcomes, 2,000 and 10,000 records, epsilon 0.5
-to 4, and standard deviations of a sixth and a twentieth of the range."""
-_MANY = 30
-"""From this many columns on, pure noise has counts of their own beside the cube: a record moves
-them by less than a column of it would."""
 
 
 def cube(columns: int, half: float = 0.5) -> Cube:
@@ -164,7 +156,7 @@ class MarginAsked:
             return Fraction()
         if self.squared is not None:
             return self.squared
-        usual, at, least, most = _SQUARES
+        usual, at, least, most = hand.MARGIN_SQUARES
         epsilon = self.curator.epsilon(self.share) * float(self.price)
         part = usual * (at * epsilon / count) ** (1.0 / 3.0)
         return Fraction(min(max(part, least), most)).limit_denominator(1000)
@@ -208,7 +200,7 @@ class MarginAsked:
         An error of a size multiplies how far a mean is from the middle of its range.
         """
         k = self.columns.size
-        if self.gaussian or not self.counted or k < _MANY:
+        if self.gaussian or not self.counted or k < hand.MANY_MARGINS:
             return Fraction()
         relative = (2.4 / k**2) ** (1.0 / 3.0)
         return Fraction(relative / (1.0 + relative)).limit_denominator(1000)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
-from dpeffects.estimators.default.moment_models import LEAST, LONG, OUTCOME, reliable, shrunk
+from dpeffects.estimators import constants as hand
+from dpeffects.estimators.default.moment_models import reliable, shrunk
 from dpeffects.estimators.default.standard import Standard
 from dpeffects.estimators.row import row
 from dpeffects.privacy.curator import Curator
@@ -23,30 +24,21 @@ from dpeffects.privacy.tight_sets import Gram, matrix_noise_sd
 
 SHARE, PART = "slopes", 0.2
 """The share of the matrix, and its part of what weighted margins would have without it."""
-_CLIP = 3.0
-"""Outcomes are cut at this many standard deviations from the mean of their arm,"""
-_USUAL = 0.35
-"""and are so long for their part of a row, over the clip, that a row is rarely cut."""
-_EXPLAINED = 0.3
-"""Part of the variance of an outcome that is explained, for the decision whether it is worth it."""
-_LEAST = 0.05
-"""Of what slopes explain, they are taken to miss this part at least: lines may be curves."""
-_MOST_COLUMNS = 200
 
 
 def squared_radius(baseline: int, outcomes: int) -> float:
     """Squared length of a row, at most: baseline variables first, then outcomes."""
-    own = OUTCOME**2 * LONG * baseline
-    return LONG * baseline + own * (1.0 + _USUAL * (outcomes - 1))
+    own = hand.OUTCOME**2 * hand.LENGTH * baseline
+    return hand.LENGTH * baseline + own * (1.0 + hand.OUTCOMES_LONG * (outcomes - 1))
 
 
 def worth(n: int, baseline: int, outcomes: int, epsilon: float) -> bool:
     """Whether public numbers say that slopes come out as more than noise."""
-    if not 0 < baseline + outcomes <= _MOST_COLUMNS or not baseline:
+    if not 0 < baseline + outcomes <= 200 or not baseline:
         return False
-    size = OUTCOME * math.sqrt(LONG * baseline)
+    size = hand.OUTCOME * math.sqrt(hand.LENGTH * baseline)
     sd = matrix_noise_sd(baseline + outcomes, squared_radius(baseline, outcomes), epsilon)
-    return baseline * (sd / (n * size)) ** 2 < _EXPLAINED / _CLIP**2
+    return baseline * (sd / (n * size)) ** 2 < hand.EXPLAINED / hand.LONG_SDS**2
 
 
 def slopes_entries(baseline: int, outcomes: int) -> float:
@@ -121,8 +113,8 @@ def release_slopes(
     outcomes, on the scale from -1/2 to 1/2, are released already.
     """
     p, k = standard.size, outcomes.size
-    size = OUTCOME * math.sqrt(LONG * p)
-    clips = np.clip(_CLIP * np.sqrt(variances), 0.02, 1.0)
+    size = hand.OUTCOME * math.sqrt(hand.LENGTH * p)
+    clips = np.clip(hand.LONG_SDS * np.sqrt(variances), 0.02, 1.0)
     products_of = slopes_row(standard, outcomes, gone, centres, clips, size)
     label = "products of baseline and outcomes"
     released = curator.sums(label, products_of, _within(p, k), share=SHARE)
@@ -131,11 +123,11 @@ def release_slopes(
     sd = released.sd / curator.n
     covariance, scale, _ = shrunk(matrix[:p, :p] + np.triu(matrix[:p, :p], 1).T, sd)
     values, vectors = np.linalg.eigh(covariance)
-    inverse = (vectors / np.clip(values, LEAST * scale, None)) @ vectors.T
+    inverse = (vectors / np.clip(values, hand.LEAST_DIRECTION * scale, None)) @ vectors.T
     slopes, missed = np.zeros((k, p)), np.ones(k)
     for j, products in enumerate((matrix[:p, p:] / size).T):
         kept = reliable(products, sd / size)
         slopes[j] = kept * clips[j] * (inverse @ products)
         noise = min(p * (sd / size) ** 2 / max(float(products @ products), 1e-300), 1.0)
-        missed[j] = min((1.0 - kept) ** 2 + kept**2 * noise + _LEAST, 1.0)
+        missed[j] = min((1.0 - kept) ** 2 + kept**2 * noise + hand.SLOPES_MISS, 1.0)
     return Fitted(standard, slopes, missed)

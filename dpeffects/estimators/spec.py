@@ -24,7 +24,7 @@ CONTRASTS: dict[str, Callable[[int], Contrasts]] = {
     "pairwise": lambda arms: tuple((a, b) for b in range(arms) for a in range(b + 1, arms)),
 }
 """Which of several arms are compared: each with the first, or each with each."""
-ARGUMENTS = (
+ARGUMENTS: tuple[str, ...] = (
     *("level", "bounds", "shares", "variance", "ledger", "dataset", "seed", "attended"),
     *("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset", "contrasts"),
     *("check_bounds", "means"),

@@ -64,9 +64,9 @@ from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import logits, unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm, arm_counts, arm_sums
 from dpeffects.estimators.default.arm_terms import (
-    BY_ARM,
     ArmTerms,
     ArmTotals,
     combination,
@@ -93,7 +93,6 @@ from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpe
 from dpeffects.estimators.weighting.inverse_weights import Propensity, propensity_model
 from dpeffects.estimators.weighting.propensity import (
     LINEAR,
-    NOTHING,
     PropensityModel,
     Setting,
     beyond_clip,
@@ -137,13 +136,9 @@ _REST = {
     "variance": 0.16,
 }
 _FIRST_HALF = {"counts": 0.08, "spread": 0.06, "model": 0.86}
-_TYPICAL_SD = 0.15
-"""Standard deviation of outcomes, in ranges of the outcome, where it is not released."""
-_EXPLAINED, _MOST_EXPLAINED = 0.3, 0.7
-"""Part of the variance of outcomes that covariates explain before anything is seen, and at most:
-what they have in common with correlated covariates looks like more."""
-_FAR_SD = 0.29
-"""Distance of outcomes from a fixed centre, in ranges, before anything is seen."""
+_MOST_EXPLAINED = 0.7
+"""The most of the variance of outcomes that covariates are taken to explain: what they have in
+common with correlated covariates looks like more."""
 _ROUGH = 0.2
 """Relative error of a sampling variance that takes residuals as independent of weights."""
 _LABELS = "weighted sum and squares", "weighted sums and squares by arm"
@@ -228,7 +223,7 @@ class PrivateIPWOptions(Options):
             for p, split in splits.items()
         }
         if facts.arms > 2:  # all but one have a model of their own, and each a sum
-            apart = BY_ARM * math.sqrt(2.0)
+            apart = hand.BY_ARM * math.sqrt(2.0)
             prices = {
                 p: (one / (facts.arms - 1), other / apart) for p, (one, other) in prices.items()
             }
@@ -389,7 +384,7 @@ def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> 
         value=float(middle + width * float(total) / other.n),
         sampling=Unavailable("Algorithm 1 as printed releases no variance"),
         gaussian=total.variance * float(width / other.n) ** 2,
-        basis="adjusted" if kept >= NOTHING else "association",
+        basis="adjusted" if kept >= hand.NOTHING else "association",
         caution="; ".join(filter(None, said)),
     )
     details = {
@@ -552,7 +547,7 @@ def _effects(
     centres, arms, n = weighting.centres, curator.arms, curator.n
     models, size, centred = weighting.models, weighting.size, options.centre == "arms"
     unit = curator.noise_sd("estimate")
-    terms = weighting.terms(unit if weighting.public else BY_ARM * unit)
+    terms = weighting.terms(unit if weighting.public else hand.BY_ARM * unit)
     asked = [terms.asked(curator), weighting.asked_beyond]
     from_centre = residual(centres.means)
     if curator.has("variance"):
@@ -606,7 +601,7 @@ def _effects(
             gaussian=float(noise @ noise) if released.gaussian else 0.0,
             parts=(*error.parts(), *((by_size,) if by_size.variance else ())),
             possible=(-most, most),
-            basis="adjusted" if model.kept >= NOTHING else "association",
+            basis="adjusted" if model.kept >= hand.NOTHING else "association",
             caution=caution_about(model.kept, float(clipped[which].max())),
             influence=_influence(weighting, found, pair, more),
         )
@@ -712,7 +707,7 @@ def _spread(centres: Centres, *squares: Noisy) -> tuple[float, float]:
 
     And what is not known of it, as a standard deviation.
     """
-    typical = min((_TYPICAL_SD * centres.range) ** 2, centres.most_variance)
+    typical = min((hand.UNSEEN_SD * centres.range) ** 2, centres.most_variance)
     if not squares:
         return typical, typical
     seen, noise = float(squares[0]) / centres.n, squares[0].variance / centres.n**2
@@ -735,8 +730,8 @@ def _moved_by_model(
     largest, d = float(sds.max()), sds.size
     scale, norm = sds / largest, unit_norm(d)
     by_column = spread * model.spreads * (scale[1:] / norm) ** 2
-    level = (_FAR_SD * centres.range * float(scale[0]) / norm) ** 2
-    prior = _EXPLAINED * float(by_column.mean()) + level
+    level = (hand.FAR_SD * centres.range * float(scale[0]) / norm) ** 2
+    prior = hand.EXPLAINED * float(by_column.mean()) + level
     if not curator.has("variance"):
         return largest**2 * prior
     row, box = outcome_moment(residual(centres.means), scale), moment_box(_longest(centres), scale)

@@ -48,6 +48,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.design.features import logits
 from dpeffects.errors import EstimationError, OptionError
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.centres import between_arms
 from dpeffects.estimators.default.levels import with_design
 from dpeffects.estimators.option_checks import (
@@ -82,16 +83,12 @@ _COEFFICIENT = {"label": 0.01, "sample": 0.001}
 _TINY_PENALTY = 1e-6
 """At label level the model costs nothing, so the penalty is only a numerical safeguard."""
 _SCORE_NOISE = "scale of the noise on scores in [0, 1]"
-_NOISY = (
+_NOISY: str = (
     "The scores carry more noise than their range, so the matching adjusts for little: "
     "read this as a difference in means. diff_in_means is more accurate for that."
 )
 _NOT_DEBIASED = "Not debiased: the flipped treatments shrink this estimate towards zero."
 _BIASED = "debias=False leaves a bias that no interval accounts for"
-_SOME, _MOST = 0.05, 0.5
-"""Parts of the variance of released scores that are noise: worth saying, and too much."""
-_LEAST_SHARE = 0.1
-"""Over the number of arms: the least share of the records that an arm is taken to have."""
 
 
 def _check_limit(name: str, value: Any) -> None:
@@ -344,7 +341,7 @@ def mixture_of(released: FloatArray, mixed: FloatArray) -> FloatArray:
     ``released`` are shares of released arms. The released arm b has the share P_ba q_a / r_b of
     records of arm a, for true shares q and r = P q; true shares are kept above 0.1 / arms.
     """
-    least, arms = _LEAST_SHARE / len(released), len(released)
+    least, arms = hand.RARE / len(released), len(released)
     true = np.clip(np.linalg.solve(mixed, released), least, 1.0 - (arms - 1) * least)
     joint = mixed * (true / true.sum())
     return np.asarray(joint / joint.sum(axis=1, keepdims=True))
@@ -394,9 +391,9 @@ def _caution(inputs: Inputs) -> tuple[bool, str]:
     """
     variance = 2.0 * inputs.details.get(_SCORE_NOISE, 0.0) ** 2
     share = variance / max(float(inputs.scores.var(axis=0).min()), 1e-300)
-    if share > _MOST:
+    if share > hand.HARDLY:
         return True, NOISY_SCORE
-    if share > _SOME:
+    if share > hand.WORTH_A_WORD:
         return False, f"PARTLY ADJUSTED: {share:.0%} of the scores' variance is privacy noise"
     return False, ""
 

@@ -115,8 +115,8 @@ def row_weights(design, data, columns):
 @pytest.mark.parametrize("top", [2.5, 40.0])
 def test_weights_are_those_of_an_independent_solver(estimand, top, monkeypatch):
     """The primal problem by scipy: least entropy and imbalance over the records' own r."""
-    monkeypatch.setattr(balancing, "_STOP", 1e-7)
-    monkeypatch.setattr(balancing, "_LOOKS", 60)
+    monkeypatch.setattr(balancing.hand, "STOP", 1e-7)
+    monkeypatch.setattr(balancing.hand, "LOOKS", 60)
     data = records(120, 3, seed=4)
     c, _ = curator(data, 3)
     basis, moments = choose_basis(c, sizes(data), 1)

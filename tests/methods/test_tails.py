@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from dpeffects.estimators.default.constants import LEVELS
+from dpeffects.estimators.constants import LEVELS
 from dpeffects.estimators.default.curves import bent_terms, density, seen_bend, spike_and_slab
 from dpeffects.estimators.default.tails import Family, Lengths, length_class, limits, log_density
 from dpeffects.privacy.charges import Noisy

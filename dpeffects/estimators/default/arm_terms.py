@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm, arm_cells
 from dpeffects.estimators.default.centres import Centres, between_arms
 from dpeffects.estimators.row import row
@@ -30,19 +31,10 @@ from dpeffects.privacy.rows import Block, RowFunction
 from dpeffects.privacy.sets import Box
 from dpeffects.privacy.tight_sets import WithSquares
 
-_SQUARES = 0.4
-"""Size of squares beside sums by arm, whose noise they add to: a sampling variance may be rough.
-In trials half-widths with .3 and with .5 were within 1 % of each other."""
-_UNLIKE = 0.5
-"""Relative standard deviation over arms of the variance of their outcomes: a judgement.
-Where variances are 70 times apart, intervals still cover (benchmarks/results/arms_held_out.md)."""
-BY_ARM = 1.0 + _SQUARES / 4.0
-"""What a record moves sums by arm with their squares by, against one sum with its squares."""
-
 
 def noise_between(arms: int) -> float:
     """Noise in a difference of two arms, against that of one sum."""
-    return 1.0 if arms == 2 else BY_ARM * math.sqrt(2.0)
+    return 1.0 if arms == 2 else hand.BY_ARM * math.sqrt(2.0)
 
 
 def combination(pair: Sequence[int], arms: int) -> FloatArray:
@@ -77,7 +69,7 @@ def of_pair(rows: Block, term: RowFunction, signs: OfArm) -> FloatArray:
 def _alike(values: FloatArray, sds: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Variances of outcomes by arm, pulled to that of all by as much as their noise explains."""
     start = 1.0 / np.maximum(sds, 1e-300) ** 2
-    prior = (_UNLIKE * max(float(start @ values / start.sum()), 0.0)) ** 2
+    prior = (hand.VARIANCE_SD * max(float(start @ values / start.sum()), 0.0)) ** 2
     precision = 1.0 / np.maximum(sds**2 + prior, 1e-300)
     mean = float(precision @ values / precision.sum())
     kept = prior / np.maximum(prior + sds**2, 1e-300)
@@ -127,7 +119,7 @@ class ArmTerms:
     @property
     def squares(self) -> float:
         """Size of the squares: where nobody changes arm, they cost nothing."""
-        return 1.0 if self.arms == 2 or self.public else _SQUARES
+        return 1.0 if self.arms == 2 or self.public else hand.ARM_SQUARES
 
     def asked(self, curator: Curator) -> Asked:
         """What the curator is asked for."""

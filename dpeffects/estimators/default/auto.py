@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpeffects.estimands import AVERAGES
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default import clipped_contrast, one_step, regression
 from dpeffects.estimators.default.clipped_contrast import (
     NO_COVARIATES,
@@ -29,23 +30,7 @@ from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 
-_DELTA = 1e-6
-"""What a delta would buy is said for this one."""
-_WORTH = 0.8
-"""It is said where the interval would be at most this much of the one without."""
-_GAIN, _TRIAL_GAIN = 0.75, 0.92
-"""Using the covariates has to reduce the error to expect to this part, in an observational study
-and in a trial: where nothing confounds, or they explain nothing, its noise is for nothing."""
-_RECORDS, _LARGE_GAIN = 75, 0.2
-"""With fewer records for each covariate, it has to reduce the error to this part."""
-_LEAST = 1000.0
-"""Records times epsilon that an adjustment takes: with less, noise in it can widen the interval."""
 _CAN_WIDEN = "noise in an adjustment can also make it wider: ask for it by name"
-_NARROW = 2.0
-"""An adjustment must not widen the interval where outcomes spread so many times less than usual."""
-_NARROWER, _IDLE = 3.0, 1.08
-"""Nor may it in a trial, where they spread so many times less and the covariates explain nothing,
-by more than this factor."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +87,7 @@ def plans(options: AutoOptions, facts: Facts) -> tuple[Plan, ...]:
     pure = replace(facts, budget=Budget(facts.budget.epsilon))
     plain, forecast = clipped_contrast.planned(ClippedContrastOptions(options.design), pure)
     unadjusted = forecast, clipped_contrast.SPEC, plain
-    if not 0 < facts.columns <= one_step.MOST_COLUMNS:
+    if not 0 < facts.columns <= hand.MOST_COLUMNS:
         return (unadjusted,)
     best, forecast = one_step.planned(
         OneStepOptions(options.design, flexible=options.flexible), facts
@@ -117,12 +102,12 @@ def plans(options: AutoOptions, facts: Facts) -> tuple[Plan, ...]:
 def _pays(adjusted: Forecast, unadjusted: Forecast, options: AutoOptions, facts: Facts) -> bool:
     """Whether using the covariates is worth its noise."""
     if options.randomised:
-        idle = replace(adjusted, sampling=unadjusted.sampling).with_noise(_NARROWER)
-        safe, gain = idle <= _IDLE * unadjusted.with_noise(_NARROWER), _TRIAL_GAIN
+        idle = replace(adjusted, sampling=unadjusted.sampling).with_noise(hand.NARROWER)
+        safe, gain = idle <= hand.IDLE * unadjusted.with_noise(hand.NARROWER), hand.TRIAL_GAIN
     else:
-        enough = facts.n * facts.budget.epsilon >= _LEAST
-        safe = enough and adjusted.with_noise(_NARROW) <= unadjusted.error
-        gain = _LARGE_GAIN if facts.n < _RECORDS * facts.columns else _GAIN
+        enough = facts.n * facts.budget.epsilon >= hand.LEAST_RECORDS
+        safe = enough and adjusted.with_noise(hand.NARROW) <= unadjusted.error
+        gain = hand.LARGE_GAIN if facts.n < hand.RECORDS * facts.columns else hand.GAIN
     return safe and adjusted.error < gain * unadjusted.error
 
 
@@ -149,10 +134,10 @@ def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContr
         shorter = any(x[0].error < forecast.error for x in others)
         why += f", but at this n and epsilon {_CAN_WIDEN}." if shorter else "."
     if not facts.budget.delta:
-        with_delta = replace(facts, budget=Budget(facts.budget.epsilon, _DELTA))
+        with_delta = replace(facts, budget=Budget(facts.budget.epsilon, 1e-6))
         least = min(one[0].error for one in plans(options, with_delta)) / forecast.error
-        if least < _WORTH:
-            why += f" With delta = {_DELTA:g} it would be about {least:.2g} times as wide as here."
+        if least < hand.GAIN:
+            why += f" With delta = 1e-06 it would be about {least:.2g} times as wide as here."
     return method, own, why
 
 

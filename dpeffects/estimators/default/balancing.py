@@ -27,6 +27,7 @@ from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.arms import ARMS
 from dpeffects.errors import EstimationError
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import arm_cells
 from dpeffects.estimators.default.centres import (
     Centres,
@@ -47,39 +48,8 @@ from dpeffects.privacy.rows import Block, Cells, RowFunction
 from dpeffects.privacy.sets import COUNT, Box
 from dpeffects.privacy.tight_sets import Gram, WithSquares, norm_of_sum
 
-_RIDGE = 3.0
-"""Variance of a residual over that of a slope along an imbalance, by which both are weighed."""
-_CURVES = 3.0
-"""Slopes of squares and products are believed to have so many times less variance."""
-_RECORDS = 12
-"""Records of the smaller arm for each function of the basis, before curves are added to it."""
-_DENSE = 0.15
-"""Steps along a column, over the root of the smaller arm's records: .15 and .3 left the same bias,
-.005, where both models step at n 10,000; quantiles alone .024 and .018."""
-_MOST = 100
-"""Functions of the basis, before curves are added to it: time goes by its square."""
 _GRID = np.linspace(-3.0, 3.0, 241)
 """Places of steps, in standard deviations from the mean."""
-_VARIES = 2e-3
-"""Standard deviation below which a function is constant: its sums are rounded, by up to 5e-4."""
-_TYPICAL = 0.15
-"""Standard deviation of outcomes in an arm, over their range, where it is not known yet."""
-_RATIO = 1.5
-"""From one cap to the next, at most: 7 of them at n 10,000, where 1.35 took 9."""
-_TIGHTEST = 1.25
-"""The tightest cap is this many times an even weight in the smaller arm."""
-_LOOKS = 8
-"""Looks at the rows for each cap, at most; what imbalance they leave is measured, not assumed."""
-_STOP = 0.01
-"""Imbalance, over the standard deviation that chance gives a mean, at which nothing is gained."""
-_QUICK = 0.25
-"""By so much the gradient falls where second derivatives are used again."""
-_EDGES = 2.0 ** (np.arange(-8 * 40, 0) / 8.0)
-"""Classes of weights over the number of records, to find the largest."""
-_UNKNOWN = 0.03
-"""Noise in what covariates explain, over the variance of residuals, beyond which it is unknown."""
-_MARKED = 0.1
-"""A difference between an arm and its population, in standard deviations, that is worth a word."""
 
 
 def label_shares(options: Any, facts: Facts) -> dict[str, float]:
@@ -138,7 +108,7 @@ class Basis:
         """How much less curves may vary than a line; steps along a column vary as one together."""
         each = len(self.steps) / max(len({j for j, _ in self.steps}), 1)
         numbers = len(self.columns), len(self.squares) + len(self.pairs), len(self.steps)
-        return np.repeat([1.0, _CURVES, each], numbers)
+        return np.repeat([1.0, hand.FLATTER, each], numbers)
 
     def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
         """The functions of some rows."""
@@ -204,17 +174,18 @@ def choose_basis(
     columns = varying_columns(curator)
     lines = Basis(columns, np.zeros(columns.size), np.ones(columns.size))
     first = BasisMoments.of(curator, lines, sizes)
-    varies = first.spread > _VARIES
+    varies = first.spread > 2e-3  # sums are rounded, by up to 5e-4
     columns, spread = columns[varies], first.spread[varies]
     centre = (sizes @ first.means[:, 1:] / sizes.sum())[varies]
     kinds = np.array(curator.values)[columns]
     more = tuple(int(j) for j in np.flatnonzero(kinds != 2))
     pairs = tuple((i, j) for j in range(columns.size) for i in range(j))
-    basis, room = Basis(columns, centre, spread), min(float(sizes.min()) / _RECORDS, _MOST)
+    basis = Basis(columns, centre, spread)
+    room = min(float(sizes.min()) / hand.BASIS_RECORDS, hand.FUNCTIONS)
     for terms in ({"squares": more}, {"pairs": pairs})[:flexible]:
         larger = replace(basis, **terms)
         basis = larger if larger.size <= room else basis
-    each = min((room - basis.size) / max(len(more), 1), _DENSE * math.sqrt(sizes.min()))
+    each = min((room - basis.size) / max(len(more), 1), hand.DENSE * math.sqrt(sizes.min()))
     for j in more if flexible is None and each >= 1.0 else ():
         places = centre[j] + spread[j] * _GRID
         counts = _by_class(curator, some_columns(columns[[j]]), places + 0.5)
@@ -321,7 +292,7 @@ class Problem:
     ) -> Problem:
         """The problem of these moments, or of means and number of ``everybody`` in more arms."""
         own = ESTIMANDS[estimand]
-        spread = np.where(moments.spread > _VARIES, moments.spread, np.inf)
+        spread = np.where(moments.spread > 2e-3, moments.spread, np.inf)
         base = moments.sizes * np.array([own.of_treated, own.of_control])
         target, total = everybody or (base @ moments.means[:, 1:] / base.sum(), base.sum())
         base, standard = base / total, np.eye(basis.size + 1)
@@ -329,7 +300,7 @@ class Problem:
         standard[1:, 0] = -target / spread
         inside = base[:, None] * (moments.means @ standard.T)
         goal = (np.eye(1, basis.size + 1) - inside) / np.maximum(1.0 - base, 1e-9)[:, None]
-        ridge = np.append(1e-9, _RIDGE * basis.penalties) / moments.sizes[:, None]
+        ridge = np.append(1e-9, hand.RIDGE * basis.penalties) / moments.sizes[:, None]
         return cls(basis, moments, standard, ridge, base, goal)
 
     def weights(self, at: FloatArray, tops: FloatArray) -> BalancingWeights:
@@ -365,8 +336,9 @@ class Problem:
         quickly by them.
         """
         hessian, shrink = now.hessian, 1.0
-        now, stop = self.look(curator, now.at, tops), _STOP / math.sqrt(self.moments.sizes.max())
-        for _ in range(_LOOKS):
+        now = self.look(curator, now.at, tops)
+        stop = hand.STOP / math.sqrt(self.moments.sizes.max())
+        for _ in range(hand.LOOKS):
             if now.size <= stop:
                 break
             hessian = self.hessian(curator, now.at, tops) if hessian is None else hessian
@@ -377,7 +349,7 @@ class Problem:
             if found.value > now.value - 1e-4 * shrink * float((now.gradient * step).sum()):
                 shrink /= 2.0
                 continue
-            hessian = None if found.size > max(_QUICK * now.size, stop) else hessian
+            hessian = None if found.size > max(0.25 * now.size, stop) else hessian
             now, shrink = found, 1.0
         return replace(now, hessian=hessian)
 
@@ -456,11 +428,12 @@ def designs(curator: Curator, problem: Problem, *, trial: bool) -> Iterator[Capp
     none = np.where(even, 1.0, np.maximum(sizes, 2.0))
     look = problem.solve(curator, look, none)
     weights = problem.weights(look.at, none)
-    last = [int(np.flatnonzero(x)[-1]) for x in _by_class(curator, weights, _EDGES)]
-    top = np.where(even, 1.0, np.append(_EDGES, 1.0)[last] * weights.caps) / sizes
-    tightest = _TIGHTEST / float(sizes.min())
+    edges = 2.0 ** (np.arange(-320.0, 0.0) / 8.0)
+    last = [int(np.flatnonzero(x)[-1]) for x in _by_class(curator, weights, edges)]
+    top = np.where(even, 1.0, np.append(edges, 1.0)[last] * weights.caps) / sizes
+    tightest = hand.TIGHTEST / float(sizes.min())
     loosest = max(float(top.max()), tightest)
-    steps = max(math.ceil(math.log(loosest / tightest) / math.log(_RATIO)), 1)
+    steps = max(math.ceil(math.log(loosest / tightest) / math.log(1.5)), 1)
     for cap in np.geomspace(loosest, tightest, steps + 1).tolist():
         caps = np.minimum(cap, top) * sizes
         tops = np.where(even, 1.0, (caps - base) / np.maximum(1.0 - base, 1e-9))
@@ -592,7 +565,7 @@ def release_first(curator: Curator, sizes: FloatArray) -> Released:
     part = lengths_part(2.0 * float(sizes.min()) * curator.epsilon("estimate"))
     if centres.two_valued:
         return Released(centres, None, 1.0, centres.most_variance)
-    typical = min((_TYPICAL * centres.range) ** 2, centres.most_variance)
+    typical = min((hand.UNSEEN_SD * centres.range) ** 2, centres.most_variance)
     if not part:
         return Released(centres, None, 1.0, typical)
     from_means, label = residual(centres.means), "lengths of residuals"
@@ -623,7 +596,7 @@ def release_explained(curator: Curator, problem: Problem, known: Released) -> Re
     norm = norm_of_sum(curator, "outcome and covariates", row, ball, share="variance")
     root, sd = max(float(norm), 0.0) * clip / n, math.sqrt(norm.variance) * clip / n
     guessed = known.lengths is None and not known.centres.two_valued
-    if guessed or sd**2 > _UNKNOWN * known.spread:
+    if guessed or sd**2 > hand.HIDDEN * known.spread:
         return known
     by_chance = size * known.spread / n + sd**2
     explained = min(max(root**2 - by_chance, 0.0), 0.9 * known.spread)
@@ -655,7 +628,7 @@ class Choice:
         if lengths is not None:
             clip, bias, beyond = lengths.clip(2.0 * noise, centres)
             clips = np.clip(clips, -clip, clip)
-        imbalance = 0.0 if trial else known.spread / _RIDGE * design.left
+        imbalance = 0.0 if trial else known.spread / hand.RIDGE * design.left
         sampling = known.spread * float(design.squares.sum()) - known.explained * design.gain
         error = (noise * float(np.diff(clips).max())) ** 2 + bias**2 + sampling + imbalance
         return cls(design, clips, bias, beyond, imbalance, error)
@@ -730,7 +703,7 @@ def _said(problem: Problem, choice: Choice, trial: bool) -> dict[str, Any]:
         ),
     }
     said: dict[str, Any] = {"details": details, "basis": "randomised" if trial else "adjusted"}
-    if not trial and after > _MARKED:
+    if not trial and after > hand.APART:
         hardly = "HARDLY ADJUSTED" if after > 0.5 * before else "ADJUSTED IN PART"
         said["caution"] = f"{hardly}: the arms still differ by {after:.2g} standard deviations"
         said["notes"] = (

@@ -14,18 +14,12 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations
 
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.spec import Facts
 from dpeffects.formula.expression import columns
 
-LINES, SQUARES, PRODUCTS = 0, 1, 2
+LINES, SQUARES, PRODUCTS = range(3)
 """How far columns may bend."""
-_RECORDS, _RECORDS_WITH_DELTA = 500.0, 150.0
-"""Records times epsilon that each column takes: with fewer, its noise costs more than it saves.
-Half as many had twice the error on straight populations of 10 columns, n 10,000, epsilon 1."""
-
-_RECORDS_IF_PUBLIC = 50.0
-"""Records that each column takes where covariates are public: twelve in the smaller of two arms
-(`balancing`) if that has a quarter of them."""
 
 Bends = tuple[tuple[int, int], ...]
 """Pairs of encoded columns that are multiplied; a pair of the same is a square."""
@@ -58,10 +52,10 @@ def degree(facts: Facts) -> int:
 
     Where covariates are public there is no noise, and records alone have to.
     """
-    each = _RECORDS_WITH_DELTA if facts.budget.delta else _RECORDS
+    each = hand.BENT_RECORDS_WITH_DELTA if facts.budget.delta else hand.BENT_RECORDS
     most = facts.n * float(facts.budget.epsilon) / each
     if facts.level == "label":
-        most = facts.n / _RECORDS_IF_PUBLIC
+        most = facts.n / hand.BENT_RECORDS_IF_PUBLIC
     fits = [k for k in (SQUARES, PRODUCTS) if facts.columns + len(bends(facts, k)) <= most]
     return max(fits, default=LINES)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpeffects.arrays import FloatArray, Interval
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm, arm_counts, arm_sums
 from dpeffects.estimators.row import Row, row
 from dpeffects.inference.estimate import Part
@@ -21,19 +22,6 @@ from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, RowFunction
 
-_MEAN_SD = 0.1
-"""How far means of the arms lie from the mean of all, in ranges of the outcome, over studies."""
-_FAR_SD = 0.29
-"""The same where hardly anything is known of the means: they can be anywhere in the range."""
-_LEAST_SHARE = 0.03
-"""No arm is taken as smaller than this, or than the noise in its share, if that is less."""
-_FEW = 0.2
-"""An arm with less than this share of the records may have most of the long residuals."""
-
-
-_RARE_SHARE, _HARDLY_KNOWN = 0.1, 0.05
-"""An arm is rare below this share; its mean is hardly known if noise leaves this part of the range
-unknown."""
 RARE_ARM = "RARE ARM: noise hides much of the mean of an arm with few records"
 
 
@@ -96,8 +84,8 @@ class Centres:
 
         Lengths of residuals are those of all records, and tell little of a small part of them.
         """
-        rare = self.shares < _RARE_SHARE
-        hardly = bool((self.unknown[rare] > _HARDLY_KNOWN * self.range).any())
+        rare = self.shares < hand.RARE
+        hardly = bool((self.unknown[rare] > hand.WORTH_A_WORD * self.range).any())
         return "; ".join(filter(None, (caution, RARE_ARM if hardly else "")))
 
     def moved_to_middle(self, part: float) -> tuple[FloatArray, FloatArray]:
@@ -112,7 +100,7 @@ class Centres:
     @property
     def unevenness(self) -> float:
         """How much more a clip may do to a mean of a small arm than to that of all records."""
-        return max(1.0, _FEW / float(self.shares.min())) ** 2
+        return max(1.0, hand.SMALL_ARM / float(self.shares.min())) ** 2
 
     @property
     def stretch(self) -> float:
@@ -175,7 +163,7 @@ class Centres:
 def release_centres(curator: Curator, count: str = "count", means: str = "means") -> Centres:
     """Release the sizes of the arms and their sums of outcomes."""
     counts = arm_counts(curator, count)
-    least = 2.0 / curator.arms * min(_LEAST_SHARE, math.sqrt(counts.variance) / curator.n)
+    least = 2.0 / curator.arms * min(hand.LEAST_SHARE, math.sqrt(counts.variance) / curator.n)
     return centres_of(curator, counts.shares(least), arm_sums(curator, means))
 
 
@@ -187,7 +175,7 @@ def centres_of(curator: Curator, known: tuple[FloatArray, float], sums: Noisy) -
     mean_sd = math.sqrt(sums.variance) / sizes
     own = np.clip(sums.value / sizes, -width / 2.0, width / 2.0)
     together = float(np.clip(sums.value.sum() / n, -width / 2.0, width / 2.0))
-    prior = (_MEAN_SD * width) ** 2
+    prior = (hand.MEAN_SD * width) ** 2
     pull = mean_sd**2 / (prior + mean_sd**2)
     lost = np.minimum(2.0 * mean_sd / width, 1.0) ** 4
     pulled = together + (own - together) * (1.0 - pull)
@@ -200,7 +188,7 @@ def centres_of(curator: Curator, known: tuple[FloatArray, float], sums: Noisy) -
         unknown=np.sqrt(
             mean_sd**2 * (1.0 - pull)
             + (pull * (own - together)) ** 2
-            + (_FAR_SD * width * lost) ** 2
+            + (hand.FAR_SD * width * lost) ** 2
         ),
         outcome_range=(low, high),
         two_valued=curator.values[-1] == 2,

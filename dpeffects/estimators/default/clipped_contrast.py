@@ -28,9 +28,9 @@ import numpy as np
 from dpeffects.arrays import FloatArray, Interval
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.default.arm_terms import (
-    BY_ARM,
     ArmTerms,
     combination,
     sums_of_arms,
@@ -54,13 +54,11 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Split
 
 NO_COVARIATES = "there are no covariates to adjust for", 'Write "y ~ t | x1 + x2"'
-TOO_LITTLE = (
+TOO_LITTLE: tuple[str, str] = (
     "n, epsilon and the number of covariates carry no adjustment",
     "Use more epsilon, more records or fewer covariates, add a delta",
 )
 """Why a result is not adjusted, and what to do instead."""
-_FIRST = (0.2, 0.28, 0.36, 0.44, 0.52)
-"""Proportions for the first stage that are compared: the fewer records, the more it needs."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +151,7 @@ def planned(
 ) -> tuple[ClippedContrastOptions, Forecast]:
     """The options with every choice made, and what to expect of them."""
     plans = []
-    for first in (options.first,) if options.first else _FIRST:
+    for first in (options.first,) if options.first else hand.SHARES[1:6]:
         each = options.made_for(facts, first=first)
         split = Split.of(facts.budget, shares(facts.level, each))
         plans.append((each, forecast_contrast(facts, split, options.randomised)))
@@ -162,7 +160,7 @@ def planned(
 
 def shares(level: str, options: ClippedContrastOptions) -> dict[str, float]:
     """Split of the budget: a count only where the arms are private."""
-    first = options.first or _FIRST[0]
+    first = options.first or hand.SHARES[1:6][0]
     parts = {"count": 0.4 * first, "means": 0.4 * first, "lengths": 0.2 * first}
     if "treatment" in options.public(level):
         del parts["count"]
@@ -176,7 +174,7 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     centres = release_centres(curator)
     arms, pi, unit = curator.arms, centres.shares, curator.noise_sd("estimate") / curator.n
     public = curator.is_public("treatment")
-    unit *= 1.0 if arms == 2 or public else BY_ARM
+    unit *= 1.0 if arms == 2 or public else hand.BY_ARM
     clip, bias, beyond, squares = centres.longest, 0.0, 0.0, centres.largest_square
     if curator.has("lengths"):
         about_means = LengthsAsked("lengths of residuals", residual(centres.means), clip)

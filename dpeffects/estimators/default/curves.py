@@ -17,16 +17,9 @@ import numpy as np
 from scipy.special import ndtr
 
 from dpeffects.arrays import FloatArray, IntArray
-from dpeffects.estimators.default.constants import (
-    BENT_OUTCOME,
-    CURVE,
-    NAMED,
-    SKEWED,
-    SLOPES_OFF,
-    USUAL_CURVES,
-)
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.moment_models import Models
-from dpeffects.estimators.default.score import CUT, Score
+from dpeffects.estimators.default.score import Score
 from dpeffects.estimators.row import row
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
@@ -63,16 +56,16 @@ def bent(rows: Block, terms: IntArray, models: Models, score: Score) -> FloatArr
 
     def column(j: int) -> FloatArray:
         x = rows.covariates[:, standard.columns[j]] - standard.means[j]
-        return np.asarray(np.clip(x / standard.sds[j], -CUT, CUT))
+        return np.asarray(np.clip(x / standard.sds[j], -hand.CUT, hand.CUT))
 
     for at, (j, k) in enumerate(terms):
         x = column(j)
         if k == _STEP:
-            out[:, at] = off * (np.where(x > 0.0, 1.0, -1.0) - 2.0 / CUT * x)
+            out[:, at] = off * (np.where(x > 0.0, 1.0, -1.0) - 2.0 / hand.CUT * x)
         elif k == j:
-            out[:, at] = off * (2.0 * (x / CUT) ** 2 - 1.0)
+            out[:, at] = off * (2.0 * (x / hand.CUT) ** 2 - 1.0)
         else:
-            out[:, at] = off * np.clip(x * column(k) / CUT, -1.0, 1.0)
+            out[:, at] = off * np.clip(x * column(k) / hand.CUT, -1.0, 1.0)
     return out
 
 
@@ -93,7 +86,7 @@ class Curves:
     @classmethod
     def usual(cls, lines: float) -> Curves:
         """Where nothing was checked: as strong as is usual beside the ``lines`` of the score."""
-        return cls(np.zeros(1), np.array([USUAL_CURVES * lines]))
+        return cls(np.zeros(1), np.array([hand.USUAL_CURVES * lines]))
 
     def left_variance(self, outcome_variance: float, explained: float) -> float:
         """Variance of the confounding by curves, where outcomes bend along the same terms.
@@ -102,7 +95,7 @@ class Curves:
         Where one was seen, all of an outcome's variance may be along it: the confounding is
         anywhere up to that bound.
         """
-        bends = self.chances / 3.0 + (1.0 - self.chances) * BENT_OUTCOME * explained
+        bends = self.chances / 3.0 + (1.0 - self.chances) * hand.BENT_OUTCOME * explained
         return float(self.strengths @ bends) * outcome_variance
 
     @property
@@ -189,8 +182,8 @@ class CurvesAsked:
     @property
     def _chance(self) -> float:
         """How likely a term bends before it is seen: all together are as strong as is usual."""
-        usual = USUAL_CURVES * max(self.models.slopes.selection, 1e-9)
-        return min(usual / (CURVE * len(self.terms)), 0.5)
+        usual = hand.USUAL_CURVES * max(self.models.slopes.selection, 1e-9)
+        return min(usual / (hand.CURVE * len(self.terms)), 0.5)
 
     @property
     def _errors(self) -> FloatArray:
@@ -201,12 +194,12 @@ class CurvesAsked:
         models, h = self.models, self.score.overlap
         _, vectors = np.linalg.eigh(models.covariance)
         slopes = vectors**2 @ models.slopes.treatment_variance
-        slopes = slopes + (SLOPES_OFF * models.treatment_slopes) ** 2
+        slopes = slopes + (hand.SLOPES_OFF * models.treatment_slopes) ** 2
         own = np.mean(
             [slopes[x] for x in np.where(self.terms < 0, self.terms[:, :1], self.terms).T], 0
         )
         by_chance = h * variances(self.terms) / models.n
-        return np.asarray(models.n * np.sqrt(by_chance + SKEWED * h**2 * own))
+        return np.asarray(models.n * np.sqrt(by_chance + hand.SKEWED * h**2 * own))
 
     @property
     def _units(self) -> FloatArray:
@@ -217,9 +210,9 @@ class CurvesAsked:
         """What the sums say."""
         if not answers:
             return Curves(np.zeros(0), np.zeros(0))
-        slab = math.sqrt(CURVE) * self._units
+        slab = math.sqrt(hand.CURVE) * self._units
         chances, squares = spike_and_slab(answers[0], self._errors, slab, self._chance)
-        which = np.unique(self.terms[chances > NAMED])
+        which = np.unique(self.terms[chances > 0.5])
         named = tuple(names[k] for k in self.models.standard.columns[which[which >= 0]])
         return Curves(chances, chances * squares / self._units**2, named)
 
@@ -234,12 +227,12 @@ def seen_bend(
     odds along the formula's terms. By the law of the noise, and chance.
     """
     unit, error = n * overlap * np.sqrt(variances(terms)), np.sqrt(n * overlap * variances(terms))
-    chance = min(USUAL_CURVES * lines / (CURVE * len(terms)), 0.5)
+    chance = min(hand.USUAL_CURVES * lines / (hand.CURVE * len(terms)), 0.5)
     low, high = np.zeros(len(terms)), unit * 5.0
     for _ in range(40):  # where a term is as likely as it takes
         middle = 0.5 * (low + high)
         tried = Noisy(middle, noise.scale, None, noise.gaussian, noise.unit_variance)
-        named = spike_and_slab(tried, error, math.sqrt(CURVE) * unit, chance)[0] > NAMED
+        named = spike_and_slab(tried, error, math.sqrt(hand.CURVE) * unit, chance)[0] > 0.5
         low, high = np.where(named, low, middle), np.where(named, middle, high)
     reach = np.hypot(error, noise.sd)[:, None] * np.linspace(-8.0, 8.0, 801)
     weights = density(reach, np.broadcast_to(error[:, None], reach.shape), tried)

@@ -14,11 +14,9 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtr
 
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.arm_terms import noise_between
 from dpeffects.estimators.default.moment_models import (
-    LONG,
-    OUTCOME,
-    TREATMENT,
     squared_radius,
 )
 from dpeffects.estimators.default.posterior import NoisyMoments, fit_slopes, unadjusted_variance
@@ -27,24 +25,6 @@ from dpeffects.estimators.spec import Facts
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.tight_sets import cube_noise_sd, matrix_noise_sd
-
-_SD, _TWO_VALUED_SD = 0.13, 0.39
-"""Standard deviation of a typical outcome within arms, in ranges of the outcome."""
-_LONGEST = 0.6
-"""The longest residual from means near the middle of the range."""
-_COLUMN_VARIANCE = 0.0625
-"""Variance of a typical covariate, in ranges."""
-_EXPLAINED, _SELECTION, _ALIGNED = 0.3, 0.5, 0.8
-"""Strength of typical confounding: see `posterior`."""
-_TWO_VALUED_EXPLAINED = 0.08
-"""What covariates explain of an outcome with two values."""
-_OVERLAP = 0.85
-"""Mean of e(1 - e) against that of a flat score."""
-_LONGEST_WEIGHT = 0.75
-"""Largest weight 1 - e of treated or e of control records."""
-BY_GROUP, _INVERSE = 1.8, 1.2
-"""The same of sums by group, with squares and weights; and the largest inverse propensity, against
-the largest overlap weight."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +56,7 @@ def _unit(split: Split, share: str) -> float:
 
 def outcome_sd(facts: Facts) -> float:
     """Standard deviation of a typical outcome."""
-    return _TWO_VALUED_SD if facts.two_valued else _SD
+    return hand.TWO_VALUED_SD if facts.two_valued else hand.TYPICAL_SD
 
 
 def _clip(
@@ -84,19 +64,19 @@ def _clip(
 ) -> tuple[float, float]:
     """The clip to expect, and its bias, where noise is ``per_length`` for each unit of the clip."""
     if facts.two_valued:
-        return _LONGEST, 0.0
+        return hand.LONGEST, 0.0
     lengths = _typical_lengths(facts.n, _unit(split, "lengths") / part, "lengths" in split.mu)
     clip, bias, _ = lengths.clip(per_length, groups=groups)
-    return max(clip, 2.0 * _SD), bias
+    return max(clip, 2.0 * hand.TYPICAL_SD), bias
 
 
 @lru_cache(maxsize=256)
 def _typical_lengths(n: int, unit: float, gaussian: bool) -> Lengths:
     """What would be read of lengths of typical, normal residuals without any noise."""
-    longer = np.append(2.0 * ndtr(-limits(_LONGEST) / _SD), 1.0)
+    longer = np.append(2.0 * ndtr(-limits(hand.LONGEST) / hand.TYPICAL_SD), 1.0)
     scale = math.sqrt(2.0) * unit
     counts = Noisy(n * np.diff(longer, prepend=0.0), scale, None, gaussian)
-    return Lengths.read(n, _LONGEST, counts)
+    return Lengths.read(n, hand.LONGEST, counts)
 
 
 def _by_centres(facts: Facts, split: Split) -> float:
@@ -120,15 +100,15 @@ def forecast_contrast(facts: Facts, split: Split, randomised: bool) -> Forecast:
 def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     """Moments, models, and one sum; or one for each of some groups, which are taken as even."""
     n, sd, arms, groups = facts.n, outcome_sd(facts), facts.arms, math.prod(facts.groups)
-    widest = (
-        arms * noise_between(arms) * (1.0 if randomised else _LONGEST_WEIGHT / (0.5 * _OVERLAP))
-    )
+    widest = arms * noise_between(arms) * (1.0 if randomised else hand.LONGEST_WEIGHT)
     if groups > 1:
-        widest *= groups * (BY_GROUP if randomised else math.sqrt(2.0) * BY_GROUP * _INVERSE)
+        widest *= groups * (
+            hand.BY_GROUP if randomised else math.sqrt(2.0) * hand.BY_GROUP * hand.INVERSE
+        )
     per_length = 2.0 * widest * _unit(split, "estimate") / n
     clip, bias = _clip(facts, split, per_length, 0.6, groups)
     p = facts.columns
-    r2, length = squared_radius(p, randomised), math.sqrt(LONG * p)
+    r2, length = squared_radius(p, randomised), math.sqrt(hand.LENGTH * p)
     dimension = p + 2 + (0 if randomised else arms - 1)
     if "models" in split.mu:
         entry = r2 / split.mu["models"]
@@ -138,20 +118,20 @@ def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
         column = math.inf
     half = 0.5 * split.shares["spread"].epsilon
     column = min(column * math.sqrt(2.0), cube_noise_sd(p, 1.0, half))
-    lost = min((column / n) ** 2 / _COLUMN_VARIANCE, 1.0)
-    lost += min((0.25 * column / n) ** 2 / _COLUMN_VARIANCE**2, 1.0)
+    lost = min((column / n) ** 2 / hand.COLUMN_VARIANCE, 1.0)
+    lost += min((0.25 * column / n) ** 2 / hand.COLUMN_VARIANCE**2, 1.0)
     total = 0.95 * n / (1.0 + lost)
     entry /= total
     kept = 0.15**2 / (0.15**2 + entry**2)
     variance = (sd / clip) ** 2
-    outcome_noise = (entry / (OUTCOME * length)) ** 2
+    outcome_noise = (entry / (hand.OUTCOME * length)) ** 2
     between = math.sqrt(2.0 * arms * (arms - 1)) * entry
-    treatment_noise = 0.0 if randomised else (between / (TREATMENT * length)) ** 2
-    explained = _TWO_VALUED_EXPLAINED if facts.two_valued else _EXPLAINED
-    b2, a2 = explained * variance / p, _SELECTION / p
+    treatment_noise = 0.0 if randomised else (between / (hand.TREATMENT * length)) ** 2
+    explained = hand.TWO_VALUED_EXPLAINED if facts.two_valued else hand.EXPLAINED
+    b2, a2 = explained * variance / p, hand.SELECTION / p
     size_b = math.sqrt(b2 + outcome_noise + variance / n)
     size_a = 0.0 if randomised else math.sqrt(a2 + treatment_noise + 2.0 * arms / n)
-    aligned = _ALIGNED * math.sqrt(b2 * a2) / (size_b * max(size_a, 1e-9))
+    aligned = hand.ALIGNED * math.sqrt(b2 * a2) / (size_b * max(size_a, 1e-9))
     aligned = min(aligned, 1.0)
     across = math.sqrt(1.0 - aligned**2) * np.array([1.0, -1.0])
     slopes = fit_slopes(

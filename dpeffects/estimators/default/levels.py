@@ -21,6 +21,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.design.arms import ARMS, TREATED, Outcome
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import counts_of
 from dpeffects.estimators.default.centres import Centres, centres_of
 from dpeffects.estimators.default.variation import Varying
@@ -40,14 +41,6 @@ from dpeffects.privacy.sets import COUNT, Box
 
 SHARE, PROPORTION = "means", 0.1
 """The share that ``means=True`` adds, where a method releases no level, and its proportion."""
-_COUNT = 0.3
-"""Part of that share for the number of treated records."""
-_VARY = 0.5
-"""Effects on treated and control records differ by about this part of what they would if they were
-proportional to outcomes without treatment, where nothing is known of it."""
-_RESIDUALS = 0.3
-"""Relative standard deviation over studies of a variance of weighted residuals, against one that
-takes residuals as independent of weights."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +92,7 @@ def with_means(
             named.add(part.name)
             parts.append(MeansPart(part.name, weights[0] * one, -weights[1] * other, part.noise))
     elif not unadjusted:
-        vague = _VARY * _confounded(centres, control, effect) * weights[0] * weights[1] * effect
+        vague = hand.DIFFER * _confounded(centres, control, effect) * math.prod(weights) * effect
         parts.append(MeansPart("effects that vary", vague, vague))
     for part in estimate.parts:
         if part.name not in named:
@@ -199,7 +192,7 @@ def _design(
     if isinstance(released, SamplingVariance) and expected > 0.0:
         seen = released.value / expected
         sd = math.sqrt(2.0) * released.noise_scale / expected
-        factor += (seen - 1.0) * _RESIDUALS**2 / (_RESIDUALS**2 + sd**2)
+        factor += (seen - 1.0) * hand.ROUGH**2 / (hand.ROUGH**2 + sd**2)
         factor = max(factor, 0.3)
     kept, n = (1.0 - explained) * factor, float(centres.n)
     if own.of_treated and own.of_control:
@@ -289,9 +282,14 @@ def arm_means(
 def release_level(curator: Curator) -> Centres:
     """Release the number of treated records and the sums of outcomes, out of the share "means"."""
     count, sums = curator.several(
-        Asked("treated count", None, COUNT, TREATED, SHARE, _COUNT),
+        Asked("treated count", None, COUNT, TREATED, SHARE, hand.COUNT),
         Asked(
-            "outcome sums by arm", Outcome(), Box(*curator.outcome_range), ARMS, SHARE, 1.0 - _COUNT
+            "outcome sums by arm",
+            Outcome(),
+            Box(*curator.outcome_range),
+            ARMS,
+            SHARE,
+            1.0 - hand.COUNT,
         ),
     )
     counts = counts_of(curator, replace(count, value=count.value[0]))

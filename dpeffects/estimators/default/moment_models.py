@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.default.centres import Centres, residual
 from dpeffects.estimators.default.posterior import NoisyMoments, Slopes, fit_slopes
@@ -31,22 +32,11 @@ from dpeffects.privacy.rows import Block, RowFunction
 from dpeffects.privacy.sets import Box
 from dpeffects.privacy.tight_sets import Gram
 
-OUTCOME, TREATMENT, CONSTANT = 0.7, 0.7, 0.25
-"""Sizes of outcome, treatment and constant in z, against that of the covariates."""
-LONG = 0.8
-"""What the covariates add to the largest squared length of z, each: the size of all the rest."""
-WEIGHT, WEIGHT_SD = 0.92, 0.08
-"""Mean and standard deviation over studies of the mean weight of rows after shortening."""
-_SCALE = 0.8, 1.0
-"""The same of the mean variance of standardised covariates after shortening."""
-LEAST = 0.02
-"""Least variance of a direction, against the mean of all."""
-
 
 def squared_radius(columns: int, randomised: bool) -> float:
     """Squared length of z, at most."""
-    treatment = 0.0 if randomised else TREATMENT**2
-    return LONG * columns * (1.0 + OUTCOME**2 + treatment + CONSTANT**2)
+    treatment = 0.0 if randomised else hand.TREATMENT**2
+    return hand.LENGTH * columns * (1.0 + hand.OUTCOME**2 + treatment + hand.ONE**2)
 
 
 def directions(shares: FloatArray) -> FloatArray:
@@ -173,8 +163,8 @@ def release_models(
     """
     p, n, pi = standard.size, curator.n, centres.shares
     along = directions(pi)[:, : 0 if randomised else None]
-    length, radius = math.sqrt(LONG * p), math.sqrt(squared_radius(p, randomised))
-    own, arm, one = sizes = (OUTCOME * length, TREATMENT * length, CONSTANT * length)
+    length, radius = math.sqrt(hand.LENGTH * p), math.sqrt(squared_radius(p, randomised))
+    own, arm, one = sizes = (hand.OUTCOME * length, hand.TREATMENT * length, hand.ONE * length)
     points = tuple(OfArm(x) for x in along.T)
     row = moment_row(standard, residual(centres.means), clip, points, sizes)
     half = np.full(p + 2 + len(points), radius)
@@ -190,7 +180,7 @@ def release_models(
         known, unit = matrix[p + 1 : -1, p + 1 : -1], arm**2 * float(np.trace(spread_arms))
     own_sd = math.sqrt(2.0 * len(known)) * released.sd / unit
     weight = min(max(float(np.trace(known)) / unit, 0.5 * n), n)
-    total = combined(weight, own_sd, WEIGHT * n, WEIGHT_SD * n)
+    total = combined(weight, own_sd, hand.WEIGHT * n, hand.WEIGHT_SD * n)
     matrix, sd = matrix / total, released.sd / total
     # slopes of x along the points: how far the arms lie from all records
     turn = np.linalg.inv(spread_arms) if points else spread_arms
@@ -203,7 +193,7 @@ def release_models(
     mean = mean * reliable(mean, sd / one)
     covariance, scale, kept = shrunk(matrix[:p, :p] - np.outer(mean, mean), sd)
     values, vectors = np.linalg.eigh(covariance - (pi[:, None] * apart).T @ apart)
-    values = np.clip(values, LEAST * scale, p * scale)
+    values = np.clip(values, hand.LEAST_DIRECTION * scale, p * scale)
     seen, noise = float(matrix[p, p]) / own**2, math.sqrt(2.0) * sd / own**2
     spread = combined_variance(seen, noise, (squares[0] / clip**2, squares[1] / clip**2))
     columns = np.column_stack([arm * along, np.full(len(pi), one)])
@@ -262,8 +252,8 @@ def shrunk(matrix: FloatArray, sd: float) -> tuple[FloatArray, float, float]:
     Also that multiple, and the part of the rest that was kept.
     """
     p = len(matrix)
-    mean = combined(float(np.trace(matrix)) / p, sd * math.sqrt(2.0 / p), *_SCALE)
-    scale = min(max(mean, LEAST), 1.1)
+    mean = combined(float(np.trace(matrix)) / p, sd * math.sqrt(2.0 / p), *hand.SCALE)
+    scale = min(max(mean, hand.LEAST_DIRECTION), 1.1)
     off = matrix - scale * np.eye(p)
     kept = max(0.0, 1.0 - p * (p + 1) * sd**2 / max(float((off**2).sum()), 1e-300))
     return scale * np.eye(p) + kept * off, scale, kept

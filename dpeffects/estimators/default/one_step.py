@@ -41,6 +41,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.default.arm_terms import (
     ArmTerms,
@@ -76,43 +77,14 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, RowFunction
 
-_MODELS = (0.14, 0.2, 0.28, 0.36, 0.44, 0.52, 0.6, 0.68, 0.74)
-"""Shares of the moments that are compared."""
-_FIRST = (0.13, 0.2, 0.36)
-"""Proportions for the first stage that are compared: the fewer records, the more it needs."""
-_POOLS = ("none", "models", "all")
+_POOLS = "none", "models", "all"
 """Which shares have Gaussian noise, where there is a delta."""
-MOST_COLUMNS, _MOST_POOLED = 450, 250
-"""Covariates that the noise of a matrix is proved for, and those that can have Gaussian noise."""
 _TYPICAL = Facts(1000, 10, Budget(1.0), "label", values=(1, *(0,) * 9, 0))
 """For which splits of the budget are listed."""
-_SPREAD = 0.08
-"""Share of where covariates lie and how far they spread: with .02, scales of columns of wide ranges
-were off by factors of 2 to 7, n 40,000, epsilon 1, 17 columns."""
-_CURVED, _STRONGLY = 0.04, 0.28
-"""How far the average asked for is from that of overlap weights, by effects that are no line along
-the score: in standard deviations of the outcome, for each unit of the variance of the log odds. It
-was .28 for a strong U, n 10,000, epsilon 1, and .02 for a gentle one. The interval allows for the
-first; where the second is more than a standard error, the first lines tell."""
-_HIGHER = 0.3
-"""Confounding by curves that no column is for, over that by squares and products: it was .6 over 25
-bent populations, steps among them, but 0 where all that bends is a U."""
-_WEIGHTS_OFF = 0.04
-"""Relative error of the sum of the weights of an arm."""
-_WRONG_SCORE = 0.3
-"""Error of the score's slopes by its shape, which normal covariates in each arm would give it, in
-units of the slopes: it meets what is not known of the outcome's slopes."""
-_SECOND_ORDER = 1.5
-"""Variance of what noise in the models does, over what it does to first order."""
-_HARDLY, _NOTHING = 0.25, 0.1
-"""Where less than this part of either model is known, the result says that it hardly adjusts, and
-that it is an association."""
-_ELSEWHERE = (
+_ELSEWHERE: str = (
     "OVERLAP WEIGHTS: noise forbids weights of the average itself; where the effect is a strong U "
     "along the score, the interval may miss it"
 )
-_APART = 0.6
-"""Where the score explains more than this part of who is treated, the arms hardly overlap."""
 
 
 @dataclass(frozen=True)
@@ -160,21 +132,23 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, Fore
         return options.made_for(facts), Forecast(math.nan, math.nan, math.nan)
     known, facts = facts, bent(facts, options.made_for(facts).degree)
     columns = facts.columns
-    if columns > MOST_COLUMNS:
-        more = f"{MOST_COLUMNS} covariates, not {columns}{options.instead}"
+    if columns > hand.MOST_COLUMNS:
+        more = f"{hand.MOST_COLUMNS} covariates, not {columns}{options.instead}"
         raise OptionError(f"one_step takes up to {more}")
-    able = facts.budget.delta and columns <= _MOST_POOLED
-    if options.pool not in (None, "none") and columns > _MOST_POOLED:
-        raise OptionError(f"Gaussian noise is for up to {_MOST_POOLED} covariates, not {columns}")
+    able = facts.budget.delta and columns <= hand.MOST_POOLED
+    if options.pool not in (None, "none") and columns > hand.MOST_POOLED:
+        raise OptionError(
+            f"Gaussian noise is for up to {hand.MOST_POOLED} covariates, not {columns}"
+        )
     pools = (options.pool,) if options.pool else _POOLS if able else _POOLS[:1]
     plans = []
     for pool in pools:
-        tried = options.made_for(facts, pool=pool, first=options.first or _FIRST[1])
+        tried = options.made_for(facts, pool=pool, first=options.first or hand.FIRST_STAGE[1])
         for _ in range(2):  # first the moments, then the first stage, then the moments again
             if options.models is None:
-                tried = _best([tried.made_for(facts, models=x) for x in _MODELS], facts)
+                tried = _best([tried.made_for(facts, models=x) for x in hand.SHARES], facts)
             if options.first is None:
-                tried = _best([tried.made_for(facts, first=x) for x in _FIRST], facts)
+                tried = _best([tried.made_for(facts, first=x) for x in hand.FIRST_STAGE], facts)
         plans.append((tried, _expected(tried, facts)))
     best, forecast = min(plans, key=lambda plan: plan[1].error)
     return best.made_for(known), forecast
@@ -200,12 +174,12 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
         from dpeffects.estimators.default.balancing import label_shares
 
         return label_shares(options, options.facts or _TYPICAL)
-    models = options.models or _MODELS[3]
-    means = 0.3 * (options.first or _FIRST[0])
+    models = options.models or hand.SHARES[3]
+    means = 0.3 * (options.first or hand.FIRST_STAGE[0])
     first = {"count": means, "means": means}
     if options.clips:
         first["lengths"] = 2.0 * means
-    first["spread"] = _SPREAD
+    first["spread"] = hand.SPREAD_SHARE
     rest = {"estimate": 0.42}
     if not options.randomised:
         rest |= {"calibration": 0.03, "variation": 0.03}
@@ -350,7 +324,7 @@ def fit_arms(
         curves = seen or Curves.usual(models.slopes.selection)
         varies = varying if randomised else replace(varying, combination=c)
         value = float(stage.levels[pair[0]] - stage.levels[pair[1]] + c @ found.means)
-        off = 0.0 if randomised else _WEIGHTS_OFF
+        off = 0.0 if randomised else hand.WEIGHTS_OFF
         parts = [Part("clipped outcomes", stage.bias**2)]
         parts.append(centres.noise_part(pair, found.means, off, beyond=stage.beyond))
         if not randomised:
@@ -358,7 +332,7 @@ def fit_arms(
             parts += confounding(models, curves)
             parts += [part for part, _ in varies.errors(estimand)]
             if score.tilt == "overlap":
-                curved = _CURVED * models.slopes.selection * models.clip
+                curved = hand.CURVED * models.slopes.selection * models.clip
                 parts.append(Part("curved effects", curved**2 * models.outcome_variance))
         said = "" if randomised else caution(models, curves, score, options.left_out)
         made = found.estimate(
@@ -370,7 +344,7 @@ def fit_arms(
             influence=found.influence(pair),
         )
         variance, sizes = models.clip**2 * models.outcome_variance, score.sizes(centres.n)
-        strong = 0.0 if randomised or score.tilt != "overlap" else _STRONGLY
+        strong = 0.0 if randomised or score.tilt != "overlap" else hand.STRONGLY
         if strong * models.slopes.selection * math.sqrt(variance) > _sd(made):
             made = replace(made, caution=with_another(made.caution, _ELSEWHERE))
         if arms == 2:
@@ -415,7 +389,7 @@ def _tilted(stage: Stage, estimand: str, curator: Curator, selection: float) -> 
         sampling = spread * float((1.0 / score.sizes(curator.n)).sum())
         return math.hypot(unit * _reach(score), math.sqrt(sampling))
 
-    own, curved = replace(stage.score, tilt=estimand), _CURVED * selection * math.sqrt(spread)
+    own, curved = replace(stage.score, tilt=estimand), hand.CURVED * selection * math.sqrt(spread)
     return own if error(own) <= math.hypot(error(stage.score), curved) else stage.score
 
 
@@ -424,10 +398,10 @@ def confounding(models: Models, curves: Curves) -> list[Part]:
     slopes, squared, covariance = models.slopes, models.clip**2, models.covariance
     a, spread = models.treatment_slopes, models.outcome_variance
     unknown = float(slopes.outcome_variance @ np.linalg.eigvalsh(covariance)) / models.columns
-    missed = _WRONG_SCORE**2 * float(a @ covariance @ a) * unknown
-    moved = min(_SECOND_ORDER * slopes.noise_variance, slopes.left_variance)
+    missed = hand.WRONG_SCORE**2 * float(a @ covariance @ a) * unknown
+    moved = min(hand.SECOND_ORDER * slopes.noise_variance, slopes.left_variance)
     curved = curves.left_variance(spread, slopes.explained)
-    curved += (_HIGHER * _removed_by_bends(models)) ** 2
+    curved += (hand.HIGHER * _removed_by_bends(models)) ** 2
     rest = slopes.vague * (slopes.left_variance - moved) + missed
     return [
         Part("models", squared * slopes.vague * moved, noise=True),
@@ -448,7 +422,7 @@ def basis(models: Models, options: OneStepOptions) -> str:
     """Models that are nothing but noise adjust for nothing."""
     if options.randomised:
         return "randomised"
-    return "adjusted" if min(models.slopes.known) >= _NOTHING else "association"
+    return "adjusted" if min(models.slopes.known) >= hand.NOTHING else "association"
 
 
 def _known(known: tuple[float, float]) -> dict[str, str]:
@@ -461,13 +435,13 @@ def _known(known: tuple[float, float]) -> dict[str, str]:
 def caution(models: Models, curves: Curves, score: Score, left_out: str = "") -> str:
     """What nobody should overlook."""
     found, apart = with_another(left_out, curves.caution), ""
-    if score.explained > _APART:
+    if score.explained > hand.ARMS_APART:
         apart = (
             f"HARDLY ANY OVERLAP: the covariates explain about {100.0 * score.explained:.0f} % of "
             "who is treated, so few records have a counterpart in another arm; the interval does "
             "not allow for that"
         )
-    if min(models.slopes.known) < _HARDLY:
+    if min(models.slopes.known) < hand.LITTLE_KNOWN:
         found = "HARDLY ADJUSTED: the models are mostly noise"
         found += "" if apart else "; the interval allows for what is left"
     return "; ".join(filter(None, (apart, found)))

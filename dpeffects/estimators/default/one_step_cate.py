@@ -24,10 +24,10 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default import one_step
 from dpeffects.estimators.default.bends import added_words, bends
 from dpeffects.estimators.default.curves import CurvesAsked
-from dpeffects.estimators.default.forecast import BY_GROUP
 from dpeffects.estimators.default.one_step import OneStepOptions, Stage
 from dpeffects.estimators.default.score import Score
 from dpeffects.estimators.learners.first_stage import group
@@ -39,18 +39,6 @@ from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block, Cells, reads
 from dpeffects.privacy.sets import Box
 
-_WEIGHT, _COUNT = 0.1, 0.05
-"""How far a record moves the sum of the weights of its group and arm, and their count, against its
-residual."""
-_UNEVEN = 0.7
-"""Standard deviation over studies of the sizes of groups, over what they would be if even."""
-_FEW = 2.0
-"""A group whose size is below this many standard deviations of its error has no usable effect."""
-_OFF = 0.15
-"""Standard deviation over studies of the relative error of the weights of an arm in a group,"""
-_FAR = 1.7
-"""and, where the score is not known, squared distance of a group from the others along a covariate,
-in its variances: a quarter at one end of a uniform one."""
 _NO_VARIANCE = Unavailable("too few records in the group for its noise")
 
 
@@ -102,10 +90,10 @@ def group_residuals(rows: Block, stage: Stage, most: float, signed: bool) -> tup
     half = weight * np.clip(stage.residual(rows) / (2.0 * stage.clip), -0.5, 0.5)
     if signed:
         half = np.where(rows.treated, half, -half)
-    return half, half * half, _WEIGHT * weight, np.full(rows.size, _COUNT)
+    return half, half * half, hand.WEIGHED * weight, np.full(rows.size, hand.COUNTED)
 
 
-_WITHIN = Box([-0.5, 0.0, 0.0, _COUNT], [0.5, 0.25, _WEIGHT, _COUNT], centre=0.0)
+_WITHIN = Box([-0.5, 0.0, 0.0, hand.COUNTED], [0.5, 0.25, hand.WEIGHED, hand.COUNTED], centre=0.0)
 
 
 @reads("strata", "treated")
@@ -117,7 +105,7 @@ def group_and_arm(block: Block) -> IntArray:
 def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
     """Release the models, then sums by group and arm; the rest is post-processing."""
     groups, randomised = curator.n_strata, options.randomised
-    sums_each = BY_GROUP if randomised else math.sqrt(2.0) * BY_GROUP
+    sums_each = hand.BY_GROUP if randomised else math.sqrt(2.0) * hand.BY_GROUP
     added = bends(options.facts, options.degree) if options.facts else ()
 
     def reach(score: Score) -> float:
@@ -142,7 +130,7 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
     # by group: sums of residuals, squares, weights, ones, by arm or of both together
     by_group = sums.value.reshape(groups, -1, 4).transpose(0, 2, 1)
     unknown = float(models.slopes.treatment_variance.mean())
-    off = math.sqrt(_OFF**2 + _FAR * unknown / 4.0)
+    off = math.sqrt(hand.GROUP_OFF**2 + hand.GROUP_FAR * unknown / 4.0)
     estimates = tuple(
         replace(_in_group(stage, most, sums, values, groups, off, left, parts), caution=caution)
         for values in by_group
@@ -169,13 +157,13 @@ def _in_group(
     unit = 2.0 * most_weight * stage.clip
     residuals, squares, weights, ones = values
     arms, even = residuals.size, stage.centres.n / groups
-    noise = math.sqrt(arms) * sums.sd / _COUNT
-    known = (_UNEVEN * even) ** 2 / ((_UNEVEN * even) ** 2 + noise**2)
+    noise = math.sqrt(arms) * sums.sd / hand.COUNTED
+    known = (hand.UNEVEN_GROUPS * even) ** 2 / ((hand.UNEVEN_GROUPS * even) ** 2 + noise**2)
     size_sd = math.sqrt(known) * noise
-    size = max(even + known * (float(ones.sum()) / _COUNT - even), size_sd, 1.0)
+    size = max(even + known * (float(ones.sum()) / hand.COUNTED - even), size_sd, 1.0)
     relative, off_sd = np.ones(arms), 0.0
     if arms == 2:  # otherwise both arms weigh the same, but for chance
-        unit_weight = most_weight / _WEIGHT / size
+        unit_weight = most_weight / hand.WEIGHED / size
         kept = off**2 / (off**2 + (unit_weight * sums.sd) ** 2)
         relative = np.clip(1.0 + kept * (unit_weight * weights - 1.0), 0.5, 1.5)
         off_sd = off * math.sqrt(1.0 - kept)
@@ -187,7 +175,7 @@ def _in_group(
     own.append(Part("size of the group", by_size**2, noise=True))
     own.append(Part("weights in the group", by_off**2))
     sampling: SamplingVariance | Unavailable = _NO_VARIANCE
-    if size >= _FEW * size_sd:
+    if size >= hand.SURE * size_sd:
         by_arm = (unit / sizes) ** 2
         variance = by_arm * squares - (means**2 - by_arm * sums.variance) / sizes
         sd = sums.sd * math.hypot(*by_arm)

@@ -15,6 +15,7 @@ from functools import cache
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.estimators import constants as hand
 
 _EXPLAINED = np.array([0.01, 0.03, 0.08, 0.16, 0.3, 0.5, 0.8])
 """Share of the outcome's variance that covariates explain,"""
@@ -34,10 +35,6 @@ _CAUTIOUS = (
     np.array([0.42, 0.05, 0.02, 0.02, 0.02, 0.05, 0.42]),
 )
 """The same for the interval, which strong and aligned confounding is what it has to survive."""
-_VAGUE = 3.0
-"""How many times the variance of confounding is larger where nothing is known, and once more."""
-_TRUST = 0.3
-"""Power of the likelihood in the interval: what moments say about the grid is trusted less."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ class Slopes:
         1,000 to 3,000 records and epsilon 0.5 to 1 asks for it.
         """
         one, other = (max(x, 0.0) for x in self.known)
-        return 1.0 + _VAGUE * (1.0 - one * other)
+        return 1.0 + hand.VAGUE * (1.0 - one * other)
 
     @property
     def known(self) -> tuple[float, float]:
@@ -132,7 +129,7 @@ def fit_slopes(seen: NoisyMoments) -> Slopes:
     s, d = seen.outcome[:, None], seen.treatment[:, None]
     fits = -0.5 * (np.log(det) + i11 * s * s + 2.0 * i12 * s * d + i22 * d * d).sum(axis=0)
     fits = fits * seen.alike
-    weight, careful = _weights(typical + fits), _weights(cautious + _TRUST * fits)
+    weight, careful = _weights(typical + fits), _weights(cautious + hand.TRUST * fits)
     k11, k12 = v * (own_b * i11 + both * i12), v * (own_b * i12 + both * i22)
     k21, k22 = v * (both * i11 + own_a * i12), v * (both * i12 + own_a * i22)
     at_b, at_a = k11 * s + k12 * d, k21 * s + k22 * d

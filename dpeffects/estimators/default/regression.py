@@ -25,6 +25,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import arm_counts, arm_sums
 from dpeffects.estimators.default import one_step
 from dpeffects.estimators.default.bends import SQUARES, added_words, bends, bent, degree
@@ -55,32 +56,10 @@ _SHARES = {
     "estimate": 0.65,
 }
 """Split of the budget. Error was flat from .6 to .75 for the draw."""
-_RECORDS = 650.0
-"""Records of the smaller arm times epsilon that each column takes: with less, noise can explode."""
-_ROOM = 40.0
-"""Room times the epsilon of the draw that it takes: below, noise grows faster than room falls."""
-_SURELY = 5.0
-"""Scales of its noise by which a room must exceed that: 3 in 1,000 calls are misled by noise."""
-_LENGTH, _REACH = 0.7, 4.0
-"""Squared length to which rows are shortened, for each column, and how many times as long rows may
-be that the mean is taken of. Noise was within 10 % from .5 to 1."""
-_SMOOTHING = (0.04, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4)
-"""Parts of the price of the draw that may pay for a ladder that widens."""
-_LEVERAGE, _PULL = (1.5, 1.4), 0.5
-"""Bound on |c'S^-1 w| times the records of the smaller arm: a constant, and for each root of a
-column; and the largest of these over what leverage and room allow: .34 to .66 in 40 designs."""
-_FIT = 1.5
-"""Bound on what a regression predicts, in clips."""
-_UNEVEN = 1.25, 0.4
-"""Mean and standard deviation over studies of leverage, over that of arms that are alike."""
-_LEFT = 0.65, 0.25
-"""The same of what regressions leave of the residuals' squares."""
-_STOOD_IN = (
+_STOOD_IN: str = (
     "The records of the smaller arm do not carry a regression on so many columns: the effect is "
     "that of one_step, with the budget that was left."
 )
-_GAP = 0.2
-"""How far the predictions of the arms differ at most, over the longest residual: .07 to .32."""
 
 
 @row("covariates")
@@ -130,7 +109,7 @@ def carried(facts: Facts, smallest: float, columns: int, contrasts: int = 1) -> 
     """Whether the records of the smaller arm carry a regression on so many columns."""
     epsilon = float(facts.budget.epsilon) / contrasts
     able = not facts.grouped and facts.n * (columns + 1) ** 2 <= MOST_PRODUCTS
-    return able and smallest * epsilon >= _RECORDS * (columns + 1.0)
+    return able and smallest * epsilon >= hand.REGRESSION_RECORDS * (columns + 1.0)
 
 
 def enough(facts: Facts, flexible: int | None = None) -> bool:
@@ -163,7 +142,7 @@ def fit_arms(
         clip, bias, _ = read.clip(8.0 * math.sqrt(2.0) / (smallest * epsilon), centres)
         spread = min(read.mean_square(clip)[0], spread)
     standard = release_standard(curator, sums, "spread", added)
-    radius = max(math.sqrt(_LENGTH * standard.size), 1.0)
+    radius = max(math.sqrt(hand.ROW_LENGTH * standard.size), 1.0)
     own = ESTIMANDS[estimand]
     everybody = own.of_treated and own.of_control
     fitted = LeastSquares(
@@ -172,15 +151,15 @@ def fit_arms(
         columns=standard.size,
         radius=radius,
         clip=clip,
-        reach=_REACH,
+        reach=hand.REACH,
         target=None if everybody else int(own.of_treated),
     )
     rooms = {
         pair: fitted.room(_arms(curator, pair), share="room", part=1.0 / len(contrasts))
         for pair in contrasts
     }
-    surely = min(float(x.value[0]) - _SURELY * x.scale for x in rooms.values())
-    if surely * epsilon < _ROOM:
+    surely = min(float(x.value[0]) - hand.SURELY * x.scale for x in rooms.values())
+    if surely * epsilon < hand.ROOM:
         return _instead(curator, options, estimand, contrasts)
     size = float(own.population(*centres.sizes)) if curator.arms == 2 else float(curator.n)
     first = First(centres, standard.size, clip, bias, spread, epsilon, size)
@@ -228,21 +207,21 @@ class First:
         part, arms = 1.0 / contrasts, _arms(curator, pair)
         sizes = self.centres.sizes[list(pair)]
         smallest, even = float(sizes.min()), float((1.0 / sizes).sum())
-        constant, root = _LEVERAGE
+        constant, root = hand.LEVERAGE
         longest = (constant + root * math.sqrt(self.columns)) / smallest
         leverage = fitted.leverage(arms, self.size, longest, share="leverage", part=part)
-        uneven = _posterior(leverage.value[0] / even, leverage.sd / even, *_UNEVEN)
+        uneven = _posterior(leverage.value[0] / even, leverage.sd / even, *hand.UNEVEN)
         weights = (smallest / sizes) ** 2
-        squares = fitted.squares(arms, weights, _FIT * self.clip, share="squares", part=part)
+        squares = fitted.squares(arms, weights, hand.FIT * self.clip, share="squares", part=part)
         unit = self.spread * float(weights @ sizes)
-        left = _posterior(squares.value[0] / unit, squares.sd / unit, *_LEFT)
+        left = _posterior(squares.value[0] / unit, squares.sd / unit, *hand.LEFT)
         uneven, left = max(uneven, 1.0), min(max(left, 0.02), 1.0)
         leeway = Leeway(
             max(room - room_sd / 2.0, 2.5),
-            _PULL * math.sqrt(uneven * even / room),
+            hand.PULL * math.sqrt(uneven * even / room),
             *self._longest(left),
             self.size,
-            _REACH,
+            hand.REACH,
         )
         most = min(self.clip, self.centres.range)
         smoothing, scale = draw_of(leeway, most, self.epsilon)
@@ -268,7 +247,7 @@ class First:
         """The longest residual from a prediction to expect, and how far predictions differ."""
         explained = (1.0 - left) * self.spread
         longest = self.clip + math.sqrt(1.1 * self.columns * explained)
-        return longest, _GAP * longest
+        return longest, hand.GAP * longest
 
 
 def _no_steps(options: OneStepOptions) -> str:
@@ -287,7 +266,7 @@ def draw_of(leeway: Leeway, most: float, epsilon: float) -> tuple[float, float]:
     """The smoothing with the least noise, and the Laplace scale that has 95 % where it has."""
     ladder = leeway.contrast()
     halves = {
-        x: LadderNoise.of(ladder, 2.0 * most, epsilon, x).half_width(0.95) for x in _SMOOTHING
+        x: LadderNoise.of(ladder, 2.0 * most, epsilon, x).half_width(0.95) for x in hand.SMOOTHING
     }
     best = min(halves, key=lambda x: halves[x])
     return best, halves[best] / math.log(20.0)
@@ -313,11 +292,11 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[RegressionOptions, F
     p, n = bent(facts, own.degree).columns, facts.n
     split = Split.of(facts.budget, shares(facts.level, own))
     epsilon, sd = split.shares["estimate"].epsilon, outcome_sd(facts)
-    clip, (left, _), (uneven, _) = 0.6 if facts.two_valued else 3.0 * sd, _LEFT, _UNEVEN
+    clip, (left, _), (uneven, _) = 0.6 if facts.two_valued else 3.0 * sd, hand.LEFT, hand.UNEVEN
     even, room = 2.0 * facts.arms / n, 0.3 * n / facts.arms / (p + 1.0)
     first = First(None, p, clip, 0.0, sd**2, epsilon, n)  # type: ignore[arg-type]
-    pull = _PULL * math.sqrt(uneven * even / max(room, 1.0))
-    leeway = Leeway(max(room, 2.5), pull, *first._longest(left), n, _REACH)
+    pull = hand.PULL * math.sqrt(uneven * even / max(room, 1.0))
+    leeway = Leeway(max(room, 2.5), pull, *first._longest(left), n, hand.REACH)
     _, scale = draw_of(leeway, clip, epsilon / max(facts.arms - 1, 1))
     sampling = sd * math.sqrt(left * uneven * even)
     return own, Forecast(math.sqrt(2.0) * scale, sampling, 0.0)

@@ -17,6 +17,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.default.moment_models import ArmModels
 from dpeffects.estimators.default.standard import Standard
@@ -25,15 +26,6 @@ from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Box
-
-CUT, LEAST_SD = 2.5, 0.1
-"""Indices are cut at this many of their standard deviations, which are no less than this."""
-_FAR = 2.576
-"""Weights are cut where they are at so many standard deviations towards rare records of an arm."""
-_NEVER = 1e-12
-"""The least chance of an arm that is counted with."""
-_NODES = 24, 256
-"""Typical records of each arm: of a quadrature in one direction, of a sequence in more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +97,7 @@ class Score:
     @property
     def explained(self) -> float:
         """Part of who gets which arm that the score explains; of two arms, of the variance."""
-        chances = np.maximum(_chances(self.index + self.constants), _NEVER)
+        chances = np.maximum(_chances(self.index + self.constants), 1e-12)
         return 1.0 - float((self.weights * harmonic(chances)).sum() / harmonic(self.shares))
 
     def sizes(self, n: int) -> FloatArray:
@@ -128,7 +120,7 @@ class Score:
         others = (self.slopes.sum(axis=0) - self.slopes) / (arms - 1)
         towards = self.slopes - others
         moves = towards @ self.covariance @ self.slopes.T
-        steps = _FAR / np.maximum(self.sd_along(towards), _NEVER)
+        steps = hand.FAR / np.maximum(self.sd_along(towards), 1e-12)
         chances = self._kept(_chances(self.constants + self.centres - steps[:, None] * moves))
         flat = self.tilted(self.shares) / self.shares
         found = np.maximum(self.tilted(chances) / np.diag(chances), flat)
@@ -207,16 +199,16 @@ def score_of(models: ArmModels, slopes: FloatArray, reference: int, clip: float)
 def _normal(columns: int) -> tuple[FloatArray, FloatArray]:
     """Points that are spread like independent normal variables, and their weights."""
     if columns == 1:
-        nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES[0])
+        nodes, weights = np.polynomial.hermite_e.hermegauss(24)
         return nodes[:, None], weights / weights.sum()
     root = 2.0
     for _ in range(60):
         root = (1.0 + root) ** (1.0 / (columns + 1.0))
     steps = root ** -np.arange(1.0, columns + 1.0)
-    uniform = (0.5 + np.arange(1.0, _NODES[1] + 1.0)[:, None] * steps) % 1.0
+    uniform = (0.5 + np.arange(1.0, 257.0)[:, None] * steps) % 1.0
     points = np.vectorize(NormalDist().inv_cdf)(np.clip(uniform, 1e-4, 1.0 - 1e-4))
     points = (points - points.mean(axis=0)) / points.std(axis=0)
-    return points, np.full(_NODES[1], 1.0 / _NODES[1])
+    return points, np.full(len(points), 1.0 / len(points))
 
 
 # --- one private Newton step ----------------------------------------------------------------------
@@ -248,7 +240,7 @@ def _sd(score: Score) -> float:
 
 
 def _cut(score: Score) -> float:
-    return CUT * max(_sd(score), LEAST_SD)
+    return hand.CUT * max(_sd(score), hand.LEAST_SD)
 
 
 def ask_calibration(score: Score) -> Asked:
@@ -261,7 +253,7 @@ def ask_calibration(score: Score) -> Asked:
 def calibrated(score: Score, n: int, noisy: Noisy) -> Score:
     """The score after the step."""
     arms = len(score.shares)
-    if _sd(score) <= LEAST_SD:  # nothing to scale; it is paid for all the same
+    if _sd(score) <= hand.LEAST_SD:  # nothing to scale; it is paid for all the same
         return score
     index, chances = score.index, _chances(score.index + score.constants)
 

@@ -16,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.bends import Bends
 from dpeffects.estimators.default.tails import Lengths, combined, limits
 from dpeffects.estimators.row import row
@@ -24,33 +25,6 @@ from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Cube
 from dpeffects.privacy.tight_sets import Bins
-
-_CUT, _SQUARE = 2.5, (0.977, 1.297)
-"""Where columns are cut before they are multiplied, in standard deviations, and the mean and the
-standard deviation of the square of a normal column that is cut there."""
-_BEYOND = 0.317
-"""Part of the records of a normal column further from its mean than one standard deviation.
-Of others the same distance is taken: few records far out do not change it."""
-_WITHIN = 6.0
-"""Standard deviations within which records say where a column is centred, and how skewed it is."""
-_SHIFT, _SKEWNESS = 0.5, 1.0
-"""Standard deviations over studies of what a released mean is off by, in those of the column where
-its range is wide, and of the skewness of columns."""
-_CODE = 0.75
-"""A column is taken for a code of two values where this part of its records is in one class of
-lengths on either side: its square is a line, and products of codes may be none at all. Of normal
-columns a half is."""
-_UNKNOWN, _SHAPE = 5.0, 0.3
-"""Relative error of the square of that distance, over that of a count by the number of all records,
-and how far variances are from it: a third less in even columns."""
-_DOUBT = 8.0
-"""Where records are so many times the noise of a class, or fewer, the mean square stands for that
-distance: it moves less, n 4,000, epsilon 1, 11 columns."""
-_CLEAR = 12.0
-"""Records are so many times the noise of a class at least where a code is told from a number: the
-largest of all classes is noise in some columns otherwise, n 4,000, epsilon 1, 11 columns."""
-_MEAN_SPREAD = 0.05
-"""Variance over studies of the mean of a column in [0, 1]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +56,12 @@ class Standard:
 
         An indicator has the largest variance that a column of its mean can have.
         """
-        reach = np.where(self.sds**2 < 0.999 * self.means * (1.0 - self.means), _CUT, np.inf)
-        least = [-_SQUARE[0] / _SQUARE[1] if one == other else -_CUT for one, other in self.bends]
+        reach = np.where(self.sds**2 < 0.999 * self.means * (1.0 - self.means), hand.CUT, np.inf)
+        square = -hand.SQUARE[0] / hand.SQUARE[1]
+        least = [square if one == other else -hand.CUT for one, other in self.bends]
         low = np.append(np.maximum(-self.means / self.sds, -reach), least)
         high = np.minimum((1.0 - self.means) / self.sds, reach)
-        return low, np.append(high, np.full(len(self.bends), _CUT))
+        return low, np.append(high, np.full(len(self.bends), hand.CUT))
 
     def __call__(self, rows: Block) -> FloatArray:
         """Standardised columns of some rows."""
@@ -110,7 +85,7 @@ class Standard:
             out[b] = one[i] * other[j] + one[j] * other[i]
             if i == j:
                 out[i] += one[i] * other[i] * self.skewness[i]
-                out[b] *= 0.5 * math.hypot(_SQUARE[1], self.skewness[i])
+                out[b] *= 0.5 * math.hypot(hand.SQUARE[1], self.skewness[i])
         return out
 
     def _each(self, rows: Block) -> Iterator[FloatArray]:
@@ -120,14 +95,14 @@ class Standard:
             column = rows.covariates[:, k] - mean
             column *= 1.0 / sd
             if k in bending:
-                cut[k] = np.clip(column, -_CUT, _CUT)
+                cut[k] = np.clip(column, -hand.CUT, hand.CUT)
             yield column
         skewness = dict(zip(self.columns.tolist(), self.skewness, strict=False))
         for one, other in self.bends:
             column = cut[one] * cut[other]
             if one == other:
-                column -= _SQUARE[0] + skewness[one] * cut[one]
-                column *= 1.0 / math.sqrt(_SQUARE[1] ** 2 + skewness[one] ** 2)
+                column -= hand.SQUARE[0] + skewness[one] * cut[one]
+                column *= 1.0 / math.sqrt(hand.SQUARE[1] ** 2 + skewness[one] ** 2)
             yield column
 
 
@@ -173,7 +148,7 @@ def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = 
     """
     n, columns = curator.n, varying_columns(curator)
     noise = (noisy.sd / n) ** 2
-    pull = _MEAN_SPREAD / (_MEAN_SPREAD + noise)
+    pull = hand.MEAN_VARIANCE / (hand.MEAN_VARIANCE + noise)
     means = np.clip(0.5 + (noisy.value / n - 0.5) * pull, 0.0, 1.0)
     variances = np.maximum(means * (1.0 - means), 0.01)
     sds, skewness, unknown = np.sqrt(variances), np.zeros(columns.size), np.zeros(columns.size)
@@ -208,24 +183,25 @@ def _margin(
     below[-1] = above[-1] = counts.value[half] / 2.0
     folded = replace(counts, value=below + above, scale=counts.scale * math.sqrt(2.0))
     read = Lengths.read(n, 1.0, folded)
-    doubt = min((_DOUBT * counts.sd / n) ** 2, 1.0)
-    sd = read.exceeded_by(_BEYOND) ** (1.0 - doubt) * math.sqrt(read.mean_square()[0]) ** doubt
-    code = float(below.max() + above.max()) > _CODE * n and _CLEAR * counts.sd < n
+    doubt = min((hand.DOUBT * counts.sd / n) ** 2, 1.0)
+    # by the distance that normal columns exceed so often: few records far out do not change it
+    sd = read.exceeded_by(0.317) ** (1.0 - doubt) * math.sqrt(read.mean_square()[0]) ** doubt
+    code = float(below.max() + above.max()) > hand.CODE * n and hand.CLEAR * counts.sd < n
     middle = np.append([lengths[0]], 0.5 * (lengths + np.append(lengths[1:], 0.0)))[: half + 1]
     if code:
         weights = np.array([below.max(), above.max()]) / n
         sd = math.sqrt(float(weights @ middle[[below.argmax(), above.argmax()]] ** 2))
-    close = middle < min(_WITHIN * sd, 1.0)
+    close = middle < min(hand.WITHIN * sd, 1.0)
     apart = (above - below) / n * close
     error = math.sqrt(2.0) * counts.sd / n
     shift, shift_sd = float(apart @ middle), error * math.sqrt(float((middle * close) @ middle))
     moved = shift * mean_sd**2 / max(mean_sd**2 + shift_sd**2, 1e-300)  # 0 if public
-    u = np.minimum(middle / sd, _CUT)
+    u = np.minimum(middle / sd, hand.CUT)
     third = float(apart @ (u**3 - 3.0 * u * shift / sd))
     third_sd = error * math.sqrt(float((u**3 * close) @ u**3))
-    skewness = third * _SKEWNESS**2 / (_SKEWNESS**2 + third_sd**2)
+    skewness = third * hand.SKEWNESS**2 / (hand.SKEWNESS**2 + third_sd**2)
     square = middle**2 * close
-    usual = sd**2, sd**2 * min(math.hypot(_SHAPE, _UNKNOWN * counts.sd / n), 1.0)
+    usual = sd**2, sd**2 * min(math.hypot(hand.SHAPE, hand.UNKNOWN * counts.sd / n), 1.0)
     seen = float((above + below) @ square) / n, max(error * math.hypot(*square), 1e-9)
     variance, scale = (max(x - moved**2, 0.25 * x) for x in (combined(*seen, *usual), sd**2))
     return (

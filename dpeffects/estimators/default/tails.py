@@ -17,16 +17,8 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, stdtr
 
 from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.centres import Centres
-from dpeffects.estimators.default.constants import (
-    FAR_OUT,
-    LEVELS,
-    MISFIT,
-    ONE_SIDED,
-    SOME_FAR,
-    SPREAD_OF_SCALES,
-    TYPICAL_SCALE,
-)
 from dpeffects.estimators.row import row
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
@@ -36,7 +28,7 @@ from dpeffects.privacy.sets import COUNT
 
 def limits(longest: float) -> FloatArray:
     """Lengths that are told apart, each shorter by the root of 2 than the one before."""
-    return np.asarray(longest * 2.0 ** (-np.arange(LEVELS) / 2.0))
+    return np.asarray(longest * 2.0 ** (-np.arange(hand.LEVELS) / 2.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +56,12 @@ class Family:
         )
         last = shapes[..., -1:]  # nothing is longer than the longest
         own = ((shapes - last) / (1.0 - last)).reshape(-1, x.size)
-        usual = -0.5 * (np.log(scales / TYPICAL_SCALE) / SPREAD_OF_SCALES) ** 2
-        near, far, few = np.array([(*ends, part) for ends, part in product(*FAR_OUT)]).T
+        usual = -0.5 * (np.log(scales / hand.TYPICAL_SCALE) / hand.LOG_SPREAD) ** 2
+        near, far, few = np.array([(*ends, part) for ends, part in product(*hand.FAR_OUT)]).T
         outside = np.clip((far[:, None] - x) / (far - near)[:, None], 0.0, 1.0)
         mixed = (1.0 - few[:, None, None]) * own + few[:, None, None] * outside[:, None]
         tails = np.concatenate([own, mixed.reshape(-1, x.size)])
-        some = np.repeat([1.0 - SOME_FAR, *(SOME_FAR / far.size,) * far.size], len(own))
+        some = np.repeat([1.0 - hand.SOME_FAR, *(hand.SOME_FAR / far.size,) * far.size], len(own))
         areas = np.diff(x) * 0.5 * (tails[:, 1:] + tails[:, :-1])
         excess = np.pad(np.cumsum(areas[:, ::-1], axis=1)[:, ::-1], ((0, 0), (0, 1)))
         at = np.stack([np.interp(limits(1.0), x, tail) for tail in tails])
@@ -107,7 +99,7 @@ class Lengths:
         family = Family.of_all()
         prior = family.prior if before is None else family.prior + before.far_out
         expected = n * family.classes
-        chance = expected * (1.0 - family.classes) + (MISFIT * expected) ** 2
+        chance = expected * (1.0 - family.classes) + (hand.MISFIT * expected) ** 2
         off = counts.value.reshape(-1) - expected
         fits = prior + log_density(off, np.maximum(chance, 1e-6), counts).sum(axis=1)
         weights = np.exp(fits - fits.max())
@@ -116,7 +108,7 @@ class Lengths:
     @property
     def far_out(self) -> FloatArray:
         """How much likelier each way to lie far out is than before it was seen, as logarithms."""
-        prior, outliers = np.exp(Family.of_all().prior), (1 + math.prod(map(len, FAR_OUT)), -1)
+        prior, outliers = np.exp(Family.of_all().prior), (1 + math.prod(map(len, hand.FAR_OUT)), -1)
         now, then = (x.reshape(outliers).sum(axis=1) / x.sum() for x in (self.weights, prior))
         return np.repeat(np.log(np.maximum(now, 1e-300) / then), prior.size // then.size)
 
@@ -150,7 +142,7 @@ class Lengths:
         """Mean squares of the bias by each clip, over the longest, and the parts beyond it."""
         family = Family.of_all()
         lengths, tails, excess = family.lengths[1:], family.tails[:, 1:], family.excess[:, 1:]
-        cut = np.maximum(ONE_SIDED * excess, stretch * (excess + lengths * tails))
+        cut = np.maximum(hand.ONE_SIDED * excess, stretch * (excess + lengths * tails))
         return self.weights @ cut**2, self.weights @ tails
 
     def beyond(self, clip: float) -> float:

@@ -17,10 +17,11 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm, arm_cells
 from dpeffects.estimators.default.arm_terms import ArmTerms, ArmTotals
 from dpeffects.estimators.default.moment_models import Models
-from dpeffects.estimators.default.score import CUT, LEAST_SD, Score
+from dpeffects.estimators.default.score import Score
 from dpeffects.estimators.default.standard import Standard
 from dpeffects.estimators.row import row
 from dpeffects.inference.estimate import Part
@@ -28,13 +29,6 @@ from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block, RowFunction
 from dpeffects.privacy.sets import Box
-
-_VARYING = 0.5
-"""Variance of slopes of the effect over studies, against that of slopes of the outcome."""
-
-_UNBALANCED = 0.03
-"""How far weights of an estimand leave records off along the score, in its standard deviations:
-.01 to .02 at epsilon 1000 and .03 to .05 at 1, n 40,000, variance of the log odds .5."""
 
 
 @row("covariates")
@@ -109,7 +103,7 @@ class VariationAsked:
 
     @property
     def _cuts(self) -> FloatArray:
-        return CUT * np.maximum(self.score.sd_along(self._directions), LEAST_SD)
+        return hand.CUT * np.maximum(self.score.sd_along(self._directions), hand.LEAST_SD)
 
     def asked(self, curator: Curator) -> Asked:
         """What the curator is asked for."""
@@ -137,12 +131,12 @@ class VariationAsked:
         slopes = self._directions
         steep = slopes @ models.covariance
         strange = (steep**2).sum(axis=1) / np.maximum((steep * slopes).sum(axis=1), 1e-12) ** 2
-        prior = _VARYING * models.clip**2 * models.slopes.prior[0] * strange * self._cuts**2
+        prior = hand.VARYING * models.clip**2 * models.slopes.prior[0] * strange * self._cuts**2
         prior = prior / min(len(slopes), 2)  # two arms share the effect
         kept = prior / np.maximum(prior + error, 1e-300)
         moves = {x: (self._weights(x) * at).sum(axis=(1, 2)) - centre for x in AVERAGES}
         noise, chance = kept**2 * noise, kept * error - kept**2 * noise
-        off = 0.0 if score.tilt == "overlap" else _UNBALANCED / CUT
+        off = 0.0 if score.tilt == "overlap" else hand.UNBALANCED / hand.CUT
         return Varying(kept * seen, noise, chance, moves, np.ones(1), off)
 
     @property

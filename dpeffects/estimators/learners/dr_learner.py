@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.learners import r_learner
-from dpeffects.estimators.weighting.inverse_weights import SPREAD, Propensity
+from dpeffects.estimators.weighting.inverse_weights import Propensity
 from dpeffects.privacy.losses import sigmoid, unit_norm
 
 
@@ -31,7 +32,8 @@ class DRLearner(r_learner.RLearner):
         """
         norm = unit_norm(propensity.weights.size)
         middle = propensity.offset + float(propensity.weights[0]) / norm
-        reach = 2.576 * math.sqrt(SPREAD) * float(np.linalg.norm(propensity.weights[1:])) / norm
+        slopes = float(np.linalg.norm(propensity.weights[1:])) / norm
+        reach = hand.FAR * math.sqrt(hand.EVENLY) * slopes
         low, high = sigmoid(np.array([middle - reach, middle + reach]))
         return min(max(float(low), propensity.low), 1.0 - min(float(high), propensity.high))
 

@@ -21,7 +21,7 @@ s^2 / L^2 + L^2 v^2 trace(G (I G + L)^-2).
 Confounding is left where both models are shrunk: it is the mean of the product of their errors.
 Along a covariate of variance v (in units of its range) each model keeps I v / (I v + L) of its
 slope, and so the part (1 - kept) (1 - kept) of confounding gets through. How much there was nobody
-knows: `_CONFOUNDED` is a guess from how strong confounding is in studies.
+knows: `CONFOUNDED` is a guess from how strong confounding is in studies.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import Features, unit_rows
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums
 from dpeffects.estimators.row import row
 from dpeffects.estimators.weighting.inverse_weights import (
-    SPREAD,
-    VOLUME,
     Propensity,
     least_strength,
     propensity_model,
@@ -141,7 +140,7 @@ class Learner:
         return rows, np.ones_like(gap), (pseudo - nuisance.difference) / self.threshold
 
 
-_READS = ("covariates", "treated", "outcome")
+_READS = "covariates", "treated", "outcome"
 
 
 @row(*_READS)
@@ -220,18 +219,6 @@ def _features(features: Features, block: Block) -> FloatArray:
 
 
 SHARES = {"counts": 0.03, "arms": 0.09, "ends": 0.02, "propensity": 0.13, "outcome": 0.13}
-_THRESHOLD = 0.2
-"""Least threshold of Huber's loss for outcomes, as a share of their range."""
-_SPREAD = 0.2
-"""Standard deviation of mean outcomes that the penalty is planned for, as a share of the range."""
-_THROUGH = 0.2
-"""Part of the noise in an outcome function that gets into effects (measured 0.12 to 0.29, for 1,000
-to 5,000 records): where propensities are right it would average out."""
-_CONFOUNDED = 0.3
-"""Standard deviation over studies of what a difference of means is off by, in those of
-the outcome."""
-_VARIANCE = 0.03
-"""Variance of a covariate in units of its declared range, to be on the safe side of shrinkage."""
 
 
 def first_stage(
@@ -250,8 +237,8 @@ def first_stage(
     means = lower + half + np.clip(sums.value / (n * np.array([share, 1.0 - share])), -half, half)
     squares = arm_squares(curator, "ends")
     ends = min(max(float(np.sum(squares.value)) / n + 0.5, 0.0), 1.0)
-    unadjusted = _CONFOUNDED * _outcome_sd(ends, share, means, curator)
-    threshold = max(threshold_for(ends), _THRESHOLD)
+    unadjusted = hand.CONFOUNDED * _outcome_sd(ends, share, means, curator)
+    threshold = max(threshold_for(ends), hand.OUTCOME_THRESHOLD)
     offset = math.log(share / (1.0 - share))
     slopes, penalty = np.zeros(d), 0.0
     if not randomised:
@@ -276,17 +263,17 @@ def first_stage(
         features,
         information=n / (2.0 if by_arm else 1.0),
         noise=gradient_noise(norms, epsilon, delta, size),
-        spread=_SPREAD / threshold,
+        spread=hand.EFFECT_SD / threshold,
         least=least_strength(epsilon, 1.0),
     )
     problem = Huber(outcome_terms(base), features.size, strength, by_arm=by_arm)
     outcome = minimise(curator, "outcome function", problem, "outcome")
-    selection = n * share * (1.0 - share) * _VARIANCE / unit_norm(d) ** 2
+    selection = n * share * (1.0 - share) * hand.LEAST_COLUMN_VARIANCE / unit_norm(d) ** 2
     values, records = spectrum(features), n * (min(share, 1.0 - share) if by_arm else 1.0)
     along = records * _along_a_line(values, d)
     left = penalty / (penalty + selection) * strength / (strength + along)
     spread = np.sum(values / (records * values + strength) ** 2) * (2.0 if by_arm else 1.0)
-    noise_sd = _THROUGH * base.threshold * outcome.noise_sd * math.sqrt(float(spread))
+    noise_sd = hand.THROUGH * base.threshold * outcome.noise_sd * math.sqrt(float(spread))
     return replace(base, outcome=outcome.value, left=left, noise_sd=noise_sd)
 
 
@@ -306,12 +293,12 @@ def _outcome_sd(ends: float, share: float, means: FloatArray, curator: Curator) 
 
 
 def _along_a_line(values: FloatArray, columns: int) -> float:
-    """Information of a record about a slope: the eigenvalue of G for lines, for `_VARIANCE`.
+    """Information of a record about a slope: the eigenvalue of G for lines.
 
     Of the eigenvalues the largest belongs to the constant, the next to one line for each covariate.
     """
     lines = np.sort(values)[::-1][1:columns]
-    return float(lines.mean()) * _VARIANCE / SPREAD
+    return float(lines.mean()) * hand.LEAST_COLUMN_VARIANCE / hand.EVENLY
 
 
 def threshold_for(ends: float) -> float:
@@ -351,7 +338,7 @@ def planned_penalty(
 def gradient_noise(norms: tuple[float, float], epsilon: float, delta: float, size: int) -> float:
     """Standard deviation of noise that covers gradients of this L1 and L2 norm; about."""
     l1, l2 = norms
-    spent = (1.0 - VOLUME) * epsilon
+    spent = (1.0 - hand.VOLUME) * epsilon
     noise = math.sqrt(2.0) * 2.0 * l1 / spent
     if delta <= LEAST_DELTA:
         return noise

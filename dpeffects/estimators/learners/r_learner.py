@@ -35,6 +35,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.design.features import AdditiveWaves, Features, Fourier, Linear
 from dpeffects.errors import OptionError
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.learners import first_stage as _first_stage
 from dpeffects.estimators.learners.first_stage import (
     Learner,
@@ -80,37 +81,20 @@ RELEASES = {
     "groups": {"effect": 0.42, "variance": 0.18},
 }
 """What can be released, and the proportions of the budget for the second stage."""
-STAGES = ("kernel", "linear")
-_STEEPEST, _MOST_FEATURES = 1.0 + 1e-6, 2000
+STAGES = "kernel", "linear"
 _GROUP_BOX = Box([-1.0, 0.0], [1.0, 1.0], centre=0.0)
 """Both sums of a group in one release, each over its largest size."""
 
-_LEAST_THRESHOLD = 0.15
-"""Least threshold of Huber's loss for effects, as a share of the outcome's range."""
-_SPREAD = 0.2
-"""Standard deviation of effects that the penalty is planned for, as a share of the range."""
-_INSIDE = 0.85
-"""Part of the records whose residuals are below the threshold of Huber's loss, where that is not
-released."""
-_FEW = 3.0
-"""A group whose weight is below this many noise scales has no usable effect."""
-_CORNER = 8.0
-"""A histogram with noise of less than 1/8 of an even bin is taken nearly as it is."""
-_UNEVEN = 0.25
-"""How far shares of bins are from even ones for a skewed covariate."""
-_HARDLY = 0.6
-"""Where more than this part of the confounding may be left, the result says that it is hardly
-adjusted."""
 MODELS = "models of treatment and outcome"
-HARDLY = (
+HARDLY: str = (
     "HARDLY ADJUSTED: at this size and budget the models of treatment and outcome are nearly flat"
 )
 NO_VARIANCE = Unavailable("no sampling variance is released for effects at points")
-_TOWARDS = (
+_TOWARDS: str = (
     "Effects are shrunk towards the difference of the means of the arms, which is not adjusted for "
     "the covariates."
 )
-_CLAIMED = (
+_CLAIMED: str = (
     "The paper's finite release: an asymptotic claim, not a proven guarantee at this n. The scale "
     "of its noise was computed from the data."
 )
@@ -154,7 +138,7 @@ class KernelLearnerOptions(Options):
     threshold: float | None = between(None, 0.005, 2.0)
     design: str = choice("observational", "randomised")
     penalty: float | None = between(None, 1e-6, 1e6)
-    n_features: int | None = whole(None, 2, _MOST_FEATURES)
+    n_features: int | None = whole(None, 2, 2000)
     lipschitz: float | None = between(None, 1e-9, 1e9)
     outcome: Any = None
     propensity: Any = None
@@ -232,7 +216,7 @@ class KernelLearnerOptions(Options):
 
 def _payable(epsilon: float) -> float:
     """Smallest strength that leaves half of an effect's epsilon for noise in the objective."""
-    return least_strength(epsilon, _STEEPEST**2, 0.5)
+    return least_strength(epsilon, (1.0 + 1e-6) ** 2, 0.5)
 
 
 def shares(level: str, options: KernelLearnerOptions) -> dict[str, float]:
@@ -305,7 +289,7 @@ class RLearner:
             return _groups(curator, Learner(nuisance, unit, self.weighted_residuals))
         share = options.threshold
         if share is None:
-            share = max(_first_stage.threshold_for(nuisance.ends), _LEAST_THRESHOLD)
+            share = max(_first_stage.threshold_for(nuisance.ends), hand.EFFECT_THRESHOLD)
         threshold = share * (upper - lower) * self.widening(share, nuisance.propensity)
         learner = Learner(nuisance, options.lipschitz or threshold, self.weighted_residuals)
         slope = self.squared_slope(nuisance.propensity)
@@ -340,7 +324,7 @@ class SecondStage:
     def spread(self) -> float:
         """Standard deviation of effects that is planned for, in units of the threshold."""
         lower, upper = self.curator.outcome_range
-        return _SPREAD * (upper - lower) / self.learner.threshold
+        return hand.EFFECT_SD * (upper - lower) / self.learner.threshold
 
     def planned(self, perturbation: str, stretch: float = 1.0) -> tuple[float, float]:
         """Penalty and expected squared error, from numbers that are known.
@@ -356,7 +340,7 @@ class SecondStage:
             information=self.information,
             noise=stretch * noise,
             spread=self.spread,
-            least=least_strength(epsilon, steepest**2 * _STEEPEST) if inside else 0.0,
+            least=least_strength(epsilon, steepest**2 * (1.0 + 1e-6)) if inside else 0.0,
             strength=self.strength,
         )
 
@@ -396,7 +380,7 @@ class SecondStage:
             margins=margins,
             margin_sd=margin_sd,
             spread=self.spread,
-            usual=_INSIDE * self.information,
+            usual=hand.INSIDE * self.information,
             n=curator.n,
             nuisance_sd=nuisance.noise_sd,
             confounding=nuisance.left * nuisance.confounding,
@@ -428,7 +412,7 @@ class SecondStage:
         problem = self.problem(planned[perturbation][0])
         noisy = noisy_predictions(self.curator, "effects at points", problem, at, "effect")
         even = np.full((self.curator.width - 1, BINS), 1.0 / BINS)
-        shape = shape_of(self.features, even, _INSIDE * self.information, problem.strength)
+        shape = shape_of(self.features, even, hand.INSIDE * self.information, problem.strength)
         carried = nuisance.difference_sd * (1.0 - at @ shape.response)
         models = Part(MODELS, nuisance.noise_sd**2, noise=True)
         effects = at_points(noisy, nuisance.difference, self.learner.threshold)
@@ -468,7 +452,7 @@ def _groups(curator: Curator, learner: Learner) -> Effects:
         """The effect in one group: its noise by linearisation, its variance from squares."""
         scales = unit * np.array([tops.scale, weights.scale * abs(ratio[g])]) / size[g]
         sampling: SamplingVariance | Unavailable
-        if weights.value[g] < _FEW * weights.scale:
+        if weights.value[g] < hand.FEW * weights.scale:
             sampling = Unavailable("too few records in the group for its noise")
         elif squares is None:
             sampling = Unavailable("variance=False was asked for")
@@ -505,7 +489,7 @@ def at_points(noisy: Noisy, average: float, unit: float) -> tuple[Estimate, ...]
 
 def _caution(nuisance: Nuisance) -> str:
     """Say it where both models are shrunk so far that they hardly adjust."""
-    return HARDLY if nuisance.left > _HARDLY else ""
+    return HARDLY if nuisance.left > 1.0 - hand.HARDLY else ""
 
 
 def _margins(counts: Noisy, n: int) -> tuple[FloatArray, float]:
@@ -515,10 +499,10 @@ def _margins(counts: Noisy, n: int) -> tuple[FloatArray, float]:
     """
     noisy, noise = counts.value.reshape(-1, BINS) / n, counts.variance / n**2
     uneven = np.mean((noisy - 1.0 / BINS) ** 2, axis=1, keepdims=True) - noise
-    uneven = np.maximum(uneven, 16.0 / (_CORNER * BINS) ** 2)
+    uneven = np.maximum(uneven, 16.0 / (hand.CORNER * BINS) ** 2)
     pull = uneven / (uneven + noise)
     shares = np.maximum(1.0 / BINS + pull * (noisy - 1.0 / BINS), 0.002)
-    unknown = np.mean(pull**2 * noise + ((1.0 - pull) * _UNEVEN) ** 2)
+    unknown = np.mean(pull**2 * noise + ((1.0 - pull) * hand.UNEVEN_BINS) ** 2)
     return np.asarray(shares / shares.sum(axis=1, keepdims=True)), math.sqrt(float(unknown))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import logits
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators import constants as hand
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.losses import Logistic, sigmoid, unit_l1, unit_norm
 from dpeffects.privacy.minimise import (
@@ -24,24 +25,15 @@ from dpeffects.privacy.minimise import (
 )
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 
-PUBLIC = 1e-3
-"""Strength where the model costs nothing, so that the penalty is only a numerical safeguard."""
-VOLUME = 0.1
-"""Largest part of epsilon that is planned for the change of volume from noise to weights."""
-TREATED_VARIANCE = 0.2
-"""Variance e(1 - e) of a treatment of chance e that is not far from 1/2: a public stand-in."""
-SPREAD = 1.0 / 12.0
-"""Variance of a covariate that spreads evenly over its declared range: a public stand-in."""
 
-
-def least_strength(epsilon: float, hessian_bound: float = 0.25, part: float = VOLUME) -> float:
+def least_strength(epsilon: float, hessian_bound: float = 0.25, part: float = hand.VOLUME) -> float:
     """Smallest strength whose change of volume costs at most a part of epsilon, by default 1/10."""
     return hessian_bound / math.expm1(min(part * epsilon, 5.0)) * (1.0 + 1e-9)
 
 
 def gradient_noise(d: int, epsilon: float, delta: float) -> float:
     """Standard deviation of the noise in each entry of a propensity model's gradient."""
-    spent = (1.0 - VOLUME) * epsilon
+    spent = (1.0 - hand.VOLUME) * epsilon
     noise = math.sqrt(2.0) * 2.0 * unit_l1(d) / spent
     if delta > LEAST_DELTA:
         noise = min(noise, gaussian_scale(2.0, spent, delta / 3.0, d))
@@ -54,10 +46,10 @@ def default_strength(n: int, d: int, epsilon: float, delta: float) -> float:
     With noise of variance s^2 in each gradient, information J about each weight and weights of
     variance theta^2, the mean squared error (s^2 + strength^2 theta^2) / (J + strength)^2 is least
     at strength = s^2 / (J theta^2). Logits of variance 1, spread evenly over d - 1 covariates, make
-    J theta^2 = n e(1 - e) / (d - 1), with e(1 - e) about `TREATED_VARIANCE`.
+    J theta^2 = n e(1 - e) / (d - 1), with e(1 - e) about `hand.TREATED_VARIANCE`.
     """
     variance = gradient_noise(d, epsilon, delta) ** 2
-    return max(least_strength(epsilon), variance * max(d - 1, 1) / (TREATED_VARIANCE * n))
+    return max(least_strength(epsilon), variance * max(d - 1, 1) / (hand.TREATED_VARIANCE * n))
 
 
 def propensity_model(
@@ -77,7 +69,7 @@ def propensity_model(
     covariates and treatment are public, nothing is charged.
     """
     if curator.is_public("covariates"):
-        return public_propensity_model(curator, strength or PUBLIC, offset, arm=arm)
+        return public_propensity_model(curator, strength or hand.SAFEGUARD, offset, arm=arm)
     if strength is None:
         price = curator.epsilon(share), curator.delta(share)
         strength = default_strength(curator.n, curator.width, *price)

@@ -20,14 +20,12 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import logits, unit_rows
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import arm_counts
 from dpeffects.estimators.default import standard as _standard
 from dpeffects.estimators.default.bends import Bends
 from dpeffects.estimators.row import row
 from dpeffects.estimators.weighting.inverse_weights import (
-    SPREAD,
-    TREATED_VARIANCE,
-    VOLUME,
     Propensity,
     least_strength,
     propensity_model,
@@ -41,38 +39,6 @@ from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.tight_sets import WithSquares
 from dpeffects.privacy.units import recoded
 
-UNDO = 1.25
-"""Shrinkage of the model is undone up to this factor; beyond, undoing adds more noise than it
-removes bias."""
-_INFORMATION_SD = 0.5
-"""Relative error of the information, because products of covariates are not known."""
-_MATTER = 0.25
-"""Part of the columns that matter for confounding."""
-_SLOPE, _CONFOUNDED = 0.3, 0.035
-"""Slope of outcomes along covariates and bias without adjustment, in ranges of the outcome: what
-`plan` expects."""
-_LEAST_SPREAD, _KNOWN = 0.002, 1e-5
-_BENT = 0.64
-"""Variance of squares and products that are cut, over that of a column: .77 of normal columns, .4
-of the squares of uniform ones."""
-_CORRELATED = 1.2
-"""Standard deviation of log odds over that of a sum of uncorrelated covariates."""
-_WIDER = 1.3
-"""The same once more, where a clip is chosen: one that is too low costs less than one too high."""
-_DEEPEST = 4.0
-"""Clips that are compared are at most so many standard deviations from the mean log odds."""
-_LEAST = 0.15
-"""The least clip, over the share of the arm."""
-_FAR = 0.15
-"""How far mean outcomes of records beyond a clip are from the mean, in ranges of the outcome."""
-_TYPICAL_CLIP = 0.06
-"""What `plan` takes a clip to be that is yet to be chosen."""
-_STEEPEST = 10.0
-HARDLY, NOTHING = 0.5, 0.1
-"""Where the model keeps less of its slopes, the result says that it hardly adjusts, and that it is
-an association."""
-_MANY = 0.05
-"""Records beyond the clip that a caution is for."""
 LINEAR = "The interval does not allow for curves, products or confounders not adjusted for."
 _NODES = np.array([NormalDist().inv_cdf((k + 0.5) / 400) for k in range(400)])
 
@@ -112,8 +78,8 @@ class PropensityModel:
         slope = self.kept_slopes * self.penalised
         by_spread = slope * np.minimum(self.spread_sd / self.spreads, 1.0)
         differ = float(np.mean(by_spread**2) + self.kept_slopes.var())
-        matter = max(_MATTER * self.kept_slopes.size, 1.0)
-        return math.hypot(_INFORMATION_SD * float(slope.mean()), math.sqrt(differ / matter))
+        matter = max(hand.MATTER * self.kept_slopes.size, 1.0)
+        return math.hypot(hand.VARIANCE_SD * float(slope.mean()), math.sqrt(differ / matter))
 
     @property
     def noise_variance(self) -> float:
@@ -142,14 +108,15 @@ class PropensityModel:
         log_odds = np.log(self.scores / (1.0 - self.scores))
         variance = float(log_odds.var())
         sd = math.sqrt(max(variance - self.noise_variance, 0.25 * variance))
-        wider = replace(self, scores=typical_scores(share, _WIDER * sd))
+        wider = replace(self, scores=typical_scores(share, hand.WIDER * sd))
         best = (math.inf, (0.0, 1.0))
-        for depth in np.arange(least_depth, _DEEPEST + 0.05, 0.1):
+        for depth in np.arange(least_depth, 4.05, 0.1):
             low, high = sigmoid(log_odds.mean() + depth * sd * np.array([-1.0, 1.0]))
-            low, high = max(low, _LEAST * share), min(high, 1.0 - _LEAST * (1.0 - share))
+            low, least = max(low, hand.LEAST_CLIP * share), hand.LEAST_CLIP * (1.0 - share)
+            high = min(high, 1.0 - least)
             limits = (float(low) if own.of_control else 0.0, float(high) if own.of_treated else 1.0)
             a, b, lost = wider._clipped(estimand, limits)
-            error = (noise * max(a.max(), b.max())) ** 2 + (_FAR * lost) ** 2
+            error = (noise * max(a.max(), b.max())) ** 2 + (hand.FAR_MEAN * lost) ** 2
             best = min(best, (error, limits))
         return best[1]
 
@@ -199,9 +166,9 @@ def log_odds(rows: Block, model: Propensity, middle: float, width: float) -> Flo
 def typical_scores(share: float, sd: float) -> FloatArray:
     """Propensities with this mean whose log odds are normal with this standard deviation.
 
-    Log odds that vary more than `_STEEPEST` are those of arms that hardly overlap in any case.
+    Log odds that vary more are those of arms that hardly overlap in any case.
     """
-    spread = min(sd, _STEEPEST) * _NODES
+    spread = min(sd, 10.0) * _NODES
     low, high = math.log(share / (1.0 - share)) + spread[[0, -1]]
     for _ in range(60):
         middle = (low + high) / 2.0
@@ -223,8 +190,8 @@ class Setting:
     way: str = "objective"
     noise: str = "auto"
     penalty: float | None = None
-    spread: float = SPREAD
-    confounded: float = _CONFOUNDED
+    spread: float = hand.EVENLY
+    confounded: float = hand.CONFOUNDED_MEAN
 
 
 def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple[float, float]:
@@ -236,23 +203,23 @@ def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple
     """
     (m, n), d, spread = setting.records, setting.d, setting.spread
     norm, inside = unit_norm(d), setting.way == "objective"
-    clip = setting.clip or _TYPICAL_CLIP
-    information = TREATED_VARIANCE * m * spread / norm**2
+    clip = setting.clip or hand.TYPICAL_CLIP
+    information = hand.TREATED_VARIANCE * m * spread / norm**2
     best = (math.inf, 0.0, 0.0)
     for part, (model, estimate) in prices.items():
         sd = 2.0 * math.sqrt(2.0) * (unit_l1(d) if inside else math.sqrt(d)) / model
         if setting.delta > LEAST_DELTA and setting.noise != "laplace":
-            sd = min(sd, gaussian_scale(2.0, (1.0 - VOLUME) * model, setting.delta / 3.0, d))
+            sd = min(sd, gaussian_scale(2.0, (1.0 - hand.VOLUME) * model, setting.delta / 3.0, d))
         strength = least_strength(model) * np.geomspace(1.0, 3e4, 120)
         kept = information / (information + strength)
-        undo = np.minimum(1.0 / kept, UNDO)
+        undo = np.minimum(1.0 / kept, hand.UNDO)
         noise = undo * sd / (strength + (information if inside else 0.0))
         signal = undo * kept * norm / math.sqrt((d - 1) * spread)
         reach = 0.4 * (d - 1) * np.hypot(noise, signal) / norm
         low = np.maximum(clip, 1.0 / (1.0 + np.exp(np.minimum(reach, 50.0))))
         errors = (
             1.15 * math.sqrt(2.0) / (low * estimate * n),  # noise in the weighted sum
-            _SLOPE * math.sqrt(SPREAD * spread) / norm * noise,
+            hand.SLOPE * math.sqrt(hand.EVENLY * spread) / norm * noise,
             setting.confounded * np.maximum(0.0, 1.0 - undo * kept),
         )
         total = errors[0] ** 2 + errors[1] ** 2 + errors[2] ** 2
@@ -278,7 +245,7 @@ class WeightSpreads:
         (low, high), added = standard.ends, len(standard.bends)
         inside = np.minimum(standard.variances / standard.sds**2, 1.0)
         unknown = standard.variance_sd / standard.variances
-        spreads = np.append(inside, np.full(added, _BENT)) * (high - low) ** -2.0
+        spreads = np.append(inside, np.full(added, hand.BENT_VARIANCE)) * (high - low) ** -2.0
         return cls(-low / (high - low), spreads, np.append(unknown, np.zeros(added)) * spreads)
 
     @classmethod
@@ -286,10 +253,10 @@ class WeightSpreads:
         """Release them; free where covariates are public."""
         (sums,) = curator.several(_standard.ask_means(curator, share))
         standard = _standard.release_standard(curator, sums, share)
-        means, spreads, unknown = np.full((3, curator.width - 1), [[0.5], [_LEAST_SPREAD], [0.0]])
+        means, spreads, unknown = np.full((3, curator.width - 1), [[0.5], [0.002], [0.0]])
         at = standard.columns - 1
         means[at], unknown[at] = standard.means, standard.variance_sd
-        least = np.clip(unknown[at] / 2.0, _KNOWN, _LEAST_SPREAD)
+        least = np.clip(unknown[at] / 2.0, 1e-5, 0.002)
         spreads[at] = np.maximum(standard.variances, least)
         return cls(means, spreads, unknown)
 
@@ -361,7 +328,7 @@ def fitted_model(
 
 def kept_slopes(strength: float, d: int, n: int) -> float:
     """The part that a penalty leaves of slopes, for covariates as spread as is usual: public."""
-    information = TREATED_VARIANCE * n * SPREAD / unit_norm(d) ** 2
+    information = hand.TREATED_VARIANCE * n * hand.EVENLY / unit_norm(d) ** 2
     return information / (information + strength)
 
 
@@ -372,7 +339,7 @@ def with_error(
     norm, spreads = unit_norm(weights.value.size), columns.spreads
 
     def scores(slopes: FloatArray) -> FloatArray:
-        sd = _CORRELATED * math.sqrt(float(spreads @ slopes**2)) / norm
+        sd = hand.CORRELATED * math.sqrt(float(spreads @ slopes**2)) / norm
         return typical_scores(share, sd)
 
     e = scores(weights.value[1:])
@@ -381,7 +348,7 @@ def with_error(
     # slopes shrink along themselves, where there is less information than in all directions
     along = float(weight @ _NODES**2 - (weight @ _NODES) ** 2)
     shrunk = 1.0 + weights.strength / (information * np.append(1.0, np.full(spreads.size, along)))
-    undo = np.minimum(shrunk, UNDO)
+    undo = np.minimum(shrunk, hand.UNDO)
     by_noise = undo / (information + weights.strength) if weights.inside else undo
     value = undo * weights.value
     value[0] -= (value - weights.value)[1:] @ (columns.means - 0.5)  # slopes turn about the means
@@ -413,12 +380,12 @@ def clipped_share(n: int, beyond: Noisy, expected: float, lost: float) -> tuple[
 def caution_about(kept: float, clipped: float) -> str:
     """What nobody should overlook of a model that keeps so much, and of weights cut so often."""
     found = []
-    if kept < HARDLY:
+    if kept < hand.HARDLY:
         found.append(
             f"HARDLY ADJUSTED: the propensity model keeps about {100.0 * kept:.0f} % of its "
             "slopes at this size and budget, so little is adjusted for"
         )
-    if clipped > _MANY:
+    if clipped > hand.WORTH_A_WORD:
         found.append(
             f"{100.0 * clipped:.0f} % of the records have propensities beyond the clip: their "
             "weights are truncated, and confounding among them is not adjusted for"

@@ -17,6 +17,7 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.design.arms import TREATED
 from dpeffects.design.features import unit_rows
+from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm, counts_of
 from dpeffects.estimators.default.bends import Bends
 from dpeffects.estimators.default.standard import Standard, unit_columns
@@ -36,11 +37,6 @@ from dpeffects.privacy.sets import COUNT
 from dpeffects.privacy.units import recoded, seen_as
 
 SHARES = {"observed": 0.04, "response columns": 0.05, "response": 0.25}
-LEAST = 0.4
-"""Chances to have an outcome are kept above this part of their mean: no record stands for more than
-2.5 times as many as usual. The largest weight multiplies all noise."""
-_ALIKE = 0.2
-"""Correlation of what is not known of the chances with what records add to the estimate."""
 
 
 @reads("observed")
@@ -84,7 +80,8 @@ class Response:
             return released
         own = sampling_variance(released)
         spread = 0.0 if isinstance(own, Unavailable) else own * n
-        part = Part("chances to have an outcome", (_ALIKE * self.unknown) ** 2 * spread, noise=True)
+        unknown = (hand.ALIKE * self.unknown) ** 2 * spread
+        part = Part("chances to have an outcome", unknown, noise=True)
         details, means = {**released.details, **self.details}, released.means
         if means is not None:
             sd = math.sqrt(part.variance / 2.0)
@@ -112,7 +109,7 @@ def respond(curator: Curator, added: Bends, part: float = 1.0) -> tuple[Curator,
     known = counts_of(response, replace(count, value=count.value[0])).shares()
     response, standard = standardised(response, "response columns", added)
     share, price = float(known[0][0]), response.epsilon("response")
-    least = LEAST * share
+    least = hand.LEAST_CHANCE * share
     setting = Setting((response.n, response.n), response.width, least)
     model = fitted_model(response, setting, price, known, WeightSpreads.of(standard), "response")
     chances = model.within((least, 1.0))
