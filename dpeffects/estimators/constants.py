@@ -288,9 +288,9 @@ VAGUE = 3.0
 TRUST = 0.3
 """Power of the likelihood in the interval: what moments say about the grid is trusted less."""
 SLOPES_MISS, STRAIGHT_SLOPES_MISS = 0.05, 0.3
-"""Of what slopes explain, they are taken to miss this part at least: lines may be curves. The latter
-where the score bends and they do not: bent populations have .3 to .9 of it in curves and products,
-others none."""
+"""Of what slopes explain, they are taken to miss this part at least: lines may be curves. Where the
+score bends and they do not it is the latter: bent populations have .3 to .9 of it in curves and
+products, others none."""
 BENT_VARIANCE = 0.64
 """Variance of squares and products that are cut, over that of a column: .77 of normal columns, .4
 of the squares of uniform ones."""

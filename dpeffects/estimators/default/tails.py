@@ -36,6 +36,7 @@ class Family:
     """Tails at ``lengths`` in units of the longest, (member, length), and their mean excesses.
 
     ``classes`` are chances of the lengths that are told apart, ``prior`` logarithms of weights.
+    ``squares`` are those of what a clip at each length but 0 cuts off, and of what lies beyond it.
     """
 
     lengths: FloatArray
@@ -43,6 +44,7 @@ class Family:
     excess: FloatArray
     classes: FloatArray
     prior: FloatArray
+    squares: tuple[FloatArray, FloatArray]
 
     @classmethod
     @cache
@@ -67,7 +69,8 @@ class Family:
         at = np.stack([np.interp(limits(1.0), x, tail) for tail in tails])
         longer = np.pad(at, ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, 1.0)))
         prior = np.tile(usual, len(tails) // usual.size) + np.log(some)
-        return cls(x, tails, excess, np.diff(longer, axis=1), prior)
+        squares = excess[:, 1:] ** 2, (excess[:, 1:] + x[1:] * tails[:, 1:]) ** 2
+        return cls(x, tails, excess, np.diff(longer, axis=1), prior, squares)
 
 
 def log_density(off: FloatArray, variance: FloatArray, counts: Noisy) -> FloatArray:
@@ -141,9 +144,9 @@ class Lengths:
     def _cut_off(self, stretch: float) -> tuple[FloatArray, FloatArray]:
         """Mean squares of the bias by each clip, over the longest, and the parts beyond it."""
         family = Family.of_all()
-        lengths, tails, excess = family.lengths[1:], family.tails[:, 1:], family.excess[:, 1:]
-        cut = np.maximum(hand.ONE_SIDED * excess, stretch * (excess + lengths * tails))
-        return self.weights @ cut**2, self.weights @ tails
+        cut_off, beyond = family.squares
+        most = np.maximum(cut_off, (stretch / hand.ONE_SIDED) ** 2 * beyond)
+        return hand.ONE_SIDED**2 * (self.weights @ most), self.weights @ family.tails[:, 1:]
 
     def beyond(self, clip: float) -> float:
         """The chance that a residual is longer than a clip."""
@@ -168,8 +171,8 @@ class Lengths:
         """Mean square of the clipped residuals, and the standard deviation of what is not known."""
         family = Family.of_all()
         inside = np.minimum(family.lengths, clip / self.longest)
-        squares = self.longest**2 * np.diff(inside**2)
-        each = 0.5 * (family.tails[:, 1:] + family.tails[:, :-1]) @ squares
+        squares = 0.5 * self.longest**2 * np.diff(inside**2)
+        each = family.tails @ (np.append(squares, 0.0) + np.append(0.0, squares))
         mean = float(self.weights @ each)
         return mean, math.sqrt(float(self.weights @ (each - mean) ** 2))
 
