@@ -8,7 +8,6 @@ number is above a third of the number, or a twentieth of the range that it could
 from __future__ import annotations
 
 import itertools
-import itertools
 import math
 import re
 from importlib import import_module
