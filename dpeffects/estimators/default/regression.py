@@ -55,8 +55,10 @@ _SHARES = {
     "estimate": 0.65,
 }
 """Split of the budget. Error was flat from .6 to .75 for the draw."""
-_RECORDS = 650.0
-"""Records of the smaller arm times epsilon that each column takes: with less, noise can explode."""
+_RECORDS, _USEFUL = 650.0, 4.0
+"""Records of the smaller arm times epsilon that each column takes: with less, noise can explode.
+More epsilon than the latter does not stand for records: the first stair of a ladder, a sixteenth of
+what a record could do, is .6 of the sampling error with 90 records of each arm."""
 _ROOM = 40.0
 """Room times the epsilon of the draw that it takes: below, noise grows faster than room falls."""
 _SURELY = 5.0
@@ -128,7 +130,7 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
 
 def carried(facts: Facts, smallest: float, columns: int, contrasts: int = 1) -> bool:
     """Whether the records of the smaller arm carry a regression on so many columns."""
-    epsilon = float(facts.budget.epsilon) / contrasts
+    epsilon = min(float(facts.budget.epsilon) / contrasts, _USEFUL)
     able = not facts.grouped and facts.n * (columns + 1) ** 2 <= MOST_PRODUCTS
     return able and smallest * epsilon >= _RECORDS * (columns + 1.0)
 
