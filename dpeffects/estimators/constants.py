@@ -253,6 +253,9 @@ MOST_COLUMNS, MOST_POOLED = 450, 250
 
 # --- scales of columns (`standard`) --------------------------------------------------------------
 
+POINT = 0.98
+"""A column with this part of its records closer to its mean than a ninetieth of its range spreads
+less than can be told: its standard deviation is below .005 of the range if it is normal."""
 WITHIN = 6.0
 """Standard deviations within which records say where a column is centred, and how skewed it is."""
 CODE = 0.75
@@ -323,8 +326,10 @@ SECOND_ORDER = 1.5
 
 # --- regressions by one draw (`regression`) ------------------------------------------------------
 
-REGRESSION_RECORDS = 650.0
-"""Records of the smaller arm times epsilon that each column takes: with less, noise can explode."""
+REGRESSION_RECORDS, USEFUL_EPSILON = 650.0, 4.0
+"""Records of the smaller arm times epsilon that each column takes: with less, noise can explode.
+More epsilon than the latter does not stand for records: the first stair of a ladder, a sixteenth of
+what a record could do, is .6 of the sampling error with 90 records of each arm."""
 ROOM = 40.0
 """Room times the epsilon of the draw that it takes: below, noise grows faster than room falls."""
 SURELY = 5.0

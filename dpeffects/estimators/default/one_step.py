@@ -434,7 +434,7 @@ def _known(known: tuple[float, float]) -> dict[str, str]:
 
 def caution(models: Models, curves: Curves, score: Score, left_out: str = "") -> str:
     """What nobody should overlook."""
-    found, apart = with_another(left_out, curves.caution), ""
+    found, apart = with_another(models.standard.caution, left_out, curves.caution), ""
     if score.explained > hand.ARMS_APART:
         apart = (
             f"HARDLY ANY OVERLAP: the covariates explain about {100.0 * score.explained:.0f} % of "

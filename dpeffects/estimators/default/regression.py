@@ -38,7 +38,7 @@ from dpeffects.estimators.default.standard import Standard, ask_means, release_s
 from dpeffects.estimators.default.tails import LengthsAsked
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
-from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance
+from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, with_another
 from dpeffects.inference.ladder_noise import LadderNoise
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.least_squares import MOST_PRODUCTS, LeastSquares, Leeway
@@ -107,7 +107,7 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
 
 def carried(facts: Facts, smallest: float, columns: int, contrasts: int = 1) -> bool:
     """Whether the records of the smaller arm carry a regression on so many columns."""
-    epsilon = float(facts.budget.epsilon) / contrasts
+    epsilon = min(float(facts.budget.epsilon) / contrasts, hand.USEFUL_EPSILON)
     able = not facts.grouped and facts.n * (columns + 1) ** 2 <= MOST_PRODUCTS
     return able and smallest * epsilon >= hand.REGRESSION_RECORDS * (columns + 1.0)
 
@@ -169,6 +169,7 @@ def fit_arms(
         )
         for pair, room in rooms.items()
     ]
+    estimates = [replace(x, caution=with_another(standard.caution, x.caution)) for x in estimates]
     if curator.arms == 2:
         spreads = Spread(spread, centres.sizes)
         estimates = [with_means(x, centres, estimand, spreads) for x in estimates]

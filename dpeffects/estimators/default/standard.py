@@ -33,7 +33,8 @@ class Standard:
 
     ``variances`` are not the squares of ``sds`` where columns are not normal; ``variance_sd`` is
     what is not known of them, as standard deviations. The ``bends`` are products of columns that
-    are cut; a square is free of its line, which has the slope ``skewness``.
+    are cut; a square is free of its line, which has the slope ``skewness``. The ``caution`` is
+    about columns that fill too little of their ranges to be told from a point.
     """
 
     columns: IntArray
@@ -43,6 +44,7 @@ class Standard:
     variances: FloatArray = field(default_factory=lambda: np.zeros(0))
     variance_sd: FloatArray = field(default_factory=lambda: np.zeros(0))
     bends: Bends = ()
+    caution: str = ""
     reads: ClassVar[tuple[str, ...]] = ("covariates",)
 
     @property
@@ -153,7 +155,7 @@ def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = 
     variances = np.maximum(means * (1.0 - means), 0.01)
     sds, skewness, unknown = np.sqrt(variances), np.zeros(columns.size), np.zeros(columns.size)
     other = np.flatnonzero(np.array(curator.values)[columns] != 2)
-    codes = np.ones(columns.size, np.bool_)
+    codes, points = np.ones(columns.size, np.bool_), list[str]()
     if other.size:
         counts = curator.sums(
             "distances of covariates from their means",
@@ -166,9 +168,12 @@ def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = 
             margin = _margin(n, replace(counts, value=own), float(means[j]), math.sqrt(noise))
             means[j], sds[j], skewness[j], codes[j], seen, unknown[j] = margin
             variances[j] = min(seen, variances[j])
+            if own[own.size // 2] > hand.POINT * n:
+                points.append(curator.names[columns[j]])
+    said = f"RANGES TOO WIDE: hardly adjusted for {', '.join(points)}" if points else ""
     two = set(columns[codes].tolist())
     bends = tuple(pair for pair in bends if not set(pair) <= two)
-    return Standard(columns, means, sds, skewness, variances, unknown, bends)
+    return Standard(columns, means, sds, skewness, variances, unknown, bends, said)
 
 
 def _margin(
