@@ -417,7 +417,7 @@ def test_every_rule_is_tried():
     assert {rule for rule, _, _ in PLANTED} == set(RULES)
 
 
-CORE = 35_088
+CORE = 35_096
 """Lines of code of the core, which only become fewer: lower it with them. Raising it takes a line
 in CHANGELOG.md that says what for."""
 WINGS = (
