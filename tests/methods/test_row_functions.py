@@ -435,7 +435,7 @@ def test_terms_of_a_contrast_are_clipped_residuals_over_the_share_of_their_arm()
     own = np.clip(off, -0.15, 0.15) * np.where(rows.treated, 1 / 0.4, -1 / 0.6)
     assert CONTRAST(rows) == pytest.approx(own)
     limits = 0.6 * 2.0 ** -np.arange(5.0)
-    longer = (np.abs(off)[:, None] >= limits).sum(axis=1)
+    longer = (np.abs(off)[:, None] > limits).sum(axis=1)
     assert (5 - CASES["length_class"][0](rows)).tolist() == longer.tolist()
 
 
