@@ -82,8 +82,8 @@ _POOLS = "none", "models", "all"
 _TYPICAL = Facts(1000, 10, Budget(1.0), "label", values=(1, *(0,) * 9, 0))
 """For which splits of the budget are listed."""
 _ELSEWHERE: str = (
-    "OVERLAP WEIGHTS: noise forbids weights of the average itself; where the effect is a strong U "
-    "along the score, the interval may miss it"
+    "OVERLAP WEIGHTS: inverse probability weights are too noisy here; if the effect bends strongly "
+    "along the propensity score, the interval may miss the average"
 )
 
 

@@ -57,8 +57,8 @@ _SHARES = {
 }
 """Split of the budget. Error was flat from .6 to .75 for the draw."""
 _STOOD_IN: str = (
-    "The records of the smaller arm do not carry a regression on so many columns: the effect is "
-    "that of one_step, with the budget that was left."
+    "The smaller arm is too small, or its columns too alike, for a regression on so many columns: "
+    "the effect was estimated by one_step, with the budget that was left."
 )
 
 
