@@ -262,12 +262,9 @@ CODE = 0.75
 """A column is taken for a code of two values where this part of its records is in one class of
 lengths on either side: its square is a line, and products of codes may be none at all. Of normal
 columns a half is."""
-UNKNOWN, SHAPE = 5.0, 0.3
-"""Relative error of the square of the distance that a third exceeds, over that of a count by the
-number of all records, and how far variances are from it: a third less in even columns."""
-DOUBT = 8.0
-"""Where records are so many times the noise of a class, or fewer, the mean square stands for that
-distance: it moves less, n 4,000, epsilon 1, 11 columns."""
+SHAPE = 0.3
+"""How far variances are from those of normal columns with the same mean of logarithms of distances:
+a third less in even columns."""
 CLEAR = 12.0
 """Records are so many times the noise of a class at least where a code is told from a number: the
 largest of all classes is noise in some columns otherwise, n 4,000, epsilon 1, 11 columns."""
@@ -286,7 +283,7 @@ SCALE = 0.8, 1.0
 """The same of the mean variance of standardised covariates after shortening."""
 LEAST_DIRECTION = 0.02
 """Least variance of a direction, against the mean of all."""
-VAGUE = 3.0
+VAGUE = 4.0
 """How many times the variance of confounding is larger where nothing is known, and once more."""
 TRUST = 0.3
 """Power of the likelihood in the interval: what moments say about the grid is trusted less."""

@@ -218,6 +218,7 @@ def release_models(
             entry_noise=kept * sd**2,
             outcome_variance=spread,
             scale=scale,
+            lines=np.minimum((vectors[: standard.columns.size] ** 2).sum(axis=0), 1.0),
         ),
         arms=along @ slopes,
         turn=along @ turn,

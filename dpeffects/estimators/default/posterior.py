@@ -23,16 +23,20 @@ _SELECTION = np.array([0.003, 0.02, 0.06, 0.14, 0.3, 0.6, 1.0, 1.8, 3.0, 5.0])
 """variance of the log odds of treatment along them,"""
 _ALIGNED = np.array([-0.95, -0.8, -0.5, 0.0, 0.5, 0.8, 0.95])
 """and the correlation of the two sets of slopes: the grid."""
+_BENDS = np.array([0.01, 0.1, 1.0])
+"""Variance of slopes along squares and products, over that along the formula's own terms."""
 _TYPICAL = (
     np.array([0.5, 0.7, 1.0, 1.2, 1.2, 1.0, 0.6]),
     np.array([0.8, 0.7, 0.8, 1.0, 1.2, 1.2, 1.0, 0.6, 0.4, 0.25]),
     np.array([0.3, 0.1, 0.06, 0.08, 0.06, 0.1, 0.3]),
+    np.array([0.5, 0.25, 0.25]),
 )
 """Weights of the grid before anything is seen, for the estimates."""
 _CAUTIOUS = (
     np.array([0.2, 0.4, 0.8, 1.2, 1.4, 1.2, 0.8]),
     np.array([0.3, 0.4, 0.6, 1.0, 1.4, 1.5, 1.4, 1.0, 0.6, 0.4]),
     np.array([0.42, 0.05, 0.02, 0.02, 0.02, 0.05, 0.42]),
+    np.array([1.0, 1.0, 1.0]),
 )
 """The same for the interval, which strong and aligned confounding is what it has to survive."""
 
@@ -60,6 +64,8 @@ class NoisyMoments:
     scale: float
     alike: float = 1.0
     """How many directions each entry stands for."""
+    lines: FloatArray | float = 1.0
+    """Part of each direction that lies along the formula's own terms, not squares and products."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +95,8 @@ class Slopes:
         Then the strength of confounding is hardly known either; strong and aligned confounding at
         1,000 to 3,000 records and epsilon 0.5 to 1 asks for it.
         """
-        one, other = (max(x, 0.0) for x in self.known)
-        return 1.0 + hand.VAGUE * (1.0 - one * other)
+        one, other = (1.0 - max(x, 0.0) for x in self.known)
+        return 1.0 + hand.VAGUE * one * other
 
     @property
     def known(self) -> tuple[float, float]:
@@ -101,23 +107,25 @@ class Slopes:
 
 
 @cache
-def _grid() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+def _grid(bends: bool = False) -> tuple[FloatArray, ...]:
     """Points of the grid, and logarithms of both sets of weights."""
-    points = np.meshgrid(_EXPLAINED, _SELECTION, _ALIGNED, indexing="ij")
-    explained, selection, aligned = (x.ravel() for x in points)
-    weights = []
+    axes = _EXPLAINED, _SELECTION, _ALIGNED, _BENDS if bends else np.ones(1)
+    points = [x.ravel() for x in np.meshgrid(*axes, indexing="ij")]
     for parts in (_TYPICAL, _CAUTIOUS):
-        one, two, three = (np.log(x / x.sum()) for x in parts)
-        weights.append((one[:, None, None] + two[None, :, None] + three[None, None, :]).ravel())
-    return explained, selection, aligned, weights[0], weights[1]
+        each = (*parts[:3], parts[3] if bends else np.ones(1))
+        logs = np.meshgrid(*(np.log(x / x.sum()) for x in each), indexing="ij")
+        points.append(np.sum(logs, axis=0).ravel())
+    return tuple(points)
 
 
 def fit_slopes(seen: NoisyMoments) -> Slopes:
     """Average over the grid of the slopes and of the confounding that they leave."""
-    explained, selection, aligned, typical, cautious = _grid()
+    along = np.broadcast_to(seen.lines, seen.variances.shape)[:, None]
+    explained, selection, aligned, bends, typical, cautious = _grid(bool((along < 1.0).any()))
     v, p = seen.variances[:, None], seen.variances.size * seen.alike
-    own_b = explained * seen.outcome_variance / (p * seen.scale)
-    own_a = selection / (p * seen.scale)
+    strength = along + bends * (1.0 - along)
+    strength = strength / (seen.scale * seen.alike * strength.sum(axis=0))
+    own_b, own_a = explained * seen.outcome_variance * strength, selection * strength
     both = aligned * np.sqrt(own_b * own_a)
     blur = seen.entry_noise * p
     noise_b, noise_a = blur * own_b + seen.outcome_noise, blur * own_a + seen.treatment_noise
@@ -156,7 +164,7 @@ def fit_slopes(seen: NoisyMoments) -> Slopes:
         noise_variance=seen.alike * float(careful @ (v**2 * np.maximum(moved, 0.0)).sum(axis=0)),
         explained=float(weight @ explained),
         selection=float(weight @ selection),
-        prior=(float(weight @ own_b), float(weight @ own_a)),
+        prior=(float((own_b @ weight).mean()), float((own_a @ weight).mean())),
     )
 
 
@@ -172,6 +180,6 @@ def unadjusted_variance(columns: int = 10) -> float:
     It is what the interval's weights say before anything is seen. Nobody can know it: it is a
     guess from how strong confounding is in studies.
     """
-    explained, selection, aligned, _, cautious = _grid()
+    explained, selection, aligned, _, _, cautious = _grid()
     square = aligned**2 + (1.0 + aligned**2) / columns
     return float(_weights(cautious) @ (explained * selection * square))

@@ -18,7 +18,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.bends import Bends
-from dpeffects.estimators.default.tails import Lengths, combined, limits
+from dpeffects.estimators.default.tails import combined, limits
 from dpeffects.estimators.row import row
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
@@ -123,6 +123,14 @@ def distance_classes(rows: Block, columns: IntArray, means: FloatArray) -> Float
 
 
 @row("covariates")
+def log_distances(rows: Block, columns: IntArray, means: FloatArray) -> FloatArray:
+    """Logarithms of the distances of covariates from means, over that of the shortest."""
+    off = np.abs(rows.covariates[:, columns] - means)
+    shortest = float(limits(1.0)[-1])
+    return np.asarray(np.log(np.clip(off, shortest, 1.0)) / math.log(shortest))
+
+
+@row("covariates")
 def unit_columns(rows: Block, standard: Standard) -> FloatArray:
     """A constant, and then standardised columns that are cut and scaled to [0, 1]."""
     low, high = standard.ends
@@ -157,15 +165,31 @@ def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = 
     other = np.flatnonzero(np.array(curator.values)[columns] != 2)
     codes, points = np.ones(columns.size, np.bool_), list[str]()
     if other.size:
-        counts = curator.sums(
-            "distances of covariates from their means",
-            distance_classes(columns[other], means[other]),
-            Bins(other.size, 2 * limits(1.0).size + 1),
-            share=share,
-            part=0.5,
+        own_columns, classes = (columns[other], means[other]), 2 * limits(1.0).size + 1
+        ends = Cube(np.zeros(other.size), np.ones(other.size))
+        counts, logs = curator.several(
+            Asked(
+                "distances of covariates from their means",
+                distance_classes(*own_columns),
+                Bins(other.size, classes),
+                None,
+                share,
+                0.25,
+            ),
+            Asked(
+                "logarithms of these distances",
+                log_distances(*own_columns),
+                ends,
+                None,
+                share,
+                0.25,
+            ),
         )
-        for j, own in zip(other, counts.value.reshape(other.size, -1), strict=True):
-            margin = _margin(n, replace(counts, value=own), float(means[j]), math.sqrt(noise))
+        usual, error = _typical(n, logs, math.sqrt(noise))
+        usual = np.minimum(usual, sds[other])
+        for j, own, sd in zip(other, counts.value.reshape(other.size, -1), usual, strict=True):
+            found = replace(counts, value=own)
+            margin = _margin(n, found, float(means[j]), math.sqrt(noise), float(sd), error)
             means[j], sds[j], skewness[j], codes[j], seen, unknown[j] = margin
             variances[j] = min(seen, variances[j])
             if own[own.size // 2] > hand.POINT * n:
@@ -176,8 +200,22 @@ def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = 
     return Standard(columns, means, sds, skewness, variances, unknown, bends, said)
 
 
+def _typical(n: int, logs: Noisy, mean_sd: float) -> tuple[FloatArray, float]:
+    """Standard deviations of columns with these sums of logarithms of distances; relative error.
+
+    Those of a normal column have the mean log(sd) - .635. What noise can explain is pulled to what
+    is usual; distances are from a mean with noise of its own.
+    """
+    unit = math.log(float(limits(1.0)[-1]))
+    error = abs(unit) * logs.sd / n
+    middle = 0.5 * math.log(hand.COLUMN_VARIANCE)
+    kept = hand.LOG_SPREAD**2 / (hand.LOG_SPREAD**2 + error**2)
+    seen = np.exp(middle + kept * (unit * logs.value / n + 0.635 - middle))
+    return np.sqrt(np.maximum(seen**2 - mean_sd**2, 0.25 * seen**2)), error * math.sqrt(kept)
+
+
 def _margin(
-    n: int, counts: Noisy, mean: float, mean_sd: float
+    n: int, counts: Noisy, mean: float, mean_sd: float, sd: float, error: float
 ) -> tuple[float, float, float, bool, float, float]:
     """Mean, scale, skewness of a column, whether it is a code, its variance and an error of that.
 
@@ -186,11 +224,6 @@ def _margin(
     lengths, half = limits(1.0), counts.value.size // 2
     below, above = counts.value[: half + 1].copy(), counts.value[half:][::-1].copy()
     below[-1] = above[-1] = counts.value[half] / 2.0
-    folded = replace(counts, value=below + above, scale=counts.scale * math.sqrt(2.0))
-    read = Lengths.read(n, 1.0, folded)
-    doubt = min((hand.DOUBT * counts.sd / n) ** 2, 1.0)
-    # by the distance that normal columns exceed so often: few records far out do not change it
-    sd = read.exceeded_by(0.317) ** (1.0 - doubt) * math.sqrt(read.mean_square()[0]) ** doubt
     code = float(below.max() + above.max()) > hand.CODE * n and hand.CLEAR * counts.sd < n
     middle = np.append([lengths[0]], 0.5 * (lengths + np.append(lengths[1:], 0.0)))[: half + 1]
     if code:
@@ -198,22 +231,22 @@ def _margin(
         sd = math.sqrt(float(weights @ middle[[below.argmax(), above.argmax()]] ** 2))
     close = middle < min(hand.WITHIN * sd, 1.0)
     apart = (above - below) / n * close
-    error = math.sqrt(2.0) * counts.sd / n
-    shift, shift_sd = float(apart @ middle), error * math.sqrt(float((middle * close) @ middle))
+    noise = math.sqrt(2.0) * counts.sd / n
+    shift, shift_sd = float(apart @ middle), noise * math.sqrt(float((middle * close) @ middle))
     moved = shift * mean_sd**2 / max(mean_sd**2 + shift_sd**2, 1e-300)  # 0 if public
     u = np.minimum(middle / sd, hand.CUT)
     third = float(apart @ (u**3 - 3.0 * u * shift / sd))
-    third_sd = error * math.sqrt(float((u**3 * close) @ u**3))
+    third_sd = noise * math.sqrt(float((u**3 * close) @ u**3))
     skewness = third * hand.SKEWNESS**2 / (hand.SKEWNESS**2 + third_sd**2)
     square = middle**2 * close
-    usual = sd**2, sd**2 * min(math.hypot(hand.SHAPE, hand.UNKNOWN * counts.sd / n), 1.0)
-    seen = float((above + below) @ square) / n, max(error * math.hypot(*square), 1e-9)
-    variance, scale = (max(x - moved**2, 0.25 * x) for x in (combined(*seen, *usual), sd**2))
+    usual = sd**2, sd**2 * min(math.hypot(hand.SHAPE, 2.0 * error), 1.0)
+    seen = float((above + below) @ square) / n, max(noise * math.hypot(*square), 1e-9)
+    variance = combined(*seen, *usual)
     return (
         min(max(mean + moved, 0.0), 1.0),
-        math.sqrt(scale),
+        sd,
         min(max(skewness, -2.0), 2.0),
         code,
-        variance,
+        max(variance - moved**2, 0.25 * variance),
         1.0 / math.hypot(1.0 / seen[1], 1.0 / usual[1]),
     )
