@@ -166,7 +166,7 @@ def _ends(
     top = 1.0 if adjustment is None else float(adjustment.weight.largest.max())
     noise = (2.0 * top * curator.noise_sd("table")) ** 2
     bins = options.bins or number_of_bins(float(seen.sizes.min()), noise)
-    apart = 0.02 if adjustment is None else 0.02 + hand.QUANTILES_APART
+    apart = 0.02 if adjustment is None else 0.02 + hand.CONFOUNDED_RISK / 2.0
     return place(scale, grid, seen.plausible, options.quantiles, bins, apart)
 
 

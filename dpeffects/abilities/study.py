@@ -147,8 +147,7 @@ class JointOptions(TableOptions):
 
     def noise_of(self, facts: Facts) -> float:
         """Pure noise of a weighted sum of one of the outcomes."""
-        columns, others = facts.released + 1, hand.SUBGROUPS if facts.groups else 0.0
-        part = hand.OUTCOMES / (hand.OUTCOMES + others)
+        columns, part = facts.released + 1, hand.OUTCOMES if facts.groups else 1.0
         return math.sqrt((columns + 1) * (columns + 2) / 6.0) / part
 
     @property
@@ -168,7 +167,7 @@ def shares(level: str, options: JointOptions) -> dict[str, float]:
     facts = options.facts
     found = {"outcomes": hand.OUTCOMES}
     if facts.groups:
-        found["subgroups"] = hand.SUBGROUPS
+        found["subgroups"] = 1.0 - hand.OUTCOMES
     if baseline := _baseline_count(facts) * (2 if options.adjust else 1):
         usual, least, most = hand.BASELINE
         part = usual * (baseline / max(facts.released, 1)) ** (2.0 / 3.0)

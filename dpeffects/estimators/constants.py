@@ -14,10 +14,8 @@ TYPICAL_SD, TWO_VALUED_SD = 0.13, 0.39
 """Standard deviation of a typical number within arms, and of one with two values, in ranges."""
 UNSEEN_SD = 0.15
 """The same where nothing of the outcome has been released yet."""
-FAR_SD = 0.29
-"""The same of means that can be anywhere in the range."""
 EVENLY = pow(12.0, -1)
-"""Variance of a number that spreads evenly over its range."""
+"""Variance of a number that spreads evenly over its range, as means may that nobody knows."""
 LONGEST = 0.6
 """The longest residual from means near the middle of the range, in ranges."""
 MEAN_SD = 0.1
@@ -37,26 +35,24 @@ CONFOUNDED, CONFOUNDED_MEAN, CONFOUNDED_RISK = 0.3, 0.035, 0.1
 ranges, and as a risk. What a propensity model may cost goes by the last two."""
 MOST_CONFOUNDED = 0.3
 """The same, in ranges, of the outcome that is confounded most, among several of a study."""
-QUANTILES_APART = 0.05
-"""How much further from the quantiles of the arms those after weighting may be."""
 VARYING = 0.5
-"""Variance of slopes of the effect over studies, against that of slopes of the outcome."""
-DIFFER = 0.5
-"""Effects on treated and control records differ by about this part of what they would if they were
-proportional to outcomes without treatment, where nothing is known of it."""
+"""How much effects vary against outcomes, over studies: variances of their slopes, and, where
+nothing is known of these, effects on treated and control records against what they would differ by
+if they were proportional to outcomes without treatment."""
 VARIANCE_SD = 0.5
 """Relative standard deviation of a variance that is not known: over arms, of that of outcomes, and
 of the information of a model, since products of covariates are not known: a judgement. Where
 variances are 70 times apart, intervals still cover (benchmarks/results/arms_held_out.md)."""
 ROUGH = 0.3
-"""Relative standard deviation over studies of a variance of weighted residuals, against one that
-takes residuals as independent of weights."""
+"""Relative standard deviation over studies of a variance, against one that takes residuals as
+independent of weights, or a column as normal: it is a third less in even columns."""
 LOG_SPREAD = 1.2
 """Standard deviation over studies of the logarithm of a size that nobody knows: the scale of
 residuals around `TYPICAL_SCALE`, and the number of clusters around the root of n. Two of them reach
 from .02 to all of the range. It matters below 1,000 records / epsilon only."""
 ALIKE = 0.2
-"""Correlation of what is not known of the chances to have an outcome with what records add."""
+"""Usual correlation: of rows of one cluster, and of what is not known of the chances to have an
+outcome with what records add."""
 
 # --- what studies are like: covariates and arms --------------------------------------------------
 
@@ -78,16 +74,13 @@ WIDER = 1.3
 """The same once more, where a clip is chosen: one that is too low costs less than one too high."""
 MATTER = 0.25
 """Part of the columns that matter for confounding."""
-TREATED_VARIANCE = 0.2
-"""Variance e(1 - e) of a treatment of chance e that is not far from 1/2: a public stand-in."""
+TREATED_VARIANCE = pow(0.5, 2) - MEAN_VARIANCE
+"""Mean of e(1 - e) over chances e of treatment that vary as such means do: a public stand-in."""
 LONGEST_WEIGHT = 0.75 / 0.425
 """Largest weight 1 - e of treated or e of control records, over the mean of all, for a score whose
 mean e(1 - e) is .85 of that of a flat one."""
-BY_GROUP, INVERSE = 1.8, 1.2
-"""The same of sums by group, with squares and weights; and the largest inverse propensity, against
-the largest overlap weight."""
-USUAL_WEIGHT = 0.4
-"""Mean inverse weight over the largest."""
+INVERSE = 1.2
+"""The largest inverse propensity, against the largest overlap weight."""
 RARE = 0.1
 """An arm is rare below this share, and so are records with scores below it or above 1 less it;
 matching takes no arm as smaller than this over the number of arms."""
@@ -126,20 +119,18 @@ TRUNCATED = 2.2
 records beyond a clip are those that differ most."""
 CELLS = 4.0
 """Noise of a number that is made of many cells, over that of one weighted sum."""
-LEAST_CHANCE = 0.4
-"""Chances to have an outcome are kept above this part of their mean: no record stands for more than
-2.5 times as many as usual. The largest weight multiplies all noise."""
+USUAL_WEIGHT = 0.4
+"""Mean inverse weight over the largest: no record stands for more than 2.5 times as many as usual.
+Chances to have an outcome are kept above this part of their mean, since the largest weight
+multiplies all noise."""
 UNDO = 1.25
 """Shrinkage of a model is undone up to this factor; beyond, undoing adds more noise than it removes
 bias."""
-STEEPEST = 16.0
-"""Largest rate of squares, in largest counts per largest time."""
 
 # --- clusters ------------------------------------------------------------------------------------
 
-CLUSTER_SDS, CLUSTER_CORRELATION = 3.5, 0.2
-"""A sum of a cluster is kept within so many standard deviations, for rows that have this
-correlation."""
+CLUSTER_SDS = 3.5
+"""A sum of a cluster is kept within so many standard deviations."""
 CLUSTERS_CUT = 2.0
 """Sums whose root mean square is above the bound over this are cut noticeably."""
 MOST_LOST = 8.0
@@ -193,6 +184,8 @@ BY_ARM = ARM_SQUARES / 4.0 + 1.0
 WEIGHED, COUNTED = 0.1, 0.05
 """How far a record moves the sum of the weights of its group and arm, and their count, against its
 residual."""
+BY_GROUP = (WEIGHED + COUNTED) * 2.0 + 1.5
+"""What it moves all sums of its group by: these, its residual and, half as far, the square."""
 MARGIN_SQUARES = 0.1, 5.0, 0.03, 0.12
 """Part of pure noise's price that goes to squares where columns need them: 0.1 with 5 columns at
 epsilon 1, and by the third root of how many there are for each unit of epsilon; least and largest.
@@ -205,17 +198,19 @@ BALANCE_SQUARES = 0.15, 0.4
 """Least and largest part of the share "balance" that squares get, where a column needs one."""
 TIME = 0.25
 """What time counts beside events in the noise: it is known far better where events are rare."""
+STEEPEST = 16.0
+"""Largest rate of squares, in largest counts per largest time."""
 SQUARES = 0.18
 """Proportion of the budget of rates that is for their sampling variance."""
-OUTCOMES, SUBGROUPS = 0.7, 0.3
-"""Proportions of the outcomes of a study as a whole and in subgroups."""
+OUTCOMES = 0.7
+"""Proportion of the outcomes of a study as a whole; the rest is for those in subgroups."""
 BASELINE = 0.1, 0.05, 0.25
 """Proportion of the baseline variables, where there are as many as outcomes; least and largest."""
 PLACE = 0.2
 """Part of the budget of quantiles that says where the bins are."""
-EIGHTH = 1.0 / 8.0
-"""Standard deviation of a number over its range in moments, as their words say; with `TYPICAL_SD`
-regressions on products were off by more than 1 % at huge epsilon."""
+EIGHTH = math.sqrt(COLUMN_VARIANCE) / 2.0
+"""Standard deviation of a number over its range in moments, as their words say: half of a typical
+covariate's. With `TYPICAL_SD` regressions on products were off by more than 1 % at huge epsilon."""
 CONSTANT = 2.0
 """What the constant counts beside an indicator in moments: means that are not in the middle need
 it."""
@@ -245,9 +240,6 @@ by more than this factor."""
 BENT_RECORDS, BENT_RECORDS_WITH_DELTA = 500.0, 150.0
 """Records times epsilon that each column takes: with fewer, its noise costs more than it saves.
 Half as many had twice the error on straight populations of 10 columns, n 10,000, epsilon 1."""
-BENT_RECORDS_IF_PUBLIC = 50.0
-"""The same where covariates are public: twelve in the smaller of two arms (`balancing`) if that has
-a quarter of them."""
 MOST_COLUMNS, MOST_POOLED = 450, 250
 """Covariates that the noise of a matrix is proved for, and those that can have Gaussian noise."""
 
@@ -262,9 +254,9 @@ CODE = 0.75
 """A column is taken for a code of two values where this part of its records is in one class of
 lengths on either side: its square is a line, and products of codes may be none at all. Of normal
 columns a half is."""
-UNKNOWN, SHAPE = 5.0, 0.3
+UNKNOWN = 5.0
 """Relative error of the square of the distance that a third exceeds, over that of a count by the
-number of all records, and how far variances are from it: a third less in even columns."""
+number of all records."""
 DOUBT = 8.0
 """Where records are so many times the noise of a class, or fewer, the mean square stands for that
 distance: it moves less, n 4,000, epsilon 1, 11 columns."""
@@ -274,14 +266,14 @@ largest of all classes is noise in some columns otherwise, n 4,000, epsilon 1, 1
 
 # --- models out of moments (`moment_models`, `posterior`) ----------------------------------------
 
-OUTCOME, TREATMENT, ONE = 0.7, 0.7, 0.25
-"""Sizes of outcome, treatment and constant in z, against that of the covariates."""
+BESIDE, ONE = 0.7, 0.25
+"""Sizes of outcome and treatment in z, each, and of the constant, against that of the covariates."""
 OUTCOMES_LONG = 0.35
 """Further outcomes are so long for their part of a row, over the clip, that it is rarely cut."""
 LENGTH = 0.8
 """What each covariate adds to the largest squared length of a row: the size of all the rest."""
-WEIGHT, WEIGHT_SD = 0.92, 0.08
-"""Mean and standard deviation over studies of the mean weight of rows after shortening."""
+WEIGHT = 0.92
+"""Mean over studies of the mean weight of rows after shortening; 1 is a standard deviation away."""
 SCALE = 0.8, 1.0
 """The same of the mean variance of standardised covariates after shortening."""
 LEAST_DIRECTION = 0.02
@@ -315,7 +307,7 @@ WEIGHTS_OFF = 0.04
 """Relative error of the sum of the weights of an arm."""
 GROUP_OFF = 0.15
 """Standard deviation over studies of the relative error of the weights of an arm in a group,"""
-GROUP_FAR = 1.7
+GROUP_FAR = pow(0.375, 2) / EVENLY
 """and, where the score is not known, squared distance of a group from the others along a covariate,
 in its variances: a quarter at one end of a uniform one."""
 WRONG_SCORE = 0.3
@@ -354,9 +346,8 @@ GAP = 0.2
 # --- weights at label level (`balancing`) --------------------------------------------------------
 
 RIDGE = 3.0
-"""Variance of a residual over that of a slope along an imbalance, by which both are weighed."""
-FLATTER = 3.0
-"""Slopes of squares and products are believed to have so many times less variance."""
+"""Variance of a residual over that of a slope along an imbalance, by which both are weighed; slopes
+of squares and products are believed to have so many times less once more."""
 BASIS_RECORDS = 12
 """Records of the smaller arm for each function of the basis, before curves are added to it."""
 DENSE = 0.15

@@ -108,7 +108,7 @@ class Basis:
         """How much less curves may vary than a line; steps along a column vary as one together."""
         each = len(self.steps) / max(len({j for j, _ in self.steps}), 1)
         numbers = len(self.columns), len(self.squares) + len(self.pairs), len(self.steps)
-        return np.repeat([1.0, hand.FLATTER, each], numbers)
+        return np.repeat([1.0, hand.RIDGE, each], numbers)
 
     def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
         """The functions of some rows."""

@@ -188,7 +188,7 @@ def centres_of(curator: Curator, known: tuple[FloatArray, float], sums: Noisy) -
         unknown=np.sqrt(
             mean_sd**2 * (1.0 - pull)
             + (pull * (own - together)) ** 2
-            + (hand.FAR_SD * width * lost) ** 2
+            + hand.EVENLY * (width * lost) ** 2
         ),
         outcome_range=(low, high),
         two_valued=curator.values[-1] == 2,

@@ -206,7 +206,7 @@ def _margin(
     third_sd = error * math.sqrt(float((u**3 * close) @ u**3))
     skewness = third * hand.SKEWNESS**2 / (hand.SKEWNESS**2 + third_sd**2)
     square = middle**2 * close
-    usual = sd**2, sd**2 * min(math.hypot(hand.SHAPE, hand.UNKNOWN * counts.sd / n), 1.0)
+    usual = sd**2, sd**2 * min(math.hypot(hand.ROUGH, hand.UNKNOWN * counts.sd / n), 1.0)
     seen = float((above + below) @ square) / n, max(error * math.hypot(*square), 1e-9)
     variance, scale = (max(x - moved**2, 0.25 * x) for x in (combined(*seen, *usual), sd**2))
     return (
