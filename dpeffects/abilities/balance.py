@@ -114,7 +114,7 @@ class BalanceOptions(Options):
             )
         if asked.overlap is None:
             trial = BalanceForecast.of(replace(asked, overlap=True), facts)
-            worth = trial.model < hand.LOGITS and trial.raw < hand.APART and trial.spread <= 1.0
+            worth = trial.model < hand.SELECTION and trial.raw < hand.APART and trial.spread <= 1.0
             asked = replace(asked, overlap=asked.adjusted or worth)
         to_expect = BalanceForecast.of(asked, facts)
         for what, noise, spread in (

@@ -11,9 +11,8 @@ import math
 # --- what studies are like: outcomes -------------------------------------------------------------
 
 TYPICAL_SD, TWO_VALUED_SD = 0.13, 0.39
-"""Standard deviation of a typical number within arms, and of one with two values, in ranges."""
-UNSEEN_SD = 0.15
-"""The same where nothing of the outcome has been released yet."""
+"""Standard deviation of a typical number within arms, and of one with two values, in ranges. Records
+beyond a clip of weights are one off the mean."""
 EVENLY = pow(12.0, -1)
 """Variance of a number that spreads evenly over its range, as means may that nobody knows."""
 LONGEST = 0.6
@@ -27,12 +26,15 @@ EFFECT_SD = MEAN_SD * 2.0
 """Standard deviation of effects, and of mean outcomes along covariates, in ranges of outcomes."""
 EXPLAINED, SELECTION, ALIGNED = 0.3, 0.5, 0.8
 """Strength of typical confounding (see `posterior`): the part of the variance of outcomes that
-covariates explain, the variance of the log odds of treatment, and how far both go together."""
+covariates explain, the variance of the log odds of treatment, more noise than which leaves nothing
+of a model, and how far both go together."""
 TWO_VALUED_EXPLAINED = 0.08
 """What covariates explain of an outcome with two values."""
-CONFOUNDED, CONFOUNDED_MEAN, CONFOUNDED_RISK = 0.3, 0.035, 0.1
-"""What a difference of means is off by, over studies: in standard deviations of the outcome, in its
-ranges, and as a risk. What a propensity model may cost goes by the last two."""
+CONFOUNDED = 0.3
+"""What a difference of means is off by, over studies, in standard deviations of the outcome."""
+CONFOUNDED_MEAN, CONFOUNDED_RISK = CONFOUNDED * TYPICAL_SD, CONFOUNDED * TWO_VALUED_SD
+"""The same in its ranges, and as a risk: what a propensity model may cost goes by these, and half of
+the latter is how far from the quantiles of the arms those after weighting may be."""
 MOST_CONFOUNDED = 0.3
 """The same, in ranges, of the outcome that is confounded most, among several of a study."""
 VARYING = 0.5
@@ -62,16 +64,15 @@ WIDE_SD = 2.0 * math.sqrt(COLUMN_VARIANCE)
 """Its standard deviation on [-1, 1]."""
 LEAST_COLUMN_VARIANCE = 0.03
 """Variance of a covariate, in ranges, to be on the safe side of shrinkage."""
-LOGITS = 1.0
-"""Variance of true log odds of treatment: a model with more noise than that says nothing."""
 SKEWNESS = 1.0
 """Standard deviation over studies of the skewness of columns."""
-SLOPE = 0.3
-"""Slope of outcomes along a covariate, in ranges, that the price of a propensity model goes by."""
+SLOPE = TYPICAL_SD * math.sqrt(EXPLAINED / COLUMN_VARIANCE)
+"""Slope of outcomes along the one covariate that explains them, in ranges, that the price of a
+propensity model goes by."""
 CORRELATED = 1.2
-"""Standard deviation of log odds over that of a sum of uncorrelated covariates."""
-WIDER = 1.3
-"""The same once more, where a clip is chosen: one that is too low costs less than one too high."""
+"""Standard deviation of a sum of columns over that of uncorrelated ones: of log odds, and of those
+once more where a clip is chosen, since one that is too low costs less than one too high; and of
+noise through the moments."""
 MATTER = 0.25
 """Part of the columns that matter for confounding."""
 TREATED_VARIANCE = pow(0.5, 2) - MEAN_VARIANCE
@@ -82,12 +83,11 @@ mean e(1 - e) is .85 of that of a flat one."""
 INVERSE = 1.2
 """The largest inverse propensity, against the largest overlap weight."""
 RARE = 0.1
-"""An arm is rare below this share, and so are records with scores below it or above 1 less it;
-matching takes no arm as smaller than this over the number of arms."""
+"""An arm is rare below this share, and so are records with scores below it or above 1 less it; no
+arm is taken as smaller than this over the number of arms, or, but for matching, than the noise in
+its share if that is less."""
 SMALL_ARM = 0.2
 """An arm with less than this share of the records may have most of the long residuals."""
-LEAST_SHARE = 0.03
-"""No arm of two is taken as smaller than this, or than the noise in its share, if that is less."""
 UNEVEN_GROUPS = 0.7
 """Standard deviation over studies of the sizes of groups, over what they would be if even."""
 UNEVEN_BINS = 0.25
@@ -105,12 +105,9 @@ LONG_SDS = 3.0
 FAR = 2.576
 """Standard deviations beyond which 1 % of a normal number lies: weights are cut where they are so
 far towards rare records of an arm, and hazards that change by more are not proportional."""
-FAR_MEAN = 0.15
-"""How far mean outcomes of records beyond a clip are from the mean, in ranges of the outcome."""
 LEAST_CLIP = 0.15
-"""The least clip of scores, over the share of the arm."""
-TYPICAL_CLIP = 0.06
-"""What a plan takes a clip to be that is yet to be chosen; twice it for tables."""
+"""The least clip of scores, over the share of the arm. A plan takes one that is yet to be chosen to be
+it in arms of one size, and twice that for tables."""
 LEAST_DEPTH = 1.0
 """How close to the mean of the log odds a clip of tables can be, in standard deviations: noise in
 many cells is worth truncated weights."""
@@ -145,32 +142,26 @@ APART = 0.1
 """Standardised differences above it are said to matter, those that noise moves by less are worth
 their release, and variances are known if noise is less than this part of them."""
 WORTH_A_WORD = 0.05
-"""Records beyond a clip, noise in a variance of scores, and of a range in a mean that is not known:
-parts that a caution is for."""
+"""Records beyond a clip, noise in a variance of scores or in what covariates explain of that of
+outcomes, and of a range in a mean that is not known: parts that a caution is for."""
 HARDLY, NOTHING = 0.5, 0.1
-"""Where less of a model is kept, the result says that it hardly adjusts, and that it is an
-association."""
-LITTLE_KNOWN = 0.25
-"""Where less than this part of either model is known, `one_step` says that it hardly adjusts."""
+"""Where less of the slopes of a model is kept, or of their variance the square of it is known, the
+result says that it hardly adjusts; and that it is an association."""
 ARMS_APART = 0.6
 """Where the score explains more than this part of who is treated, the arms hardly overlap."""
-SURE, FEW = 2.0, 3.0
-"""What is below this many standard deviations of its noise is no denominator; nor is the weight of
-a group in learners below this many scales."""
+SURE = 2.0
+"""What is below this many standard deviations of its noise is no denominator."""
 MOST_MOVED = 0.5
 """Standardised differences are refused where noise would move them by more than this."""
-HIDDEN = 0.03
-"""Noise in what covariates explain, over the variance of residuals, beyond which it is unknown."""
 
 # --- how a budget is divided ---------------------------------------------------------------------
 
 SHARES = (0.14, 0.2, 0.28, 0.36, 0.44, 0.52, 0.6, 0.68, 0.74)
-"""Shares that are compared for the moments, and the middle ones for a first stage."""
+"""Shares that are compared for the moments, the middle ones for a first stage, and the first ones for
+a propensity model that weights tables."""
 FIRST_STAGE = (0.13, 0.2, 0.36)
 """Proportions for the first stage of `one_step` that are compared: the fewer records, the more it
 needs."""
-MODEL_PARTS = (0.1, 0.2, 0.3, 0.4, 0.5)
-"""Parts of the budget that are compared for a propensity model that weights tables."""
 SPREAD_SHARE = 0.08
 """Share of where covariates lie and how far they spread: with .02, scales of columns of wide ranges
 were off by factors of 2 to 7, n 40,000, epsilon 1, 17 columns."""
@@ -201,21 +192,18 @@ TIME = 0.25
 STEEPEST = 16.0
 """Largest rate of squares, in largest counts per largest time."""
 SQUARES = 0.18
-"""Proportion of the budget of rates that is for their sampling variance."""
+"""Proportion of a budget for what is asked beside: the sampling variance of rates, and where the
+bins of quantiles are."""
 OUTCOMES = 0.7
 """Proportion of the outcomes of a study as a whole; the rest is for those in subgroups."""
 BASELINE = 0.1, 0.05, 0.25
 """Proportion of the baseline variables, where there are as many as outcomes; least and largest."""
-PLACE = 0.2
-"""Part of the budget of quantiles that says where the bins are."""
 EIGHTH = math.sqrt(COLUMN_VARIANCE) / 2.0
 """Standard deviation of a number over its range in moments, as their words say: half of a typical
 covariate's. With `TYPICAL_SD` regressions on products were off by more than 1 % at huge epsilon."""
 CONSTANT = 2.0
 """What the constant counts beside an indicator in moments: means that are not in the middle need
 it."""
-MORE_NOISE = 1.5
-"""How much more noise moments usually have: columns are correlated, and means not in the middle."""
 VOLUME = 0.1
 """Largest part of epsilon that is planned for the change of volume from noise to weights."""
 SAFEGUARD = 1e-3
@@ -364,10 +352,8 @@ TIGHTEST = 1.25
 
 # --- learners of conditional effects -------------------------------------------------------------
 
-OUTCOME_THRESHOLD = 0.2
-"""Least threshold of Huber's loss for outcomes, as a share of their range."""
-EFFECT_THRESHOLD = 0.15
-"""The same for effects."""
+THRESHOLD = 0.2
+"""Least threshold of Huber's loss for outcomes and effects, as a share of the outcome's range."""
 THROUGH = 0.2
 """Part of the noise in an outcome function that gets into effects (measured 0.12 to 0.29, for 1,000
 to 5,000 records): where propensities are right it would average out."""

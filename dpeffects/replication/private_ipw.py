@@ -707,7 +707,7 @@ def _spread(centres: Centres, *squares: Noisy) -> tuple[float, float]:
 
     And what is not known of it, as a standard deviation.
     """
-    typical = min((hand.UNSEEN_SD * centres.range) ** 2, centres.most_variance)
+    typical = min((hand.TYPICAL_SD * centres.range) ** 2, centres.most_variance)
     if not squares:
         return typical, typical
     seen, noise = float(squares[0]) / centres.n, squares[0].variance / centres.n**2

@@ -163,7 +163,7 @@ class Centres:
 def release_centres(curator: Curator, count: str = "count", means: str = "means") -> Centres:
     """Release the sizes of the arms and their sums of outcomes."""
     counts = arm_counts(curator, count)
-    least = 2.0 / curator.arms * min(hand.LEAST_SHARE, math.sqrt(counts.variance) / curator.n)
+    least = min(hand.RARE, 2.0 * math.sqrt(counts.variance) / curator.n) / curator.arms
     return centres_of(curator, counts.shares(least), arm_sums(curator, means))
 
 

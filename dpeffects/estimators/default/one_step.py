@@ -441,7 +441,7 @@ def caution(models: Models, curves: Curves, score: Score, left_out: str = "") ->
             "who is treated, so few records have a counterpart in another arm; the interval does "
             "not allow for that"
         )
-    if min(models.slopes.known) < hand.LITTLE_KNOWN:
+    if min(models.slopes.known) < hand.HARDLY**2:
         found = "HARDLY ADJUSTED: the models are mostly noise"
         found += "" if apart else "; the interval allows for what is left"
     return "; ".join(filter(None, (apart, found)))
