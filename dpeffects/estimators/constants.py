@@ -99,8 +99,6 @@ UNEVEN_BINS = 0.25
 CUT, LEAST_SD = 2.5, 0.1
 """Standardised columns and indices of scores are cut at this many standard deviations, which of an
 index are no less than this."""
-SQUARE = 0.977, 1.297
-"""Mean and standard deviation of the square of a normal column that is cut there."""
 LONG_SDS = 3.0
 """Outcomes are cut at this many standard deviations from the mean of their arm."""
 FAR = 2.576
@@ -272,10 +270,12 @@ VAGUE = 3.0
 """How many times the variance of confounding is larger where nothing is known, and once more."""
 TRUST = 0.3
 """Power of the likelihood in the interval: what moments say about the grid is trusted less."""
-SLOPES_MISS, STRAIGHT_SLOPES_MISS = 0.05, 0.3
-"""Of what slopes explain, they are taken to miss this part at least: lines may be curves. Where the
-score bends and they do not it is the latter: bent populations have .3 to .9 of it in curves and
-products, others none."""
+SLOPES_MISS, HIGHER = 0.05, 0.3
+"""Of what slopes explain, they are taken to miss this part at least: lines may be curves. The latter
+is what they miss where the score bends and they do not (bent populations have .3 to .9 of it in
+curves and products, others none), and confounding by curves that no column is for, over that by
+squares and products: it was .6 over 25 bent populations, steps among them, but 0 where all that
+bends is a U."""
 BENT_VARIANCE = 0.64
 """Variance of squares and products that are cut, over that of a column: .77 of normal columns, .4
 of the squares of uniform ones."""
@@ -287,9 +287,6 @@ CURVED, STRONGLY = 0.04, 0.28
 the score: in standard deviations of the outcome, for each unit of the variance of the log odds. It
 was .28 for a strong U, n 10,000, epsilon 1, and .02 for a gentle one. The interval allows for the
 first; where the second is more than a standard error, the first lines tell."""
-HIGHER = 0.3
-"""Confounding by curves that no column is for, over that by squares and products: it was .6 over 25
-bent populations, steps among them, but 0 where all that bends is a U."""
 UNBALANCED = 0.03
 """How far weights of an estimand leave records off along the score, in its standard deviations:
 .01 to .02 at epsilon 1000 and .03 to .05 at 1, n 40,000, variance of the log odds .5."""
