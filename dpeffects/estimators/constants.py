@@ -241,15 +241,10 @@ CODE = 0.75
 """A column is taken for a code of two values where this part of its records is in one class of
 lengths on either side: its square is a line, and products of codes may be none at all. Of normal
 columns a half is."""
-UNKNOWN = 5.0
-"""Relative error of the square of the distance that a third exceeds, over that of a count by the
-number of all records."""
 DOUBT = 8.0
-"""Where records are so many times the noise of a class, or fewer, the mean square stands for that
-distance: it moves less, n 4,000, epsilon 1, 11 columns."""
-CLEAR = 12.0
-"""Records are so many times the noise of a class at least where a code is told from a number: the
-largest of all classes is noise in some columns otherwise, n 4,000, epsilon 1, 11 columns."""
+"""Where records are so many times the noise of a class, or fewer, nothing is known of the distance
+that a third of them exceeds, and the mean square stands for it: it moves less, n 4,000, epsilon 1,
+11 columns. Nor is a code told from a number there: the largest of all classes is noise in some."""
 
 # --- models out of moments (`moment_models`, `posterior`) ----------------------------------------
 

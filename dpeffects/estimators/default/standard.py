@@ -203,7 +203,7 @@ def _margin(
     doubt = min((hand.DOUBT * counts.sd / n) ** 2, 1.0)
     # by the distance that normal columns exceed so often: few records far out do not change it
     sd = read.exceeded_by(0.317) ** (1.0 - doubt) * math.sqrt(read.mean_square()[0]) ** doubt
-    code = float(below.max() + above.max()) > hand.CODE * n and hand.CLEAR * counts.sd < n
+    code = float(below.max() + above.max()) > hand.CODE * n and hand.DOUBT * counts.sd < n
     middle = np.append([lengths[0]], 0.5 * (lengths + np.append(lengths[1:], 0.0)))[: half + 1]
     if code:
         weights = np.array([below.max(), above.max()]) / n
@@ -218,7 +218,7 @@ def _margin(
     third_sd = error * math.sqrt(float((u**3 * close) @ u**3))
     skewness = third * hand.SKEWNESS**2 / (hand.SKEWNESS**2 + third_sd**2)
     square = middle**2 * close
-    usual = sd**2, sd**2 * min(math.hypot(hand.ROUGH, hand.UNKNOWN * counts.sd / n), 1.0)
+    usual = sd**2, sd**2 * min(math.hypot(hand.ROUGH, hand.DOUBT * counts.sd / n), 1.0)
     seen = float((above + below) @ square) / n, max(error * math.hypot(*square), 1e-9)
     variance, scale = (max(x - moved**2, 0.25 * x) for x in (combined(*seen, *usual), sd**2))
     return (
