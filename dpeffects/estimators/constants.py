@@ -254,11 +254,10 @@ OUTCOMES_LONG = 0.35
 """Further outcomes are so long for their part of a row, over the clip, that it is rarely cut."""
 LENGTH = 0.8
 """What each covariate adds to the largest squared length of a row: the size of all the rest. Noise
-of the regression was within 10 % from .5 to 1."""
+of the regression was within 10 % from .5 to 1. Their mean variance after shortening is about that,
+give or take as much."""
 WEIGHT = 0.92
 """Mean over studies of the mean weight of rows after shortening; 1 is a standard deviation away."""
-SCALE = 0.8, 1.0
-"""The same of the mean variance of standardised covariates after shortening."""
 LEAST_DIRECTION = 0.02
 """Least variance of a direction, against the mean of all."""
 VAGUE = 3.0

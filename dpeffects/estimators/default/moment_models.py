@@ -252,7 +252,7 @@ def shrunk(matrix: FloatArray, sd: float) -> tuple[FloatArray, float, float]:
     Also that multiple, and the part of the rest that was kept.
     """
     p = len(matrix)
-    mean = combined(float(np.trace(matrix)) / p, sd * math.sqrt(2.0 / p), *hand.SCALE)
+    mean = combined(float(np.trace(matrix)) / p, sd * math.sqrt(2.0 / p), hand.LENGTH, hand.LENGTH)
     scale = min(max(mean, hand.LEAST_DIRECTION), 1.1)
     off = matrix - scale * np.eye(p)
     kept = max(0.0, 1.0 - p * (p + 1) * sd**2 / max(float((off**2).sum()), 1e-300))
