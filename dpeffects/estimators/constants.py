@@ -98,12 +98,10 @@ UNEVEN_BINS = 0.25
 
 CUT, LEAST_SD = 2.5, 0.1
 """Standardised columns and indices of scores are cut at this many standard deviations, which of an
-index are no less than this."""
+index are no less than the latter. So are weights, towards rare records of an arm; and hazards that
+change by more of them are not proportional. About 1 % of a normal number is beyond."""
 LONG_SDS = 3.0
 """Outcomes are cut at this many standard deviations from the mean of their arm."""
-FAR = 2.576
-"""Standard deviations beyond which 1 % of a normal number lies: weights are cut where they are so
-far towards rare records of an arm, and hazards that change by more are not proportional."""
 LEAST_CLIP = 0.15
 """The least clip of scores, over the share of the arm. A plan takes one that is yet to be chosen to be
 it in arms of one size, and twice that for tables."""
