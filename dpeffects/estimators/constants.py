@@ -154,11 +154,8 @@ MOST_MOVED = 0.5
 # --- how a budget is divided ---------------------------------------------------------------------
 
 SHARES = (0.14, 0.2, 0.28, 0.36, 0.44, 0.52, 0.6, 0.68, 0.74)
-"""Shares that are compared for the moments, the middle ones for a first stage, and the first ones for
-a propensity model that weights tables."""
-FIRST_STAGE = (0.13, 0.2, 0.36)
-"""Proportions for the first stage of `one_step` that are compared: the fewer records, the more it
-needs."""
+"""Shares that are compared for the moments, some of the smaller ones for a first stage (the fewer
+records, the more it needs) and for a propensity model that weights tables."""
 SPREAD_SHARE = 0.08
 """Share of where covariates lie and how far they spread: with .02, scales of columns of wide ranges
 were off by factors of 2 to 7, n 40,000, epsilon 1, 17 columns."""
