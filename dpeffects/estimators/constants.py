@@ -51,7 +51,7 @@ independent of weights, a column as normal (it is a third less in even ones), or
 explain as much, and be as uneven, as they usually do and are."""
 LOG_SPREAD = 1.2
 """Standard deviation over studies of the logarithm of a size that nobody knows: the scale of
-residuals around `TYPICAL_SCALE`, and the number of clusters around the root of n. Two of them reach
+residuals around a typical one, and the number of clusters around the root of n. Two of them reach
 from .02 to all of the range. It matters below 1,000 records / epsilon only."""
 ALIKE = 0.2
 """Usual correlation: of rows of one cluster, and of what is not known of the chances to have an
@@ -351,8 +351,6 @@ CORNER = 8.0
 LEVELS = 14
 """Lengths of residuals that are told apart, from the longest to a ninetieth of it: outcomes whose
 range is 20 times too wide are still told from shorter ones."""
-TYPICAL_SCALE = 0.2
-"""Scale of residuals, over the longest, before anything is seen (see `LOG_SPREAD`)."""
 FAR_OUT = ((0.0, 1.0), (0.0, 0.35), (0.0, 0.12), (0.7, 1.0)), (0.003, 0.01, 0.025, 0.06, 0.14, 0.3)
 """Between which lengths records lie that are further out than others, and how many of all those may
 be. The last are all at the end, with a gap: a rare outcome of 0 and 1 that is declared by its range
