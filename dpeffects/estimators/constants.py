@@ -276,11 +276,10 @@ CURVED, STRONGLY = 0.04, 0.28
 the score: in standard deviations of the outcome, for each unit of the variance of the log odds. It
 was .28 for a strong U, n 10,000, epsilon 1, and .02 for a gentle one. The interval allows for the
 first; where the second is more than a standard error, the first lines tell."""
-UNBALANCED = 0.03
-"""How far weights of an estimand leave records off along the score, in its standard deviations:
-.01 to .02 at epsilon 1000 and .03 to .05 at 1, n 40,000, variance of the log odds .5."""
 WEIGHTS_OFF = 0.04
-"""Relative error of the sum of the weights of an arm."""
+"""Relative error of the sum of the weights of an arm, and how far weights of an estimand leave its
+records off along the score, in its standard deviations: .01 to .02 at epsilon 1000 and .03 to .05
+at 1, n 40,000, variance of the log odds .5."""
 GROUP_OFF = 0.15
 """Standard deviation over studies of the relative error of the weights of an arm in a group,"""
 GROUP_FAR = pow(0.375, 2) / EVENLY
