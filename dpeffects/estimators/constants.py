@@ -91,8 +91,6 @@ SMALL_ARM = 0.2
 """An arm with less than this share of the records may have most of the long residuals."""
 UNEVEN_GROUPS = 0.7
 """Standard deviation over studies of the sizes of groups, over what they would be if even."""
-UNEVEN_BINS = 0.25
-"""How far shares of bins are from even ones for a skewed covariate."""
 
 # --- what is cut, and what that leaves -----------------------------------------------------------
 
