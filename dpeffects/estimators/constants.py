@@ -336,9 +336,9 @@ THRESHOLD = 0.2
 THROUGH = 0.2
 """Part of the noise in an outcome function that gets into effects (measured 0.12 to 0.29, for 1,000
 to 5,000 records): where propensities are right it would average out."""
-INSIDE = 0.85
+INSIDE = math.erf(THRESHOLD / TYPICAL_SD / math.sqrt(2.0))
 """Part of the records whose residuals are below the threshold of Huber's loss, where that is not
-released."""
+released: of typical, normal ones."""
 CORNER = 8.0
 """A histogram with noise of less than 1/8 of an even bin is taken nearly as it is."""
 
