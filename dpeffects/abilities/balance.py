@@ -121,7 +121,7 @@ class BalanceOptions(Options):
             ("differences", to_expect.raw, to_expect.spread),
             ("weighted differences", to_expect.weighted if asked.adjusted else 0.0, 0.0),
         ):
-            if (more := max(noise / hand.MOST_MOVED, spread)) > 1.0:
+            if (more := max(noise / hand.HARDLY, spread)) > 1.0:
                 raise OptionError(asked._refusal(what, more, facts))
         return asked
 

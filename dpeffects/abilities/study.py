@@ -117,7 +117,7 @@ class JointOptions(TableOptions):
     2 for their products too; None chooses by n, epsilon, delta and the number of columns.
     """
 
-    confounded: ClassVar[float] = hand.MOST_CONFOUNDED
+    confounded: ClassVar[float] = hand.CONFOUNDED
     facts: Facts = field(default=_TYPICAL, init=False)
     """What choices were made by, once they are made."""
 

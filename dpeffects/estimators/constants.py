@@ -31,12 +31,11 @@ of a model, and how far both go together."""
 TWO_VALUED_EXPLAINED = 0.08
 """What covariates explain of an outcome with two values."""
 CONFOUNDED = 0.3
-"""What a difference of means is off by, over studies, in standard deviations of the outcome."""
+"""What a difference of means is off by, over studies, in standard deviations of the outcome; in
+ranges of it where it is the one that is confounded most, among several of a study."""
 CONFOUNDED_MEAN, CONFOUNDED_RISK = CONFOUNDED * TYPICAL_SD, CONFOUNDED * TWO_VALUED_SD
 """The same in its ranges, and as a risk: what a propensity model may cost goes by these, and half of
 the latter is how far from the quantiles of the arms those after weighting may be."""
-MOST_CONFOUNDED = 0.3
-"""The same, in ranges, of the outcome that is confounded most, among several of a study."""
 VARYING = 0.5
 """How much effects vary against outcomes, over studies: variances of their slopes, and, where
 nothing is known of these, effects on treated and control records against what they would differ by
@@ -141,13 +140,12 @@ WORTH_A_WORD = 0.05
 outcomes, and of a range in a mean that is not known: parts that a caution is for."""
 HARDLY, NOTHING = 0.5, 0.1
 """Where less of the slopes of a model is kept, or of their variance the square of it is known, the
-result says that it hardly adjusts; and that it is an association."""
+result says that it hardly adjusts; and that it is an association. Standardised differences that
+noise would move by more than the former are refused."""
 ARMS_APART = 0.6
 """Where the score explains more than this part of who is treated, the arms hardly overlap."""
 SURE = 2.0
 """What is below this many standard deviations of its noise is no denominator."""
-MOST_MOVED = 0.5
-"""Standardised differences are refused where noise would move them by more than this."""
 
 # --- how a budget is divided ---------------------------------------------------------------------
 
