@@ -280,9 +280,10 @@ GROUP_OFF = 0.15
 GROUP_FAR = pow(0.375, 2) / EVENLY
 """and, where the score is not known, squared distance of a group from the others along a covariate,
 in its variances: a quarter at one end of a uniform one."""
-WRONG_SCORE = 0.3
-"""Error of the score's slopes by its shape, which normal covariates in each arm would give it, in
-units of the slopes: it meets what is not known of the outcome's slopes."""
+WRONG_SCORE = 0.2
+"""Relative error of the score's slopes that is not noise: they come from moments, by the shape which
+normal covariates in each arm would give the score. It meets what is not known of the outcome's
+slopes, and what a check for curves sees of lines."""
 SECOND_ORDER = 1.5
 """Variance of what noise in the models does, over what it does to first order."""
 
@@ -367,5 +368,3 @@ BENT_OUTCOME = 0.5
 """How much of what covariates explain of the outcome may be along a curve that nobody saw."""
 SKEWED = 0.1
 """Squared covariance of a bent term with its line: by skewness, and tails that are not normal."""
-SLOPES_OFF = 0.15
-"""Relative error of the score's slopes that is not noise: they come from moments."""

@@ -192,7 +192,7 @@ class CurvesAsked:
         models, h = self.models, self.score.overlap
         _, vectors = np.linalg.eigh(models.covariance)
         slopes = vectors**2 @ models.slopes.treatment_variance
-        slopes = slopes + (hand.SLOPES_OFF * models.treatment_slopes) ** 2
+        slopes = slopes + (hand.WRONG_SCORE * models.treatment_slopes) ** 2
         own = np.mean(
             [slopes[x] for x in np.where(self.terms < 0, self.terms[:, :1], self.terms).T], 0
         )
