@@ -11,8 +11,8 @@ import math
 # --- what studies are like: outcomes -------------------------------------------------------------
 
 TYPICAL_SD, TWO_VALUED_SD = 0.13, 0.39
-"""Standard deviation of a typical number within arms, and of one with two values, in ranges. Records
-beyond a clip of weights are one off the mean."""
+"""Standard deviation of a typical number within arms, and of one with two values, in ranges.
+Records beyond a clip of weights are one off the mean."""
 EVENLY = pow(12.0, -1)
 """Variance of a number that spreads evenly over its range, as means may that nobody knows."""
 LONGEST = 0.6
@@ -34,8 +34,8 @@ CONFOUNDED = 0.3
 """What a difference of means is off by, over studies, in standard deviations of the outcome; in
 ranges of it where it is the one that is confounded most, among several of a study."""
 CONFOUNDED_MEAN, CONFOUNDED_RISK = CONFOUNDED * TYPICAL_SD, CONFOUNDED * TWO_VALUED_SD
-"""The same in its ranges, and as a risk: what a propensity model may cost goes by these, and half of
-the latter is how far from the quantiles of the arms those after weighting may be."""
+"""The same in its ranges, and as a risk: what a propensity model may cost goes by these, and half
+of the latter is how far from the quantiles of the arms those after weighting may be."""
 VARYING = 0.5
 """How much effects vary against outcomes, over studies: variances of their slopes, and, where
 nothing is known of these, effects on treated and control records against what they would differ by
@@ -100,8 +100,8 @@ change by more of them are not proportional. About 1 % of a normal number is bey
 LONG_SDS = 3.0
 """Outcomes are cut at this many standard deviations from the mean of their arm."""
 LEAST_CLIP = 0.15
-"""The least clip of scores, over the share of the arm. A plan takes one that is yet to be chosen to be
-it in arms of one size, and twice that for tables."""
+"""The least clip of scores, over the share of the arm. A plan takes one that is yet to be chosen to
+be it in arms of one size, and twice that for tables."""
 LEAST_DEPTH = 1.0
 """How close to the mean of the log odds a clip of tables can be, in standard deviations: noise in
 many cells is worth truncated weights."""
@@ -158,8 +158,8 @@ were off by factors of 2 to 7, n 40,000, epsilon 1, 17 columns."""
 COUNT = 0.3
 """Part of the share of means by arm for the number of treated records."""
 ARM_SQUARES = 0.4
-"""Size of squares beside sums by arm, whose noise they add to: a sampling variance may be rough.
-In trials half-widths with .3 and with .5 were within 1 % of each other."""
+"""Size of squares beside sums by arm, whose noise they add to: a sampling variance may be rough. In
+trials half-widths with .3 and with .5 were within 1 % of each other."""
 BY_ARM = ARM_SQUARES / 4.0 + 1.0
 """What a record moves sums by arm with their squares by, against one sum with its squares."""
 WEIGHED, COUNTED = 0.1, 0.05
@@ -204,16 +204,17 @@ SAFEGUARD = 1e-3
 
 GAIN, TRIAL_GAIN = 0.75, 0.92
 """Using the covariates has to reduce the error to expect to this part, in an observational study
-and in a trial: where nothing confounds, or they explain nothing, its noise is for nothing. So has
-a delta, to be spoken of."""
+and in a trial: where nothing confounds, or they explain nothing, its noise is for nothing. So has a
+delta, to be spoken of."""
 RECORDS, LARGE_GAIN = 75, 0.2
 """With fewer records for each covariate, it has to reduce the error to this part."""
 LEAST_RECORDS = 1000.0
 """Records times epsilon that an adjustment takes: with less, noise in it can widen the interval."""
 NARROW, NARROWER = 2.0, 3.0
-"""An adjustment must not widen the interval where outcomes spread so many times less than usual; nor,
-in a trial, where they spread the latter times less and covariates explain nothing, by more than it
-has to gain. With the former in trials, too, it would widen some by .1 at n epsilon 2,000."""
+"""An adjustment must not widen the interval where outcomes spread so many times less than usual;
+nor, in a trial, where they spread the latter times less and covariates explain nothing, by more
+than it has to gain. With the former in trials, too, it would widen some by .1 at n epsilon
+2,000."""
 BENT_RECORDS, BENT_RECORDS_WITH_DELTA = 500.0, 150.0
 """Records times epsilon that each column takes: with fewer, its noise costs more than it saves.
 Half as many had twice the error on straight populations of 10 columns, n 10,000, epsilon 1."""
@@ -239,7 +240,8 @@ that a third of them exceeds, and the mean square stands for it: it moves less, 
 # --- models out of moments (`moment_models`, `posterior`) ----------------------------------------
 
 BESIDE, ONE = 0.7, 0.25
-"""Sizes of outcome and treatment in z, each, and of the constant, against that of the covariates."""
+"""Sizes of outcome and treatment in z, each, and of the constant, against that of the
+covariates."""
 OUTCOMES_LONG = 0.35
 """Further outcomes are so long for their part of a row, over the clip, that it is rarely cut."""
 LENGTH = 0.8
@@ -255,9 +257,9 @@ VAGUE = 3.0
 TRUST = 0.3
 """Power of the likelihood in the interval: what moments say about the grid is trusted less."""
 SLOPES_MISS, HIGHER = 0.05, 0.3
-"""Of what slopes explain, they are taken to miss this part at least: lines may be curves. The latter
-is what they miss where the score bends and they do not (bent populations have .3 to .9 of it in
-curves and products, others none), and confounding by curves that no column is for, over that by
+"""Of what slopes explain, they are taken to miss this part at least: lines may be curves. The
+latter is what they miss where the score bends and they do not (bent populations have .3 to .9 of it
+in curves and products, others none), and confounding by curves that no column is for, over that by
 squares and products: it was .6 over 25 bent populations, steps among them, but 0 where all that
 bends is a U."""
 BENT_VARIANCE = 0.64
@@ -281,9 +283,9 @@ GROUP_FAR = pow(0.375, 2) / EVENLY
 """and, where the score is not known, squared distance of a group from the others along a covariate,
 in its variances: a quarter at one end of a uniform one."""
 WRONG_SCORE = 0.2
-"""Relative error of the score's slopes that is not noise: they come from moments, by the shape which
-normal covariates in each arm would give the score. It meets what is not known of the outcome's
-slopes, and what a check for curves sees of lines."""
+"""Relative error of the score's slopes that is not noise: they come from moments, by the shape
+which normal covariates in each arm would give the score. It meets what is not known of the
+outcome's slopes, and what a check for curves sees of lines."""
 SECOND_ORDER = 1.5
 """Variance of what noise in the models does, over what it does to first order."""
 

@@ -50,8 +50,8 @@ def _plain(facts: Facts) -> Iterator[int]:
 def degree(facts: Facts) -> int:
     """How far columns bend by the public rule: as far as records times epsilon carry them.
 
-    Where covariates are public there is no noise, and records alone have to: those of an arm of half
-    the usual size.
+    Where covariates are public there is no noise, and records alone have to: those of an arm of
+    half the usual size.
     """
     each = hand.BENT_RECORDS_WITH_DELTA if facts.budget.delta else hand.BENT_RECORDS
     most = facts.n * float(facts.budget.epsilon) / each

@@ -116,7 +116,7 @@ class Standard:
             column = cut[one] * cut[other]
             if one == other:
                 column -= _SQUARE_MEAN + skewness[one] * cut[one]
-                column *= 1.0 / math.sqrt(_SQUARE_SD ** 2 + skewness[one] ** 2)
+                column *= 1.0 / math.sqrt(_SQUARE_SD**2 + skewness[one] ** 2)
             yield column
 
 
