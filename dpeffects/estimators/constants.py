@@ -282,7 +282,7 @@ GROUP_OFF = 0.15
 GROUP_FAR = pow(0.375, 2) / EVENLY
 """and, where the score is not known, squared distance of a group from the others along a covariate,
 in its variances: a quarter at one end of a uniform one."""
-WRONG_SCORE = 0.2
+WRONG_SCORE = 0.15
 """Relative error of the score's slopes that is not noise: they come from moments, by the shape
 which normal covariates in each arm would give the score. It meets what is not known of the
 outcome's slopes, and what a check for curves sees of lines."""
