@@ -114,14 +114,14 @@ class BalanceOptions(Options):
             )
         if asked.overlap is None:
             trial = BalanceForecast.of(replace(asked, overlap=True), facts)
-            worth = trial.model < hand.LOGITS and trial.raw < hand.APART and trial.spread <= 1.0
+            worth = trial.model < hand.SELECTION and trial.raw < hand.APART and trial.spread <= 1.0
             asked = replace(asked, overlap=asked.adjusted or worth)
         to_expect = BalanceForecast.of(asked, facts)
         for what, noise, spread in (
             ("differences", to_expect.raw, to_expect.spread),
             ("weighted differences", to_expect.weighted if asked.adjusted else 0.0, 0.0),
         ):
-            if (more := max(noise / hand.MOST_MOVED, spread)) > 1.0:
+            if (more := max(noise / hand.HARDLY, spread)) > 1.0:
                 raise OptionError(asked._refusal(what, more, facts))
         return asked
 

@@ -623,8 +623,8 @@ class Moments(SeveralRows):
         One row for the treatment, and one for each kind of covariate: ``noise_to_sampling`` is the
         noise in its coefficient over the sampling error, and ``n_for_half`` the number of records
         at which that is a half. Numbers are taken to have a standard deviation of an eighth of
-        their range, levels to be equally frequent, and half as much again is added for columns
-        that are correlated and means that are not in the middle of their ranges.
+        their range, levels to be equally frequent, and a fifth is added for columns that are
+        correlated.
         """
         y = max((self._noisy(j) for x in self.outcomes for j in self._named(x)), default=1.0)
         rows = []
@@ -636,7 +636,7 @@ class Moments(SeveralRows):
             ]
             if own:
                 noise = math.sqrt(self.matrix.variance / max(self.matrix.n, 1.0))
-                ratio = hand.MORE_NOISE * noise * y * max(map(self._noisy, own))
+                ratio = hand.CORRELATED * noise * y * max(map(self._noisy, own))
                 needed = math.ceil(self.matrix.n * (2.0 * ratio) ** 2)
                 rows.append({"column": words, "noise_to_sampling": ratio, "n_for_half": needed})
         return frame_of(rows)

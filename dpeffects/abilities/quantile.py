@@ -70,7 +70,7 @@ class QuantileOptions(TableOptions):
 
     ``bins``: how many there are, by default from public and released numbers; or their ends, which
     are then public. ``place_share``: part of the budget that finds out where the bins are, by
-    default 0.2, and 0 where that is known: ends that are given, or few whole numbers.
+    default 0.18, and 0 where that is known: ends that are given, or few whole numbers.
 
     {tables}
     """
@@ -104,7 +104,7 @@ class QuantileOptions(TableOptions):
         """Decide whether a first stage is needed, and whether to adjust."""
         found = cast(QuantileOptions, super().resolve(facts))
         known = isinstance(self.bins, tuple) or 0 < facts.values[-1] <= MOST
-        share = hand.PLACE if self.place_share is None else self.place_share
+        share = hand.SQUARES if self.place_share is None else self.place_share
         if not known and not 0.0 < share < 1.0:
             raise OptionError("place_share must be above 0 and below 1 where bins are not given")
         return found.made_for(facts, place_share=0.0 if known else share)
@@ -112,7 +112,7 @@ class QuantileOptions(TableOptions):
 
 def shares(level: str, options: QuantileOptions) -> dict[str, float]:
     """Split of the budget: a part says where the bins are, unless that is known."""
-    part = hand.PLACE if options.place_share is None else options.place_share
+    part = hand.SQUARES if options.place_share is None else options.place_share
     others = {name: (1.0 - part) * x for name, x in table_shares(level, options).items()}
     return {"place": part, **others} if part else others
 
@@ -166,7 +166,7 @@ def _ends(
     top = 1.0 if adjustment is None else float(adjustment.weight.largest.max())
     noise = (2.0 * top * curator.noise_sd("table")) ** 2
     bins = options.bins or number_of_bins(float(seen.sizes.min()), noise)
-    apart = 0.02 if adjustment is None else 0.02 + hand.QUANTILES_APART
+    apart = 0.02 if adjustment is None else 0.02 + hand.CONFOUNDED_RISK / 2.0
     return place(scale, grid, seen.plausible, options.quantiles, bins, apart)
 
 

@@ -117,7 +117,7 @@ class JointOptions(TableOptions):
     2 for their products too; None chooses by n, epsilon, delta and the number of columns.
     """
 
-    confounded: ClassVar[float] = hand.MOST_CONFOUNDED
+    confounded: ClassVar[float] = hand.CONFOUNDED
     facts: Facts = field(default=_TYPICAL, init=False)
     """What choices were made by, once they are made."""
 
@@ -147,8 +147,7 @@ class JointOptions(TableOptions):
 
     def noise_of(self, facts: Facts) -> float:
         """Pure noise of a weighted sum of one of the outcomes."""
-        columns, others = facts.released + 1, hand.SUBGROUPS if facts.groups else 0.0
-        part = hand.OUTCOMES / (hand.OUTCOMES + others)
+        columns, part = facts.released + 1, hand.OUTCOMES if facts.groups else 1.0
         return math.sqrt((columns + 1) * (columns + 2) / 6.0) / part
 
     @property
@@ -168,7 +167,7 @@ def shares(level: str, options: JointOptions) -> dict[str, float]:
     facts = options.facts
     found = {"outcomes": hand.OUTCOMES}
     if facts.groups:
-        found["subgroups"] = hand.SUBGROUPS
+        found["subgroups"] = 1.0 - hand.OUTCOMES
     if baseline := _baseline_count(facts) * (2 if options.adjust else 1):
         usual, least, most = hand.BASELINE
         part = usual * (baseline / max(facts.released, 1)) ** (2.0 / 3.0)
@@ -418,7 +417,7 @@ def _left(
         (own * sizes).sum(axis=0) / sizes.sum(),
     )
     if standard.size < score.size:
-        fitted = replace(fitted, missed=np.maximum(fitted.missed, hand.STRAIGHT_SLOPES_MISS))
+        fitted = replace(fitted, missed=np.maximum(fitted.missed, hand.HIGHER))
     target = ESTIMANDS[estimand]
     if not (target.of_treated and target.of_control):
         arm = baseline.means()[0 if target.of_treated else 1, 0] + 0.5

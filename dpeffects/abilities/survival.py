@@ -351,7 +351,7 @@ class SurvivalEffects(TableEffects, pictures="plots.by_arm"):
     def _reading(self, conf_level: float) -> list[str]:
         """Notes on how to read the numbers; the last is on the curves."""
         notes = []
-        if abs(change := self.life.drift) > hand.FAR:
+        if abs(change := self.life.drift) > hand.CUT:
             moves = "rises" if change > 0.0 else "falls"
             notes.append(
                 f"The ratio of the hazards {moves} with time: the hazard ratio is an average, and "

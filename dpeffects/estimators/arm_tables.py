@@ -118,7 +118,7 @@ class TableOptions(StudyOptions):
 
     def _model(self, facts: Facts) -> tuple[float, float]:
         """The model's part of the budget, and what it is expected to keep of its slopes."""
-        parts = hand.MODEL_PARTS if self.model_share is None else (self.model_share,)
+        parts = hand.SHARES[:5] if self.model_share is None else (self.model_share,)
         epsilon, noise = facts.budget.epsilon, self.noise_of(facts)
         prices = {p: (p * epsilon, (1.0 - p) * _REST["table"] * epsilon / noise) for p in parts}
         delta, width = facts.budget.delta / 3.0, 1 + _bends.bent(self.baseline, self.degree).columns
@@ -129,14 +129,14 @@ class TableOptions(StudyOptions):
 
 
 def _setting(n: int, width: int, confounded: float, delta: float = 0.0) -> Setting:
-    return Setting((n, n), width, 2.0 * hand.TYPICAL_CLIP, delta, confounded=confounded)
+    return Setting((n, n), width, hand.LEAST_CLIP, delta, confounded=confounded)
 
 
 def table_shares(level: str, options: TableOptions) -> dict[str, float]:
     """Split of the budget: the table has all of it where no model is released."""
     if not options.adjust or level == "label":
         return {"table": 1.0}
-    part = options.model_share or hand.MODEL_PARTS[-2]
+    part = options.model_share or hand.SHARES[3]
     return {"model": part, **{name: (1.0 - part) * rest for name, rest in _REST.items()}}
 
 

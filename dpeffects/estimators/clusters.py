@@ -157,7 +157,7 @@ def _by_cluster(
         lost = _lost(squares, own, size)
     count, part = _count(curator, clusters), part - (whole * _COUNTED if clusters is None else 0)
     rows = max(curator.n / count, 1.0)
-    bound = hand.CLUSTER_SDS * row_sd * math.sqrt(rows * (1.0 + hand.CLUSTER_CORRELATION * rows))
+    bound = hand.CLUSTER_SDS * row_sd * math.sqrt(rows * (1.0 + hand.ALIKE * rows))
     bound = max(min(bound, 4.0 * rows * longest), longest)
     label, box = "squares of sums by cluster", Box(-longest, longest)
     found = squares_of_sums(curator, label, term, box, bound, share=SHARE, part=part)

@@ -11,13 +11,10 @@ import math
 # --- what studies are like: outcomes -------------------------------------------------------------
 
 TYPICAL_SD, TWO_VALUED_SD = 0.13, 0.39
-"""Standard deviation of a typical number within arms, and of one with two values, in ranges."""
-UNSEEN_SD = 0.15
-"""The same where nothing of the outcome has been released yet."""
-FAR_SD = 0.29
-"""The same of means that can be anywhere in the range."""
+"""Standard deviation of a typical number within arms, and of one with two values, in ranges.
+Records beyond a clip of weights are one off the mean."""
 EVENLY = pow(12.0, -1)
-"""Variance of a number that spreads evenly over its range."""
+"""Variance of a number that spreads evenly over its range, as means may that nobody knows."""
 LONGEST = 0.6
 """The longest residual from means near the middle of the range, in ranges."""
 MEAN_SD = 0.1
@@ -29,34 +26,35 @@ EFFECT_SD = MEAN_SD * 2.0
 """Standard deviation of effects, and of mean outcomes along covariates, in ranges of outcomes."""
 EXPLAINED, SELECTION, ALIGNED = 0.3, 0.5, 0.8
 """Strength of typical confounding (see `posterior`): the part of the variance of outcomes that
-covariates explain, the variance of the log odds of treatment, and how far both go together."""
+covariates explain, the variance of the log odds of treatment, more noise than which leaves nothing
+of a model, and how far both go together."""
 TWO_VALUED_EXPLAINED = 0.08
 """What covariates explain of an outcome with two values."""
-CONFOUNDED, CONFOUNDED_MEAN, CONFOUNDED_RISK = 0.3, 0.035, 0.1
-"""What a difference of means is off by, over studies: in standard deviations of the outcome, in its
-ranges, and as a risk. What a propensity model may cost goes by the last two."""
-MOST_CONFOUNDED = 0.3
-"""The same, in ranges, of the outcome that is confounded most, among several of a study."""
-QUANTILES_APART = 0.05
-"""How much further from the quantiles of the arms those after weighting may be."""
+CONFOUNDED = 0.3
+"""What a difference of means is off by, over studies, in standard deviations of the outcome; in
+ranges of it where it is the one that is confounded most, among several of a study."""
+CONFOUNDED_MEAN, CONFOUNDED_RISK = CONFOUNDED * TYPICAL_SD, CONFOUNDED * TWO_VALUED_SD
+"""The same in its ranges, and as a risk: what a propensity model may cost goes by these, and half
+of the latter is how far from the quantiles of the arms those after weighting may be."""
 VARYING = 0.5
-"""Variance of slopes of the effect over studies, against that of slopes of the outcome."""
-DIFFER = 0.5
-"""Effects on treated and control records differ by about this part of what they would if they were
-proportional to outcomes without treatment, where nothing is known of it."""
+"""How much effects vary against outcomes, over studies: variances of their slopes, and, where
+nothing is known of these, effects on treated and control records against what they would differ by
+if they were proportional to outcomes without treatment."""
 VARIANCE_SD = 0.5
 """Relative standard deviation of a variance that is not known: over arms, of that of outcomes, and
 of the information of a model, since products of covariates are not known: a judgement. Where
 variances are 70 times apart, intervals still cover (benchmarks/results/arms_held_out.md)."""
 ROUGH = 0.3
-"""Relative standard deviation over studies of a variance of weighted residuals, against one that
-takes residuals as independent of weights."""
+"""Relative standard deviation over studies of a variance, against one that takes residuals as
+independent of weights, a column as normal (it is a third less in even ones), or covariates to
+explain as much, and be as uneven, as they usually do and are."""
 LOG_SPREAD = 1.2
 """Standard deviation over studies of the logarithm of a size that nobody knows: the scale of
-residuals around `TYPICAL_SCALE`, and the number of clusters around the root of n. Two of them reach
+residuals around a typical one, and the number of clusters around the root of n. Two of them reach
 from .02 to all of the range. It matters below 1,000 records / epsilon only."""
 ALIKE = 0.2
-"""Correlation of what is not known of the chances to have an outcome with what records add."""
+"""Usual correlation: of rows of one cluster, and of what is not known of the chances to have an
+outcome with what records add."""
 
 # --- what studies are like: covariates and arms --------------------------------------------------
 
@@ -66,58 +64,44 @@ WIDE_SD = 2.0 * math.sqrt(COLUMN_VARIANCE)
 """Its standard deviation on [-1, 1]."""
 LEAST_COLUMN_VARIANCE = 0.03
 """Variance of a covariate, in ranges, to be on the safe side of shrinkage."""
-LOGITS = 1.0
-"""Variance of true log odds of treatment: a model with more noise than that says nothing."""
 SKEWNESS = 1.0
 """Standard deviation over studies of the skewness of columns."""
-SLOPE = 0.3
-"""Slope of outcomes along a covariate, in ranges, that the price of a propensity model goes by."""
+SLOPE = TYPICAL_SD * math.sqrt(EXPLAINED / COLUMN_VARIANCE)
+"""Slope of outcomes along the one covariate that explains them, in ranges, that the price of a
+propensity model goes by."""
 CORRELATED = 1.2
-"""Standard deviation of log odds over that of a sum of uncorrelated covariates."""
-WIDER = 1.3
-"""The same once more, where a clip is chosen: one that is too low costs less than one too high."""
+"""Standard deviation of a sum of columns over that of uncorrelated ones: of log odds, and of those
+once more where a clip is chosen, since one that is too low costs less than one too high; and of
+noise through the moments."""
 MATTER = 0.25
 """Part of the columns that matter for confounding."""
-TREATED_VARIANCE = 0.2
-"""Variance e(1 - e) of a treatment of chance e that is not far from 1/2: a public stand-in."""
+TREATED_VARIANCE = pow(0.5, 2) - MEAN_VARIANCE
+"""Mean of e(1 - e) over chances e of treatment that vary as such means do: a public stand-in."""
 LONGEST_WEIGHT = 0.75 / 0.425
 """Largest weight 1 - e of treated or e of control records, over the mean of all, for a score whose
 mean e(1 - e) is .85 of that of a flat one."""
-BY_GROUP, INVERSE = 1.8, 1.2
-"""The same of sums by group, with squares and weights; and the largest inverse propensity, against
-the largest overlap weight."""
-USUAL_WEIGHT = 0.4
-"""Mean inverse weight over the largest."""
+INVERSE = 1.2
+"""The largest inverse propensity, against the largest overlap weight."""
 RARE = 0.1
-"""An arm is rare below this share, and so are records with scores below it or above 1 less it;
-matching takes no arm as smaller than this over the number of arms."""
+"""An arm is rare below this share, and so are records with scores below it or above 1 less it; no
+arm is taken as smaller than this over the number of arms, or, but for matching, than the noise in
+its share if that is less."""
 SMALL_ARM = 0.2
 """An arm with less than this share of the records may have most of the long residuals."""
-LEAST_SHARE = 0.03
-"""No arm of two is taken as smaller than this, or than the noise in its share, if that is less."""
 UNEVEN_GROUPS = 0.7
 """Standard deviation over studies of the sizes of groups, over what they would be if even."""
-UNEVEN_BINS = 0.25
-"""How far shares of bins are from even ones for a skewed covariate."""
 
 # --- what is cut, and what that leaves -----------------------------------------------------------
 
 CUT, LEAST_SD = 2.5, 0.1
 """Standardised columns and indices of scores are cut at this many standard deviations, which of an
-index are no less than this."""
-SQUARE = 0.977, 1.297
-"""Mean and standard deviation of the square of a normal column that is cut there."""
+index are no less than the latter. So are weights, towards rare records of an arm; and hazards that
+change by more of them are not proportional. About 1 % of a normal number is beyond."""
 LONG_SDS = 3.0
 """Outcomes are cut at this many standard deviations from the mean of their arm."""
-FAR = 2.576
-"""Standard deviations beyond which 1 % of a normal number lies: weights are cut where they are so
-far towards rare records of an arm, and hazards that change by more are not proportional."""
-FAR_MEAN = 0.15
-"""How far mean outcomes of records beyond a clip are from the mean, in ranges of the outcome."""
 LEAST_CLIP = 0.15
-"""The least clip of scores, over the share of the arm."""
-TYPICAL_CLIP = 0.06
-"""What a plan takes a clip to be that is yet to be chosen; twice it for tables."""
+"""The least clip of scores, over the share of the arm. A plan takes one that is yet to be chosen to
+be it in arms of one size, and twice that for tables."""
 LEAST_DEPTH = 1.0
 """How close to the mean of the log odds a clip of tables can be, in standard deviations: noise in
 many cells is worth truncated weights."""
@@ -126,20 +110,18 @@ TRUNCATED = 2.2
 records beyond a clip are those that differ most."""
 CELLS = 4.0
 """Noise of a number that is made of many cells, over that of one weighted sum."""
-LEAST_CHANCE = 0.4
-"""Chances to have an outcome are kept above this part of their mean: no record stands for more than
-2.5 times as many as usual. The largest weight multiplies all noise."""
+USUAL_WEIGHT = 0.4
+"""Mean inverse weight over the largest: no record stands for more than 2.5 times as many as usual.
+Chances to have an outcome are kept above this part of their mean, since the largest weight
+multiplies all noise."""
 UNDO = 1.25
 """Shrinkage of a model is undone up to this factor; beyond, undoing adds more noise than it removes
 bias."""
-STEEPEST = 16.0
-"""Largest rate of squares, in largest counts per largest time."""
 
 # --- clusters ------------------------------------------------------------------------------------
 
-CLUSTER_SDS, CLUSTER_CORRELATION = 3.5, 0.2
-"""A sum of a cluster is kept within so many standard deviations, for rows that have this
-correlation."""
+CLUSTER_SDS = 3.5
+"""A sum of a cluster is kept within so many standard deviations."""
 CLUSTERS_CUT = 2.0
 """Sums whose root mean square is above the bound over this are cut noticeably."""
 MOST_LOST = 8.0
@@ -154,45 +136,37 @@ APART = 0.1
 """Standardised differences above it are said to matter, those that noise moves by less are worth
 their release, and variances are known if noise is less than this part of them."""
 WORTH_A_WORD = 0.05
-"""Records beyond a clip, noise in a variance of scores, and of a range in a mean that is not known:
-parts that a caution is for."""
+"""Records beyond a clip, noise in a variance of scores or in what covariates explain of that of
+outcomes, and of a range in a mean that is not known: parts that a caution is for."""
 HARDLY, NOTHING = 0.5, 0.1
-"""Where less of a model is kept, the result says that it hardly adjusts, and that it is an
-association."""
-LITTLE_KNOWN = 0.25
-"""Where less than this part of either model is known, `one_step` says that it hardly adjusts."""
+"""Where less of the slopes of a model is kept, or of their variance the square of it is known, the
+result says that it hardly adjusts; and that it is an association. Standardised differences that
+noise would move by more than the former are refused."""
 ARMS_APART = 0.6
 """Where the score explains more than this part of who is treated, the arms hardly overlap."""
-SURE, FEW = 2.0, 3.0
-"""What is below this many standard deviations of its noise is no denominator; nor is the weight of
-a group in learners below this many scales."""
-MOST_MOVED = 0.5
-"""Standardised differences are refused where noise would move them by more than this."""
-HIDDEN = 0.03
-"""Noise in what covariates explain, over the variance of residuals, beyond which it is unknown."""
+SURE = 2.0
+"""What is below this many standard deviations of its noise is no denominator."""
 
 # --- how a budget is divided ---------------------------------------------------------------------
 
 SHARES = (0.14, 0.2, 0.28, 0.36, 0.44, 0.52, 0.6, 0.68, 0.74)
-"""Shares that are compared for the moments, and the middle ones for a first stage."""
-FIRST_STAGE = (0.13, 0.2, 0.36)
-"""Proportions for the first stage of `one_step` that are compared: the fewer records, the more it
-needs."""
-MODEL_PARTS = (0.1, 0.2, 0.3, 0.4, 0.5)
-"""Parts of the budget that are compared for a propensity model that weights tables."""
+"""Shares that are compared for the moments, some of the smaller ones for a first stage (the fewer
+records, the more it needs) and for a propensity model that weights tables."""
 SPREAD_SHARE = 0.08
 """Share of where covariates lie and how far they spread: with .02, scales of columns of wide ranges
 were off by factors of 2 to 7, n 40,000, epsilon 1, 17 columns."""
 COUNT = 0.3
 """Part of the share of means by arm for the number of treated records."""
 ARM_SQUARES = 0.4
-"""Size of squares beside sums by arm, whose noise they add to: a sampling variance may be rough.
-In trials half-widths with .3 and with .5 were within 1 % of each other."""
+"""Size of squares beside sums by arm, whose noise they add to: a sampling variance may be rough. In
+trials half-widths with .3 and with .5 were within 1 % of each other."""
 BY_ARM = ARM_SQUARES / 4.0 + 1.0
 """What a record moves sums by arm with their squares by, against one sum with its squares."""
 WEIGHED, COUNTED = 0.1, 0.05
 """How far a record moves the sum of the weights of its group and arm, and their count, against its
 residual."""
+BY_GROUP = (WEIGHED + COUNTED) * 2.0 + 1.5
+"""What it moves all sums of its group by: these, its residual and, half as far, the square."""
 MARGIN_SQUARES = 0.1, 5.0, 0.03, 0.12
 """Part of pure noise's price that goes to squares where columns need them: 0.1 with 5 columns at
 epsilon 1, and by the third root of how many there are for each unit of epsilon; least and largest.
@@ -205,22 +179,21 @@ BALANCE_SQUARES = 0.15, 0.4
 """Least and largest part of the share "balance" that squares get, where a column needs one."""
 TIME = 0.25
 """What time counts beside events in the noise: it is known far better where events are rare."""
+STEEPEST = 16.0
+"""Largest rate of squares, in largest counts per largest time."""
 SQUARES = 0.18
-"""Proportion of the budget of rates that is for their sampling variance."""
-OUTCOMES, SUBGROUPS = 0.7, 0.3
-"""Proportions of the outcomes of a study as a whole and in subgroups."""
+"""Proportion of a budget for what is asked beside: the sampling variance of rates, and where the
+bins of quantiles are."""
+OUTCOMES = 0.7
+"""Proportion of the outcomes of a study as a whole; the rest is for those in subgroups."""
 BASELINE = 0.1, 0.05, 0.25
 """Proportion of the baseline variables, where there are as many as outcomes; least and largest."""
-PLACE = 0.2
-"""Part of the budget of quantiles that says where the bins are."""
-EIGHTH = 1.0 / 8.0
-"""Standard deviation of a number over its range in moments, as their words say; with `TYPICAL_SD`
-regressions on products were off by more than 1 % at huge epsilon."""
+EIGHTH = math.sqrt(COLUMN_VARIANCE) / 2.0
+"""Standard deviation of a number over its range in moments, as their words say: half of a typical
+covariate's. With `TYPICAL_SD` regressions on products were off by more than 1 % at huge epsilon."""
 CONSTANT = 2.0
 """What the constant counts beside an indicator in moments: means that are not in the middle need
 it."""
-MORE_NOISE = 1.5
-"""How much more noise moments usually have: columns are correlated, and means not in the middle."""
 VOLUME = 0.1
 """Largest part of epsilon that is planned for the change of volume from noise to weights."""
 SAFEGUARD = 1e-3
@@ -231,23 +204,20 @@ SAFEGUARD = 1e-3
 
 GAIN, TRIAL_GAIN = 0.75, 0.92
 """Using the covariates has to reduce the error to expect to this part, in an observational study
-and in a trial: where nothing confounds, or they explain nothing, its noise is for nothing. So has
-a delta, to be spoken of."""
+and in a trial: where nothing confounds, or they explain nothing, its noise is for nothing. So has a
+delta, to be spoken of."""
 RECORDS, LARGE_GAIN = 75, 0.2
 """With fewer records for each covariate, it has to reduce the error to this part."""
 LEAST_RECORDS = 1000.0
 """Records times epsilon that an adjustment takes: with less, noise in it can widen the interval."""
-NARROW = 2.0
-"""An adjustment must not widen the interval where outcomes spread so many times less than usual."""
-NARROWER, IDLE = 3.0, 1.08
-"""Nor may it in a trial, where they spread so many times less and the covariates explain nothing,
-by more than this factor."""
+NARROW, NARROWER = 2.0, 3.0
+"""An adjustment must not widen the interval where outcomes spread so many times less than usual;
+nor, in a trial, where they spread the latter times less and covariates explain nothing, by more
+than it has to gain. With the former in trials, too, it would widen some by .1 at n epsilon
+2,000."""
 BENT_RECORDS, BENT_RECORDS_WITH_DELTA = 500.0, 150.0
 """Records times epsilon that each column takes: with fewer, its noise costs more than it saves.
 Half as many had twice the error on straight populations of 10 columns, n 10,000, epsilon 1."""
-BENT_RECORDS_IF_PUBLIC = 50.0
-"""The same where covariates are public: twelve in the smaller of two arms (`balancing`) if that has
-a quarter of them."""
 MOST_COLUMNS, MOST_POOLED = 450, 250
 """Covariates that the noise of a matrix is proved for, and those that can have Gaussian noise."""
 
@@ -262,35 +232,35 @@ CODE = 0.75
 """A column is taken for a code of two values where this part of its records is in one class of
 lengths on either side: its square is a line, and products of codes may be none at all. Of normal
 columns a half is."""
-SHAPE = 0.3
-"""How far variances are from those of normal columns with the same mean of logarithms of distances:
-a third less in even columns."""
 CLEAR = 12.0
 """Records are so many times the noise of a class at least where a code is told from a number: the
 largest of all classes is noise in some columns otherwise, n 4,000, epsilon 1, 11 columns."""
 
 # --- models out of moments (`moment_models`, `posterior`) ----------------------------------------
 
-OUTCOME, TREATMENT, ONE = 0.7, 0.7, 0.25
-"""Sizes of outcome, treatment and constant in z, against that of the covariates."""
+BESIDE, ONE = 0.7, 0.25
+"""Sizes of outcome and treatment in z, each, and of the constant, against that of the
+covariates."""
 OUTCOMES_LONG = 0.35
 """Further outcomes are so long for their part of a row, over the clip, that it is rarely cut."""
 LENGTH = 0.8
-"""What each covariate adds to the largest squared length of a row: the size of all the rest."""
-WEIGHT, WEIGHT_SD = 0.92, 0.08
-"""Mean and standard deviation over studies of the mean weight of rows after shortening."""
-SCALE = 0.8, 1.0
-"""The same of the mean variance of standardised covariates after shortening."""
+"""What each covariate adds to the largest squared length of a row: the size of all the rest. Noise
+of the regression was within 10 % from .5 to 1. Their mean variance after shortening is about that,
+give or take as much."""
+WEIGHT = 0.92
+"""Mean over studies of the mean weight of rows after shortening; 1 is a standard deviation away."""
 LEAST_DIRECTION = 0.02
 """Least variance of a direction, against the mean of all."""
 VAGUE = 4.0
 """How many times the variance of confounding is larger where nothing is known, and once more."""
 TRUST = 0.3
 """Power of the likelihood in the interval: what moments say about the grid is trusted less."""
-SLOPES_MISS, STRAIGHT_SLOPES_MISS = 0.05, 0.3
-"""Of what slopes explain, they are taken to miss this part at least: lines may be curves. Where the
-score bends and they do not it is the latter: bent populations have .3 to .9 of it in curves and
-products, others none."""
+SLOPES_MISS, HIGHER = 0.05, 0.3
+"""Of what slopes explain, they are taken to miss this part at least: lines may be curves. The
+latter is what they miss where the score bends and they do not (bent populations have .3 to .9 of it
+in curves and products, others none), and confounding by curves that no column is for, over that by
+squares and products: it was .6 over 25 bent populations, steps among them, but 0 where all that
+bends is a U."""
 BENT_VARIANCE = 0.64
 """Variance of squares and products that are cut, over that of a column: .77 of normal columns, .4
 of the squares of uniform ones."""
@@ -302,22 +272,19 @@ CURVED, STRONGLY = 0.04, 0.28
 the score: in standard deviations of the outcome, for each unit of the variance of the log odds. It
 was .28 for a strong U, n 10,000, epsilon 1, and .02 for a gentle one. The interval allows for the
 first; where the second is more than a standard error, the first lines tell."""
-HIGHER = 0.3
-"""Confounding by curves that no column is for, over that by squares and products: it was .6 over 25
-bent populations, steps among them, but 0 where all that bends is a U."""
-UNBALANCED = 0.03
-"""How far weights of an estimand leave records off along the score, in its standard deviations:
-.01 to .02 at epsilon 1000 and .03 to .05 at 1, n 40,000, variance of the log odds .5."""
 WEIGHTS_OFF = 0.04
-"""Relative error of the sum of the weights of an arm."""
+"""Relative error of the sum of the weights of an arm, and how far weights of an estimand leave its
+records off along the score, in its standard deviations: .01 to .02 at epsilon 1000 and .03 to .05
+at 1, n 40,000, variance of the log odds .5."""
 GROUP_OFF = 0.15
 """Standard deviation over studies of the relative error of the weights of an arm in a group,"""
-GROUP_FAR = 1.7
+GROUP_FAR = pow(0.375, 2) / EVENLY
 """and, where the score is not known, squared distance of a group from the others along a covariate,
 in its variances: a quarter at one end of a uniform one."""
-WRONG_SCORE = 0.3
-"""Error of the score's slopes by its shape, which normal covariates in each arm would give it, in
-units of the slopes: it meets what is not known of the outcome's slopes."""
+WRONG_SCORE = 0.15
+"""Relative error of the score's slopes that is not noise: they come from moments, by the shape
+which normal covariates in each arm would give the score. It meets what is not known of the
+outcome's slopes, and what a check for curves sees of lines."""
 SECOND_ORDER = 1.5
 """Variance of what noise in the models does, over what it does to first order."""
 
@@ -331,29 +298,23 @@ ROOM = 40.0
 """Room times the epsilon of the draw that it takes: below, noise grows faster than room falls."""
 SURELY = 5.0
 """Scales of its noise by which a room must exceed that: 3 in 1,000 calls are misled by noise."""
-ROW_LENGTH, REACH = 0.7, 4.0
-"""Squared length to which rows are shortened, for each column, and how many times as long rows may
-be that the mean is taken of. Noise was within 10 % from .5 to 1."""
-SMOOTHING = (0.04, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4)
-"""Parts of the price of the draw that may pay for a ladder that widens."""
-LEVERAGE, PULL = (1.5, 1.4), 0.5
-"""Bound on |c'S^-1 w| times the records of the smaller arm: a constant, and for each root of a
+REACH = 4.0
+"""How many times as long rows may be, before they are shortened, that the mean is taken of."""
+LEVERAGE, PULL = 1.5, 0.5
+"""Bound on |c'S^-1 w| times the records of the smaller arm, for the constant and for each root of a
 column; and the largest of these over what leverage and room allow: .34 to .66 in 40 designs."""
 FIT = 1.5
 """Bound on what a regression predicts, in clips."""
-UNEVEN = 1.25, 0.4
-"""Mean and standard deviation over studies of leverage, over that of arms that are alike."""
-LEFT = 0.65, 0.25
-"""The same of what regressions leave of the residuals' squares."""
+UNEVEN = 1.25
+"""Mean over studies of leverage, over that of arms that are alike."""
 GAP = 0.2
 """How far the predictions of the arms differ at most, over the longest residual: .07 to .32."""
 
 # --- weights at label level (`balancing`) --------------------------------------------------------
 
 RIDGE = 3.0
-"""Variance of a residual over that of a slope along an imbalance, by which both are weighed."""
-FLATTER = 3.0
-"""Slopes of squares and products are believed to have so many times less variance."""
+"""Variance of a residual over that of a slope along an imbalance, by which both are weighed; slopes
+of squares and products are believed to have so many times less once more."""
 BASIS_RECORDS = 12
 """Records of the smaller arm for each function of the basis, before curves are added to it."""
 DENSE = 0.15
@@ -370,16 +331,14 @@ TIGHTEST = 1.25
 
 # --- learners of conditional effects -------------------------------------------------------------
 
-OUTCOME_THRESHOLD = 0.2
-"""Least threshold of Huber's loss for outcomes, as a share of their range."""
-EFFECT_THRESHOLD = 0.15
-"""The same for effects."""
+THRESHOLD = 0.2
+"""Least threshold of Huber's loss for outcomes and effects, as a share of the outcome's range."""
 THROUGH = 0.2
 """Part of the noise in an outcome function that gets into effects (measured 0.12 to 0.29, for 1,000
 to 5,000 records): where propensities are right it would average out."""
-INSIDE = 0.85
+INSIDE = math.erf(THRESHOLD / TYPICAL_SD / math.sqrt(2.0))
 """Part of the records whose residuals are below the threshold of Huber's loss, where that is not
-released."""
+released: of typical, normal ones."""
 CORNER = 8.0
 """A histogram with noise of less than 1/8 of an even bin is taken nearly as it is."""
 
@@ -388,8 +347,6 @@ CORNER = 8.0
 LEVELS = 14
 """Lengths of residuals that are told apart, from the longest to a ninetieth of it: outcomes whose
 range is 20 times too wide are still told from shorter ones."""
-TYPICAL_SCALE = 0.2
-"""Scale of residuals, over the longest, before anything is seen (see `LOG_SPREAD`)."""
 FAR_OUT = ((0.0, 1.0), (0.0, 0.35), (0.0, 0.12), (0.7, 1.0)), (0.003, 0.01, 0.025, 0.06, 0.14, 0.3)
 """Between which lengths records lie that are further out than others, and how many of all those may
 be. The last are all at the end, with a gap: a rare outcome of 0 and 1 that is declared by its range
@@ -412,5 +369,3 @@ BENT_OUTCOME = 0.5
 """How much of what covariates explain of the outcome may be along a curve that nobody saw."""
 SKEWED = 0.1
 """Squared covariance of a bent term with its line: by skewness, and tails that are not normal."""
-SLOPES_OFF = 0.15
-"""Relative error of the score's slopes that is not noise: they come from moments."""

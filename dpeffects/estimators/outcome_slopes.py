@@ -28,7 +28,7 @@ SHARE, PART = "slopes", 0.2
 
 def squared_radius(baseline: int, outcomes: int) -> float:
     """Squared length of a row, at most: baseline variables first, then outcomes."""
-    own = hand.OUTCOME**2 * hand.LENGTH * baseline
+    own = hand.BESIDE**2 * hand.LENGTH * baseline
     return hand.LENGTH * baseline + own * (1.0 + hand.OUTCOMES_LONG * (outcomes - 1))
 
 
@@ -36,7 +36,7 @@ def worth(n: int, baseline: int, outcomes: int, epsilon: float) -> bool:
     """Whether public numbers say that slopes come out as more than noise."""
     if not 0 < baseline + outcomes <= 200 or not baseline:
         return False
-    size = hand.OUTCOME * math.sqrt(hand.LENGTH * baseline)
+    size = hand.BESIDE * math.sqrt(hand.LENGTH * baseline)
     sd = matrix_noise_sd(baseline + outcomes, squared_radius(baseline, outcomes), epsilon)
     return baseline * (sd / (n * size)) ** 2 < hand.EXPLAINED / hand.LONG_SDS**2
 
@@ -113,7 +113,7 @@ def release_slopes(
     outcomes, on the scale from -1/2 to 1/2, are released already.
     """
     p, k = standard.size, outcomes.size
-    size = hand.OUTCOME * math.sqrt(hand.LENGTH * p)
+    size = hand.BESIDE * math.sqrt(hand.LENGTH * p)
     clips = np.clip(hand.LONG_SDS * np.sqrt(variances), 0.02, 1.0)
     products_of = slopes_row(standard, outcomes, gone, centres, clips, size)
     label = "products of baseline and outcomes"

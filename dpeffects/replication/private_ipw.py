@@ -707,7 +707,7 @@ def _spread(centres: Centres, *squares: Noisy) -> tuple[float, float]:
 
     And what is not known of it, as a standard deviation.
     """
-    typical = min((hand.UNSEEN_SD * centres.range) ** 2, centres.most_variance)
+    typical = min((hand.TYPICAL_SD * centres.range) ** 2, centres.most_variance)
     if not squares:
         return typical, typical
     seen, noise = float(squares[0]) / centres.n, squares[0].variance / centres.n**2
@@ -730,7 +730,7 @@ def _moved_by_model(
     largest, d = float(sds.max()), sds.size
     scale, norm = sds / largest, unit_norm(d)
     by_column = spread * model.spreads * (scale[1:] / norm) ** 2
-    level = (hand.FAR_SD * centres.range * float(scale[0]) / norm) ** 2
+    level = (math.sqrt(hand.EVENLY) * centres.range * float(scale[0]) / norm) ** 2
     prior = hand.EXPLAINED * float(by_column.mean()) + level
     if not curator.has("variance"):
         return largest**2 * prior

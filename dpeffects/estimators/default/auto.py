@@ -103,7 +103,8 @@ def _pays(adjusted: Forecast, unadjusted: Forecast, options: AutoOptions, facts:
     """Whether using the covariates is worth its noise."""
     if options.randomised:
         idle = replace(adjusted, sampling=unadjusted.sampling).with_noise(hand.NARROWER)
-        safe, gain = idle <= hand.IDLE * unadjusted.with_noise(hand.NARROWER), hand.TRIAL_GAIN
+        gain = hand.TRIAL_GAIN
+        safe = gain * idle <= unadjusted.with_noise(hand.NARROWER)
     else:
         enough = facts.n * facts.budget.epsilon >= hand.LEAST_RECORDS
         safe = enough and adjusted.with_noise(hand.NARROW) <= unadjusted.error

@@ -108,7 +108,7 @@ class Basis:
         """How much less curves may vary than a line; steps along a column vary as one together."""
         each = len(self.steps) / max(len({j for j, _ in self.steps}), 1)
         numbers = len(self.columns), len(self.squares) + len(self.pairs), len(self.steps)
-        return np.repeat([1.0, hand.FLATTER, each], numbers)
+        return np.repeat([1.0, hand.RIDGE, each], numbers)
 
     def __call__(self, rows: Block) -> tuple[FloatArray, ...]:
         """The functions of some rows."""
@@ -565,7 +565,7 @@ def release_first(curator: Curator, sizes: FloatArray) -> Released:
     part = lengths_part(2.0 * float(sizes.min()) * curator.epsilon("estimate"))
     if centres.two_valued:
         return Released(centres, None, 1.0, centres.most_variance)
-    typical = min((hand.UNSEEN_SD * centres.range) ** 2, centres.most_variance)
+    typical = min((hand.TYPICAL_SD * centres.range) ** 2, centres.most_variance)
     if not part:
         return Released(centres, None, 1.0, typical)
     from_means, label = residual(centres.means), "lengths of residuals"
@@ -596,7 +596,7 @@ def release_explained(curator: Curator, problem: Problem, known: Released) -> Re
     norm = norm_of_sum(curator, "outcome and covariates", row, ball, share="variance")
     root, sd = max(float(norm), 0.0) * clip / n, math.sqrt(norm.variance) * clip / n
     guessed = known.lengths is None and not known.centres.two_valued
-    if guessed or sd**2 > hand.HIDDEN * known.spread:
+    if guessed or sd**2 > hand.WORTH_A_WORD * known.spread:
         return known
     by_chance = size * known.spread / n + sd**2
     explained = min(max(root**2 - by_chance, 0.0), 0.9 * known.spread)

@@ -50,12 +50,13 @@ def _plain(facts: Facts) -> Iterator[int]:
 def degree(facts: Facts) -> int:
     """How far columns bend by the public rule: as far as records times epsilon carry them.
 
-    Where covariates are public there is no noise, and records alone have to.
+    Where covariates are public there is no noise, and records alone have to: those of an arm of
+    half the usual size.
     """
     each = hand.BENT_RECORDS_WITH_DELTA if facts.budget.delta else hand.BENT_RECORDS
     most = facts.n * float(facts.budget.epsilon) / each
     if facts.level == "label":
-        most = facts.n / hand.BENT_RECORDS_IF_PUBLIC
+        most = facts.n / (2.0 * facts.arms * hand.BASIS_RECORDS)
     fits = [k for k in (SQUARES, PRODUCTS) if facts.columns + len(bends(facts, k)) <= most]
     return max(fits, default=LINES)
 

@@ -163,7 +163,7 @@ class Centres:
 def release_centres(curator: Curator, count: str = "count", means: str = "means") -> Centres:
     """Release the sizes of the arms and their sums of outcomes."""
     counts = arm_counts(curator, count)
-    least = 2.0 / curator.arms * min(hand.LEAST_SHARE, math.sqrt(counts.variance) / curator.n)
+    least = min(hand.RARE, 2.0 * math.sqrt(counts.variance) / curator.n) / curator.arms
     return centres_of(curator, counts.shares(least), arm_sums(curator, means))
 
 
@@ -188,7 +188,7 @@ def centres_of(curator: Curator, known: tuple[FloatArray, float], sums: Noisy) -
         unknown=np.sqrt(
             mean_sd**2 * (1.0 - pull)
             + (pull * (own - together)) ** 2
-            + (hand.FAR_SD * width * lost) ** 2
+            + hand.EVENLY * (width * lost) ** 2
         ),
         outcome_range=(low, high),
         two_valued=curator.values[-1] == 2,

@@ -26,9 +26,6 @@ from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Cube
 
-_STEP = -1
-"""In the place of a second column: the step of a column at its mean."""
-
 
 def bent_terms(
     values: IntArray, columns: IntArray, known: Collection[tuple[int, int]] = ()
@@ -36,7 +33,8 @@ def bent_terms(
     """Pairs of positions: squares, steps and products, by the columns' declared ``values`` alone.
 
     Columns that are not indicators have a square and a step each. The first columns of the formula
-    have their products: no more of them than there are columns. ``known`` are pairs of columns
+    have their products: no more of them than there are columns. A step, at the mean of its column,
+    has -1 for a second one. ``known`` are pairs of columns
     whose product, or square, is among the terms of the models already.
     """
     bends = [j for j, k in enumerate(columns) if values[k] != 2]
@@ -45,7 +43,7 @@ def bent_terms(
     pairs = [(j, j) for j in bends] + [(j, k) for j in first for k in first if j < k]
     there = {frozenset(pair) for pair in known}
     left = [(j, k) for j, k in pairs if {int(columns[j]), int(columns[k])} not in there]
-    return np.array(left + [(j, _STEP) for j in bends], dtype=np.int64).reshape(-1, 2)
+    return np.array(left + [(j, -1) for j in bends], dtype=np.int64).reshape(-1, 2)
 
 
 @row("treated", "covariates")
@@ -60,7 +58,7 @@ def bent(rows: Block, terms: IntArray, models: Models, score: Score) -> FloatArr
 
     for at, (j, k) in enumerate(terms):
         x = column(j)
-        if k == _STEP:
+        if k < 0:
             out[:, at] = off * (np.where(x > 0.0, 1.0, -1.0) - 2.0 / hand.CUT * x)
         elif k == j:
             out[:, at] = off * (2.0 * (x / hand.CUT) ** 2 - 1.0)
@@ -72,7 +70,7 @@ def bent(rows: Block, terms: IntArray, models: Models, score: Score) -> FloatArr
 def variances(terms: IntArray) -> FloatArray:
     """Variances of bent terms of independent normal columns."""
     one, other = terms.T
-    return np.select([other == _STEP, one == other], [0.356, 0.172], 0.125)
+    return np.select([other < 0, one == other], [0.356, 0.172], 0.125)
 
 
 @dataclass(frozen=True)
@@ -194,7 +192,7 @@ class CurvesAsked:
         models, h = self.models, self.score.overlap
         _, vectors = np.linalg.eigh(models.covariance)
         slopes = vectors**2 @ models.slopes.treatment_variance
-        slopes = slopes + (hand.SLOPES_OFF * models.treatment_slopes) ** 2
+        slopes = slopes + (hand.WRONG_SCORE * models.treatment_slopes) ** 2
         own = np.mean(
             [slopes[x] for x in np.where(self.terms < 0, self.terms[:, :1], self.terms).T], 0
         )

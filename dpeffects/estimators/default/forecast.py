@@ -124,9 +124,9 @@ def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
     entry /= total
     kept = 0.15**2 / (0.15**2 + entry**2)
     variance = (sd / clip) ** 2
-    outcome_noise = (entry / (hand.OUTCOME * length)) ** 2
+    outcome_noise = (entry / (hand.BESIDE * length)) ** 2
     between = math.sqrt(2.0 * arms * (arms - 1)) * entry
-    treatment_noise = 0.0 if randomised else (between / (hand.TREATMENT * length)) ** 2
+    treatment_noise = 0.0 if randomised else (between / (hand.BESIDE * length)) ** 2
     explained = hand.TWO_VALUED_EXPLAINED if facts.two_valued else hand.EXPLAINED
     b2, a2 = explained * variance / p, hand.SELECTION / p
     size_b = math.sqrt(b2 + outcome_noise + variance / n)

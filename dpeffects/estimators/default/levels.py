@@ -92,7 +92,7 @@ def with_means(
             named.add(part.name)
             parts.append(MeansPart(part.name, weights[0] * one, -weights[1] * other, part.noise))
     elif not unadjusted:
-        vague = hand.DIFFER * _confounded(centres, control, effect) * math.prod(weights) * effect
+        vague = hand.VARYING * _confounded(centres, control, effect) * math.prod(weights) * effect
         parts.append(MeansPart("effects that vary", vague, vague))
     for part in estimate.parts:
         if part.name not in named:

@@ -35,8 +35,8 @@ from dpeffects.privacy.tight_sets import Gram
 
 def squared_radius(columns: int, randomised: bool) -> float:
     """Squared length of z, at most."""
-    treatment = 0.0 if randomised else hand.TREATMENT**2
-    return hand.LENGTH * columns * (1.0 + hand.OUTCOME**2 + treatment + hand.ONE**2)
+    treatment = 0.0 if randomised else hand.BESIDE**2
+    return hand.LENGTH * columns * (1.0 + hand.BESIDE**2 + treatment + hand.ONE**2)
 
 
 def directions(shares: FloatArray) -> FloatArray:
@@ -164,7 +164,7 @@ def release_models(
     p, n, pi = standard.size, curator.n, centres.shares
     along = directions(pi)[:, : 0 if randomised else None]
     length, radius = math.sqrt(hand.LENGTH * p), math.sqrt(squared_radius(p, randomised))
-    own, arm, one = sizes = (hand.OUTCOME * length, hand.TREATMENT * length, hand.ONE * length)
+    own, arm, one = sizes = (hand.BESIDE * length, hand.BESIDE * length, hand.ONE * length)
     points = tuple(OfArm(x) for x in along.T)
     row = moment_row(standard, residual(centres.means), clip, points, sizes)
     half = np.full(p + 2 + len(points), radius)
@@ -180,7 +180,7 @@ def release_models(
         known, unit = matrix[p + 1 : -1, p + 1 : -1], arm**2 * float(np.trace(spread_arms))
     own_sd = math.sqrt(2.0 * len(known)) * released.sd / unit
     weight = min(max(float(np.trace(known)) / unit, 0.5 * n), n)
-    total = combined(weight, own_sd, hand.WEIGHT * n, hand.WEIGHT_SD * n)
+    total = combined(weight, own_sd, hand.WEIGHT * n, (1.0 - hand.WEIGHT) * n)
     matrix, sd = matrix / total, released.sd / total
     # slopes of x along the points: how far the arms lie from all records
     turn = np.linalg.inv(spread_arms) if points else spread_arms
@@ -253,7 +253,7 @@ def shrunk(matrix: FloatArray, sd: float) -> tuple[FloatArray, float, float]:
     Also that multiple, and the part of the rest that was kept.
     """
     p = len(matrix)
-    mean = combined(float(np.trace(matrix)) / p, sd * math.sqrt(2.0 / p), *hand.SCALE)
+    mean = combined(float(np.trace(matrix)) / p, sd * math.sqrt(2.0 / p), hand.LENGTH, hand.LENGTH)
     scale = min(max(mean, hand.LEAST_DIRECTION), 1.1)
     off = matrix - scale * np.eye(p)
     kept = max(0.0, 1.0 - p * (p + 1) * sd**2 / max(float((off**2).sum()), 1e-300))

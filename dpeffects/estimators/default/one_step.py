@@ -143,12 +143,12 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, Fore
     pools = (options.pool,) if options.pool else _POOLS if able else _POOLS[:1]
     plans = []
     for pool in pools:
-        tried = options.made_for(facts, pool=pool, first=options.first or hand.FIRST_STAGE[1])
+        tried = options.made_for(facts, pool=pool, first=options.first or hand.SHARES[1])
         for _ in range(2):  # first the moments, then the first stage, then the moments again
             if options.models is None:
                 tried = _best([tried.made_for(facts, models=x) for x in hand.SHARES], facts)
             if options.first is None:
-                tried = _best([tried.made_for(facts, first=x) for x in hand.FIRST_STAGE], facts)
+                tried = _best([tried.made_for(facts, first=x) for x in hand.SHARES[:4]], facts)
         plans.append((tried, _expected(tried, facts)))
     best, forecast = min(plans, key=lambda plan: plan[1].error)
     return best.made_for(known), forecast
@@ -175,7 +175,7 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
 
         return label_shares(options, options.facts or _TYPICAL)
     models = options.models or hand.SHARES[3]
-    means = 0.3 * (options.first or hand.FIRST_STAGE[0])
+    means = 0.3 * (options.first or hand.SHARES[0])
     first = {"count": means, "means": means}
     if options.clips:
         first["lengths"] = 2.0 * means
@@ -441,7 +441,7 @@ def caution(models: Models, curves: Curves, score: Score, left_out: str = "") ->
             "who is treated, so few records have a counterpart in another arm; the interval does "
             "not allow for that"
         )
-    if min(models.slopes.known) < hand.LITTLE_KNOWN:
+    if min(models.slopes.known) < hand.HARDLY**2:
         found = "HARDLY ADJUSTED: the models are mostly noise"
         found += "" if apart else "; the interval allows for what is left"
     return "; ".join(filter(None, (apart, found)))

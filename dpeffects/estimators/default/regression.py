@@ -35,7 +35,7 @@ from dpeffects.estimators.default.forecast import Forecast, outcome_sd
 from dpeffects.estimators.default.levels import Spread, with_means
 from dpeffects.estimators.default.one_step import OneStepOptions
 from dpeffects.estimators.default.standard import Standard, ask_means, release_standard
-from dpeffects.estimators.default.tails import LengthsAsked
+from dpeffects.estimators.default.tails import LengthsAsked, limits
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, with_another
@@ -142,7 +142,7 @@ def fit_arms(
         clip, bias, _ = read.clip(8.0 * math.sqrt(2.0) / (smallest * epsilon), centres)
         spread = min(read.mean_square(clip)[0], spread)
     standard = release_standard(curator, sums, "spread", added)
-    radius = max(math.sqrt(hand.ROW_LENGTH * standard.size), 1.0)
+    radius = max(math.sqrt(hand.LENGTH * standard.size), 1.0)
     own = ESTIMANDS[estimand]
     everybody = own.of_treated and own.of_control
     fitted = LeastSquares(
@@ -208,14 +208,13 @@ class First:
         part, arms = 1.0 / contrasts, _arms(curator, pair)
         sizes = self.centres.sizes[list(pair)]
         smallest, even = float(sizes.min()), float((1.0 / sizes).sum())
-        constant, root = hand.LEVERAGE
-        longest = (constant + root * math.sqrt(self.columns)) / smallest
+        longest = hand.LEVERAGE * (1.0 + math.sqrt(self.columns)) / smallest
         leverage = fitted.leverage(arms, self.size, longest, share="leverage", part=part)
-        uneven = _posterior(leverage.value[0] / even, leverage.sd / even, *hand.UNEVEN)
+        uneven = _posterior(leverage.value[0] / even, leverage.sd / even, hand.UNEVEN)
         weights = (smallest / sizes) ** 2
         squares = fitted.squares(arms, weights, hand.FIT * self.clip, share="squares", part=part)
         unit = self.spread * float(weights @ sizes)
-        left = _posterior(squares.value[0] / unit, squares.sd / unit, *hand.LEFT)
+        left = _posterior(squares.value[0] / unit, squares.sd / unit, 1.0 - hand.EXPLAINED)
         uneven, left = max(uneven, 1.0), min(max(left, 0.02), 1.0)
         leeway = Leeway(
             max(room - room_sd / 2.0, 2.5),
@@ -258,16 +257,17 @@ def _no_steps(options: OneStepOptions) -> str:
     return "NO STEPS: jumps and sharp bends of the outcome are not adjusted for, nor looked for"
 
 
-def _posterior(seen: float, sd: float, mean: float, spread: float) -> float:
+def _posterior(seen: float, sd: float, usual: float) -> float:
     """A number seen with noise, pulled to what is usual by as much as noise explains."""
-    return float(mean + (seen - mean) * spread**2 / (spread**2 + sd**2))
+    return float(usual + (seen - usual) / (1.0 + (sd / (hand.ROUGH * usual)) ** 2))
 
 
 def draw_of(leeway: Leeway, most: float, epsilon: float) -> tuple[float, float]:
     """The smoothing with the least noise, and the Laplace scale that has 95 % where it has."""
     ladder = leeway.contrast()
     halves = {
-        x: LadderNoise.of(ladder, 2.0 * most, epsilon, x).half_width(0.95) for x in hand.SMOOTHING
+        x: LadderNoise.of(ladder, 2.0 * most, epsilon, x).half_width(0.95)
+        for x in limits(0.5)[1:].tolist()
     }
     best = min(halves, key=lambda x: halves[x])
     return best, halves[best] / math.log(20.0)
@@ -293,7 +293,8 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[RegressionOptions, F
     p, n = bent(facts, own.degree).columns, facts.n
     split = Split.of(facts.budget, shares(facts.level, own))
     epsilon, sd = split.shares["estimate"].epsilon, outcome_sd(facts)
-    clip, (left, _), (uneven, _) = 0.6 if facts.two_valued else 3.0 * sd, hand.LEFT, hand.UNEVEN
+    clip = hand.LONGEST if facts.two_valued else hand.LONG_SDS * sd
+    left, uneven = 1.0 - hand.EXPLAINED, hand.UNEVEN
     even, room = 2.0 * facts.arms / n, 0.3 * n / facts.arms / (p + 1.0)
     first = First(None, p, clip, 0.0, sd**2, epsilon, n)  # type: ignore[arg-type]
     pull = hand.PULL * math.sqrt(uneven * even / max(room, 1.0))

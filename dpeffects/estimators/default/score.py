@@ -120,7 +120,7 @@ class Score:
         others = (self.slopes.sum(axis=0) - self.slopes) / (arms - 1)
         towards = self.slopes - others
         moves = towards @ self.covariance @ self.slopes.T
-        steps = hand.FAR / np.maximum(self.sd_along(towards), 1e-12)
+        steps = hand.CUT / np.maximum(self.sd_along(towards), 1e-12)
         chances = self._kept(_chances(self.constants + self.centres - steps[:, None] * moves))
         flat = self.tilted(self.shares) / self.shares
         found = np.maximum(self.tilted(chances) / np.diag(chances), flat)

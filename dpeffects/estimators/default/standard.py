@@ -27,6 +27,18 @@ from dpeffects.privacy.sets import Cube
 from dpeffects.privacy.tight_sets import Bins
 
 
+def _square_of_normal() -> tuple[float, float]:
+    """Mean and standard deviation of the square of a normal column that is cut at `hand.CUT`."""
+    cut, inside = hand.CUT, math.erf(hand.CUT / math.sqrt(2.0))
+    density = math.sqrt(2.0 / math.pi) * math.exp(-(cut**2) / 2.0)
+    mean = inside - cut * density + cut**2 * (1.0 - inside)
+    fourth = 3.0 * inside - (cut**3 + 3.0 * cut) * density + cut**4 * (1.0 - inside)
+    return mean, math.sqrt(fourth - mean**2)
+
+
+_SQUARE_MEAN, _SQUARE_SD = _square_of_normal()
+
+
 @dataclass(frozen=True, eq=False)
 class Standard:
     """Covariates in [0, 1] to mean 0 and variance 1, and then squares and products of some.
@@ -59,7 +71,7 @@ class Standard:
         An indicator has the largest variance that a column of its mean can have.
         """
         reach = np.where(self.sds**2 < 0.999 * self.means * (1.0 - self.means), hand.CUT, np.inf)
-        square = -hand.SQUARE[0] / hand.SQUARE[1]
+        square = -_SQUARE_MEAN / _SQUARE_SD
         least = [square if one == other else -hand.CUT for one, other in self.bends]
         low = np.append(np.maximum(-self.means / self.sds, -reach), least)
         high = np.minimum((1.0 - self.means) / self.sds, reach)
@@ -87,7 +99,7 @@ class Standard:
             out[b] = one[i] * other[j] + one[j] * other[i]
             if i == j:
                 out[i] += one[i] * other[i] * self.skewness[i]
-                out[b] *= 0.5 * math.hypot(hand.SQUARE[1], self.skewness[i])
+                out[b] *= 0.5 * math.hypot(_SQUARE_SD, self.skewness[i])
         return out
 
     def _each(self, rows: Block) -> Iterator[FloatArray]:
@@ -103,8 +115,8 @@ class Standard:
         for one, other in self.bends:
             column = cut[one] * cut[other]
             if one == other:
-                column -= hand.SQUARE[0] + skewness[one] * cut[one]
-                column *= 1.0 / math.sqrt(hand.SQUARE[1] ** 2 + skewness[one] ** 2)
+                column -= _SQUARE_MEAN + skewness[one] * cut[one]
+                column *= 1.0 / math.sqrt(_SQUARE_SD**2 + skewness[one] ** 2)
             yield column
 
 
@@ -239,7 +251,7 @@ def _margin(
     third_sd = noise * math.sqrt(float((u**3 * close) @ u**3))
     skewness = third * hand.SKEWNESS**2 / (hand.SKEWNESS**2 + third_sd**2)
     square = middle**2 * close
-    usual = sd**2, sd**2 * min(math.hypot(hand.SHAPE, 2.0 * error), 1.0)
+    usual = sd**2, sd**2 * min(math.hypot(hand.ROUGH, 2.0 * error), 1.0)
     seen = float((above + below) @ square) / n, max(noise * math.hypot(*square), 1e-9)
     variance = combined(*seen, *usual)
     return (

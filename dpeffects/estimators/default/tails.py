@@ -58,7 +58,7 @@ class Family:
         )
         last = shapes[..., -1:]  # nothing is longer than the longest
         own = ((shapes - last) / (1.0 - last)).reshape(-1, x.size)
-        usual = -0.5 * (np.log(scales / hand.TYPICAL_SCALE) / hand.LOG_SPREAD) ** 2
+        usual = -0.5 * (np.log(scales * hand.LONGEST / hand.TYPICAL_SD) / hand.LOG_SPREAD) ** 2
         near, far, few = np.array([(*ends, part) for ends, part in product(*hand.FAR_OUT)]).T
         outside = np.clip((far[:, None] - x) / (far - near)[:, None], 0.0, 1.0)
         mixed = (1.0 - few[:, None, None]) * own + few[:, None, None] * outside[:, None]

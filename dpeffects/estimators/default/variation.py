@@ -136,7 +136,7 @@ class VariationAsked:
         kept = prior / np.maximum(prior + error, 1e-300)
         moves = {x: (self._weights(x) * at).sum(axis=(1, 2)) - centre for x in AVERAGES}
         noise, chance = kept**2 * noise, kept * error - kept**2 * noise
-        off = 0.0 if score.tilt == "overlap" else hand.UNBALANCED / hand.CUT
+        off = 0.0 if score.tilt == "overlap" else hand.WEIGHTS_OFF / hand.CUT
         return Varying(kept * seen, noise, chance, moves, np.ones(1), off)
 
     @property

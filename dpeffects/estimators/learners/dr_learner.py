@@ -33,7 +33,7 @@ class DRLearner(r_learner.RLearner):
         norm = unit_norm(propensity.weights.size)
         middle = propensity.offset + float(propensity.weights[0]) / norm
         slopes = float(np.linalg.norm(propensity.weights[1:])) / norm
-        reach = hand.FAR * math.sqrt(hand.EVENLY) * slopes
+        reach = hand.CUT * math.sqrt(hand.EVENLY) * slopes
         low, high = sigmoid(np.array([middle - reach, middle + reach]))
         return min(max(float(low), propensity.low), 1.0 - min(float(high), propensity.high))
 

@@ -238,7 +238,7 @@ def first_stage(
     squares = arm_squares(curator, "ends")
     ends = min(max(float(np.sum(squares.value)) / n + 0.5, 0.0), 1.0)
     unadjusted = hand.CONFOUNDED * _outcome_sd(ends, share, means, curator)
-    threshold = max(threshold_for(ends), hand.OUTCOME_THRESHOLD)
+    threshold = max(threshold_for(ends), hand.THRESHOLD)
     offset = math.log(share / (1.0 - share))
     slopes, penalty = np.zeros(d), 0.0
     if not randomised:

@@ -289,7 +289,7 @@ class RLearner:
             return _groups(curator, Learner(nuisance, unit, self.weighted_residuals))
         share = options.threshold
         if share is None:
-            share = max(_first_stage.threshold_for(nuisance.ends), hand.EFFECT_THRESHOLD)
+            share = max(_first_stage.threshold_for(nuisance.ends), hand.THRESHOLD)
         threshold = share * (upper - lower) * self.widening(share, nuisance.propensity)
         learner = Learner(nuisance, options.lipschitz or threshold, self.weighted_residuals)
         slope = self.squared_slope(nuisance.propensity)
@@ -452,7 +452,7 @@ def _groups(curator: Curator, learner: Learner) -> Effects:
         """The effect in one group: its noise by linearisation, its variance from squares."""
         scales = unit * np.array([tops.scale, weights.scale * abs(ratio[g])]) / size[g]
         sampling: SamplingVariance | Unavailable
-        if weights.value[g] < hand.FEW * weights.scale:
+        if weights.value[g] < hand.SURE * weights.sd:
             sampling = Unavailable("too few records in the group for its noise")
         elif squares is None:
             sampling = Unavailable("variance=False was asked for")
@@ -502,7 +502,7 @@ def _margins(counts: Noisy, n: int) -> tuple[FloatArray, float]:
     uneven = np.maximum(uneven, 16.0 / (hand.CORNER * BINS) ** 2)
     pull = uneven / (uneven + noise)
     shares = np.maximum(1.0 / BINS + pull * (noisy - 1.0 / BINS), 0.002)
-    unknown = np.mean(pull**2 * noise + ((1.0 - pull) * hand.UNEVEN_BINS) ** 2)
+    unknown = np.mean(pull * noise)  # by the same law
     return np.asarray(shares / shares.sum(axis=1, keepdims=True)), math.sqrt(float(unknown))
 
 

@@ -108,7 +108,7 @@ class PropensityModel:
         log_odds = np.log(self.scores / (1.0 - self.scores))
         variance = float(log_odds.var())
         sd = math.sqrt(max(variance - self.noise_variance, 0.25 * variance))
-        wider = replace(self, scores=typical_scores(share, hand.WIDER * sd))
+        wider = replace(self, scores=typical_scores(share, hand.CORRELATED * sd))
         best = (math.inf, (0.0, 1.0))
         for depth in np.arange(least_depth, 4.05, 0.1):
             low, high = sigmoid(log_odds.mean() + depth * sd * np.array([-1.0, 1.0]))
@@ -116,7 +116,7 @@ class PropensityModel:
             high = min(high, 1.0 - least)
             limits = (float(low) if own.of_control else 0.0, float(high) if own.of_treated else 1.0)
             a, b, lost = wider._clipped(estimand, limits)
-            error = (noise * max(a.max(), b.max())) ** 2 + (hand.FAR_MEAN * lost) ** 2
+            error = (noise * max(a.max(), b.max())) ** 2 + (hand.TYPICAL_SD * lost) ** 2
             best = min(best, (error, limits))
         return best[1]
 
@@ -203,7 +203,7 @@ def plan(setting: Setting, prices: Mapping[float, tuple[float, float]]) -> tuple
     """
     (m, n), d, spread = setting.records, setting.d, setting.spread
     norm, inside = unit_norm(d), setting.way == "objective"
-    clip = setting.clip or hand.TYPICAL_CLIP
+    clip = setting.clip or 0.5 * hand.LEAST_CLIP
     information = hand.TREATED_VARIANCE * m * spread / norm**2
     best = (math.inf, 0.0, 0.0)
     for part, (model, estimate) in prices.items():

@@ -109,7 +109,7 @@ def respond(curator: Curator, added: Bends, part: float = 1.0) -> tuple[Curator,
     known = counts_of(response, replace(count, value=count.value[0])).shares()
     response, standard = standardised(response, "response columns", added)
     share, price = float(known[0][0]), response.epsilon("response")
-    least = hand.LEAST_CHANCE * share
+    least = hand.USUAL_WEIGHT * share
     setting = Setting((response.n, response.n), response.width, least)
     model = fitted_model(response, setting, price, known, WeightSpreads.of(standard), "response")
     chances = model.within((least, 1.0))
