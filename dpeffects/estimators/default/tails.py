@@ -97,7 +97,9 @@ class Family:
 def _mixed(few: FloatArray, own: FloatArray, further: FloatArray) -> FloatArray:
     """What is linear in tails, of mixtures: each of ``own`` with each that lies ``further``."""
     part = few[:, None, None]
-    return np.asarray((1.0 - part) * own + part * further[:, None]).reshape(-1, own.shape[1])
+    mixed = (1.0 - part) * own
+    mixed += part * further[:, None]
+    return np.asarray(mixed.reshape(-1, own.shape[1]))
 
 
 def log_density(off: FloatArray, variance: FloatArray, counts: Noisy) -> FloatArray:
@@ -177,13 +179,13 @@ class Lengths:
     def _cut_off(self, stretch: float, at: IntArray) -> FloatArray:
         """Mean squares of the bias by clips at some of the lengths, over the longest."""
         family = Family.of_all()
-        excess, tails = (
-            _mixed(family.few, *(x[:, at] for x in each)) for each in (family.excess, family.tails)
-        )
-        tails *= family.lengths[at]
-        tails += excess
-        most = np.maximum(hand.ONE_SIDED * excess, stretch * tails)
-        return np.asarray(self.weights @ most**2)
+        excess = [x[:, at] for x in family.excess]
+        most = _mixed(family.few, *(hand.ONE_SIDED * x for x in excess))
+        if stretch:
+            tails = (family.lengths[at] * x[:, at] for x in family.tails)
+            longer = (stretch * (x + y) for x, y in zip(excess, tails, strict=True))
+            np.maximum(most, _mixed(family.few, *longer), out=most)
+        return np.asarray(self.weights @ np.square(most, out=most))
 
     def beyond(self, clip: float) -> float:
         """The chance that a residual is longer than a clip."""
