@@ -34,10 +34,10 @@ def limits(longest: float) -> FloatArray:
 def shorter(values: FloatArray, limits: FloatArray) -> IntArray:
     """How many of the limits are longer than values are from 0: faster than a search."""
     lengths = np.abs(values)
-    found = np.zeros(values.shape, np.int8)
+    found = np.zeros(values.shape, np.int8)  # small, so fast
     for limit in limits:
         found += lengths < limit
-    return found
+    return found.astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
