@@ -44,8 +44,8 @@ def shorter(values: FloatArray, limits: FloatArray) -> IntArray:
 class Family:
     """Each of some tails with each way to lie further out: parts ``few`` of the records do.
 
-    ``tails``, their mean ``excess`` and what lies ``beyond`` are (member, length) at ``lengths`` in
-    units of the longest, of the residuals' own and of those further out; members are mixtures.
+    ``tails`` and their mean ``excess`` are given at ``lengths`` in units of the longest, once for
+    the records' own and once for those further out; members are mixtures of the two.
     ``classes`` are chances of the lengths that are told apart, ``prior`` logarithms of weights.
     """
 
@@ -167,7 +167,7 @@ class Lengths:
             one, stretch = one * centres.unevenness, centres.stretch
             beyond = np.interp(clips - float(centres.unknown.max()), clips, beyond, left=1.0)
             falls = (centres.missed(beyond) ** 2).sum(axis=1)
-        # the bias falls too, so clips between some tell few of them apart that may be the best
+        # the bias falls too: between most of some clips there can be none that is better
         some = np.append(np.arange(1, clips.size, step := 8), clips.size - 1)
         bias = one**2 * self._cut_off(stretch, some)
         best, least = (falls[some] + bias + grows[some]).min(), (falls[some] + bias)[1:]
