@@ -328,10 +328,9 @@ def present(levels: Sequence[Any]) -> Sequence[Any]:
 
 def missing_in(column: nw.Series[Any]) -> BoolArray:
     """Which values are null or NaN."""
-    missing = column.is_null()
-    if column.dtype.is_float():
-        missing = missing | column.is_nan()
-    return np.asarray(missing.to_numpy(), dtype=np.bool_)
+    if column.dtype.is_float():  # as numbers, nulls are NaN
+        return np.isnan(np.asarray(column.to_numpy(), np.float64))
+    return np.asarray(column.is_null().to_numpy(), dtype=np.bool_)
 
 
 def refuse_missing(frame: nw.DataFrame[Any], names: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any
 
@@ -33,11 +34,14 @@ def exact_products(left: FloatArray, right: FloatArray, bits: int) -> IntArray:
 
     It is made of as many rows at a time as floats add up exactly.
     """
-    rows = min(2 ** (53 - bits), max(64, PRODUCT // (left.shape[1] * right.shape[1])))
-    total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
-    for start in range(0, len(left), rows):
-        part = slice(start, start + rows)
-        total += (left[part].T @ right[part]).astype(np.int64)
+    most, shape = 2 ** (53 - bits), (left.shape[1], right.shape[1])
+    rows, total = max(64, PRODUCT // math.prod(shape)), np.zeros(shape, dtype=np.int64)
+    for first in range(0, len(left), most):
+        added, product, stop = np.zeros(shape), np.empty(shape), min(first + most, len(left))
+        for start in range(first, stop, rows):
+            part = slice(start, min(start + rows, stop))
+            added += np.matmul(left[part].T, right[part], out=product)
+        total += added.astype(np.int64)
     return total
 
 

@@ -12,7 +12,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -59,11 +59,11 @@ class Block:
     @property
     def size(self) -> int:
         """Number of rows."""
-        return max(len(getattr(self, f.name)) for f in fields(self))
+        return max(map(len, vars(self).values()))
 
     def _each(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Block:
-        parts = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Block(**{name: change(part) if len(part) else part for name, part in parts.items()})
+        parts = vars(self).items()
+        return Block(**{name: change(part) for name, part in parts if len(part)})
 
     def some(self, which: slice | BoolArray | IntArray) -> Block:
         """Some of these rows."""

@@ -308,8 +308,7 @@ class BoxGrid(OnGrid):
     def ends(self) -> tuple[FloatArray, FloatArray]:
         """Lowest and highest whole numbers by column; the ends are rounded like all values."""
         ends = np.stack([self.box.low, self.box.high])
-        for j, column in enumerate(ends.T):
-            self._to_steps(column, j)
+        self._to_steps(ends)
         return ends[0], ends[1]
 
     @cached_property
@@ -317,32 +316,29 @@ class BoxGrid(OnGrid):
         """Largest squared norm of a row in steps, where there is a ball."""
         return None if self.box.radius is None else math.floor(self.box.radius * self.steps) ** 2
 
-    def _to_steps(self, column: FloatArray, j: int) -> None:
+    def _to_steps(self, values: FloatArray) -> None:
         """Halves are rounded up, as every engine can (`tight_sets.in_steps`)."""
-        if self.box.centre[j]:
-            column -= self.box.centre[j]
-        column *= self.steps
-        column += 0.5
-        np.floor(column, out=column)
+        if self.box.centre.any():
+            values -= self.box.centre
+        values *= self.steps
+        values += 0.5
+        np.floor(values, out=values)
 
-    def _round(self, column: FloatArray, j: int) -> None:
+    def _round(self, values: FloatArray) -> None:
         """Go to the grid, then within the ends: the last operation, so none before it matters."""
-        self._to_steps(column, j)
-        np.clip(column, self.ends[0][j], self.ends[1][j], out=column)
+        self._to_steps(values)
+        values.clip(*self.ends, out=values)
 
     def project(self, values: FloatArray) -> FloatArray:
         """Whole numbers within the set, in place; what is not finite becomes the centre."""
-        radius = self.box.radius
         with np.errstate(all="ignore"):
-            for j, column in enumerate(values.T):  # one column at a time stays in the cache
-                if not math.isfinite(column.sum()):  # if the sum is finite, all values are
-                    column[~np.isfinite(column)] = self.box.centre[j]
-                if radius is None:
-                    self._round(column, j)
-                else:
-                    np.clip(column, self.box.low[j], self.box.high[j], out=column)
-            if radius is not None:
-                self._into_ball(values, radius)
+            if not math.isfinite(values.sum()):  # if the sum is finite, all values are
+                np.copyto(values, self.box.centre, where=~np.isfinite(values))
+            if self.box.radius is None:
+                self._round(values)
+            else:
+                values.clip(self.box.low, self.box.high, out=values)
+                self._into_ball(values, self.box.radius)
         return values
 
     def _into_ball(self, values: FloatArray, radius: float) -> None:
@@ -353,8 +349,7 @@ class BoxGrid(OnGrid):
         short = radius - 0.51 * math.sqrt(self.box.columns) * self.step
         values *= np.minimum(1.0, short / np.maximum(norm, 1e-300))[:, None]
         values += self.box.centre
-        for j, column in enumerate(values.T):
-            self._round(column, j)
+        self._round(values)
         values[row_norms_squared(values) > self.squared_radius] = 0.0
 
     @cached_property

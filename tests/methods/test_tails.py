@@ -40,11 +40,14 @@ def test_the_law_of_a_count_is_noise_and_chance_together(off, sd, gaussian):
 
 def test_members_of_the_family_are_laws_and_their_moments_are_theirs():
     family = Family.of_all()
-    assert (np.diff(family.tails, axis=1) <= 1e-12).all()
-    assert family.classes.sum(axis=1) == pytest.approx(np.ones(len(family.tails)))
+    own, further = (x[:, None] if k else x for k, x in enumerate(family.tails))
+    few = family.few[:, None, None]
+    tails = (own + few * (further - own)).reshape(-1, family.lengths.size)
+    assert (np.diff(tails, axis=1) <= 1e-12).all()
+    assert family.classes.sum(axis=1) == pytest.approx(np.ones(len(tails)))
     for member in (0, 60, 147, 1000, 2367):
-        lengths = Lengths(2.0, np.eye(len(family.tails))[member])
-        tail = lambda x: np.interp(x / 2.0, family.lengths, family.tails[member])  # noqa: E731, B023
+        lengths = Lengths(2.0, np.eye(len(tails))[member])
+        tail = lambda x: np.interp(x / 2.0, family.lengths, tails[member])  # noqa: E731, B023
         grid = np.linspace(0.0, 2.0, 200_001)
         beyond = integrate.trapezoid(np.where(grid > 0.3, tail(grid), 0.0), grid)
         assert lengths.excess(0.3) == pytest.approx(beyond, rel=0.02, abs=1e-5)

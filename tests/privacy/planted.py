@@ -12,7 +12,7 @@ BUGS = {
     "NaN is not replaced": (
         sets.BoxGrid,
         "project",
-        "column[~np.isfinite(column)] = self.box.centre[j]",
+        "np.copyto(values, self.box.centre, where=~np.isfinite(values))",
         "pass",
     ),
     "a change of cell counts once": (
@@ -24,7 +24,7 @@ BUGS = {
     "no last clip": (
         sets.BoxGrid,
         "_round",
-        "np.clip(column, self.ends[0][j], self.ends[1][j], out=column)",
+        "values.clip(*self.ends, out=values)",
         "pass",
     ),
     "a failing row spoils its block": (rows, "evaluate", "out[bad] = np.nan", "out[:] = np.nan"),
@@ -41,7 +41,7 @@ BUGS = {
         sets.BoxGrid,
         "_into_ball",
         "short / np.maximum(norm, 1e-300))[:, None]\n",
-        "1.0)\n    return [self._round(x, j) for j, x in enumerate(values.T)]\n",
+        "1.0)\n    return self._round(values)\n",
     ),
     "squares cost nothing": (
         tight_sets.WithSquares,

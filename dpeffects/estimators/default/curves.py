@@ -123,8 +123,15 @@ def density(off: FloatArray, sd: FloatArray, noise: Noisy) -> FloatArray:
     shape = noise.value.size + 1.0
     reach = shape * np.exp(np.linspace(-9.0, 6.0, 46)[1:] / math.sqrt(shape))
     weights = np.exp(shape * np.log(reach / shape) - reach + shape)
-    up, down = (ndtr((off[..., None] + x * noise.scale * reach) / sd[..., None]) for x in (1, -1))
+    up, down = (_ndtr((off[..., None] + x * noise.scale * reach) / sd[..., None]) for x in (1, -1))
     return np.asarray((up - down) @ (0.5 * weights / reach) / (noise.scale * weights.sum()))
+
+
+def _ndtr(z: FloatArray) -> FloatArray:
+    """Normal probabilities; far out they are 0 and 1 in floats."""
+    out, near = np.asarray(z > 0.0, np.float64), np.abs(z) < 9.0
+    out[near] = ndtr(z[near])
+    return out
 
 
 def spike_and_slab(

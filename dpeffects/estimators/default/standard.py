@@ -18,7 +18,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.bends import Bends
-from dpeffects.estimators.default.tails import combined, limits
+from dpeffects.estimators.default.tails import combined, limits, shorter
 from dpeffects.estimators.row import row
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
@@ -130,8 +130,8 @@ def some_columns(rows: Block, columns: IntArray | slice) -> FloatArray:
 def distance_classes(rows: Block, columns: IntArray, means: FloatArray) -> FloatArray:
     """Which lengths the distances of covariates from means exceed, from far below to far above."""
     off = rows.covariates[:, columns] - means
-    length = np.searchsorted(-limits(1.0), -np.abs(off), side="left").astype(np.float64)
-    return np.where(off < 0.0, length, 2.0 * limits(1.0).size - length)
+    length = shorter(off, limits(1.0))
+    return np.where(off < 0.0, length, 2 * limits(1.0).size - length)
 
 
 @row("covariates")

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from itertools import product
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, stdtr
+from scipy.special import erfcx, ndtr, stdtr
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.estimators import constants as hand
@@ -31,20 +31,30 @@ def limits(longest: float) -> FloatArray:
     return np.asarray(longest * 2.0 ** (-np.arange(hand.LEVELS) / 2.0))
 
 
+def shorter(values: FloatArray, limits: FloatArray) -> IntArray:
+    """How many of the limits are longer than values are from 0: faster than a search."""
+    lengths = np.abs(values)
+    found = np.zeros(values.shape, np.int8)  # small, so fast
+    for limit in limits:
+        found += lengths < limit
+    return found.astype(np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class Family:
-    """Tails at ``lengths`` in units of the longest, (member, length), and their mean excesses.
+    """Each of some tails with each way to lie further out: parts ``few`` of the records do.
 
+    ``tails`` and their mean ``excess`` are given at ``lengths`` in units of the longest, once for
+    the records' own and once for those further out; members are mixtures of the two.
     ``classes`` are chances of the lengths that are told apart, ``prior`` logarithms of weights.
-    ``squares`` are those of what a clip at each length but 0 cuts off, and of what lies beyond it.
     """
 
     lengths: FloatArray
-    tails: FloatArray
-    excess: FloatArray
+    few: FloatArray
+    tails: tuple[FloatArray, FloatArray]
+    excess: tuple[FloatArray, FloatArray]
     classes: FloatArray
     prior: FloatArray
-    squares: tuple[FloatArray, FloatArray]
 
     @classmethod
     @cache
@@ -59,18 +69,37 @@ class Family:
         last = shapes[..., -1:]  # nothing is longer than the longest
         own = ((shapes - last) / (1.0 - last)).reshape(-1, x.size)
         usual = -0.5 * (np.log(scales * hand.LONGEST / hand.TYPICAL_SD) / hand.LOG_SPREAD) ** 2
-        near, far, few = np.array([(*ends, part) for ends, part in product(*hand.FAR_OUT)]).T
-        outside = np.clip((far[:, None] - x) / (far - near)[:, None], 0.0, 1.0)
-        mixed = (1.0 - few[:, None, None]) * own + few[:, None, None] * outside[:, None]
-        tails = np.concatenate([own, mixed.reshape(-1, x.size)])
-        some = np.repeat([1.0 - hand.SOME_FAR, *(hand.SOME_FAR / far.size,) * far.size], len(own))
-        areas = np.diff(x) * 0.5 * (tails[:, 1:] + tails[:, :-1])
-        excess = np.pad(np.cumsum(areas[:, ::-1], axis=1)[:, ::-1], ((0, 0), (0, 1)))
-        at = np.stack([np.interp(limits(1.0), x, tail) for tail in tails])
-        longer = np.pad(at, ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, 1.0)))
-        prior = np.tile(usual, len(tails) // usual.size) + np.log(some)
-        squares = excess[:, 1:] ** 2, (excess[:, 1:] + x[1:] * tails[:, 1:]) ** 2
-        return cls(x, tails, excess, np.diff(longer, axis=1), prior, squares)
+        ways = [((0.0, 1.0), 0.0), *product(*hand.FAR_OUT)]  # the first is that none are
+        near, far, few = np.array([(*ends, part) for ends, part in ways]).T
+        tails = own, np.clip((far[:, None] - x) / (far - near)[:, None], 0.0, 1.0)
+        some = np.repeat([1.0 - hand.SOME_FAR, hand.SOME_FAR / (few.size - 1)], [1, few.size - 1])
+        prior = np.add.outer(np.log(some), np.tile(usual, len(shapes))).ravel()
+        areas = (np.diff(x) * 0.5 * (tail[:, 1:] + tail[:, :-1]) for tail in tails)
+        one, other = (np.pad(y[:, ::-1].cumsum(axis=1)[:, ::-1], ((0, 0), (0, 1))) for y in areas)
+        at = (np.stack([np.interp(limits(1.0), x, tail) for tail in each]) for each in tails)
+        longer = np.pad(_mixed(few, *at), ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, 1.0)))
+        return cls(x, few, tails, (one, other), np.diff(longer, axis=1), prior)
+
+    def mean(self, weights: FloatArray, own: FloatArray, further: FloatArray) -> FloatArray:
+        """Mean over all members of what is linear in their tails."""
+        each = weights.reshape(self.few.size, -1)
+        kept, moved = (1.0 - self.few) @ each, self.few * each.sum(axis=1)
+        return np.asarray(kept @ own + moved @ further)
+
+    @lru_cache(maxsize=16)  # noqa: B019 - few and small
+    def expected(self, n: int) -> tuple[FloatArray, FloatArray]:
+        """Counts to expect of ``n`` residuals by length, and their variance by chance."""
+        expected = n * self.classes
+        chance = expected * (1.0 - self.classes) + (hand.MISFIT * expected) ** 2
+        return expected, np.maximum(chance, 1e-6)
+
+
+def _mixed(few: FloatArray, own: FloatArray, further: FloatArray) -> FloatArray:
+    """What is linear in tails, of mixtures: each of ``own`` with each that lies ``further``."""
+    part = few[:, None, None]
+    mixed = (1.0 - part) * own
+    mixed += part * further[:, None]
+    return np.asarray(mixed.reshape(-1, own.shape[1]))
 
 
 def log_density(off: FloatArray, variance: FloatArray, counts: Noisy) -> FloatArray:
@@ -80,9 +109,14 @@ def log_density(off: FloatArray, variance: FloatArray, counts: Noisy) -> FloatAr
         return np.asarray(-0.5 * (off**2 / total + np.log(2.0 * math.pi * total)))
     sd = np.sqrt(variance)
     scale = np.maximum(counts.scale, 1e-4 * sd)
-    ratio = sd / scale
-    sides = (log_ndtr(sign * off / sd - ratio) - sign * off / scale for sign in (1.0, -1.0))
-    return np.asarray(0.5 * ratio**2 - np.log(2.0 * scale) + np.logaddexp(*sides))
+    off, ratio = np.abs(off), sd / scale
+    out = 0.5 * ratio**2 - off / scale - np.log(2.0 * scale)
+    z = off / sd
+    near = z < ratio + 9.0  # further out, floats do not see the normal part
+    z, ratio = z[near], ratio[near]
+    sides = sum(erfcx((ratio + sign * z) / math.sqrt(2.0)) for sign in (1.0, -1.0))
+    out[near] = np.log(sides) - 0.5 * z**2 - np.log(4.0 * scale[near])
+    return np.asarray(out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,17 +135,16 @@ class Lengths:
         """
         family = Family.of_all()
         prior = family.prior if before is None else family.prior + before.far_out
-        expected = n * family.classes
-        chance = expected * (1.0 - family.classes) + (hand.MISFIT * expected) ** 2
+        expected, chance = family.expected(n)
         off = counts.value.reshape(-1) - expected
-        fits = prior + log_density(off, np.maximum(chance, 1e-6), counts).sum(axis=1)
+        fits = prior + log_density(off, chance, counts).sum(axis=1)
         weights = np.exp(fits - fits.max())
         return cls(longest, weights / weights.sum())
 
     @property
     def far_out(self) -> FloatArray:
         """How much likelier each way to lie far out is than before it was seen, as logarithms."""
-        prior, outliers = np.exp(Family.of_all().prior), (1 + math.prod(map(len, hand.FAR_OUT)), -1)
+        prior, outliers = np.exp(Family.of_all().prior), (Family.of_all().few.size, -1)
         now, then = (x.reshape(outliers).sum(axis=1) / x.sum() for x in (self.weights, prior))
         return np.repeat(np.log(np.maximum(now, 1e-300) / then), prior.size // then.size)
 
@@ -128,51 +161,58 @@ class Lengths:
         clipped: the effect may live in the rarer one.)
         """
         family, one, stretch = Family.of_all(), groups * self.longest, 0.0
+        clips, beyond = self.longest * family.lengths, family.mean(self.weights, *family.tails)
+        grows, falls = (noise_per_length * clips) ** 2, np.zeros_like(clips)
         if centres:
             one, stretch = one * centres.unevenness, centres.stretch
-        cut_off, beyond = self._cut_off(stretch)
-        clips, bias = self.longest * family.lengths[1:], one**2 * cut_off
-        error = (noise_per_length * clips) ** 2 + bias
-        if centres:
-            off = float(centres.unknown.max())
-            beyond = np.interp(clips - off, clips, beyond, left=1.0)
-            error += (centres.missed(beyond) ** 2).sum(axis=1)
-        k = int(np.argmin(error))
-        return float(clips[k]), math.sqrt(float(bias[k])), float(beyond[k])
+            beyond = np.interp(clips - float(centres.unknown.max()), clips, beyond, left=1.0)
+            falls = (centres.missed(beyond) ** 2).sum(axis=1)
+        # the bias falls too: between most of some clips there can be none that is better
+        some = np.append(np.arange(1, clips.size, step := 8), clips.size - 1)
+        bias = one**2 * self._cut_off(stretch, some)
+        best, least = (falls[some] + bias + grows[some]).min(), (falls[some] + bias)[1:]
+        some = 1 + np.flatnonzero(np.repeat(least + grows[some[:-1]] <= best, step))
+        bias = one**2 * self._cut_off(stretch, some)
+        k = int(np.argmin(falls[some] + bias + grows[some]))
+        return float(clips[some[k]]), math.sqrt(float(bias[k])), float(beyond[some[k]])
 
-    @lru_cache(maxsize=64)  # noqa: B019 - few and small
-    def _cut_off(self, stretch: float) -> tuple[FloatArray, FloatArray]:
-        """Mean squares of the bias by each clip, over the longest, and the parts beyond it."""
+    def _cut_off(self, stretch: float, at: IntArray) -> FloatArray:
+        """Mean squares of the bias by clips at some of the lengths, over the longest."""
         family = Family.of_all()
-        cut_off, beyond = family.squares
-        most = np.maximum(cut_off, (stretch / hand.ONE_SIDED) ** 2 * beyond)
-        return hand.ONE_SIDED**2 * (self.weights @ most), self.weights @ family.tails[:, 1:]
+        excess = [x[:, at] for x in family.excess]
+        most = _mixed(family.few, *(hand.ONE_SIDED * x for x in excess))
+        if stretch:
+            tails = (family.lengths[at] * x[:, at] for x in family.tails)
+            longer = (stretch * (x + y) for x, y in zip(excess, tails, strict=True))
+            np.maximum(most, _mixed(family.few, *longer), out=most)
+        return np.asarray(self.weights @ np.square(most, out=most))
 
     def beyond(self, clip: float) -> float:
         """The chance that a residual is longer than a clip."""
-        return self._at(clip, Family.of_all().tails)
+        return self._at(clip, *Family.of_all().tails)
 
     def exceeded_by(self, part: float) -> float:
         """The length that this part of the residuals exceed."""
         family = Family.of_all()
-        return self.longest * float(
-            np.interp(-part, -(self.weights @ family.tails), family.lengths)
-        )
+        tail = family.mean(self.weights, *family.tails)
+        return self.longest * float(np.interp(-part, -tail, family.lengths))
 
     def excess(self, clip: float) -> float:
         """What a clip cuts off residuals, on average over all of them."""
-        return self.longest * self._at(clip, Family.of_all().excess)
+        return self.longest * self._at(clip, *Family.of_all().excess)
 
-    def _at(self, clip: float, values: FloatArray) -> float:
-        lengths = Family.of_all().lengths
-        return float(np.interp(clip / self.longest, lengths, self.weights @ values))
+    def _at(self, clip: float, *values: FloatArray) -> float:
+        family = Family.of_all()
+        mean = family.mean(self.weights, *values)
+        return float(np.interp(clip / self.longest, family.lengths, mean))
 
     def mean_square(self, clip: float = math.inf) -> tuple[float, float]:
         """Mean square of the clipped residuals, and the standard deviation of what is not known."""
         family = Family.of_all()
         inside = np.minimum(family.lengths, clip / self.longest)
         squares = 0.5 * self.longest**2 * np.diff(inside**2)
-        each = family.tails @ (np.append(squares, 0.0) + np.append(0.0, squares))
+        areas = np.append(squares, 0.0) + np.append(0.0, squares)
+        each = _mixed(family.few, *((tail @ areas)[:, None] for tail in family.tails))[:, 0]
         mean = float(self.weights @ each)
         return mean, math.sqrt(float(self.weights @ (each - mean) ** 2))
 
@@ -180,7 +220,7 @@ class Lengths:
 @row()
 def length_class(rows: Block, residual: RowFunction, limits: FloatArray) -> IntArray:
     """Which of the lengths in ``limits`` (from long to short) a residual exceeds first."""
-    return np.searchsorted(-limits, -np.abs(residual(rows)), side="right")
+    return shorter(residual(rows), np.nextafter(limits, np.inf))
 
 
 @dataclass(frozen=True)
