@@ -279,6 +279,8 @@ class Estimation:
             average = how and spec.name in registry() and estimand == "ATE"
             who = "write" if average else "use dp_ate with"
             more = "" if spec.tabled else f'{who} method="{able}", or '
+            if how is None and spec.fit_arms and self.request.subset is not None:
+                more = "leave out by, or "
             raise OptionError(
                 f"{what} compares two arms, and {columns.arm_count} levels of "
                 f"{columns.treatment!r} are declared: {more}compare two levels, with the rows of "
