@@ -11,6 +11,7 @@ the difference of medians (`dp_qte`), with the public rule and with lines only.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import warnings
 from functools import cache
@@ -24,7 +25,7 @@ from report import save
 import dpeffects as dpe
 
 SMALL = "--small" in sys.argv
-RUNS = 2 if SMALL else 16
+RUNS = 2 if SMALL else 6
 LARGE = 300_000
 BENT, STRAIGHT = (8, 29, 38, 167), (36, 54, 57, 51)
 CELLS = (
@@ -125,7 +126,10 @@ def main() -> None:
     table = pd.DataFrame([row for each in cells for row in cell(*each)])
     print(table.to_string(index=False))
     if not SMALL:
-        save("bent_tables", "Tables where covariates bend", {f"{RUNS} runs": table}, NOTE)
+        asked = ["git", "rev-parse", "--short", "HEAD"]
+        commit = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+        tables = {f"{RUNS} runs, commit {commit}": table}
+        save("bent_tables", "Tables where covariates bend", tables, NOTE)
 
 
 if __name__ == "__main__":

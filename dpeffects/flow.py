@@ -36,10 +36,10 @@ from dpeffects.errors import (
     quoted,
 )
 from dpeffects.estimators import clusters as _clusters
-from dpeffects.estimators import conditional_methods, registry
+from dpeffects.estimators import conditional_methods, find, registry
 from dpeffects.estimators.default import levels as _levels
 from dpeffects.estimators.default.bends import chosen
-from dpeffects.estimators.spec import CONTRASTS, Contrasts, Facts, MethodSpec, Options
+from dpeffects.estimators.spec import CONTRASTS, STOOD_IN, Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Column, Ordered, Pair, Survival, source
 from dpeffects.formula.expression import columns as columns_of
@@ -89,6 +89,7 @@ _NOISE_OF_OTHERS = {"library": "drawn by the library", "none": "none"}
 class Estimation:
     """An estimation in two steps; making one is the first: its budget is reserved, nothing charged.
 
+    ``stood_in`` names the method that estimated, if not the chosen one,
     ``points`` are encoded rows to predict at, ``groups`` the columns that make groups,
     ``contrasts`` pairs of arms where there are more than two, ``size`` how many records count,
     where that was released, ``effective`` as many of equal weight, ``asked_size`` how many of them
@@ -96,6 +97,7 @@ class Estimation:
     """
 
     table: PrivateTable
+    stood_in: str = ""
     groups: Any = None
     points: FloatArray | None = None
     unread: bool = False
@@ -277,6 +279,8 @@ class Estimation:
             average = how and spec.name in registry() and estimand == "ATE"
             who = "write" if average else "use dp_ate with"
             more = "" if spec.tabled else f'{who} method="{able}", or '
+            if how is None and spec.fit_arms and self.request.subset is not None:
+                more = "leave out by, or "
             raise OptionError(
                 f"{what} compares two arms, and {columns.arm_count} levels of "
                 f"{columns.treatment!r} are declared: {more}compare two levels, with the rows of "
@@ -510,6 +514,8 @@ class Estimation:
             released = self.fit()
         finally:
             self.close()
+        if isinstance(released, Estimate | Effects):
+            self.stood_in = released.details.get(STOOD_IN, "")
         about = facts_about(self) | {"sample": self._who_counts(released)}
         notes = (*self.notes, *_bounds_notes(self.design), *self.clipped.notes)
         if hasattr(released, "with_caution"):
@@ -585,10 +591,11 @@ def _shown(level: object) -> str:
 def facts_about(estimation: Estimation) -> dict[str, Any]:
     """The fields that all results have."""
     request, spec, design = estimation.request, estimation.spec, estimation.design
-    formula = design.formula
+    formula, by = design.formula, estimation.stood_in
+    spec = (find(by) if by else None) or spec
     return {
         "estimand": request.estimand,
-        "method": spec.name,
+        "method": estimation.spec.name,
         "method_title": spec.title,
         "formula": formula.source,
         "outcome": source(formula.outcome) if spec.uses_outcome else "",

@@ -11,6 +11,7 @@ from typing import Any
 from dpeffects.design.frames import require_columns, unpack
 from dpeffects.design.read import strata_of
 from dpeffects.errors import EstimationError, OptionError
+from dpeffects.estimators.spec import STOOD_IN
 from dpeffects.flow import Estimation, facts_about
 from dpeffects.formula import parse
 from dpeffects.formula.condition import by_level, exclude, read_condition
@@ -139,8 +140,9 @@ def _result(
     price: Spend | None,
     disjoint: bool,
 ) -> SubsetEffects:
-    first = next(iter(made.values()))
+    first = max(made.values(), key=lambda x: x.stood_in)
     fields, budget = facts_about(first), request.budget
+    titles = dict.fromkeys(facts_about(x)["method_title"] for x in made.values())
     sizes = {name: estimation.size for name, estimation in made.items()}
     sample = first.table.sample
     whole = replace(sample, subset=read_condition(request.subset) if request.subset else None)
@@ -148,6 +150,7 @@ def _result(
     return SubsetEffects(
         **fields
         | {
+            "method_title": "; ".join(titles),
             "guarantee": replace(fields["guarantee"], epsilon=budget.epsilon, delta=delta),
             "epsilon_asked": budget.epsilon,
             "spends": tuple(_spends(made, price)),
@@ -162,7 +165,8 @@ def _result(
             f"records in {name} (noisy)": f"{size:.0f}"
             for name, size in sizes.items()
             if size is not None
-        },
+        }
+        | ({STOOD_IN: first.stood_in} if first.stood_in else {}),
     )
 
 

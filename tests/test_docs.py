@@ -7,10 +7,12 @@ The site is built here without running the vignettes: `test_vignettes.py` runs e
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,9 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.estimators import proved, registry
+from dpeffects.estimators.default.curves import spike_and_slab
 from dpeffects.guarantee import KINDS
+from dpeffects.privacy.charges import Noisy
 from dpeffects.sites.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -158,6 +162,39 @@ def test_which_method_names_what_can_be_called():
             assert hasattr(dpe.Result, re.match(r"fit\.(\w+)", code)[1]), code
         else:
             assert name in names, code
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(40_000, 0.06), (400_000, 0.06), (40_000, 2.0)])
+def test_the_power_of_the_check_is_as_documented(n, epsilon):
+    """Sums of the size that the page computes, with noise of the law that they have."""
+    from steps.bends import seen_bend
+
+    k, overlap, runs, rng = 13, 0.2, 400, np.random.default_rng(5)
+    variance, chance = np.repeat([0.172, 0.125, 0.356], [5, 3, 5]), 0.0032 * 0.5 / (0.1 * k)
+    unit, sd = n * overlap * np.sqrt(variance), np.sqrt(n * overlap * variance)
+    noise = Noisy(np.zeros(k), 2.0 / epsilon, None, False, (k + 1) * (k + 2) / 3.0)
+    bends, named, falsely = seen_bend(noise, unit, sd, chance), 0, 0
+    for run in range(runs):
+        at = run % k
+        drawn = noise.scale * rng.gamma(k + 1.0) * rng.uniform(-1, 1, k) + sd * rng.normal(size=k)
+        drawn[at] += bends[at] * unit[at]
+        seen = replace(noise, value=drawn)
+        found, _ = spike_and_slab(seen, sd, math.sqrt(0.1) * unit, chance)
+        named += found[at] > 0.5
+        falsely += (np.delete(found, at) > 0.5).any()
+    assert 0.72 < named / runs < 0.88
+    assert falsely < 0.03 * runs
+
+
+def test_bends_of_the_documented_size_are_named_in_calls():
+    from steps import bends
+
+    found = bends.power(40_000, 1.0, flexible=0)
+    assert found == pytest.approx({"square": 0.4, "product": 0.5, "step": 0.25}, abs=0.06)
+    for bend, least, most in ((found["square"], 5, 10), (0.0, 0, 0)):
+        frames = (bends.records(40_000, seed, "square", bend) for seed in range(10))
+        told = [bends.call(x, 1.0, seed=k, flexible=0).caution for k, x in enumerate(frames)]
+        assert least <= sum("not linear in x1" in caution for caution in told) <= most
 
 
 def test_which_method_agrees_with_the_results_on_file():

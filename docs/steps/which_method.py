@@ -17,6 +17,7 @@ from dpeffects import papers
 from dpeffects.estimators import registry, table_methods
 from dpeffects.leaderboard import entries, tasks
 from dpeffects.leaderboard.cells import places
+from steps import bends
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 EPSILON = 1.0
@@ -344,6 +345,7 @@ def text() -> str:
         "errors": _markdown(errors()),
         "intervals": _markdown(intervals()),
         "wins": wins(),
+        "bends": _markdown(bends.table()),
         "conditional": _markdown(conditional()),
         "rules": _markdown(rules()),
         "runs": _found("accuracy", r"mean of (\d+) runs"),

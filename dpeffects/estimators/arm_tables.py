@@ -393,5 +393,6 @@ def basis_of(options: TableOptions, adjustment: Adjustment | None) -> tuple[str,
     if adjustment is None:
         return "association", "NOT ADJUSTED for covariates"
     kept = adjustment.model.kept
-    said = adjustment.standard.caution, caution_about(kept, adjustment.clipped), options.left_out
-    return "adjusted" if kept >= hand.NOTHING else "association", with_another(*said)
+    of_model = caution_about(kept, adjustment.clipped, adjustment.lost)
+    said = with_another(adjustment.standard.caution, of_model, options.left_out)
+    return "adjusted" if kept >= hand.NOTHING else "association", said

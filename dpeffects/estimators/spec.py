@@ -179,6 +179,8 @@ def _of_two_arms(
 
 NO_CONFOUNDER = "no confounder is missing from the formula"
 """What every adjustment assumes."""
+STOOD_IN = "estimated by"
+"""Which detail names the method that estimated, where it stood in for the one of the call."""
 
 
 @dataclass(frozen=True)

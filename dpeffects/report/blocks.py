@@ -9,7 +9,7 @@ from typing import Any
 from dpeffects.errors import FormulaError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import find, table_methods
-from dpeffects.estimators.spec import NO_CONFOUNDER
+from dpeffects.estimators.spec import NO_CONFOUNDER, STOOD_IN
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source as source_of
 from dpeffects.guarantee import KINDS, column_of, counted
@@ -104,8 +104,9 @@ def header(result: Record) -> Pairs:
 
 
 def _chosen(result: Record) -> str:
-    chosen = result.options.get("chosen")
-    return f", which chose {chosen}," if chosen else ""
+    chosen, by = result.options.get("chosen"), result.details.get(STOOD_IN)
+    words = f", which chose {chosen}," if chosen else "," if by else ""
+    return f"{words} for which {by} stood in," if by else words
 
 
 def sized(result: Record) -> tuple[str, str]:
@@ -161,7 +162,8 @@ def assumed(result: Record) -> str:
     if result.associated:
         return ""
     conditional = ESTIMANDS[result.estimand].conditional if result.estimand in ESTIMANDS else False
-    spec = find(result.method, conditional)
+    by = result.details.get(STOOD_IN) or result.options.get("chosen", result.method)
+    spec = find(str(by), conditional)
     table = None if spec else table_methods().get(result.method)
     if result.basis == "randomised":
         return f"{RANDOMISED}; {table.assumes}" if table and table.assumes else RANDOMISED

@@ -244,3 +244,19 @@ def test_weights_are_those_of_the_estimand():
             population = own.population(e, 1.0 - e)
             assert np.allclose(e * a, population)
             assert np.allclose((1.0 - e) * b, population)
+
+
+def test_scores_that_are_all_alike_are_not_said_to_be_cut():
+    """Pairs with the same covariates, one of them treated; a score that matters is cut and said."""
+    n, said = 40_000, []
+    for slope in (0.0, 2.0):
+        rng = np.random.default_rng(2)
+        x = np.repeat(rng.uniform(-1, 1, (n // 2, 3)), 2, axis=0)
+        likely = rng.random(n) < 1.0 / (1.0 + np.exp(-slope * x.sum(axis=1)))
+        t = likely.astype(int) if slope else np.arange(n) % 2
+        y = np.clip(0.5 + 0.1 * x.sum(axis=1) + 0.1 * rng.normal(size=n), 0, 1)
+        frame = pd.DataFrame(x, columns=["x1", "x2", "x3"]).assign(t=t, y=y, z=rng.random(n))
+        bounds = dict.fromkeys(["x1", "x2", "x3", "y", "z"], (-1, 1))
+        asked = {"epsilon": 1, "bounds": bounds, "seed": 2}
+        said.append(dpe.dp_study("y + z ~ t | x1 + x2 + x3", frame, **asked).caution)
+    assert ["beyond the clip" in caution for caution in said] == [False, True]

@@ -105,6 +105,43 @@ def test_records_that_do_not_carry_it_have_one_step_with_what_is_left():
     assert "moments" in {spend.label for spend in fit(rare, method="auto").spends}
 
 
+def few(arms=2):
+    """Hardly anybody is treated."""
+    frame = sample(arms=arms)
+    return frame.assign(t=frame["t"].where(frame.index < 600 * (arms - 1), 0))
+
+
+def alike():
+    """Columns that say nearly the same."""
+    frame = sample()
+    return frame.assign(x2=frame["x1"] + 1e-4 * frame["x2"])
+
+
+ARMS = {"t": [0, 1, 2]}
+STAND_INS = [
+    *((few, {}, estimand, {}) for estimand in CALLS),
+    (alike, {}, "ATT", {}),
+    (lambda: few(3), ARMS, "ATE", {"contrasts": "pairwise"}),
+    (few, {}, "ATE", {"by": {"low": "x1 < 0.5", "high": "x1 >= 0.5"}}),
+    (few, {}, "ATE", {"cluster": "u"}),
+]
+
+
+@pytest.mark.parametrize("method", ["regression", "auto"])
+@pytest.mark.parametrize(("frame", "bounds", "estimand", "more"), STAND_INS)
+def test_words_are_those_of_the_method_that_estimated(frame, bounds, estimand, more, method):
+    made = fit(frame(), estimand, method=method, bounds=BOUNDS | bounds, **more)
+    there = fit(frame(), estimand, method="one_step", bounds=BOUNDS | bounds, **more)
+    assert made.method == method
+    assert (made.method_title, made.citation) == (there.method_title, there.citation)
+    assumes = [dict(x.summary().blocks[0].rows)["Assumes"] for x in (made, there)]
+    assert assumes[0] == assumes[1]
+    for words in map(str, (made.summary(), made.report())):
+        assert "regression by arm" not in words
+        assert "regression was chosen" not in words
+    assert type(made).from_json(made.to_json()) == made
+
+
 @pytest.mark.parametrize("engine", sorted(ENGINES.keys() - {""}))
 def test_engines_give_the_same_numbers(engine):
     pytest.importorskip(engine)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
 from dpeffects.estimators.constants import LEVELS
-from dpeffects.estimators.default.curves import bent_terms, density, seen_bend, spike_and_slab
+from dpeffects.estimators.default.curves import bent_terms, density, spike_and_slab
 from dpeffects.estimators.default.tails import Family, Lengths, length_class, limits, log_density
 from dpeffects.privacy.charges import Noisy
 
@@ -147,24 +146,3 @@ def test_terms_of_the_check_are_bounded_and_public():
     assert {tuple(x) for x in terms.tolist()} - less == {(0, 0), (0, 1)}
     assert all(len(bent_terms(np.zeros(d + 1), np.arange(d))) <= 3 * d for d in range(1, 60))
     assert not len(bent_terms(np.full(4, 2), np.arange(3)))
-
-
-@pytest.mark.parametrize(("n", "epsilon"), [(40_000, 0.06), (400_000, 0.06), (40_000, 2.0)])
-def test_the_power_of_the_check_is_as_documented(n, epsilon):
-    terms = bent_terms(np.zeros(6), np.arange(5))
-    k, rng = len(terms), np.random.default_rng(5)
-    noise = cube(np.zeros(k), 2.0 / epsilon)
-    bends, overlap, runs = seen_bend(noise, n, terms), 0.2, 400
-    variance = np.select([terms[:, 1] < 0, terms[:, 0] == terms[:, 1]], [0.356, 0.172], 0.125)
-    unit, sd = n * overlap * np.sqrt(variance), np.sqrt(n * overlap * variance)
-    named, falsely = 0, 0
-    for run in range(runs):
-        at = run % k
-        drawn = noise.scale * rng.gamma(k + 1.0) * rng.uniform(-1, 1, k) + sd * rng.normal(size=k)
-        drawn[at] += bends[at] * unit[at]
-        chance = 0.0032 * 0.5 / (0.1 * k)
-        found, _ = spike_and_slab(replace(noise, value=drawn), sd, math.sqrt(0.1) * unit, chance)
-        named += found[at] > 0.5
-        falsely += (np.delete(found, at) > 0.5).any()
-    assert 0.72 < named / runs < 0.88
-    assert falsely < 0.03 * runs

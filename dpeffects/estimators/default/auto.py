@@ -25,7 +25,7 @@ from dpeffects.estimators.default.clipped_contrast import (
 from dpeffects.estimators.default.forecast import Forecast
 from dpeffects.estimators.default.one_step import OneStepOptions
 from dpeffects.estimators.option_checks import whole
-from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
+from dpeffects.estimators.spec import NO_CONFOUNDER, STOOD_IN, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
@@ -155,10 +155,11 @@ def uses_delta(options: AutoOptions, facts: Facts) -> Mapping[str, float | None]
 
 
 def fit_arms(curator: Curator, options: Chosen, estimand: str, contrasts: Contrasts) -> Effects:
-    """Let the chosen method estimate."""
+    """Let the chosen method estimate; where another stood in, its own note says why."""
     assert options.method.fit_arms is not None
     found: Effects = options.method.fit_arms(curator, options.own, estimand, contrasts)
-    return replace(found, notes=(*found.notes, options.why))
+    why = () if STOOD_IN in found.details else (options.why,)
+    return replace(found, notes=(*found.notes, *why))
 
 
 SPEC = MethodSpec(

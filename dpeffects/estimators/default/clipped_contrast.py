@@ -71,6 +71,8 @@ class StudyOptions(Options):
 
     design: str = choice("observational", "randomised")
     on_unadjusted: str = choice("caution", "error")
+    flexible: int | None = field(default=None, init=False)
+    """How far columns bend, None for the public rule; methods that adjust let callers say it."""
     facts: Any = field(default=None, init=False)
     """The `Facts` that choices were made by, None before they are made."""
 
@@ -88,16 +90,14 @@ class StudyOptions(Options):
     @property
     def degree(self) -> int:
         """How far columns bend: as asked for, or by the public rule; in trials they do not."""
-        asked: int | None = getattr(self, "flexible", None)
-        if asked is not None:
-            return asked
+        if self.flexible is not None:
+            return self.flexible
         return LINES if self.randomised or self.facts is None else degree(self.baseline)
 
     @property
     def left_out(self) -> str:
         """What the public rule left out; nothing where that was asked for."""
-        asked = getattr(self, "flexible", None) is not None
-        silent = asked or self.randomised or self.facts is None
+        silent = self.flexible is not None or self.randomised or self.facts is None
         return "" if silent else left_out(self.baseline, self.degree)
 
     def has_means(self, facts: Facts) -> bool:

@@ -220,27 +220,3 @@ class CurvesAsked:
         which = np.unique(self.terms[chances > 0.5])
         named = tuple(names[k] for k in self.models.standard.columns[which[which >= 0]])
         return Curves(chances, chances * squares / self._units**2, named)
-
-
-def seen_bend(
-    noise: Noisy, n: int, terms: IntArray, overlap: float = 0.2, lines: float = 0.5
-) -> FloatArray:
-    """The smallest bend of each term that is named with a probability of 80 %.
-
-    It is a standard deviation of the log odds of treatment; ``noise`` is that of the sums, whose
-    values do not matter; ``overlap`` is the mean of e (1 - e), ``lines`` the variance of the log
-    odds along the formula's terms. By the law of the noise, and chance.
-    """
-    unit, error = n * overlap * np.sqrt(variances(terms)), np.sqrt(n * overlap * variances(terms))
-    chance = min(hand.USUAL_CURVES * lines / (hand.CURVE * len(terms)), 0.5)
-    low, high = np.zeros(len(terms)), unit * 5.0
-    for _ in range(40):  # where a term is as likely as it takes
-        middle = 0.5 * (low + high)
-        tried = Noisy(middle, noise.scale, None, noise.gaussian, noise.unit_variance)
-        named = spike_and_slab(tried, error, math.sqrt(hand.CURVE) * unit, chance)[0] > 0.5
-        low, high = np.where(named, low, middle), np.where(named, middle, high)
-    reach = np.hypot(error, noise.sd)[:, None] * np.linspace(-8.0, 8.0, 801)
-    weights = density(reach, np.broadcast_to(error[:, None], reach.shape), tried)
-    below = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
-    fifth = np.take_along_axis(reach, (below < 0.2).sum(axis=1)[:, None], axis=1)[:, 0]
-    return np.asarray((high - fifth) / unit)

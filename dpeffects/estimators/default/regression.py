@@ -37,7 +37,7 @@ from dpeffects.estimators.default.one_step import OneStepOptions
 from dpeffects.estimators.default.standard import Standard, ask_means, release_standard
 from dpeffects.estimators.default.tails import LengthsAsked, limits
 from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
+from dpeffects.estimators.spec import NO_CONFOUNDER, STOOD_IN, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, with_another
 from dpeffects.inference.ladder_noise import LadderNoise
 from dpeffects.privacy.curator import Curator
@@ -56,7 +56,7 @@ _SHARES = {
     "estimate": 0.65,
 }
 """Split of the budget. Error was flat from .6 to .75 for the draw."""
-_STOOD_IN: str = (
+_WHY: str = (
     "The smaller arm is too small, or its columns too alike, for a regression on so many columns: "
     "the effect was estimated by one_step, with the budget that was left."
 )
@@ -283,7 +283,8 @@ def _instead(
     own = stand_in(options, known)
     split = Split.of(budget, one_step.shares(facts.level, own), one_step.uses_delta(own, known))
     found = one_step.fit_arms(curator.with_split(split), own, estimand, contrasts)
-    return replace(found, notes=(_STOOD_IN, *found.notes))
+    shown = {STOOD_IN: one_step.SPEC.name, **found.details}
+    return replace(found, details=shown, notes=(_WHY, *found.notes))
 
 
 @lru_cache(maxsize=256)

@@ -377,15 +377,18 @@ def clipped_share(n: int, beyond: Noisy, expected: float, lost: float) -> tuple[
     return share, share * (min(lost / expected, 1.0) if expected > 0.005 else 0.5)
 
 
-def caution_about(kept: float, clipped: float) -> str:
-    """What nobody should overlook of a model that keeps so much, and of weights cut so often."""
+def caution_about(kept: float, clipped: float, lost: float = 1.0) -> str:
+    """What nobody should overlook of a model that keeps so much, and of weights cut so often.
+
+    Weights that lose next to nothing are not worth a word: so it is where all scores are alike.
+    """
     found = []
     if kept < hand.HARDLY:
         found.append(
             f"HARDLY ADJUSTED: the propensity model keeps about {100.0 * kept:.0f} % of its "
             "slopes at this size and budget, so little is adjusted for"
         )
-    if clipped > hand.WORTH_A_WORD:
+    if clipped > hand.WORTH_A_WORD and lost > hand.WORTH_A_WORD * clipped:
         found.append(
             f"{100.0 * clipped:.0f} % of the records have propensities beyond the clip: their "
             "weights are truncated, and confounding among them is not adjusted for"
