@@ -34,8 +34,8 @@ PACKAGES = {"", *(".".join(x.relative_to(ROOT).parts[:-1]) for x in ROOT.rglob("
 
 # lower layers first; a module may import from its own layer or below
 LAYERS = [
-    ["arrays", "dates", "errors", "guarantee", "plugins", "progress", "estimands", "roots"],
-    ["lazy"],
+    ["arrays", "errors", "guarantee", "plugins", "progress", "estimands", "roots"],
+    ["lazy", "dates"],
     ["typed", "documents", "writing", "files", "summary"],
     ["privacy"],
     ["formula", "ledgers"],

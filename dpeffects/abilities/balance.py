@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -53,6 +53,7 @@ from dpeffects.inference.table_one import (
     pulled,
     within_noise,
 )
+from dpeffects.lazy import pd
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.losses import sigmoid, unit_norm
 from dpeffects.privacy.minimise import Weights
@@ -69,9 +70,6 @@ from dpeffects.results.tabled import Tabled
 from dpeffects.results.words import Lines, difference_cells
 from dpeffects.summary import Block as Part
 from dpeffects.summary import Pairs, Table, draw, printed
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SHARES = {"balance": 0.3, "propensity": 0.35, "overlap": 0.1, "adjusted": 0.25}
 _SQUARES = 0.15, 0.4

@@ -30,6 +30,7 @@ from dpeffects.formula.factors import (
     translated,
     unquote,
 )
+from dpeffects.lazy import pd
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Truth: TypeAlias = tuple[BoolArray, BoolArray]  # where it is true, where it is false
@@ -110,8 +111,6 @@ def _numbers(name: str, columns: Arrays) -> NDArray[np.float64]:
 
 
 def _missing(values: NDArray[Any]) -> BoolArray:
-    import pandas as pd
-
     return np.asarray(pd.isna(values), dtype=np.bool_)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dpeffects.lazy import pd
 from dpeffects.leaderboard.candidates import Entry, entries
 from dpeffects.leaderboard.cells import NEAR, cells_of, overall, places
 from dpeffects.leaderboard.problems import Task, tasks
@@ -15,9 +16,6 @@ from dpeffects.results.numbers import figure
 from dpeffects.results.words import percent
 from dpeffects.simulations import pictures
 from dpeffects.summary import Notes, Pairs, Shown, Summary, Table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)

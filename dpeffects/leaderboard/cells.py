@@ -12,14 +12,12 @@ each pair of data and epsilon; the others are shown for orientation.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from dpeffects.lazy import pd
 from dpeffects.leaderboard.candidates import OURS
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PLACE = ["data", "epsilon"]
 NEAR = 0.1
@@ -35,8 +33,6 @@ def cells_of(runs: pd.DataFrame) -> pd.DataFrame:
     first call, which loads libraries, does not count. ``ratio`` is the error over that of the best
     ranked entry on the same data and epsilon.
     """
-    import pandas as pd
-
     keys = ["data", "n", "fit", "epsilon", "by", "guarantee", "level"]
     rows = [
         dict(zip(keys, key, strict=True)) | _measures(group)
@@ -82,8 +78,6 @@ def places(cells: pd.DataFrame) -> pd.DataFrame:
 
     ``near`` says whether one of ours is best, or within 10 % of the best.
     """
-    import pandas as pd
-
     rows = []
     for (data, epsilon), group in cells[_competes(cells)].groupby(PLACE, sort=False):
         order = group.sort_values("error", kind="stable")

@@ -11,21 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpeffects.errors import OptionError
 from dpeffects.inference import explained_away, scales
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import SamplingVariance, Unavailable
 from dpeffects.inference.intervals import Interval
+from dpeffects.lazy import pd
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error, with_error
 from dpeffects.results.record import OneEstimate
 from dpeffects.results.words import Lines, asked_for, estimates, limits, percent, relation
 from dpeffects.summary import Block, Summary, Table, draw, show
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 OUTCOME_SD = "outcome sd"
 """Where the details of a method have the standard deviation of outcomes, if it was released."""

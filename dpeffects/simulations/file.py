@@ -10,6 +10,7 @@ from typing import Any
 
 from dpeffects import writing
 from dpeffects.errors import MissingExtraError, OptionError
+from dpeffects.lazy import pd
 from dpeffects.results.export import frame_of
 from dpeffects.simulations.parallel import run_tasks
 from dpeffects.simulations.runs import COLUMNS, KEYS
@@ -44,8 +45,6 @@ def on_file(
     if not _exists(path):
         writing.check(path)  # before hours of runs that could not be kept
         return []
-    import pandas as pd
-
     content = _content(path, columns)
     try:
         found = pd.read_csv(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,9 +10,7 @@ from dpeffects.arrays import FloatArray, Interval
 from dpeffects.datasets.descriptions import INDICATOR, catalogue, read_bundled
 from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import OptionError
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dpeffects.lazy import pd
 
 
 def _ihdp_design() -> tuple[pd.DataFrame, FloatArray, FloatArray, FloatArray]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dpeffects.errors import DataError, OptionError
+from dpeffects.lazy import pd
 from dpeffects.report.plots import style as look
 from dpeffects.report.plots.planned import against_epsilon, legend_beside, series_line
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _NEEDED = ("data", "fit", "epsilon", "guarantee", "level", "error")
 _NEAR = 1.1

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from dpeffects.lazy import pd
 from dpeffects.results.export import JsonRecord, frame_of
 from dpeffects.results.numbers import figure, to_error
 from dpeffects.results.words import percent
 from dpeffects.simulations import pictures
 from dpeffects.simulations.runs import KEYS
 from dpeffects.summary import Notes, Pairs, Shown, Summary, Table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, repr=False)

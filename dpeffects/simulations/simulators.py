@@ -23,6 +23,7 @@ import numpy.typing as npt
 from dpeffects.datasets.descriptions import INDICATOR, catalogue, named, require_known
 from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import DataError, OptionError, checked_call, did_you_mean
+from dpeffects.lazy import pd
 from dpeffects.simulations.ihdp import ihdp_a, ihdp_b
 
 Array = npt.NDArray[np.float64]
@@ -57,8 +58,6 @@ def _declared(
     bounds: Mapping[str, Any] | None = None,
 ) -> Declared:
     """Return the frame and its bounds; columns of a matrix are x1, x2, ... within [0, 1]."""
-    import pandas as pd
-
     if isinstance(covariates, np.ndarray):
         covariates = {f"x{j + 1}": covariates[:, j] for j in range(covariates.shape[1])}
     means = {"mu0": mu0, "mu1": mu0 + effect}
@@ -160,8 +159,6 @@ def _three_arms(rng: np.random.Generator, n: int, *, effect: float = 0.2) -> Dec
 
     Low treatment has half of the effect of high treatment.
     """
-    import pandas as pd
-
     _check_between("effect", effect, -1.0, 1.0)
     x = rng.random((n, 3))
     logits = np.stack([np.zeros(n), 2.0 * x[:, 0] - 1.0, 3.0 * (x[:, 0] + x[:, 1] - 1.0)], axis=1)
@@ -318,7 +315,6 @@ def _survival(
 
     mu0 and mu1 are mean times until the event or the horizon, by the incomplete gamma function.
     """
-    import pandas as pd
     from scipy.special import gamma, gammainc
 
     for name, value in {"risk": risk, "censoring": censoring, "treated": treated}.items():
@@ -367,8 +363,6 @@ def _rates(
 
     Their variance is about ``dispersion`` times that of a Poisson law with the same mean.
     """
-    import pandas as pd
-
     _check_between("rate", rate, 0.0, 100.0)
     _check_between("ratio", ratio, 0.01, 100.0)
     _check_between("treated", treated, 0.0, 1.0)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from dpeffects.inference.intervals import (
     total_variance,
 )
 from dpeffects.inference.weighted import combined_means
+from dpeffects.lazy import pd
 from dpeffects.results.average import Result
 from dpeffects.results.export import frame_of, plain
 from dpeffects.results.numbers import with_error
@@ -35,9 +36,6 @@ from dpeffects.sites.random_effects import random_effects
 from dpeffects.sites.robust import robust
 from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity, supported
 from dpeffects.sites.site_documents import SiteRelease
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SHARED = ("estimand", "formula", "outcome", "treatment", "level")
 _LEAST = 1e-120
