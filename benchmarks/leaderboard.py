@@ -26,7 +26,7 @@ from report import RESULTS, save
 from dpeffects.cli.arguments import add_parameters, values_for
 from dpeffects.leaderboard import Leaderboard, bench, entries, tasks
 from dpeffects.leaderboard.benchmark import COLUMNS, FACTS, KEYS
-from dpeffects.leaderboard.cells import NEAR
+from dpeffects.leaderboard.board import NEAR
 from dpeffects.simulations.file import on_file
 
 RUNS = RESULTS / "leaderboard_runs.csv"

@@ -47,7 +47,7 @@ LAYERS = [
     ["abilities"],
     ["protocols"],
     ["planning", "sites"],
-    ["claims", "report", "vignettes", "datasets", "simulations"],
+    ["report", "vignettes", "datasets", "simulations"],
     ["auditing", "papers", "replication"],
     ["leaderboard"],
     ["federation", "cli"],
