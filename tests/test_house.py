@@ -132,7 +132,6 @@ def circles(files):
 DRAWS = ("laplace", "gaussian", "respond", "flip")
 MAY_DRAW = {"privacy.noise", "privacy.parts", "auditing.attack", "auditing.chunks", "datasets"}
 MAY_DRAW |= {
-    "simulations.ihdp",
     "simulations.runs",
     "simulations.simulators",
     "simulations.simulation",

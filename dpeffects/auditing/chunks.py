@@ -23,7 +23,7 @@ from dpeffects.auditing.pairs import Neighbours
 from dpeffects.auditing.recording import Impossible, RecordedNoise
 from dpeffects.errors import BoundsError, DataError, EstimationError, OptionError
 from dpeffects.privacy.noise import SecureNoise
-from dpeffects.simulations.parallel import run_tasks
+from dpeffects.simulations.simulation import run_tasks
 from dpeffects.unproved.seeded import SeededNoise
 
 Outputs = tuple[tuple[str, ...], list[float]]

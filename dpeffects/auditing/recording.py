@@ -135,28 +135,20 @@ class RecordedNoise(NoiseSource):
 
     def laplace(self, values: IntArray, scale: float, sensitivity: int, epsilon: float) -> IntArray:
         """Discrete Laplace noise."""
-        drawn = self._release(
-            ("laplace", values.shape, scale, sensitivity, epsilon),
-            lambda: self._source.laplace(values, scale, sensitivity, epsilon),
-        )
+        drawn = self._around("laplace", values, scale, sensitivity, epsilon)
         log_normaliser = values.size * math.log(math.tanh(0.5 / scale))
         self.log_likelihood += log_normaliser - float(np.abs((drawn - values) / scale).sum())
         return drawn
 
     def gaussian(self, values: IntArray, scale: float) -> IntArray:
         """Discrete Gaussian noise."""
-        drawn = self._release(
-            ("gaussian", values.shape, scale), lambda: self._source.gaussian(values, scale)
-        )
+        drawn = self._around("gaussian", values, scale)
         self.log_likelihood -= float((((drawn - values) / scale) ** 2).sum()) / 2.0
         return drawn
 
     def matrices(self, values: IntArray, scale: float, top: int) -> IntArray:
         """The difference of two Wisharts, scored by the sum of |eigenvalues| (claim 26)."""
-        drawn = self._release(
-            ("matrices", values.shape, scale, top),
-            lambda: self._source.matrices(values, scale, top),
-        )
+        drawn = self._around("matrices", values, scale, top)
         d = triangles(values)[1]
         noise, upper = np.zeros((len(values), d, d)), np.triu_indices(d)
         noise[:, *upper] = (drawn - values) / scale
@@ -166,18 +158,13 @@ class RecordedNoise(NoiseSource):
 
     def cubes(self, values: IntArray, scale: float, width: int, epsilon: float) -> IntArray:
         """Noise of the shape of a cube."""
-        drawn = self._release(
-            ("cubes", values.shape, scale, width, epsilon),
-            lambda: self._source.cubes(values, scale, width, epsilon),
-        )
+        drawn = self._around("cubes", values, scale, width, epsilon)
         self.log_likelihood -= float(np.abs((drawn - values) / scale).max(axis=1).sum())
         return drawn
 
     def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
         """Randomised response."""
-        drawn = self._release(
-            ("flip", bits.shape, epsilon), lambda: self._source.flip(bits, epsilon)
-        )
+        drawn = self._around("flip", bits, epsilon)
         chance, flipped = flip_chance(epsilon), int((drawn != bits).sum())
         kept = bits.size - flipped
         self.log_likelihood += flipped * math.log(chance) + kept * math.log1p(-chance)
@@ -185,10 +172,7 @@ class RecordedNoise(NoiseSource):
 
     def respond(self, codes: IntArray, levels: int, epsilon: float) -> IntArray:
         """Generalised randomised response."""
-        drawn = self._release(
-            ("respond", codes.shape, levels, epsilon),
-            lambda: self._source.respond(codes, levels, epsilon),
-        )
+        drawn = self._around("respond", codes, levels, epsilon)
         chance, moved = flip_chance(epsilon, levels), int((drawn != codes).sum())
         self.log_likelihood += moved * math.log(chance / (levels - 1))
         self.log_likelihood += (codes.size - moved) * math.log1p(-chance)
@@ -224,6 +208,11 @@ class RecordedNoise(NoiseSource):
         weights = self._next("minimiser", lambda: self._source.minimise(objective, hidden))
         self.log_likelihood += _log_density(objective, hidden, weights)
         return weights
+
+    def _around(self, draw: str, values: Any, *public: Any) -> Any:
+        """A draw around private values, of which the shape is public."""
+        source = partial(getattr(self._source, draw), values, *public)
+        return self._release((draw, values.shape, *public), source)
 
     def _release(self, kind: Any, draw: Callable[[], Any]) -> Any:
         drawn = self._next(kind, draw)
