@@ -28,18 +28,9 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.inference.ladder_noise import stairs
+from dpeffects.privacy import losses
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.ladder import PARTS, TOP, Ladder
-from dpeffects.privacy.losses import (
-    HUBER_GRID,
-    LOGISTIC_GRID,
-    Huber,
-    Logistic,
-    bounded_terms,
-    sigmoid,
-    unit_norm,
-    whole_rows,
-)
 from dpeffects.privacy.minimise import Fit
 from dpeffects.privacy.noise import NoiseSource, flip_chance, triangles
 from dpeffects.privacy.rows import Block, Records
@@ -52,7 +43,7 @@ def by_record(fit: Fit, weights: FloatArray) -> Records:
     are multiplied by what the row counts.
     """
     problem = fit.problem
-    if isinstance(problem, Huber):
+    if isinstance(problem, losses.Huber):
         reads = [part for part in problem.terms.reads if part != "treated"]
         function = partial(_huber, problem=problem, weights=weights)
         return fit.curator._source.gather(function, *reads)
@@ -73,15 +64,17 @@ def log_volume(fit: Fit, weights: FloatArray) -> float:
     return float(np.linalg.slogdet(matrix)[1])
 
 
-def _logistic(block: Block, problem: Logistic, weights: FloatArray) -> Records:
-    rows = whole_rows(block.covariates, True) / (2.0**LOGISTIC_GRID * unit_norm(problem.width))
-    chance = sigmoid(rows @ weights + problem.offset)
+def _logistic(block: Block, problem: losses.Logistic, weights: FloatArray) -> Records:
+    rows = losses.whole_rows(block.covariates, True) / (
+        2.0**losses.LOGISTIC_GRID * losses.unit_norm(problem.width)
+    )
+    chance = losses.sigmoid(rows @ weights + problem.offset)
     return rows, *_counted(block, chance - problem.cases(block), chance * (1.0 - chance))
 
 
-def _huber(block: Block, problem: Huber, weights: FloatArray) -> Records:
-    whole, slopes, targets = bounded_terms(problem, block)
-    rows = whole * 2.0**-HUBER_GRID
+def _huber(block: Block, problem: losses.Huber, weights: FloatArray) -> Records:
+    whole, slopes, targets = losses.bounded_terms(problem, block)
+    rows = whole * 2.0**-losses.HUBER_GRID
     if problem.by_arm:
         own = block.treated[:, None]
         rows = np.concatenate([rows * own, rows * ~own], axis=1)
