@@ -140,8 +140,7 @@ def leaderboard(frame: Any, epsilon: float = 1.0, *, ax: Any = None) -> Any:
         look.rows(axes, names)
         for row in range(len(names)):
             axes.axhline(row, color=look.PALE, linewidth=0.5, zorder=0.1)
-        axes.set_xlabel("median error, over that of the best")
-        axes.set_title(f"epsilon = {epsilon:g}")
+        axes.set(xlabel="median error, over that of the best", title=f"epsilon = {epsilon:g}")
         legend_beside(axes)
         look.finish(axes)
     return axes

@@ -194,8 +194,7 @@ def overlap(balance: Balance, *, ax: Any = None) -> Any:
         axes.axhline(0.0, color=look.INK, linewidth=0.8)
         axes.set_xlim(0.0, 1.0)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * abs(y):g} %"))
-        axes.set_xlabel("propensity score (private model)")
-        axes.set_ylabel("share of the arm's records")
+        axes.set(xlabel="propensity score (private model)", ylabel="share of the arm's records")
         axes.set_title("noisy counts, made not negative; whiskers hold 95 % of the noise")
         handles, _ = axes.get_legend_handles_labels()
         axes.legend(handles=handles, loc="best")
@@ -235,8 +234,7 @@ def budget(fit: Record, *, ax: Any = None) -> Any:
             look.beside(axes, row, text)
         look.rows(axes, list(parts), 48)
         axes.set_xlim(0.0, 1.02 * max(epsilon for epsilon, _ in parts.values()))
-        axes.set_xlabel("epsilon")
-        axes.set_title(_caption(fit, total))
+        axes.set(xlabel="epsilon", title=_caption(fit, total))
         look.finish(axes, [look.alarm(fit.guarantee.status)])
     return axes
 
@@ -313,8 +311,7 @@ def sensitivity(found: SensitivityAnalysis, *, ax: Any = None) -> Any:
             at = [stated], [found.estimate - stated]
             axes.plot(*at, "^", color=look.RED, label="stated bias", gid="stated")
         axes.margins(x=0.0)
-        axes.set_xlabel("bias by confounding")
-        axes.set_ylabel(relation(found))
+        axes.set(xlabel="bias by confounding", ylabel=relation(found))
         look.legend_above(axes, axes.get_legend_handles_labels()[0], 3)
         look.finish(axes, look.alarms(found))
     return axes

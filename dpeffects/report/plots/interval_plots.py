@@ -73,9 +73,7 @@ def labelled(
                 look.beside(axes, row, text, far, "right")
         if width > look.WIDTH:  # for numbers beside the rows, which leave less to the axis
             axes.locator_params(axis="x", nbins=6)
-        axes.set_xlabel(below)
-        axes.set_ylabel(left)
-        axes.set_title(title)
+        axes.set(xlabel=below, ylabel=left, title=title)
         look.finish(axes, alarms)
 
 
@@ -356,9 +354,7 @@ def _function(
         else:
             caption += "; bars: shares of records, nine in ten between the dotted lines"
             _strip(axes, found, fit.quantiles(along, [0.05, 0.95]))
-        axes.set_xlabel(along)
-        axes.set_ylabel(relation(fit))
-        axes.set_title(caption)
+        axes.set(xlabel=along, ylabel=relation(fit), title=caption)
         look.finish(axes, look.alarms(fit))
     return axes
 
@@ -524,8 +520,7 @@ def event_study(
         look.zero(axes, vertical=False)
         look.places(axes, list(fit.periods))
         axes.margins(x=0.1)
-        axes.set_xlabel("period")
-        axes.set_ylabel(f"difference in the {fit.outcome}")
+        axes.set(xlabel="period", ylabel=f"difference in the {fit.outcome}")
         at_once = ", all at once" if simultaneous else ""
         axes.set_title(f"{percent(conf_level, 'g')} intervals{at_once}", fontsize=look.SMALL)
         look.finish(axes, look.alarms(fit))
