@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -55,6 +55,7 @@ from dpeffects.inference.moment_regression import (
 )
 from dpeffects.inference.noisy import OWN, noise_ratio
 from dpeffects.inference.table_one import Difference, hidden
+from dpeffects.lazy import pd
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block as RowBlock
 from dpeffects.privacy.sets import Box, entries
@@ -67,9 +68,6 @@ from dpeffects.results.several import ArmEffects, SeveralRows, SubsetEffects
 from dpeffects.results.tabled import Term, Termed
 from dpeffects.results.words import Lines, effects_table, estimates, percent, with_limits
 from dpeffects.summary import MOST_ROWS, SHOWN, Block, Pairs, Table, printed
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SHARE = "moments"
 _ONE_VARIANCE = "residuals have one variance, or one that is linear in the columns (see the notes)"

@@ -37,6 +37,7 @@ from dpeffects.inference.randomisation_law import (
     RandomisationStatistic,
     p_value,
 )
+from dpeffects.lazy import pd
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, Box
@@ -48,8 +49,6 @@ from dpeffects.results.words import Lines, p_text, p_words
 from dpeffects.summary import Pairs, Table
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dpeffects.ledgers import Address
     from dpeffects.privacy.ledger import Account
 

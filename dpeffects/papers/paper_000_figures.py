@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.lazy import pd
 from dpeffects.papers.on_file import table as on_file
 from dpeffects.papers.verdict import Found, claim
 
@@ -46,8 +47,6 @@ def _figure_1() -> Found:
 
 
 def _figure_2() -> Any:
-    import pandas as pd
-
     ends = ("", "_rivals", "_aim", "_ours")
     return pd.concat([table(f"000_figure_2{end}") for end in ends], ignore_index=True)
 
@@ -229,8 +228,6 @@ def _label_at_a_half() -> Found:
 
 def _with_adaptive(figure: str, level: str) -> Any:
     """Fixed limits, and the limit that follows from epsilon."""
-    import pandas as pd
-
     fixed = table(figure)
     base = "000_figure_7" if fixed["neighbours"].nunique() > 1 else "000_figure_2"
     other = table(base)
@@ -283,8 +280,6 @@ def _agreed(one: bool, other: bool) -> bool | None:
 
 def _counted_as_zero(figure: str = "000_figure_3") -> Any:
     """A figure with a counterfactual of 0 for records that find nobody, which k = 1 leaves."""
-    import pandas as pd
-
     rows, zero = _with_adaptive(figure, "label"), table("000_figures_3_8_alone")
     zero = zero[zero["neighbours"].isin(rows["neighbours"])]
     rest = rows[(rows["setting"] != "k = 1") & rows["epsilon"].isin(zero["epsilon"])]
@@ -471,8 +466,6 @@ claim("000", "Figure 6", "h = 0.001 is a good choice")(
 
 @claim("000", "Figure 7", "PrivATE is robust to the number of neighbours", "appendix G")
 def _neighbours() -> Found:
-    import pandas as pd
-
     rows = pd.concat([table("000_figure_7"), table("000_figure_2")], ignore_index=True)
     rows = rows[rows["setting"].isin((LABEL, SAMPLE)) & rows["epsilon"].isin((0.5, 1, 2, 4))]
     clear, ratios = 0, []

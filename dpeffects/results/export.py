@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, singledispatch
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin
 
 import numpy as np
 
@@ -20,11 +20,9 @@ from dpeffects.errors import DataError, OptionError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval, check_conf_level
+from dpeffects.lazy import pd
 from dpeffects.summary import Shown
 from dpeffects.typed import SETTINGS, Check, Types, many
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 T = TypeVar("T")
 
@@ -50,8 +48,6 @@ def frame_of(rows: list[Any] | dict[str, Any], columns: list[str] | None = None)
 
     The ends of intervals come last where no order of the columns is given.
     """
-    import pandas as pd
-
     frame = pd.DataFrame(rows, columns=columns)
     if columns is not None:
         return frame
@@ -253,12 +249,6 @@ class _Plain(WithReasons):
             entries = many(self.of(get_args(hint)[0]), math.inf)
             return lambda value, name: list(entries(value, name))
         return super().make(hint)
-
-    def hints(self, record: type) -> dict[str, Any]:
-        """The types of the fields of a dataclass, some of which are frames."""
-        import pandas as pd
-
-        return get_type_hints(record, localns={"pd": pd})
 
 
 def require(ok: bool, what: str) -> None:

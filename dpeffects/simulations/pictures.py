@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dpeffects.errors import DataError, OptionError
+from dpeffects.lazy import pd
 from dpeffects.report.plots import style as look
 from dpeffects.report.plots.planned import against_epsilon, legend_beside, series_line
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _NEEDED = ("data", "fit", "epsilon", "guarantee", "level", "error")
 _NEAR = 1.1
@@ -142,8 +140,7 @@ def leaderboard(frame: Any, epsilon: float = 1.0, *, ax: Any = None) -> Any:
         look.rows(axes, names)
         for row in range(len(names)):
             axes.axhline(row, color=look.PALE, linewidth=0.5, zorder=0.1)
-        axes.set_xlabel("median error, over that of the best")
-        axes.set_title(f"epsilon = {epsilon:g}")
+        axes.set(xlabel="median error, over that of the best", title=f"epsilon = {epsilon:g}")
         legend_beside(axes)
         look.finish(axes)
     return axes

@@ -55,9 +55,8 @@ def distributions(fit: QuantileEffects, *, conf_level: float = 0.95, ax: Any = N
             asked = fit.distributions.quantile(k, fit.asked, 1.0).value
             axes.plot(asked, fit.asked, linestyle="none", marker=how.marker, color=how.color)
         _scale(axes, fit, float(ends.min()), float(ends.max()))
+        axes.set(xlabel=fit.outcome, ylabel="share of records up to there")
         axes.set_ylim(0.0, 1.02)
-        axes.set_xlabel(fit.outcome)
-        axes.set_ylabel("share of records up to there")
         axes.legend(loc="lower right", title=f"{percent(conf_level, 'g')} joint band")
         look.finish(axes, look.alarms(fit))
     return axes
@@ -131,8 +130,7 @@ def levels(fit: OrdinalEffects, *, conf_level: float = 0.95, ax: Any = None) -> 
             )
         look.places(axes, list(fit.levels))
         axes.set_ylim(bottom=0.0)
-        axes.set_xlabel(fit.outcome)
-        axes.set_ylabel("share of records")
+        axes.set(xlabel=fit.outcome, ylabel="share of records")
         axes.legend(title=f"{percent(conf_level, 'g')} intervals")
         look.finish(axes, look.alarms(fit))
     return axes
@@ -168,9 +166,7 @@ def survival(fit: SurvivalEffects, *, conf_level: float = 0.95, ax: Any = None) 
     with look.canvas(ax, (look.WIDTH, 4.2)) as axes:
         told = curves.assign(survival=curves["survival"].where(curves["noise_ratio"] <= 1.0))
         _curves(axes, told, "time", "survival")
-        axes.set_xlim(0.0, fit.horizon)
-        axes.set_ylim(0.0, 1.02)
-        axes.set_ylabel("share without the event")
+        axes.set(xlim=(0.0, fit.horizon), ylim=(0.0, 1.02), ylabel="share without the event")
         axes.legend(loc="lower left", title=f"{percent(conf_level, 'g')} joint band")
         _at_risk(axes, fit, curves)
         look.finish(axes, look.alarms(fit))

@@ -76,8 +76,7 @@ def against_epsilon(ax: Any, epsilons: list[float], x: str, y: str) -> None:
     ax.set_xticks(values, [f"{value:g}" for value in values])
     ax.xaxis.set_minor_locator(NullLocator())
     look.plain_ticks(ax.yaxis)
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
+    ax.set(xlabel=x, ylabel=y)
     legend_beside(ax)
 
 
