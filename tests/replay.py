@@ -22,7 +22,7 @@ from unittest import mock
 
 import numpy as np
 
-from dpeffects.auditing.chunks import leaves
+from dpeffects.auditing.attack import leaves
 from dpeffects.auditing.recording import gradient, log_volume
 from dpeffects.errors import DPEffectsError
 from dpeffects.ledgers.memory import Ledger

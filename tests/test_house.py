@@ -130,7 +130,7 @@ def circles(files):
 
 
 DRAWS = ("laplace", "gaussian", "respond", "flip")
-MAY_DRAW = {"privacy.noise", "privacy.parts", "auditing.attack", "auditing.chunks", "datasets"}
+MAY_DRAW = {"privacy.noise", "privacy.parts", "auditing.attack", "datasets"}
 MAY_DRAW |= {
     "simulations.runs",
     "simulations.simulators",
