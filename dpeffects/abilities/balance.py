@@ -49,12 +49,9 @@ from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, entries
 from dpeffects.privacy.tight_sets import cube_noise_sd
 from dpeffects.privacy.units import seen_as
+from dpeffects.results import several, tabled, words
 from dpeffects.results.export import frame_of
 from dpeffects.results.numbers import number, to_error
-from dpeffects.results.several import SeveralRows
-from dpeffects.results.tabled import ARMS as NAMES
-from dpeffects.results.tabled import Tabled
-from dpeffects.results.words import Lines, difference_cells
 from dpeffects.summary import SHOWN, Pairs, Table, draw, printed
 from dpeffects.summary import Block as Part
 
@@ -205,7 +202,7 @@ def score_bin(rows: Block, weights: FloatArray, cuts: FloatArray) -> IntArray:
     return first + np.searchsorted(cuts, score)
 
 
-def fit(curator: Curator, options: BalanceOptions, estimand: str) -> Tabled:
+def fit(curator: Curator, options: BalanceOptions, estimand: str) -> tabled.Tabled:
     """Release what is worth it."""
     arms = Arms.released(curator)
     found: dict[str, Any] = {
@@ -214,7 +211,7 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> Tabled:
         **arms.among_all("", arms.differences(arms.margin)),
     }
     if not (options.overlap and arms.usable.any()):
-        return Tabled(Balance, found)
+        return tabled.Tabled(Balance, found)
     offset = arms.log_odds
     price = curator.epsilon("propensity"), curator.delta("propensity")
     strength = inverse_weights.default_strength(curator.n, curator.width, *price)
@@ -235,7 +232,7 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> Tabled:
         ]
         known = weighted.sizes.min() > table_one.SURE * math.sqrt(weighted.noise[0, 0])
         found |= arms.among_all("_adjusted", differences, known)
-    return Tabled(Balance, found)
+    return tabled.Tabled(Balance, found)
 
 
 def _asked(
@@ -420,7 +417,7 @@ BALANCE = MethodSpec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Balance(SeveralRows, pictures="plots.diagnostics"):
+class Balance(several.SeveralRows, pictures="plots.diagnostics"):
     """Overlap and balance of two arms; made by `dp_balance`.
 
     Parameters
@@ -491,7 +488,7 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         return frame_of(
             [
                 {"arm": arm, "low": low, "high": high, "count": count, "noise_sd": self.count_sd}
-                for arm, counts in zip(NAMES, self.counts, strict=True)
+                for arm, counts in zip(tabled.ARMS, self.counts, strict=True)
                 for (low, high), count in zip(bins, counts, strict=True)
             ]
         )
@@ -543,7 +540,7 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         histogram = (self._histogram(),) if self.edges else ()
         return Pairs(tuple(self._arms()), "Arms"), self._differences(), *histogram
 
-    def _headline(self, conf_level: float = 0.95, **asked: Any) -> Lines:
+    def _headline(self, conf_level: float = 0.95, **asked: Any) -> words.Lines:
         apart = [smd for smd in self.smd if abs(smd) > hand.APART]
         count = f"{len(self.terms)} covariate{'' if len(self.terms) == 1 else 's'}"
         return [
@@ -571,7 +568,7 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         value, noise = to_error((smd, sd), sd)
         return f"{value}, of {term} (standard deviation of its privacy noise {noise})"
 
-    def _arms(self) -> Lines:
+    def _arms(self) -> words.Lines:
         (treated, sd), (outside, outside_sd) = self.treated, self.scores_outside
         who = counted(self.guarantee.unit)
         of = who if "size" in self.sample else f"of {self.n} {who}"
@@ -595,7 +592,7 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         ):
             if values:
                 columns += [name, "noise sd"]
-                pairs = map(difference_cells, values, sds)
+                pairs = map(words.difference_cells, values, sds)
                 cells += [list(own) for own in zip(*pairs, strict=True)]
         rows = tuple(zip(*cells, strict=True))[:SHOWN]
         title = "Standardised mean differences, treated less control"
@@ -609,7 +606,7 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
             for low, high, *counts in bins
         )
         title = f"Records by propensity score (noise sd {number(self.count_sd, 3)})"
-        return Table(title, ("score", *NAMES), rows[:SHOWN], "lrr")
+        return Table(title, ("score", *tabled.ARMS), rows[:SHOWN], "lrr")
 
     def _noted(self, conf_level: float) -> Sequence[str]:
         return [*self._read(), *self.notes]

@@ -53,17 +53,17 @@ def errors(
     [0.30000000000000004, 0.1]
     """
     table = _table(frame, [x, y, by], y)
-    with look.canvas(ax) as axes:
+    alarms: dict[str, list[str]] = {}
+    if "guarantee" in table.columns:
+        groups = table.groupby(by, sort=False)["guarantee"]
+        alarms = {str(name): _alarms(statuses) for name, statuses in groups}
+    marks = look.with_names(list(alarms), list(alarms.values()))
+    with look.canvas(ax, alarms=marks) as axes:
         for k, (name, part) in enumerate(table.groupby(by, sort=False)):
             _line(axes, k, str(name), part, x, y)
         if reference is not None:
             _reference(axes, reference, reference_name, x, y)
         against_epsilon(axes, table[x].tolist(), x, y)
-        alarms: dict[str, list[str]] = {}
-        if "guarantee" in table.columns:
-            groups = table.groupby(by, sort=False)["guarantee"]
-            alarms = {str(name): _alarms(statuses) for name, statuses in groups}
-        look.finish(axes, look.with_names(list(alarms), list(alarms.values())))
     return axes
 
 
@@ -142,7 +142,6 @@ def leaderboard(frame: Any, epsilon: float = 1.0, *, ax: Any = None) -> Any:
             axes.axhline(row, color=look.PALE, linewidth=0.5, zorder=0.1)
         axes.set(xlabel="median error, over that of the best", title=f"epsilon = {epsilon:g}")
         legend_beside(axes)
-        look.finish(axes)
     return axes
 
 

@@ -26,18 +26,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpeffects import writing
-from dpeffects.errors import MissingExtraError, OptionError, checked_call
-from dpeffects.estimands import AVERAGES
+from dpeffects import errors, estimands, progress, summary, writing
 from dpeffects.estimators.option_checks import check_choice, check_whole
 from dpeffects.lazy import pd
-from dpeffects.progress import bar
 from dpeffects.results.export import JsonRecord, frame_of
 from dpeffects.results.numbers import figure, to_error
 from dpeffects.results.words import percent
 from dpeffects.simulations import pictures
 from dpeffects.simulations.runs import COLUMNS, KEYS, Fit, Maker, StudyDesign, batches_of, key_of
-from dpeffects.summary import Notes, Pairs, Shown, Summary, Table
 
 T = TypeVar("T")
 
@@ -57,12 +53,12 @@ def run_tasks(
         try:
             from joblib import Parallel, delayed
         except ImportError:
-            raise MissingExtraError(
+            raise errors.MissingExtraError(
                 'workers > 1 needs joblib: pip install "dpeffects[study]"'
             ) from None
         order = "generator" if ordered else "generator_unordered"
         results = Parallel(n_jobs=workers, return_as=order)(delayed(task)() for task in tasks)
-    return bar(results, about, len(tasks)) if about else results
+    return progress.bar(results, about, len(tasks)) if about else results
 
 
 def run_batches(
@@ -80,7 +76,7 @@ def run_batches(
     for done in run_tasks(batches, workers, "batches of the study", ordered=False):
         rows += done
         if path is not None:
-            lacking = MissingExtraError.__name__
+            lacking = errors.MissingExtraError.__name__
             append(path, [r for r in done if not str(r["failure"]).startswith(lacking)], columns)
     return rows
 
@@ -112,7 +108,7 @@ def _exists(path: str | Path) -> bool:
     try:
         return Path(path).exists()
     except (OSError, TypeError, ValueError):
-        raise OptionError(f"{path!r} is not the path of a file") from None
+        raise errors.OptionError(f"{path!r} is not the path of a file") from None
 
 
 def _content(path: str | Path, columns: Sequence[str], *, head_only: bool = False) -> bytes:
@@ -131,12 +127,12 @@ def _content(path: str | Path, columns: Sequence[str], *, head_only: bool = Fals
             content = content[: content.rfind(b"\n") + 1]
             os.truncate(path, len(content))
     except OSError as error:
-        raise OptionError(f"{path} cannot be read: {error.strerror}") from None
+        raise errors.OptionError(f"{path} cannot be read: {error.strerror}") from None
     return content
 
 
-def _another(path: str | Path) -> OptionError:
-    return OptionError(f"{path} is not a file of a study: give another path")
+def _another(path: str | Path) -> errors.OptionError:
+    return errors.OptionError(f"{path} is not a file of a study: give another path")
 
 
 def append(path: str | Path, rows: list[dict[str, Any]], columns: Sequence[str] = COLUMNS) -> None:
@@ -150,7 +146,7 @@ def append(path: str | Path, rows: list[dict[str, Any]], columns: Sequence[str] 
 
 
 @dataclass(frozen=True, repr=False)
-class Study(Shown, JsonRecord):
+class Study(summary.Shown, JsonRecord):
     """The runs of a simulation study, and what they add up to.
 
     Parameters
@@ -200,8 +196,8 @@ class Study(Shown, JsonRecord):
             frame["fit"] = frame["fit"] + ", n = " + frame["n"].astype(str)
         return pictures.errors(frame, x="epsilon", y=y, by="fit", ax=ax)
 
-    def _summary(self) -> Summary:
-        about = Pairs(
+    def _summary(self) -> summary.Summary:
+        about = summary.Pairs(
             (
                 ("Data", f"{self.data}, {self.repeats} repeats, seed {self.seed}"),
                 ("Estimand", self.estimand),
@@ -214,8 +210,8 @@ class Study(Shown, JsonRecord):
         failures = self.runs.loc[self.runs["failure"] != "", "failure"]
         for reason, times in failures.value_counts().items():
             notes.append(f"{times} runs failed: {reason}")
-        table = Table("Error and coverage", columns, tuple(rows), "lrrrrrrrr")
-        return Summary("Simulation study", "", (about, table, Notes(tuple(notes))))
+        table = summary.Table("Error and coverage", columns, tuple(rows), "lrrrrrrrr")
+        return summary.Summary("Simulation study", "", (about, table, summary.Notes(tuple(notes))))
 
 
 def _line(row: Any) -> tuple[str, ...]:
@@ -248,7 +244,7 @@ def _measures(group: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-@checked_call
+@errors.checked_call
 def simulate_study(
     fits: Mapping[str, Fit],
     data: Maker,
@@ -308,7 +304,7 @@ def simulate_study(
     """
     sizes, epsilons = numbers("n", n, 4), numbers("epsilon", epsilon, 0.0)
     _check_fits(fits)
-    check_choice("estimand", estimand, AVERAGES)
+    check_choice("estimand", estimand, estimands.AVERAGES)
     check_counts(repeats, workers, seed)
     design = StudyDesign(dict(fits), data, seed, estimand, conf_level, formula, options)
     known = on_file(path)
@@ -326,12 +322,12 @@ def simulate_study(
 
 def _check_fits(fits: Mapping[str, Fit]) -> None:
     if not fits:
-        raise OptionError('give fits, for example {"means": {"method": "diff_in_means"}}')
+        raise errors.OptionError('give fits, for example {"means": {"method": "diff_in_means"}}')
     for name, fit in fits.items():
         if not (isinstance(fit, Mapping) or callable(fit)):
-            raise OptionError(f"fit {name!r} must be a dict of arguments or a function")
+            raise errors.OptionError(f"fit {name!r} must be a dict of arguments or a function")
         if isinstance(fit, Mapping) and {"epsilon", "seed"} & set(fit):
-            raise OptionError(f"fit {name!r}: epsilon and seed are set by the study")
+            raise errors.OptionError(f"fit {name!r}: epsilon and seed are set by the study")
 
 
 def check_counts(repeats: Any, workers: Any, seed: Any) -> None:
@@ -348,5 +344,5 @@ def numbers(name: str, given: Any, least: float) -> list[Any]:
         isinstance(x, int | float | np.number) and not isinstance(x, bool) for x in values
     )
     if isinstance(given, str) or not ok or not all(least < x + (name == "n") for x in values):
-        raise OptionError(f"{name} must be a positive number or several, got {given!r}")
+        raise errors.OptionError(f"{name} must be a positive number or several, got {given!r}")
     return [float(x) for x in values] if name == "epsilon" else [int(x) for x in values]

@@ -70,7 +70,7 @@ def love(fit: Balance | StudyEffects, *, most: int | None = _MOST, ax: Any = Non
     if isinstance(fit, StudyEffects):
         arms = fit.sums.arms
         between = f"{arms[0]} less {arms[1]}" if len(arms) == 2 else "largest between two arms"
-    with look.canvas(ax, (look.WIDTH, 1.2 + 0.26 * len(differences))) as axes:
+    with look.canvas(ax, (look.WIDTH, 1.2 + 0.26 * len(differences)), look.alarms(fit)) as axes:
         axes.axvspan(-_CUSTOMARY, _CUSTOMARY, color="#efefef", linewidth=0, zorder=0)
         look.zero(axes, vertical=True)
         rows, shift = np.arange(len(differences)), 0.16 if weighted else 0.0
@@ -85,7 +85,6 @@ def love(fit: Balance | StudyEffects, *, most: int | None = _MOST, ax: Any = Non
         axes.set_xlim(min(low, -1.5 * _CUSTOMARY), max(high, 1.5 * _CUSTOMARY))
         axes.set_xlabel(f"standardised mean difference, {between}{_rest(left, weighted)}")
         _legend(axes, weighted)
-        look.finish(axes, look.alarms(fit))
     return axes
 
 
@@ -174,7 +173,7 @@ def overlap(balance: Balance, *, ax: Any = None) -> Any:
     treated = balance.treated[0]
     sizes = (max(treated, 1.0), max(balance.n - treated, 1.0))
     fills = ((look.FILL, ""), (look.PALE, "////"))
-    with look.canvas(ax) as axes:
+    with look.canvas(ax, alarms=look.alarms(balance)) as axes:
         arms = zip(("treated", "control"), balance.counts, sizes, (1.0, -1.0), fills, strict=True)
         for name, counts, size, side, (color, hatch) in arms:
             share = np.maximum(counts, 0.0) / size
@@ -198,7 +197,6 @@ def overlap(balance: Balance, *, ax: Any = None) -> Any:
         axes.set_title("noisy counts, made not negative; whiskers hold 95 % of the noise")
         handles, _ = axes.get_legend_handles_labels()
         axes.legend(handles=handles, loc="best")
-        look.finish(axes, look.alarms(balance))
     return axes
 
 
@@ -225,7 +223,8 @@ def budget(fit: Record, *, ax: Any = None) -> Any:
     if not parts:
         raise OptionError("there is nothing to draw: the result has no charges")
     total = sum(epsilon for epsilon, _ in parts.values())
-    with look.canvas(ax, (look.WIDTH, 1.0 + 0.28 * len(parts))) as axes:
+    size, alarms = (look.WIDTH, 1.0 + 0.28 * len(parts)), [look.alarm(fit.guarantee.status)]
+    with look.canvas(ax, size, alarms) as axes:
         for row, (epsilon, delta) in enumerate(parts.values()):
             axes.barh(row, epsilon, 0.6, color=look.FILL, edgecolor=look.INK, linewidth=0.6)
             text = f"{epsilon:.3g} ({100 * epsilon / total:.1f} %)"
@@ -235,7 +234,6 @@ def budget(fit: Record, *, ax: Any = None) -> Any:
         look.rows(axes, list(parts), 48)
         axes.set_xlim(0.0, 1.02 * max(epsilon for epsilon, _ in parts.values()))
         axes.set(xlabel="epsilon", title=_caption(fit, total))
-        look.finish(axes, [look.alarm(fit.guarantee.status)])
     return axes
 
 
@@ -293,7 +291,7 @@ def sensitivity(found: SensitivityAnalysis, *, ax: Any = None) -> Any:
     biases = np.linspace(ends[0], ends[-1], 61)
     intervals = [found.interval(float(bias)) for bias in biases]
     band = [tuple(x) for x in intervals if not isinstance(x, Unavailable)]
-    with look.canvas(ax) as axes:
+    with look.canvas(ax, alarms=look.alarms(found)) as axes:
         if band:
             low, high = zip(*band, strict=True)
             words = f"its {percent(found.conf_level, 'g')} interval"
@@ -313,7 +311,6 @@ def sensitivity(found: SensitivityAnalysis, *, ax: Any = None) -> Any:
         axes.margins(x=0.0)
         axes.set(xlabel="bias by confounding", ylabel=relation(found))
         look.legend_above(axes, axes.get_legend_handles_labels()[0], 3)
-        look.finish(axes, look.alarms(found))
     return axes
 
 

@@ -56,7 +56,7 @@ def labelled(
 
     ``beside`` are the texts at the right of the rows, that of their head first.
     """
-    with look.canvas(ax, (width, 1.3 + 0.28 * (len(labels) + 1))) as axes:
+    with look.canvas(ax, (width, 1.3 + 0.28 * (len(labels) + 1)), alarms) as axes:
         look.rows(axes, list(labels))
         for row, pair in enumerate(ends):
             if not isinstance(pair, Unavailable):
@@ -74,7 +74,6 @@ def labelled(
         if width > look.WIDTH:  # for numbers beside the rows, which leave less to the axis
             axes.locator_params(axis="x", nbins=6)
         axes.set(xlabel=below, ylabel=left, title=title)
-        look.finish(axes, alarms)
 
 
 def estimate(
@@ -341,7 +340,7 @@ def _function(
         shares = None if isinstance(found, Unavailable) else found["share"]
         points = points.rename(columns={"effect": "estimate", along: "term"})
         return _rows(fit, points.assign(share=shares), along, caption, ax)
-    with look.canvas(ax) as axes:
+    with look.canvas(ax, alarms=look.alarms(fit)) as axes:
         x, low, high = points[along], points["conf_low"], points["conf_high"]
         axes.plot(x, points["effect"], color=look.INK, zorder=2)
         axes.fill_between(x, low, high, color=look.PALE, linewidth=0, zorder=1)
@@ -355,7 +354,6 @@ def _function(
             caption += "; bars: shares of records, nine in ten between the dotted lines"
             _strip(axes, found, fit.quantiles(along, [0.05, 0.95]))
         axes.set(xlabel=along, ylabel=relation(fit), title=caption)
-        look.finish(axes, look.alarms(fit))
     return axes
 
 
@@ -508,7 +506,7 @@ def event_study(
     """
     places = np.delete(np.arange(len(fit.periods)), fit.leads)
     ends = fit.conf_int(conf_level, simultaneous=simultaneous)
-    with look.canvas(ax) as axes:
+    with look.canvas(ax, alarms=look.alarms(fit)) as axes:
         for place, (low, high) in zip(places, ends, strict=True):
             axes.plot(
                 [place, place], [low, high], color=look.INK, linewidth=1.2, marker="_", gid="whole"
@@ -523,7 +521,6 @@ def event_study(
         axes.set(xlabel="period", ylabel=f"difference in the {fit.outcome}")
         at_once = ", all at once" if simultaneous else ""
         axes.set_title(f"{percent(conf_level, 'g')} intervals{at_once}", fontsize=look.SMALL)
-        look.finish(axes, look.alarms(fit))
     return axes
 
 

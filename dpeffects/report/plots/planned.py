@@ -55,7 +55,6 @@ def half_width(
             series_line(axes, k, part["epsilon"], part[what], str(method))
         against_epsilon(axes, list(epsilons), "epsilon", f"{label}, in units of {plan.outcome}")
         axes.set_title(f"n = {plan.setting.n}, planned without data")
-        look.finish(axes)
     return axes
 
 
