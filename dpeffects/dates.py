@@ -12,6 +12,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 
 from dpeffects.errors import BoundsError, DataError
+from dpeffects.lazy import pd
 
 KIND = "days since "
 """Followed by the first date: what a column of dates is read as."""
@@ -89,8 +90,6 @@ def days(name: str, dtype: Any, kind: str) -> nw.Expr:
 
 def from_objects(frame: nw.DataFrame[Any], kinds: dict[str, str]) -> nw.DataFrame[Any]:
     """Read columns of Python's dates, which pandas keeps as objects, as days."""
-    import pandas as pd
-
     made = {}
     for name, kind in kinds.items():
         if frame.schema[name] != nw.Object:

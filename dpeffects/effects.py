@@ -19,12 +19,11 @@ from dpeffects.estimators.spec import MethodSpec
 from dpeffects.flow import Estimation
 from dpeffects.formula.discrete import joined
 from dpeffects.guarantee import KINDS
+from dpeffects.lazy import pd
 from dpeffects.privacy.ledger import Account
 from dpeffects.request import Request, refuse_tables
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dpeffects.ledgers import Address
     from dpeffects.results import ArmEffects, CateEffects, CateFunction, Result, SubsetEffects
 
@@ -322,8 +321,6 @@ def methods(name: str | None = None) -> pd.DataFrame | str:
     >>> print(dpe.methods("diff_in_means").splitlines()[0])
     diff_in_means: difference in means
     """
-    import pandas as pd
-
     kinds = (registry(), conditional_methods(), table_methods())
     if name is not None:
         known = [name for specs in kinds for name in specs]

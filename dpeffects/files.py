@@ -16,15 +16,13 @@ import gzip
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import narwhals.stable.v2 as nw
 
 from dpeffects import dates
 from dpeffects.errors import DataError, shorten
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dpeffects.lazy import pd
 
 Frame = TypeVar("Frame", bound="nw.DataFrame[Any] | nw.LazyFrame[Any]")
 
@@ -47,8 +45,6 @@ def read_data(path: str) -> pd.DataFrame:
 
     Columns of a CSV file are text, and the frame is marked, until a formula says what they are.
     """
-    import pandas as pd
-
     if is_parquet(path):
         column_names(path)
         return _attempt(path, lambda: pd.read_parquet(path))

@@ -14,7 +14,25 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["lazy_names", "no_collection", "pd"]
+
+
+class _Later:
+    """A library that is loaded when something of it is first asked for."""
+
+    def __init__(self, library: str) -> None:
+        self._library = library
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._library), name)
+
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = _Later("pandas")
 
 
 @contextmanager

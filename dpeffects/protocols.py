@@ -12,14 +12,7 @@ from typing import Annotated, Any
 
 from dpeffects import documents
 from dpeffects.abilities.study import StudyEffects, study_request
-from dpeffects.design.codebook import (
-    Blank,
-    Codebook,
-    RangeOrLevels,
-    declarations,
-    opened,
-    read_bounds,
-)
+from dpeffects.design import codebook
 from dpeffects.design.sample import Sample
 from dpeffects.errors import DataError, DPEffectsError, OptionError, nearest
 from dpeffects.estimators import table_methods
@@ -125,10 +118,10 @@ class Protocol:
         Sample.asked(parse(self.formula), formula.columns, **asked)
         needed = {*formula.columns} - {getattr(formula.treatment, "name", "")}  # 0 and 1 need none
         for name, bound in self.bounds.items():
-            if isinstance(bound, Blank) and name in needed:
+            if isinstance(bound, codebook.Blank) and name in needed:
                 raise OptionError(bound.why)
-        known = {name: x for name, x in self.bounds.items() if not isinstance(x, Blank)}
-        object.__setattr__(self, "bounds", Codebook(known))
+        known = {name: x for name, x in self.bounds.items() if not isinstance(x, codebook.Blank)}
+        object.__setattr__(self, "bounds", codebook.Codebook(known))
         try:
             documents.canonical(self.to_dict())
             tomllib.loads(self.to_toml())
@@ -200,10 +193,10 @@ class Protocol:
             given = {name: x for name, x in values.items() if x is not None}
             bounds = given.get("bounds", {})
             if isinstance(bounds, str):
-                given["bounds"] = read_bounds(folder / bounds)
+                given["bounds"] = codebook.read_bounds(folder / bounds)
             else:
                 SETTINGS.of(Mapping[Any, Any])(bounds, "bounds")
-                given["bounds"] = declarations(bounds, "bounds")
+                given["bounds"] = codebook.declarations(bounds, "bounds")
             return cls(**given)
         except (FieldError, DPEffectsError) as error:
             raise OptionError(f"{where}: {error}") from None
@@ -284,10 +277,10 @@ def _declared(bounds: Any) -> Any:
     """Bounds as a TOML file declares them, which may describe columns that one site lacks."""
     if isinstance(bounds, str) and bounds == "from_data":
         raise OptionError("a protocol declares its bounds: they cannot be read from data")
-    found = opened(bounds) or {}
-    blank = {name: x for name, x in found.items() if isinstance(x, Blank)}
+    found = codebook.opened(bounds) or {}
+    blank = {name: x for name, x in found.items() if isinstance(x, codebook.Blank)}
     plain = {name: _plain(_entry(x)) for name, x in found.items() if name not in blank}
-    return Codebook(declarations(plain, "bounds") | blank)
+    return codebook.Codebook(codebook.declarations(plain, "bounds") | blank)
 
 
 def _tuple(value: Any) -> Any:
@@ -296,7 +289,7 @@ def _tuple(value: Any) -> Any:
 
 def _entry(bound: Any) -> Any:
     """A declaration as TOML writes it; two numbers without a word are a range or levels."""
-    if isinstance(bound, RangeOrLevels):
+    if isinstance(bound, codebook.RangeOrLevels):
         return list(bound)
     if isinstance(bound, range):
         return {"range": [bound[0], bound[-1]], "whole": True}

@@ -371,14 +371,10 @@ class Types:
 
     def fields(self, record: Any) -> dict[str, Check]:
         """The checks of the fields of a dataclass: by its limits, others by their types."""
-        hints, limits = self.hints(record), self._limits.get(record, {})
+        hints, limits = get_type_hints(record, include_extras=True), self._limits.get(record, {})
         names = [f.name for f in fields(record)]
         found = {name: limits[name] if name in limits else self.of(hints[name]) for name in names}
         return {name: check for name, check in found.items() if check}
-
-    def hints(self, record: type) -> dict[str, Any]:
-        """The types of the fields of a dataclass."""
-        return get_type_hints(record, include_extras=True)
 
     def names(self, record: Any, given: Any, what: str) -> None:
         """Refuse what lacks a field of a dataclass that has no default, or has others."""

@@ -13,12 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpeffects.errors import DataError, MissingExtraError, OptionError, did_you_mean
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dpeffects.lazy import pd
 
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -31,8 +28,6 @@ def list_vignettes() -> pd.DataFrame:
     >>> list_vignettes().index[0]
     'quick_start'
     """
-    import pandas as pd
-
     titles = {name: _title(vignette_path(name)) for name in _names()}
     return pd.DataFrame({"title": titles}).rename_axis("vignette")
 

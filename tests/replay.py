@@ -22,8 +22,8 @@ from unittest import mock
 
 import numpy as np
 
-from dpeffects.auditing.leaves import leaves
-from dpeffects.auditing.minimisers import gradient, log_volume
+from dpeffects.auditing.attack import leaves
+from dpeffects.auditing.recording import gradient, log_volume
 from dpeffects.errors import DPEffectsError
 from dpeffects.ledgers.memory import Ledger
 from dpeffects.privacy.ladder import PARTS, Ladder, Pace

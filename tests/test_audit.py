@@ -15,8 +15,8 @@ import pytest
 from scipy.stats import binomtest
 
 import dpeffects as dpe
-from dpeffects.auditing import audit, chunks
-from dpeffects.auditing.chunks import gather
+from dpeffects.auditing import attack, audit
+from dpeffects.auditing.attack import gather
 from dpeffects.auditing.events import LINEAR, LOSS, lower_bound
 from dpeffects.auditing.mechanisms import mechanism
 from dpeffects.auditing.pairs import BOUNDS, neighbours
@@ -520,7 +520,7 @@ def test_the_bound_holds_with_its_confidence():
 
 def test_processes_change_nothing(monkeypatch):
     pytest.importorskip("joblib")
-    monkeypatch.setattr(chunks, "CHUNK", 50)  # several chunks of few runs
+    monkeypatch.setattr(attack, "CHUNK", 50)  # several chunks of few runs
     given = {"epsilon": 1, "runs": 210, "seed": 4, "formula": "y ~ t", **one_pair("arm")}
     alone = audit("diff_in_means", **given)
     assert audit("diff_in_means", workers=2, **given).to_dict() == alone.to_dict()

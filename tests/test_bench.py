@@ -15,7 +15,7 @@ from dpeffects import cli
 from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.estimators import registry
 from dpeffects.leaderboard import Entry, Leaderboard, Task, entries, tasks
-from dpeffects.leaderboard.cells import cells_of, overall, places
+from dpeffects.leaderboard.board import cells_of, overall, places
 
 OFF = {"seconds": 0.0, "memory": math.nan, "caution": "", "failure": "", "std_error": 1.0}
 

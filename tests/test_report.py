@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import dpeffects as dpe
-from dpeffects.claims import titles
 from dpeffects.errors import OptionError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance
+from dpeffects.report.review_record import titles
 from tests.reading import HOSTILE, from_markdown, self_contained, shown, spaced, tables
 from tests.releases import AVERAGES, CATE, NAMES, SITES, half_unit, release
 from tests.test_proofs import CLAIMS

@@ -14,8 +14,8 @@ import dpeffects as dpe
 from dpeffects.errors import DataError, OptionError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
-from dpeffects.inference.explained_away import approximate_risk_ratio, e_value, robustness_value
 from dpeffects.results import SensitivityAnalysis
+from dpeffects.results.sensitivity import approximate_risk_ratio, e_value, robustness_value
 from tests.commands.shell import refused, run, write_files
 from tests.reading import detexed
 from tests.test_results import flat as flattened

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -34,25 +34,13 @@ from dpeffects.estimators.margins import MarginAsked, cube, margins
 from dpeffects.estimators.option_checks import check_clip, check_flag, check_whole
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
-from dpeffects.estimators.weighting.inverse_weights import (
-    Propensity,
-    default_strength,
-    gradient_noise,
-    propensity_model,
-)
+from dpeffects.estimators.weighting import inverse_weights
 from dpeffects.guarantee import counted
+from dpeffects.inference import table_one
 from dpeffects.inference.joint import Margin, agreeing
 from dpeffects.inference.monotone import not_negative
 from dpeffects.inference.noisy import COUNTED, RARE, noise_ratio
-from dpeffects.inference.table_one import (
-    SURE,
-    WITHIN,
-    Difference,
-    Spreads,
-    hidden,
-    pulled,
-    within_noise,
-)
+from dpeffects.lazy import pd
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.losses import sigmoid, unit_norm
 from dpeffects.privacy.minimise import Weights
@@ -61,17 +49,11 @@ from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, entries
 from dpeffects.privacy.tight_sets import cube_noise_sd
 from dpeffects.privacy.units import seen_as
+from dpeffects.results import several, tabled, words
 from dpeffects.results.export import frame_of
 from dpeffects.results.numbers import number, to_error
-from dpeffects.results.several import SeveralRows
-from dpeffects.results.tabled import ARMS as NAMES
-from dpeffects.results.tabled import Tabled
-from dpeffects.results.words import Lines, difference_cells
 from dpeffects.summary import SHOWN, Pairs, Table, draw, printed
 from dpeffects.summary import Block as Part
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SHARES = {"balance": 0.3, "propensity": 0.35, "overlap": 0.1, "adjusted": 0.25}
 _NO_SPREAD = "the covariate does not vary by more than the noise"
@@ -179,10 +161,10 @@ class BalanceForecast:
             raw /= 1.0 - part
             each = 2.0 * math.hypot(whole, noise("balance", m + 1, 1.0)) ** 2 / n**2
             usual = np.full(squares, hand.WIDE_SD**2)
-            _, unknown = pulled(usual, 0.0 * usual + each)
+            _, unknown = table_one.pulled(usual, 0.0 * usual + each)
             spread = hand.SURE * math.sqrt(float(unknown[0])) / hand.WIDE_SD**2
         if "propensity" in split.shares:
-            gradient = gradient_noise(facts.width, *split.shares["propensity"])
+            gradient = inverse_weights.gradient_noise(facts.width, *split.shares["propensity"])
             sd = hand.WIDE_SD / (2.0 * unit_norm(facts.width))
             by_model = gradient / (hand.TREATED_VARIANCE * n * sd)
         if "adjusted" in split.shares:
@@ -220,7 +202,7 @@ def score_bin(rows: Block, weights: FloatArray, cuts: FloatArray) -> IntArray:
     return first + np.searchsorted(cuts, score)
 
 
-def fit(curator: Curator, options: BalanceOptions, estimand: str) -> Tabled:
+def fit(curator: Curator, options: BalanceOptions, estimand: str) -> tabled.Tabled:
     """Release what is worth it."""
     arms = Arms.released(curator)
     found: dict[str, Any] = {
@@ -229,17 +211,17 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> Tabled:
         **arms.among_all("", arms.differences(arms.margin)),
     }
     if not (options.overlap and arms.usable.any()):
-        return Tabled(Balance, found)
+        return tabled.Tabled(Balance, found)
     offset = arms.log_odds
     price = curator.epsilon("propensity"), curator.delta("propensity")
-    strength = default_strength(curator.n, curator.width, *price)
-    weights = propensity_model(curator, strength, offset, "propensity")
+    strength = inverse_weights.default_strength(curator.n, curator.width, *price)
+    weights = inverse_weights.propensity_model(curator, strength, offset, "propensity")
     scores = release_scores(curator, weights.value, offset, options.bins)
     noise, share = model_noise(weights, arms, scores)
     found |= scores.fields | {"model_noise": share}
     if options.adjusted:
         limits = ESTIMANDS[estimand].clip_limits(options.clip)
-        model = Propensity.within(weights.value, offset, limits)
+        model = inverse_weights.Propensity.within(weights.value, offset, limits)
         seen = seen_as(curator, TableWeight(model, estimand))
         label = "weighted covariates by arm"
         (weighted,) = margins([_asked(seen, label, arms.columns, "adjusted", Fraction())])
@@ -248,9 +230,9 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> Tabled:
             replace(x, noise_sd=math.hypot(x.noise_sd, inside * sd))
             for x, sd in zip(arms.differences(weighted), noise, strict=True)
         ]
-        known = weighted.sizes.min() > SURE * math.sqrt(weighted.noise[0, 0])
+        known = weighted.sizes.min() > table_one.SURE * math.sqrt(weighted.noise[0, 0])
         found |= arms.among_all("_adjusted", differences, known)
-    return Tabled(Balance, found)
+    return tabled.Tabled(Balance, found)
 
 
 def _asked(
@@ -271,7 +253,7 @@ class Arms:
     columns: IntArray
     numbers: BoolArray
     margin: Margin
-    spreads: Spreads
+    spreads: table_one.Spreads
 
     @classmethod
     def released(cls, curator: Curator) -> Arms:
@@ -285,7 +267,9 @@ class Arms:
             part = Fraction(_squares_part(noise, n)).limit_denominator(1000)
         asked = _asked(curator, "covariates by arm", columns, "balance", part)
         (margin,) = agreeing(margins([asked])[0], (), float(n))
-        return cls(n, curator.width, columns, numbers, margin, Spreads.of(margin, numbers))
+        return cls(
+            n, curator.width, columns, numbers, margin, table_one.Spreads.of(margin, numbers)
+        )
 
     @property
     def treated(self) -> float:
@@ -300,7 +284,7 @@ class Arms:
     @property
     def both_there(self) -> bool:
         """Whether both arms have more records than noise could make."""
-        return min(self.treated, self.n - self.treated) > SURE * self.treated_sd
+        return min(self.treated, self.n - self.treated) > table_one.SURE * self.treated_sd
 
     @property
     def usable(self) -> BoolArray:
@@ -315,12 +299,12 @@ class Arms:
         share = min(max(self.treated / self.n, least), 1.0 - least)
         return math.log(share / (1.0 - share))
 
-    def differences(self, margin: Margin) -> list[Difference]:
+    def differences(self, margin: Margin) -> list[table_one.Difference]:
         """Standardised differences of a margin, with weights or without."""
         return self.spreads.differences(margin, self.numbers, hand.SURE)
 
     def among_all(
-        self, name: str, found: Sequence[Difference], known: bool = True
+        self, name: str, found: Sequence[table_one.Difference], known: bool = True
     ) -> dict[str, tuple[float, ...]]:
         """Differences and their noise among those of all columns; NaN where not usable."""
         whole = np.full((2, self.width - 1), math.nan)
@@ -433,7 +417,7 @@ BALANCE = MethodSpec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Balance(SeveralRows, pictures="plots.diagnostics"):
+class Balance(several.SeveralRows, pictures="plots.diagnostics"):
     """Overlap and balance of two arms; made by `dp_balance`.
 
     Parameters
@@ -494,8 +478,8 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         ):
             values, sds = own if own[0] else ((math.nan,) * len(self.terms),) * 2
             columns |= {f"smd{name}": values, f"noise_sd{name}": sds}
-            columns[f"within_noise{name}"] = list(map(within_noise, values, sds))
-            columns[f"noise_ratio{name}"] = list(map(hidden, values, sds))
+            columns[f"within_noise{name}"] = list(map(table_one.within_noise, values, sds))
+            columns[f"noise_ratio{name}"] = list(map(table_one.hidden, values, sds))
         return frame_of(columns | {"reason": self.reasons, "guarantee": self.guarantee.status})
 
     def overlap(self) -> pd.DataFrame:
@@ -504,7 +488,7 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         return frame_of(
             [
                 {"arm": arm, "low": low, "high": high, "count": count, "noise_sd": self.count_sd}
-                for arm, counts in zip(NAMES, self.counts, strict=True)
+                for arm, counts in zip(tabled.ARMS, self.counts, strict=True)
                 for (low, high), count in zip(bins, counts, strict=True)
             ]
         )
@@ -556,7 +540,7 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         histogram = (self._histogram(),) if self.edges else ()
         return Pairs(tuple(self._arms()), "Arms"), self._differences(), *histogram
 
-    def _headline(self, conf_level: float = 0.95, **asked: Any) -> Lines:
+    def _headline(self, conf_level: float = 0.95, **asked: Any) -> words.Lines:
         apart = [smd for smd in self.smd if abs(smd) > hand.APART]
         count = f"{len(self.terms)} covariate{'' if len(self.terms) == 1 else 's'}"
         return [
@@ -577,14 +561,14 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
     def _largest(self) -> str:
         """The largest standardised difference, or nothing where none is known."""
         rows = zip(self.terms, self.smd, self.noise_sd, strict=True)
-        usable = [x for x in rows if not (math.isnan(x[1]) or hidden(*x[1:]) > 1.0)]
+        usable = [x for x in rows if not (math.isnan(x[1]) or table_one.hidden(*x[1:]) > 1.0)]
         if not usable:
             return ""
         term, smd, sd = max(usable, key=lambda row: abs(row[1]))
         value, noise = to_error((smd, sd), sd)
         return f"{value}, of {term} (standard deviation of its privacy noise {noise})"
 
-    def _arms(self) -> Lines:
+    def _arms(self) -> words.Lines:
         (treated, sd), (outside, outside_sd) = self.treated, self.scores_outside
         who = counted(self.guarantee.unit)
         of = who if "size" in self.sample else f"of {self.n} {who}"
@@ -608,7 +592,7 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         ):
             if values:
                 columns += [name, "noise sd"]
-                pairs = map(difference_cells, values, sds)
+                pairs = map(words.difference_cells, values, sds)
                 cells += [list(own) for own in zip(*pairs, strict=True)]
         rows = tuple(zip(*cells, strict=True))[:SHOWN]
         title = "Standardised mean differences, treated less control"
@@ -622,7 +606,7 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
             for low, high, *counts in bins
         )
         title = f"Records by propensity score (noise sd {number(self.count_sd, 3)})"
-        return Table(title, ("score", *NAMES), rows[:SHOWN], "lrr")
+        return Table(title, ("score", *tabled.ARMS), rows[:SHOWN], "lrr")
 
     def _noted(self, conf_level: float) -> Sequence[str]:
         return [*self._read(), *self.notes]
@@ -631,8 +615,8 @@ class Balance(SeveralRows, pictures="plots.diagnostics"):
         """How to read the numbers, and what was not released."""
         yield (
             "A difference divides by the root of the arms' average variance, before weighting. In "
-            f"brackets: below {WITHIN} standard deviations of its noise, so perhaps nothing but "
-            "noise. Sampling error is not in noise sd."
+            f"brackets: below {table_one.WITHIN} standard deviations of its noise, so perhaps "
+            "nothing but noise. Sampling error is not in noise sd."
         )
         if self.edges:
             yield (

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -55,21 +55,16 @@ from dpeffects.inference.moment_regression import (
 )
 from dpeffects.inference.noisy import OWN, noise_ratio
 from dpeffects.inference.table_one import Difference, hidden
+from dpeffects.lazy import pd
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block as RowBlock
 from dpeffects.privacy.sets import Box, entries
 from dpeffects.privacy.tight_sets import Gram
-from dpeffects.results.average import Result
-from dpeffects.results.export import frame_of, or_nan
+from dpeffects.results import average, export, several, tabled
 from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error
 from dpeffects.results.record import Record
-from dpeffects.results.several import ArmEffects, SeveralRows, SubsetEffects
-from dpeffects.results.tabled import Term, Termed
 from dpeffects.results.words import Lines, effects_table, estimates, percent, with_limits
 from dpeffects.summary import MOST_ROWS, SHOWN, Block, Pairs, Table, printed
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SHARE = "moments"
 _ONE_VARIANCE = "residuals have one variance, or one that is linear in the columns (see the notes)"
@@ -371,7 +366,7 @@ TABLE = MethodSpec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Regression(Termed):
+class Regression(tabled.Termed):
     """A linear regression that released moments give; made by `Moments.regression`.
 
     Parameters
@@ -422,15 +417,15 @@ class Regression(Termed):
             raise OptionError(f"this regression has {known}, not {name!r}")
         return self.fit.coefficient(name)
 
-    def terms(self) -> Sequence[Term]:
+    def terms(self) -> Sequence[tabled.Term]:
         """The coefficients."""
-        return [Term(name, self.fit.coefficient(name)) for name in self.fit.names]
+        return [tabled.Term(name, self.fit.coefficient(name)) for name in self.fit.names]
 
     def tidy(self, conf_level: float = 0.95) -> pd.DataFrame:
         """One row for each coefficient; ``sampling_se`` and ``noise_sd`` are parts of its error."""
         rows = []
         for term in self.terms():
-            sampling = or_nan(inference.sampling_variance(term.released))
+            sampling = export.or_nan(inference.sampling_variance(term.released))
             own = {"sampling_se": sampling, "noise_sd": term.released.noise_variance}
             rows.append(term.row(conf_level) | {name: math.sqrt(x) for name, x in own.items()})
         return self._frame(rows).drop(columns="noise_ratio")
@@ -480,7 +475,7 @@ class Regression(Termed):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Moments(SeveralRows):
+class Moments(several.SeveralRows):
     """Second moments of all columns, released once; made by `dp_moments`.
 
     Whatever follows from them costs nothing: regressions, adjusted effects, effects by the levels
@@ -551,7 +546,7 @@ class Moments(SeveralRows):
             raise OptionError("a regression on moments has an intercept")
         return self._regression(formula, term_of([asked.outcome]), places)
 
-    def effect(self, formula: str | None = None) -> Result | ArmEffects:
+    def effect(self, formula: str | None = None) -> average.Result | several.ArmEffects:
         """The regression-adjusted effect of the treatment: ``"y ~ t | x1 + x2"``.
 
         By default on the first outcome, adjusted for all covariates. Nothing is spent.
@@ -567,13 +562,13 @@ class Moments(SeveralRows):
         if len(effects) == 1:
             details = {"residual sd": found.residual_sd, "adjusted R squared": found.r_squared}
             details = {name: x for name, x in details.items() if not math.isnan(x)}
-            return Result.from_estimate(effects[0], **about | {"details": details})
+            return average.Result.from_estimate(effects[0], **about | {"details": details})
         labels = tuple(f"{arm} - {self.arms[0]}" for arm in self.arms[1:])
-        return ArmEffects(
+        return several.ArmEffects(
             arms=self.arms, contrasts="reference", labels=labels, effects=tuple(effects), **about
         )
 
-    def effects_by(self, factor: str, formula: str | None = None) -> SubsetEffects:
+    def effects_by(self, factor: str, formula: str | None = None) -> several.SubsetEffects:
         """Effects at each level of a factor that was named in ``subgroups=``; ``"y ~ t | x1"``.
 
         Slopes of covariates are the same at all levels. The difference between two levels is the
@@ -599,7 +594,7 @@ class Moments(SeveralRows):
                 effects.append(self._effect(found, weights, bool(others)))
         names = tuple(labels)
         about = {**_about(found), "labels": names, "subsets": names, "effects": tuple(effects)}
-        return SubsetEffects(**about, disjoint=False)
+        return several.SubsetEffects(**about, disjoint=False)
 
     def balance(self) -> pd.DataFrame:
         """Means of the covariates by arm, and standardised differences, one row a column.
@@ -614,7 +609,7 @@ class Moments(SeveralRows):
                 for a, arm in zip(self._arms, self.arms[1:], strict=True):
                     about = {"term": column.name} | ({"arm": arm} if len(self.arms) > 2 else {})
                     rows.append(about | _difference(fit, self.matrix.columns[a - 1].name))
-        return frame_of(rows)
+        return export.frame_of(rows)
 
     @property
     def worth(self) -> pd.DataFrame:
@@ -639,7 +634,7 @@ class Moments(SeveralRows):
                 ratio = hand.CORRELATED * noise * y * max(map(self._noisy, own))
                 needed = math.ceil(self.matrix.n * (2.0 * ratio) ** 2)
                 rows.append({"column": words, "noise_to_sampling": ratio, "n_for_half": needed})
-        return frame_of(rows)
+        return export.frame_of(rows)
 
     def tidy(self) -> pd.DataFrame:
         """One row for each released column: its mean and standard deviation, and their noise."""
@@ -653,7 +648,7 @@ class Moments(SeveralRows):
                 row |= {"sd": math.sqrt(variance) if known else math.nan}
                 row |= {"noise_ratio": noise_ratio(sd, column.high - column.low)}
                 rows.append(row | {"low": column.low, "high": column.high})
-        return frame_of(rows)
+        return export.frame_of(rows)
 
     @property
     def doubts(self) -> str:
@@ -863,7 +858,7 @@ def _difference(fit: LinearFit, arm: str) -> dict[str, float]:
     if math.isnan(made.value) or isinstance(gap.sampling, Unavailable):
         return found | dict.fromkeys(("smd", "std_error", "noise_sd", "noise_ratio"), math.nan)
     error = math.hypot(
-        made.noise_sd, math.sqrt(or_nan(inference.sampling_variance(gap)) / variance)
+        made.noise_sd, math.sqrt(export.or_nan(inference.sampling_variance(gap)) / variance)
     )
     found |= {"smd": made.value, "std_error": error, "noise_sd": made.noise_sd}
     return found | {"noise_ratio": hidden(made.value, made.noise_sd)}

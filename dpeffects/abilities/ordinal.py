@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -20,14 +20,12 @@ from dpeffects.formula.expression import Column, Expression, Ordered
 from dpeffects.inference import intervals, ordered_levels
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.noisy import ratio_of
+from dpeffects.lazy import pd
 from dpeffects.privacy.curator import Curator
 from dpeffects.results.export import frame_of
 from dpeffects.results.tabled import ARMS, Tabled, TableEffects, Term, table_by_arm
 from dpeffects.results.words import percent
 from dpeffects.summary import SHOWN, Table, printed
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)

@@ -21,21 +21,10 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
+from dpeffects.estimators import arm_tables, spec
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.arm_tables import (
-    Adjustment,
-    TableOptions,
-    arm_and_bin,
-    confounding_left,
-    release_table,
-    table_delta,
-    table_shares,
-    table_spec,
-    tabled,
-)
 from dpeffects.estimators.option_checks import check_between, is_number
 from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import Facts, Options
 from dpeffects.inference.bins import MOST, Scale, number_of_bins, place
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import check_conf_level
@@ -65,7 +54,7 @@ def check_quantiles(given: Any) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class QuantileOptions(TableOptions):
+class QuantileOptions(arm_tables.TableOptions):
     """``quantiles``: shares of records, around which most bins are; others can be asked for later.
 
     ``bins``: how many there are, by default from public and released numbers; or their ends, which
@@ -100,7 +89,7 @@ class QuantileOptions(TableOptions):
             raise OptionError("bins must be how many there are, or their ends in order")
         object.__setattr__(self, "bins", ordered)
 
-    def resolve(self, facts: Facts) -> Options:
+    def resolve(self, facts: spec.Facts) -> spec.Options:
         """Decide whether a first stage is needed, and whether to adjust."""
         found = cast(QuantileOptions, super().resolve(facts))
         known = isinstance(self.bins, tuple) or 0 < facts.values[-1] <= MOST
@@ -113,13 +102,13 @@ class QuantileOptions(TableOptions):
 def shares(level: str, options: QuantileOptions) -> dict[str, float]:
     """Split of the budget: a part says where the bins are, unless that is known."""
     part = hand.SQUARES if options.place_share is None else options.place_share
-    others = {name: (1.0 - part) * x for name, x in table_shares(level, options).items()}
+    others = {name: (1.0 - part) * x for name, x in arm_tables.table_shares(level, options).items()}
     return {"place": part, **others} if part else others
 
 
-def uses_delta(options: QuantileOptions, facts: Facts) -> dict[str, float | None]:
+def uses_delta(options: QuantileOptions, facts: spec.Facts) -> dict[str, float | None]:
     """Shares that can use a delta: a record moves two counts."""
-    return {"place": entries(COUNT, cells=2), **table_delta(options, facts)}
+    return {"place": entries(COUNT, cells=2), **arm_tables.table_delta(options, facts)}
 
 
 @row("outcome")
@@ -131,18 +120,20 @@ def outcome_bin(rows: Block, ends: FloatArray) -> IntArray:
 def fit(curator: Curator, options: QuantileOptions, estimand: str) -> Tabled:
     """Release where records are, a model of treatment where there is one, and the table."""
     scale = scale_of(curator)
-    adjustment = Adjustment.released(curator, options, estimand) if options.adjust else None
+    adjustment = (
+        arm_tables.Adjustment.released(curator, options, estimand) if options.adjust else None
+    )
     ends = _ends(curator, options, scale, adjustment)
-    table = release_table(curator, outcome_bin(ends), ends.size + 1, adjustment)
+    table = arm_tables.release_table(curator, outcome_bin(ends), ends.size + 1, adjustment)
     own: dict[str, Any] = {
-        "table": replace(table, confounding=confounding_left(options, adjustment)),
+        "table": replace(table, confounding=arm_tables.confounding_left(options, adjustment)),
         "ends": tuple(ends.tolist()),
         "lower": scale.lower,
         "upper": scale.upper,
         "whole": scale.whole,
         "asked": options.quantiles,
     }
-    return tabled(QuantileEffects, options, adjustment, **own)
+    return arm_tables.tabled(QuantileEffects, options, adjustment, **own)
 
 
 def scale_of(curator: Curator) -> Scale:
@@ -152,7 +143,10 @@ def scale_of(curator: Curator) -> Scale:
 
 
 def _ends(
-    curator: Curator, options: QuantileOptions, scale: Scale, adjustment: Adjustment | None
+    curator: Curator,
+    options: QuantileOptions,
+    scale: Scale,
+    adjustment: arm_tables.Adjustment | None,
 ) -> FloatArray:
     """Ends of the bins: those given, each whole number, or where a first stage has records."""
     if isinstance(options.bins, tuple):
@@ -160,7 +154,7 @@ def _ends(
     if not curator.has("place"):
         return scale.each()
     grid = scale.grid()
-    cells = Cells(arm_and_bin(outcome_bin(grid), grid.size + 1), 2 * grid.size + 2)
+    cells = Cells(arm_tables.arm_and_bin(outcome_bin(grid), grid.size + 1), 2 * grid.size + 2)
     found = curator.sums("where outcomes are, by arm", None, COUNT, cells, share="place")
     seen = ArmTable(found.value.reshape(2, -1), (found.variance, found.variance))
     top = 1.0 if adjustment is None else float(adjustment.weight.largest.max())
@@ -170,7 +164,7 @@ def _ends(
     return place(scale, grid, seen.plausible, options.quantiles, bins, apart)
 
 
-TABLE = table_spec(
+TABLE = arm_tables.table_spec(
     name="quantile_table",
     title="noisy distributions by arm",
     about=(

@@ -37,19 +37,15 @@ from dpeffects.inference.randomisation_law import (
     RandomisationStatistic,
     p_value,
 )
+from dpeffects.lazy import pd
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT, Box
-from dpeffects.results.export import TIDY, frame_of
+from dpeffects.results import export, record, tabled, words
 from dpeffects.results.numbers import number
-from dpeffects.results.record import Record
-from dpeffects.results.tabled import Tabled
-from dpeffects.results.words import Lines, p_text, p_words
 from dpeffects.summary import Pairs, Table
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dpeffects.ledgers import Address
     from dpeffects.privacy.ledger import Account
 
@@ -140,7 +136,7 @@ def shares(level: str, options: RandomisationOptions) -> dict[str, float]:
     return {"sum": 0.75, "successes": 0.25}
 
 
-def fit(curator: Curator, options: RandomisationOptions, estimand: str) -> Tabled:
+def fit(curator: Curator, options: RandomisationOptions, estimand: str) -> tabled.Tabled:
     """Release both sums; the p-value is post-processing."""
     assignment = options.assignment(curator.n)
     cells = Cells(failure(), 1)
@@ -160,7 +156,7 @@ def fit(curator: Curator, options: RandomisationOptions, estimand: str) -> Table
         "count_scale": count.scale,
         "alternative": options.alternative,
     }
-    return Tabled(RandomisationTest, own)
+    return tabled.Tabled(RandomisationTest, own)
 
 
 TABLE = MethodSpec(
@@ -188,7 +184,7 @@ TABLE = MethodSpec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class RandomisationTest(Record):
+class RandomisationTest(record.Record):
     """A randomisation test of the sharp null hypothesis; made by `dp_randomisation_test`.
 
     Parameters
@@ -267,7 +263,7 @@ class RandomisationTest(Record):
             "guarantee": self.guarantee.status,
             "alternative": self.alternative,
         }
-        return frame_of([dict.fromkeys(TIDY, math.nan) | row])
+        return export.frame_of([dict.fromkeys(export.TIDY, math.nan) | row])
 
     def _glance(self) -> dict[str, Any]:
         released = {"successes": self.successes, "successes_noise_scale": self.count_scale}
@@ -296,11 +292,11 @@ class RandomisationTest(Record):
     def _headed(self, conf_level: float) -> Mapping[str, str]:
         return {"Estimand": ""}
 
-    def _headline(self, conf_level: float = 0.95, **asked: Any) -> Lines:
+    def _headline(self, conf_level: float = 0.95, **asked: Any) -> words.Lines:
         return [
             ("Tested", self._null),
             ("Against", f"{_AGAINST[self.alternative]} ({self.alternative})"),
-            ("p-value", p_text(self.p_value)),
+            ("p-value", words.p_text(self.p_value)),
             ("Estimate", f"{number(self.estimate, 3)} (no interval: dp_ate has one)"),
         ]
 
@@ -308,7 +304,7 @@ class RandomisationTest(Record):
         successes = f"{self.successes:.0f} (noise of scale {self.count_scale:.3g})"
         more = [("Assigned", self._assigned), ("Successes", successes)]
         tested = Pairs((*self._headline()[:2], *more), "Hypothesis")
-        row = ("", number(self.estimate, 3), f"{self.statistic:.3f}", p_text(self.p_value))
+        row = ("", number(self.estimate, 3), f"{self.statistic:.3f}", words.p_text(self.p_value))
         columns = ("", "estimate", "statistic", "p-value")
         return tested, Table("Randomisation test", columns, (row,), "lrrr")
 
@@ -322,7 +318,7 @@ class RandomisationTest(Record):
         return [
             f"Treatment was taken as assigned by chance: {self._assigned}.",
             f"The randomisation test, which is exact for the assignment and the privacy noise, has "
-            f"p {p_words(self.p_value)}, {evidence}.",
+            f"p {words.p_words(self.p_value)}, {evidence}.",
         ]
 
 

@@ -25,19 +25,9 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
+from dpeffects.estimators import arm_tables, option_checks, spec
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.arm_tables import (
-    Adjustment,
-    TableOptions,
-    TableWeight,
-    confounding_left,
-    table_shares,
-    table_spec,
-    tabled,
-)
-from dpeffects.estimators.option_checks import is_number
 from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import Facts
 from dpeffects.formula.expression import Column, Expression, Pair, columns
 from dpeffects.inference import intervals, scales
 from dpeffects.inference.estimate import Means, Unavailable
@@ -66,7 +56,7 @@ _UNBOUNDED: str = (
 
 
 @dataclass(frozen=True)
-class RateOptions(TableOptions):
+class RateOptions(arm_tables.TableOptions):
     """``offset``: the column of the time in which events were counted; ``per``: the time that rates
     are given for, as 1000 (person-years).
 
@@ -80,7 +70,7 @@ class RateOptions(TableOptions):
         super().__post_init__()
         if not isinstance(self.offset, str):
             raise OptionError(f"offset must be the name of a column, got {self.offset!r}")
-        if not (is_number(self.per) and 1e-100 < self.per < 1e100):
+        if not (option_checks.is_number(self.per) and 1e-100 < self.per < 1e100):
             raise OptionError(f"per must be a positive number, got {self.per!r}")
 
     def of_outcome(self, written: Expression) -> Expression:
@@ -95,12 +85,12 @@ class RateOptions(TableOptions):
 
 def shares(level: str, options: RateOptions) -> dict[str, float]:
     """Split of the budget: a fifth of what is not the model's for the sampling variance."""
-    found = table_shares(level, options)
+    found = arm_tables.table_shares(level, options)
     whole = found["table"]
     return found | {"table": (1.0 - hand.SQUARES) * whole, "squares": hand.SQUARES * whole}
 
 
-def uses_delta(options: Any, facts: Facts) -> dict[str, float | None]:
+def uses_delta(options: Any, facts: spec.Facts) -> dict[str, float | None]:
     """Shares that can use a delta."""
     sums = dict.fromkeys(("unadjusted", "table"), entries(_SUMS))
     return {"model": None, **sums, "squares": entries(_ONE)}
@@ -110,7 +100,9 @@ def uses_delta(options: Any, facts: Facts) -> dict[str, float | None]:
 
 
 @row("treated", "outcome")
-def events_and_time(rows: Block, weight: TableWeight | None) -> tuple[FloatArray, FloatArray]:
+def events_and_time(
+    rows: Block, weight: arm_tables.TableWeight | None
+) -> tuple[FloatArray, FloatArray]:
     """Events and time of a record over the largest, by weight; a minus for control records."""
     events, time = _both(rows, weight)
     sign = np.where(rows.treated, 1.0, -1.0)
@@ -119,7 +111,7 @@ def events_and_time(rows: Block, weight: TableWeight | None) -> tuple[FloatArray
 
 @row("treated", "outcome")
 def lacking(
-    rows: Block, weight: TableWeight | None, rates: FloatArray, most: FloatArray
+    rows: Block, weight: arm_tables.TableWeight | None, rates: FloatArray, most: FloatArray
 ) -> FloatArray:
     """What the square of events beyond a rate lacks of the most that it can be; signed by arm.
 
@@ -137,7 +129,7 @@ def most_lacking(rates: FloatArray) -> FloatArray:
     return (0.5 + rates) ** 2 + rates**2 / 4.0
 
 
-def _both(rows: Block, weight: TableWeight | None) -> tuple[FloatArray, FloatArray]:
+def _both(rows: Block, weight: arm_tables.TableWeight | None) -> tuple[FloatArray, FloatArray]:
     """Events and time of some rows, within [0, 1]; a record without time counts as nothing."""
     events, time = Pair.apart(rows.outcome)
     share = np.where(time > 0.0, 1.0, 0.0)
@@ -151,7 +143,9 @@ def _both(rows: Block, weight: TableWeight | None) -> tuple[FloatArray, FloatArr
 
 def fit(curator: Curator, options: RateOptions, estimand: str) -> Tabled:
     """Release the model of treatment, where there is one, then sums, then squares."""
-    adjustment = Adjustment.released(curator, options, estimand) if options.adjust else None
+    adjustment = (
+        arm_tables.Adjustment.released(curator, options, estimand) if options.adjust else None
+    )
     weight = adjustment.weight if adjustment else None
     asked = [Asked("events and time by arm", events_and_time(weight), _SUMS, None, "table")]
     if curator.has("unadjusted"):
@@ -174,11 +168,11 @@ def fit(curator: Curator, options: RateOptions, estimand: str) -> Tabled:
         _pair(top**2 * scale),
         (top, longest),
         effective=(curator.n / one, curator.n / other),
-        confounding=confounding_left(options, adjustment),
+        confounding=arm_tables.confounding_left(options, adjustment),
         unadjusted=_arm_sums(others[0], tops) if others else None,
     )
     own = {"table": table, "per": float(options.per), "offset": options.offset}
-    return tabled(RateEffects, options, adjustment, **own)
+    return arm_tables.tabled(RateEffects, options, adjustment, **own)
 
 
 def _of_arms(release: Noisy) -> FloatArray:
@@ -199,7 +193,7 @@ def _pair(values: FloatArray) -> tuple[float, float]:
     return one, other
 
 
-TABLE = table_spec(
+TABLE = arm_tables.table_spec(
     name="rate",
     title="rates per person-time",
     about="dp_rate: sums of events and of time by arm; rates, their difference and ratio",

@@ -21,20 +21,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 
+from dpeffects import calls, errors, estimands, flow
 from dpeffects.arrays import IntArray
-from dpeffects.calls import OfReleases, public_call
 from dpeffects.design.columns import Design, intervals_of
-from dpeffects.errors import OptionError
-from dpeffects.estimands import AVERAGES, ESTIMANDS
+from dpeffects.estimators import arm_sums, arm_tables
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.arm_sums import arm_cells
-from dpeffects.estimators.arm_tables import (
-    Adjustment,
-    TableOptions,
-    basis_of,
-    confounding_left,
-    table_shares,
-)
 from dpeffects.estimators.default.bends import bends, bent
 from dpeffects.estimators.default.clipped_contrast import refuse_unadjusted
 from dpeffects.estimators.margins import (
@@ -47,7 +38,6 @@ from dpeffects.estimators.margins import (
 from dpeffects.estimators.outcome_slopes import PART, SHARE, release_slopes, slopes_entries, worth
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.estimators.weighting.propensity import LINEAR
-from dpeffects.flow import Estimation, Request
 from dpeffects.formula.discrete import joined
 from dpeffects.formula.expression import Categorical, Cut, Factor, source
 from dpeffects.inference.estimate import Estimate, Unavailable
@@ -61,25 +51,9 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Cells
 from dpeffects.privacy.sets import entries
 from dpeffects.privacy.units import seen_as
-from dpeffects.results.average import Result
-from dpeffects.results.export import frame_of
+from dpeffects.results import average, export, record, several, words
 from dpeffects.results.numbers import number, to_error
-from dpeffects.results.record import Record
 from dpeffects.results.scaled import mean_rows
-from dpeffects.results.several import AtOnce, Based, SubsetEffects
-from dpeffects.results.words import (
-    Lines,
-    called,
-    difference_cells,
-    estimates,
-    limits,
-    listed,
-    narrower,
-    noise_sentence,
-    p_cell,
-    p_words,
-    percent,
-)
 from dpeffects.summary import NAMED, NOISE, SHOWN, Summary, Table, draw, printed, tabulate
 
 if TYPE_CHECKING:
@@ -106,7 +80,7 @@ _TYPICAL = Facts(1000, 1, None, "sample", values=(1, 0, 0), outcomes=1)  # type:
 
 
 @dataclass(frozen=True)
-class JointOptions(TableOptions):
+class JointOptions(arm_tables.TableOptions):
     """``design``: "observational", or "randomised" where treatment was assigned by chance.
 
     ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result of an
@@ -124,10 +98,10 @@ class JointOptions(TableOptions):
     def resolve(self, facts: Facts) -> Options:
         """Decide whether to adjust; refuse what is too much."""
         if facts.outcomes > 500:
-            raise OptionError(f"a study has up to 500 outcomes, not {facts.outcomes}")
+            raise errors.OptionError(f"a study has up to 500 outcomes, not {facts.outcomes}")
         if facts.arms > 2:
             if self.adjust:
-                raise OptionError(
+                raise errors.OptionError(
                     "adjust=True compares two arms: name the two levels in bounds, and use their "
                     "rows"
                 )
@@ -156,7 +130,7 @@ class JointOptions(TableOptions):
         facts = self.facts
         if not self.adjust or facts is _TYPICAL:
             return -1
-        price = facts.budget.epsilon * PART * table_shares("sample", self)["table"]
+        price = facts.budget.epsilon * PART * arm_tables.table_shares("sample", self)["table"]
         columns = {k: bent(self.baseline, k).columns for k in range(self.degree, -1, -1)}
         able = (k for k, p in columns.items() if worth(facts.n, p, facts.outcomes, price))
         return next(able, -1)
@@ -174,7 +148,7 @@ def shares(level: str, options: JointOptions) -> dict[str, float]:
         found["baseline"] = min(max(part, least), most)
     if not options.adjust:
         return found
-    about = table_shares(level, options)
+    about = arm_tables.table_shares(level, options)
     if options.slopes >= 0:
         about[SHARE] = PART * about["table"]
         about["table"] -= about[SHARE]
@@ -314,7 +288,7 @@ class _Release:
         facts, arms = self.facts, self.curator.arms
         columns = np.arange(1, facts.released + 1)
         label, shape = f"{self.prefix}outcomes by arm", (arms, 1)
-        cells = arm_cells(self.curator)
+        cells = arm_sums.arm_cells(self.curator)
         if level is not None:
             label, levels = f"{label} and factor {level + 1}", facts.groups[level]
             below = math.prod(facts.groups[level + 1 :])
@@ -326,7 +300,7 @@ class _Release:
         """The baseline variables by arm, where there are any."""
         curator, columns = self.curator, np.arange(self.facts.released + 1, self.curator.width)
         label = f"{self.prefix}baseline variables by arm"
-        cells, shape, part = arm_cells(curator), (curator.arms, 1), _BASELINE_SQUARES
+        cells, shape, part = arm_sums.arm_cells(curator), (curator.arms, 1), _BASELINE_SQUARES
         asked = MarginAsked(
             curator, label, columns, cells, shape, "baseline", price, part, counted=False
         )
@@ -368,18 +342,18 @@ def fit(curator: Curator, options: JointOptions, estimand: str, contrasts: Contr
         weighted_baseline=None if adjustment is None else baseline[0],
         normal=asked[0].gaussian or facts.released + 1 >= 5,  # a cube's tails then are no heavier
         unequal=() if adjustment is None else adjustment.unequal,
-        confounding=confounding_left(options, adjustment),
+        confounding=arm_tables.confounding_left(options, adjustment),
         unadjusted=unadjusted,
         missed=() if counted.left is None else tuple(counted.left.fitted.missed.tolist()),
     )
     notes = (*((LINEAR,) if adjustment else ()), *((_AT_RANDOM,) if any(facts.missing) else ()))
     details = adjustment.details if adjustment else {}
-    return Joint(sums, facts.missing, *basis_of(options, adjustment), notes, details)
+    return Joint(sums, facts.missing, *arm_tables.basis_of(options, adjustment), notes, details)
 
 
 def _adjustment(
     curator: Curator, options: JointOptions, estimand: str, unadjusted: Margin
-) -> Adjustment:
+) -> arm_tables.Adjustment:
     """Release a propensity model of the baseline variables."""
     facts, seen = options.facts, copy(curator)
     seen.values = options.baseline.values
@@ -388,13 +362,13 @@ def _adjustment(
     deviation = math.sqrt(2.0 / math.pi) * float(np.sqrt(own[:, : facts.outcomes]).mean())
     price = curator.noise_sd("outcomes") / curator.noise_sd("unadjusted")
     noise_sd = price * math.sqrt(float(unadjusted.noise[1, 0]))
-    return Adjustment.released(seen, options, estimand, deviation, noise_sd)
+    return arm_tables.Adjustment.released(seen, options, estimand, deviation, noise_sd)
 
 
 def _left(
     plain: _Release,
     options: JointOptions,
-    adjustment: Adjustment,
+    adjustment: arm_tables.Adjustment,
     estimand: str,
     whole: Margin,
     baseline: Margin,
@@ -418,7 +392,7 @@ def _left(
     )
     if standard.size < score.size:
         fitted = replace(fitted, missed=np.maximum(fitted.missed, hand.HIGHER))
-    target = ESTIMANDS[estimand]
+    target = estimands.ESTIMANDS[estimand]
     if not (target.of_treated and target.of_control):
         arm = baseline.means()[0 if target.of_treated else 1, 0] + 0.5
         fitted = fitted.around(arm[standard.columns - facts.released - 1])
@@ -431,7 +405,7 @@ TABLE = MethodSpec(
     title="joint release of a study",
     about="several outcomes, subgroups and baseline variables, out of one release",
     assumes="",
-    estimands=AVERAGES,
+    estimands=estimands.AVERAGES,
     levels=("sample",),
     options=JointOptions,
     shares=shares,
@@ -451,7 +425,7 @@ TABLE = MethodSpec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
+class StudyEffects(several.Based, several.AtOnce, pictures="plots.several_outcomes"):
     """Effects on several outcomes, in subgroups too, and the baseline variables by arm.
 
     All of it follows from one joint release. Intervals hold, and p-values are adjusted, for all
@@ -486,7 +460,7 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
         """Numbers of records by arm, with noise; they are not negative and add up."""
         return dict(zip(self.sums.arms, arm_sizes(self.sums)[0].tolist(), strict=True))
 
-    def one(self, label: str) -> Result:
+    def one(self, label: str) -> average.Result:
         """One of the effects as a `Result`, with an interval for it alone.
 
         So that, for example, ``fit.one("died").effect("ratio")`` is a risk ratio.
@@ -498,7 +472,7 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
         compared = "" if len(self.sums.arms) == 2 else f" ({' - '.join(arms)})"
         return self._one(label, "one", outcome=column.name, treatment=f"{self.treatment}{compared}")
 
-    def by(self, subgroup: str) -> SubsetEffects:
+    def by(self, subgroup: str) -> several.SubsetEffects:
         """Effects on all outcomes within the levels of a factor, with intervals for all at once.
 
         Where this is several sites together, ``fit.by("site")`` has the effects at each.
@@ -512,8 +486,8 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
             labels += [f"{label} | {level}" for label in self.labels]
             effects += [self._based(effect) for effect in found]
             levels += [level] * len(found)
-        about = {f.name: getattr(self, f.name) for f in fields(Record)}
-        return SubsetEffects(
+        about = {f.name: getattr(self, f.name) for f in fields(record.Record)}
+        return several.SubsetEffects(
             **about,
             labels=tuple(labels),
             effects=tuple(effects),
@@ -558,7 +532,7 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
                     }
                 )
         columns = ["term", "subgroup", "one", "other", "difference", "conf_low", "conf_high"]
-        return frame_of(rows, [*columns, "p_value", "noise_sd"])
+        return export.frame_of(rows, [*columns, "p_value", "noise_sd"])
 
     def table1(self) -> pd.DataFrame:
         """Baseline variables by arm, with standardised differences and the noise in each number.
@@ -592,7 +566,7 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
                     made[f"{name}_within_noise"] = within_noise(value, sd)
                     made[f"{name}_noise_ratio"] = hidden(value, sd)
             rows.append(made)
-        return frame_of(rows, list(rows[0]) if rows else ["variable", "level", "share"])
+        return export.frame_of(rows, list(rows[0]) if rows else ["variable", "level", "share"])
 
     def tables(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> dict[str, Summary]:
         """The tables of a paper, one at a time, with all their rows.
@@ -639,7 +613,7 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
         """Index of a factor that makes subgroups."""
         if subgroup not in self.subgroups:
             known = ", ".join(self.subgroups) or "no subgroups"
-            raise OptionError(f"this study has {known}, not {subgroup!r}")
+            raise errors.OptionError(f"this study has {known}, not {subgroup!r}")
         return self.subgroups.index(subgroup)
 
     def _about(self, i: int) -> tuple[StudyColumn, tuple[int, int]]:
@@ -690,7 +664,7 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
         said = ", ".join(names) if len(names) <= NAMED else f"{len(names)} outcomes"
         if self.associated:
             return f"the association of {self.treatment} with {said}"
-        return f"the {called(self)} ({self.estimand}) of {self.treatment} on {said}"
+        return f"the {words.called(self)} ({self.estimand}) of {self.treatment} on {said}"
 
     def _headed(self, conf_level: float) -> dict[str, str]:
         names, noise = self.outcomes, _short(arm_sizes(self.sums)[1])
@@ -738,7 +712,9 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
         if self.sums.baseline is not None:
             yield _table1(self, most)
 
-    def _headline(self, conf_level: float = 0.95, simultaneous: bool = True, **asked: Any) -> Lines:
+    def _headline(
+        self, conf_level: float = 0.95, simultaneous: bool = True, **asked: Any
+    ) -> words.Lines:
         rows = []
         for i, row in enumerate(
             self.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
@@ -748,8 +724,8 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
             scaled = ("estimate", "std_error", "conf_low", "conf_high", "noise_sd")
             own = {name: factor * row[name] for name in scaled}
             rows.append(row | own | {"term": _named(str(row["term"]), column)})
-        what = f"{called(self)}s of {self.treatment}"
-        return estimates(rows, what, conf_level, at_once=simultaneous)
+        what = f"{words.called(self)}s of {self.treatment}"
+        return words.estimates(rows, what, conf_level, at_once=simultaneous)
 
     def _findings(self, conf_level: float) -> Sequence[str]:
         rows = self.tidy(conf_level).to_dict("records")
@@ -758,11 +734,12 @@ class StudyEffects(Based, AtOnce, pictures="plots.several_outcomes"):
         known = ", ".join(f"{size} records in {arm}" for arm, size in sizes if size != NOISE)
         return [
             f"The arms have about {known}." if known else "",
-            f"{what} by outcome, with {percent(conf_level)} intervals, are {listed(rows)}.",
+            f"{what} by outcome, with {words.percent(conf_level)} intervals, are "
+            f"{words.listed(rows)}.",
             self._family_words(conf_level),
             _subgroup_sentence(self),
             _baseline_sentence(self),
-            noise_sentence(rows),
+            words.noise_sentence(rows),
         ]
 
 
@@ -813,9 +790,9 @@ def _results(fit: StudyEffects, conf_level: float, simultaneous: bool, most: int
         if known and means:
             ratios = [mean_noise(means, treated) for treated in (True, False)]
             cells = (*map(printed, cells, ratios), *cells[2:])
-        rows.append((_named(row["term"], column), *cells, p_cell(row)))
+        rows.append((_named(row["term"], column), *cells, words.p_cell(row)))
     arms = fit.sums.arms if two else ()
-    columns = ("outcome", *arms, "difference", *limits(conf_level), "p-value")
+    columns = ("outcome", *arms, "difference", *words.limits(conf_level), "p-value")
     what = "Associations with" if fit.associated else "Effects of"
     title = f"{what} {fit.treatment} by outcome"
     notes = [fit._family_words(conf_level, simultaneous, "effect")]
@@ -871,11 +848,11 @@ def _by_level(
         column, _ = fit._about(i)
         for k, row in enumerate(shown[i :: len(names)]):
             name = "" if k else _named(label, column)
-            p = "" if k or i >= len(p_values) else p_cell({"p_value": p_values[i]})
+            p = "" if k or i >= len(p_values) else words.p_cell({"p_value": p_values[i]})
             where = effects.subsets[i + k * len(names)]
             rows.append((name, where, *_cells(row, column), p))
     what = "Associations" if fit.associated else "Effects"
-    columns = ("outcome", "subgroup", "difference", *limits(conf_level), "interaction p")
+    columns = ("outcome", "subgroup", "difference", *words.limits(conf_level), "interaction p")
     notes = []
     if simultaneous:
         notes.append(
@@ -886,7 +863,7 @@ def _by_level(
         "Interaction p: of the same effect in all subgroups of a factor, adjusted for the number "
         f"of their pairs{adjusted}; interactions() has the differences."
     )
-    notes.append(narrower(fit.basis == "randomised", "dp_study"))
+    notes.append(words.narrower(fit.basis == "randomised", "dp_study"))
     table = Table(f"{what} by {factor}", columns, tuple(rows), "llrrrr")
     return f"by {factor}", table, tuple(notes)
 
@@ -900,7 +877,7 @@ def _table1(fit: StudyEffects, most: int | None) -> Made:
     for row in frame.to_dict("records")[:most]:
         cells, noise = _described(row, arms)
         kinds = ("smd", "smd_weighted") if weighted else ("smd",)
-        pairs = [difference_cells(row[kind], row[f"{kind}_noise_sd"]) for kind in kinds]
+        pairs = [words.difference_cells(row[kind], row[f"{kind}_noise_sd"]) for kind in kinds]
         differences = [cell for pair in pairs for cell in pair]
         rows.append((variable_name(row["variable"], row["level"]), *cells, noise, *differences))
     after = ("weighted", "its noise") if weighted else ()
@@ -956,7 +933,7 @@ def _subgroup_sentence(fit: StudyEffects) -> str:
     return (
         f"{where}; of {_counted(len(fit.labels) * len(fit.subgroups), 'test')} whether they differ "
         f"between subgroups, the smallest adjusted p-value is that of {row['term']} by "
-        f"{row['subgroup']}, p {p_words(row['p_value'])}."
+        f"{row['subgroup']}, p {words.p_words(row['p_value'])}."
     )
 
 
@@ -981,7 +958,7 @@ def _baseline_sentence(fit: StudyEffects) -> str:
 # --- the call -----------------------------------------------------------------------------------
 
 
-class _OfStudy(OfReleases, total=False):
+class _OfStudy(calls.OfReleases, total=False):
     unit: str | None
     design: str
     shares: Mapping[str, float] | None
@@ -991,7 +968,7 @@ class _OfStudy(OfReleases, total=False):
     model_share: float | None
 
 
-@public_call(_OfStudy, method="study")
+@calls.public_call(_OfStudy, method="study")
 def dp_study(
     formula: str,
     data: Any,
@@ -1062,7 +1039,7 @@ def dp_study(
             --sign North.private.pem --ledger north.db --out north.json
     """
     given = dict(locals())
-    return Estimation(study_request(**given.pop("more"), **given)).result()
+    return flow.Estimation(study_request(**given.pop("more"), **given)).result()
 
 
 def study_request(
@@ -1072,9 +1049,9 @@ def study_request(
     subgroups: str | Sequence[str] = (),
     estimand: str = "ATE",
     **arguments: Any,
-) -> Request:
+) -> flow.Request:
     """What the arguments of :func:`dp_study` ask for."""
     if "method" in arguments:
-        raise OptionError("dp_study has one method: leave method out")
+        raise errors.OptionError("dp_study has one method: leave method out")
     spec, by = TABLE, joined(subgroups, "subgroups", crossed=False) or None
-    return replace(Request.of_effect(estimand, formula, data, spec, **arguments), by=by)
+    return replace(flow.Request.of_effect(estimand, formula, data, spec, **arguments), by=by)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -29,15 +29,13 @@ from dpeffects.inference.intervals import check_conf_level
 from dpeffects.inference.life_table import LifeTable, Shares
 from dpeffects.inference.monotone import isotonic
 from dpeffects.inference.noisy import COUNTED, noise_ratio
+from dpeffects.lazy import pd
 from dpeffects.privacy.curator import Curator
 from dpeffects.results.export import frame_of
 from dpeffects.results.numbers import number, numbers, to_error
 from dpeffects.results.tabled import ARMS, Inverted, Limits, Tabled, TableEffects, Term, normal
 from dpeffects.results.words import p_words, percent, with_limits
 from dpeffects.summary import Table, printed
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _RECORDS = "Numbers at risk are weighted, as parts of the records of their arm. "
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpeffects.guarantee import column_of, protected
+from dpeffects.lazy import pd
 from dpeffects.results.export import JsonRecord, frame_of, plain
 from dpeffects.results.numbers import figure, number, text_of
 from dpeffects.summary import Notes, Pairs, Shown, Summary, Table, starred
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)

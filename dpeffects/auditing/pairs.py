@@ -18,6 +18,7 @@ import numpy as np
 
 from dpeffects.errors import OptionError
 from dpeffects.formula import parse
+from dpeffects.lazy import pd
 
 BOUNDS: dict[str, Any] = {"y": (0.0, 1.0), "x": (0.0, 1.0), "g": ["a", "b"]}
 """Bounds of the library: outcome y, treatment t, covariates x (a number) and g (two levels)."""
@@ -162,8 +163,6 @@ def _replaced(
     name: str, about: str, base: Any, rows: list[Any], sample: Mapping[str, Any]
 ) -> Neighbours:
     """Two frames with other rows of one unit, after all the others."""
-    import pandas as pd
-
     place = {"cluster": 2, "weights": 1.0, "unit": 0}
     own = {sample[k]: v for k, v in place.items() if sample.get(k)}
     one, other = (
@@ -175,8 +174,6 @@ def _replaced(
 
 def _frame(n: int, treated: int) -> Any:
     """Records with alternating extreme outcomes; the first record is treated."""
-    import pandas as pd
-
     index = np.arange(n)
     return pd.DataFrame(
         {
@@ -215,8 +212,6 @@ def _large_offset(base: Any) -> Neighbours:
 
 def _between_strata() -> Neighbours:
     """The worst case of exact matching: a pair loses its treated record to a crowd of controls."""
-    import pandas as pd
-
     n = 20
     base = pd.DataFrame(
         {

@@ -11,6 +11,8 @@ density of claim 21; the noise itself stays hidden. Noise by a smooth sensitivit
 scale (claim 15), a draw along a ladder private stairs (claim 34). Noise for matrices has a density
 without a closed form: it is scored by the bound that claim 26 has for it, which is exact where the
 noise has eigenvalues of one sign.
+
+What each record adds to a penalised regression, in plain floats, for audits of its minimiser.
 """
 
 from __future__ import annotations
@@ -18,18 +20,74 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
-from dpeffects.auditing.minimisers import gradient, log_volume
 from dpeffects.inference.ladder_noise import stairs
+from dpeffects.privacy import losses
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.ladder import PARTS, TOP, Ladder
 from dpeffects.privacy.minimise import Fit
 from dpeffects.privacy.noise import NoiseSource, flip_chance, triangles
+from dpeffects.privacy.rows import Block, Records
+
+
+def by_record(fit: Fit, weights: FloatArray) -> Records:
+    """Return rows, factors and curvatures at some weights, wherever the rows are.
+
+    A row's gradient is its factor times the row, its Hessian the curvature times row row'; both
+    are multiplied by what the row counts.
+    """
+    problem = fit.problem
+    if isinstance(problem, losses.Huber):
+        reads = [part for part in problem.terms.reads if part != "treated"]
+        function = partial(_huber, problem=problem, weights=weights)
+        return fit.curator._source.gather(function, *reads)
+    function = partial(_logistic, problem=problem, weights=weights)
+    return fit.curator._source.gather(function, *problem.reads)
+
+
+def gradient(fit: Fit, weights: FloatArray) -> FloatArray:
+    """Sum of the gradients of the losses."""
+    rows, factors, _ = by_record(fit, weights)
+    return np.asarray(factors @ rows)
+
+
+def log_volume(fit: Fit, weights: FloatArray) -> float:
+    """Logarithm of the determinant of the objective's second derivatives."""
+    rows, _, curvatures = by_record(fit, weights)
+    matrix = (rows.T * curvatures) @ rows + fit.problem.strength * np.eye(weights.size)
+    return float(np.linalg.slogdet(matrix)[1])
+
+
+def _logistic(block: Block, problem: losses.Logistic, weights: FloatArray) -> Records:
+    rows = losses.whole_rows(block.covariates, True) / (
+        2.0**losses.LOGISTIC_GRID * losses.unit_norm(problem.width)
+    )
+    chance = losses.sigmoid(rows @ weights + problem.offset)
+    return rows, *_counted(block, chance - problem.cases(block), chance * (1.0 - chance))
+
+
+def _huber(block: Block, problem: losses.Huber, weights: FloatArray) -> Records:
+    whole, slopes, targets = losses.bounded_terms(problem, block)
+    rows = whole * 2.0**-losses.HUBER_GRID
+    if problem.by_arm:
+        own = block.treated[:, None]
+        rows = np.concatenate([rows * own, rows * ~own], axis=1)
+    residual = targets - slopes * (rows @ weights)
+    factors, curvatures = (
+        -slopes * np.clip(residual, -1.0, 1.0),
+        slopes**2 * (np.abs(residual) <= 1.0),
+    )
+    return rows, *_counted(block, factors, curvatures)
+
+
+def _counted(block: Block, *values: FloatArray) -> Records:
+    return tuple(x * block.weight for x in values) if block.weight.size else values
 
 
 class Impossible(Exception):
@@ -70,28 +128,20 @@ class RecordedNoise(NoiseSource):
 
     def laplace(self, values: IntArray, scale: float, sensitivity: int, epsilon: float) -> IntArray:
         """Discrete Laplace noise."""
-        drawn = self._release(
-            ("laplace", values.shape, scale, sensitivity, epsilon),
-            lambda: self._source.laplace(values, scale, sensitivity, epsilon),
-        )
+        drawn = self._around("laplace", values, scale, sensitivity, epsilon)
         log_normaliser = values.size * math.log(math.tanh(0.5 / scale))
         self.log_likelihood += log_normaliser - float(np.abs((drawn - values) / scale).sum())
         return drawn
 
     def gaussian(self, values: IntArray, scale: float) -> IntArray:
         """Discrete Gaussian noise."""
-        drawn = self._release(
-            ("gaussian", values.shape, scale), lambda: self._source.gaussian(values, scale)
-        )
+        drawn = self._around("gaussian", values, scale)
         self.log_likelihood -= float((((drawn - values) / scale) ** 2).sum()) / 2.0
         return drawn
 
     def matrices(self, values: IntArray, scale: float, top: int) -> IntArray:
         """The difference of two Wisharts, scored by the sum of |eigenvalues| (claim 26)."""
-        drawn = self._release(
-            ("matrices", values.shape, scale, top),
-            lambda: self._source.matrices(values, scale, top),
-        )
+        drawn = self._around("matrices", values, scale, top)
         d = triangles(values)[1]
         noise, upper = np.zeros((len(values), d, d)), np.triu_indices(d)
         noise[:, *upper] = (drawn - values) / scale
@@ -101,18 +151,13 @@ class RecordedNoise(NoiseSource):
 
     def cubes(self, values: IntArray, scale: float, width: int, epsilon: float) -> IntArray:
         """Noise of the shape of a cube."""
-        drawn = self._release(
-            ("cubes", values.shape, scale, width, epsilon),
-            lambda: self._source.cubes(values, scale, width, epsilon),
-        )
+        drawn = self._around("cubes", values, scale, width, epsilon)
         self.log_likelihood -= float(np.abs((drawn - values) / scale).max(axis=1).sum())
         return drawn
 
     def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
         """Randomised response."""
-        drawn = self._release(
-            ("flip", bits.shape, epsilon), lambda: self._source.flip(bits, epsilon)
-        )
+        drawn = self._around("flip", bits, epsilon)
         chance, flipped = flip_chance(epsilon), int((drawn != bits).sum())
         kept = bits.size - flipped
         self.log_likelihood += flipped * math.log(chance) + kept * math.log1p(-chance)
@@ -120,10 +165,7 @@ class RecordedNoise(NoiseSource):
 
     def respond(self, codes: IntArray, levels: int, epsilon: float) -> IntArray:
         """Generalised randomised response."""
-        drawn = self._release(
-            ("respond", codes.shape, levels, epsilon),
-            lambda: self._source.respond(codes, levels, epsilon),
-        )
+        drawn = self._around("respond", codes, levels, epsilon)
         chance, moved = flip_chance(epsilon, levels), int((drawn != codes).sum())
         self.log_likelihood += moved * math.log(chance / (levels - 1))
         self.log_likelihood += (codes.size - moved) * math.log1p(-chance)
@@ -159,6 +201,11 @@ class RecordedNoise(NoiseSource):
         weights = self._next("minimiser", lambda: self._source.minimise(objective, hidden))
         self.log_likelihood += _log_density(objective, hidden, weights)
         return weights
+
+    def _around(self, draw: str, values: Any, *public: Any) -> Any:
+        """A draw around private values, of which the shape is public."""
+        source = partial(getattr(self._source, draw), values, *public)
+        return self._release((draw, values.shape, *public), source)
 
     def _release(self, kind: Any, draw: Callable[[], Any]) -> Any:
         drawn = self._next(kind, draw)

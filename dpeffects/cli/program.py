@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from dpeffects.cli import (
-    demonstration,
     estimates,
     ledger_commands,
     setup,
@@ -28,7 +27,6 @@ COMMANDS = (
     *studies.COMMANDS,
     *ledger_commands.COMMANDS,
     *setup.COMMANDS,
-    *demonstration.COMMANDS,
 )
 ERROR, INTERRUPTED = 2, 130
 _ACCEPT = re.compile(r"Write (accept_\w+)=True")

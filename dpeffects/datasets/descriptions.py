@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import DataError, did_you_mean
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dpeffects.lazy import pd
 
 _MOST_SHOWN = 100
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -163,8 +161,6 @@ def declared(name: str, frame: pd.DataFrame) -> Declared:
 
 def read_bundled(file: str) -> pd.DataFrame:
     """Read one of the csv files that come with the package."""
-    import pandas as pd
-
     return pd.read_csv(data_path(file))
 
 
@@ -217,8 +213,6 @@ def list_data() -> pd.DataFrame:
     >>> list_data().query("kind == 'bundled'")["name"].tolist()
     ['lalonde', 'lalonde_cps', 'birthweight', 'ist', 'ihdp', 'ihdp_trial']
     """
-    import pandas as pd
-
     fields = ("name", "kind", "title", "rows", "outcome", "treatment")
     rows = [
         {field: getattr(info, field) for field in fields}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,10 +19,8 @@ from dpeffects.datasets.descriptions import (
 )
 from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import DataError, MissingExtraError, checked_call
-from dpeffects.simulations.ihdp import ihdp_a
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dpeffects.lazy import pd
+from dpeffects.simulations.simulators import ihdp_a
 
 
 @checked_call
@@ -57,8 +55,6 @@ def load_data(name: str) -> Declared:
 
 
 def _lalonde_cps() -> Declared:
-    import pandas as pd
-
     trial = read_bundled("lalonde_nsw_dw.csv")
     survey = read_bundled("lalonde_cps_controls.csv.gz")
     frame = pd.concat([trial[trial["treatment"] == 1], survey], ignore_index=True)
@@ -67,8 +63,6 @@ def _lalonde_cps() -> Declared:
 
 def _ist() -> Declared:
     """Rebuild the trial from recurrent ischaemic strokes within 14 days, and patients, by arm."""
-    import pandas as pd
-
     arms = [
         pd.DataFrame({"treatment": arm, "stroke_14_days": [1] * events + [0] * (n - events)})
         for arm, events, n in ((1, 161, 9_705), (0, 252, 9_703))
@@ -124,8 +118,6 @@ def _acic_bounds() -> dict[str, Any]:
 
 
 def _acic2016() -> Declared:
-    import pandas as pd
-
     folder = _package_folder("causallib") / "datasets" / "data" / "acic_challenge_2016"
     if not (folder / "zymu_1.csv").is_file():
         raise _missing("causallib>=0.10")
@@ -142,8 +134,6 @@ def _acic2016() -> Declared:
 
 
 def _star() -> Declared:
-    import pandas as pd
-
     pupils = _rdata("AER", "STAR")
     grades = ("k", "1", "2", "3")
     entry = pupils[[f"star{grade}" for grade in grades]].notna().to_numpy().argmax(axis=1)
@@ -205,8 +195,6 @@ def _veteran() -> Declared:
 
 
 def _declared_survival(name: str, treated: pd.Series, columns: dict[str, pd.Series]) -> Declared:
-    import pandas as pd
-
     return declared(name, pd.DataFrame({"treatment": treated.astype(int), **columns}))
 
 

@@ -21,6 +21,7 @@ import narwhals.stable.v2 as nw
 from dpeffects.documents import UnreadableError, content
 from dpeffects.errors import BoundsError, nearest, quoted
 from dpeffects.files import CSV, PARQUET, read_data, toml_key
+from dpeffects.lazy import pd
 
 _NAMES = ("column", "variable", "name", "field")
 _FIELDS = {
@@ -264,8 +265,6 @@ def _line(name: str, fields: Mapping[str, Any], where: str) -> Any:
 
 
 def _is_empty(value: Any) -> bool:
-    import pandas as pd
-
     if isinstance(value, str | bytes) or not pd.api.types.is_scalar(value):
         return hasattr(value, "__len__") and len(value) == 0
     return bool(pd.isna(value))

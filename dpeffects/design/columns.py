@@ -26,6 +26,7 @@ from dpeffects.formula import expression as ex
 from dpeffects.formula.discrete import Strata
 from dpeffects.formula.encoding import MISSING_LEVEL, Arrays, Encoding, prepared, with_missing
 from dpeffects.formula.ranges import clip, range_of
+from dpeffects.lazy import pd
 
 _ALL = (-math.inf, math.inf)
 _NARROWEST = 1e-50
@@ -302,8 +303,6 @@ def _plain(column: nw.Series[Any], lenient: bool) -> npt.NDArray[Any]:
 
 def codes(column: nw.Series[Any], levels: Sequence[Any], lenient: bool = False) -> IntArray:
     """Index of each value among the declared levels; where it is missing, that of its level."""
-    import pandas as pd
-
     values, there = column.to_list(), np.ones(len(column), dtype=np.bool_)
     if lenient:
         there = ~missing_in(column)

@@ -15,6 +15,7 @@ from dpeffects.design.engines import AnyFrame
 from dpeffects.errors import DataError, listed, nearest
 from dpeffects.formula import has_dot, parse
 from dpeffects.formula.encoding import MISSING_LEVEL
+from dpeffects.lazy import pd
 
 
 def unpack(
@@ -88,8 +89,6 @@ def require_columns(wanted: Iterable[str], names: Sequence[str], who: str) -> No
 
 def _retyped(frame: nw.DataFrame[Any], names: Iterable[str]) -> nw.DataFrame[Any]:
     """Give bools and numbers a type that pandas keeps as objects because some are missing."""
-    import pandas as pd
-
     native, schema = frame.to_native(), frame.schema
     if not isinstance(native, pd.DataFrame):
         return frame
@@ -110,8 +109,6 @@ def as_frame(data: Any, further: set[str]) -> Any:
     """
     if not isinstance(data, Mapping):
         return data
-    import pandas as pd
-
     try:
         given = {str(name): values for name, values in data.items()}
         for name in further & given.keys():

@@ -12,6 +12,7 @@ import numpy as np
 from dpeffects.dates import as_date
 from dpeffects.design.bounds import Declared
 from dpeffects.errors import OptionError
+from dpeffects.lazy import pd
 
 
 def refuse_private_rows(at: Any, data: Any, names: Sequence[str]) -> None:
@@ -45,8 +46,6 @@ def _shares_memory(at: Any, data: Any, names: Sequence[str]) -> bool:
 
 def _keeps_labels(at: Any, data: Any, names: Sequence[str]) -> bool:
     """True where labels and values are those of the data, for numbers that few records share."""
-    import pandas as pd
-
     if not (isinstance(at, pd.DataFrame) and isinstance(data, pd.DataFrame)):
         return False
     there = all(n in at.columns and n in data.columns for n in names)
@@ -59,8 +58,6 @@ def _keeps_labels(at: Any, data: Any, names: Sequence[str]) -> bool:
 
 def point_columns(at: Any, names: Sequence[str]) -> dict[str, list[Any]]:
     """Return the points as they were given, by column."""
-    import pandas as pd
-
     frame = pd.DataFrame({name: np.atleast_1d(np.asarray(at[name])) for name in names})
     there = {name: frame[name].astype(object).where(frame[name].notna(), None) for name in frame}
     return {str(name): [_day(x) for x in column.tolist()] for name, column in there.items()}

@@ -19,6 +19,7 @@ from dpeffects.design.arms import Outcome, ScaledSquare
 from dpeffects.design.columns import Columns, present
 from dpeffects.design.engines import hide_engine_errors
 from dpeffects.formula.ranges import middle
+from dpeffects.lazy import pd
 from dpeffects.privacy.sets import Box, BoxGrid
 from dpeffects.privacy.tight_sets import in_steps
 
@@ -97,8 +98,6 @@ def _one_of(column: nw.Expr, levels: Sequence[Any]) -> nw.Expr:
 
 def _number_of_arm(columns: Columns, schema: Any) -> Callable[[Any, int], int]:
     """From a treatment to its arm; one that is none of them gets a number beyond, by position."""
-    import pandas as pd
-
     arms: list[Any] = [False, True] if schema[columns.treatment] == nw.Boolean else [0, 1]
     if columns.arms is not None:
         arms = list(columns.arms)

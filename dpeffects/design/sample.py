@@ -29,6 +29,7 @@ from dpeffects.formula import Formula
 from dpeffects.formula.condition import holds, read_condition, values_in
 from dpeffects.formula.expression import Condition, columns, number_columns, render, show_name
 from dpeffects.guarantee import counted, escaped, printed, rows_of
+from dpeffects.lazy import pd
 from dpeffects.privacy.units import UnitSizes, row_weights
 
 MISSING = {
@@ -312,8 +313,6 @@ def _compared(column: nw.Series[Any], number: bool) -> Any:
 
 def identifiers(column: nw.Series[Any]) -> IntArray:
     """A whole number for each value, the same for equal values: names of units or clusters."""
-    import pandas as pd
-
     if missing_in(column).any():
         raise DataError(
             f"column {column.name!r} has missing values: every row needs its unit or cluster. Name "

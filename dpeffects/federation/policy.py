@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from dpeffects import documents
 from dpeffects.design.bounds import Bounds, Declared
@@ -26,13 +26,11 @@ from dpeffects.federation.trial_runs import Rehearsal
 from dpeffects.files import toml_key
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.encoding import width_of
+from dpeffects.lazy import pd
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
 from dpeffects.protocols import Protocol
 from dpeffects.typed import SETTINGS, FieldError, at_least
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 UNUSABLE_OPTIONS = "the options of the question cannot be used"
 _MOST_BYTES = 10_000_000

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,7 @@ import numpy.typing as npt
 from dpeffects.arrays import BoolArray
 from dpeffects.errors import DataError, PolicyError
 from dpeffects.files import is_parquet
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dpeffects.lazy import pd
 
 Values = Sequence[Any] | npt.NDArray[Any]
 
@@ -48,8 +46,6 @@ class SiteColumns:
 
     def frame(self, columns: Mapping[str, Values]) -> tuple[pd.DataFrame, dict[str, int]]:
         """Make every value fit; return the frame, and how many of each column did not fit."""
-        import pandas as pd
-
         fitted, replaced = {}, {}
         for name in self.names:
             fitted[name], unusable = self._fit(name, columns[name])

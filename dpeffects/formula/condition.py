@@ -20,16 +20,9 @@ from numpy.typing import NDArray
 from dpeffects.arrays import BoolArray
 from dpeffects.errors import DataError, FormulaError, shorten
 from dpeffects.formula import expression as ex
+from dpeffects.formula import factors
 from dpeffects.formula.expression import All, Compare, Condition, Either, Level, Missing, Not, OneOf
-from dpeffects.formula.factors import (
-    COMPARISON,
-    EQUALITY,
-    MAX_DEPTH,
-    MIRRORED,
-    FactorReader,
-    translated,
-    unquote,
-)
+from dpeffects.lazy import pd
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Truth: TypeAlias = tuple[BoolArray, BoolArray]  # where it is true, where it is false
@@ -110,8 +103,6 @@ def _numbers(name: str, columns: Arrays) -> NDArray[np.float64]:
 
 
 def _missing(values: NDArray[Any]) -> BoolArray:
-    import pandas as pd
-
     return np.asarray(pd.isna(values), dtype=np.bool_)
 
 
@@ -148,14 +139,14 @@ _FORBIDDEN = {
 }
 
 
-class _ConditionReader(FactorReader):
+class _ConditionReader(factors.FactorReader):
     """A factor reader that knows conditions too."""
 
     what = "subset"
 
     def condition(self, node: ast.expr, depth: int = 0) -> Condition:
-        if depth > MAX_DEPTH:
-            self.refuse(f"more than {MAX_DEPTH} levels of nesting; compute it beforehand")
+        if depth > factors.MAX_DEPTH:
+            self.refuse(f"more than {factors.MAX_DEPTH} levels of nesting; compute it beforehand")
         match node:
             case ast.BoolOp(op=op, values=values):
                 parts = tuple(self.condition(value, depth + 1) for value in values)
@@ -187,13 +178,13 @@ class _ConditionReader(FactorReader):
             if not found.levels:
                 self.refuse("there is no value in the list")
             return found if isinstance(op, ast.In) else Not(found)
-        if type(op) not in COMPARISON:
+        if type(op) not in factors.COMPARISON:
             self.refuse(f"compare with < <= > >= == != or in; {_MISSING}")
-        symbol = COMPARISON[type(op)]
+        symbol = factors.COMPARISON[type(op)]
         if self.is_literal(left):
-            left, symbol, right = right, MIRRORED[symbol], left
+            left, symbol, right = right, factors.MIRRORED[symbol], left
         self.check_sides(left, right)
-        if type(op) in EQUALITY and isinstance(left, ast.Name):
+        if type(op) in factors.EQUALITY and isinstance(left, ast.Name):
             found = OneOf(self.column(left.id).name, (self.level(right),))
             return found if symbol == "==" else Not(found)
         if self.text_of(right) is not None:
@@ -269,7 +260,7 @@ def read_condition(text: str) -> Condition:
         )
     if len(text) > MAX_LENGTH:
         raise FormulaError(f"a condition has {MAX_LENGTH} characters at most; give it as a column")
-    bare, quotes = unquote(text, _FORBIDDEN)
+    bare, quotes = factors.unquote(text, _FORBIDDEN)
     reader = _ConditionReader(text.strip(), "python", quotes)
     for pattern, advice in _TYPED.items():
         if re.search(pattern, bare):
@@ -279,7 +270,7 @@ def read_condition(text: str) -> Condition:
         tree = ast.parse(words.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         reader.refuse(_EXAMPLE)
-    with translated(text):
+    with factors.translated(text):
         found = reader.condition(tree)
     texts = {
         name for name, values in values_in(found).items() if any(isinstance(v, str) for v in values)

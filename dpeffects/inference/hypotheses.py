@@ -20,15 +20,8 @@ from numbers import Real
 from typing import Any
 
 from dpeffects.errors import OptionError, not_among
+from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.inference.intervals import (
-    NO_TEST,
-    ErrorLaw,
-    Interval,
-    around,
-    check_conf_level,
-    law_of,
-)
 
 ALTERNATIVES = ("two-sided", "greater", "less")
 EQUIVALENCE = "equivalence"
@@ -46,21 +39,21 @@ class Evidence:
     point: float
     above: Callable[[float], float]
     below: Callable[[float], float]
-    interval: Callable[[float], Interval]
+    interval: Callable[[float], inference.Interval]
     possible: tuple[float, float] = (-math.inf, math.inf)
 
     @classmethod
     def of(cls, estimate: Estimate) -> Evidence | Unavailable:
         """That of an estimate, by the law of `interval`; an association is no test of an effect."""
         if estimate.associated:
-            return Unavailable(NO_TEST)
-        law = law_of(estimate)
+            return Unavailable(inference.NO_TEST)
+        law = inference.law_of(estimate)
         if isinstance(law, Unavailable):
             return law
 
         @cache
-        def at_level(conf_level: float) -> Interval:
-            return around(estimate, law.upper_point((1.0 - conf_level) / 2.0), conf_level)
+        def at_level(conf_level: float) -> inference.Interval:
+            return inference.around(estimate, law.upper_point((1.0 - conf_level) / 2.0), conf_level)
 
         # an interval is cut to what is possible: numbers outside are ruled out, whatever came out
         within, point = estimate.possible or (-math.inf, math.inf), estimate.point
@@ -69,7 +62,7 @@ class Evidence:
 
 
 def _one_sided(
-    law: ErrorLaw, within: tuple[float, float], point: float, sign: float, null: float
+    law: inference.ErrorLaw, within: tuple[float, float], point: float, sign: float, null: float
 ) -> float:
     """P-value of an effect that is at most ``null``; at least, where ``sign`` is -1."""
     if not within[0] <= null <= within[1]:
@@ -146,14 +139,14 @@ class Hypothesis:
         lower = evidence.above(self.low) if math.isfinite(self.low) else 0.0
         return max(lower, evidence.below(self.high) if math.isfinite(self.high) else 0.0)
 
-    def conf_int(self, evidence: Evidence, conf_level: float) -> Interval:
+    def conf_int(self, evidence: Evidence, conf_level: float) -> inference.Interval:
         """The interval that goes with the test at 1 - conf_level."""
         if self.alternative == "two-sided":
             return evidence.interval(conf_level)
         low, high = evidence.interval(2.0 * conf_level - 1.0)
         low = evidence.possible[0] if self.low == -math.inf else low
         high = evidence.possible[1] if self.high == math.inf else high
-        return Interval(low, high, self.interval_level(conf_level))
+        return inference.Interval(low, high, self.interval_level(conf_level))
 
     def interval_level(self, conf_level: float) -> float:
         """The level of the interval that goes with the test at 1 - conf_level."""
@@ -195,7 +188,7 @@ class Hypothesis:
 
 def check_test_level(conf_level: float) -> float:
     """Return a level of confidence at which one-sided tests have an interval: above one half."""
-    if not (level := check_conf_level(conf_level)) > 0.5:
+    if not (level := inference.check_conf_level(conf_level)) > 0.5:
         raise OptionError(f"a test needs a conf_level above 0.5, got {conf_level!r}")
     return level
 

@@ -2,11 +2,16 @@
 
 Built on the batches of a simulation study: a sample is drawn once for all entries of a batch, seeds
 depend on the names alone, and finished batches are appended to a file that the next start reads.
+
+Memory that one run adds to its process: what its peak grows by.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +21,10 @@ from typing import Any, TypeVar
 from dpeffects.errors import OptionError, checked_call, did_you_mean
 from dpeffects.leaderboard.board import Leaderboard
 from dpeffects.leaderboard.candidates import Entry, entries
-from dpeffects.leaderboard.peak_memory import peak_growth
 from dpeffects.leaderboard.problems import Task, tasks
 from dpeffects.results.export import frame_of
 from dpeffects.simulations import runs as study
-from dpeffects.simulations.file import on_file, run_batches
-from dpeffects.simulations.simulation import check_counts, numbers
+from dpeffects.simulations.simulation import check_counts, numbers, on_file, run_batches
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
 FACTS = ["by", "guarantee", "level"]
@@ -165,3 +168,61 @@ def _chosen(
     if not chosen:
         raise OptionError(f"give at least one of {', '.join(known)}")
     return list(chosen.values())
+
+
+_SELF = Path("/proc/self")
+
+
+@contextlib.contextmanager
+def peak_growth() -> Iterator[list[float]]:
+    """Give a list that gets the growth of the peak in MiB; NaN where the system does not tell.
+
+    Processes that worked for it (their clocks went on) count with all that they had.
+
+    Examples
+    --------
+    >>> with peak_growth() as grown:
+    ...     block = bytearray(50 * 2**20)
+    >>> grown[0] > 49 or grown[0] != grown[0]
+    True
+    """
+    try:
+        before, idle = _fresh(), _clocks()
+    except (OSError, AttributeError):  # not Linux
+        before, idle = math.nan, {}
+    grown: list[float] = []
+    try:
+        yield grown
+    finally:
+        grown.append(math.nan if math.isnan(before) else round(_peak(idle) - before, 2))
+
+
+def _fresh() -> float:
+    """Give free memory back, start the peak of this process anew, and return it."""
+    ctypes.CDLL(None).malloc_trim(0)
+    (_SELF / "clear_refs").write_text("5")
+    return _high(_SELF)
+
+
+def _peak(idle: dict[str, str]) -> float:
+    busy = [pid for pid, clock in _clocks().items() if idle.get(pid) != clock]
+    return _high(_SELF) + sum(_high(Path("/proc") / pid) for pid in busy)
+
+
+def _clocks() -> dict[str, str]:
+    """Return the processes that this one has started, with the time they have worked."""
+    pids = (_SELF / "task" / str(os.getpid()) / "children").read_text().split()
+    clocks = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            clocks[pid] = " ".join(fields[11:13])  # user and system time
+    return clocks
+
+
+def _high(process: Path) -> float:
+    with contextlib.suppress(OSError):  # it has ended
+        for line in (process / "status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return float(line.split()[1]) / 2**10
+    return 0.0

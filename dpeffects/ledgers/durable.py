@@ -13,9 +13,10 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpeffects.errors import BudgetError, LedgerError, OptionError, checked_call
+from dpeffects.lazy import pd
 from dpeffects.ledgers.agreement import (
     Agreement,
     charge_body,
@@ -33,9 +34,6 @@ from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Account, Terms
 from dpeffects.summary import Shown, Summary, check_form
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class DurableLedger(Shown, Divisible):

@@ -10,20 +10,18 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpeffects import writing
 from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.guarantee import protected
+from dpeffects.lazy import pd
 from dpeffects.ledgers.agreement import Agreement, payments
 from dpeffects.ledgers.entry import LedgerEntry, State, read_terms, to_plain
 from dpeffects.ledgers.loss_distributions import tight_epsilon
 from dpeffects.privacy.budget import round_up
 from dpeffects.privacy.charges import Spend
 from dpeffects.summary import Pairs, Summary, Table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 COLUMNS = (
     *("entry", "call", "time", "method", "formula"),
@@ -72,8 +70,6 @@ class Statement:
 
     def to_frame(self) -> pd.DataFrame:
         """Return the charges as a pandas frame."""
-        import pandas as pd
-
         return pd.DataFrame(self.charges(), columns=list(COLUMNS))
 
     def export(self, path: Path, *, overwrite: bool) -> None:

@@ -16,15 +16,12 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpeffects.datasets.descriptions import data_path
 from dpeffects.errors import DataError, did_you_mean
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dpeffects.lazy import pd
 
 
 def table(name: str) -> pd.DataFrame:
@@ -116,8 +113,6 @@ def _read(path: Path) -> pd.DataFrame:
 @cache
 def _parsed(text: str) -> pd.DataFrame:
     """Claims ask for the same few tables again and again."""
-    import pandas as pd
-
     return pd.read_csv(io.StringIO(text), comment="#")
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from dpeffects.lazy import pd
 from dpeffects.papers.on_file import table
 from dpeffects.papers.verdict import Found, claim
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _INFINITE = 1e6
 _BUDGETS = (0.5, 1.0, 5.0, 10.0)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from dpeffects.lazy import pd
 from dpeffects.papers.on_file import table
 from dpeffects.papers.verdict import Found, claim
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PRINTED = {
     "004_table_2": {

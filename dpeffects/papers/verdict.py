@@ -13,14 +13,11 @@ from dataclasses import dataclass
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tabulate import tabulate
 
 from dpeffects.errors import OptionError, did_you_mean
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dpeffects.lazy import pd
 
 VERDICTS = {True: "comes back", False: "does not", None: "cannot be checked"}
 _COLUMNS = ["where", "the paper", "measured here", "verdict", "why"]
@@ -167,8 +164,6 @@ class Verdicts:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each claim."""
-        import pandas as pd
-
         return pd.DataFrame([vars(row) for row in self.rows])
 
     def total(self) -> str:

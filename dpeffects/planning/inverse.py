@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from dpeffects.errors import OptionError
 from dpeffects.estimators.option_checks import check_choice, is_number
+from dpeffects.lazy import pd
 from dpeffects.planning.rehearsal import Planned
 from dpeffects.planning.setting import PlanSetting, known_names
 from dpeffects.progress import bar
@@ -16,9 +17,6 @@ from dpeffects.results.export import JsonRecord, frame_of
 from dpeffects.results.numbers import number, to_error
 from dpeffects.roots import root
 from dpeffects.summary import Block, Shown, Summary, Table, noted
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _FAR, _STRIDE = 20.0, math.log(4.0)
 _RANGES = {"epsilon": (1e-3, 1e3), "n": (20.0, 2e5)}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpeffects.errors import OptionError, checked_call
 from dpeffects.estimands import ESTIMANDS
@@ -19,6 +19,7 @@ from dpeffects.estimators import conditional_methods, proved
 from dpeffects.estimators.option_checks import check_between, check_choice, check_whole
 from dpeffects.formula.expression import source
 from dpeffects.inference.hypotheses import EQUIVALENCE, Hypothesis
+from dpeffects.lazy import pd
 from dpeffects.planning.inverse import Invertible, planned_table
 from dpeffects.planning.made_up import MadeUp
 from dpeffects.planning.rehearsal import Planned, row, row_or_reason
@@ -35,9 +36,6 @@ from dpeffects.progress import bar
 from dpeffects.results.export import frame_of
 from dpeffects.results.words import percent
 from dpeffects.summary import Block, Table, draw, noted
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _FIGURES = ("noise_sd", "std_error", "half_width", "detectable", "power")
 

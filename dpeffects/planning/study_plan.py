@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from dpeffects.formula.discrete import joined
 from dpeffects.inference.estimate import NO_EFFECT, Estimate
 from dpeffects.inference.intervals import std_error
 from dpeffects.inference.joint import Margin, StudyColumn
+from dpeffects.lazy import pd
 from dpeffects.planning.inverse import Invertible, planned_table
 from dpeffects.planning.made_up import ALIGNED, MadeUp
 from dpeffects.planning.rehearsal import Planned, Rehearsed, detectable
@@ -43,9 +44,6 @@ from dpeffects.results.export import frame_of, or_nan
 from dpeffects.results.numbers import figure
 from dpeffects.results.words import percent
 from dpeffects.summary import Block, Notes, Table, noise_cells, starred
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _RELEASED = ("release", "share", "noise", "epsilon", "delta")
 _SHOWN = 25

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dpeffects.errors import OptionError
 from dpeffects.estimators.option_checks import check_whole
 from dpeffects.inference.intervals import check_conf_level
+from dpeffects.lazy import pd
 from dpeffects.planning.inverse import PlannedRows, planned_table
 from dpeffects.progress import bar
 from dpeffects.results.export import frame_of
 from dpeffects.results.words import percent
 from dpeffects.summary import Block
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)

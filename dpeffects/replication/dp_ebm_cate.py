@@ -11,7 +11,7 @@ from dpeffects.arrays import FloatArray
 from dpeffects.estimators.learners.r_learner import NO_VARIANCE
 from dpeffects.inference.estimate import Effects, Estimate
 from dpeffects.privacy.curator import Curator
-from dpeffects.replication import boosted_effects, dp_ebm
+from dpeffects.replication import dp_ebm
 from dpeffects.replication.block_learner import require_points
 
 
@@ -32,7 +32,7 @@ class DPEBMAtPointsOptions(dp_ebm.DPEBMOptions):
 
 def fit(curator: Curator, options: DPEBMAtPointsOptions, points: FloatArray) -> Effects:
     """Release additive models, and read effects off them."""
-    effect = boosted_effects.released(curator, options.learner, options.clip)
+    effect = dp_ebm.released(curator, options.learner, options.clip)
     lower, upper = curator.outcome_range
     values = np.clip(effect(points), lower - upper, upper - lower)
     note = dp_ebm.warning(effect)

@@ -61,17 +61,8 @@ from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.parts import ESTIMATORS, EffectTerms, Folds, isolated
+from dpeffects.replication import sample_aggregate
 from dpeffects.replication.block_learner import models_of
-from dpeffects.replication.sample_aggregate import (
-    check_parts,
-    default_blocks,
-    effect_interval,
-    refuse_noise,
-    released_arms,
-    size_details,
-    small_parts,
-    try_models,
-)
 from dpeffects.unproved.models import FittedModel, wrap_models
 
 AVERAGES = ("estimates", "predictions")
@@ -150,7 +141,9 @@ class ModelFoldsOptions(Options):
         if self.effect_range is not None:
             if self.average == "predictions":
                 raise OptionError('effect_range has no meaning with average="predictions"')
-            object.__setattr__(self, "effect_range", effect_interval(self.effect_range))
+            object.__setattr__(
+                self, "effect_range", sample_aggregate.effect_interval(self.effect_range)
+            )
         for name, without in _WITHOUT.items():
             if self.estimator == without and getattr(self, name) is not None:
                 raise OptionError(f'{name} has no meaning with estimator="{self.estimator}"')
@@ -158,18 +151,18 @@ class ModelFoldsOptions(Options):
 
     def check(self, n: int, smallest_arm: int | None, arms: int = 2) -> None:
         """Refuse folds that are too many for the records."""
-        check_parts("model_folds", "fold", self.folds, n)
+        sample_aggregate.check_parts("model_folds", "fold", self.folds, n)
 
     def resolve(self, facts: Facts) -> ModelFoldsOptions:
         """Try the models on made-up records; refuse where noise would hide every effect."""
         models = self.in_fold()
-        most = self.folds or default_blocks(
+        most = self.folds or sample_aggregate.default_blocks(
             facts.n, facts.width, facts.budget.epsilon, models.flexible
         )
         if self.average == "estimates":
-            refuse_noise(facts, most, "folds")
+            sample_aggregate.refuse_noise(facts, most, "folds")
         size = facts.n // most, facts.width
-        try_models(partial(_tried, models), models, size, "fold")
+        sample_aggregate.try_models(partial(_tried, models), models, size, "fold")
         used = {
             name: getattr(models, name)
             for name, without in _WITHOUT.items()
@@ -204,15 +197,15 @@ def fit(curator: Curator, options: ModelFoldsOptions, estimand: str) -> Estimate
     possible = lower - upper, upper - lower
     interval = options.effect_range or possible
     models = options.in_fold()
-    treated, smaller = released_arms(curator, "count")
-    folds = options.folds or default_blocks(
+    treated, smaller = sample_aggregate.released_arms(curator, "count")
+    folds = options.folds or sample_aggregate.default_blocks(
         curator.n, curator.width, curator.epsilon("estimate"), models.flexible, smaller
     )
     clip = options.clip or min(_CLIP, 0.5 * smaller / curator.n)
     parts = Folds(curator, models, EffectTerms(options.estimator, clip), folds)
     details = {
         "treated, control records (noisy)": f"{treated:.0f}, {curator.n - treated:.0f}",
-        **size_details(curator.n, folds, "fold"),
+        **sample_aggregate.size_details(curator.n, folds, "fold"),
         "propensities clipped at": f"{clip:.3g}",
     }
     if options.average == "estimates":
@@ -232,7 +225,7 @@ def fit(curator: Curator, options: ModelFoldsOptions, estimand: str) -> Estimate
         possible=possible,
         details=details,
         notes=(_BIAS.format(records=curator.n // folds, failed=failed),),
-        caution=small_parts(curator, models.flexible, treated, folds, "fold"),
+        caution=sample_aggregate.small_parts(curator, models.flexible, treated, folds, "fold"),
     )
 
 

@@ -65,6 +65,7 @@ from dpeffects.design.features import logits, unit_rows
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import constants as hand
+from dpeffects.estimators import option_checks, spec
 from dpeffects.estimators.arm_sums import OfArm, arm_counts, arm_sums
 from dpeffects.estimators.default.arm_terms import (
     ArmTerms,
@@ -80,16 +81,7 @@ from dpeffects.estimators.default.centres import (
     squared,
 )
 from dpeffects.estimators.default.levels import Spread, arm_means, by_arm, with_means
-from dpeffects.estimators.option_checks import (
-    check_clip,
-    check_penalty,
-    checked,
-    choice,
-    flag,
-    is_number,
-)
 from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec, Options
 from dpeffects.estimators.weighting.inverse_weights import Propensity, propensity_model
 from dpeffects.estimators.weighting.propensity import (
     LINEAR,
@@ -160,7 +152,7 @@ _HALVES = (
 
 
 @dataclass(frozen=True)
-class PrivateIPWOptions(Options):
+class PrivateIPWOptions(spec.Options):
     """Options of inverse probability weighting.
 
     ``clip``: propensities are kept within [clip, 1 - clip], for the ATT and the ATC on the side on
@@ -176,19 +168,23 @@ class PrivateIPWOptions(Options):
     ``penalty`` (0.1 each unless given), gives its two steps all of the budget, and has no interval.
     """
 
-    clip: float | None = checked(None, lambda name, value: check_clip(value))
-    propensity: str = choice("objective", "output")
-    split: bool = flag(False)
-    centre: str = choice("arms", "middle", "none")
-    penalty: float | None = checked(None, check_penalty)
+    clip: float | None = option_checks.checked(
+        None, lambda name, value: option_checks.check_clip(value)
+    )
+    propensity: str = option_checks.choice("objective", "output")
+    split: bool = option_checks.flag(False)
+    centre: str = option_checks.choice("arms", "middle", "none")
+    penalty: float | None = option_checks.checked(None, option_checks.check_penalty)
     model_share: float | None = None
-    noise: str = choice("auto", "laplace", "gaussian")
-    as_printed: bool = flag(False)
+    noise: str = option_checks.choice("auto", "laplace", "gaussian")
+    as_printed: bool = option_checks.flag(False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         part = self.model_share
-        if not (part is None or (is_number(part) and 0.0 < part < 1.0 and not self.split)):
+        if not (
+            part is None or (option_checks.is_number(part) and 0.0 < part < 1.0 and not self.split)
+        ):
             raise OptionError(f"model_share must be between 0 and 1, without split, got {part!r}")
         if self.as_printed:
             for name in ("propensity", "split", "centre", "noise", "model_share"):
@@ -196,7 +192,7 @@ class PrivateIPWOptions(Options):
                 if getattr(self, name) not in (usual, printed):
                     raise OptionError(f"as_printed=True sets {name}; leave one of them out")
 
-    def resolve(self, facts: Facts) -> Options:
+    def resolve(self, facts: spec.Facts) -> spec.Options:
         """Choose the share of the model; refuse what level or budget does not allow."""
         given = {k: v for k, v in (("clip", self.clip), ("penalty", self.penalty)) if v}
         printed = replace(self, **{**_PRINTED, **given}) if self.as_printed else self
@@ -235,7 +231,7 @@ class PrivateIPWOptions(Options):
         halves = self.split or self.as_printed
         return "split=True divides the rows into halves" if halves else ""
 
-    def has_means(self, facts: Facts) -> bool:
+    def has_means(self, facts: spec.Facts) -> bool:
         """Centres of the arms are released, unless told otherwise."""
         return self.centre == "arms" and not self.as_printed
 
@@ -309,7 +305,7 @@ def moment_box(longest: float, scale: FloatArray) -> Box:
     return Box(-half, half)
 
 
-def uses_delta(options: PrivateIPWOptions, facts: Facts) -> dict[str, float | None]:
+def uses_delta(options: PrivateIPWOptions, facts: spec.Facts) -> dict[str, float | None]:
     """Which shares can use a delta; the paper's noise is Gaussian everywhere."""
     if options.noise == "laplace":
         return {}
@@ -319,7 +315,7 @@ def uses_delta(options: PrivateIPWOptions, facts: Facts) -> dict[str, float | No
 
 
 def fit_arms(
-    curator: Curator, options: PrivateIPWOptions, estimand: str, contrasts: Contrasts
+    curator: Curator, options: PrivateIPWOptions, estimand: str, contrasts: spec.Contrasts
 ) -> Effects:
     """Models of the arms, then weighted sums."""
     n, arms = curator.n, curator.arms
@@ -333,7 +329,7 @@ def fit_arms(
     if options.split:
         records = ((n + 1) // 2, n // 2)
         second = {k: curator.epsilon(k) for k in shares("sample", options) if curator.has(k)}
-        known = uses_delta(options, Facts(n, curator.width, Budget(1.0), "sample"))
+        known = uses_delta(options, spec.Facts(n, curator.width, Budget(1.0), "sample"))
         (models, _, _), curator = halves(curator, _FIRST_HALF, second, released, known)
         arm_shares, sd = arm_counts(curator, "counts").shares()
     else:
@@ -541,7 +537,7 @@ def weighted_ends(
 
 
 def _effects(
-    curator: Curator, options: PrivateIPWOptions, weighting: Weighting, contrasts: Contrasts
+    curator: Curator, options: PrivateIPWOptions, weighting: Weighting, contrasts: spec.Contrasts
 ) -> Effects:
     """Release the weighted sums; everything after that is post-processing."""
     centres, arms, n = weighting.centres, curator.arms, curator.n
@@ -746,11 +742,11 @@ def _moved_by_model(
     return largest**2 * second_order * min(max(square, 0.0), most)
 
 
-SPEC = MethodSpec(
+SPEC = spec.MethodSpec(
     name="private_ipw",
     title="inverse probability weighting",
     about="PP-IPW: a private logistic propensity model, then one weighted sum of outcomes",
-    assumes=f"{NO_CONFOUNDER}; log odds of treatment are linear in its terms",
+    assumes=f"{spec.NO_CONFOUNDER}; log odds of treatment are linear in its terms",
     estimands=AVERAGES,
     levels=("sample", "label"),
     options=PrivateIPWOptions,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from dpeffects import summary
 from dpeffects.errors import FormulaError
 from dpeffects.estimators import conditional_methods, find, registry, table_methods
 from dpeffects.formula import parse
@@ -15,17 +16,6 @@ from dpeffects.report.blocks import RANDOMISED, alert, assumed, budget, closing,
 from dpeffects.report.paragraph import paragraph, reading
 from dpeffects.results.average import Result
 from dpeffects.results.record import Record
-from dpeffects.summary import (
-    EVERYTHING,
-    Pairs,
-    Prose,
-    Summary,
-    brief,
-    describe,
-    noted,
-    summarise,
-    tabulate,
-)
 
 _NAMED = 6
 """Covariates that are named."""
@@ -40,31 +30,31 @@ _BASIS = {
 """A sentence on what the estimate rests on; what an association lacks is in its caution."""
 
 
-@summarise.register
-def _(fit: Record, conf_level: float = 0.95, **asked: Any) -> Summary:
+@summary.summarise.register
+def _(fit: Record, conf_level: float = 0.95, **asked: Any) -> summary.Summary:
     check_conf_level(conf_level)
     first, *others = header(fit).rows
     own = fit._headed(conf_level)
     rows = (first, *own.items(), *(row for row in others if row[0] not in own))
-    head = Pairs(tuple(row for row in rows if row[1]))
+    head = summary.Pairs(tuple(row for row in rows if row[1]))
     notes = fit._noted(conf_level, **asked)
-    last = closing(fit, notes) if fit._released else filter(None, (noted(notes),))
+    last = closing(fit, notes) if fit._released else filter(None, (summary.noted(notes),))
     blocks = (head, *fit._blocks(conf_level, **asked), *last)
-    return Summary(fit._titled.format(fit), alert(fit), blocks)
+    return summary.Summary(fit._titled.format(fit), alert(fit), blocks)
 
 
-@tabulate.register
-def _(fit: Record, **asked: Any) -> dict[str, Summary]:
+@summary.tabulate.register
+def _(fit: Record, **asked: Any) -> dict[str, summary.Summary]:
     tables = {}
     for name, table, notes in fit._apart(**asked):
-        blocks = replace(table, title=""), noted(notes)
-        tables[name] = Summary(table.title, alert(fit), tuple(x for x in blocks if x))
+        blocks = replace(table, title=""), summary.noted(notes)
+        tables[name] = summary.Summary(table.title, alert(fit), tuple(x for x in blocks if x))
     if fit.spends:
-        tables["budget"] = Summary("Privacy budget", alert(fit), (budget(fit),))
+        tables["budget"] = summary.Summary("Privacy budget", alert(fit), (budget(fit),))
     return tables
 
 
-@describe.register
+@summary.describe.register
 def _(fit: Record, conf_level: float) -> str:
     about = (fit._lacks(conf_level), fit._subject, fit._verb)
     return paragraph(fit, (*fit._findings(conf_level), *_shown(fit, conf_level)), *about)
@@ -98,17 +88,17 @@ def _if_random(fit: Record) -> str:
     return "treatment was randomised, as nothing or hardly anything is adjusted for"
 
 
-@brief.register
-def _(result: Record, **asked: Any) -> Summary:
+@summary.brief.register
+def _(result: Record, **asked: Any) -> summary.Summary:
     return short(result, result.guarantee.short(), **asked)
 
 
-def short(result: Record, guarantee: str, **asked: Any) -> Summary:
+def short(result: Record, guarantee: str, **asked: Any) -> summary.Summary:
     """Build the short summary of what was released under a guarantee."""
-    whole = summarise(result, **asked)
+    whole = summary.summarise(result, **asked)
     known: dict[str, str] = {}
     for block in whole.blocks:
-        if isinstance(block, Pairs):
+        if isinstance(block, summary.Pairs):
             known = dict(block.rows) | known
     known["Assumes"] = known.get("Assumes", "").removeprefix(RANDOMISED).removeprefix("; ")
     if known["Assumes"] == "treatment was randomised":
@@ -119,8 +109,8 @@ def short(result: Record, guarantee: str, **asked: Any) -> Summary:
         *((name, known.get(name, "")) for name in _KEPT),
         ("Guarantee", guarantee),
     ]
-    pairs = Pairs(tuple((name, text) for name, text in rows if text))
-    return Summary(whole.title, whole.alert, (pairs, Prose(EVERYTHING)))
+    pairs = summary.Pairs(tuple((name, text) for name, text in rows if text))
+    return summary.Summary(whole.title, whole.alert, (pairs, summary.Prose(summary.EVERYTHING)))
 
 
 def _basis(result: Record) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpeffects import summary
 from dpeffects.guarantee import KINDS, alarm, column_of, counted
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
@@ -25,17 +26,6 @@ from dpeffects.sites.combination import Combined
 from dpeffects.sites.notes import listed
 from dpeffects.sites.rules import RULES
 from dpeffects.sites.site_documents import SiteRelease
-from dpeffects.summary import (
-    Block,
-    Pairs,
-    Summary,
-    Table,
-    brief,
-    describe,
-    noted,
-    starred,
-    summarise,
-)
 
 _CITATION = (
     "Koga, Chaudhuri and Page, Differentially private multi-site treatment effect estimation"
@@ -45,29 +35,29 @@ _PROMISES, _SHOWN = 5, 25
 """Guarantees said in words; sites shown one by one, of more those with the largest weights."""
 
 
-@summarise.register
-def _(fit: Combined, conf_level: float | None = None) -> Summary:
+@summary.summarise.register
+def _(fit: Combined, conf_level: float | None = None) -> summary.Summary:
     conf_level = fit.conf_level if conf_level is None else conf_level
     what = called(fit)
     count = f"{len(fit.releases)} site{'' if len(fit.releases) == 1 else 's'}"
     means = means_block(fit, conf_level)
-    first: tuple[Block, ...] = (_header(fit), effect_table(fit, conf_level), *means)
-    blocks: tuple[Block | None, ...] = (
+    first: tuple[summary.Block, ...] = (_header(fit), effect_table(fit, conf_level), *means)
+    blocks: tuple[summary.Block | None, ...] = (
         *(_sites(fit), _guarantees(fit)),
         *(
             _heterogeneity(fit),
             _left_out(fit),
-            noted((*fit.notes, f"Guarantees in full: {_promises(fit)}.")),
+            summary.noted((*fit.notes, f"Guarantees in full: {_promises(fit)}.")),
         ),
     )
-    return Summary(
+    return summary.Summary(
         f"Private {what} of {count} ({fit.rule})",
-        starred((alarm(fit.status), *fit.cautions)),
+        summary.starred((alarm(fit.status), *fit.cautions)),
         (*first, *(block for block in blocks if block)),
     )
 
 
-@describe.register
+@summary.describe.register
 def _(fit: Combined, conf_level: float) -> str:
     interval = fit.conf_int(conf_level)
     sentences = [
@@ -84,8 +74,8 @@ def _(fit: Combined, conf_level: float) -> str:
     return " ".join(filter(None, sentences))
 
 
-@brief.register
-def _(fit: Combined, conf_level: float | None = None) -> Summary:
+@summary.brief.register
+def _(fit: Combined, conf_level: float | None = None) -> summary.Summary:
     level = fit.conf_level if conf_level is None else conf_level
     return short(fit, _in_a_line(fit), conf_level=level)
 
@@ -104,7 +94,7 @@ def _in_a_line(fit: Combined) -> str:
     )
 
 
-def _header(fit: Combined) -> Pairs:
+def _header(fit: Combined) -> summary.Pairs:
     left = f"; {len(fit.left_out)} left out" if fit.left_out else ""
     rows = (
         ("Formula", fit.formula),
@@ -114,7 +104,7 @@ def _header(fit: Combined) -> Pairs:
         ("Records", f"n = {fit.n} in the sites used"),
         ("Guarantee", _promises(fit, in_full=False)),
     )
-    return Pairs(rows)
+    return summary.Pairs(rows)
 
 
 def _promises(fit: Combined, in_full: bool = True) -> str:
@@ -140,7 +130,7 @@ def _more(fit: Combined, width: int) -> list[tuple[str, ...]]:
     return [(f"and {rest} more", *[""] * (width - 1))] if rest > 0 else []
 
 
-def _sites(fit: Combined) -> Table:
+def _sites(fit: Combined) -> summary.Table:
     sites = _largest(fit)
     rows = []
     for release, weight in sites:
@@ -151,10 +141,10 @@ def _sites(fit: Combined) -> Table:
     columns = ("site", "method", "n", "estimate", "std. error", "weight")
     more = _more(fit, len(columns))
     title = "Sites with the largest weights" if more else "Sites"
-    return Table(title, columns, (*rows, *more), "llrrrr")
+    return summary.Table(title, columns, (*rows, *more), "llrrrr")
 
 
-def _guarantees(fit: Combined) -> Table:
+def _guarantees(fit: Combined) -> summary.Table:
     sites = _largest(fit)
     epsilons = numbers([float(release.guarantee.epsilon) for release, _ in sites])
     deltas = numbers([float(release.guarantee.delta) for release, _ in sites])
@@ -164,7 +154,7 @@ def _guarantees(fit: Combined) -> Table:
     ]
     columns = ("site", "epsilon", "delta", "protects", "guarantee")
     title = "Guarantees: of each site to the people in its own data"
-    return Table(title, columns, (*rows, *_more(fit, 5)), "lrrll")
+    return summary.Table(title, columns, (*rows, *_more(fit, 5)), "lrrll")
 
 
 def _protects(release: SiteRelease) -> str:
@@ -172,30 +162,30 @@ def _protects(release: SiteRelease) -> str:
     return unit if column_of(unit) else f"one {unit}"
 
 
-def _heterogeneity(fit: Combined) -> Pairs:
+def _heterogeneity(fit: Combined) -> summary.Pairs:
     test, title = fit.heterogeneity, "Do the sites' effects differ?"
     if isinstance(test, Unavailable):
-        return Pairs((("Test", str(test)),), title)
+        return summary.Pairs((("Test", str(test)),), title)
     q = f"{number(test.q, 3)} on {_freedom(test.df)}, p {p_words(test.p_value)}"
     rows = (
         ("Cochran's Q", q),
         ("tau", f"{number(test.tau2**0.5, 2)}, standard deviation between the sites' effects"),
         ("I^2", f"{percent(test.i2, '.1f')} of the variation of the estimates"),
     )
-    return Pairs(rows, title)
+    return summary.Pairs(rows, title)
 
 
 def _freedom(df: int) -> str:
     return f"{df} degree{'' if df == 1 else 's'} of freedom"
 
 
-def _left_out(fit: Combined) -> Pairs | None:
+def _left_out(fit: Combined) -> summary.Pairs | None:
     rows = tuple(fit.left_out.items())
     if not rows:
         return None
     if len(rows) > _SHOWN:
         rows = (*rows[:_SHOWN], ("...", f"and {len(rows) - _SHOWN} more"))
-    return Pairs(rows, "Left out")
+    return summary.Pairs(rows, "Left out")
 
 
 def _opening(fit: Combined, interval: Interval | Unavailable) -> str:

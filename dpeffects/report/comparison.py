@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpeffects.errors import OptionError
 from dpeffects.guarantee import alarm, protected
 from dpeffects.inference.intervals import check_conf_level
+from dpeffects.lazy import pd
 from dpeffects.results.numbers import NOT_AVAILABLE, number
 from dpeffects.results.scaled import SCALES, check_scale
 from dpeffects.results.words import effect_cells, percent
 from dpeffects.summary import Notes, Prose, Shown, Summary, Table, check_form, starred
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _STATS = ("std_error", "conf_int")
 _FACTS = ("outcome", "estimand", "method", "level", "epsilon", "delta", "guarantee", "n")
@@ -212,8 +210,6 @@ def _names(names: Sequence[str] | None, size: int) -> tuple[str, ...]:
 
 
 def _bound(names: Sequence[str], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    import pandas as pd
-
     named = []
     for name, frame in zip(names, frames, strict=True):
         own = frame.drop(columns="fit", errors="ignore")  # a covariate may have that name

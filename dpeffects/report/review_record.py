@@ -1,6 +1,8 @@
 """report(): a paragraph for a paper, or the release record for a review board.
 
 The record is one page with everything public, and its JSON twin.
+
+The numbered claims of privacy/PROOFS.md, by title, for those who read a result.
 """
 
 from __future__ import annotations
@@ -8,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from os import PathLike
 from pathlib import Path
 
 from dpeffects import documents, writing
-from dpeffects.claims import title_of
 from dpeffects.errors import OptionError
 from dpeffects.guarantee import Guarantee, column_of, protected
 from dpeffects.privacy.noise import SecureNoise
@@ -257,3 +260,25 @@ def _without_site(table: Table) -> Table:
 
 def _all(values: Sequence[float]) -> str:
     return joined(values) if len(set(values)) <= 1 else ", ".join(map(number, values))
+
+
+_HEADING = re.compile(r"^## Claim (\d+)\. (.+)$", re.MULTILINE)
+
+
+@cache
+def titles() -> dict[int, str]:
+    """Return the title of each claim, as it stands above its proof; 0 is for unproved releases.
+
+    Examples
+    --------
+    >>> titles()[2], titles()[0]
+    ('Discrete Laplace on integers', 'no proof here')
+    """
+    text = Path(__file__).parents[1].joinpath("privacy", "PROOFS.md").read_text(encoding="utf-8")
+    proved = {int(number): title for number, title in _HEADING.findall(text)}
+    return {0: "no proof here", **proved}
+
+
+def title_of(claim: int) -> str:
+    """Return the title of a claim; files of earlier versions may have numbers that are gone."""
+    return titles().get(claim, "of an earlier numbering")

@@ -12,6 +12,7 @@ from dpeffects.inference import intervals as inference
 from dpeffects.inference import scales
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.intervals import Interval
+from dpeffects.lazy import pd
 from dpeffects.results import words
 from dpeffects.results.export import frame_of, or_nan
 from dpeffects.results.numbers import number, numbers, to_error, with_ends, with_error
@@ -21,8 +22,6 @@ from dpeffects.results.words import percent
 from dpeffects.summary import Block, Summary, Table, draw, show
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from dpeffects.results.hypothesis_test import Test
     from dpeffects.results.sensitivity import SensitivityAnalysis
 

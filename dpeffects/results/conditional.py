@@ -10,7 +10,7 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,16 +23,13 @@ from dpeffects.errors import DataError, OptionError, quoted
 from dpeffects.formula import Formula, parse
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Effects, Unavailable
+from dpeffects.lazy import pd
 from dpeffects.results import words
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.export import DAMAGE, TIDY, frame_of, require
 from dpeffects.results.numbers import number, with_ends
 from dpeffects.results.several import Labels, SeveralEffects, SeveralRows
 from dpeffects.summary import Block, Pairs, Summary, Table, draw, show
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 _COVERS = ("noise", "effect")
 _OVERLAP = (

@@ -8,23 +8,17 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, singledispatch
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin
 
 import numpy as np
 
-from dpeffects import documents
+from dpeffects import dates, documents, errors, summary, typed
 from dpeffects.arrays import FloatArray
-from dpeffects.dates import as_date
 from dpeffects.design.bounds import SOURCES, Bound, Bounds
-from dpeffects.errors import DataError, OptionError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval, check_conf_level
-from dpeffects.summary import Shown
-from dpeffects.typed import SETTINGS, Check, Types, many
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dpeffects.lazy import pd
 
 T = TypeVar("T")
 
@@ -50,8 +44,6 @@ def frame_of(rows: list[Any] | dict[str, Any], columns: list[str] | None = None)
 
     The ends of intervals come last where no order of the columns is given.
     """
-    import pandas as pd
-
     frame = pd.DataFrame(rows, columns=columns)
     if columns is not None:
         return frame
@@ -112,11 +104,11 @@ class JsonRecord:
         try:
             document = documents.parse(text if isinstance(text, bytes) else text.encode(), name)
             result = cls.from_dict(document)
-            shown = result.summary() if isinstance(result, Shown) else result
+            shown = result.summary() if isinstance(result, summary.Shown) else result
             (str(shown) + result.to_json()).encode()
             return result
         except DAMAGE as error:
-            raise DataError(f"this is not {name}: {error!r}") from None
+            raise errors.DataError(f"this is not {name}: {error!r}") from None
 
 
 class AtALevel(JsonRecord):
@@ -135,7 +127,7 @@ class AtALevel(JsonRecord):
         if conf_level is None or conf_level == self.conf_level:
             return self
         if self.again is None:
-            raise OptionError(
+            raise errors.OptionError(
                 f"this was read from JSON, with an interval at {self.conf_level:g} alone; ask the "
                 "result that it is of for another level"
             )
@@ -214,7 +206,7 @@ def record(kind: type[T], document: Any) -> T:
 
 
 @cache
-def _record_of(kind: type) -> Check:
+def _record_of(kind: type) -> typed.Check:
     return _PLAIN.record(kind)
 
 
@@ -223,10 +215,10 @@ def read(hint: Any, value: Any) -> Any:
     return _PLAIN.of(hint)(value, getattr(hint, "__name__", "it"))
 
 
-class WithReasons(Types):
+class WithReasons(typed.Types):
     """Checks of values that may not be available, which say why."""
 
-    def either(self, kinds: tuple[Any, ...]) -> Check:
+    def either(self, kinds: tuple[Any, ...]) -> typed.Check:
         """Make the reader of what may not be available."""
         known = super().either(tuple(kind for kind in kinds if kind is not Unavailable))
 
@@ -241,7 +233,7 @@ class WithReasons(Types):
 class _Plain(WithReasons):
     """Readers of what `plain` made; entries that follow from others are not read."""
 
-    def make(self, hint: Any) -> Check:
+    def make(self, hint: Any) -> typed.Check:
         """Make the reader of a type, which may have its own."""
         if hasattr(hint, "from_records"):  # a frame
             return lambda value, _: hint.from_records(_read_any(value))
@@ -250,15 +242,9 @@ class _Plain(WithReasons):
         if get_origin(hint) is Callable:
             return _not_written
         if get_origin(hint) is Sequence:
-            entries = many(self.of(get_args(hint)[0]), math.inf)
+            entries = typed.many(self.of(get_args(hint)[0]), math.inf)
             return lambda value, name: list(entries(value, name))
         return super().make(hint)
-
-    def hints(self, record: type) -> dict[str, Any]:
-        """The types of the fields of a dataclass, some of which are frames."""
-        import pandas as pd
-
-        return get_type_hints(record, localns={"pd": pd})
 
 
 def require(ok: bool, what: str) -> None:
@@ -269,7 +255,7 @@ def require(ok: bool, what: str) -> None:
 
 def finite(value: Any) -> float:
     """Return a finite number, or raise ValueError."""
-    return float(SETTINGS.of(float)(value, "a number"))
+    return float(typed.SETTINGS.of(float)(value, "a number"))
 
 
 def _not_written(value: Any, name: str) -> None:
@@ -283,7 +269,7 @@ def _array(value: Any, name: str) -> FloatArray:
 
 
 _PLAIN = _Plain(
-    {kind: SETTINGS.of(kind) for kind in (str, int, bool)} | {np.ndarray: _array},
+    {kind: typed.SETTINGS.of(kind) for kind in (str, int, bool)} | {np.ndarray: _array},
     exact=False,
     longest=math.inf,
 )
@@ -328,7 +314,7 @@ def _read_bounds(value: Any) -> Bounds:
             require(low < high, "range")
             whole = entry.get("whole", False) is True
             since = entry.get("since", "")
-            dated = isinstance(since, str) and as_date(since) is not None
+            dated = isinstance(since, str) and dates.as_date(since) is not None
             require(dated or "since" not in entry, "since")
             bounds = bounds.with_entry(name, Bound((low, high), source, whole=whole, since=since))
     return bounds

@@ -6,19 +6,17 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.inference.hypotheses import EQUIVALENCE, Evidence, Hypothesis, check_test_level
 from dpeffects.inference.intervals import Interval
 from dpeffects.inference.noisy import ratio_of
+from dpeffects.lazy import pd
 from dpeffects.results.export import AtALevel, JsonRecord, frame_of, or_nan
 from dpeffects.results.numbers import NOT_AVAILABLE, number, with_ends
 from dpeffects.results.words import Lines, capital, cells_of_rows, p_cell, p_text, percent, relation
 from dpeffects.summary import Notes, Pairs, Shown, Summary, Table, starred
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _LAW = (
     "The test has the law of the interval: sampling error, privacy noise, and the noise of the "

@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import Any, ClassVar, overload
 
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate
+from dpeffects.lazy import pd
 from dpeffects.privacy.charges import Spend
 from dpeffects.results.export import READERS, JsonRecord, frame_of, plain, read
 from dpeffects.results.words import Lines, headline
 from dpeffects.summary import Block, Named, Report, Shown, Table, of_report
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Bound = tuple[str, str, str]
 """Name, range or levels in words, and source: declared, dtype, public, private or data."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpeffects.errors import OptionError, not_among
 from dpeffects.guarantee import alarm
@@ -14,13 +14,11 @@ from dpeffects.inference import intervals as inference
 from dpeffects.inference import scales
 from dpeffects.inference.estimate import Estimate, Means, Unavailable
 from dpeffects.inference.intervals import NO_TEST, Interval
+from dpeffects.lazy import pd
 from dpeffects.results.export import AtALevel, effect_row, frame_of, or_nan
 from dpeffects.results.numbers import number, with_ends
 from dpeffects.results.words import capital, p_words, percent, related
 from dpeffects.summary import Pairs, Shown, Summary, show, starred
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SCALES = {
     "difference": "difference of means",

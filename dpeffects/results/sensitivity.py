@@ -1,6 +1,8 @@
 """SensitivityAnalysis: what confounding that was not adjusted for would do to an effect.
 
 All of it is computed from released numbers, so nothing is spent.
+
+How strong confounding must be to explain an estimate away: numbers in, numbers out.
 """
 
 from __future__ import annotations
@@ -11,21 +13,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpeffects.errors import OptionError
-from dpeffects.inference import explained_away, scales
 from dpeffects.inference import intervals as inference
+from dpeffects.inference import scales
 from dpeffects.inference.estimate import SamplingVariance, Unavailable
 from dpeffects.inference.intervals import Interval
+from dpeffects.lazy import pd
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error, with_error
 from dpeffects.results.record import OneEstimate
 from dpeffects.results.words import Lines, asked_for, estimates, limits, percent, relation
 from dpeffects.summary import Block, Summary, Table, draw, show
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 OUTCOME_SD = "outcome sd"
 """Where the details of a method have the standard deviation of outcomes, if it was released."""
@@ -54,7 +54,7 @@ _RANGE = re.compile(r"\[([-+0-9.e]+), ([-+0-9.e]+)\]")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SensitivityAnalysis(OneEstimate, pictures="plots.confounding"):
+class SensitivityAnalysis(OneEstimate, pictures="plots.diagnostics"):
     """What unmeasured confounding would do to an effect; made by ``fit.sensitivity()``.
 
     Parameters
@@ -171,7 +171,7 @@ class SensitivityAnalysis(OneEstimate, pictures="plots.confounding"):
         known = self.deviation
         if isinstance(known, Unavailable):
             return known
-        return explained_away.approximate_risk_ratio(effect / known[0])
+        return approximate_risk_ratio(effect / known[0])
 
     @property
     def risk_ratio_limit(self) -> float | Unavailable:
@@ -198,7 +198,7 @@ class SensitivityAnalysis(OneEstimate, pictures="plots.confounding"):
             return variance
         if not (math.isfinite(effect) and variance > 0.0):
             return Unavailable("there is no sampling error")
-        return explained_away.robustness_value(effect, math.sqrt(variance), self.n)
+        return robustness_value(effect, math.sqrt(variance), self.n)
 
     # --- under a stated strength ------------------------------------------------------------------
 
@@ -452,7 +452,7 @@ def _short(value: float | Unavailable) -> str:
 
 
 def _e_value(ratio: float | Unavailable) -> float | Unavailable:
-    return ratio if isinstance(ratio, Unavailable) else explained_away.e_value(ratio)
+    return ratio if isinstance(ratio, Unavailable) else e_value(ratio)
 
 
 def _check_number(name: str, value: Any) -> None:
@@ -460,3 +460,54 @@ def _check_number(name: str, value: Any) -> None:
         return
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise OptionError(f"{name} must be a finite number, got {value!r}")
+
+
+PER_DEVIATION = 0.91
+"""The log of a risk ratio for each standard deviation of a difference in means."""
+
+
+def e_value(risk_ratio: float) -> float:
+    """E-value of a risk ratio (VanderWeele and Ding, Annals of Internal Medicine 2017).
+
+    The least risk ratio that an unmeasured confounder must have with treatment and with outcome,
+    both, given the measured ones, to turn no effect into this one.
+
+    Examples
+    --------
+    >>> round(e_value(3.9), 2), round(e_value(1 / 3.9), 2), e_value(1.0)
+    (7.26, 7.26, 1.0)
+    """
+    if not risk_ratio >= 0.0:
+        raise OptionError(f"a risk ratio is not negative, got {risk_ratio!r}")
+    if risk_ratio in (0.0, math.inf):
+        return math.inf
+    away = max(risk_ratio, 1.0 / risk_ratio)
+    return away + math.sqrt(away) * math.sqrt(away - 1.0)
+
+
+def approximate_risk_ratio(deviations: float) -> float:
+    """Risk ratio that a standardised difference in means is about as strong as: exp(0.91 d).
+
+    Examples
+    --------
+    >>> round(approximate_risk_ratio(0.5), 3)
+    1.576
+    """
+    exponent = PER_DEVIATION * deviations
+    return math.exp(exponent) if exponent < 700.0 else math.inf
+
+
+def robustness_value(bias: float, std_error: float, df: float) -> float:
+    """Robustness value (Cinelli and Hazlett, JRSS B 2020), between 0 and 1.
+
+    A confounder that explains this part of what is left of the variance of both, treatment and
+    outcome, shifts the coefficient of a linear regression by ``bias``; ``std_error`` is that of the
+    coefficient, with ``df`` degrees of freedom.
+
+    Examples
+    --------
+    >>> round(robustness_value(0.097, 0.0232, 783), 3)  # their example, on attitudes in Darfur
+    0.139
+    """
+    f = abs(bias) / (std_error * math.sqrt(df))
+    return 2.0 * f / (math.sqrt(f * f + 4.0) + f)  # (sqrt(f^4 + 4 f^2) - f^2) / 2, without loss

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import NO_EFFECT, Effects, Estimate, Unavailable
 from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.inference.noisy import ratio_of
+from dpeffects.lazy import pd
 from dpeffects.results import words
 from dpeffects.results.average import Result
 from dpeffects.results.export import TIDY, effect_row, frame_of, or_nan, plain
@@ -23,9 +24,6 @@ from dpeffects.results.hypothesis_test import Test, Tests, facts_tested
 from dpeffects.results.record import Record
 from dpeffects.results.scaled import NO_ERROR, NO_MEANS, check_scale, mean_rows, scaled_effect
 from dpeffects.summary import Block, Summary, draw, show
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

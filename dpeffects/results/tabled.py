@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +18,12 @@ from dpeffects.inference.intervals import NO_TEST, Interval, check_conf_level
 from dpeffects.inference.noisy import noise_ratio, ratio_of
 from dpeffects.inference.simultaneous import reach, two_sided
 from dpeffects.inference.tables import ArmTable, Confounding, Functional
+from dpeffects.lazy import pd
 from dpeffects.results import words
 from dpeffects.results.export import effect_row, or_nan
 from dpeffects.results.record import Record
 from dpeffects.results.several import Based, SeveralRows
 from dpeffects.summary import Block, Table, draw
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ARMS = ("treated", "control")
 _NORMAL = NormalDist()

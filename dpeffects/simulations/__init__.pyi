@@ -1,4 +1,3 @@
-from dpeffects.simulations.result import Study
-from dpeffects.simulations.simulation import simulate_study
+from dpeffects.simulations.simulation import Study, simulate_study
 
 __all__ = ["Study", "simulate_study"]

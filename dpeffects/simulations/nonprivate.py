@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpeffects import abilities, effects
 from dpeffects.errors import OptionError, checked_call, not_among
@@ -12,11 +12,9 @@ from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import default_learner, get
 from dpeffects.guarantee import KINDS
 from dpeffects.inference.estimate import Estimate, Means, Unavailable
+from dpeffects.lazy import pd
 from dpeffects.results.numbers import to_error
 from dpeffects.unproved.seeded import NoNoise
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _CALLS = abilities.calls() | {
     name: call for name, call in vars(effects).items() if name.startswith("dp_")

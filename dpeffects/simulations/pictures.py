@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dpeffects.errors import DataError, OptionError
+from dpeffects.lazy import pd
 from dpeffects.report.plots import style as look
 from dpeffects.report.plots.planned import against_epsilon, legend_beside, series_line
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _NEEDED = ("data", "fit", "epsilon", "guarantee", "level", "error")
 _NEAR = 1.1
@@ -55,17 +53,17 @@ def errors(
     [0.30000000000000004, 0.1]
     """
     table = _table(frame, [x, y, by], y)
-    with look.canvas(ax) as axes:
+    alarms: dict[str, list[str]] = {}
+    if "guarantee" in table.columns:
+        groups = table.groupby(by, sort=False)["guarantee"]
+        alarms = {str(name): _alarms(statuses) for name, statuses in groups}
+    marks = look.with_names(list(alarms), list(alarms.values()))
+    with look.canvas(ax, alarms=marks) as axes:
         for k, (name, part) in enumerate(table.groupby(by, sort=False)):
             _line(axes, k, str(name), part, x, y)
         if reference is not None:
             _reference(axes, reference, reference_name, x, y)
         against_epsilon(axes, table[x].tolist(), x, y)
-        alarms: dict[str, list[str]] = {}
-        if "guarantee" in table.columns:
-            groups = table.groupby(by, sort=False)["guarantee"]
-            alarms = {str(name): _alarms(statuses) for name, statuses in groups}
-        look.finish(axes, look.with_names(list(alarms), list(alarms.values())))
     return axes
 
 
@@ -142,10 +140,8 @@ def leaderboard(frame: Any, epsilon: float = 1.0, *, ax: Any = None) -> Any:
         look.rows(axes, names)
         for row in range(len(names)):
             axes.axhline(row, color=look.PALE, linewidth=0.5, zorder=0.1)
-        axes.set_xlabel("median error, over that of the best")
-        axes.set_title(f"epsilon = {epsilon:g}")
+        axes.set(xlabel="median error, over that of the best", title=f"epsilon = {epsilon:g}")
         legend_beside(axes)
-        look.finish(axes)
     return axes
 
 

@@ -7,23 +7,17 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from dpeffects.errors import EstimationError, OptionError, checked_call
 from dpeffects.guarantee import Guarantee
+from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.inference.intervals import (
-    ErrorLaw,
-    Interval,
-    WithLaw,
-    check_conf_level,
-    law_of,
-    total_variance,
-)
 from dpeffects.inference.weighted import combined_means
+from dpeffects.lazy import pd
 from dpeffects.results.average import Result
 from dpeffects.results.export import frame_of, plain
 from dpeffects.results.numbers import with_error
@@ -35,9 +29,6 @@ from dpeffects.sites.random_effects import random_effects
 from dpeffects.sites.robust import robust
 from dpeffects.sites.rules import RULES, Heterogeneity, Rule, heterogeneity, supported
 from dpeffects.sites.site_documents import SiteRelease
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SHARED = ("estimand", "formula", "outcome", "treatment", "level")
 _LEAST = 1e-120
@@ -124,9 +115,9 @@ class Combined(Result, words="about_sites", pictures="plots.interval_plots"):
         return sum(w * math.sqrt(r.released.bias_variance) for w, r in pairs) ** 2
 
     @property
-    def law(self) -> ErrorLaw | Unavailable:
+    def law(self) -> inference.ErrorLaw | Unavailable:
         """The law of its error, or why there is none."""
-        return law_of(self.released)
+        return inference.law_of(self.released)
 
     @property
     def possible(self) -> tuple[float, float] | None:
@@ -136,7 +127,7 @@ class Combined(Result, words="about_sites", pictures="plots.interval_plots"):
     @property
     def sampling_variance(self) -> float | Unavailable:
         """What is left of the variance beside noise and possible biases."""
-        total = total_variance(self.released)
+        total = inference.total_variance(self.released)
         known = self.noise_variance + self.bias_variance
         return total if isinstance(total, Unavailable) else max(total - known, 0.0)
 
@@ -153,7 +144,7 @@ class Combined(Result, words="about_sites", pictures="plots.interval_plots"):
         """Refused: sites do not send what it needs; each can answer for its own effect."""
         raise OptionError("sensitivity is for the effect of one site: ask each for its own")
 
-    def conf_int_of_effect(self, conf_level: float = 0.95) -> Interval | Unavailable:
+    def conf_int_of_effect(self, conf_level: float = 0.95) -> inference.Interval | Unavailable:
         """Interval for the effect; there is none where this is an association."""
         return _NOT_SENT if self.associated else self.conf_int(conf_level)
 
@@ -299,7 +290,7 @@ def combine(
             --left-out "West=did not answer"
     """
     check_rule(rule)
-    check_conf_level(conf_level)
+    inference.check_conf_level(conf_level)
     who = {"trust": trust, "request": request, "left_out": left_out}
     sent, absent = received(releases, SiteRelease.read, "combine", **who)
     check_levels({site: release.released.notes for site, release in sent.items()})
@@ -324,7 +315,7 @@ def _combined(
     errors = errors.at_least(supported(n[known], errors.mean, most[known]))
     test = heterogeneity(estimates[known], errors.variance, errors.excess)
     weights = np.zeros(len(releases))
-    law: ErrorLaw | Unavailable
+    law: inference.ErrorLaw | Unavailable
     if rule.random_effects and known.size > 1:
         weights[known], law = random_effects(estimates[known], errors)
     else:
@@ -351,7 +342,7 @@ def _combined(
         n=sum(release.n for release in used),
         guarantee=_weakest(releases, used),
         notes=notes(releases, weights, rule, law, test),
-        released=WithLaw(point, none, possible=possible, basis=basis, law=law),
+        released=inference.WithLaw(point, none, possible=possible, basis=basis, law=law),
         releases=releases,
         weights=tuple(weights.tolist()),
         left_out={**_reasons(releases, weights, unusable, rule), **absent},

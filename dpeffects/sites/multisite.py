@@ -18,6 +18,7 @@ from dpeffects.errors import (
 )
 from dpeffects.flow import Estimation
 from dpeffects.inference.intervals import check_conf_level
+from dpeffects.lazy import pd
 from dpeffects.ledgers.allotments import Allotment
 from dpeffects.ledgers.memory import Ledger
 from dpeffects.progress import bar
@@ -139,7 +140,6 @@ def _declared(epsilon: Any, sites: Sequence[Any] | None) -> list[Any]:
 def _split(data: Any, site: Any, names: list[Any]) -> list[Any]:
     """The records of each site, in their order; a site that nobody declared is an error."""
     import narwhals.stable.v2 as nw
-    import pandas as pd
 
     bounds = data.bounds if isinstance(data, Declared) else None
     try:

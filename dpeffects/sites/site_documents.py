@@ -30,16 +30,7 @@ from dpeffects.privacy.ledger import Account
 from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.results import Result
 from dpeffects.results.numbers import with_error
-from dpeffects.sites.document import (
-    BASIS,
-    KINDS_SENT,
-    LIMITS,
-    SENT,
-    Sent,
-    check_site,
-    one_line,
-    written,
-)
+from dpeffects.sites import document
 from dpeffects.typed import FieldError
 
 _SUMS = typed.Types(
@@ -50,7 +41,7 @@ _SUMS = typed.Types(
         int: typed.at_least(-1),
         bool: typed.flag,
     },
-    limits=LIMITS,
+    limits=document.LIMITS,
 )
 _NO_SCALE = (
     "a site does not send this: the scale of its noise is private, so no centre could weigh it. "
@@ -59,7 +50,7 @@ _NO_SCALE = (
 
 
 @dataclass(frozen=True, repr=False, kw_only=True, slots=True)
-class SiteRelease(Sent):
+class SiteRelease(document.Sent):
     """One site's private effect, ready to be sent; made by `site_release` or `from_result`.
 
     Parameters
@@ -185,7 +176,7 @@ def site_release(
         dpeffects release "y ~ t | sex" patients.csv --site North --epsilon 1 \
             --bounds bounds.toml --sign North.private.pem --out north.json
     """
-    check_site(site, request)
+    document.check_site(site, request)
     ready = begin_release(formula, data, site=site, estimand=estimand, **arguments)
     return SiteRelease.from_result(ready.result(), site, request=request)
 
@@ -194,7 +185,7 @@ def begin_release(
     formula: str, data: Any, *, site: str, estimand: str = "ATE", **arguments: Any
 ) -> Estimation:
     """Check all that can be checked before the first charge of a site's release."""
-    check_site(site)
+    document.check_site(site)
     if not isinstance(estimand, str) or estimand not in AVERAGES:
         raise OptionError(f"estimand must be {', '.join(AVERAGES)}, got {estimand!r}")
     method = arguments.get("method")
@@ -211,7 +202,7 @@ def begin_release(
 
 def _check_kind(kind: str) -> None:
     """A centre takes each site's word for its guarantee: one that the documents can state."""
-    if kind not in KINDS_SENT:
+    if kind not in document.KINDS_SENT:
         raise ReleaseError(
             f"a site does not send this: {KINDS[kind].words}. Use a method with an exact guarantee"
         )
@@ -231,7 +222,7 @@ def _sendable(result: Result) -> Estimate:
     if means is not None:
         means = replace(means, possible=_with_ends(means.possible))
         try:
-            SENT.of(Means)(one_line(written(means)), "means")
+            document.SENT.of(Means)(document.one_line(document.written(means)), "means")
         except FieldError:
             means = None
     notes = tuple(filter(None, result.notes))
@@ -248,7 +239,7 @@ def _with_ends(possible: tuple[float, float] | None) -> tuple[float, float] | No
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class StudyRelease(Sent):
+class StudyRelease(document.Sent):
     """One site's private study, ready to be sent; made by `study_release` or `from_result`.
 
     Parameters
@@ -267,7 +258,7 @@ class StudyRelease(Sent):
 
     sums: Annotated[JointSums, _SUMS.of(JointSums)]
     protocol: Annotated[str, typed.text_or_none] = ""
-    stands_on: Annotated[str, BASIS] = ""
+    stands_on: Annotated[str, document.BASIS] = ""
     warning: Annotated[str, typed.text_or_none] = ""
     notes: tuple[str, ...] = ()
 
@@ -379,7 +370,7 @@ def study_release(
     ('North', 445, True)
     """
     made = protocol if isinstance(protocol, Protocol) else read_protocol(protocol)
-    check_site(site, request)
+    document.check_site(site, request)
     if made.sites and site not in made.sites:
         raise OptionError(f"the protocol is for {', '.join(made.sites)}, not for {site!r}")
     who = {"ledger": ledger, "dataset": dataset, "seed": seed}

@@ -10,7 +10,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.inference.estimate import Means, MeansVariance, SamplingVariance, Unavailable
-from dpeffects.inference.explained_away import e_value
+from dpeffects.results.sensitivity import e_value
 from tests.kinds_of_summaries import CALL, made, people
 from tests.laws import ABOUT, with_means
 

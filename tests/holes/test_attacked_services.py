@@ -15,7 +15,7 @@ from dpeffects.errors import LedgerError, OptionError, ReleaseError
 from dpeffects.federation import SitePolicy, demo
 from dpeffects.federation.site import answer
 from dpeffects.federation.store import Price, Store
-from dpeffects.simulations.file import append, on_file
+from dpeffects.simulations.simulation import append, on_file
 from dpeffects.sites.plausible import why_not
 from dpeffects.sites.signing import make_keys
 from tests.commands.shell import ESTIMATE, FORMULA, refused, write_files

@@ -10,9 +10,9 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
+from dpeffects.replication.block_learner import RidgeLogistic, RidgeRegression
 from dpeffects.replication.dpci import CrossFitted
 from dpeffects.replication.model_folds import FoldModels
-from dpeffects.replication.ridge import RidgeLogistic, RidgeRegression
 from dpeffects.unproved.models import FittedModel
 from dpeffects.unproved.seeded import SeededNoise
 from tests.plain import plain

@@ -99,8 +99,7 @@ def test_effects_at_points_are_those_of_the_anonymised_table(learner):
     rows = data[["x1", "x2"]].to_numpy()
     shared = data.assign(**dict(zip(("x1", "x2"), anonymised(rows, 7).T, strict=True)))
     fit, same = at_points(k=7, learner=learner), at_points(shared, k=2, learner=learner)
-    from dpeffects.replication.block_learner import BlockLearner
-    from dpeffects.replication.ridge import RidgeLogistic, RidgeRegression
+    from dpeffects.replication.block_learner import BlockLearner, RidgeLogistic, RidgeRegression
     from dpeffects.unproved.models import FittedModel
 
     models = FittedModel(RidgeRegression()), FittedModel(RidgeLogistic())

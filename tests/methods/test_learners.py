@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dpeffects.privacy.parts import by_block
-from dpeffects.replication.block_learner import BlockLearner
-from dpeffects.replication.ridge import RidgeLogistic, RidgeRegression
+from dpeffects.replication.block_learner import BlockLearner, RidgeLogistic, RidgeRegression
 from dpeffects.replication.sample_aggregate import mean_answer
 from dpeffects.unproved.models import FittedModel
 from tests.privacy.bare import curator

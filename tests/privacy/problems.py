@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpeffects.auditing.minimisers import gradient
+from dpeffects.auditing.recording import gradient
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import CallLedger

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize as scipy_minimize
 
-from dpeffects.auditing.minimisers import log_volume
+from dpeffects.auditing.recording import log_volume
 from dpeffects.errors import OptionError
 from dpeffects.privacy import minimise
 from dpeffects.privacy.budget import Budget

@@ -49,17 +49,15 @@ def distributions(fit: QuantileEffects, *, conf_level: float = 0.95, ax: Any = N
     found = fit.distribution(conf_level)
     least, most = min(1.0 - _SHOWN, *fit.asked), max(_SHOWN, *fit.asked)
     ends = np.stack([fit.distributions.quantile(arm, (least, most), 0.0).value for arm in (0, 1)])
-    with look.canvas(ax, (look.WIDTH, 4.0)) as axes:
+    with look.canvas(ax, (look.WIDTH, 4.0), look.alarms(fit)) as axes:
         _curves(axes, found, fit.outcome, "share", steps=fit.whole)
         for k, how in enumerate(map(look.series, range(len(ARMS)))):
             asked = fit.distributions.quantile(k, fit.asked, 1.0).value
             axes.plot(asked, fit.asked, linestyle="none", marker=how.marker, color=how.color)
         _scale(axes, fit, float(ends.min()), float(ends.max()))
+        axes.set(xlabel=fit.outcome, ylabel="share of records up to there")
         axes.set_ylim(0.0, 1.02)
-        axes.set_xlabel(fit.outcome)
-        axes.set_ylabel("share of records up to there")
         axes.legend(loc="lower right", title=f"{percent(conf_level, 'g')} joint band")
-        look.finish(axes, look.alarms(fit))
     return axes
 
 
@@ -115,7 +113,7 @@ def levels(fit: OrdinalEffects, *, conf_level: float = 0.95, ax: Any = None) -> 
     'share of records'
     """
     found, places = fit.distribution(conf_level), np.arange(len(fit.levels))
-    with look.canvas(ax, (look.WIDTH, 3.6)) as axes:
+    with look.canvas(ax, (look.WIDTH, 3.6), look.alarms(fit)) as axes:
         for k, arm in enumerate(ARMS):
             rows, how = found[found["arm"] == arm], look.series(k)
             share = rows["share"].to_numpy()
@@ -131,10 +129,8 @@ def levels(fit: OrdinalEffects, *, conf_level: float = 0.95, ax: Any = None) -> 
             )
         look.places(axes, list(fit.levels))
         axes.set_ylim(bottom=0.0)
-        axes.set_xlabel(fit.outcome)
-        axes.set_ylabel("share of records")
+        axes.set(xlabel=fit.outcome, ylabel="share of records")
         axes.legend(title=f"{percent(conf_level, 'g')} intervals")
-        look.finish(axes, look.alarms(fit))
     return axes
 
 
@@ -165,15 +161,12 @@ def survival(fit: SurvivalEffects, *, conf_level: float = 0.95, ax: Any = None) 
     'share without the event'
     """
     curves = fit.curves(conf_level)
-    with look.canvas(ax, (look.WIDTH, 4.2)) as axes:
+    with look.canvas(ax, (look.WIDTH, 4.2), look.alarms(fit)) as axes:
         told = curves.assign(survival=curves["survival"].where(curves["noise_ratio"] <= 1.0))
         _curves(axes, told, "time", "survival")
-        axes.set_xlim(0.0, fit.horizon)
-        axes.set_ylim(0.0, 1.02)
-        axes.set_ylabel("share without the event")
+        axes.set(xlim=(0.0, fit.horizon), ylim=(0.0, 1.02), ylabel="share without the event")
         axes.legend(loc="lower left", title=f"{percent(conf_level, 'g')} joint band")
         _at_risk(axes, fit, curves)
-        look.finish(axes, look.alarms(fit))
     return axes
 
 

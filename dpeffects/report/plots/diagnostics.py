@@ -1,4 +1,7 @@
-"""Balance of covariates (love plot), overlap of propensity scores, and where the budget went."""
+"""Balance of covariates (love plot), overlap of propensity scores, and where the budget went.
+
+An effect and its interval against the bias that confounding may have added.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,13 @@ import numpy as np
 from dpeffects.abilities.balance import Balance
 from dpeffects.abilities.study import StudyEffects
 from dpeffects.errors import OptionError
+from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.table_one import WITHIN, variable_name
 from dpeffects.report.plots import style as look
 from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
+from dpeffects.results.sensitivity import SensitivityAnalysis
+from dpeffects.results.words import percent, relation
 from dpeffects.summary import NOISE, draw
 
 _CUSTOMARY = 0.1
@@ -64,7 +70,7 @@ def love(fit: Balance | StudyEffects, *, most: int | None = _MOST, ax: Any = Non
     if isinstance(fit, StudyEffects):
         arms = fit.sums.arms
         between = f"{arms[0]} less {arms[1]}" if len(arms) == 2 else "largest between two arms"
-    with look.canvas(ax, (look.WIDTH, 1.2 + 0.26 * len(differences))) as axes:
+    with look.canvas(ax, (look.WIDTH, 1.2 + 0.26 * len(differences)), look.alarms(fit)) as axes:
         axes.axvspan(-_CUSTOMARY, _CUSTOMARY, color="#efefef", linewidth=0, zorder=0)
         look.zero(axes, vertical=True)
         rows, shift = np.arange(len(differences)), 0.16 if weighted else 0.0
@@ -79,7 +85,6 @@ def love(fit: Balance | StudyEffects, *, most: int | None = _MOST, ax: Any = Non
         axes.set_xlim(min(low, -1.5 * _CUSTOMARY), max(high, 1.5 * _CUSTOMARY))
         axes.set_xlabel(f"standardised mean difference, {between}{_rest(left, weighted)}")
         _legend(axes, weighted)
-        look.finish(axes, look.alarms(fit))
     return axes
 
 
@@ -168,7 +173,7 @@ def overlap(balance: Balance, *, ax: Any = None) -> Any:
     treated = balance.treated[0]
     sizes = (max(treated, 1.0), max(balance.n - treated, 1.0))
     fills = ((look.FILL, ""), (look.PALE, "////"))
-    with look.canvas(ax) as axes:
+    with look.canvas(ax, alarms=look.alarms(balance)) as axes:
         arms = zip(("treated", "control"), balance.counts, sizes, (1.0, -1.0), fills, strict=True)
         for name, counts, size, side, (color, hatch) in arms:
             share = np.maximum(counts, 0.0) / size
@@ -188,12 +193,10 @@ def overlap(balance: Balance, *, ax: Any = None) -> Any:
         axes.axhline(0.0, color=look.INK, linewidth=0.8)
         axes.set_xlim(0.0, 1.0)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * abs(y):g} %"))
-        axes.set_xlabel("propensity score (private model)")
-        axes.set_ylabel("share of the arm's records")
+        axes.set(xlabel="propensity score (private model)", ylabel="share of the arm's records")
         axes.set_title("noisy counts, made not negative; whiskers hold 95 % of the noise")
         handles, _ = axes.get_legend_handles_labels()
         axes.legend(handles=handles, loc="best")
-        look.finish(axes, look.alarms(balance))
     return axes
 
 
@@ -220,7 +223,8 @@ def budget(fit: Record, *, ax: Any = None) -> Any:
     if not parts:
         raise OptionError("there is nothing to draw: the result has no charges")
     total = sum(epsilon for epsilon, _ in parts.values())
-    with look.canvas(ax, (look.WIDTH, 1.0 + 0.28 * len(parts))) as axes:
+    size, alarms = (look.WIDTH, 1.0 + 0.28 * len(parts)), [look.alarm(fit.guarantee.status)]
+    with look.canvas(ax, size, alarms) as axes:
         for row, (epsilon, delta) in enumerate(parts.values()):
             axes.barh(row, epsilon, 0.6, color=look.FILL, edgecolor=look.INK, linewidth=0.6)
             text = f"{epsilon:.3g} ({100 * epsilon / total:.1f} %)"
@@ -229,9 +233,7 @@ def budget(fit: Record, *, ax: Any = None) -> Any:
             look.beside(axes, row, text)
         look.rows(axes, list(parts), 48)
         axes.set_xlim(0.0, 1.02 * max(epsilon for epsilon, _ in parts.values()))
-        axes.set_xlabel("epsilon")
-        axes.set_title(_caption(fit, total))
-        look.finish(axes, [look.alarm(fit.guarantee.status)])
+        axes.set(xlabel="epsilon", title=_caption(fit, total))
     return axes
 
 
@@ -258,3 +260,58 @@ def _(balance: Balance, kind: str = "love", *, most: int | None = _MOST, ax: Any
     if kind not in ("love", "overlap"):
         raise OptionError(f'kind must be "love" or "overlap", got {kind!r}')
     return love(balance, most=most, ax=ax) if kind == "love" else overlap(balance, ax=ax)
+
+
+def sensitivity(found: SensitivityAnalysis, *, ax: Any = None) -> Any:
+    """Draw estimate and interval against the bias of confounding; return the axes.
+
+    Dotted lines are the tipping points: biases that move the interval (dense dots), and the
+    estimate, to zero. A stated bias is a triangle on the line of the estimate.
+
+    Parameters
+    ----------
+    found
+        What ``fit.sensitivity()`` returned.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1)
+    >>> sensitivity(fit.sensitivity()).get_xlabel()
+    'bias by confounding'
+    """
+    stated, limit = found.stated, found.limit
+    far = 1.5 * max(abs(found.estimate), abs(stated or 0.0)) or 1.0
+    sign = np.sign(found.estimate) or 1.0
+    ends = sorted([0.0, sign * far, stated or 0.0])
+    biases = np.linspace(ends[0], ends[-1], 61)
+    intervals = [found.interval(float(bias)) for bias in biases]
+    band = [tuple(x) for x in intervals if not isinstance(x, Unavailable)]
+    with look.canvas(ax, alarms=look.alarms(found)) as axes:
+        if band:
+            low, high = zip(*band, strict=True)
+            words = f"its {percent(found.conf_level, 'g')} interval"
+            fill = {"color": look.PALE, "linewidth": 0, "label": words, "gid": "interval"}
+            axes.fill_between(biases, low, high, **fill)
+        words = "estimate with this bias taken off"
+        axes.plot(biases, found.estimate - biases, color=look.INK, label=words, gid="estimate")
+        look.zero(axes, vertical=False)
+        tips = {"estimate at zero": (found.estimate, (0, (1, 3)))}
+        if not isinstance(limit, Unavailable):
+            tips["interval reaches zero"] = limit, (0, (1, 1))
+        for words, (tip, dots) in tips.items():
+            axes.axvline(tip, color=look.SOFT, linestyle=dots, label=words, gid="tipping")
+        if stated is not None:
+            at = [stated], [found.estimate - stated]
+            axes.plot(*at, "^", color=look.RED, label="stated bias", gid="stated")
+        axes.margins(x=0.0)
+        axes.set(xlabel="bias by confounding", ylabel=relation(found))
+        look.legend_above(axes, axes.get_legend_handles_labels()[0], 3)
+    return axes
+
+
+draw.register(SensitivityAnalysis, sensitivity)

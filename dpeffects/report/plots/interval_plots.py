@@ -1,4 +1,7 @@
-"""Effects: estimates with their intervals, sites with what they add up to, conditional effects."""
+"""Effects: estimates with their intervals, sites with what they add up to, conditional effects.
+
+Differences in differences by period: what was before treatment, and what came after.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.abilities.did import EventStudy
 from dpeffects.errors import OptionError
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import NO_EFFECT, SHARE, Unavailable
@@ -52,7 +56,7 @@ def labelled(
 
     ``beside`` are the texts at the right of the rows, that of their head first.
     """
-    with look.canvas(ax, (width, 1.3 + 0.28 * (len(labels) + 1))) as axes:
+    with look.canvas(ax, (width, 1.3 + 0.28 * (len(labels) + 1)), alarms) as axes:
         look.rows(axes, list(labels))
         for row, pair in enumerate(ends):
             if not isinstance(pair, Unavailable):
@@ -69,10 +73,7 @@ def labelled(
                 look.beside(axes, row, text, far, "right")
         if width > look.WIDTH:  # for numbers beside the rows, which leave less to the axis
             axes.locator_params(axis="x", nbins=6)
-        axes.set_xlabel(below)
-        axes.set_ylabel(left)
-        axes.set_title(title)
-        look.finish(axes, alarms)
+        axes.set(xlabel=below, ylabel=left, title=title)
 
 
 def estimate(
@@ -339,7 +340,7 @@ def _function(
         shares = None if isinstance(found, Unavailable) else found["share"]
         points = points.rename(columns={"effect": "estimate", along: "term"})
         return _rows(fit, points.assign(share=shares), along, caption, ax)
-    with look.canvas(ax) as axes:
+    with look.canvas(ax, alarms=look.alarms(fit)) as axes:
         x, low, high = points[along], points["conf_low"], points["conf_high"]
         axes.plot(x, points["effect"], color=look.INK, zorder=2)
         axes.fill_between(x, low, high, color=look.PALE, linewidth=0, zorder=1)
@@ -352,10 +353,7 @@ def _function(
         else:
             caption += "; bars: shares of records, nine in ten between the dotted lines"
             _strip(axes, found, fit.quantiles(along, [0.05, 0.95]))
-        axes.set_xlabel(along)
-        axes.set_ylabel(relation(fit))
-        axes.set_title(caption)
-        look.finish(axes, look.alarms(fit))
+        axes.set(xlabel=along, ylabel=relation(fit), title=caption)
     return axes
 
 
@@ -475,3 +473,55 @@ draw.register(Result, estimate)
 draw.register(Combined, forest)
 draw.register(CateFunction, curve)
 draw.register(SeveralEffects, contrasts)
+
+
+def event_study(
+    fit: EventStudy, *, conf_level: float = 0.95, simultaneous: bool = True, ax: Any = None
+) -> Any:
+    """Draw the difference of each period against the last one before treatment; return the axes.
+
+    That period is a hollow point at zero. Periods before it show whether trends were parallel
+    there, and the dashed line is where treatment begins.
+
+    Parameters
+    ----------
+    fit
+        What `dp_did` returned for more than two periods.
+    conf_level
+        Level of the intervals.
+    simultaneous
+        Whether they hold for all periods at once.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> before = ["earnings_1974", "earnings_1975"]
+    >>> fit = dpe.dp_did("earnings_1978 ~ treatment", nsw, before=before, epsilon=2, seed=1)
+    >>> event_study(fit).get_xlabel()
+    'period'
+    """
+    places = np.delete(np.arange(len(fit.periods)), fit.leads)
+    ends = fit.conf_int(conf_level, simultaneous=simultaneous)
+    with look.canvas(ax, alarms=look.alarms(fit)) as axes:
+        for place, (low, high) in zip(places, ends, strict=True):
+            axes.plot(
+                [place, place], [low, high], color=look.INK, linewidth=1.2, marker="_", gid="whole"
+            )
+        axes.plot(places, fit.estimates, "o", color=look.INK, markersize=5.5, gid="estimate")
+        hollow = {"markerfacecolor": "white", "markersize": 5.5, "zorder": 3}
+        axes.plot([fit.leads], [0.0], "o", color=look.INK, gid="reference", **hollow)
+        axes.axvline(fit.leads + 0.5, color=look.SOFT, linestyle="--", linewidth=1.0, gid="start")
+        look.zero(axes, vertical=False)
+        look.places(axes, list(fit.periods))
+        axes.margins(x=0.1)
+        axes.set(xlabel="period", ylabel=f"difference in the {fit.outcome}")
+        at_once = ", all at once" if simultaneous else ""
+        axes.set_title(f"{percent(conf_level, 'g')} intervals{at_once}", fontsize=look.SMALL)
+    return axes
+
+
+draw.register(EventStudy, event_study)

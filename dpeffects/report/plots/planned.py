@@ -55,7 +55,6 @@ def half_width(
             series_line(axes, k, part["epsilon"], part[what], str(method))
         against_epsilon(axes, list(epsilons), "epsilon", f"{label}, in units of {plan.outcome}")
         axes.set_title(f"n = {plan.setting.n}, planned without data")
-        look.finish(axes)
     return axes
 
 
@@ -76,8 +75,7 @@ def against_epsilon(ax: Any, epsilons: list[float], x: str, y: str) -> None:
     ax.set_xticks(values, [f"{value:g}" for value in values])
     ax.xaxis.set_minor_locator(NullLocator())
     look.plain_ticks(ax.yaxis)
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
+    ax.set(xlabel=x, ylabel=y)
     legend_beside(ax)
 
 

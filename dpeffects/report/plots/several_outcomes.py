@@ -8,6 +8,7 @@ import numpy as np
 
 from dpeffects.abilities.study import StudyEffects
 from dpeffects.errors import OptionError
+from dpeffects.lazy import pd
 from dpeffects.report.plots import style as look
 from dpeffects.report.plots.diagnostics import love
 from dpeffects.report.plots.interval_plots import labelled
@@ -88,8 +89,6 @@ def outcomes(
 
 def _rows(fit: StudyEffects, conf_level: float, simultaneous: bool, by: str | None) -> Any:
     """Effects on all records, each with those at the levels of a factor below it."""
-    import pandas as pd
-
     whole = fit.tidy(conf_level, simultaneous=simultaneous)
     frames = [whole.assign(label=whole["term"].astype(str), whole=True, place=range(len(whole)))]
     if by is not None:

@@ -90,8 +90,13 @@ def series(index: int) -> Series:
 
 
 @contextmanager
-def canvas(ax: Any = None, size: tuple[float, float] = (WIDTH, 3.8)) -> Iterator[Any]:
-    """Give axes in the common look: the user's, or those of a new figure of ``size`` inches."""
+def canvas(
+    ax: Any, size: tuple[float, float] = (WIDTH, 3.8), alarms: Iterable[str] = ()
+) -> Iterator[Any]:
+    """Give axes in the common look: the user's, or those of a new figure of ``size`` inches.
+
+    When they are drawn on, text is wrapped to the room that there is, with the alarms on top.
+    """
     try:
         import matplotlib as mpl
         import matplotlib.pyplot as plt
@@ -110,6 +115,7 @@ def canvas(ax: Any = None, size: tuple[float, float] = (WIDTH, 3.8)) -> Iterator
         ax.tick_params(labelsize=SMALL, length=3.0, width=0.8, color=INK, labelcolor=INK)
         ax.tick_params(which="minor", length=1.5, width=0.6, color=INK)
         yield ax
+        _finish(ax, alarms)
 
 
 def zero(ax: Any, *, vertical: bool) -> None:
@@ -243,7 +249,7 @@ def with_names(names: list[str], texts: list[list[str]]) -> list[str]:
     return [f"{name}: {text}" for name, own in zip(names, texts, strict=True) for text in own]
 
 
-def finish(ax: Any, alarms: Iterable[str] = ()) -> None:
+def _finish(ax: Any, alarms: Iterable[str]) -> None:
     """Show text as it is written, wrapped to the room that there is, and alarms on top."""
     title, below, left = ax.get_title(loc="left"), ax.get_xlabel(), ax.get_ylabel()
 
