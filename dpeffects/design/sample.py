@@ -130,25 +130,23 @@ class Sample:
     @property
     def weighted(self) -> bool:
         """Whether rows do not all count 1."""
-        some = (self.unit, self.weights, self.subset)
-        return bool(self.complete or self.observed) or any(x is not None for x in some)
+        return bool(self.unit or self.weights or self.subset or self.complete or self.observed)
 
     @property
     def size_is_public(self) -> bool:
         """Whether weights add up to n, whoever is in the data."""
-        some = (self.max_rows, self.weights, self.subset)
-        return not (self.complete or self.observed) and all(x is None for x in some)
+        some = self.max_rows or self.weights or self.subset or self.complete or self.observed
+        return not some
 
     @property
     def grouped(self) -> bool:
         """Whether a variance goes by squares of sums: of clusters, of units, of weighted rows."""
-        some = (self.unit, self.cluster, self.weights)
-        return bool(self.observed) or any(x is not None for x in some)
+        return bool(self.unit or self.cluster or self.weights or self.observed)
 
     @property
     def unequal(self) -> bool:
         """Whether some that count may count less than others."""
-        return self.weights is not None or self.max_rows is not None or bool(self.observed)
+        return bool(self.weights or self.max_rows or self.observed)
 
     def described(
         self, size: float | None = None, effective: float | None = None, clusters: str = ""

@@ -98,7 +98,10 @@ def _run(args: argparse.Namespace, folder: Path) -> int:
             with running.killing(args.kill):
                 running.ask(output, epsilon=args.epsilon, deadline=args.deadline)
             print("\n" + (output / "summary.txt").read_text(), flush=True)
-    _print_ledgers(folder)
+    print("Ledgers of the sites (epsilon spent, and left):")
+    for site in PARTS:
+        store = SitePolicy.read(folder / site / "policy.toml").store()
+        print(f"  {site:<6} {float(store.spent[0]):g}, {store.left[0]:g}")
     return 0
 
 
@@ -241,13 +244,6 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) + " }"
     return json.dumps(value)
-
-
-def _print_ledgers(folder: Path) -> None:
-    print("Ledgers of the sites (epsilon spent, and left):")
-    for site in PARTS:
-        store = SitePolicy.read(folder / site / "policy.toml").store()
-        print(f"  {site:<6} {float(store.spent[0]):g}, {store.left[0]:g}")
 
 
 def _say(text: str) -> None:

@@ -66,12 +66,10 @@ def _truth(condition: Condition, columns: Arrays) -> Truth:
         case Not(x):
             true, false = _truth(x, columns)
             return false, true
-        case All(parts):
-            each = [_truth(part, columns) for part in parts]
-            return np.all([x[0] for x in each], axis=0), np.any([x[1] for x in each], axis=0)
-        case Either(parts):
-            each = [_truth(part, columns) for part in parts]
-            return np.any([x[0] for x in each], axis=0), np.all([x[1] for x in each], axis=0)
+        case All(parts) | Either(parts):
+            trues, falses = zip(*(_truth(part, columns) for part in parts), strict=True)
+            one, other = (np.all, np.any) if isinstance(condition, All) else (np.any, np.all)
+            return one(trues, axis=0), other(falses, axis=0)
         case Missing(name):
             missing = _missing(_array(name, columns))
             return missing, ~missing

@@ -231,9 +231,9 @@ class _Planner:
         plain = counted = n * self.setting.arms(sums.arms)
         if sums.unadjusted is not None:
             counted = np.maximum(sums.whole.sizes[:, 0], 1.0) * (n / fit.n)
-        groups = (
-            _expected(margin, counted, law, self._level_shares(margin)) for margin in sums.groups
-        )
+        groups = [_expected(x, counted, law, self._level_shares(x)) for x in sums.groups]
+        # how far arms are apart by confounding, before weights, as `plan` has it
+        crude = self.setting.confounding * ALIGNED * np.sqrt([x.r2 for x, _ in laws] * law[:, 1])
         own = self._baseline_laws(sums.baseline_columns)
         sums = replace(
             sums,
@@ -242,17 +242,10 @@ class _Planner:
             baseline=sums.baseline and _expected(sums.baseline, plain, own),
             weighted_baseline=sums.weighted_baseline
             and _expected(sums.weighted_baseline, counted, own),
-            unadjusted=sums.unadjusted
-            and _expected(
-                sums.unadjusted, plain, law, apart=self._crude(law, [x.r2 for x, _ in laws])
-            ),
+            unadjusted=sums.unadjusted and _expected(sums.unadjusted, plain, law, apart=crude),
         )
         effects = tuple(replace(x, basis=fit.stands_on) for x in sums.effects())
         return replace(fit, n=n, sums=sums, effects=effects)
-
-    def _crude(self, law: FloatArray, r2: Sequence[float]) -> FloatArray:
-        """How far arms are apart by confounding, before weights, as `plan` has it."""
-        return np.asarray(self.setting.confounding * ALIGNED * np.sqrt(r2 * law[:, 1]))
 
     def _level_shares(self, margin: Margin) -> FloatArray:
         given = self.setting.subgroup_shares.get(margin.factor, {})

@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 _EXACT = 40
 """Sites whose error enters with its own law; what the others add is normal all but exactly."""
 _NOTHING = math.log(1e-20)
-ROWS = 512
+_ROWS = 512
 """Sites worked on at a time, so that their quadrature stays in the cache."""
 
 
@@ -59,10 +59,7 @@ class Errors:
             np.fromiter((getattr(s, name) for s in known), float, len(known))
             for name in ("value", "noise_scale", "largest")
         )
-        moments = [
-            _moments(released[i : i + ROWS], scale[i : i + ROWS], largest[i : i + ROWS])
-            for i in range(0, scale.size, ROWS)
-        ]
+        moments = [_moments(released[i], scale[i], largest[i]) for i in parts(scale)]
         mean, spread, slope = np.concatenate([np.empty((3, 0)), *moments], axis=1)
         laplace = tuple(e.laplace for e in estimates)
         normal = [e.gaussian + sum(p.variance for p in e.parts if p.noise) for e in estimates]
@@ -115,6 +112,11 @@ class Errors:
         names = [f.name for f in fields(self) if f.name != "laplace"]
         arrays = {name: getattr(self, name)[index] for name in names}
         return Errors(laplace=tuple(self.laplace[j] for j in index), **arrays)
+
+
+def parts(sites: Floats | npt.NDArray[np.int64]) -> list[slice]:
+    """Sites worked on at a time."""
+    return [slice(i, i + _ROWS) for i in range(0, sites.size, _ROWS)]
 
 
 def _moments(released: Floats, scale: Floats, largest: Floats) -> Floats:

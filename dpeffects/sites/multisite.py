@@ -16,7 +16,6 @@ from dpeffects.errors import (
     ReleaseError,
     checked_call,
 )
-from dpeffects.flow import Estimation
 from dpeffects.inference.intervals import check_conf_level
 from dpeffects.ledgers.allotments import Allotment
 from dpeffects.ledgers.memory import Ledger
@@ -89,7 +88,12 @@ def dp_multisite(
         ready = {}
         for site_name, part, call in zip(map(str, names), parts, calls, strict=True):
             if len(part):
-                ready[site_name] = _begin(formula, part, site_name, estimand, call, open_calls)
+                asked = {"site": site_name, "estimand": estimand, **call}
+                try:
+                    ready[site_name] = begin_release(formula, part, **asked)
+                except DPEffectsError as error:
+                    raise type(error)(f"site {site_name!r}: {error}") from None
+                open_calls.callback(ready[site_name].close)
             else:
                 left_out[site_name] = "it has no records"
         releases = []
@@ -99,23 +103,6 @@ def dp_multisite(
             except (EstimationError, ReleaseError) as error:  # of released values: may be shown
                 left_out[name] = f"{error} (its budget is spent)"
     return combine(releases, rule, conf_level=conf_level, left_out=left_out)
-
-
-def _begin(
-    formula: str,
-    part: Any,
-    name: str,
-    estimand: str,
-    arguments: Mapping[str, Any],
-    open_calls: ExitStack,
-) -> Estimation:
-    """Check one site's data and options; its call is closed with the others if one fails."""
-    try:
-        ready = begin_release(formula, part, site=name, estimand=estimand, **arguments)
-    except DPEffectsError as error:
-        raise type(error)(f"site {name!r}: {error}") from None
-    open_calls.callback(ready.close)
-    return ready
 
 
 def _declared(epsilon: Any, sites: Sequence[Any] | None) -> list[Any]:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -139,13 +139,10 @@ def _charges_add_up(spends: Sequence[Spend], guarantee: Guarantee) -> str:
     if not spends:
         return "it lists no charges behind its guarantee"
     for name in ("epsilon", "delta"):
-        if not _adds_up([getattr(x, name) for x in spends], getattr(guarantee, name)):
+        total = getattr(guarantee, name)
+        if abs(math.fsum(getattr(x, name) for x in spends) - total) > _ROUNDED * total:
             return f"its charges do not add up to the {name} of its guarantee"
     return ""
-
-
-def _adds_up(charges: Iterable[float], total: float) -> bool:
-    return abs(math.fsum(charges) - total) <= _ROUNDED * total
 
 
 def outcome_width(release: SiteRelease) -> float | None:

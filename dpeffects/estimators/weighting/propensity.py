@@ -280,11 +280,8 @@ def released_models(
     have, for the balance of the two. Also the shares, and what noise leaves unknown of them.
     """
     known = arm_counts(curator, "counts").shares()
-    columns, models = (
-        WeightSpreads.released(curator, "spread"),
-        1 if curator.arms == 2 else curator.arms,
-    )
-    arms = (None,) if models == 1 else range(models)
+    columns = WeightSpreads.released(curator, "spread")
+    arms = (None,) if curator.arms == 2 else range(curator.arms)
     how = (curator, setting, estimate, known, columns)
     return tuple(fitted_model(*how, "model", arm) for arm in arms), *known
 
