@@ -130,6 +130,13 @@ def is_number(dtype: Any) -> bool:
     return dtype.is_numeric() or dtype == nw.Boolean
 
 
+def require_numbers(schema: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuse columns that are used as numbers and hold something else."""
+    for name in names:
+        if not is_number(schema[name]):
+            raise DataError(not_numeric(name, schema[name]))
+
+
 def not_numeric(name: str, dtype: Any) -> str:
     """A dtype by its name alone: categories, which it would show, may be those of the data."""
     own = f'data["{name}"]'

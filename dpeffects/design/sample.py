@@ -317,14 +317,13 @@ def identifiers(column: nw.Series[Any]) -> IntArray:
             f"column {column.name!r} has missing values: every row needs its unit or cluster. Name "
             f'those rows, as data["{column.name}"].astype("string").fillna("none"), or drop them'
         )
-    if column.dtype.is_integer() and column.dtype not in (nw.Int128, nw.UInt128, nw.UInt64):
+    whole = column.dtype.is_integer() and column.dtype not in (nw.Int128, nw.UInt128, nw.UInt64)
+    if whole or column.dtype in (nw.Datetime, nw.Duration):
         return column.cast(nw.Int64).to_numpy().astype(np.int64)
     if column.dtype.is_float():
         if (abs(values := floats(column) + 0.0) >= 2.0**53).any():  # -0 is 0
             raise DataError(f"column {column.name!r} has longer numbers than floats: make it text")
         return values.view(np.int64)
-    if column.dtype in (nw.Datetime, nw.Duration):
-        return column.cast(nw.Int64).to_numpy().astype(np.int64)
     values = np.empty(len(column), object)
     found = column.to_list()
     values[:] = found if column.dtype == nw.String else [_text(value) for value in found]

@@ -50,7 +50,14 @@ _OURS = "dpeffects-federation-demo"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo."""
-    args = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="dpeffects.federation.demo", description=main.__doc__)
+    parser.add_argument("--kill", choices=PARTS, help="kill a site's node in mid-round")
+    parser.add_argument("--refuse", choices=PARTS, help="a site whose policy refuses")
+    parser.add_argument("--again", action="store_true", help="ask twice with the same request id")
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--deadline", type=float, default=30.0, help="seconds for the answers")
+    parser.add_argument("--folder", type=Path, help="keep all files here")
+    args = parser.parse_args(arguments)
     flower.stop_on_signal()
     with ExitStack() as stack:
         folder = args.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -76,18 +83,6 @@ def _require_ours(folder: Path) -> None:
         raise RuntimeError(f"{folder} cannot be used: {error.strerror}") from None
     if foreign:
         raise RuntimeError(f"{folder} is not empty: its data and keys would be overwritten")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dpeffects.federation.demo", description=main.__doc__)
-    sites = list(PARTS)
-    parser.add_argument("--kill", choices=sites, help="kill a site's node in mid-round")
-    parser.add_argument("--refuse", choices=sites, help="a site whose policy refuses")
-    parser.add_argument("--again", action="store_true", help="ask twice with the same request id")
-    parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--deadline", type=float, default=30.0, help="seconds for the answers")
-    parser.add_argument("--folder", type=Path, help="keep all files here")
-    return parser
 
 
 def _run(args: argparse.Namespace, folder: Path) -> int:

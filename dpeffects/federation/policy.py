@@ -266,13 +266,9 @@ class SitePolicy:
             declared = self.bounds.get(name)
             if not isinstance(declared, list) or set(declared) != set(levels):
                 raise RefusalError(f"the levels of {name!r} are not those this site declares")
-        self._check_width(formula)
-
-    def _check_width(self, formula: Formula) -> None:
-        """Refuse covariates that make too many columns, before any is made."""
-        levels = {name: tuple(b) for name, b in self.bounds.items() if isinstance(b, list)}
-        try:
-            width_of(formula, {**levels, **formula.levels}, self.max_columns)
+        known = {name: tuple(b) for name, b in self.bounds.items() if isinstance(b, list)}
+        try:  # covariates that make too many columns are refused before any is made
+            width_of(formula, {**known, **formula.levels}, self.max_columns)
         except FormulaError:
             raise RefusalError(
                 f"the formula makes more than this site's maximum of {self.max_columns} columns"

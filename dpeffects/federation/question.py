@@ -144,9 +144,8 @@ class Question:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        asked = {} if self.protocol is None else {"protocol": dict(self.protocol)}
-        del values["protocol"]
-        return values | {"options": dict(self.options)} | asked
+        plain = {k: dict(x) if isinstance(x, Mapping) else x for k, x in values.items()}
+        return {name: x for name, x in plain.items() if x is not None}
 
     def to_json(self) -> str:
         """Return one line of JSON, the same for equal questions."""

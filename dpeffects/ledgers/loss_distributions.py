@@ -96,7 +96,7 @@ def _by_distributions(gaussian: list[Spend], prices: list[Cost], delta: float) -
 
 def _rounded(prices: list[Cost]) -> list[tuple[float, float]]:
     """Prices as floats, rounded up, to few different ones."""
-    rounded = [(round_up(epsilon), round_up(delta)) for epsilon, delta in prices]
+    rounded = [price.above() for price in prices]
     if len(set(rounded)) <= _MOST_PRICES:
         return rounded
 
