@@ -147,10 +147,14 @@ class Federation:
 @contextmanager
 def federation(folder: Path, refuse: str | None = None) -> Iterator[Federation]:
     """Run a federation of three sites while the block lasts; all its files are in the folder."""
+    from dpeffects.federation.keys import make_certificates, make_site_key
+
     outer, inner = flower.free_ports(2)
     _say("making certificates, keys, data and policies")
     write_sites(folder, refuse)
-    write_keys(folder)
+    make_certificates(folder / "centre")
+    for site in PARTS:
+        make_site_key(folder / site, site)
     _say("starting the centre's link")
     centre = folder / "centre"
     command = [sys.executable, "-m", "dpeffects.federation.link", "--host", "127.0.0.1"]
@@ -192,15 +196,6 @@ def write_sites(folder: Path, refuse: str | None = None) -> None:
         if not path.exists():  # once: a ledger that is there stays
             create_ledger(path, site, epsilon=POLICIES[site]["total_epsilon"])
         (home / "policy.toml").write_text(_toml(entries), encoding="utf-8")
-
-
-def write_keys(folder: Path) -> None:
-    """Write the certificates of the centre and the keys of the sites."""
-    from dpeffects.federation.keys import make_certificates, make_site_key
-
-    make_certificates(folder / "centre")
-    for site in PARTS:
-        make_site_key(folder / site, site)
 
 
 def _node(folder: Path, site: str, port: int) -> AbstractContextManager[Program]:

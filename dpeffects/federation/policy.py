@@ -34,7 +34,6 @@ from dpeffects.typed import SETTINGS, FieldError, at_least
 if TYPE_CHECKING:
     import pandas as pd
 
-UNUSABLE_OPTIONS = "the options of the question cannot be used"
 _MOST_BYTES = 10_000_000
 _ROLES = ("outcome", "treatment", "covariates", "subgroups")
 
@@ -222,7 +221,7 @@ class SitePolicy:
         except DPEffectsError as error:
             raise RefusalError(str(error)) from None
         except Exception:
-            raise RefusalError(UNUSABLE_OPTIONS) from None
+            raise RefusalError("the options of the question cannot be used") from None
         if level != self.level:
             raise RefusalError(f"this site answers at the level {self.level}, not {level}")
         if level == "sample" and public and not (self.public_treatment and public <= {"treatment"}):

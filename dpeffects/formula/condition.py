@@ -32,7 +32,6 @@ from dpeffects.formula.factors import (
 )
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
-Truth: TypeAlias = tuple[BoolArray, BoolArray]  # where it is true, where it is false
 
 MAX_LENGTH = 20_000
 
@@ -61,7 +60,8 @@ def holds(condition: Condition, columns: Arrays) -> BoolArray:
         return _truth(condition, columns)[0]
 
 
-def _truth(condition: Condition, columns: Arrays) -> Truth:
+def _truth(condition: Condition, columns: Arrays) -> tuple[BoolArray, BoolArray]:
+    """Where it is true, and where it is false."""
     match condition:
         case Not(x):
             true, false = _truth(x, columns)

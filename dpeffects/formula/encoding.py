@@ -322,11 +322,9 @@ def _joined(pieces: list[_Piece]) -> list[_Piece]:
 
 def _term_columns(term: _Coded) -> list[EncodedColumn]:
     labelled = [_labels(factor, reduced) for factor, reduced in term]
-    found = []
-    for choice in product(*reversed(labelled)):  # the first factor runs fastest, as in R
-        labels, parts = zip(*reversed(choice), strict=True)
-        found.append(EncodedColumn(":".join(labels), parts))
-    return found
+    choices = product(*reversed(labelled))  # the first factor runs fastest, as in R
+    pairs = (zip(*reversed(choice), strict=True) for choice in choices)
+    return [EncodedColumn(":".join(labels), parts) for labels, parts in pairs]
 
 
 def _labels(factor: Factor, reduced: bool) -> list[tuple[str, FactorColumn]]:

@@ -140,10 +140,7 @@ def _power_sums(laplace: Sequence[Sequence[float]]) -> tuple[Floats, Floats]:
     """Sums of the squares and of the fourth powers of each site's Laplace scales."""
     site = np.repeat(np.arange(len(laplace)), [len(scales) for scales in laplace])
     square = np.fromiter(chain.from_iterable(laplace), dtype=float, count=site.size) ** 2
-    sums = np.zeros((2, len(laplace)))
-    np.add.at(sums[0], site, square)
-    np.add.at(sums[1], site, square**2)
-    return sums[0], sums[1]
+    return np.bincount(site, square, len(laplace)), np.bincount(site, square**2, len(laplace))
 
 
 class SumLaw(Law):

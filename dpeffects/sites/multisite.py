@@ -25,8 +25,6 @@ from dpeffects.sites.combination import Combined, combine
 from dpeffects.sites.document import check_site
 from dpeffects.sites.site_documents import SiteRelease, begin_release
 
-_EACH = ("epsilon", "delta", "ledger")
-
 
 @checked_call
 def dp_multisite(
@@ -151,7 +149,7 @@ def _split(data: Any, site: Any, names: list[Any]) -> list[Any]:
 def _for_site(name: Any, arguments: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
     """Arguments of one site's call: mappings of budgets and ledgers give their entry."""
     own = dict(arguments)
-    for key in _EACH:
+    for key in ("epsilon", "delta", "ledger"):
         if isinstance(own.get(key), Mapping):
             if name not in own[key]:
                 raise OptionError(f"{key} has no entry for the site {name!r}")

@@ -44,7 +44,6 @@ from dpeffects.results.tabled import TableEffects
 from dpeffects.sites.site_documents import SiteRelease, StudyRelease
 
 _NUMBER = r"([-+0-9.e]+)"
-_RANGE = re.compile(rf"\[{_NUMBER}, {_NUMBER}\]")
 _SHOWN = 5e-6
 """Bounds are written with six digits: the largest relative error of an end."""
 _LEAST, _CLIPPED = 0.5, 0.01
@@ -160,7 +159,7 @@ def _ends(release: SiteRelease, rounding: float) -> float:
 @lru_cache(maxsize=1024)
 def _written_range(words: str) -> tuple[float, float]:
     """The ends of a range in words; NaN where it is none."""
-    written = _RANGE.fullmatch(words)
+    written = re.fullmatch(rf"\[{_NUMBER}, {_NUMBER}\]", words)
     try:
         return (float(written[1]), float(written[2])) if written else (math.nan, math.nan)
     except ValueError:
