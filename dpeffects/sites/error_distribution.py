@@ -140,7 +140,9 @@ def _power_sums(laplace: Sequence[Sequence[float]]) -> tuple[Floats, Floats]:
     """Sums of the squares and of the fourth powers of each site's Laplace scales."""
     site = np.repeat(np.arange(len(laplace)), [len(scales) for scales in laplace])
     square = np.fromiter(chain.from_iterable(laplace), dtype=float, count=site.size) ** 2
-    return np.bincount(site, square, len(laplace)), np.bincount(site, square**2, len(laplace))
+    sums = (np.bincount(site, x, len(laplace)) for x in (square, square**2))
+    first, second = (total.astype(np.float64) for total in sums)
+    return first, second
 
 
 class SumLaw(Law):
