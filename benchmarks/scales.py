@@ -28,7 +28,7 @@ from joblib import Parallel, delayed
 from report import save
 
 import dpeffects as dpe
-from dpeffects.inference.scales import is_risk, mean_p_value, odds_p_value, ratio_p_value
+from dpeffects.inference.scales import is_risk, mean_p_value, ratio_p_value
 
 Rows = dict[str, np.ndarray]
 SIZES = ((2_000, 4.0), (5_000, 1.0), (20_000, 0.5))
@@ -143,7 +143,9 @@ def run(
     # a value is in the interval where its test does not reject it
     ratio = ratio_p_value(means, risks[0] / risks[1]) > 0.05
     endless = ratio_p_value(means, math.inf) > 0.05
-    by_odds = odds_p_value(means, odds[0] / odds[1]) > 0.05 if is_risk(means) else math.nan
+    by_odds = (
+        ratio_p_value(means, odds[0] / odds[1], by_odds=True) > 0.05 if is_risk(means) else math.nan
+    )
     low, high = fit.conf_int()
     inside = low <= scale * (risks[0] - risks[1]) <= high
     both = [mean_p_value(means, k == 0, scale * risks[k]) > 0.05 for k in (0, 1)]

@@ -18,8 +18,8 @@ class Outcome:
     reads: ClassVar[tuple[str, ...]] = ("outcome",)
 
     def __call__(self, rows: Block) -> FloatArray:
-        """Outcomes of some rows."""
-        return rows.outcome
+        """Values of some rows."""
+        return self.expression(rows.outcome)
 
     def expression(self, outcome: Any) -> Any:
         """The same for an engine's column."""
@@ -27,16 +27,11 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class ScaledSquare:
+class ScaledSquare(Outcome):
     """z^2 for z the outcome scaled from [low, high] to [-1, 1]."""
 
     low: float
     high: float
-    reads: ClassVar[tuple[str, ...]] = ("outcome",)
-
-    def __call__(self, rows: Block) -> FloatArray:
-        """Squares of some rows."""
-        return self.expression(rows.outcome)
 
     def expression(self, outcome: Any) -> Any:
         """The same for an engine's column."""

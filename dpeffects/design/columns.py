@@ -362,15 +362,10 @@ class Recipe:
 
     def reads(self, parts: Iterable[str]) -> tuple[str, ...]:
         """Columns that parts of a block are made of."""
-        found: list[str] = []
-        for part in parts:
-            if part == "outcome":
-                found += ex.columns(self.outcome_term)
-            elif part == "covariates":
-                found += [name for factor in self.encoding.factors for name in ex.columns(factor)]
-            elif self.discrete is not None:
-                found += [name for factor in self.discrete.factors for name in ex.columns(factor)]
-        return tuple(dict.fromkeys(found))
+        of = {"outcome": (self.outcome_term,), "covariates": self.encoding.factors}
+        of["strata"] = self.discrete.factors if self.discrete else ()
+        factors = (factor for part in parts for factor in of[part])
+        return tuple(dict.fromkeys(name for factor in factors for name in ex.columns(factor)))
 
     @property
     def width(self) -> int:

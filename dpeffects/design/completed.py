@@ -23,7 +23,7 @@ from dpeffects.design.columns import (
     outside_levels,
 )
 from dpeffects.design.engines import AnyFrame
-from dpeffects.design.frames import is_number, not_numeric
+from dpeffects.design.frames import is_number, not_numeric, require_numbers
 from dpeffects.errors import BoundsError, DataError, listed, quoted
 from dpeffects.files import kind_of
 from dpeffects.formula import Formula
@@ -113,8 +113,7 @@ class _ColumnReader:
             raise dates.undeclared(name)
         if entry is not None and entry.levels:
             self._refuse_levels(name, entry)
-        if not is_number(dtype):
-            raise DataError(not_numeric(name, dtype))
+        require_numbers(self._schema, [name])
         self._numeric.append(name)
         binary = (0.0, 1.0)
         if entry is not None:
@@ -261,9 +260,7 @@ def _arms(frame: AnyFrame, formula: Formula, known: Bounds) -> tuple[Any, ...] |
     """Levels of the treatment, control first, or None where it is bool or 0/1."""
     name, schema = formula.treatment_name, frame.collect_schema()
     if (computed := formula.computed_treatment) is not None:
-        for column in ex.number_columns(computed):
-            if not is_number(schema[column]):
-                raise DataError(not_numeric(column, schema[column]))
+        require_numbers(schema, ex.number_columns(computed))
         return computed.labels if isinstance(computed, ex.Cut) else None
     dtype = schema[name]
     levels = formula.treatment.levels if isinstance(formula.treatment, ex.Categorical) else None

@@ -100,7 +100,10 @@ class Fourier(Waves):
 
         Distances in the unit cube grow like the root of the dimension, and so does h.
         """
-        return cls(_spread(pairs, covariates) / (bandwidth * math.sqrt(covariates / 2.0)))
+        from scipy.special import ndtri
+
+        normal = np.asarray(ndtri(spread_points(pairs, covariates)))
+        return cls(normal / (bandwidth * math.sqrt(covariates / 2.0)))
 
     @property
     def pairs(self) -> int:
@@ -280,13 +283,6 @@ def _cosines_and_sines(turns: FloatArray, size: float) -> npt.NDArray[np.float32
     z *= np.float32(size)
     total *= z
     return on_grid(total)
-
-
-def _spread(count: int, dimension: int) -> FloatArray:
-    """Normal quantiles of `spread_points`."""
-    from scipy.special import ndtri
-
-    return np.asarray(ndtri(spread_points(count, dimension)))
 
 
 def spread_points(count: int, dimension: int) -> FloatArray:

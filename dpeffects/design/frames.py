@@ -127,21 +127,23 @@ def is_number(dtype: Any) -> bool:
     return dtype.is_numeric() or dtype == nw.Boolean
 
 
+def require_numbers(schema: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuse columns that are used as numbers and hold something else."""
+    for name in names:
+        if not is_number(schema[name]):
+            raise DataError(not_numeric(name, schema[name]))
+
+
 def not_numeric(name: str, dtype: Any) -> str:
     """A dtype by its name alone: categories, which it would show, may be those of the data."""
-    plain = f"column {name!r} must be numeric or bool, it is {type(dtype).__name__}"
-    return plain + _as_numbers(name, dtype)
-
-
-def _as_numbers(name: str, dtype: Any) -> str:
-    """How to make numbers of a column of another type, row by row."""
+    own = f'data["{name}"]'
+    how = f"{own}.astype(float), or .dt.to_timestamp() for periods"
     if isinstance(dtype, nw.Object):
-        return f': write data["{name}"].astype(float), or .astype(bool) for true and false'
-    if isinstance(dtype, nw.String):
-        return (
-            f': write pandas.to_numeric(data["{name}"]), with .str.replace(",", ".") before it for '
-            f'decimal commas, or data["{name}"] == "yes" for 0 and 1'
-        )
-    if isinstance(dtype, nw.Duration):
-        return f': write data["{name}"].dt.total_seconds() / 86400 for days'
-    return f': write data["{name}"].astype(float), or .dt.to_timestamp() for periods'
+        how = f"{own}.astype(float), or .astype(bool) for true and false"
+    elif isinstance(dtype, nw.String):
+        commas = 'with .str.replace(",", ".") before it for decimal commas'
+        how = f'pandas.to_numeric({own}), {commas}, or {own} == "yes" for 0 and 1'
+    elif isinstance(dtype, nw.Duration):
+        how = f"{own}.dt.total_seconds() / 86400 for days"
+    kind = type(dtype).__name__
+    return f"column {name!r} must be numeric or bool, it is {kind}: write {how}"

@@ -18,7 +18,7 @@ from dpeffects.dates import is_date
 from dpeffects.design import engines
 from dpeffects.design.bounds import Bounds, Declared
 from dpeffects.design.completed import kinds_of, uses
-from dpeffects.design.frames import is_number, not_numeric, require_columns, unpack
+from dpeffects.design.frames import is_number, require_columns, require_numbers, unpack
 from dpeffects.design.read import sample_kinds
 from dpeffects.design.sample import Sample, identifiers
 from dpeffects.errors import DataError, OptionError, listed
@@ -195,9 +195,7 @@ def _text_kinds(formula: Formula, known: Bounds, panel: Panel, sample: Sample) -
 
 def _check_types(schema: Mapping[str, Any], formula: Formula, panel: Panel) -> None:
     """Refuse outcomes that are no numbers, and periods of another kind than their column."""
-    for name in formula.outcome_columns:
-        if not is_number(schema[name]):
-            raise DataError(not_numeric(name, schema[name]))
+    require_numbers(schema, formula.outcome_columns)
     dtype = schema[panel.time]
     if is_date(dtype):
         raise DataError(f"column {panel.time!r} holds dates: make a column of periods of it")

@@ -21,7 +21,7 @@ from dpeffects.design.bounds import Bounds, Declared
 from dpeffects.design.columns import Columns, intervals_of, levels_of, refuse_missing
 from dpeffects.design.completed import completed, kinds_of, uses
 from dpeffects.design.engines import AnyFrame
-from dpeffects.design.frames import as_frame, is_number, not_numeric, require_columns, unpack
+from dpeffects.design.frames import as_frame, require_columns, require_numbers, unpack
 from dpeffects.design.sample import Sample
 from dpeffects.design.table import PrivateTable
 from dpeffects.errors import BoundsError, DataError
@@ -191,9 +191,7 @@ def queries(
     frame = engines.typed(dates.from_objects(frame, kinds), kinds)
     refuse_missing(frame, [name for name in names if name not in lenient])
     intervals = intervals_of(bounds.only(names))
-    for name in intervals:
-        if not is_number(frame.schema[name]):
-            raise DataError(not_numeric(name, frame.schema[name]))
+    require_numbers(frame.schema, intervals)
     flags = tuple(map(Missing, formula.flags & lenient))
     reader = Columns("", None, tuple(intervals), levels, lenient, flags)
     numeric, coded = reader.read(frame, names)

@@ -131,25 +131,23 @@ class Sample:
     @property
     def weighted(self) -> bool:
         """Whether rows do not all count 1."""
-        some = (self.unit, self.weights, self.subset)
-        return bool(self.complete or self.observed) or any(x is not None for x in some)
+        return bool(self.unit or self.weights or self.subset or self.complete or self.observed)
 
     @property
     def size_is_public(self) -> bool:
         """Whether weights add up to n, whoever is in the data."""
-        some = (self.max_rows, self.weights, self.subset)
-        return not (self.complete or self.observed) and all(x is None for x in some)
+        some = self.max_rows or self.weights or self.subset or self.complete or self.observed
+        return not some
 
     @property
     def grouped(self) -> bool:
         """Whether a variance goes by squares of sums: of clusters, of units, of weighted rows."""
-        some = (self.unit, self.cluster, self.weights)
-        return bool(self.observed) or any(x is not None for x in some)
+        return bool(self.unit or self.cluster or self.weights or self.observed)
 
     @property
     def unequal(self) -> bool:
         """Whether some that count may count less than others."""
-        return self.weights is not None or self.max_rows is not None or bool(self.observed)
+        return bool(self.weights or self.max_rows or self.observed)
 
     def described(
         self, size: float | None = None, effective: float | None = None, clusters: str = ""
@@ -318,14 +316,13 @@ def identifiers(column: nw.Series[Any]) -> IntArray:
             f"column {column.name!r} has missing values: every row needs its unit or cluster. Name "
             f'those rows, as data["{column.name}"].astype("string").fillna("none"), or drop them'
         )
-    if column.dtype.is_integer() and column.dtype not in (nw.Int128, nw.UInt128, nw.UInt64):
+    whole = column.dtype.is_integer() and column.dtype not in (nw.Int128, nw.UInt128, nw.UInt64)
+    if whole or column.dtype in (nw.Datetime, nw.Duration):
         return column.cast(nw.Int64).to_numpy().astype(np.int64)
     if column.dtype.is_float():
         if (abs(values := floats(column) + 0.0) >= 2.0**53).any():  # -0 is 0
             raise DataError(f"column {column.name!r} has longer numbers than floats: make it text")
         return values.view(np.int64)
-    if column.dtype in (nw.Datetime, nw.Duration):
-        return column.cast(nw.Int64).to_numpy().astype(np.int64)
     values = np.empty(len(column), object)
     found = column.to_list()
     values[:] = found if column.dtype == nw.String else [_text(value) for value in found]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from dpeffects import documents
 from dpeffects.abilities.study import StudyEffects
@@ -47,16 +47,11 @@ class Collected:
         """Combine the releases by the question's rule; a study has its level in its methods."""
         if not self.releases:
             raise ReleaseError(f"no site gave a release:\n{self.table()}")
-        asked, left_out = self.question, dict(self.left_out)
-        effects = [x for x in self.releases if isinstance(x, SiteRelease)]
-        studies = [x for x in self.releases if isinstance(x, StudyRelease)]
-        if studies:
-            return combine_studies(
-                studies, protocol=asked.study, request=asked.request, left_out=left_out
-            )
-        return combine(
-            effects, asked.rule, conf_level=conf_level, request=asked.request, left_out=left_out
-        )
+        asked, sent = self.question, cast(Any, self.releases)
+        who: dict[str, Any] = {"request": asked.request, "left_out": dict(self.left_out)}
+        if asked.study is not None:
+            return combine_studies(sent, protocol=asked.study, **who)
+        return combine(sent, asked.rule, conf_level=conf_level, **who)
 
     def table(self) -> str:
         """One line a site: whether it answered, or why it is left out."""

@@ -50,7 +50,14 @@ _OURS = "dpeffects-federation-demo"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo."""
-    args = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="dpeffects.federation.demo", description=main.__doc__)
+    parser.add_argument("--kill", choices=PARTS, help="kill a site's node in mid-round")
+    parser.add_argument("--refuse", choices=PARTS, help="a site whose policy refuses")
+    parser.add_argument("--again", action="store_true", help="ask twice with the same request id")
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--deadline", type=float, default=30.0, help="seconds for the answers")
+    parser.add_argument("--folder", type=Path, help="keep all files here")
+    args = parser.parse_args(arguments)
     flower.stop_on_signal()
     with ExitStack() as stack:
         folder = args.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -78,18 +85,6 @@ def _require_ours(folder: Path) -> None:
         raise RuntimeError(f"{folder} is not empty: its data and keys would be overwritten")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dpeffects.federation.demo", description=main.__doc__)
-    sites = list(PARTS)
-    parser.add_argument("--kill", choices=sites, help="kill a site's node in mid-round")
-    parser.add_argument("--refuse", choices=sites, help="a site whose policy refuses")
-    parser.add_argument("--again", action="store_true", help="ask twice with the same request id")
-    parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--deadline", type=float, default=30.0, help="seconds for the answers")
-    parser.add_argument("--folder", type=Path, help="keep all files here")
-    return parser
-
-
 def _run(args: argparse.Namespace, folder: Path) -> int:
     with federation(folder, refuse=args.refuse) as running:
         for number in range(1, 2 + args.again):
@@ -98,7 +93,10 @@ def _run(args: argparse.Namespace, folder: Path) -> int:
             with running.killing(args.kill):
                 running.ask(output, epsilon=args.epsilon, deadline=args.deadline)
             print("\n" + (output / "summary.txt").read_text(), flush=True)
-    _print_ledgers(folder)
+    print("Ledgers of the sites (epsilon spent, and left):")
+    for site in PARTS:
+        store = SitePolicy.read(folder / site / "policy.toml").store()
+        print(f"  {site:<6} {float(store.spent[0]):g}, {store.left[0]:g}")
     return 0
 
 
@@ -149,10 +147,14 @@ class Federation:
 @contextmanager
 def federation(folder: Path, refuse: str | None = None) -> Iterator[Federation]:
     """Run a federation of three sites while the block lasts; all its files are in the folder."""
+    from dpeffects.federation.keys import make_certificates, make_site_key
+
     outer, inner = flower.free_ports(2)
     _say("making certificates, keys, data and policies")
     write_sites(folder, refuse)
-    write_keys(folder)
+    make_certificates(folder / "centre")
+    for site in PARTS:
+        make_site_key(folder / site, site)
     _say("starting the centre's link")
     centre = folder / "centre"
     command = [sys.executable, "-m", "dpeffects.federation.link", "--host", "127.0.0.1"]
@@ -196,15 +198,6 @@ def write_sites(folder: Path, refuse: str | None = None) -> None:
         (home / "policy.toml").write_text(_toml(entries), encoding="utf-8")
 
 
-def write_keys(folder: Path) -> None:
-    """Write the certificates of the centre and the keys of the sites."""
-    from dpeffects.federation.keys import make_certificates, make_site_key
-
-    make_certificates(folder / "centre")
-    for site in PARTS:
-        make_site_key(folder / site, site)
-
-
 def _node(folder: Path, site: str, port: int) -> AbstractContextManager[Program]:
     """Run a site's node while the block lasts."""
     home = folder / site
@@ -241,13 +234,6 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) + " }"
     return json.dumps(value)
-
-
-def _print_ledgers(folder: Path) -> None:
-    print("Ledgers of the sites (epsilon spent, and left):")
-    for site in PARTS:
-        store = SitePolicy.read(folder / site / "policy.toml").store()
-        print(f"  {site:<6} {float(store.spent[0]):g}, {store.left[0]:g}")
 
 
 def _say(text: str) -> None:

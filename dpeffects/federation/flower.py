@@ -43,11 +43,14 @@ def program(name: str) -> str:
     return path
 
 
-def write_secret(path: Path) -> Path:
-    """Write a fresh secret, with which Flower's processes on one machine know each other."""
+def write_secret(path: Path, content: bytes = b"") -> Path:
+    """Write what its owner alone can read.
+
+    By default it is a fresh secret, with which Flower's processes on one machine know each other.
+    """
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
-    path.write_bytes(uuid.uuid4().bytes + uuid.uuid4().bytes)
+    path.write_bytes(content or uuid.uuid4().bytes + uuid.uuid4().bytes)
     return path
 
 

@@ -10,6 +10,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from dpeffects.federation.flower import write_secret
+
 _USES = [
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
     *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
@@ -79,8 +81,5 @@ def _builder(
 def _write_private(
     path: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat
 ) -> None:
-    path.unlink(missing_ok=True)
-    path.touch(mode=0o600)
-    path.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
-    )
+    pem = serialization.Encoding.PEM
+    write_secret(path, key.private_bytes(pem, form, serialization.NoEncryption()))

@@ -46,7 +46,14 @@ _NOT_PASSED = {"connection", "content-encoding", "content-length", "host", "tran
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Start a SuperLink on loopback and the gate that the sites reach."""
-    args = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="dpeffects.federation.link", description=main.__doc__)
+    parser.add_argument("--host", default="0.0.0.0", help="where the sites reach the gate")
+    parser.add_argument("--port", type=int, default=9443)
+    parser.add_argument("--superlink-port", type=int, default=8000, help="on loopback")
+    parser.add_argument("--certificate", type=Path, required=True, help="TLS, for the sites")
+    parser.add_argument("--key", type=Path, required=True, help="of the certificate")
+    parser.add_argument("--state", type=Path, required=True, help="folder for Flower's state")
+    args = parser.parse_args(arguments)
     flower.stop_on_signal()
     write_state(args.state, args.superlink_port)
     environment = flower.environment_in(args.state)
@@ -96,17 +103,6 @@ def _superexec(state: Path, address: str) -> list[str]:
     command = [flower.program("flower-superexec"), "--runtime-api-address", address]
     command += ["--root-certificates", str(state / "loopback" / "ca.crt")]
     return [*command, "--superexec-auth-secret-file", str(state / "secret")]
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dpeffects.federation.link", description=main.__doc__)
-    parser.add_argument("--host", default="0.0.0.0", help="where the sites reach the gate")
-    parser.add_argument("--port", type=int, default=9443)
-    parser.add_argument("--superlink-port", type=int, default=8000, help="on loopback")
-    parser.add_argument("--certificate", type=Path, required=True, help="TLS, for the sites")
-    parser.add_argument("--key", type=Path, required=True, help="of the certificate")
-    parser.add_argument("--state", type=Path, required=True, help="folder for Flower's state")
-    return parser
 
 
 def gate(inner: str, authority: Path) -> Starlette:

@@ -46,7 +46,12 @@ _ACQUIRE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the site's policy and data, start its SuperNode, and answer until stopped."""
-    args = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="dpeffects.federation.node", description=main.__doc__)
+    parser.add_argument("--policy", type=Path, required=True, help="the site's policy file")
+    parser.add_argument("--superlink", required=True, help="host:port of the centre")
+    parser.add_argument("--root-certificates", type=Path, required=True, help="the centre's CA")
+    parser.add_argument("--key", type=Path, required=True, help="the site's private key")
+    args = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     flower.stop_on_signal()
@@ -59,15 +64,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     with tempfile.TemporaryDirectory(prefix="dpeffects-node-") as folder:
         return _run(args, Path(folder))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dpeffects.federation.node", description=main.__doc__)
-    parser.add_argument("--policy", type=Path, required=True, help="the site's policy file")
-    parser.add_argument("--superlink", required=True, help="host:port of the centre")
-    parser.add_argument("--root-certificates", type=Path, required=True, help="the centre's CA")
-    parser.add_argument("--key", type=Path, required=True, help="the site's private key")
-    return parser
 
 
 def _run(args: argparse.Namespace, home: Path) -> int:

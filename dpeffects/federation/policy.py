@@ -18,7 +18,7 @@ from dpeffects.design.codebook import Blank, RangeOrLevels, matched
 from dpeffects.errors import BoundsError, DPEffectsError, FormulaError, PolicyError, RefusalError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import get, proved, table_methods
-from dpeffects.estimators.spec import LEVELS, MethodSpec
+from dpeffects.estimators.spec import LEVELS
 from dpeffects.federation.question import STUDY, Question, check_name
 from dpeffects.federation.records import SiteColumns, read_columns
 from dpeffects.federation.store import Price, Store
@@ -32,7 +32,6 @@ from dpeffects.privacy.ledger import Terms
 from dpeffects.protocols import Protocol
 from dpeffects.typed import SETTINGS, FieldError, at_least
 
-UNUSABLE_OPTIONS = "the options of the question cannot be used"
 _MOST_BYTES = 10_000_000
 _ROLES = ("outcome", "treatment", "covariates", "subgroups")
 
@@ -169,14 +168,8 @@ class SitePolicy:
 
     def store(self) -> Store:
         """Open the site's ledger."""
-        return Store(
-            self.ledger,
-            self.total_epsilon,
-            self.total_delta,
-            dataset=self.dataset,
-            ledger_id=self.ledger_id,
-            anchor=self.anchor,
-        )
+        which = {name: getattr(self, name) for name in ("dataset", "ledger_id", "anchor")}
+        return Store(self.ledger, self.total_epsilon, self.total_delta, **which)
 
     def grant(self, question: Question) -> Grant:
         """Return what the site will do for a question; raise RefusalError with the reason."""
@@ -189,20 +182,14 @@ class SitePolicy:
         level, public = self._level(question)
         unit = "outcome" if level == "label" else "record"
         terms = Terms(unit, tuple(sorted(public)))
+        arguments: dict[str, Any] = {"attended": False}
         if question.study is not None:
             # bounds are the site's own; its name was checked
             own = replace(question.study, epsilon=epsilon, bounds={}, sites=())
-            arguments = {"study": own, "asked": question.study, "attended": False}
-            return Grant(Price(epsilon, question.delta, terms), arguments)
-        arguments = {
-            **question.options,
-            "method": question.method,
-            "level": level,
-            "epsilon": epsilon,
-            "delta": question.delta,
-            "estimand": question.estimand,
-            "attended": False,
-        }
+            arguments |= {"study": own, "asked": question.study}
+        else:
+            asked = {name: getattr(question, name) for name in ("method", "delta", "estimand")}
+            arguments |= {**question.options, **asked, "level": level, "epsilon": epsilon}
         return Grant(Price(epsilon, question.delta, terms), arguments)
 
     def _epsilon(self, question: Question) -> float:
@@ -218,8 +205,11 @@ class SitePolicy:
         return float(min(question.epsilon, self.max_epsilon))
 
     def _level(self, question: Question) -> tuple[str, frozenset[str]]:
-        spec, options = _method_of(question), dict(question.options)
-        if question.study is not None:
+        options: dict[str, Any] = dict(question.options)
+        if question.study is None:
+            spec = get(question.method)
+        else:
+            spec = table_methods()[STUDY]
             options = {**question.study.options, "design": question.study.design}
         asked = options.pop("level", None)
         try:
@@ -229,7 +219,7 @@ class SitePolicy:
         except DPEffectsError as error:
             raise RefusalError(str(error)) from None
         except Exception:
-            raise RefusalError(UNUSABLE_OPTIONS) from None
+            raise RefusalError("the options of the question cannot be used") from None
         if level != self.level:
             raise RefusalError(f"this site answers at the level {self.level}, not {level}")
         if level == "sample" and public and not (self.public_treatment and public <= {"treatment"}):
@@ -273,13 +263,9 @@ class SitePolicy:
             declared = self.bounds.get(name)
             if not isinstance(declared, list) or set(declared) != set(levels):
                 raise RefusalError(f"the levels of {name!r} are not those this site declares")
-        self._check_width(formula)
-
-    def _check_width(self, formula: Formula) -> None:
-        """Refuse covariates that make too many columns, before any is made."""
-        levels = {name: tuple(b) for name, b in self.bounds.items() if isinstance(b, list)}
-        try:
-            width_of(formula, {**levels, **formula.levels}, self.max_columns)
+        known = {name: tuple(b) for name, b in self.bounds.items() if isinstance(b, list)}
+        try:  # covariates that make too many columns are refused before any is made
+            width_of(formula, {**known, **formula.levels}, self.max_columns)
         except FormulaError:
             raise RefusalError(
                 f"the formula makes more than this site's maximum of {self.max_columns} columns"
@@ -329,11 +315,6 @@ class SitePolicy:
         if n < self.minimum_n:
             raise RefusalError(f"this site needs {self.minimum_n} records and has {n}")
         return layout.frame(columns)
-
-
-def _method_of(question: Question) -> MethodSpec:
-    """The method of a question."""
-    return table_methods()[STUDY] if question.study is not None else get(question.method)
 
 
 def _tuple(value: Any) -> Any:

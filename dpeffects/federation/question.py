@@ -29,8 +29,7 @@ MAX_OPTIONS = 30
 MAX_TEXT = 200
 MAX_WHOLE = 2**53
 MAX_DEADLINE = 86_400.0
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
-_OPTION = re.compile(r"[a-z][a-z0-9_]{0,49}")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}"
 _SITES_OWN = frozenset(
     {"seed", "bounds", "ledger", "shares", "data", "site", "request", "variance"}
 )
@@ -144,9 +143,8 @@ class Question:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        asked = {} if self.protocol is None else {"protocol": dict(self.protocol)}
-        del values["protocol"]
-        return values | {"options": dict(self.options)} | asked
+        plain = {k: dict(x) if isinstance(x, Mapping) else x for k, x in values.items()}
+        return {name: x for name, x in plain.items() if x is not None}
 
     def to_json(self) -> str:
         """Return one line of JSON, the same for equal questions."""
@@ -182,7 +180,7 @@ class Question:
 
 def check_name(what: str, value: Any) -> None:
     """Refuse what cannot name a request or a site."""
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
+    if not isinstance(value, str) or not re.fullmatch(_NAME, value):
         got = quoted(value)
         raise FieldError(f"{what} must be up to 100 letters, digits and . _ : -, got {got}")
 
@@ -192,7 +190,7 @@ def _check_options(options: Any) -> None:
     if len(options) > MAX_OPTIONS:
         raise FieldError(f"more than {MAX_OPTIONS} options")
     for name, value in options.items():
-        if not isinstance(name, str) or not _OPTION.fullmatch(name):
+        if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,49}", name):
             raise FieldError(f"{quoted(name)} is not the name of an option")
         if name in _COUNTING:
             raise FieldError(f"{name!r} cannot be an option of a question: {_ALIKE}")

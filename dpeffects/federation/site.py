@@ -79,20 +79,14 @@ def _answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
 
 def _draw(question: Question, policy: SitePolicy, grant: Grant, data: Declared) -> dict[str, Any]:
     """Compute the release. It is paid for, so any failure becomes a reply that is kept."""
+    sender: dict[str, Any] = {"site": policy.site, "request": question.request}
     try:
-        release = released(
-            question.formula,
-            data,
-            site=policy.site,
-            request=question.request,
-            **grant.arguments,
-        )
+        release = released(question.formula, data, **sender, **grant.arguments)
     except EstimationError:
         return _refused(question, policy, NO_ESTIMATE)
     except Exception:
         _log.exception("request %s failed after it was paid for", question.request)
         return _refused(question, policy, NOT_ANSWERED)
-    sender = {"site": policy.site, "request": question.request}
     return {"status": "ok", **sender, "release": release.to_dict()}
 
 

@@ -28,7 +28,6 @@ _START = 120.0
 """Seconds for the process to start."""
 _MOST_KNOWN = 1000
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-_PACKAGE = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class _Worker:
     """A process that runs `main` below."""
 
     def __init__(self) -> None:
-        paths = [str(_PACKAGE), *filter(None, sys.path)]
+        paths = [str(Path(__file__).parents[2]), *filter(None, sys.path)]
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", f"from {__name__} import main; main()"],
             stdin=subprocess.PIPE,

@@ -25,7 +25,6 @@ from dpeffects.formula.expression import All, Compare, Condition, Either, Level,
 from dpeffects.lazy import pd
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
-Truth: TypeAlias = tuple[BoolArray, BoolArray]  # where it is true, where it is false
 
 MAX_LENGTH = 20_000
 
@@ -54,17 +53,16 @@ def holds(condition: Condition, columns: Arrays) -> BoolArray:
         return _truth(condition, columns)[0]
 
 
-def _truth(condition: Condition, columns: Arrays) -> Truth:
+def _truth(condition: Condition, columns: Arrays) -> tuple[BoolArray, BoolArray]:
+    """Where it is true, and where it is false."""
     match condition:
         case Not(x):
             true, false = _truth(x, columns)
             return false, true
-        case All(parts):
-            each = [_truth(part, columns) for part in parts]
-            return np.all([x[0] for x in each], axis=0), np.any([x[1] for x in each], axis=0)
-        case Either(parts):
-            each = [_truth(part, columns) for part in parts]
-            return np.any([x[0] for x in each], axis=0), np.all([x[1] for x in each], axis=0)
+        case All(parts) | Either(parts):
+            trues, falses = zip(*(_truth(part, columns) for part in parts), strict=True)
+            one, other = (np.all, np.any) if isinstance(condition, All) else (np.any, np.all)
+            return one(trues, axis=0), other(falses, axis=0)
         case Missing(name):
             missing = _missing(_array(name, columns))
             return missing, ~missing

@@ -226,7 +226,8 @@ def _layout(formula: Formula, levels: Levels, most: int = MAX_COLUMNS) -> list[_
     for term in _coded(distinct.values(), formula.intercept):
         total += _term_width(term)
         if total > most:
-            name = shorten(":".join(_short_name(factor) for factor, _ in term))
+            names = (f.column if isinstance(f, Categorical) else ex.shown(f, 60) for f, _ in term)
+            name = shorten(":".join(names))
             raise FormulaError(
                 f"term `{name}`: {_term_width(term)} columns, which makes {total} in all, and "
                 f"{most} are the most; write fewer interactions, levels, cut points or knots"
@@ -255,10 +256,6 @@ def _basis_size(spline: Spline) -> int:
     return len(spline.knots) + spline.degree + 1
 
 
-def _short_name(factor: Factor) -> str:
-    return factor.column if isinstance(factor, Categorical) else ex.shown(factor, 60)
-
-
 def resolve(factor: Factor, levels: Levels) -> Factor:
     """A factor with its declared levels: a plain column that has some is categorical."""
     if isinstance(factor, Column) and factor.name in levels:
@@ -279,12 +276,6 @@ def resolve(factor: Factor, levels: Levels) -> Factor:
 _Coded: TypeAlias = tuple[tuple[Factor, bool], ...]  # factor, and whether its first column goes
 
 
-def _spans_intercept(factor: Factor) -> bool:
-    return isinstance(factor, Categorical | Cut) or (
-        isinstance(factor, Spline) and factor.include_intercept
-    )
-
-
 def _coded(terms: Collection[Term], intercept: bool) -> Iterator[_Coded]:
     """Choose for each categorical factor between all its levels and all but the first.
 
@@ -298,7 +289,10 @@ def _coded(terms: Collection[Term], intercept: bool) -> Iterator[_Coded]:
     for term in terms:
         codes = [numbers.setdefault(factor, len(numbers)) for factor in term]
         factors = dict(zip(codes, term, strict=True))
-        spans = {code: _spans_intercept(factor) for code, factor in factors.items()}
+        spans = {  # the intercept
+            k: isinstance(x, Categorical | Cut) or (isinstance(x, Spline) and x.include_intercept)
+            for k, x in factors.items()
+        }
         choices = [(code, None) if spans[code] else (code,) for code in codes]
         pieces = [tuple(c for c in piece if c is not None) for piece in product(*choices)]
         pieces = [piece for piece in pieces if frozenset(piece) not in spanned]
@@ -328,11 +322,9 @@ def _joined(pieces: list[_Piece]) -> list[_Piece]:
 
 def _term_columns(term: _Coded) -> list[EncodedColumn]:
     labelled = [_labels(factor, reduced) for factor, reduced in term]
-    found = []
-    for choice in product(*reversed(labelled)):  # the first factor runs fastest, as in R
-        labels, parts = zip(*reversed(choice), strict=True)
-        found.append(EncodedColumn(":".join(labels), parts))
-    return found
+    choices = product(*reversed(labelled))  # the first factor runs fastest, as in R
+    pairs = (zip(*reversed(choice), strict=True) for choice in choices)
+    return [EncodedColumn(":".join(labels), parts) for labels, parts in pairs]
 
 
 def _labels(factor: Factor, reduced: bool) -> list[tuple[str, FactorColumn]]:

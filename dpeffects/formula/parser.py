@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Any, TypeAlias
 
 from dpeffects.errors import FormulaError, shorten
@@ -58,14 +59,11 @@ class Formula:
     def __post_init__(self) -> None:
         _ = self.levels  # raises on two level lists for one column
         _check_treatment(self.treatment)
-        for role, names in (("outcome", self.outcome_columns), ("covariates", self._covariates)):
-            if both := [name for name in self.treatment_columns if name in names]:
-                raise FormulaError(
-                    f"the treatment `{both[0]}` also stands in the {role}; remove it"
-                )
-        for name in self.outcome_columns:
-            if name in self._covariates:
-                raise FormulaError(f"the outcome `{name}` also stands in the covariates; remove it")
+        columns = self.treatment_columns, self.outcome_columns, self._covariates
+        roles = zip(("treatment", "outcome", "covariates"), columns, strict=True)
+        for (role, own), (other, names) in combinations(roles, 2):
+            if both := [name for name in own if name in names]:
+                raise FormulaError(f"the {role} `{both[0]}` also stands in the {other}; remove it")
         if not self.terms and not self.intercept:
             raise FormulaError("no covariates and no intercept are left; write outcome ~ treatment")
 

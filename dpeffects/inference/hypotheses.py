@@ -25,6 +25,14 @@ from dpeffects.inference.estimate import Estimate, Unavailable
 
 ALTERNATIVES = ("two-sided", "greater", "less")
 EQUIVALENCE = "equivalence"
+_BOTH = "between {0.low:.6g} and {0.high:.6g}", "{0.low:.6g} or less, or {0.high:.6g} or more"
+_SAID = {
+    "two-sided": ("not {0.null:.6g}", "{0.null:.6g}"),
+    "greater": ("more than {0.low:.6g}", "{0.low:.6g} or less"),
+    "less": ("less than {0.high:.6g}", "{0.high:.6g} or more"),
+    EQUIVALENCE: _BOTH,
+}
+"""What is to be shown, and what is tested, by alternative."""
 
 
 @dataclass(frozen=True)
@@ -159,23 +167,11 @@ class Hypothesis:
 
     def claim(self, subject: str = "effect") -> str:
         """What is to be shown, in words."""
-        ends = {
-            "two-sided": f"not {self.null:.6g}",
-            "greater": f"more than {self.low:.6g}",
-            "less": f"less than {self.high:.6g}",
-            EQUIVALENCE: f"between {self.low:.6g} and {self.high:.6g}",
-        }
-        return f"the {subject} is {ends[self.alternative]}"
+        return f"the {subject} is {_SAID[self.alternative][0].format(self)}"
 
     def denial(self, subject: str = "effect") -> str:
         """The hypothesis that is tested, in words."""
-        ends = {
-            "two-sided": f"{self.null:.6g}",
-            "greater": f"{self.low:.6g} or less",
-            "less": f"{self.high:.6g} or more",
-            EQUIVALENCE: f"{self.low:.6g} or less, or {self.high:.6g} or more",
-        }
-        return f"the {subject} is {ends[self.alternative]}"
+        return f"the {subject} is {_SAID[self.alternative][1].format(self)}"
 
     def name(self) -> str:
         """What tests of this kind are called."""

@@ -148,7 +148,8 @@ def agreeing(whole: Margin, parts: Sequence[Margin], n: float | None) -> tuple[M
         ]
         seen = [entry.sum(axis=1) for entry in entries]
         of_total = 1.0 / np.sum(price, axis=0)
-        part = [_by_arm(p * of_total, x) for p, x in zip(price, seen, strict=True)]
+        by_arm = (-1, *(1,) * (seen[0].ndim - 1))
+        part = [(p * of_total).reshape(by_arm) for p in price]
         total = np.sum([p * x for p, x in zip(part, seen, strict=True)], axis=0)
         if name == "sizes" and n is not None:
             every = max(float(of_total.sum()), 1e-300)
@@ -163,11 +164,6 @@ def agreeing(whole: Margin, parts: Sequence[Margin], n: float | None) -> tuple[M
         replace(margin, **own, opposite=opposite / len(margin.levels) ** 2)
         for margin, own in zip(margins, made, strict=True)
     )
-
-
-def _by_arm(values: FloatArray, like: FloatArray) -> FloatArray:
-    """Numbers by arm, with as many axes as others have."""
-    return values.reshape(-1, *(1,) * (like.ndim - 1))
 
 
 @dataclass(frozen=True, eq=False)

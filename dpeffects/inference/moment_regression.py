@@ -324,7 +324,8 @@ def regress(
     slopes = inverse @ gram[place, outcome]
     solved, line = inverse @ rows, own - slopes @ rows
     law = moments.noise.within(used)
-    first = law.covariance(_symmetric(solved, line)) / n**2
+    products = solved[:, :, None] * line  # weights of the entries of N in each of solved N line
+    first = law.covariance((products + products.transpose(0, 2, 1)) / 2.0) / n**2
     slopes = slopes + solved @ law.squared(rows.T @ solved) @ line / n**2
     left = float(line @ moments.released[np.ix_(used, used)] @ line) / n
     residual = (left + float(np.trace(a @ first))) * moments.lost_degrees(len(place))
@@ -332,6 +333,7 @@ def regress(
     second = solved @ law.squared(rows.T @ spread @ rows) @ solved.T / n**2
     robust = inverse if cut else _robust(moments, outcome, square, place, slopes, inverse)
     to_own, shift, width = _own_units(moments, place, outcome)
+    varies = float(gram[outcome, outcome] - gram[outcome, 0] ** 2)
     return LinearFit(
         names=("(Intercept)", *(moments.columns[j - 1].name for j in regressors)),
         estimates=tuple((to_own @ slopes + shift).tolist()),
@@ -340,16 +342,11 @@ def regress(
         lost=tuple(((to_own != 0.0) @ (moved | _lost(inverse, solved, law, n)) > 0).tolist()),
         residual_variance=width**2 * residual,
         residual_noise=width**2 * math.sqrt(law.covariance(np.outer(line, line)[None])[0, 0]) / n,
-        total_variance=width**2 * moments.lost_degrees(1) * _spread(gram, outcome),
+        total_variance=width**2 * moments.lost_degrees(1) * varies,
         largest=width**2 / 4.0,
         n=moments.n,
         cut=cut,
     )
-
-
-def _spread(gram: FloatArray, j: int) -> float:
-    """Variance of a column."""
-    return float(gram[j, j] - gram[j, 0] ** 2)
 
 
 def _robust(
@@ -372,12 +369,6 @@ def _robust(
 
 def _rows(matrix: FloatArray) -> tuple[tuple[float, ...], ...]:
     return tuple(map(tuple, matrix.tolist()))
-
-
-def _symmetric(rows: FloatArray, line: FloatArray) -> FloatArray:
-    """Weights of the entries of N in each of rows N line."""
-    products = rows[:, :, None] * line
-    return (products + products.transpose(0, 2, 1)) / 2.0
 
 
 def _against(matrix: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -25,7 +25,7 @@ from dpeffects.ledgers.entry import (
     read_cost,
     read_terms,
 )
-from dpeffects.privacy.budget import Budget, round_up
+from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Terms, exact_price, require_like
 
@@ -38,14 +38,6 @@ class Allotted(NamedTuple):
     spent: tuple[float, float]
     left: tuple[float, float]
     open: bool
-
-    @classmethod
-    def of(
-        cls, part: AllotmentTotals, size: tuple[float, float], left: tuple[float, float]
-    ) -> Self:
-        """What there is to show of the totals."""
-        spent = (round_up(part.spent[0]), round_up(part.spent[1]))
-        return cls(float(part.share), size, spent, left, part.open)
 
     def __str__(self) -> str:
         size, spent, left = (f"({x:.6g}, {d:.3g})" for x, d in self[1:4])
@@ -179,10 +171,11 @@ class Agreement:
     def allotments(self, state: State) -> dict[str, Allotted]:
         """Return what there is to show of each allotment; sizes are those of one call."""
         shown = self.composition.largest_call
-        return {
-            name: Allotted.of(part, shown(self._size(part.share)), shown(part.left))
-            for name, part in state.allotments.items()
-        }
+        found = {}
+        for name, part in state.allotments.items():
+            size, left = shown(self._size(part.share)), shown(part.left)
+            found[name] = Allotted(float(part.share), size, part.spent.above(), left, part.open)
+        return found
 
     def reserve(
         self, state: State, budget: Budget, terms: Terms | None, allotment: str = ""
@@ -317,8 +310,7 @@ def rest_of_call(whole: Cost, rest: Cost) -> tuple[Spend, ...]:
     """
     if all(map(negligible, rest, whole)):
         return ()
-    epsilon, delta = round_up(rest[0]), round_up(rest[1])
-    return (Spend("rest of the call", "rest", epsilon, delta, "none", (), (), 1),)
+    return (Spend("rest of the call", "rest", *rest.above(), "none", (), (), 1),)
 
 
 def negligible(rest: Fraction, whole: Fraction) -> bool:

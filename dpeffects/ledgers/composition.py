@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from dpeffects.errors import BudgetError, OptionError, not_among
 from dpeffects.ledgers.entry import Cost
-from dpeffects.privacy.budget import Budget, as_written, round_down, round_up
+from dpeffects.privacy.budget import Budget, as_written, round_down, round_up, written_below
 from dpeffects.privacy.charges import Spend
 
 _WIDER = 1 + Fraction(1, 2**40)
@@ -167,7 +167,4 @@ def shown(left: Fraction) -> float:
     >>> shown(Fraction(1, 10))
     0.1
     """
-    if left <= Fraction(1, 10**12):
-        return 0.0
-    nearest = float(left)
-    return nearest if as_written(nearest) <= left else math.nextafter(nearest, 0.0)
+    return 0.0 if left <= Fraction(1, 10**12) else written_below(left)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self
 
 from dpeffects.errors import LedgerError
 from dpeffects.ledgers.tree import Nodes, Read, changed, key_of
+from dpeffects.privacy.budget import round_up
 from dpeffects.privacy.ledger import Terms
 from dpeffects.typed import SETTINGS, Types
 
@@ -38,6 +39,10 @@ class Cost(NamedTuple):
     def minus(self, other: Cost) -> Cost:
         """Return the difference."""
         return Cost(self.first - other.first, self.delta - other.delta)
+
+    def above(self) -> tuple[float, float]:
+        """Return both as floats that are not less."""
+        return round_up(self.first), round_up(self.delta)
 
     def within(self, other: Cost) -> bool:
         """True when neither amount is above the other's."""

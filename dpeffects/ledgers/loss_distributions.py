@@ -40,13 +40,10 @@ def tight_epsilon(entries: Iterable[LedgerEntry], delta: float) -> float:
     if not 0 <= delta < 1:
         raise BudgetError(f"delta must be in [0, 1), got {delta!r}")
     gaussian, prices = _events(entries)
-    bounds = [_plain(gaussian, prices, delta)]
-    if delta > 0:
-        bounds += [
-            _concentrated(gaussian, prices, delta),
-            _by_distributions(gaussian, prices, delta),
-        ]
-    return min(bounds)
+    total = reduce(Cost.plus, [*map(price_of, gaussian), *prices], NONE)
+    plain = round_up(total.first) if total.delta <= Fraction(delta) else math.inf
+    others = (_concentrated, _by_distributions) if delta > 0 else ()
+    return min([plain, *(bound(gaussian, prices, delta) for bound in others)])
 
 
 def _events(entries: Iterable[LedgerEntry]) -> tuple[list[Spend], list[Cost]]:
@@ -67,11 +64,6 @@ def _events(entries: Iterable[LedgerEntry]) -> tuple[list[Spend], list[Cost]]:
                 before = noncomposable.get(entry.call, NONE)
                 noncomposable[entry.call] = before.plus(price_of(spend))
     return gaussian, [*prices, *noncomposable.values()]
-
-
-def _plain(gaussian: list[Spend], prices: list[Cost], delta: float) -> float:
-    total = reduce(Cost.plus, [*map(price_of, gaussian), *prices], NONE)
-    return round_up(total.first) if total.delta <= Fraction(delta) else math.inf
 
 
 def _concentrated(gaussian: list[Spend], prices: list[Cost], delta: float) -> float:
@@ -97,16 +89,14 @@ def _by_distributions(gaussian: list[Spend], prices: list[Cost], delta: float) -
         parts.append(one.self_compose(count) if count > 1 else one)
     if not parts:
         return 0.0
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.compose(part)
+    whole = reduce(lambda one, other: one.compose(other), parts)
     slack = _SLACK * len(gaussian)
     return float(whole.get_epsilon_for_delta(delta * math.exp(-slack) * (1.0 - 1e-5))) + slack
 
 
 def _rounded(prices: list[Cost]) -> list[tuple[float, float]]:
     """Prices as floats, rounded up, to few different ones."""
-    rounded = [(round_up(epsilon), round_up(delta)) for epsilon, delta in prices]
+    rounded = [price.above() for price in prices]
     if len(set(rounded)) <= _MOST_PRICES:
         return rounded
 

@@ -179,18 +179,15 @@ class OneCall(Account):
         self._held: Account | None = None
         self.price: Spend | None = None
         if disjoint:
-            label, (epsilon, delta) = (
-                "disjoint subsets, all together",
-                map(round_down, budget.exact),
-            )
+            epsilon, delta = map(round_down, budget.exact)
+            label = "disjoint subsets, all together"
             self.price = Spend(label, "subsets", epsilon, delta, "no draw", (), (), 31)
         self._paid = False
 
     def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
         """Raise where a part of disjoint ones asks for more than half."""
-        if self.price and (
-            2 * epsilon > self._budget.exact[0] or 2 * delta > self._budget.exact[1]
-        ):
+        whole = self._budget.exact
+        if self.price and (2 * epsilon > whole[0] or 2 * delta > whole[1]):
             raise BudgetError("a part of disjoint ones has at most half of the budget")
 
     def reserve(self, budget: Budget, terms: Terms, about: Mapping[str, str]) -> Account:

@@ -45,18 +45,22 @@ class PostgreSQLStore(EntryStore):
     )
 
     def __init__(self, url: str) -> None:
-        self._sql = _sqlalchemy()
         try:
+            import sqlalchemy
+
+            self._sql: Any = sqlalchemy
             parsed = self._sql.make_url(url)
             if "+" not in parsed.drivername:
                 parsed = parsed.set(drivername="postgresql+psycopg")
             self._engine = self._sql.create_engine(
                 parsed, poolclass=self._sql.pool.NullPool, connect_args={"connect_timeout": 10}
             )
-        except self._sql.exc.ArgumentError as error:
-            raise OptionError(f"cannot read the address of the ledger: {error}") from error
         except ModuleNotFoundError as error:
-            raise _missing() from error
+            raise MissingExtraError(
+                'a ledger on a server needs SQLAlchemy and psycopg: pip install "dpeffects[server]"'
+            ) from error
+        except sqlalchemy.exc.ArgumentError as error:
+            raise OptionError(f"cannot read the address of the ledger: {error}") from error
         self.name = parsed.set(drivername="postgresql").render_as_string(hide_password=True)
 
     def create(self) -> None:
@@ -99,17 +103,3 @@ def _take_turn(session: Session) -> None:
         "WHERE current_setting('synchronous_commit') IN ('off', 'local')"
     )
     session.rows(f"SELECT pg_advisory_xact_lock({_LOCK})")
-
-
-def _missing() -> MissingExtraError:
-    return MissingExtraError(
-        'a ledger on a server needs SQLAlchemy and psycopg: pip install "dpeffects[server]"'
-    )
-
-
-def _sqlalchemy() -> Any:
-    try:
-        import sqlalchemy
-    except ModuleNotFoundError as error:
-        raise _missing() from error
-    return sqlalchemy

@@ -37,7 +37,6 @@ if hasattr(os, "register_at_fork"):
     )
 
 _REFUSE = "BEGIN SELECT RAISE(ABORT, 'the ledger is only added to'); END"
-_INDEX = "CREATE INDEX dpeffects_numbers ON dpeffects_entries (number, digest)"
 _NEWEST = (
     "SELECT number, digest FROM dpeffects_entries INDEXED BY dpeffects_numbers "
     "ORDER BY number DESC LIMIT 1"
@@ -58,7 +57,7 @@ _REASONS = {
 class SQLiteStore(EntryStore):
     """Entries in a SQLite file."""
 
-    additions = (_INDEX,)
+    additions = ("CREATE INDEX dpeffects_numbers ON dpeffects_entries (number, digest)",)
     triggers: ClassVar = {
         "dpeffects_no_update": f"BEFORE UPDATE ON dpeffects_entries {_REFUSE}",
         "dpeffects_no_delete": f"BEFORE DELETE ON dpeffects_entries {_REFUSE}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from dpeffects.errors import OptionError
@@ -79,7 +80,7 @@ class Invertible(PlannedRows):
         for name, width in bar(list(wanted.items()), "solving"):
             value, reason = math.nan, reasons[name]
             if not reason:
-                value, reason = _Search(self.setting, name, at, width, of).solve()
+                value, reason = _Search(self.setting, partial(at, name), width, of).solve()
             rows.append({self._about: name, of: value, "reason": reason})
         return frame_of(rows, [self._about, of, "reason"])
 
@@ -116,17 +117,12 @@ def needed_blocks(needed: pd.DataFrame, width: float) -> list[Block]:
 
 @dataclass(frozen=True)
 class _Search:
-    """The half-width against epsilon or n, on logarithmic scales."""
+    """The half-width against epsilon or n, on logarithmic scales: ``at`` another one of them."""
 
     setting: PlanSetting
-    name: str
-    elsewhere: Callable[[str, float], Planned]
+    at: Callable[[float], Planned]
     wanted: float
     of: str
-
-    def at(self, value: float) -> Planned:
-        """Figures with another epsilon or n."""
-        return self.elsewhere(self.name, value)
 
     def excess(self, position: float) -> float:
         """Log of the half-width there over the wanted one."""

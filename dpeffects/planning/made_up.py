@@ -12,8 +12,10 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.bounds import Bounds, Declared, declare
 from dpeffects.design.read import read
+from dpeffects.estimators.weighting.propensity import level_of
 from dpeffects.formula.expression import Column, evaluate, source
 from dpeffects.planning.setting import TWO_ENDED, PlannedLaw, PlanSetting, outcome_range, with_terms
+from dpeffects.privacy.losses import sigmoid
 
 ALIGNED = 0.5
 """Correlation between what covariates say about the outcome and about treatment."""
@@ -205,7 +207,7 @@ def _drawn_arms(shares: FloatArray, log_odds: FloatArray, rng: np.random.Generat
     """Arms of these shares by their numbers: two by the log odds of the second, more in a row."""
     drawn = rng.random(len(log_odds))
     if len(shares) == 2:
-        treated = drawn < _expit(log_odds + _offset(log_odds, float(shares[1])))
+        treated = drawn < sigmoid(log_odds + level_of(log_odds, float(shares[1])))
         treated[:2] = True, False  # both arms are there
         return treated
     rank = (log_odds - np.log(1.0 / np.maximum(drawn, 1e-300) - 1.0)).argsort().argsort()
@@ -238,17 +240,3 @@ def _indices(terms: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, F
     if other.std() < 1e-6:  # there is one term only
         return first, first
     return first, ALIGNED * first + math.sqrt(1.0 - ALIGNED**2) * other / other.std()
-
-
-def _expit(z: FloatArray) -> FloatArray:
-    return np.asarray(1.0 / (1.0 + np.exp(-z)))
-
-
-def _offset(log_odds: FloatArray, share: float) -> float:
-    """What to add to log odds, so that this share is treated on average."""
-    offset = math.log(share / (1.0 - share))
-    for _ in range(20):
-        chance = _expit(log_odds + offset)
-        slope = max(float(np.mean(chance * (1.0 - chance))), 1e-6)
-        offset += float(np.clip((share - chance.mean()) / slope, -1.0, 1.0))
-    return offset

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -190,32 +191,23 @@ class _Planner:
 
     def __init__(self, setting: PlanSetting) -> None:
         self.setting, self._made = setting, MadeUp(setting, columns=True)
-        self._known: dict[tuple[int, float], list[StudyEffects]] = {}
+        self.expected = cache(self._expected)
 
-    @property
-    def weighs(self) -> bool:
-        """Whether records may count by weights, which depend on what they are like."""
-        return self.setting.design != "randomised" and self.setting.covariates
+    def _expected(self, n: int, epsilon: float) -> list[StudyEffects]:
+        """The study as expected with so many records and this epsilon, once or several times.
 
-    def expected(self, n: int, epsilon: float) -> list[StudyEffects]:
-        """The study as expected with so many records and this epsilon, once or several times."""
-        if (n, epsilon) not in self._known:
-            records = min(n, _MOST_RECORDS) if self.weighs else _RECORDS
-            fits = [
-                self._rehearsed(records, epsilon, seed)
-                for seed in range(_REPEATS if self.weighs else 1)
-            ]
-            self._known[n, epsilon] = [self._as_expected(fit, n) for fit in fits]
-        return self._known[n, epsilon]
+        Where records may count by weights, these depend on what the records are like.
+        """
+        weighs = self.setting.design != "randomised" and self.setting.covariates
+        records, repeats = (min(n, _MOST_RECORDS), _REPEATS) if weighs else (_RECORDS, 1)
+        fits = [self._rehearsed(records, epsilon, seed) for seed in range(repeats)]
+        return [self._as_expected(fit, n) for fit in fits]
 
     def _rehearsed(self, n: int, epsilon: float, seed: int) -> StudyEffects:
         s = self.setting
-        asked: dict[str, Any] = {
-            "subgroups": s.subgroups,
-            "design": s.design,
-            "contrasts": s.contrasts,
-        }
-        asked |= {"epsilon": epsilon, "delta": s.delta, "shares": s.shares or None, "seed": seed}
+        names = ("subgroups", "design", "contrasts", "delta")
+        asked: dict[str, Any] = {name: getattr(s, name) for name in names}
+        asked |= {"epsilon": epsilon, "shares": s.shares or None, "seed": seed}
         records, _ = self._made.records(n, seed)
         return dp_study(s.formula, records, **asked, **s.options)
 
@@ -229,9 +221,9 @@ class _Planner:
         plain = counted = n * self.setting.arms(sums.arms)
         if sums.unadjusted is not None:
             counted = np.maximum(sums.whole.sizes[:, 0], 1.0) * (n / fit.n)
-        groups = (
-            _expected(margin, counted, law, self._level_shares(margin)) for margin in sums.groups
-        )
+        groups = [_expected(x, counted, law, self._level_shares(x)) for x in sums.groups]
+        # how far arms are apart by confounding, before weights, as `plan` has it
+        crude = self.setting.confounding * ALIGNED * np.sqrt([x.r2 for x, _ in laws] * law[:, 1])
         own = self._baseline_laws(sums.baseline_columns)
         sums = replace(
             sums,
@@ -240,17 +232,10 @@ class _Planner:
             baseline=sums.baseline and _expected(sums.baseline, plain, own),
             weighted_baseline=sums.weighted_baseline
             and _expected(sums.weighted_baseline, counted, own),
-            unadjusted=sums.unadjusted
-            and _expected(
-                sums.unadjusted, plain, law, apart=self._crude(law, [x.r2 for x, _ in laws])
-            ),
+            unadjusted=sums.unadjusted and _expected(sums.unadjusted, plain, law, apart=crude),
         )
         effects = tuple(replace(x, basis=fit.stands_on) for x in sums.effects())
         return replace(fit, n=n, sums=sums, effects=effects)
-
-    def _crude(self, law: FloatArray, r2: Sequence[float]) -> FloatArray:
-        """How far arms are apart by confounding, before weights, as `plan` has it."""
-        return np.asarray(self.setting.confounding * ALIGNED * np.sqrt(r2 * law[:, 1]))
 
     def _level_shares(self, margin: Margin) -> FloatArray:
         given = self.setting.subgroup_shares.get(margin.factor, {})
@@ -348,11 +333,11 @@ def _detectable(effect: Estimate, half_width: float, power: float) -> float:
 
 def _differences(fit: StudyEffects) -> list[PlannedDifference]:
     """Noise in the standardised differences of Table 1."""
-    found = []
-    for row in fit.table1().to_dict("records"):
-        noise = [row.get(name, math.nan) for name in ("smd_noise_sd", "smd_weighted_noise_sd")]
-        found.append(PlannedDifference(row["variable"], row["level"], *noise))
-    return found
+    names = ("smd_noise_sd", "smd_weighted_noise_sd")
+    return [
+        PlannedDifference(row["variable"], row["level"], *(row.get(x, math.nan) for x in names))
+        for row in fit.table1().to_dict("records")
+    ]
 
 
 def _medians(rows: Sequence[Any]) -> Any:

@@ -117,10 +117,8 @@ class Logistic(Penalised):
 
         Parts that are proportional to the noise are left out: `minimise` has room for them.
         """
-        stop, far = (
-            _LOGISTIC_STOP[self.centred],
-            self.rounding(2.0 * self.largest_weights(n, noise)),
-        )
+        stop = _LOGISTIC_STOP[self.centred]
+        far = self.rounding(2.0 * self.largest_weights(n, noise))
         return max(2.0 * stop, stop + far, 5.0 * far)
 
     def solver_error(self, n: int, noise: float = 0.0) -> float:

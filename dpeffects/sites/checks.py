@@ -18,12 +18,19 @@ from dpeffects.sites.document import Sent, check_site, printable
 from dpeffects.sites.rules import RULES
 from dpeffects.sites.site_documents import SiteRelease
 
+
+def same_fields(*fields: str) -> dict[str, Callable[[Any], Any]]:
+    """Fields that must be the same, by what a sentence calls them."""
+    return {f"the {name}": attrgetter(name) for name in fields}
+
+
+def basis_of(bases: set[str]) -> str:
+    """What a combination stands on: an association where any of it is one."""
+    return next(iter(bases)) if len(bases) == 1 else "association" if "association" in bases else ""
+
+
 SAME: dict[str, Callable[[SiteRelease], str]] = {
-    "the estimand": attrgetter("estimand"),
-    "the outcome": attrgetter("outcome"),
-    "the treatment": attrgetter("treatment"),
-    "the formula": attrgetter("formula"),
-    "the level": attrgetter("level"),
+    **same_fields("estimand", "outcome", "treatment", "formula", "level"),
     "what they protect": attrgetter("guarantee.unit"),
     "who counts": lambda release: "; ".join(
         text for name, text in release.sample.items() if name not in ("size", "cluster")

@@ -21,7 +21,7 @@ from dpeffects.lazy import pd
 from dpeffects.results.average import Result
 from dpeffects.results.export import frame_of, plain
 from dpeffects.results.numbers import with_error
-from dpeffects.sites.checks import SAME, check_all, check_levels, check_rule, received
+from dpeffects.sites.checks import SAME, basis_of, check_all, check_levels, check_rule, received
 from dpeffects.sites.error_distribution import Errors, Floats, SumLaw
 from dpeffects.sites.notes import FEW_SITES, away, listed, named, notes
 from dpeffects.sites.plausible import outcome_width, why_not
@@ -331,8 +331,7 @@ def _combined(
     far = away(estimates[:, None], variance[:, None])
     shares = weights if rule.needs_variance else np.where(weights > 0.0, n / n.sum(), 0.0)
     used = [release for release, weight in zip(releases, weights, strict=True) if weight > 0.0]
-    bases = {release.released.basis for release in used}
-    basis = bases.pop() if len(bases) == 1 else "association" if "association" in bases else ""
+    basis = basis_of({release.released.basis for release in used})
     possible = _possible(releases, weights.tolist())
     none = Unavailable("the law of a combination is in conf_int")
     return Combined(

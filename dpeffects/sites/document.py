@@ -30,7 +30,6 @@ VERSION = 1
 KINDS_SENT = ("exact", "asymptotic")
 """Kinds of guarantees that a release may have."""
 BASIS = typed.one_of("", *BASES)
-_ABOUT = ("format", "version", "checksum")
 _LONGEST_UNIT = 100
 _MOST_SAID = 20
 
@@ -249,7 +248,7 @@ class Sent:
         if type(version) is not int or version != VERSION:
             told = f"version {typed.quoted(version)} of the format is not known"
             raise FieldError(f"{told}; this dpeffects reads {VERSION}")
-        needed = (*_ABOUT, *names)
+        needed = ("format", "version", "checksum", *names)
         typed.check_names(values, needed, (*needed, "signature"), typed.WHOLE)
 
     def to_json(self, indent: int | None = None) -> str:

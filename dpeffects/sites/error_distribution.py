@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float64]
 _EXACT = 40
 """Sites whose error enters with its own law; what the others add is normal all but exactly."""
 _NOTHING = math.log(1e-20)
-ROWS = 512
+_ROWS = 512
 """Sites worked on at a time, so that their quadrature stays in the cache."""
 
 
@@ -59,10 +59,7 @@ class Errors:
             np.fromiter((getattr(s, name) for s in known), float, len(known))
             for name in ("value", "noise_scale", "largest")
         )
-        moments = [
-            _moments(released[i : i + ROWS], scale[i : i + ROWS], largest[i : i + ROWS])
-            for i in range(0, scale.size, ROWS)
-        ]
+        moments = [_moments(released[i], scale[i], largest[i]) for i in parts(scale)]
         mean, spread, slope = np.concatenate([np.empty((3, 0)), *moments], axis=1)
         laplace = tuple(e.laplace for e in estimates)
         normal = [e.gaussian + sum(p.variance for p in e.parts if p.noise) for e in estimates]
@@ -117,6 +114,11 @@ class Errors:
         return Errors(laplace=tuple(self.laplace[j] for j in index), **arrays)
 
 
+def parts(sites: Floats | npt.NDArray[np.int64]) -> list[slice]:
+    """Sites worked on at a time."""
+    return [slice(i, i + _ROWS) for i in range(0, sites.size, _ROWS)]
+
+
 def _moments(released: Floats, scale: Floats, largest: Floats) -> Floats:
     """Mean and variance of the plausible variance v, and the mean's derivative.
 
@@ -138,10 +140,9 @@ def _power_sums(laplace: Sequence[Sequence[float]]) -> tuple[Floats, Floats]:
     """Sums of the squares and of the fourth powers of each site's Laplace scales."""
     site = np.repeat(np.arange(len(laplace)), [len(scales) for scales in laplace])
     square = np.fromiter(chain.from_iterable(laplace), dtype=float, count=site.size) ** 2
-    sums = np.zeros((2, len(laplace)))
-    np.add.at(sums[0], site, square)
-    np.add.at(sums[1], site, square**2)
-    return sums[0], sums[1]
+    sums = (np.bincount(site, x, len(laplace)) for x in (square, square**2))
+    first, second = (total.astype(np.float64) for total in sums)
+    return first, second
 
 
 class SumLaw(Law):

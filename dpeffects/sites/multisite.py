@@ -16,7 +16,6 @@ from dpeffects.errors import (
     ReleaseError,
     checked_call,
 )
-from dpeffects.flow import Estimation
 from dpeffects.inference.intervals import check_conf_level
 from dpeffects.lazy import pd
 from dpeffects.ledgers.allotments import Allotment
@@ -26,8 +25,6 @@ from dpeffects.sites.checks import check_rule
 from dpeffects.sites.combination import Combined, combine
 from dpeffects.sites.document import check_site
 from dpeffects.sites.site_documents import SiteRelease, begin_release
-
-_EACH = ("epsilon", "delta", "ledger")
 
 
 @checked_call
@@ -90,7 +87,12 @@ def dp_multisite(
         ready = {}
         for site_name, part, call in zip(map(str, names), parts, calls, strict=True):
             if len(part):
-                ready[site_name] = _begin(formula, part, site_name, estimand, call, open_calls)
+                asked = {"site": site_name, "estimand": estimand, **call}
+                try:
+                    ready[site_name] = begin_release(formula, part, **asked)
+                except DPEffectsError as error:
+                    raise type(error)(f"site {site_name!r}: {error}") from None
+                open_calls.callback(ready[site_name].close)
             else:
                 left_out[site_name] = "it has no records"
         releases = []
@@ -100,23 +102,6 @@ def dp_multisite(
             except (EstimationError, ReleaseError) as error:  # of released values: may be shown
                 left_out[name] = f"{error} (its budget is spent)"
     return combine(releases, rule, conf_level=conf_level, left_out=left_out)
-
-
-def _begin(
-    formula: str,
-    part: Any,
-    name: str,
-    estimand: str,
-    arguments: Mapping[str, Any],
-    open_calls: ExitStack,
-) -> Estimation:
-    """Check one site's data and options; its call is closed with the others if one fails."""
-    try:
-        ready = begin_release(formula, part, site=name, estimand=estimand, **arguments)
-    except DPEffectsError as error:
-        raise type(error)(f"site {name!r}: {error}") from None
-    open_calls.callback(ready.close)
-    return ready
 
 
 def _declared(epsilon: Any, sites: Sequence[Any] | None) -> list[Any]:
@@ -164,7 +149,7 @@ def _split(data: Any, site: Any, names: list[Any]) -> list[Any]:
 def _for_site(name: Any, arguments: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
     """Arguments of one site's call: mappings of budgets and ledgers give their entry."""
     own = dict(arguments)
-    for key in _EACH:
+    for key in ("epsilon", "delta", "ledger"):
         if isinstance(own.get(key), Mapping):
             if name not in own[key]:
                 raise OptionError(f"{key} has no entry for the site {name!r}")

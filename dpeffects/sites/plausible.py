@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -44,7 +44,6 @@ from dpeffects.results.tabled import TableEffects
 from dpeffects.sites.site_documents import SiteRelease, StudyRelease
 
 _NUMBER = r"([-+0-9.e]+)"
-_RANGE = re.compile(rf"\[{_NUMBER}, {_NUMBER}\]")
 _SHOWN = 5e-6
 """Bounds are written with six digits: the largest relative error of an end."""
 _LEAST, _CLIPPED = 0.5, 0.01
@@ -139,13 +138,10 @@ def _charges_add_up(spends: Sequence[Spend], guarantee: Guarantee) -> str:
     if not spends:
         return "it lists no charges behind its guarantee"
     for name in ("epsilon", "delta"):
-        if not _adds_up([getattr(x, name) for x in spends], getattr(guarantee, name)):
+        total = getattr(guarantee, name)
+        if abs(math.fsum(getattr(x, name) for x in spends) - total) > _ROUNDED * total:
             return f"its charges do not add up to the {name} of its guarantee"
     return ""
-
-
-def _adds_up(charges: Iterable[float], total: float) -> bool:
-    return abs(math.fsum(charges) - total) <= _ROUNDED * total
 
 
 def outcome_width(release: SiteRelease) -> float | None:
@@ -163,7 +159,7 @@ def _ends(release: SiteRelease, rounding: float) -> float:
 @lru_cache(maxsize=1024)
 def _written_range(words: str) -> tuple[float, float]:
     """The ends of a range in words; NaN where it is none."""
-    written = _RANGE.fullmatch(words)
+    written = re.fullmatch(rf"\[{_NUMBER}, {_NUMBER}\]", words)
     try:
         return (float(written[1]), float(written[2])) if written else (math.nan, math.nan)
     except ValueError:

@@ -42,7 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpeffects.roots import root
-from dpeffects.sites.error_distribution import ROWS, Errors, Floats
+from dpeffects.sites.error_distribution import Errors, Floats, parts
 from dpeffects.sites.rules import ivw
 
 _POINTS, _ROUNDS = 200, 3
@@ -106,7 +106,7 @@ def random_effects(estimate: Floats, errors: Errors) -> tuple[Floats, MixedLaw]:
     share = np.exp(density - density.max())
     share[[0, -1]] /= 2.0
     share /= share.sum()
-    weights = np.concatenate([(share / total) @ (1.0 / (tau2[:, None] + v[i])) for i in _parts(v)])
+    weights = np.concatenate([(share / total) @ (1.0 / (tau2[:, None] + v[i])) for i in parts(v)])
     centre = first / total - float(weights @ y)
     sd = np.sqrt(unit**2 / total + errors.common_bias(weights))
     return weights / weights.sum(), MixedLaw(share, centre * unit, sd)
@@ -115,13 +115,8 @@ def random_effects(estimate: Floats, errors: Errors) -> tuple[Floats, MixedLaw]:
 def _sums(tau2: Floats, y: Floats, v: Floats) -> Floats:
     """Sums over sites for each tau: log variances, weights, weights times y and times y^2."""
     found = np.zeros((4, tau2.size))
-    for i in _parts(v):
+    for i in parts(v):
         variance = tau2[:, None] + v[i]
         w = 1.0 / variance
         found += [np.log(variance).sum(axis=1), w.sum(axis=1), w @ y[i], w @ y[i] ** 2]
     return found
-
-
-def _parts(v: Floats) -> list[slice]:
-    """Sites worked on at a time."""
-    return [slice(i, i + ROWS) for i in range(0, v.size, ROWS)]

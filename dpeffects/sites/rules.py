@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpeffects.sites.error_distribution import ROWS, Errors, Floats
+from dpeffects.sites.error_distribution import Errors, Floats, parts
 
 _ALIKE = 4.0
 """A site whose outcomes vary half as much as those of others is still taken at its word."""
@@ -139,12 +139,12 @@ def _below(jump: Floats, errors: Errors, weights: Floats) -> Floats:
     optimism = np.zeros_like(weights)
     near = jump - errors.variance < _FAR * errors.scale
     index = np.flatnonzero((weights > 0.0) & near)
-    for i in range(0, index.size, ROWS):
-        own = errors.part(index[i : i + ROWS])
+    for some in (index[i] for i in parts(index)):
+        own = errors.part(some)
         v, p = own.plausible()
-        x = jump[index[i : i + ROWS]] - own.noise - own.bias
+        x = jump[some] - own.noise - own.bias
         hidden = _hidden((x[:, None] - v) / own.scale[:, None])
-        optimism[index[i : i + ROWS]] = own.scale * (p * hidden).sum(axis=1)
+        optimism[some] = own.scale * (p * hidden).sum(axis=1)
     return optimism
 
 

@@ -59,14 +59,9 @@ def make_keys(site: str, folder: StrPath = ".") -> tuple[Path, Path]:
 def sign(release: R, key: StrPath | ed25519.Ed25519PrivateKey) -> R:
     """Return the release signed with a private key, or with the one in a PEM file."""
     private = read_private(key) if isinstance(key, str | os.PathLike) else key
-    return replace(
-        release,
-        signature=Signature(
-            ALGORITHM,
-            fingerprint(private.public_key()),
-            base64.b64encode(private.sign(_signed_bytes(release))).decode("ascii"),
-        ),
-    )
+    signed = base64.b64encode(private.sign(_signed_bytes(release))).decode("ascii")
+    signature = Signature(ALGORITHM, fingerprint(private.public_key()), signed)
+    return replace(release, signature=signature)
 
 
 def verify_all(releases: Iterable[Any], folder: StrPath) -> None:

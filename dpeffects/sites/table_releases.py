@@ -29,7 +29,14 @@ from dpeffects.inference.estimate import Estimate
 from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.results import ArmEffects
 from dpeffects.results.tabled import TableEffects
-from dpeffects.sites.checks import check_all, check_levels, check_plausible, received
+from dpeffects.sites.checks import (
+    basis_of,
+    check_all,
+    check_levels,
+    check_plausible,
+    received,
+    same_fields,
+)
 from dpeffects.sites.document import check_site
 from dpeffects.sites.notes import by_records, numbers
 from dpeffects.sites.plausible import why_not_moments, why_not_study, why_not_table
@@ -45,10 +52,7 @@ _KINDS: tuple[type[TableEffects], ...] = (
 _SAME = ("method", "formula", "outcome", "treatment", "estimand", "level", "stands_on")
 _ENDS = "the ends of bins (give the same everywhere, bins=[...])"
 _SAME_STUDY: dict[str, Callable[[StudyRelease], Any]] = {
-    "the protocol": attrgetter("protocol"),
-    "the estimand": attrgetter("estimand"),
-    "the formula": attrgetter("formula"),
-    "the treatment": attrgetter("treatment"),
+    **same_fields("protocol", "estimand", "formula", "treatment"),
     "the arms": lambda release: ", ".join(release.sums.arms),
     "the contrasts": lambda release: str(release.sums.contrasts),
     "the subgroups": lambda release: "; ".join(
@@ -131,8 +135,7 @@ def combine_studies(
     check_all(sent, _SAME_STUDY, lambda x: x.sums.whole.sums.ravel(), why_not_study)
     studies = {site: release.study for site, release in sent.items()}
     first, *_ = sent.values()
-    bases = {study.stands_on for study in studies.values()}
-    basis = bases.pop() if len(bases) == 1 else "association" if "association" in bases else ""
+    basis = basis_of({study.stands_on for study in studies.values()})
     with np.errstate(all="ignore"):
         sums = joint.together({site: x.sums for site, x in sent.items()}, first.estimand)
         effects = tuple(replace(effect, basis=basis) for effect in sums.effects())

@@ -13,6 +13,7 @@ from dpeffects.errors import (
     FormulaError,
     OptionError,
 )
+from dpeffects.flow import Estimation
 from dpeffects.sites import combine, dp_multisite, multisite, site_release
 
 N = 900
@@ -104,14 +105,14 @@ def test_a_declared_site_without_records():
 
 
 def test_a_site_whose_releases_allow_no_estimate(monkeypatch):
-    real, size = multisite.Estimation.result, (DATA["hospital"] == "South").sum()
+    real, size = Estimation.result, (DATA["hospital"] == "South").sum()
 
     def fails(estimation):
         if estimation.design.n == size:
             raise EstimationError("no stratum has both arms")
         return real(estimation)
 
-    monkeypatch.setattr(multisite.Estimation, "result", fails)
+    monkeypatch.setattr(Estimation, "result", fails)
     assert run().left_out["South"] == "no stratum has both arms (its budget is spent)"
 
 

@@ -38,6 +38,7 @@ from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums
 from dpeffects.estimators.row import row
 from dpeffects.estimators.weighting.inverse_weights import (
     Propensity,
+    covering_noise,
     least_strength,
     propensity_model,
 )
@@ -46,7 +47,6 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.losses import Huber, along, unit_norm
 from dpeffects.privacy.minimise import minimise
-from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.rows import Block, RowFunction, reads
 from dpeffects.results.shape import BINS, spectrum
 
@@ -262,7 +262,7 @@ def first_stage(
     strength, _ = planned_penalty(
         features,
         information=n / (2.0 if by_arm else 1.0),
-        noise=gradient_noise(norms, epsilon, delta, size),
+        noise=covering_noise(norms, epsilon, delta, size),
         spread=hand.EFFECT_SD / threshold,
         least=least_strength(epsilon, 1.0),
     )
@@ -270,7 +270,9 @@ def first_stage(
     outcome = minimise(curator, "outcome function", problem, "outcome")
     selection = n * share * (1.0 - share) * hand.LEAST_COLUMN_VARIANCE / unit_norm(d) ** 2
     values, records = spectrum(features), n * (min(share, 1.0 - share) if by_arm else 1.0)
-    along = records * _along_a_line(values, d)
+    # the largest eigenvalue of G belongs to the constant, the next to one line for each covariate
+    lines = np.sort(values)[::-1][1:d]
+    along = records * (float(lines.mean()) * hand.LEAST_COLUMN_VARIANCE / hand.EVENLY)
     left = penalty / (penalty + selection) * strength / (strength + along)
     spread = np.sum(values / (records * values + strength) ** 2) * (2.0 if by_arm else 1.0)
     noise_sd = hand.THROUGH * base.threshold * outcome.noise_sd * math.sqrt(float(spread))
@@ -290,15 +292,6 @@ def _outcome_sd(ends: float, share: float, means: FloatArray, curator: Curator) 
     mean = share * means[0] + (1.0 - share) * means[1] - (lower + upper) / 2.0
     variance = ends * ((upper - lower) / 2.0) ** 2 - mean**2
     return math.sqrt(max(variance, 0.0)) + 0.02 * (upper - lower)
-
-
-def _along_a_line(values: FloatArray, columns: int) -> float:
-    """Information of a record about a slope: the eigenvalue of G for lines.
-
-    Of the eigenvalues the largest belongs to the constant, the next to one line for each covariate.
-    """
-    lines = np.sort(values)[::-1][1:columns]
-    return float(lines.mean()) * hand.LEAST_COLUMN_VARIANCE / hand.EVENLY
 
 
 def threshold_for(ends: float) -> float:
@@ -333,13 +326,3 @@ def planned_penalty(
     error = shrunk + (noise**2 * trace if least else (noise / tried) ** 2)
     best = int(np.argmin(error))
     return float(tried[best]), float(error[best])
-
-
-def gradient_noise(norms: tuple[float, float], epsilon: float, delta: float, size: int) -> float:
-    """Standard deviation of noise that covers gradients of this L1 and L2 norm; about."""
-    l1, l2 = norms
-    spent = (1.0 - hand.VOLUME) * epsilon
-    noise = math.sqrt(2.0) * 2.0 * l1 / spent
-    if delta <= LEAST_DELTA:
-        return noise
-    return min(noise, gaussian_scale(2.0 * l2, spent, delta / 4.0, size))

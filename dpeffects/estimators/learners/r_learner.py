@@ -44,7 +44,6 @@ from dpeffects.estimators.learners.first_stage import (
     effect_squares,
     effect_terms,
     first_stage,
-    gradient_noise,
     group,
     group_squares,
     group_terms,
@@ -52,7 +51,11 @@ from dpeffects.estimators.learners.first_stage import (
 )
 from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
-from dpeffects.estimators.weighting.inverse_weights import Propensity, least_strength
+from dpeffects.estimators.weighting.inverse_weights import (
+    Propensity,
+    covering_noise,
+    least_strength,
+)
 from dpeffects.inference.estimate import (
     SHARE,
     Effects,
@@ -333,7 +336,7 @@ class SecondStage:
         """
         epsilon, delta = self.curator.epsilon("effect"), self.curator.delta("effect")
         steepest, size = self.learner.steepest, self.features.size
-        noise = gradient_noise((steepest * math.sqrt(size), steepest), epsilon, delta, size)
+        noise = covering_noise((steepest * math.sqrt(size), steepest), epsilon, delta, size)
         inside = perturbation == "objective"
         return planned_penalty(
             self.features,

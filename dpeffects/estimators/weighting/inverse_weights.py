@@ -33,11 +33,19 @@ def least_strength(epsilon: float, hessian_bound: float = 0.25, part: float = ha
 
 def gradient_noise(d: int, epsilon: float, delta: float) -> float:
     """Standard deviation of the noise in each entry of a propensity model's gradient."""
+    return covering_noise((unit_l1(d), 1.0), epsilon, delta, d, 3.0)
+
+
+def covering_noise(
+    norms: tuple[float, float], epsilon: float, delta: float, size: int, shifts: float = 4.0
+) -> float:
+    """Standard deviation of noise that covers gradients of this L1 and L2 norm; about."""
+    l1, l2 = norms
     spent = (1.0 - hand.VOLUME) * epsilon
-    noise = math.sqrt(2.0) * 2.0 * unit_l1(d) / spent
-    if delta > LEAST_DELTA:
-        noise = min(noise, gaussian_scale(2.0, spent, delta / 3.0, d))
-    return noise
+    noise = math.sqrt(2.0) * 2.0 * l1 / spent
+    if delta <= LEAST_DELTA:
+        return noise
+    return min(noise, gaussian_scale(2.0 * l2, spent, delta / shifts, size))
 
 
 def default_strength(n: int, d: int, epsilon: float, delta: float) -> float:

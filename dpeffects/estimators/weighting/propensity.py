@@ -38,6 +38,7 @@ from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.tight_sets import WithSquares
 from dpeffects.privacy.units import recoded
+from dpeffects.roots import root
 
 LINEAR = "The interval does not allow for curves, products or confounders not adjusted for."
 _NODES = np.array([NormalDist().inv_cdf((k + 0.5) / 400) for k in range(400)])
@@ -169,14 +170,17 @@ def typical_scores(share: float, sd: float) -> FloatArray:
     Log odds that vary more are those of arms that hardly overlap in any case.
     """
     spread = min(sd, 10.0) * _NODES
-    low, high = math.log(share / (1.0 - share)) + spread[[0, -1]]
-    for _ in range(60):
-        middle = (low + high) / 2.0
-        if float(sigmoid(middle + spread).mean()) < share:
-            low = middle
-        else:
-            high = middle
-    return np.clip(sigmoid((low + high) / 2.0 + spread), 1e-12, 1.0 - 1e-12)
+    return np.clip(sigmoid(level_of(spread, share) + spread), 1e-12, 1.0 - 1e-12)
+
+
+def level_of(log_odds: FloatArray, share: float) -> float:
+    """What to add to log odds, so that their chances have this mean."""
+    middle, far = math.log(share / (1.0 - share)), float(np.abs(log_odds).max(initial=0.0)) + 1e-9
+
+    def gap(x: float) -> float:
+        return float(sigmoid(x + log_odds).mean()) - share
+
+    return root(gap, middle - far, middle + far, xtol=1e-15)
 
 
 @dataclass(frozen=True)
@@ -280,11 +284,8 @@ def released_models(
     have, for the balance of the two. Also the shares, and what noise leaves unknown of them.
     """
     known = arm_counts(curator, "counts").shares()
-    columns, models = (
-        WeightSpreads.released(curator, "spread"),
-        1 if curator.arms == 2 else curator.arms,
-    )
-    arms = (None,) if models == 1 else range(models)
+    columns = WeightSpreads.released(curator, "spread")
+    arms = (None,) if curator.arms == 2 else range(curator.arms)
     how = (curator, setting, estimate, known, columns)
     return tuple(fitted_model(*how, "model", arm) for arm in arms), *known
 
