@@ -167,7 +167,7 @@ SPEC = MethodSpec(
     title="chosen by public numbers",
     about="the default: adjusts where n, epsilon and covariates carry it, for squares and products "
     "of columns too",
-    assumes=f"{NO_CONFOUNDER}; outcomes are linear in its terms and the columns that are added",
+    assumes=f"{NO_CONFOUNDER}; outcomes are linear in its terms and the columns added",
     estimands=AVERAGES,
     levels=("sample", "label"),
     options=AutoOptions,

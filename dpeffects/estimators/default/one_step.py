@@ -452,7 +452,7 @@ SPEC = MethodSpec(
     title="one-step, from private moments",
     about="private moments give linear models; one weighted sum of residuals corrects them",
     assumes=f"{NO_CONFOUNDER}; outcome and log odds of treatment are linear in its terms "
-    "and the columns that are added",
+    "and the columns added",
     estimands=AVERAGES,
     levels=("sample", "label"),
     options=OneStepOptions,

@@ -310,7 +310,7 @@ SPEC = MethodSpec(
     title="regression by arm",
     about="least squares in each arm, squares and products among its columns, and one draw",
     assumes=f"{NO_CONFOUNDER}; outcomes of each arm are linear in its terms and the "
-    "columns that are added",
+    "columns added",
     estimands=AVERAGES,
     levels=("sample",),
     options=RegressionOptions,
