@@ -309,8 +309,7 @@ SPEC = MethodSpec(
     name="regression",
     title="regression by arm",
     about="least squares in each arm, squares and products among its columns, and one draw",
-    assumes=f"{NO_CONFOUNDER}; outcomes of each arm are linear in its terms and the "
-    "columns added",
+    assumes=f"{NO_CONFOUNDER}; outcomes of each arm are linear in its terms and the columns added",
     estimands=AVERAGES,
     levels=("sample",),
     options=RegressionOptions,
