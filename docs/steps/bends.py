@@ -96,7 +96,7 @@ def power(n: int, epsilon: float, flexible: int | None = None) -> dict[str, floa
     k, x = len(terms), np.random.default_rng(2).normal(size=(20_000, COLUMNS))
     noise = Noisy(np.zeros(k), 2.0 / spend.epsilon, None, False, (k + 1) * (k + 2) / 3.0)
     overlap, v = moved("square", 0.0, x)[1], variances(terms)
-    slopes = (hand.SLOPES_OFF**2) * LINES / COLUMNS
+    slopes = (hand.WRONG_SCORE**2) * LINES / COLUMNS
     error = n * np.sqrt(overlap * v / n + hand.SKEWED * overlap**2 * slopes)
     chance = min(hand.USUAL_CURVES * LINES / (hand.CURVE * k), 0.5)
     least = seen_bend(noise, n * overlap * np.sqrt(v), error, chance) * overlap * np.sqrt(v)

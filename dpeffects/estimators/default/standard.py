@@ -1,9 +1,10 @@
 """Covariates in standard units, and the squares and products that are added to them.
 
-Means of the columns are released, and how many records lie how far from them on either side, in
-classes of lengths that cover all scales: a range that is much too wide costs little. Squares are
-taken of columns that are cut, and made free of a line by the released skewness, so that no column
-is close to a combination of the others.
+Means of the columns are released, then the mean logarithm of how far records lie from them, which
+gives the scale: it takes little noise to hide, and a range that is much too wide costs little. How
+many records lie how far on either side gives the shape. Squares are taken of columns that are cut,
+and made free of a line by the released skewness, so that no column is close to a combination of the
+others.
 """
 
 from __future__ import annotations
@@ -189,7 +190,7 @@ def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = 
                 0.25,
             ),
             Asked(
-                "logarithms of these distances",
+                "logarithms of distances of covariates",
                 log_distances(*own_columns),
                 ends,
                 None,
