@@ -153,8 +153,8 @@ SHARES = (0.14, 0.2, 0.28, 0.36, 0.44, 0.52, 0.6, 0.68, 0.74)
 """Shares that are compared for the moments, some of the smaller ones for a first stage (the fewer
 records, the more it needs) and for a propensity model that weights tables."""
 SPREAD_SHARE = 0.12
-"""Share of where covariates lie and how far they spread: with .08 errors were 3 to 11 % larger in 16
-populations, n 5,000 to 40,000, epsilon 1."""
+"""Share of where covariates lie and how far they spread: with .08 errors were 3 to 11 % larger in
+16 populations, n 5,000 to 40,000, epsilon 1."""
 COUNT = 0.3
 """Part of the share of means by arm for the number of treated records."""
 ARM_SQUARES = 0.4

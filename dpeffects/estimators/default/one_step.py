@@ -442,8 +442,9 @@ def caution(models: Models, curves: Curves, score: Score, left_out: str = "") ->
             "not allow for that"
         )
     if min(models.slopes.known) < hand.HARDLY**2:
-        found = "HARDLY ADJUSTED: the models are mostly noise"
-        found += "" if apart else "; the interval allows for what is left"
+        hardly = "HARDLY ADJUSTED: the models are mostly noise"
+        hardly += "" if apart else "; the interval allows for what is left"
+        found = with_another(models.standard.caution, hardly)
     return "; ".join(filter(None, (apart, found)))
 
 

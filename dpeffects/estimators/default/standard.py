@@ -260,6 +260,6 @@ def _margin(
         sd,
         min(max(skewness, -2.0), 2.0),
         code,
-        max(variance - moved**2, 0.25 * variance),
+        max(variance - moved**2, 0.25 * sd**2),
         1.0 / math.hypot(1.0 / seen[1], 1.0 / usual[1]),
     )
