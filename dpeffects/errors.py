@@ -4,7 +4,6 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -117,8 +116,9 @@ def advised(kind: str) -> dict[str, str]:
     'Write epsilon=, such as epsilon=1.'
     """
     import tomllib
+    from importlib.resources import files  # also in a wheel that is not unpacked
 
-    text = Path(__file__).with_name("advice.toml").read_text(encoding="utf-8")
+    text = files("dpeffects").joinpath("advice.toml").read_text(encoding="utf-8")
     told = tomllib.loads(text)[kind]
     return {name: words for names, words in told.items() for name in names.split()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from html import escape
-from pathlib import Path
+from importlib.resources import files
 
 from dpeffects.report.layout import clean
 from dpeffects.summary import Block, Notes, Pairs, Renderer, Summary, Table
@@ -12,7 +12,7 @@ from dpeffects.summary import Block, Notes, Pairs, Renderer, Summary, Table
 # Colours come from the notebook or the browser, so that light and dark themes both work; lines are
 # a grey that shows on either.
 _STYLE, _PAGE = (
-    Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
+    files("dpeffects.report").joinpath(name).read_text(encoding="utf-8").strip()
     for name in ("summary.css", "page.css")
 )
 _LONG = 20

@@ -6,7 +6,7 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Sequence
-from pathlib import Path
+from importlib.resources import files
 
 from dpeffects.report.layout import clean, column_widths, fits
 from dpeffects.summary import Block, Notes, Pairs, Renderer, Summary, Table
@@ -15,7 +15,9 @@ _LINE, _NARROW, _LONG = 84, 64, 36
 """Characters on a line of p columns, and of plain ones; lines of text that call for longtable."""
 _WORD = 14
 """A word longer than this may be broken."""
-_SYMBOLS = tomllib.loads(Path(__file__).with_name("symbols.toml").read_text(encoding="utf-8"))
+_SYMBOLS = tomllib.loads(
+    files("dpeffects.report").joinpath("symbols.toml").read_text(encoding="utf-8")
+)
 _GREEK = re.compile(r"GREEK (SMALL|CAPITAL) LETTER (\w+)")
 _SMALL = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau"
 _SMALL += " upsilon phi chi psi omega"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
 from dpeffects.estimands import ESTIMANDS, LATE
@@ -26,7 +26,7 @@ _ALIKE = 10.0
 
 def said(module: str) -> dict[str, Any]:
     """Return what summaries of a kind of result say: a table of ``sentences.toml``."""
-    text = Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8")
+    text = files("dpeffects.results").joinpath("sentences.toml").read_text(encoding="utf-8")
     return dict(tomllib.loads(text)[module])
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from importlib.resources import files
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from dpeffects.sites.random_effects import MixedLaw
 from dpeffects.sites.rules import Heterogeneity, Rule
 from dpeffects.sites.site_documents import SiteRelease
 
-_SAID = tomllib.loads(Path(__file__).with_name("notes.toml").read_text(encoding="utf-8"))
+_SAID = tomllib.loads(files("dpeffects.sites").joinpath("notes.toml").read_text(encoding="utf-8"))
 FEW_SITES = {int(sites): words for sites, words in _SAID["few_sites"].items()}
 """What the rule "random" cannot know, by the number of sites."""
 _PARTS = {"ATT": "treated", "ATC": "control"}

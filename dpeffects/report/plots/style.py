@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from importlib.resources import as_file, files
 from textwrap import fill, wrap
 from typing import Any
 
@@ -34,7 +34,7 @@ _PLACES, _ALONG = 20, 60
 _LETTER, _CAPITAL = 0.6, 0.8
 """Width of a letter over the size of its font, and that of a bold capital."""
 
-_STYLE = Path(__file__).with_name("pictures.mplstyle")
+_STYLE = files("dpeffects.report.plots").joinpath("pictures.mplstyle")
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ def canvas(
         import matplotlib.pyplot as plt
     except ImportError:
         raise MissingExtraError('plots need matplotlib: pip install "dpeffects[plot]"') from None
-    style = mpl.rc_params_from_file(_STYLE, use_default_template=False)
+    with as_file(_STYLE) as path:
+        style = mpl.rc_params_from_file(path, use_default_template=False)
     figure = None
     if ax is None:
         # before the settings are changed: those that a notebook makes with its first figure stay
