@@ -106,47 +106,21 @@ def not_among(what: str, given: object, known: Iterable[str]) -> str:
     return f"{what} must be one of {', '.join(names)}, got {quoted(given)}{hint}"
 
 
-def each_of(told: Mapping[str, str]) -> dict[str, str]:
-    """What to say of each of several names, which stand in one text.
+@functools.cache
+def advised(kind: str) -> dict[str, str]:
+    """What to write for words of one kind, by word: a table of ``advice.toml``.
 
     Examples
     --------
-    >>> each_of({"eps budget": "Write epsilon=."})
-    {'eps': 'Write epsilon=.', 'budget': 'Write epsilon=.'}
+    >>> advised("arguments")["eps"]
+    'Write epsilon=, such as epsilon=1.'
     """
+    import tomllib
+    from importlib.resources import files  # also in a wheel that is not unpacked
+
+    text = files("dpeffects").joinpath("advice.toml").read_text(encoding="utf-8")
+    told = tomllib.loads(text)[kind]
     return {name: words for names, words in told.items() for name in names.split()}
-
-
-_ELSEWHERE = each_of(
-    {
-        "by": "It is for dp_ate, dp_att, dp_atc and dp_cate; dp_study and dp_moments have "
-        "subgroups=.",
-        "horizon": "It is for dp_survival.",
-        "instrument": "It is for dp_late.",
-        "offset": "It is for dp_rate.",
-        "quantiles": "It is for dp_qte.",
-        "before": "It is for dp_did.",
-        "subgroups": "It is for dp_study and dp_moments.",
-        "design": "It is for auto, diff_in_means and other methods that can rest on randomisation.",
-        "estimand": "The estimand is in the name: ate, att or atc.",
-        "cluster": "It is for average effects; unit= protects whole clusters.",
-        "instruments": "It is instrument=, one column, of dp_late.",
-        "outcome treatment treat covariates confounders common_causes x t": "Write it in the "
-        'formula: "outcome ~ treatment | covariates".',
-        "alpha conf_level ci": "Ask the result for a level: fit.conf_int(0.9).",
-        "eps privacy_budget budget": "Write epsilon=, such as epsilon=1.",
-        "cov_type vcov vce se se_type robust": "Standard errors are robust; those of clusters are "
-        "asked for by cluster=.",
-        "entity_effects time_effects fixed_effects fe absorb": "Fixed effects are factors among "
-        "the covariates, with their levels declared in bounds=.",
-        "randomised randomized rct trial": 'Write design="randomised".',
-        "distance family link model": "Models belong to methods: see dpe.methods().",
-        "short": 'Write summary("short").',
-        "na_action na_rm dropna": 'Write missing=, such as "complete".',
-        "random_state rng": "Write seed=, which makes a result not private.",
-    }
-)
-"""What to write for arguments of other calls, and of other packages, in small letters."""
 
 
 def instead_of(name: str, known: Iterable[str]) -> str:
@@ -157,21 +131,8 @@ def instead_of(name: str, known: Iterable[str]) -> str:
     >>> instead_of("desing", ["design", "penalty"]), instead_of("horizon", ["design"])
     (" Did you mean 'design'?", ' It is for dp_survival.')
     """
-    words = _ELSEWHERE.get(name.casefold().replace(".", "_"))
+    words = advised("arguments").get(name.casefold().replace(".", "_"))
     return f" {words}" if words else did_you_mean(name, (x for x in known if x != name))
-
-
-_ABSENT = each_of(
-    {
-        "rr risk_ratio": 'fit.effect("ratio") of a result',
-        "or odds_ratio": 'fit.effect("odds") of a result',
-        "coxph km kaplan_meier": "dp_survival",
-        "ols lm glm logit regress": "dp_ate, or dp_moments(...).regression",
-        "matchit psm": 'dp_ate(..., method="private_psm")',
-        "read_csv": "pandas.read_csv",
-    }
-)
-"""What to call for what the package does not have, in small letters, without ``dp_``."""
 
 
 def absent(name: str, known: Iterable[str]) -> str:
@@ -182,7 +143,7 @@ def absent(name: str, known: Iterable[str]) -> str:
     >>> absent("dp_coxph", []), absent("ate", ["dp_ate"])
     (': call dp_survival', "; did you mean 'dp_ate'?")
     """
-    words = _ABSENT.get(name.casefold().removeprefix("dp_"))
+    words = advised("functions").get(name.casefold().removeprefix("dp_"))
     return f": call {words}" if words else nearest(name, known)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
@@ -109,8 +110,25 @@ def test_mistakes_are_named():
         table("000_figure_99")
     with pytest.raises(ValueError, match="Figure 99"):
         claim("000", "Figure 99", "anything")
+
+
+def test_what_does_not_come_back_needs_a_reason(monkeypatch):
+    monkeypatch.setattr(register, "_CLAIMS", defaultdict(list))
+    claim("004", "Figure 1", "anything")(lambda: Found("0.3", False))
     with pytest.raises(ValueError, match="needs a reason"):
-        Found("0.3", False)
+        verdicts("004")
+
+
+def test_every_reason_on_file_is_given():
+    """A key that no function has would be lost without a word."""
+    given = {row.why for row in verdicts().rows}
+    file = Path(register.__file__).with_name("verdicts.toml").read_text(encoding="utf-8")
+    for own in tomllib.loads(file).values():
+        assert [key for key, why in own.items() if not _said(why.format(**own), given)] == []
+
+
+def _said(why, given):
+    return any(why in other for other in given)
 
 
 def test_spread_is_the_usual_standard_error():

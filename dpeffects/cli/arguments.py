@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import dpeffects as dpe
@@ -70,37 +71,12 @@ def toml_value(text: str) -> Any:
 
 
 _PAIRS: dict[str, Any] = {"action": NamedValues, "const": toml_value, "metavar": "NAME=VALUE"}
-IN_A_SHELL: dict[str, dict[str, Any]] = {
-    "data": {"help": "a .csv, .csv.gz or .parquet file; its rows go nowhere"},
-    "delta": {"help": "0 is pure privacy"},
-    "bounds": {
-        "type": str,
-        "metavar": "FILE",
-        "help": ".toml or .csv; see bounds-template",
-    },
-    "shares": _PAIRS | {"flag": "--share", "help": "a proportion of the budget"},
-    "variance": {"help": "spend nothing on the variance; no interval"},
-    "ledger": {"metavar": "FILE", "help": "charge this ledger too (file or URL); it may refuse"},
-    "dataset": {"metavar": "NAME", "help": "which dataset's budget in the ledger"},
-    "method": {"help": "see dpeffects methods"},
-    "missing": {
-        "metavar": "[COLUMN=]WORD",
-        "help": "error, indicator, complete or weight; one for all, or by column",
-    },
-    "level": {"choices": ["sample", "label"], "help": "what is private; default the method's"},
-    "estimand": {"choices": list(AVERAGES)},
-    "design": {"choices": ["observational", "randomised"], "help": "of the study"},
-    "check_bounds": {"help": "release how many values were outside their bounds"},
-    "subgroups": {"metavar": "TERM"},
-    "path": {"metavar": "FILE.csv"},
-    "trust": {"metavar": "FOLDER"},
-    "request": {"metavar": "ID"},
-    "left_out": {"metavar": "SITE=REASON", "help": "a site that did not answer"},
-    "releases": {"metavar": "FILE"},
-    "protocol": {"metavar": "FILE"},
-    "site": {"metavar": "NAME"},
-    "sign": {"metavar": "KEY"},
-}
+IN_A_SHELL: dict[str, dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("shell.toml").read_text(encoding="utf-8")
+)
+IN_A_SHELL["bounds"]["type"] = str
+IN_A_SHELL["shares"] |= _PAIRS
+IN_A_SHELL["estimand"] = {"choices": list(AVERAGES)}
 """What differs from Python for parameters that several functions share."""
 
 

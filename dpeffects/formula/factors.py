@@ -16,7 +16,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple, NoReturn
 
-from dpeffects.errors import FormulaError, each_of, shorten
+from dpeffects.errors import FormulaError, advised, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import (
     Binary,
@@ -45,7 +45,7 @@ def translated(text: str) -> Iterator[None]:
         if "context marker" in reason:
             reason = "a bracket is not closed, or not opened"
         if text.strip().startswith("as."):  # `as` is a word of Python
-            reason = _CALL_ADVICE["as"]
+            reason = advised("formula")["as"]
         raise FormulaError(f"`{shorten(text.strip())}` cannot be read: {reason}") from None
 
 
@@ -117,32 +117,6 @@ EQUALITY = {ast.Eq: "==", ast.NotEq: "!="}
 COMPARISON = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", **EQUALITY}
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
-_SPLINE = "write bs(x, knots=[...], lower_bound=..., upper_bound=...)"
-_ROWS = "it looks at other rows; compute it beforehand and give it as a column"
-_CALL_ADVICE = each_of(
-    {
-        "scale center standardize standardise zscore": "covariates are scaled to [0, 1] by their "
-        "declared bounds; write the column itself",
-        "poly": "write x + I(x ** 2)",
-        "cs cr cc ns s te spline rcs pspline": _SPLINE,
-        "lag lead shift diff": _ROWS,
-        "rank cumsum cumprod cummax cummin ntile quantile qcut": _ROWS,
-        "min max mean sum median std sd var mode count": "a statistic of the column would be "
-        "released unnoticed; write a public number instead",
-        "strata": "write the column itself, or C(x, levels=[...]), and it is adjusted for",
-        "cluster frailty": "clusters are an argument of the call: cluster='village'",
-        "interaction": "write a:b",
-        "hashed factor relevel as is i": "write C(x, levels=[...]), the reference level first",
-        "offset": "for rates write dp_rate(..., offset='years'); else give outcome minus offset as "
-        "a column",
-        "pow": "write I(x ** 2)",
-        "Q": "write a name that is no plain word in backticks",
-        "cbind": "join several outcomes by +, in dp_study",
-        "ln": "write log(x)",
-        "where ifelse": "write I(x > 3)",
-        "isna isnull is_null isnan notna notnull": "write is_na(x) for missing values",
-    }
-)
 _NODE_ADVICE: dict[type[ast.AST], str] = {
     ast.Subscript: "subscripts are not available; give the values as a column of their own",
     ast.Lambda: "lambda is not available; write the expression itself, as I(x ** 2)",
@@ -295,13 +269,13 @@ class FactorReader:
         module = isinstance(node.value, ast.Name) and node.value.id in ("np", "numpy", "math")
         if module and name in ex.FUNCTIONS:
             self.refuse(f"write {name}(x) without the module")
-        advice = _CALL_ADVICE.get(name, f"the functions available are {_allowed()}")
+        advice = advised("formula").get(name, f"the functions available are {_allowed()}")
         self.refuse(f"methods and modules are not available: {advice}")
 
     def unknown(self, name: str) -> NoReturn:
         """Refuse a function that is not known."""
-        if name in _CALL_ADVICE:
-            self.refuse(f"`{name}` is not available: {_CALL_ADVICE[name]}")
+        if name in advised("formula"):
+            self.refuse(f"`{name}` is not available: {advised('formula')[name]}")
         near = difflib.get_close_matches(name, [*ex.FUNCTIONS, "clip", "is_na", *_SHAPES], n=1)
         hint = f"did you mean `{near[0]}`? " if near else ""
         self.refuse(f"unknown function `{name}`; {hint}Available: {_allowed()}")
@@ -342,7 +316,9 @@ class FactorReader:
         optional = {"degree", "include_intercept"}
         required = {"knots", "lower_bound", "upper_bound"}
         if len(node.args) != 1 or not required <= given.keys() <= required | optional:
-            self.refuse(f"knots and bounds would be read from the data; {_SPLINE}")
+            self.refuse(
+                f"knots and bounds would be read from the data; {advised('formula')['spline']}"
+            )
         knots = tuple(self.number(item) for item in self.items(given["knots"]))
         lower, upper = self.number(given["lower_bound"]), self.number(given["upper_bound"])
         ends = (lower, *knots, upper)

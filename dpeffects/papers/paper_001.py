@@ -14,7 +14,6 @@ from dpeffects.papers.verdict import Found, claim
 
 _INFINITE = 1e6
 _BUDGETS = (0.5, 1.0, 5.0, 10.0)
-_STAND_IN = "The records may not be passed on; this is a stand-in of their size that we drew."
 
 
 def _one(name: str, **where: Any) -> pd.Series[Any]:
@@ -78,8 +77,6 @@ def _process() -> Found:
         f"{row['mean difference']:.2g} on average over {row['cases']:,.0f} pairs of points, at "
         f"most {row['largest difference']:.2g}",
         bool(row["largest difference"] < 0.1),
-        "One draw of the features' weights is the process at all queries. The covariance is that "
-        "of a kernel near the Gaussian one, and the proof is for the kernel of the features.",
     )
 
 
@@ -95,7 +92,6 @@ def _iterative() -> Found:
         f"mean {_number(far['mean as printed'], far['as printed se'])}; given the earlier noise in "
         f"place of the outputs it has {_number(far['mean'], far['se'])}",
         False,
-        "The printed mean mixes function and noise: later answers forget the data.",
     )
 
 
@@ -107,7 +103,6 @@ def _same_law() -> Found:
         f"conditioned on the noise, deviations differ from the batch's by at most {gap:.1%} over "
         f"{rows['runs'].iloc[0]:,} draws",
         bool(gap < 0.03),
-        "As corrected. A released function of the package answers the same query twice alike.",
     )
 
 
@@ -119,8 +114,6 @@ def _finite_is_private() -> Found:
         f"n = 2,700, claimed epsilon 1: one changed outcome gives a forest's answer at that "
         f"record an epsilon of {_number(forest['own point'], forest['own point se'])}",
         False,
-        "An asymptotic claim. It rests on the influence function, and a forest follows single "
-        "records at every n. It needs accept_asymptotic=True here, and is marked.",
     )
 
 
@@ -130,10 +123,7 @@ def _many_queries() -> Found:
     said = "{stage} {own point:.3g} (se {own point se:.2g}) at one point, "
     said = _each(rows, said + "{300 points:.3g} (se {se:.2g}) at 300", "; ")
     return Found(
-        f"epsilon where 1 is claimed: {said}",
-        bool((rows["300 points"] < 1 + 2 * rows["se"]).all()),
-        "One record moves all answers. Even a linear second stage needs noise that grows with "
-        "the number of queries, and a network gives the record away at the paper's 300.",
+        f"epsilon where 1 is claimed: {said}", bool((rows["300 points"] < 1 + 2 * rows["se"]).all())
     )
 
 
@@ -141,11 +131,7 @@ def _many_queries() -> Found:
 def _with_n() -> Found:
     rows = table("001_theorem_1").query("stage == 'forest'").sort_values("n")
     said = _each(rows, "{own point:.3g} (se {own point se:.2g}) at n = {n:,}")
-    return Found(
-        f"epsilon of a forest at the record's own point: {said}",
-        False,
-        "What one record does to a forest stays the same while the noise shrinks.",
-    )
+    return Found(f"epsilon of a forest at the record's own point: {said}", False)
 
 
 @claim("001", "Theorem 2", "Equation 18 is (epsilon, delta)-DP for any Gaussian kernel")
@@ -155,8 +141,6 @@ def _functional_noise() -> Found:
     return Found(
         f"h = 1, claimed epsilon 1: exact epsilon {said} dimensions",
         bool((rows["epsilon"] <= 1).all()),
-        "K(x, x) stands where the proof has its root. The spare factor of 4 covers that for narrow "
-        "kernels in few dimensions only. The package has features of norm 1 and claims 23 and 24.",
     )
 
 
@@ -170,8 +154,6 @@ def _lipschitz() -> Found:
         f"claimed epsilon 1: R-learner {_number(r['epsilon'], r['se'])}, DR-learner "
         f"{_number(dr['epsilon'], dr['se'])}",
         bool(max(r["epsilon"] - 2 * r["se"], dr["epsilon"] - 2 * dr["se"]) <= 1),
-        "The slope of the squared loss of pseudo-outcomes is not bounded by the domain of the "
-        "outcome: the DR-learner divides by propensities.",
     )
 
 
@@ -182,8 +164,6 @@ def _exact_delta(item: str) -> Found:
         f"claimed delta {low['printed']:g}: exact {low['ours']:.2g} at epsilon 5, "
         f"{high['ours']:.2g} at 10",
         bool((rows["ours"] <= rows["printed"]).all()),
-        "The classical bound is for epsilon below 1; the paper's figures go to 10. The package "
-        "uses the analytic Gaussian mechanism.",
     )
 
 
@@ -214,8 +194,6 @@ def _neglected() -> Found:
     return Found(
         f"epsilon of a record that trains only the nuisances, of a claimed 1: {said}",
         bool((rows["mean"] - 2 * rows["se"] < 1).all()),
-        "Orthogonality is of the first order and in the mean. A network in the second stage "
-        "amplifies small changes. The package's nuisances are private themselves.",
     )
 
 
@@ -225,8 +203,6 @@ def _formula_row(item: str, learner: str) -> Found:
         f"package against the formulas written out: {row['mismatches']} of {row['cases']} answers "
         f"differ; noise from {row['least ratio']:.3f} to {row['largest ratio']:.3f} of ours",
         bool(row["mismatches"] == 0 and row["least ratio"] > 0.98),
-        "The noise depends on a search for the largest influence, so two searches differ a little. "
-        "That it is the right noise is another claim (Theorem 1).",
     )
 
 
@@ -249,7 +225,6 @@ def _kernel_bound() -> Found:
         f"{worst['dimension']:.0f} dimensions); by at most {rows['over root'].max():.3f} times "
         "L / (lambda n) sqrt(K(x, x))",
         bool(rows["over printed"].max() <= 1),
-        "The line before it in its own proof has the root.",
     )
 
 
@@ -260,7 +235,6 @@ def _unsquared() -> Found:
         f"without the square one record moves the best function by {row['ours']:g}, where "
         f"{row['printed']:.2g} is printed",
         bool(row["ours"] <= row["printed"]),
-        "The penalty must be the squared norm, as in equation 15: otherwise f may jump from 0.",
     )
 
 
@@ -271,8 +245,6 @@ def _smooth() -> Found:
     return Found(
         f"one record moves the answer at its own point, of the bound: {said}",
         bool((rows["moved"] - 2 * rows["moved se"] <= rows["lemma 4"]).all()),
-        "A smooth sensitivity is never below what one record moves. The lemma's source is for "
-        "M-estimators of few parameters.",
     )
 
 
@@ -293,8 +265,6 @@ def _whose_influence() -> Found:
     return Found(
         f"true influence on a learner of means in cells, over the printed: {said}",
         bool((rows["ratio"] - 2 * rows["se"] <= 1).all()),
-        "Equation 31 belongs to a weighted average effect. An answer of a function that varies "
-        "rests on fewer records, and each pulls more.",
     )
 
 
@@ -306,7 +276,6 @@ def _consistent() -> Found:
         f"function, epsilon 1: PEHE {_number(first['pehe'], first['se'])} at n = "
         f"{first['n']:,.0f}, {_number(last['pehe'], last['se'])} at {last['n']:,.0f}",
         bool(last["pehe"] + 2 * last["se"] < first["pehe"] / 3),
-        "For the package's function release.",
     )
 
 
@@ -316,24 +285,14 @@ def _consistent() -> Found:
 @claim("001", "Figure 1", "Published estimates do not allow private information to be inferred")
 def _setting() -> Found:
     row = _one("001_theorem_1", stage="forest", n=2700)
-    return Found(
-        f"finite release by a forest, claimed epsilon 1: {row['own point']:.0f}",
-        False,
-        "A drawing of the setting. What it promises holds for the function release, which has a "
-        "proof, and not for the finite one.",
-    )
+    return Found(f"finite release by a forest, claimed epsilon 1: {row['own point']:.0f}", False)
 
 
 @claim("001", "Figure 2", "DP-CATE can be used with any machine learning model")
 def _any_model() -> Found:
     rows = table("001_figure_2")
     said = _each(rows, "{model} {plain:.3g} (se {se:.2g})")
-    return Found(
-        f"it runs; PEHE before noise: {said}",
-        True,
-        "That it runs says nothing of its guarantee (Theorem 1). With a proof: "
-        'method="sample_aggregate".',
-    )
+    return Found(f"it runs; PEHE before noise: {said}", True)
 
 
 @claim("001", "Figure 3", "With a growing budget predictions converge to those without privacy")
@@ -343,9 +302,7 @@ def _settles() -> Found:
         f"{r['stage']} {r['noise sd'] / 0.5:.2g}, {r['noise sd']:.2g}, {r['noise sd'] / 10:.2g}"
         for _, r in rows.iterrows()
     )
-    return Found(
-        f"noise sd at epsilon 0.5, 1 and 10: {said}", True, "By construction: 1 / epsilon."
-    )
+    return Found(f"noise sd at epsilon 0.5, 1 and 10: {said}", True)
 
 
 @claim("001", "Figure 3", "The predictions under forest and network are almost identical")
@@ -357,8 +314,6 @@ def _identical() -> Found:
         f"{_number(network['plain'], network['se'])}; noise sd at epsilon 1 "
         f"{forest['noise sd']:.2f} and {network['noise sd']:.2f}",
         bool(forest["from network"] < 1.5 * network["plain"]),
-        "A forest with scikit-learn's defaults follows single records. Only the noise is alike, "
-        "which hides the difference at small budgets.",
     )
 
 
@@ -369,7 +324,6 @@ def _functions_settle(learner: str) -> Found:
     return Found(
         f"distance from the function without noise at epsilon 0.5, 1, 5, 10: {said}",
         _falls(away, [float(row["distance se"]) for row in rows]),
-        "With the package's private nuisances and a guarantee that is proved.",
     )
 
 
@@ -406,8 +360,6 @@ def _useful() -> Found:
         f"epsilon 1: network {network:.2f} (claimed), function {_number(row['pehe'], row['se'])}; "
         f"a constant scores {constant:.2f}",
         bool(max(network, row["pehe"] + 2 * row["se"]) < constant),
-        "At epsilon 1, 2,700 records and 30 covariates a constant is as good or better. The figure "
-        "is centred at the error without privacy, which hides the level.",
     )
 
 
@@ -418,7 +370,6 @@ def _hematocrit() -> Found:
         f"stand-in, epsilon 1: slope {_number(row['slope'], row['slope se'])} where "
         f"{row['true slope']:.3g} was put in",
         None,
-        f"{_STAND_IN} A slope that is there is found.",
     )
 
 
@@ -427,7 +378,7 @@ def _variation() -> Found:
     rows = table("001_figure_6")
     said = _each(rows, "{noise sd:.3g} (se {noise sd se:.2g}) at {epsilon:g}")
     falls = _falls(rows["pehe"].tolist(), rows["se"].tolist())
-    return Found(f"stand-in: noise sd {said}", falls, _STAND_IN)
+    return Found(f"stand-in: noise sd {said}", falls)
 
 
 @claim("001", "Figure 7", "Predictions come to the constant effect as the budget grows (TCGA)")
@@ -437,11 +388,7 @@ def _constant_effect() -> Found:
         values = ", ".join(f"{value:.2g}" for value in rows["pehe"])
         said.append(f"{genes:,} genes {values} ({rows['plain'].iloc[0]:.2g} without noise)")
         settles &= bool((rows["pehe"].diff().dropna() < 0).all())
-    return Found(
-        f"stand-in, effect 1: PEHE at epsilon 0.5, 1, 5, 10: {'; '.join(said)}",
-        settles,
-        f"{_STAND_IN} Its stages are linear.",
-    )
+    return Found(f"stand-in, effect 1: PEHE at epsilon 0.5, 1, 5, 10: {'; '.join(said)}", settles)
 
 
 @claim("001", "Figure 7", "The loss in precision due to the guarantee is fairly small")
@@ -450,9 +397,7 @@ def _small_loss() -> Found:
     said = "{genes:,.0f} genes: PEHE {pehe:.3g} (se {se:.2g}) and {plain:.2g} without noise"
     said = _each(rows, said, "; ")
     return Found(
-        f"stand-in, effect 1, epsilon 1: {said}",
-        bool((rows["pehe"] < 2 * rows["plain"]).all()),
-        f"{_STAND_IN} The largest influence over hundreds of covariates is far from all records.",
+        f"stand-in, effect 1, epsilon 1: {said}", bool((rows["pehe"] < 2 * rows["plain"]).all())
     )
 
 
@@ -470,12 +415,7 @@ def _mechanisms() -> Found:
         better.append(
             inside["pehe"] + 2 * math.hypot(inside["se"], outside["se"]) < outside["pehe"]
         )
-    return Found(
-        f"PEHE of functions at epsilon 1: {'; '.join(said)}",
-        not any(better),
-        "Noise in the objective keeps the estimand as it is, and a solver that stops early is "
-        "paid for (claim 22).",
-    )
+    return Found(f"PEHE of functions at epsilon 1: {'; '.join(said)}", not any(better))
 
 
 @claim("001", "Figure 9", "Noise of the DR-learner is extremely enlarged")
@@ -486,13 +426,7 @@ def _enlarged() -> Found:
         for stage in ("network", "forest", "linear")
     }
     said = ", ".join(f"{stage} {ratio:.2f}" for stage, ratio in ratios.items())
-    return Found(
-        f"times the noise of the R-learner: {said}",
-        min(ratios.values()) > 3,
-        "Propensities of data set 1 lie between 0.5 and 0.8, so there is little to divide by. The "
-        "paper does not say how it keeps fitted ones from 0 and 1; here they are within 0.01 and "
-        "0.99.",
-    )
+    return Found(f"times the noise of the R-learner: {said}", min(ratios.values()) > 3)
 
 
 @claim("001", "Figure 10", "They converge more rapidly than finite releases")
@@ -505,8 +439,6 @@ def _rapidly() -> Found:
         f"{_number(low['distance'], low['distance se'])} and "
         f"{_number(high['distance'], high['distance se'])}",
         bool(left < 0.1),
-        "The function starts nearer and falls more slowly: it is shrunk where noise is large, and "
-        "less so as the budget grows.",
     )
 
 
@@ -538,7 +470,6 @@ def _not_reliable() -> Found:
     return Found(
         f"PEHE at epsilon 0.5: {said}; a constant scores {constant:.2f}",
         bool((rows["pehe"] - 2 * rows["se"] > constant).all()),
-        "All are worse than a constant.",
     )
 
 
@@ -553,7 +484,6 @@ def _superior() -> Found:
         f"PEHE at epsilon 0.5, 1, 5, 10: function {said}; finite {finite} (claimed); best DP-EBM "
         f"{others}",
         all(row["pehe"] + 2 * row["se"] < best[e] for e, row in ours.items()),
-        "For the function release, which has a proof.",
     )
 
 
@@ -564,12 +494,7 @@ def _anonymous() -> Found:
     finite = [_finite("data set 1", "R-learner", "network", e) for e in _BUDGETS]
     shown = ", ".join(f"{value:.2f}" for value in finite)
     wins = sum(value < rows["pehe"].median() for value in finite)
-    return Found(
-        f"PEHE {said}; finite release {shown} at epsilon 0.5, 1, 5, 10",
-        wins >= 3,
-        "Groups of near records hardly change two covariates. k-anonymity protects neither "
-        "outcomes nor treatments, so it is no alternative either. The paper does not say its k.",
-    )
+    return Found(f"PEHE {said}; finite release {shown} at epsilon 0.5, 1, 5, 10", wins >= 3)
 
 
 @claim("001", "Figure 14", "The PEHE falls with the budget to that of the non-private model")
@@ -579,7 +504,7 @@ def _data_set_1() -> Found:
         row = _one("001_finite", data="data set 1", learner="R-learner", stage=stage)
         values = ", ".join(f"{_finite('data set 1', 'R-learner', stage, e):.2f}" for e in _BUDGETS)
         said.append(f"{stage} {values} ({_number(row['plain'], row['se'])} without noise)")
-    return Found(f"epsilon 0.5, 1, 5, 10: {'; '.join(said)}", True, "By construction.")
+    return Found(f"epsilon 0.5, 1, 5, 10: {'; '.join(said)}", True)
 
 
 @claim("001", "Figure 15", "PEHE in % of the non-private PEHE for epsilon from 0.1 to 0.2")
@@ -589,21 +514,14 @@ def _percent() -> Found:
         plain = _one("001_finite", data="data set 1", learner="R-learner", stage=stage)["plain"]
         values = [_finite("data set 1", "R-learner", stage, e) / plain for e in (0.1, 0.2)]
         said.append(f"{stage} {values[0]:.0%} to {values[1]:.0%}")
-    return Found(
-        "; ".join(said),
-        None,
-        "The paper's numbers are only in its picture. A better learner has a larger percentage, "
-        "and at these budgets all are worse than a constant.",
-    )
+    return Found("; ".join(said), None)
 
 
 @claim(
     "001", "Appendix H", "14,719 samples, a tenth of which are the d = 1312 queries", place="H.2"
 )
 def _tenth() -> Found:
-    return Found(
-        f"a tenth of 14,719 is {14_719 // 10 + 1:,}", False, "One of the numbers is wrong."
-    )
+    return Found(f"a tenth of 14,719 is {14_719 // 10 + 1:,}", False)
 
 
 @claim("001", "Appendix H", "Functions have 50 basis functions and lambda = 1", place="H.3")

@@ -72,15 +72,13 @@ def _noise_of_algorithm_2() -> Found:
     far = ((rows["mean"] - 1.0).abs() / rows["se"]).max()
     shown = ", ".join(f"{r['mean']:.2f} (se {r['se']:.2f})" for _, r in rows.iterrows())
     text = f"mean absolute noise over 2 S / epsilon at epsilon 0.5, 1, 4: {shown}"
-    why = "By variance=False and paper_constants=True; where the printed S is not smooth, ours is."
-    return Found(text, bool(far < 3.0), why)
+    return Found(text, bool(far < 3.0))
 
 
 @both("Algorithm 3", "the argmin over all subsets of sites")
 def _subsets_by_sorting() -> Found:
     text = _mismatches("Algorithm 3", "MVAgg")
-    why = "The best subset is a prefix of the sites in order of N v: no search is needed."
-    return Found(f"against all subsets of 8 sites: {text}", text.startswith("0 "), why)
+    return Found(f"against all subsets of 8 sites: {text}", text.startswith("0 "))
 
 
 @claim("003", "Algorithm 4", "difference in means with noise of scale B / epsilon in each arm")
@@ -101,8 +99,7 @@ def _smooth_laplace_is_private() -> Found:
         f"needs {used:.2g} of its delta at most up to a share of 40 / 3, the paper's largest, and "
         f"{worst['smooth_laplace']:.2g} at {worst['share']:.3g}"
     )
-    why = "The condition is enough for every budget that the paper uses, not for every epsilon."
-    return Found(text, bool(used <= 1.0), why)
+    return Found(text, bool(used <= 1.0))
 
 
 @both("Theorem 1", "local sensitivity at most 4 (1 + R) B / N")
@@ -123,8 +120,7 @@ def _bound_is_smooth() -> Found:
         f"ln S moves by up to {row['ratio']:.2f} beta, by more than beta in {row['mismatches']} of "
         f"{row['cases']} pairs of neighbours"
     )
-    why = "R is too small where k replacements empty the smaller arm: keeping one record is worse."
-    return Found(text, bool(row["mismatches"] == 0), why)
+    return Found(text, bool(row["mismatches"] == 0))
 
 
 @both("Lemma 1", "E[S_DP] = S")
@@ -154,11 +150,7 @@ def _gaussian_noise_is_private() -> Found:
     used = rows[rows["epsilon_of_site"] <= 40.0]
     worst = used.loc[used["gaussian"].idxmax()]
     text = f"needs {worst['gaussian']:.2g} times its delta at a share of {worst['share']:.3g}"
-    why = (
-        "The formula holds for epsilon < 1, and the last sites of IHDP and Lalonde have 40 / 3. "
-        "The package has the analytic Gaussian mechanism."
-    )
-    return Found(text, bool(worst["gaussian"] <= 1.0), why)
+    return Found(text, bool(worst["gaussian"] <= 1.0))
 
 
 @both("Proposition 1", "the global sensitivity is at least B")
@@ -168,7 +160,7 @@ def _global_sensitivity() -> Found:
         f"the printed pairs differ by {example['ratio']:.3g} B; over all data sets of 2 to 4 "
         f"records the largest change is {most['ratio']:.3g} of (1 + 1/N) B"
     )
-    return Found(text, bool(example["mismatches"] == 0), "Its exact value is (1 + 1/N) B.")
+    return Found(text, bool(example["mismatches"] == 0))
 
 
 @both("Appendix C", "V estimates the variance of matching")
@@ -179,8 +171,7 @@ def _printed_variance() -> Found:
         f"{printed['mean']:.0f} times the true variance on Synth (se {printed['se']:.2f}); within "
         f"arms of strata {ours['mean']:.3f} (se {ours['se']:.3f})"
     )
-    why = "Squares of matched differences hold the square of the effect."
-    return Found(text, bool(abs(printed["mean"] - 1.0) < 0.1), why)
+    return Found(text, bool(abs(printed["mean"] - 1.0) < 0.1))
 
 
 @both("Appendix C", "the bound of the variance's local sensitivity")
@@ -217,7 +208,7 @@ def _what_leaves_a_site() -> Found:
     from dpeffects.sites import SiteRelease
 
     text = f"a release has {len(fields(SiteRelease)) + 2} fields, none of them of single records"
-    return Found(text, True, "site_release, combine; `make federation-demo` runs it on Flower.")
+    return Found(text, True)
 
 
 # --- figures 6 and 7 -----------------------------------------------------------------------------
@@ -229,9 +220,8 @@ def _falls_with_records() -> Found:
     times = rows["records"] * rows["mean"]
     shown = zip(times, rows["records"], strict=True)
     text = "N S is " + ", ".join(f"{value:.0f} at {n:,}" for value, n in shown) + " records"
-    why = "It is 12/N once strata have some hundred records, and eight times that before."
     settled = abs(times.iloc[-1] / times.iloc[-2] - 1.0) < 0.05
-    return Found(text, bool(settled and times.iloc[-1] < times.iloc[0]), why)
+    return Found(text, bool(settled and times.iloc[-1] < times.iloc[0]))
 
 
 @both("Figure 7", "it grows with imbalance, and is least for balanced data")
@@ -295,8 +285,7 @@ def _least_spread(figure: str, paper: str) -> Found:
     others = frame[list(_RULES[paper])].min(axis=1)
     share = (frame["MVAgg"] <= 1.1 * others).mean()
     text = f"within 10 % of the smallest in {100 * share:.0f} % of {len(frame)} settings"
-    why = "Where sites are few and noisy, its spread is that of the choice it makes."
-    return Found(text, bool(share >= _MOSTLY), why)
+    return Found(text, bool(share >= _MOSTLY))
 
 
 for _paper in _TWO:
@@ -318,9 +307,7 @@ def _falls_with_alpha() -> Found:
         rises[rule] = int((np.diff(error) > 2.0 * np.hypot(se[1:], se[:-1])).sum())
     text = "steps up beyond two standard errors: "
     text += ", ".join(f"{rule} {count}" for rule, count in rises.items())
-    return Found(
-        text, not any(rises.values()), "Steps between neighbouring alphas, 6 for each rule."
-    )
+    return Found(text, not any(rises.values()))
 
 
 @both("Figure 3", "AggAll is worst where epsilon_1 is much larger than epsilon_2")
@@ -349,8 +336,7 @@ def _inverse_variance_at_small_alpha() -> Found:
     more, se = cell["above_mvagg", "IVW"], cell["above_se", "IVW"]
     text = f"at alpha 1/8 IVW has {1.0 + more / cell['error', 'MVAgg']:.2f} times the error of "
     text += f"MVAgg ({more / se:+.1f} standard errors from 1)"
-    why = "A variance here counts for no less than its noise part, which is public or released."
-    return Found(text, bool(more > 2.0 * se), why)
+    return Found(text, bool(more > 2.0 * se))
 
 
 _THREE = {"002": "5", "003": "4"}
@@ -382,19 +368,14 @@ for _paper, _number in _THREE.items():
     def _gain_on_largest() -> Found:
         ratios = _ratios(8.0, "AggLargest")
         text = f"error of AggLargest by that of MVAgg at alpha 8: {_by_split(ratios)}"
-        why = "AggLargest takes the first site, as in the paper."
         near = ratios["1:1:1"] >= 0.9 * max(ratios.values())
-        return Found(text, bool(near), why)
+        return Found(text, bool(near))
 
     @claim(_paper, f"Figure {_number}", "the gain on AggAll at small alpha is largest at 18:1:1")
     def _gain_on_all() -> Found:
         ratios = _ratios(1 / 8, "AggAll")
         text = f"error of AggAll by that of MVAgg at alpha 1/8: {_by_split(ratios)}"
-        why = (
-            "The reason given is not right: by the paper's formula the first site has the largest "
-            "budget there, and the two small sites spoil the average."
-        )
-        return Found(text, max(ratios, key=lambda split: ratios[split]) == "18:1:1", why)
+        return Found(text, max(ratios, key=lambda split: ratios[split]) == "18:1:1")
 
 
 @claim("003", "Figure 4", "IVW is generally a little better than MVAgg")
@@ -402,11 +383,7 @@ def _inverse_variance_at_three_sites() -> Found:
     frame = _errors("4")
     better, worse = _beaten(frame, ("IVW",)).sum(), _beats(frame, "IVW").sum()
     text = f"better beyond two standard errors in {better} of {len(frame)}, worse in {worse}"
-    why = (
-        "Where noise is small, weights by records are the best there are, and inverse variances "
-        "bring noise of their own; where some sites are noisy IVW is the better one."
-    )
-    return Found(text, bool(better > worse), why)
+    return Found(text, bool(better > worse))
 
 
 claim("002", "Figure 4", "on STAR MVAgg is best for all alphas")(
@@ -444,8 +421,7 @@ def _outperforms(figure: str) -> Found:
     counts = {rule: int(_beats(frame, rule).sum()) for rule in ("AggAll", "AggLargest")}
     text = f"MVAgg better than AggAll in {counts['AggAll']} and than AggLargest in "
     text += f"{counts['AggLargest']} of {len(frame)} settings, worse than one in {beaten.sum()}"
-    why = "Differences below two standard errors count for neither."
-    return Found(text, bool(beaten.mean() <= 1.0 - _MOSTLY and min(counts.values()) > 0), why)
+    return Found(text, bool(beaten.mean() <= 1.0 - _MOSTLY and min(counts.values()) > 0))
 
 
 def _against_inverse_variance(figure: str, low: float, high: float, best: str) -> Found:
@@ -457,10 +433,7 @@ def _against_inverse_variance(figure: str, low: float, high: float, best: str) -
     if sum(count.values()) <= 0.1 * len(frame):
         return Found(text, None, "So few repeats do not tell the two apart.")
     other = "IVW" if best == "MVAgg" else "MVAgg"
-    why = (
-        "Variances count for no less than their noise part here; the paper does not say how its do."
-    )
-    return Found(text, count[best] > count[other], why)
+    return Found(text, count[best] > count[other])
 
 
 def _spread_of_all(figure: str) -> Found:
@@ -468,8 +441,7 @@ def _spread_of_all(figure: str) -> Found:
     ratio = frame[["AggAll", "AggLargest"]].min(axis=1) / frame["MVAgg"]
     text = f"alpha 4, 8: AggAll and AggLargest have {ratio.median():.1f} times its standard "
     text += f"deviation in the median setting, {ratio.min():.1f} times at least"
-    why = "It leaves out noisy sites, which the others take in or are."
-    return Found(text, bool((ratio > 1.0).mean() >= _MOSTLY), why)
+    return Found(text, bool((ratio > 1.0).mean() >= _MOSTLY))
 
 
 def _smooth_below_global(figure: str) -> Found:
@@ -478,12 +450,8 @@ def _smooth_below_global(figure: str) -> Found:
     text = f"MVAgg has a smaller error by smooth sensitivity in {(ratio > 1.0).sum()} of "
     text += f"{len(ratio)} settings; the errors differ by {ratio.min():.1f} to {ratio.max():.0f} "
     text += f"times, in the median by {ratio.median():.1f} ('much' is taken as 2)"
-    why = (
-        "In small strata the printed smooth sensitivity is no smaller than the global one, and it "
-        "has a third of the budget where the global one has half."
-    )
     much = (ratio > 1.0).mean() >= _MOSTLY and ratio.median() >= 2.0
-    return Found(text, bool(much), why)
+    return Found(text, bool(much))
 
 
 def _global_is_large(figure: str) -> Found:
@@ -498,8 +466,7 @@ def _smooth_is_small(figure: str, of: tuple[str, ...]) -> Found:
     at_most, large = rows.max().max(), _alpha(rows, low=8.0).max().max()
     ours = _by_package(figure)
     text = f"at most {at_most:.2f}, and {large:.3f} at alpha 8; the package's own choices {ours}"
-    why = "The sizes of strata decide: see figure 6."
-    return Found(text, bool(at_most < 1.0 and large <= 0.1), why)
+    return Found(text, bool(at_most < 1.0 and large <= 0.1))
 
 
 def _by_package(figure: str) -> str:

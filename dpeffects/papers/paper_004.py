@@ -26,14 +26,6 @@ PRINTED = {
 }
 """Tables 2 and 3 as printed, by epsilon: the mean without noise, with noise in the model only
 (tau-hat_n), and with both noises (what is released), and shares of wrong signs."""
-_NOT_SCALED = (
-    "The printed values come near with rows that were not divided by their largest norm, for which "
-    "the printed noise is too small to be private."
-)
-_MODEL_ONLY = (
-    "The printed shares are near those of noise in the model alone. The noise of section 3.2 for "
-    "outcomes up to 40,000 dollars in a mean of 200 is several times the effect."
-)
 
 
 def _cells(name: str, setting: str, n: int = 200) -> pd.DataFrame:
@@ -56,7 +48,6 @@ def _the_algorithm_is_in_the_package() -> Found:
         f"private_ipw(as_printed=True) against the paper's lines, {len(z)} cases: differences over "
         f"their standard errors have sd {z.std():.2f}, largest {z.abs().max():.1f}",
         holds=bool(z.abs().max() < 3.5 and z.std() < 1.4),
-        why="With declared bounds and a clip, without which the guarantee does not hold.",
     )
 
 
@@ -66,8 +57,6 @@ def _nothing_bounds_the_propensities() -> Found:
     return Found(
         f"single estimates on IHDP up to {rows['largest'].max():,.0f}, with outcomes of some tens",
         holds=False,
-        why="It divides by propensities that nothing keeps away from 0 (omega_1 and omega_2 "
-        "are not enforced), and by the largest norm in the data.",
     )
 
 
@@ -84,7 +73,6 @@ def _the_sign_in_the_bias() -> Found:
         f"{off['proved']} with +1; at epsilon 0.4, m = 500: printed {at['g printed']:.3f}, with +1 "
         f"{at['g proved']:.3f}, simulated {at['simulated']:.3f} (se {at['se']:.4f})",
         holds=off["printed"] == 0,
-        why="The mean of a log-normal is exp(+variance / 2) in both arms, as in the paper's proof.",
     )
 
 
@@ -96,7 +84,6 @@ def _the_bias_by_n() -> Found:
         f"m = 500, epsilon 0.4: g is {first['mean']:.3f} (se {first['se']:.3f}) at n = "
         f"{first['n']:,.0f} and {last['mean']:.3f} (se {last['se']:.3f}) at n = {last['n']:,.0f}",
         holds=bool(abs(last["mean"]) < 0.5 * abs(first["mean"])),
-        why="It goes to zero with m and epsilon (figure 1). n only averages over more records.",
     )
 
 
@@ -111,8 +98,6 @@ def _lemma_6() -> Found:
         f"it {worst['beyond eta']:.3f} (se {worst['se']:.3f}) of the pairs; corrected at most "
         f"{right['beyond eta'].max():.3f}",
         holds=bool((printed["beyond eta"] <= printed["gamma"] + 2 * printed["se"]).all()),
-        why="eta adds up y, not its size; the sum of the noise's entries bounds no x'z; gamma is "
-        "for one of two draws. With positive outcomes eta is large enough all the same.",
     )
 
 
@@ -127,8 +112,6 @@ def _corollary_7() -> Found:
         f"with the right g; worst: P = {worst['happens']:.3f} (se {worst['se']:.3f}) against "
         f"{worst['with the right g']:.3f}. Chebyshev's bound: broken in {broken['corrected']}",
         holds=broken["printed"] == 0,
-        why="Markov's inequality needs the mean of the size of the error. The size of g is that of "
-        "its mean, in which errors cancel.",
     )
 
 
@@ -168,7 +151,6 @@ def _divided_by_n() -> Found:
         f"ATT of {said['effect']:.3f}: printed {said['mean']:.3f} (se {said['se']:.3f}), divided "
         f"by a released count {ours['mean']:.3f} (se {ours['se']:.3f})",
         holds=bool(abs(said["mean"] - said["effect"]) < 2 * said["se"]),
-        why="Divided by n a sum over the treated estimates the ATT times their share.",
     )
 
 
@@ -185,7 +167,6 @@ def _the_bias_falls() -> Found:
         f"from {grid[0, 0]:.3f} (epsilon {first['epsilon']:g}, m = {first['m']:,.0f}) to "
         f"{grid[-1, -1]:.5f} (epsilon {last['epsilon']:g}, m = {last['m']:,.0f}), at every step",
         holds=bool((np.diff(grid, axis=0) < 0).all() and (np.diff(grid, axis=1) < 0).all()),
-        why="With the right sign in equation 8.",
     )
 
 
@@ -208,7 +189,6 @@ def _fewer_wrong_signs() -> Found:
         f"{both['wrong signs'].iloc[-1]:.2f} (se {both['se'].max():.2f}); noise in the model alone "
         f"{model['wrong signs'].iloc[0]:.2f} to {model['wrong signs'].iloc[-1]:.2f}",
         holds=_fewer(both.iloc[0], both.iloc[-1]),
-        why="The figure's own values are not printed.",
     )
 
 
@@ -234,8 +214,6 @@ def _converges_with_m() -> Found:
         f"{first['moved']:.3f} (se {first['moved se']:.3f}) to {last['moved']:.4f} (se "
         f"{last['moved se']:.4f}); with both noises single estimates are {away} away",
         holds=bool(first["moved"] - 2 * first["moved se"] > last["moved"]),
-        why="On average. What section 3.2 adds depends on n, not on m, so what is released stays "
-        "that far away.",
     )
 
 
@@ -247,7 +225,6 @@ def _linear_in_the_effect() -> Found:
         f"m = 500: {low:.2f}, {middle:.2f} and {high:.2f} at effects 0.1, 1.05 and 2; half-way is "
         f"{(low + high) / 2:.2f}",
         holds=bool(abs(middle - (low + high) / 2) > 2 * float(frame["se"].max())),
-        why="The estimate is linear in the outcomes, hence in tau, whatever the noise.",
     )
 
 
@@ -256,11 +233,7 @@ def _linear_in_the_effect() -> Found:
 
 @claim("004", "Table 1", "Key quantities")
 def _symbols() -> Found:
-    return Found(
-        "a list of symbols",
-        holds=None,
-        why="Nothing is measured in it; the vignette uses the same quantities.",
-    )
+    return Found("a list of symbols", holds=None)
 
 
 def _without_noise(name: str) -> tuple[str, float, float]:
@@ -271,11 +244,7 @@ def _without_noise(name: str) -> tuple[str, float, float]:
 
 @claim("004", "Table 2", "The average tau-hat is 4.80")
 def _average_on_ihdp() -> Found:
-    return Found(
-        _without_noise("004_table_2")[0],
-        holds=None,
-        why="Outcomes are our own draws of Hill's surface B; the paper's 1,000 files are not used.",
-    )
+    return Found(_without_noise("004_table_2")[0], holds=None)
 
 
 @claim("004", "Table 2", "n = 500, and 100 treated and 100 controls", "section 4")
@@ -287,7 +256,6 @@ def _two_sizes() -> Found:
     return Found(
         f"wrong signs, rows not scaled, with n = 200: {_each(few)}; with n = 500: {_each(many)}",
         holds=None,
-        why="The two contradict each other: 100 and 100 make 200. Both were run.",
     )
 
 
@@ -298,11 +266,10 @@ def _means_on_ihdp() -> Found:
         f"{_each(own['mean'], '{:.2f}')} (se at most {own['se'].max():.2f}); rows not scaled: "
         + _each(_cells("004_table_2", "printed, model noise, rows not scaled")["mean"], "{:,.1f}"),
         holds=bool(own["mean"].abs().max() > 30),
-        why=_NOT_SCALED,
     )
 
 
-def _shares(name: str, noise: str, setting: str, why: str, others: str = "") -> Found:
+def _shares(name: str, noise: str, setting: str, others: str = "") -> Found:
     """Compare shares of wrong signs with the printed ones, each within three standard errors."""
     printed = np.array(PRINTED[name][f"{noise}: wrong signs"])
     own = _cells(name, setting)
@@ -313,23 +280,18 @@ def _shares(name: str, noise: str, setting: str, why: str, others: str = "") -> 
     return Found(
         f"{_each(own['wrong signs'])} (se at most {own['wrong se'].max():.3f}){more}",
         holds=bool(near.all()),
-        why=why,
     )
 
 
 @claim("004", "Table 2", "Wrong signs of tau-hat_n: .515, .425, .344, .287, .229")
 def _signs_of_the_model_on_ihdp() -> Found:
     other = "printed, model noise, rows not scaled"
-    return _shares("004_table_2", "model noise", "printed, model noise", _NOT_SCALED, other)
+    return _shares("004_table_2", "model noise", "printed, model noise", other)
 
 
 @claim("004", "Table 2", "Wrong signs of what is released: .517, .425, .347, .301, .228")
 def _signs_of_both_on_ihdp() -> Found:
-    why = (
-        "Rows of norm at most 1 and the least noise of section 3.2. The printed row hardly differs "
-        "from the one with noise in the model only, which that noise does not allow."
-    )
-    return _shares("004_table_2", "both noises", "printed, both noises", why)
+    return _shares("004_table_2", "both noises", "printed, both noises")
 
 
 def _falls(name: str, setting: str) -> tuple[bool, str]:
@@ -343,20 +305,14 @@ def _falls(name: str, setting: str) -> tuple[bool, str]:
 @claim("004", "Table 2", "Larger epsilon: closer means and fewer wrong signs", "section 4")
 def _larger_epsilon_on_ihdp() -> Found:
     holds, text = _falls("004_table_2", "printed, both noises")
-    return Found(
-        f"both noises, epsilon 0.2 to 0.99: {text}",
-        holds=holds,
-        why="In rows of norm at most 1; means are hardly off at any epsilon.",
-    )
+    return Found(f"both noises, epsilon 0.2 to 0.99: {text}", holds=holds)
 
 
 @claim("004", "Table 3", "The average tau-hat is 902.11")
 def _average_on_lalonde() -> Found:
     text, mean, se = _without_noise("004_table_3")
     return Found(
-        text,
-        holds=bool(abs(mean - float(PRINTED["004_table_3"]["without noise"][0])) < 3 * se),
-        why="The sample of 722 men, with 7 covariates; the paper counts 9.",
+        text, holds=bool(abs(mean - float(PRINTED["004_table_3"]["without noise"][0])) < 3 * se)
     )
 
 
@@ -366,32 +322,22 @@ def _means_on_lalonde() -> Found:
     printed = np.array(PRINTED["004_table_3"]["model noise: mean"])
     near = np.abs(own["mean"].to_numpy() - printed) < 3 * np.sqrt(2) * own["se"].to_numpy()
     return Found(
-        f"{_each(own['mean'], '{:.0f}')} (se at most {own['se'].max():.0f})",
-        holds=bool(near.all()),
-        why="Noise in the model adds a bias that grows as epsilon falls (Lemma 3).",
+        f"{_each(own['mean'], '{:.0f}')} (se at most {own['se'].max():.0f})", holds=bool(near.all())
     )
 
 
 @claim("004", "Table 3", "Wrong signs of tau-hat_n: .143, .072, .049, .027, .035")
 def _signs_of_the_model_on_lalonde() -> Found:
-    why = (
-        "Of the same size, but not within chance: how covariates were prepared is not said, and "
-        "the noise in the log odds depends on it."
-    )
-    return _shares("004_table_3", "model noise", "printed, model noise", why)
+    return _shares("004_table_3", "model noise", "printed, model noise")
 
 
 @claim("004", "Table 3", "Wrong signs of what is released: .154, .071, .05, .039, .034")
 def _signs_of_both_on_lalonde() -> Found:
-    return _shares("004_table_3", "both noises", "printed, both noises", _MODEL_ONLY)
+    return _shares("004_table_3", "both noises", "printed, both noises")
 
 
 @claim("004", "Table 3", "Larger epsilon: closer means and fewer wrong signs", "section 4")
 def _larger_epsilon_on_lalonde() -> Found:
     model, text = _falls("004_table_3", "printed, model noise")
     both, other = _falls("004_table_3", "printed, both noises")
-    return Found(
-        f"noise in the model: {text}; both noises: {other}",
-        holds=model and both,
-        why="With the noise of section 3.2 two of five signs are wrong at any of these epsilons.",
-    )
+    return Found(f"noise in the model: {text}; both noises: {other}", holds=model and both)

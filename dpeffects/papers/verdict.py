@@ -10,7 +10,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from html import escape
 from pathlib import Path
 
@@ -48,7 +48,8 @@ class Found:
     """What was measured for a claim.
 
     ``holds``: True where the claim comes back, False where it does not, None where it cannot be
-    checked. ``why`` explains the last two, and may explain the first.
+    checked. ``why`` explains the last two, and may explain the first. Where it has no number of
+    its own, it stands in ``verdicts.toml``.
     """
 
     measured: str
@@ -58,8 +59,6 @@ class Found:
     def __post_init__(self) -> None:
         if self.holds not in VERDICTS:
             raise ValueError(f"holds must be True, False or None, got {self.holds!r}")
-        if self.holds is not True and not self.why:
-            raise ValueError(f"a claim that does not come back needs a reason: {self.measured}")
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,10 @@ class VerdictRow:
     measured: str
     verdict: str
     why: str
+
+    def __post_init__(self) -> None:
+        if self.verdict != VERDICTS[True] and not self.why:
+            raise ValueError(f"a claim that does not come back needs a reason: {self.measured}")
 
 
 _CLAIMS: defaultdict[str, list[tuple[str, str, str, Callable[[], Found]]]] = defaultdict(list)
@@ -112,6 +115,20 @@ def papers() -> dict[str, Paper]:
     }
 
 
+@cache
+def _reasons() -> dict[str, dict[str, str]]:
+    """The words of ``verdicts.toml``, by module and by the function that judges."""
+    text = Path(__file__).with_name("verdicts.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def _reason(judge: Callable[[], Found]) -> str:
+    """What ``verdicts.toml`` says of a function that judges."""
+    function = judge.func if isinstance(judge, partial) else judge
+    own = _reasons().get(function.__module__.rpartition(".")[2], {})
+    return own.get(function.__name__.lstrip("_"), "").format(**own)
+
+
 def references(*keys: str) -> str:
     """Return the entries of some papers for a list of references, one line each."""
     return "\n".join(_known(key).reference for key in keys or papers())
@@ -149,10 +166,12 @@ def _known(key: str) -> Paper:
 def _rows(paper: Paper) -> list[VerdictRow]:
     """The claims of a paper, judged, in the order of its items."""
     ordered = sorted(_CLAIMS[paper.key], key=lambda entry: paper.items.index(entry[0]))
-    found = ((item, printed, place, judge()) for item, printed, place, judge in ordered)
+    found = ((entry, entry[-1]()) for entry in ordered)
     return [
-        VerdictRow(paper.key, item, place, printed, f.measured, VERDICTS[f.holds], f.why)
-        for item, printed, place, f in found
+        VerdictRow(
+            paper.key, item, place, printed, f.measured, VERDICTS[f.holds], f.why or _reason(judge)
+        )
+        for (item, printed, place, judge), f in found
     ]
 
 

@@ -4,54 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 from html import escape
+from importlib.resources import files
 
 from dpeffects.report.layout import clean
 from dpeffects.summary import Block, Notes, Pairs, Renderer, Summary, Table
 
 # Colours come from the notebook or the browser, so that light and dark themes both work; lines are
 # a grey that shows on either.
-_STYLE = """
-.dpeffects { line-height: 1.45; max-width: 60rem; text-align: left; }
-.dpeffects h1, .dpeffects h3 { font-size: 1.15em; margin: 0 0 .6em;
-  padding-bottom: .3em; border-bottom: 2px solid; overflow-wrap: anywhere; }
-.dpeffects h1 { font-size: 1.4em; }
-.dpeffects h2, .dpeffects h4, .dpeffects caption { font-size: 1em; font-weight: bold;
-  text-align: left; margin: 1.2em 0 .3em; padding: 0 0 .3em; caption-side: top; color: inherit;
-  overflow-wrap: anywhere; }
-.dpeffects .dpe-alert { border: 2px solid; border-left-width: .6em; margin: 0 0 .5em;
-  padding: .4em .7em; font-weight: bold; overflow-wrap: anywhere; }
-.dpeffects dl { display: grid; grid-template-columns: minmax(6em, max-content) 1fr;
-  gap: .15em 1.2em; margin: .3em 0 0; }
-.dpeffects dt { font-weight: bold; max-width: 16em; overflow-wrap: anywhere; }
-.dpeffects dd { margin: 0; overflow-wrap: anywhere; }
-.dpeffects .dpe-scroll { overflow-x: auto; margin-top: 1.2em; }
-.dpeffects table { border-collapse: collapse; margin: 0; font-size: .95em; width: auto;
-  border-top: 2px solid; border-bottom: 2px solid; }
-.dpeffects th, .dpeffects td { padding: .2em .8em; vertical-align: top; text-align: left;
-  border: 0; background: none; color: inherit; }
-.dpeffects tbody th { font-weight: normal; }
-.dpeffects thead th, .dpeffects thead td { border-bottom: 1px solid; vertical-align: bottom; }
-.dpeffects tfoot th, .dpeffects tfoot td { border-top: 1px solid; }
-.dpeffects .dpe-number { text-align: right; white-space: nowrap;
-  font-variant-numeric: tabular-nums; }
-.dpeffects .dpe-long { min-width: 7em; max-width: 30em; white-space: normal;
-  overflow-wrap: break-word; }
-.dpeffects ul + dl, .dpeffects div + dl { margin-top: 1em; }
-.dpeffects ul { margin: .3em 0 0; padding-left: 1.3em; }
-.dpeffects p { margin: .3em 0 0; overflow-wrap: anywhere; }
-@media (max-width: 36rem) {
-  .dpeffects dl { grid-template-columns: 1fr; gap: 0; }
-  .dpeffects dt { max-width: none; }
-  .dpeffects dd { margin-bottom: .5em; }
-  .dpeffects th, .dpeffects td { padding: .2em .5em; }
-}
-""".strip()
-_PAGE = """
-:root { color-scheme: light dark; }
-body { font-family: system-ui, sans-serif; margin: 1.2rem auto; padding: 0 1rem;
-  max-width: 60rem; }
-@media print { body { margin: 0; } .dpeffects .dpe-scroll { overflow: visible; } }
-""".strip()
+_STYLE, _PAGE = (
+    files("dpeffects.report").joinpath(name).read_text(encoding="utf-8").strip()
+    for name in ("summary.css", "page.css")
+)
 _LONG = 20
 """A cell with more characters than this may be wrapped."""
 

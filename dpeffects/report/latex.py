@@ -3,8 +3,10 @@ r"""A Summary as LaTeX with booktabs rules: every table fits the line, every nam
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Sequence
+from importlib.resources import files
 
 from dpeffects.report.layout import clean, column_widths, fits
 from dpeffects.summary import Block, Notes, Pairs, Renderer, Summary, Table
@@ -13,42 +15,9 @@ _LINE, _NARROW, _LONG = 84, 64, 36
 """Characters on a line of p columns, and of plain ones; lines of text that call for longtable."""
 _WORD = 14
 """A word longer than this may be broken."""
-_SYMBOLS = {
-    "\\": r"\textbackslash{}",
-    "~": r"$\sim$",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "`": r"\textasciigrave{}",
-    '"': "{''}",
-    "-": "-{}",
-    **{char: f"\\{char}" for char in "{}$&#%_"},
-    "\u00b0": r"$^\circ$",
-    "\u00b1": r"$\pm$",
-    "\u00b2": "$^2$",
-    "\u00b3": "$^3$",
-    "\u00c6": r"\AE{}",
-    "\u00d7": r"$\times$",
-    "\u00d8": r"\O{}",
-    "\u00df": r"\ss{}",
-    "\u00e6": r"\ae{}",
-    "\u00f8": r"\o{}",
-    "\u0131": r"\i{}",
-    "\u0141": r"\L{}",
-    "\u0142": r"\l{}",
-    "\u2013": "--",
-    "\u2014": "---",
-    "\u2018": "`",
-    "\u2019": "'",
-    "\u201c": "``",
-    "\u201d": "''",
-    "\u2026": r"\ldots{}",
-    "\u221e": r"$\infty$",
-    "\u2260": r"$\neq$",
-    "\u2264": r"$\leq$",
-    "\u2265": r"$\geq$",
-}
+_SYMBOLS = tomllib.loads(
+    files("dpeffects.report").joinpath("symbols.toml").read_text(encoding="utf-8")
+)
 _GREEK = re.compile(r"GREEK (SMALL|CAPITAL) LETTER (\w+)")
 _SMALL = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau"
 _SMALL += " upsilon phi chi psi omega"

@@ -32,33 +32,12 @@ from dpeffects.results.several import Labels, SeveralEffects, SeveralRows
 from dpeffects.summary import Block, Pairs, Summary, Table, draw, show
 
 _COVERS = ("noise", "effect")
-_OVERLAP = (
-    "OVERLAP-WEIGHTED: in each group records count by p (1 - p), p the chance of treatment; where "
-    "effects vary within a group this is not its average effect"
-)
+_SAID = words.said("conditional")
 _THERE = 0
 """Any value, for a covariate of which only is_na(x) is read."""
 _TITLE = "{0._private} conditional effects: {0.method_title} ({0.method})"
 _COVARIATES = 6
 """Covariates in a summary."""
-_COVERED = {
-    "noise": "privacy noise only: where the function would be had none been drawn",
-    "effect": "noise, sampling, shrinkage and confounding left by shrunk models: the effect, on "
-    "average over points",
-}
-_INTERVALS = {
-    "groups": (
-        "Intervals are for the effect in each group: sampling error, privacy noise, and "
-        "confounding that shrunk models of treatment and outcome may leave."
-    ),
-    "points": (
-        "Intervals cover privacy noise only: where the fitted effect would be had none been drawn. "
-        "They leave out sampling error and shrinkage, so they are no evidence for or against "
-        "effects."
-    ),
-}
-_NO_INTERVALS = "There are no intervals: the method does not say how much its effects vary."
-_NOISE_ONLY = "an interval for the effect (the intervals below cover privacy noise only)"
 Points = int | Mapping[str, Sequence[Any]]
 """Values of covariates to show, or how many."""
 _KIND, _VERSION = "dpeffects effect function", 2
@@ -413,7 +392,7 @@ class CateFunction(SeveralRows, pictures="plots.interval_plots"):
     @property
     def _bands(self) -> list[str]:
         """Say what bands cover, what a function cannot follow, and where it is known least."""
-        covered = f"Bands cover {_COVERED[self._widest]}."
+        covered = f"Bands cover {_SAID['covered'][self._widest]}."
         if self.options.get("second_stage") == "linear":
             first = "A linear function: bands are for the best one, not for effects that bend."
         else:
@@ -454,7 +433,7 @@ class CateFunction(SeveralRows, pictures="plots.interval_plots"):
         ]
 
     def _lacks(self, conf_level: float) -> str:
-        return "" if self._widest == "effect" else _NOISE_ONLY
+        return "" if self._widest == "effect" else _SAID["noise_only"]
 
     def __repr__(self) -> str:
         return self._head(f"function, average {number(self.function.over_records('noise')[0], 3)}")
@@ -524,7 +503,7 @@ class CateEffects(SeveralEffects):
     @property
     def doubts(self) -> str:
         """What nobody should overlook about the estimates; empty when all is well."""
-        return "; ".join(filter(None, (_OVERLAP * self.overlap_weighted, super().doubts)))
+        return "; ".join(filter(None, (_SAID["overlap"] * self.overlap_weighted, super().doubts)))
 
     @property
     def _estimand(self) -> str:
@@ -557,7 +536,7 @@ class CateEffects(SeveralEffects):
         known = bool(np.isfinite(self.conf_int(conf_level)[:, 0]).any())
         at_once = f"All intervals hold at once with {words.percent(conf_level, 'g')} (Bonferroni)."
         return [
-            _INTERVALS[self.kind] if known else _NO_INTERVALS,
+            _SAID["intervals"][self.kind] if known else _SAID["no_intervals"],
             at_once if self._at_once(simultaneous) else "",
             words.left_out(len(self.labels)),
             "" if self._noise_only else words.narrower(None, "dp_cate"),
@@ -572,7 +551,7 @@ class CateEffects(SeveralEffects):
             return [f"{what} are {words.listed(rows)}."]
         return [
             f"{what}, with {words.percent(conf_level)} intervals, are {words.listed(rows)}.",
-            _INTERVALS[self.kind],
+            _SAID["intervals"][self.kind],
             "" if self._noise_only else "They hold one group at a time and not all at once.",
             words.noise_sentence(rows),
         ]
@@ -581,7 +560,7 @@ class CateEffects(SeveralEffects):
         count = int(np.isnan(self.conf_int(conf_level)[:, 0]).sum())
         if count:
             return f"an interval for {count} of {len(self.labels)} {self.kind} (not available)"
-        return _NOISE_ONLY if self._noise_only else ""
+        return _SAID["noise_only"] if self._noise_only else ""
 
 
 def _with_noise(row: dict[Any, Any]) -> dict[Any, Any]:

@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, overload
 
+from dpeffects.errors import advised
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate
 from dpeffects.lazy import pd
@@ -92,30 +93,8 @@ class Coefficients(Named):
     def _elsewhere(cls, name: str) -> str:
         if name in vars(Coefficients):
             return ", it is no estimate of effects: see tidy()"
-        words = _ELSEWHERE.get(name.casefold())
+        words = advised("results").get(name.casefold())
         return f": write {words}" if words else ""
-
-
-_ELSEWHERE = {
-    **dict.fromkeys(
-        ("coef", "coefficients", "ate", "value"), "fit.estimate, or fit.params by term"
-    ),
-    **dict.fromkeys(("ci", "confint"), "fit.conf_int()"),
-    **dict.fromkeys(("se", "std_err", "stderr"), "fit.std_error, or fit.bse by term"),
-    **dict.fromkeys(("tvalues", "t_test", "wald_test"), "fit.test()"),
-    **dict.fromkeys(("epsilon", "delta"), "fit.guarantee, which has epsilon and delta"),
-    **dict.fromkeys(("rr", "risk_ratio"), 'fit.effect("ratio")'),
-    **dict.fromkeys(("or_", "odds_ratio"), 'fit.effect("odds")'),
-    **dict.fromkeys(("to_latex", "as_latex"), "fit.summary().as_latex()"),
-    **dict.fromkeys(("to_html", "as_html"), "fit.summary().as_html()"),
-    **dict.fromkeys(("to_csv", "to_frame", "summary_frame"), "fit.tidy(), a frame"),
-    "save": "fit.to_json(), and from_json to read it",
-    **dict.fromkeys(
-        ("resid", "fittedvalues", "predict", "data", "model"),
-        "fit.summary(); a result holds no records and no values of single ones",
-    ),
-}
-"""What results call what other packages have, in small letters."""
 
 
 def _by_term(result: Any, name: str, column: str) -> pd.Series:

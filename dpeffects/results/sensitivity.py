@@ -24,32 +24,14 @@ from dpeffects.lazy import pd
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error, with_error
 from dpeffects.results.record import OneEstimate
-from dpeffects.results.words import Lines, asked_for, estimates, limits, percent, relation
+from dpeffects.results.words import Lines, asked_for, estimates, limits, percent, relation, said
 from dpeffects.summary import Block, Summary, Table, draw, show
 
 OUTCOME_SD = "outcome sd"
 """Where the details of a method have the standard deviation of outcomes, if it was released."""
 _DIFFERENCES = (0.1, 0.25, 0.5, 1.0)
 """By how much the prevalence of a confounder may differ between the arms."""
-_MEANS = {
-    "": "The numbers are about confounding that is left after whatever was adjusted for.",
-    "adjusted": "The numbers are about confounders that are missing from the formula. Models that "
-    "are not linear in its terms are another matter, and not in them.",
-    "randomised": "Treatment was declared to be randomised, which excludes confounding: the "
-    "numbers say what it would take if that was broken, by dropouts for example.",
-    "association": "Nothing was adjusted for: the numbers are about all confounding, by what was "
-    "measured too. They can say how strong it must be to make this association, not that there "
-    "is an effect.",
-}
-_E_VALUE = (
-    "E-value: the least risk ratio that a confounder must have with treatment and with outcome, "
-    "both, beyond what was adjusted for (VanderWeele and Ding 2017)."
-)
-_ROBUSTNESS = (
-    "Robustness value: the part of what is left of the variance of both, treatment and outcome, "
-    "that a confounder must explain (Cinelli and Hazlett 2020), as in a linear regression with the "
-    "sampling error of this estimate."
-)
+_SAID = said("sensitivity")
 _RANGE = re.compile(r"\[([-+0-9.e]+), ([-+0-9.e]+)\]")
 
 
@@ -359,14 +341,14 @@ class SensitivityAnalysis(OneEstimate, pictures="plots.diagnostics"):
     def _noted(self, conf_level: float) -> Sequence[str]:
         found = replace(self, conf_level=conf_level)
         limit, robust = found.limit, found.figures()["robustness_value"]
-        notes = [_MEANS[self.released.basis], self._ratios]
+        notes = [_SAID["means"][self.released.basis], self._ratios]
         if isinstance(limit, Unavailable):
             notes.append(f"The interval is {limit}: only the estimate is looked at.")
         elif limit == 0.0:
             notes.append("The interval includes zero: no confounding is needed to explain it away.")
-        notes.append(_E_VALUE)
+        notes.append(_SAID["e_value"])
         unknown = isinstance(robust, Unavailable)
-        notes.append(f"The robustness value is {robust}." if unknown else _ROBUSTNESS)
+        notes.append(f"The robustness value is {robust}." if unknown else _SAID["robustness"])
         if self.prevalence_difference is not None:
             notes.append(
                 f"The bias is that of a confounder whose prevalence is higher among the treated by "
@@ -412,7 +394,7 @@ class SensitivityAnalysis(OneEstimate, pictures="plots.diagnostics"):
                 if not isinstance(interval, Unavailable)
             ),
             self._ratios,
-            _MEANS[self.released.basis],
+            _SAID["means"][self.released.basis],
         ]
 
     @property

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
 from typing import Any
 
 from dpeffects.estimands import ESTIMANDS, LATE
@@ -20,6 +22,12 @@ EFFECTS, _SENTENCES = 40, 6
 """Effects in a table, and in a sentence."""
 _ALIKE = 10.0
 """Errors that differ by less than this factor are shown to the same place."""
+
+
+def said(module: str) -> dict[str, Any]:
+    """Return what summaries of a kind of result say: a table of ``sentences.toml``."""
+    text = files("dpeffects.results").joinpath("sentences.toml").read_text(encoding="utf-8")
+    return dict(tomllib.loads(text)[module])
 
 
 # --- numbers ------------------------------------------------------------------------------------

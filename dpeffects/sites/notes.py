@@ -9,7 +9,9 @@ excuse itself, and sites whose effects differ are seldom accused.
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
 
 import numpy as np
 
@@ -21,36 +23,9 @@ from dpeffects.sites.random_effects import MixedLaw
 from dpeffects.sites.rules import Heterogeneity, Rule
 from dpeffects.sites.site_documents import SiteRelease
 
-_LAW = (
-    "Interval and p-value come from the sites' normal sampling errors plus their privacy noise, "
-    "averaged over the uncertainty of the released variances"
-)
-_RANDOM = (
-    "Interval and p-value are for the mean effect of sites like these. They average over how far "
-    "effects may differ between sites, with a prior by which half of the standard deviations "
-    "between sites are below three times the typical standard error of a site."
-)
-_MEDIAN = (
-    "The estimate is the median of the sites' estimates, and the interval that of their intervals: "
-    "each site has one vote. It holds if one of them lies, and is wider than it had to be if none "
-    "does."
-)
-FEW_SITES = {
-    1: "ONE SITE CANNOT SHOW HOW FAR EFFECTS DIFFER: this is the interval for its own effect",
-    2: (
-        "TWO SITES HARDLY SHOW HOW FAR EFFECTS DIFFER: a 95 % interval covers 92 % or more while "
-        "the effects' standard deviation is below six of the sites' standard errors, else 88 %"
-    ),
-    3: (
-        "THREE SITES HARDLY SHOW HOW FAR EFFECTS DIFFER: a 95 % interval covers about 92 % where "
-        "the effects' standard deviation is above three of the sites' standard errors"
-    ),
-}
+_SAID = tomllib.loads(files("dpeffects.sites").joinpath("notes.toml").read_text(encoding="utf-8"))
+FEW_SITES = {int(sites): words for sites, words in _SAID["few_sites"].items()}
 """What the rule "random" cannot know, by the number of sites."""
-_SEVERAL = (
-    "Each site's guarantee covers the people in its own data; combining adds nothing to it. For "
-    "somebody whose data is in several sites, the budgets of these sites add up."
-)
 _PARTS = {"ATT": "treated", "ATC": "control"}
 _DIFFER = 0.1
 """Below this p-value of Q the reader is told that the effects differ."""
@@ -85,7 +60,7 @@ def notes(
             f"The sites' effects seem to differ (p = {test.p_value:.2g}). The interval is for the "
             'weighted mean of the effects in these sites; rule="random" is for sites like these.'
         )
-    return (*sentences, *_differences(releases), _SEVERAL)
+    return (*sentences, *_differences(releases), _SAID["several"])
 
 
 def _bases(releases: Sequence[SiteRelease], weights: Floats) -> list[str]:
@@ -118,11 +93,11 @@ def _interval(rule: Rule, law: object) -> str:
     if isinstance(law, Unavailable):
         return f"Standard error, interval and p-value are {law}."
     if isinstance(law, MixedLaw):
-        return _RANDOM
+        return str(_SAID["random"])
     if rule.median:
-        return _MEDIAN
+        return str(_SAID["median"])
     chosen = ", and allow for weights that were chosen by them" if rule.inflation else ""
-    return f"{_LAW}{chosen}."
+    return f"{_SAID['law']}{chosen}."
 
 
 def _differences(releases: Sequence[SiteRelease]) -> list[str]:

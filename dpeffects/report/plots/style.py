@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.resources import as_file, files
 from textwrap import fill, wrap
 from typing import Any
 
@@ -33,34 +34,7 @@ _PLACES, _ALONG = 20, 60
 _LETTER, _CAPITAL = 0.6, 0.8
 """Width of a letter over the size of its font, and that of a bold capital."""
 
-STYLE: dict[str, Any] = {
-    "font.size": 9.0,
-    "axes.labelsize": 9.0,
-    "axes.titlesize": SMALL,
-    "axes.titlelocation": "left",
-    "axes.titlepad": 8.0,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": False,
-    "axes.axisbelow": True,
-    "axes.facecolor": "white",
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "figure.facecolor": "white",
-    "figure.dpi": 110.0,
-    "xtick.labelsize": SMALL,
-    "ytick.labelsize": SMALL,
-    "lines.linewidth": 1.4,
-    "lines.markersize": 5.0,
-    "hatch.linewidth": 0.6,
-    "legend.frameon": False,
-    "legend.fontsize": SMALL,
-    "legend.handlelength": 2.6,
-    "savefig.bbox": None,
-    "text.parse_math": False,
-}
+_STYLE = files("dpeffects.report.plots").joinpath("pictures.mplstyle")
 
 
 @dataclass(frozen=True)
@@ -102,13 +76,15 @@ def canvas(
         import matplotlib.pyplot as plt
     except ImportError:
         raise MissingExtraError('plots need matplotlib: pip install "dpeffects[plot]"') from None
+    with as_file(_STYLE) as path:
+        style = mpl.rc_params_from_file(path, use_default_template=False)
     figure = None
     if ax is None:
         # before the settings are changed: those that a notebook makes with its first figure stay
-        own = {"dpi": STYLE["figure.dpi"], "facecolor": STYLE["figure.facecolor"]}
+        own = {"dpi": style["figure.dpi"], "facecolor": style["figure.facecolor"]}
         figure = plt.figure(figsize=size, layout="constrained", **own)
         figure.set_gid(_OURS)
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(style):
         ax = ax if figure is None else figure.add_subplot()
         ax.spines[["top", "right"]].set_visible(False)
         # ticks are made when they are first drawn, so what they look like is fixed here
