@@ -129,7 +129,7 @@ class TableOptions(StudyOptions):
 
 
 def _setting(n: int, width: int, confounded: float, delta: float = 0.0) -> Setting:
-    return Setting((n, n), width, hand.LEAST_CLIP, delta, confounded=confounded)
+    return Setting((n, n), width, hand.RARE, delta, confounded=confounded)
 
 
 def table_shares(level: str, options: TableOptions) -> dict[str, float]:

@@ -88,6 +88,8 @@ arm is taken as smaller than this over the number of arms, or, but for matching,
 its share if that is less."""
 SMALL_ARM = 0.2
 """An arm with less than this share of the records may have most of the long residuals."""
+UNEVEN_BINS = 0.25
+"""How far shares of bins are from even ones for a skewed covariate."""
 UNEVEN_GROUPS = 0.7
 """Standard deviation over studies of the sizes of groups, over what they would be if even."""
 
@@ -226,8 +228,6 @@ MOST_COLUMNS, MOST_POOLED = 450, 250
 POINT = 0.98
 """A column with this part of its records closer to its mean than a ninetieth of its range spreads
 less than can be told: its standard deviation is below .005 of the range if it is normal."""
-WITHIN = 6.0
-"""Standard deviations within which records say where a column is centred, and how skewed it is."""
 CODE = 0.75
 """A column is taken for a code of two values where this part of its records is in one class of
 lengths on either side: its square is a line, and products of codes may be none at all. Of normal

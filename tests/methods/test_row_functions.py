@@ -196,6 +196,7 @@ CASES = {
     "unit_columns": [standard.unit_columns(x) for x in (STANDARD, BENT)],
     "some_columns": [standard.some_columns(STANDARD.columns)],
     "distance_classes": [standard.distance_classes(STANDARD.columns, STANDARD.means)],
+    "log_distances": [standard.log_distances(STANDARD.columns, STANDARD.means)],
     "regression_row": [regression.regression_row(x, RESIDUAL, 1.5) for x in (STANDARD, BENT)],
     "moment_row": [
         moment_models.moment_row(STANDARD, own, 0.3, points, (0.7, 0.7, 0.25))

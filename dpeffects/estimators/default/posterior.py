@@ -87,6 +87,8 @@ class Slopes:
     explained: float
     selection: float
     prior: tuple[float, float]
+    along_lines: float
+    """Variance of the outcome's slopes along the formula's own terms, before they were seen."""
 
     @property
     def vague(self) -> float:
@@ -165,6 +167,7 @@ def fit_slopes(seen: NoisyMoments) -> Slopes:
         explained=float(weight @ explained),
         selection=float(weight @ selection),
         prior=(float((own_b @ weight).mean()), float((own_a @ weight).mean())),
+        along_lines=float(along[:, 0] @ own_b @ weight / along.sum()),
     )
 
 

@@ -216,14 +216,15 @@ def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = 
 def _typical(n: int, logs: Noisy, mean_sd: float) -> tuple[FloatArray, float]:
     """Standard deviations of columns with these sums of logarithms of distances; relative error.
 
-    Those of a normal column have the mean log(sd) - .635. What noise can explain is pulled to what
-    is usual; distances are from a mean with noise of its own.
+    Those of a normal column have the mean log(sd) - .635, of an even one log(sd) - .451; the middle
+    of both is taken. What noise can explain is pulled to what is usual; distances are from a mean
+    with noise of its own.
     """
     unit = math.log(float(limits(1.0)[-1]))
     error = abs(unit) * logs.sd / n
     middle = 0.5 * math.log(hand.COLUMN_VARIANCE)
     kept = hand.LOG_SPREAD**2 / (hand.LOG_SPREAD**2 + error**2)
-    seen = np.exp(middle + kept * (unit * logs.value / n + 0.635 - middle))
+    seen = np.exp(middle + kept * (unit * logs.value / n + 0.543 - middle))
     return np.sqrt(np.maximum(seen**2 - mean_sd**2, 0.25 * seen**2)), error * math.sqrt(kept)
 
 
@@ -242,7 +243,7 @@ def _margin(
     if code:
         weights = np.array([below.max(), above.max()]) / n
         sd = math.sqrt(float(weights @ middle[[below.argmax(), above.argmax()]] ** 2))
-    close = middle < min(hand.WITHIN * sd, 1.0)
+    close = middle < min(2.0 * hand.LONG_SDS * sd, 1.0)
     apart = (above - below) / n * close
     noise = math.sqrt(2.0) * counts.sd / n
     shift, shift_sd = float(apart @ middle), noise * math.sqrt(float((middle * close) @ middle))

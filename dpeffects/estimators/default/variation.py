@@ -131,7 +131,7 @@ class VariationAsked:
         slopes = self._directions
         steep = slopes @ models.covariance
         strange = (steep**2).sum(axis=1) / np.maximum((steep * slopes).sum(axis=1), 1e-12) ** 2
-        prior = hand.VARYING * models.clip**2 * models.slopes.prior[0] * strange * self._cuts**2
+        prior = hand.VARYING * models.clip**2 * models.slopes.along_lines * strange * self._cuts**2
         prior = prior / min(len(slopes), 2)  # two arms share the effect
         kept = prior / np.maximum(prior + error, 1e-300)
         moves = {x: (self._weights(x) * at).sum(axis=(1, 2)) - centre for x in AVERAGES}

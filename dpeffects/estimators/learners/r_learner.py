@@ -505,7 +505,7 @@ def _margins(counts: Noisy, n: int) -> tuple[FloatArray, float]:
     uneven = np.maximum(uneven, 16.0 / (hand.CORNER * BINS) ** 2)
     pull = uneven / (uneven + noise)
     shares = np.maximum(1.0 / BINS + pull * (noisy - 1.0 / BINS), 0.002)
-    unknown = np.mean(pull * noise)  # by the same law
+    unknown = np.mean(pull**2 * noise + ((1.0 - pull) * hand.UNEVEN_BINS) ** 2)
     return np.asarray(shares / shares.sum(axis=1, keepdims=True)), math.sqrt(float(unknown))
 
 
