@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpeffects.lazy import pd
-from dpeffects.papers.on_file import table
+from dpeffects.papers.on_file import table as on_file
 from dpeffects.papers.verdict import Found, claim
 
 LABEL, SAMPLE = "PrivATE, label", "PrivATE, sample"
@@ -20,6 +20,11 @@ OURS = ["private_psm, label", "private_psm, sample"]
 RIVALS = ("IPW-PP", "SmoothDPM", "DPCI", "AIM")
 CLEAR = 2.0
 """Standard errors from which on a difference counts."""
+
+
+def table(name: str) -> Any:
+    """A table on file."""
+    return on_file(name)
 
 
 def between(values: Any) -> str:

@@ -8,18 +8,20 @@ counts as none. "In general" and "mostly" are taken as three settings in four.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dpeffects.papers.on_file import table
+from dpeffects.papers import on_file
 from dpeffects.papers.verdict import Found, claim
 
 _TWO = ("002", "003")
 _RULES = {"002": ("AggAll", "AggLargest"), "003": ("AggAll", "AggLargest", "IVW")}
 """What MVAgg is compared with: the first version has no inverse-variance weights."""
 _MOSTLY = 0.75
+table: Callable[[str], Any] = on_file.table
 both = partial(claim, _TWO)
 """Registers a claim that both versions make."""
 
