@@ -191,12 +191,6 @@ class Lengths:
         """The chance that a residual is longer than a clip."""
         return self._at(clip, *Family.of_all().tails)
 
-    def exceeded_by(self, part: float) -> float:
-        """The length that this part of the residuals exceed."""
-        family = Family.of_all()
-        tail = family.mean(self.weights, *family.tails)
-        return self.longest * float(np.interp(-part, -tail, family.lengths))
-
     def excess(self, clip: float) -> float:
         """What a clip cuts off residuals, on average over all of them."""
         return self.longest * self._at(clip, *Family.of_all().excess)
