@@ -55,10 +55,6 @@ class WeightingError:
     far: FloatArray | None = None
 
     @property
-    def _far(self) -> FloatArray:
-        return reweighted(self.estimand, self.centres.share) if self.far is None else self.far
-
-    @property
     def _confounding(self) -> float:
         """Variance of the confounding C of an unadjusted difference, before anything is seen."""
         return self.spread * unadjusted_variance(max(self.model.spreads.size, 2))
@@ -91,7 +87,7 @@ class WeightingError:
     @property
     def weights_off(self) -> FloatArray:
         """Standard deviations of 1 - W for (treated, control)."""
-        far = self._far
+        far = reweighted(self.estimand, self.centres.share) if self.far is None else self.far
         by_chance = far**2 / self.centres.sizes
         return np.sqrt((far * self.model.level_sd) ** 2 + by_chance + self.lost**2)
 

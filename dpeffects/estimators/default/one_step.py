@@ -227,7 +227,9 @@ class Stage:
         """What is worth showing; of several pairs of arms, the models that are known least."""
         sd = self.models.clip * math.sqrt(self.models.moments.outcome_variance)
         pairs = (self.models.pair(*pair).slopes.known for pair in contrasts)
-        return details(self.centres, self.clip, sd) | _known(min(pairs, key=min))
+        names = (f"part of the {x} model that is not noise" for x in ("outcome", "treatment"))
+        known = (f"{100.0 * max(x, 0.0):.0f} %" for x in min(pairs, key=min))
+        return details(self.centres, self.clip, sd) | dict(zip(names, known, strict=True))
 
 
 def release_stage(
@@ -423,13 +425,6 @@ def basis(models: Models, options: OneStepOptions) -> str:
     if options.randomised:
         return "randomised"
     return "adjusted" if min(models.slopes.known) >= hand.NOTHING else "association"
-
-
-def _known(known: tuple[float, float]) -> dict[str, str]:
-    """How much of the models is not noise."""
-    names = (f"part of the {x} model that is not noise" for x in ("outcome", "treatment"))
-    shown = (f"{100.0 * max(x, 0.0):.0f} %" for x in known)
-    return dict(zip(names, shown, strict=True))
 
 
 def caution(models: Models, curves: Curves, score: Score, left_out: str = "") -> str:
