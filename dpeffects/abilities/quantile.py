@@ -117,7 +117,8 @@ def outcome_bin(rows: Block, ends: FloatArray) -> IntArray:
 
 def fit(curator: Curator, options: QuantileOptions, estimand: str) -> Tabled:
     """Release where records are, a model of treatment where there is one, and the table."""
-    scale = scale_of(curator)
+    lower, upper = map(float, curator.outcome_range)
+    scale = Scale(lower, upper, 0 < curator.values[-1] == int(upper - lower) + 1)
     adjustment = (
         arm_tables.Adjustment.released(curator, options, estimand) if options.adjust else None
     )
@@ -132,12 +133,6 @@ def fit(curator: Curator, options: QuantileOptions, estimand: str) -> Tabled:
         "asked": options.quantiles,
     }
     return arm_tables.tabled(QuantileEffects, options, adjustment, **own)
-
-
-def scale_of(curator: Curator) -> Scale:
-    """The declared range of the outcome, and whether its type has whole numbers only."""
-    lower, upper = map(float, curator.outcome_range)
-    return Scale(lower, upper, 0 < curator.values[-1] == int(upper - lower) + 1)
 
 
 def _ends(
