@@ -403,21 +403,17 @@ def confounding(models: Models, curves: Curves) -> list[Part]:
     missed = hand.WRONG_SCORE**2 * float(a @ covariance @ a) * unknown
     moved = min(hand.SECOND_ORDER * slopes.noise_variance, slopes.left_variance)
     curved = curves.left_variance(spread, slopes.explained)
-    curved += (hand.HIGHER * _removed_by_bends(models)) ** 2
+    # what squares and products remove of the confounding, and lines do not
+    k = models.standard.columns.size
+    across = covariance[:k, k:]
+    bent = covariance[k:, k:] - across.T @ np.linalg.solve(covariance[:k, :k], across)
+    curved += (hand.HIGHER * float(models.outcome_slopes[k:] @ bent @ a[k:])) ** 2
     rest = slopes.vague * (slopes.left_variance - moved) + missed
     return [
         Part("models", squared * slopes.vague * moved, noise=True),
         Part("confounding left by noise in the models", squared * rest),
         Part("confounding by curves", squared * curved),
     ]
-
-
-def _removed_by_bends(models: Models) -> float:
-    """Confounding that squares and products remove and lines do not, in units of the clip."""
-    k, covariance = models.standard.columns.size, models.covariance
-    across = covariance[:k, k:]
-    rest = covariance[k:, k:] - across.T @ np.linalg.solve(covariance[:k, :k], across)
-    return float(models.outcome_slopes[k:] @ rest @ models.treatment_slopes[k:])
 
 
 def basis(models: Models, options: OneStepOptions) -> str:

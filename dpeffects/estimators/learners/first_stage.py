@@ -237,7 +237,8 @@ def first_stage(
     means = lower + half + np.clip(sums.value / sizes, -half, half)
     squares = arm_squares(curator, "ends")
     ends = min(max(float(np.sum(squares.value)) / n + 0.5, 0.0), 1.0)
-    unadjusted = hand.CONFOUNDED * _outcome_sd(ends, share, means, curator)
+    mean = share * means[0] + (1.0 - share) * means[1] - (lower + upper) / 2.0
+    outcome_sd = math.sqrt(max(ends * half**2 - mean**2, 0.0)) + 0.02 * (upper - lower)
     threshold = max(threshold_for(ends), hand.THRESHOLD)
     offset = math.log(share / (1.0 - share))
     slopes, penalty = np.zeros(d), 0.0
@@ -255,7 +256,7 @@ def first_stage(
         threshold=threshold * (upper - lower),
         ends=ends,
         difference_sd=math.sqrt(sums.variance * float((sizes**-2.0).sum()) + by_count),
-        confounding=0.0 if randomised else unadjusted,
+        confounding=0.0 if randomised else hand.CONFOUNDED * outcome_sd,
     )
     epsilon, delta = curator.epsilon("outcome"), curator.delta("outcome")
     size = features.size * (2 if by_arm else 1)
@@ -278,14 +279,6 @@ def first_stage(
     spread = np.sum(values / (records * values + strength) ** 2) * (2.0 if by_arm else 1.0)
     noise_sd = hand.THROUGH * base.threshold * outcome.noise_sd * math.sqrt(float(spread))
     return replace(base, outcome=outcome.value, left=left, noise_sd=noise_sd)
-
-
-def _outcome_sd(ends: float, share: float, means: FloatArray, curator: Curator) -> float:
-    """Standard deviation of the outcome, from its mean square and mean."""
-    lower, upper = curator.outcome_range
-    mean = share * means[0] + (1.0 - share) * means[1] - (lower + upper) / 2.0
-    variance = ends * ((upper - lower) / 2.0) ** 2 - mean**2
-    return math.sqrt(max(variance, 0.0)) + 0.02 * (upper - lower)
 
 
 def threshold_for(ends: float) -> float:
