@@ -516,7 +516,9 @@ class Estimation:
             self.close()
         if isinstance(released, Estimate | Effects):
             self.stood_in = released.details.get(STOOD_IN, "")
-        about = facts_about(self) | {"sample": self._who_counts(released)}
+        clusters = str(getattr(released, "details", {}).get("clusters", ""))
+        sample = self.table.sample.described(self.size, self.effective, clusters)
+        about = facts_about(self) | {"sample": sample}
         notes = (*self.notes, *_bounds_notes(self.design), *self.clipped.notes)
         if hasattr(released, "with_caution"):
             released = released.with_caution(self.of_bounds)
@@ -542,11 +544,6 @@ class Estimation:
         if self.unread and not released.basis:
             changes |= {"basis": "association", "caution": self.of_bounds}
         return replace(released, **changes)
-
-    def _who_counts(self, released: Any) -> dict[str, str]:
-        """Which rows count, and for how much, in words."""
-        clusters = getattr(released, "details", {}).get("clusters", "")
-        return self.table.sample.described(self.size, self.effective, str(clusters))
 
     def close(self) -> None:
         """End the reservation (see `Account.settle`); failing that, say what is known of it."""

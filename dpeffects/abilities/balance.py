@@ -31,7 +31,7 @@ from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_tables import TableWeight
 from dpeffects.estimators.default.standard import varying_columns
 from dpeffects.estimators.margins import MarginAsked, cube, margins
-from dpeffects.estimators.option_checks import check_clip, check_flag, check_whole
+from dpeffects.estimators.option_checks import check_clip, check_flag, checked, whole
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import inverse_weights
@@ -73,14 +73,13 @@ class BalanceOptions(Options):
 
     adjusted: bool | None = None
     overlap: bool | None = None
-    clip: float = 0.1
-    bins: int = 20
+    clip: float = checked(0.1, check_clip)
+    bins: int = whole(20, 2, 200)
 
     def __post_init__(self) -> None:
         check_flag("adjusted", self.adjusted, optional=True)
         check_flag("overlap", self.overlap, optional=True)
-        check_clip(self.clip)
-        check_whole("bins", self.bins, 2, 200)
+        super().__post_init__()
         if self.adjusted and self.overlap is False:
             raise OptionError("adjusted=True needs the propensity model: leave overlap=False out")
 

@@ -25,7 +25,7 @@ from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
-from dpeffects.formula import Formula, parse
+from dpeffects.formula import parse
 from dpeffects.formula.discrete import joined
 from dpeffects.formula.expression import (
     Categorical,
@@ -538,7 +538,9 @@ class Moments(several.SeveralRows):
             raise OptionError('a regression has no `|`: write "y ~ t + x1", or ask for effect()')
         if not isinstance(formula, str) or formula.count("~") != 1:
             raise OptionError('a regression is written "y ~ t + x1"')
-        asked = self._read(formula)
+        left, _, right = formula.partition("~")  # the right side has no treatment of its own
+        names = [name for name in self.covariates if ":" not in name]
+        asked = parse(f"{left} ~ `no treatment` | {right}", names)
         if asked.more_outcomes:
             raise OptionError("a regression has one outcome: ask for one at a time")
         places = [j for term in asked.terms for j in self._places(term_of(term))]
@@ -680,12 +682,6 @@ class Moments(several.SeveralRows):
         same = _same(self.matrix.columns, column)
         usual = hand.EIGHTH if column.kind == NUMBER else math.sqrt(same) / (same + 1.0)
         return 1.0 / (usual * column.size)
-
-    def _read(self, formula: str) -> Formula:
-        """A formula ``y ~ x1 + x2``, whose right side has no treatment of its own."""
-        left, _, right = str(formula).partition("~")
-        names = [name for name in self.covariates if ":" not in name]
-        return parse(f"{left} ~ `no treatment` | {right}", names)
 
     def _asked(self, formula: str | None) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Outcome and covariates of an effect."""

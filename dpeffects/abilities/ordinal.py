@@ -104,11 +104,9 @@ class OrdinalEffects(TableEffects, pictures="plots.by_arm"):
         ]
         higher = self.table.law(ordered_levels.probability_higher).estimate(possible=(0.0, 1.0))
         chance = Chance("probability_higher", self._based(higher))
-        return [*differences, chance, self._odds_ratio()]
-
-    def _odds_ratio(self) -> Term:
         sizes = self.table.sizes
-        return self.term("odds_ratio", lambda x: ordered_levels.log_odds_ratio(x, sizes), "log")
+        odds = self.term("odds_ratio", lambda x: ordered_levels.log_odds_ratio(x, sizes), "log")
+        return [*differences, chance, odds]
 
     def distribution(self, conf_level: float = 0.95) -> pd.DataFrame:
         """Shares of both arms at each level, each with its interval."""

@@ -23,7 +23,7 @@ from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
 from dpeffects.estimators import arm_tables, spec
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.option_checks import check_between, is_number
+from dpeffects.estimators.option_checks import between, is_number
 from dpeffects.estimators.row import row
 from dpeffects.inference.bins import MOST, Scale, number_of_bins, place
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
@@ -66,13 +66,11 @@ class QuantileOptions(arm_tables.TableOptions):
 
     quantiles: tuple[float, ...] = (0.1, 0.25, 0.5, 0.75, 0.9)
     bins: int | tuple[float, ...] | None = None
-    place_share: float | None = None
+    place_share: float | None = between(None, 0.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "quantiles", check_quantiles(self.quantiles))
-        if self.place_share is not None:
-            check_between("place_share", self.place_share, 0.0, 1.0)
         if isinstance(self.bins, int | float):
             whole = isinstance(self.bins, int) and not isinstance(self.bins, bool)
             if not whole or not 4 <= self.bins <= 500:
@@ -119,7 +117,8 @@ def outcome_bin(rows: Block, ends: FloatArray) -> IntArray:
 
 def fit(curator: Curator, options: QuantileOptions, estimand: str) -> Tabled:
     """Release where records are, a model of treatment where there is one, and the table."""
-    scale = scale_of(curator)
+    lower, upper = map(float, curator.outcome_range)
+    scale = Scale(lower, upper, 0 < curator.values[-1] == int(upper - lower) + 1)
     adjustment = (
         arm_tables.Adjustment.released(curator, options, estimand) if options.adjust else None
     )
@@ -134,12 +133,6 @@ def fit(curator: Curator, options: QuantileOptions, estimand: str) -> Tabled:
         "asked": options.quantiles,
     }
     return arm_tables.tabled(QuantileEffects, options, adjustment, **own)
-
-
-def scale_of(curator: Curator) -> Scale:
-    """The declared range of the outcome, and whether its type has whole numbers only."""
-    lower, upper = map(float, curator.outcome_range)
-    return Scale(lower, upper, 0 < curator.values[-1] == int(upper - lower) + 1)
 
 
 def _ends(

@@ -25,7 +25,7 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.calls import public_call, released
 from dpeffects.errors import OptionError
-from dpeffects.estimators.option_checks import check_choice, check_whole, is_number
+from dpeffects.estimators.option_checks import choice, is_number, whole
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.hypotheses import ALTERNATIVES
@@ -77,18 +77,16 @@ class RandomisationOptions(Options):
     """
 
     treated_share: float | None = None
-    treated: int | None = None
-    alternative: str = "two-sided"
+    treated: int | None = whole(None, 1)
+    alternative: str = choice(*ALTERNATIVES)
 
     def __post_init__(self) -> None:
-        check_choice("alternative", self.alternative, ALTERNATIVES)
+        super().__post_init__()
         if not (self.treated_share is None or self.treated is None):
             raise OptionError(_HOW)
         share = self.treated_share
         if share is not None and not (is_number(share) and 1e-6 <= share <= 1.0 - 1e-6):
             raise OptionError(f"treated_share must be between 0 and 1, got {share!r}")
-        if self.treated is not None:
-            check_whole("treated", self.treated, 1)
 
     def resolve(self, facts: Facts) -> RandomisationOptions:
         """Refuse an outcome that is not 0 and 1 by its declaration."""

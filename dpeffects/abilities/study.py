@@ -480,8 +480,11 @@ class StudyEffects(several.Based, several.AtOnce, pictures="plots.several_outcom
         labels, effects, levels = [], [], []
         if subgroup == "site" and self.sums.sites and subgroup not in self.subgroups:
             within = self.sums.effects_at_sites()
+        elif subgroup in self.subgroups:
+            within = self.sums.effects_by_level(self.subgroups.index(subgroup))
         else:
-            within = self.sums.effects_by_level(self._group(subgroup))
+            known = ", ".join(self.subgroups) or "no subgroups"
+            raise errors.OptionError(f"this study has {known}, not {subgroup!r}")
         for level, found in within:
             labels += [f"{label} | {level}" for label in self.labels]
             effects += [self._based(effect) for effect in found]
@@ -608,13 +611,6 @@ class StudyEffects(several.Based, several.AtOnce, pictures="plots.several_outcom
         """
         given = {k: x for k, x in locals().items() if k != "self"}
         return draw(self, **given | {"simultaneous": self._at_once(simultaneous)})
-
-    def _group(self, subgroup: str) -> int:
-        """Index of a factor that makes subgroups."""
-        if subgroup not in self.subgroups:
-            known = ", ".join(self.subgroups) or "no subgroups"
-            raise errors.OptionError(f"this study has {known}, not {subgroup!r}")
-        return self.subgroups.index(subgroup)
 
     def _about(self, i: int) -> tuple[StudyColumn, tuple[int, int]]:
         """The outcome of an effect, and the arms that it compares."""

@@ -59,7 +59,9 @@ class Chunk:
         for k in range(self.count):
             noise.record()
             outputs = _outputs(own, noise)
-            shown.append(_with_releases(outputs, noise))
+            entries = [values[:_ENTRIES] for values in noise.released]
+            names = _release_names(tuple(values.size for values in entries))
+            shown.append(((*names, *outputs[0]), [*np.concatenate([*entries, outputs[1]])]))
             if self.watched:
                 losses[k] = _loss(noise, other, outputs)
         return losses if self.side == 0 else -losses, shown
@@ -118,13 +120,6 @@ def _outputs(run: Run, noise: RecordedNoise) -> Outputs:
         if not noise.has_released:
             raise
         return leaves({"failure": str(error)})
-
-
-def _with_releases(outputs: Outputs, noise: RecordedNoise) -> Outputs:
-    """Put the first entries of each release before what a run shows."""
-    entries = [values[:_ENTRIES] for values in noise.released]
-    names = _release_names(tuple(values.size for values in entries))
-    return (*names, *outputs[0]), [*np.concatenate([*entries, outputs[1]])]
 
 
 @lru_cache

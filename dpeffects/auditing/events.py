@@ -158,7 +158,9 @@ def choose(runs: Runs, size: int, delta: float, conf_level: float) -> Event:
     sure = 1.0 - (1.0 - conf_level) / (10.0 * max(len(candidates), 1))
     for statistic in candidates:
         values = statistic.of(second)
-        cuts = _cuts(values)
+        cuts = np.unique(np.concatenate(values))
+        if cuts.size > _CUTS:
+            cuts = cuts[np.linspace(0, cuts.size - 1, _CUTS).round().astype(int)]
         for above, first in itertools.product((True, False), (0, 1)):
             own, other = values[first], values[1 - first]
             hits = (_counts(own, cuts, above), _counts(other, cuts, above))
@@ -184,13 +186,6 @@ def _statistics(runs: Runs) -> Iterator[Statistic]:
 
 def _column(shown: FloatArray, j: int) -> FloatArray:
     return np.nan_to_num(shown[:, j], nan=-np.inf)
-
-
-def _cuts(values: Two) -> FloatArray:
-    both = np.unique(np.concatenate(values))
-    if both.size <= _CUTS:
-        return both
-    return np.asarray(both[np.linspace(0, both.size - 1, _CUTS).round().astype(int)])
 
 
 def _counts(values: FloatArray, cuts: FloatArray, above: bool) -> FloatArray:

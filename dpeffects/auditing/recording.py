@@ -195,11 +195,17 @@ class RecordedNoise(NoiseSource):
         return drawn
 
     def minimise(self, objective: Any, hidden: Noisy) -> FloatArray:
-        """A minimiser with noise in its objective, which is not seen."""
+        """A minimiser with noise in its objective, which is not seen.
+
+        Its log-density, up to a constant, is that of the noise that would make these weights the
+        minimiser, times the change of volume (claims 21 and 23).
+        """
         if self._recording:
             self.released.pop()
         weights = self._next("minimiser", lambda: self._source.minimise(objective, hidden))
-        self.log_likelihood += _log_density(objective, hidden, weights)
+        noise = gradient(objective, weights) + objective.problem.strength * weights
+        size = float(noise @ noise) / (2.0 * hidden.scale) if hidden.gaussian else abs(noise).sum()
+        self.log_likelihood += log_volume(objective, weights) - float(size) / hidden.scale
         return weights
 
     def _around(self, draw: str, values: Any, *public: Any) -> Any:
@@ -222,16 +228,6 @@ class RecordedNoise(NoiseSource):
             raise Impossible
         self._position += 1
         return self._tape[self._position - 1][1]
-
-
-def _log_density(fit: Fit, hidden: Noisy, weights: FloatArray) -> float:
-    """Log-density of a minimiser, up to a constant (claims 21 and 23).
-
-    It is that of the noise that would make these weights the minimiser, times the change of volume.
-    """
-    noise = gradient(fit, weights) + fit.problem.strength * weights
-    size = float(noise @ noise) / (2.0 * hidden.scale) if hidden.gaussian else np.abs(noise).sum()
-    return log_volume(fit, weights) - float(size) / hidden.scale
 
 
 def log_chance(ladder: Ladder, step: int) -> float:

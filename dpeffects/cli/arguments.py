@@ -117,7 +117,9 @@ def add_parameters(
             continue
         prefix = "--no-" if parameter.default is True else "--"
         if isinstance(parameter.default, str | int | float | tuple) and prefix == "--":
-            settings["help"] += _default(parameter.default)
+            default = parameter.default
+            written = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+            settings["help"] += f" (default {written})" if written not in ("", "False") else ""
         flag = flag or prefix + name.replace("_", "-")
         parser.add_argument(flag, **{"dest": name, "required": required} | settings)
     if any(_passes_on(function) for function in functions):
@@ -196,8 +198,3 @@ def _kind(parameter: inspect.Parameter) -> dict[str, Any]:
     kind = next((kind for kind in (float, int) if kind.__name__ in annotation), str)
     many = "Sequence" in annotation or "Iterable" in annotation
     return {"type": kind, "nargs": "+"} if many else {"type": kind}
-
-
-def _default(value: Any) -> str:
-    written = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    return f" (default {written})" if written not in ("", "False") else ""

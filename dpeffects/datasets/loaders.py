@@ -83,14 +83,6 @@ def _missing(package: str) -> MissingExtraError:
     )
 
 
-def _package_folder(package: str) -> Path:
-    """Return the folder of an installed package without importing it."""
-    spec = find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise _missing(package)
-    return Path(spec.submodule_search_locations[0])
-
-
 def _rdata(package: str, item: str) -> pd.DataFrame:
     """Return a data frame of an R package."""
     try:
@@ -118,7 +110,10 @@ def _acic_bounds() -> dict[str, Any]:
 
 
 def _acic2016() -> Declared:
-    folder = _package_folder("causallib") / "datasets" / "data" / "acic_challenge_2016"
+    spec = find_spec("causallib")  # which is not imported
+    if spec is None or not spec.submodule_search_locations:
+        raise _missing("causallib")
+    folder = Path(spec.submodule_search_locations[0], "datasets", "data", "acic_challenge_2016")
     if not (folder / "zymu_1.csv").is_file():
         raise _missing("causallib>=0.10")
     response = pd.read_csv(folder / "zymu_1.csv")

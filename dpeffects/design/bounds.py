@@ -409,8 +409,10 @@ def find_bounds(
             failed.append(name)
         else:
             ranges = ranges.with_interval(name, *interval, source="private")
-            share, sd = _outside(counts.value[:, 0], counts.scale, n or math.inf)
-            if n and share - 3.0 * sd > _LOST:
+            first, last = _occupied(counts.value[:, 0], counts.scale) or (0, BINS - 1)
+            inside = counts.value[first : last + 1, 0]
+            sd = counts.scale * math.sqrt(2.0 * inside.size)
+            if n and (share := 1.0 - float(inside.sum()) / n) - 3.0 * sd / n > _LOST:
                 outside.append(f"about {100.0 * share:.0f} % of {name}")
     if failed:
         raise BoundsError(
@@ -448,13 +450,6 @@ def interval_from_counts(counts: npt.NDArray[np.float64], scale: float) -> Inter
         return None
     lower, upper = (_edges(k - len(_EXPONENTS))[end] for end, k in enumerate(found))
     return (lower, upper) if lower < upper else None
-
-
-def _outside(counts: npt.NDArray[np.float64], scale: float, n: float) -> tuple[float, float]:
-    """Which share of n records is not in the bins of the range, and the deviation of its noise."""
-    first, last = _occupied(counts, scale) or (0, BINS - 1)
-    inside = counts[first : last + 1]
-    return 1.0 - float(inside.sum()) / n, scale * math.sqrt(2.0 * inside.size) / n
 
 
 def _occupied(counts: npt.NDArray[np.float64], scale: float) -> tuple[int, int] | None:

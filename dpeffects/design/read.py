@@ -72,7 +72,9 @@ def read(
     text = is_text(data.frame if isinstance(data, Declared) else data)
     numbers_only = {} if sample.weights is None else {sample.weights: "number"}
     given, known = known, known.as_used(uses(formula, {} if text else schema) | numbers_only)
-    formula = _with_levels(formula, known)
+    match formula.outcome:
+        case Column(name) if known.is_levels(name) and len(known[name]) == 2:
+            formula = replace(formula, outcome=Ordered(name))  # 0 and 1; the second is the event
     if sample.weights is not None:
         sample = replace(sample, upper=_upper_weight(sample.weights, frame, known))
     kinds: dict[str, str] = {}
@@ -118,14 +120,6 @@ def strata_of(data: Any, formula: Formula, bounds: Any) -> Strata:
     if text:
         frame = by_declaration(frame, kinds_of(formula, formula.columns, known))
     return completed(frame, known, formula, 1, lenient=formula.flags).strata()
-
-
-def _with_levels(formula: Formula, known: Bounds) -> Formula:
-    """Read an outcome with two declared levels as 0 and 1; the second is the event."""
-    match formula.outcome:
-        case Column(name) if known.is_levels(name) and len(known[name]) == 2:
-            return replace(formula, outcome=Ordered(name))
-    return formula
 
 
 def _upper_weight(name: str, frame: AnyFrame, known: Bounds) -> float:

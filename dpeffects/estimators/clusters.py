@@ -20,7 +20,6 @@ from dpeffects.estimators.row import row
 from dpeffects.inference.estimate import Effects, Estimate, Influence, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import sampling_variance
 from dpeffects.inference.scales import likely, variance_at
-from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block, RowFunction
 from dpeffects.privacy.sets import Box
@@ -154,7 +153,11 @@ def _by_cluster(
             share=SHARE,
             part=whole * _ROWS,
         )
-        lost = _lost(squares, own, size)
+        # rows over cut rows, where that is more than noise can make; rows of a cluster are half
+        # as alike in what was cut off as in the rest
+        noise = math.hypot(math.sqrt(2.0) * own.noise_scale * size**2, squares.sd)
+        more = (own.value * size**2 - noise) / max(float(squares), squares.sd, 1e-300)
+        lost = 0.5 + 0.5 * min(max(more, 1.0), hand.MOST_LOST)
     count, part = _count(curator, clusters), part - (whole * _COUNTED if clusters is None else 0)
     rows = max(curator.n / count, 1.0)
     bound = hand.CLUSTER_SDS * row_sd * math.sqrt(rows * (1.0 + hand.ALIKE * rows))
@@ -179,16 +182,6 @@ def _by_cluster(
         caution="; ".join(filter(None, cautions)),
         details={**estimate.details, "clusters": f"{count:.0f}{known}"},
     )
-
-
-def _lost(cut: Noisy, own: SamplingVariance, size: float) -> float:
-    """The variance of rows over that of cut rows, where that is more than noise can make.
-
-    Rows of a cluster are half as alike in what was cut off as in the rest.
-    """
-    noise = math.hypot(math.sqrt(2.0) * own.noise_scale * size**2, cut.sd)
-    more = (own.value * size**2 - noise) / max(float(cut), cut.sd, 1e-300)
-    return 0.5 + 0.5 * min(max(more, 1.0), hand.MOST_LOST)
 
 
 def _count(curator: Curator, clusters: int | None) -> float:

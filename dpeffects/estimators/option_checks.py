@@ -22,15 +22,15 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def check_clip(value: Any, least: float = 0.0) -> None:
+def check_clip(name: str, value: Any, least: float = 0.0) -> None:
     """Refuse what propensities cannot be clipped at.
 
     Examples
     --------
-    >>> check_clip(0.1)
+    >>> check_clip("clip", 0.1)
     """
     if not (is_number(value) and max(least, math.ulp(0.0)) <= value < 0.5):
-        raise OptionError(f"clip must be between {least:g} and 0.5, got {quoted(value)}")
+        raise OptionError(f"{name} must be between {least:g} and 0.5, got {quoted(value)}")
 
 
 def check_between(name: str, value: Any, least: float, most: float) -> None:

@@ -285,15 +285,10 @@ class MethodSpec:
                 hint = instead_of(name, (*known, *ARGUMENTS, "epsilon", "delta", "method", "by"))
                 has = ", ".join(known) if known else "no options"
                 raise OptionError(f"unknown option {name!r}: {self.name} has {has}.{hint}")
-            _refuse_huge(name, given[name])
+            entries = given[name] if isinstance(given[name], list | tuple) else (given[name],)
+            if any(isinstance(entry, int) and abs(entry) > 2**62 for entry in entries):
+                raise OptionError(f"{name} is too large")  # beyond all floats comparisons break
         return self.options(**given)
 
 
 _ACCEPTS = {kind.accept for kind in KINDS.values() if kind.accept}
-
-
-def _refuse_huge(name: str, value: Any) -> None:
-    """Whole numbers beyond all floats break comparisons long after they came in."""
-    entries = value if isinstance(value, list | tuple) else (value,)
-    if any(isinstance(entry, int) and abs(entry) > 2**62 for entry in entries):
-        raise OptionError(f"{name} is too large")

@@ -111,19 +111,14 @@ def collect(
             left_out.setdefault(site, f"late: no answer within {question.deadline:g} s")
             continue
         try:
-            releases.append(_read_all(site, sent, question))
+            first, *others = (_read(site, reply, question) for reply in sent)
+            if any(other.to_dict() != first.to_dict() for other in others):
+                raise ReleaseError("answered twice, with different releases")
+            releases.append(first)
             left_out.pop(site, None)
         except ReleaseError as error:
             left_out[site] = _clean(str(error))
     return Collected(question, tuple(releases), left_out)
-
-
-def _read_all(site: str, replies: Sequence[Any], question: Question) -> SiteRelease | StudyRelease:
-    """Read one or more replies of a site; the same release sent again is the same answer."""
-    first, *others = (_read(site, reply, question) for reply in replies)
-    if any(other.to_dict() != first.to_dict() for other in others):
-        raise ReleaseError("answered twice, with different releases")
-    return first
 
 
 def _read(site: str, reply: Any, question: Question) -> SiteRelease | StudyRelease:

@@ -25,7 +25,9 @@ def main(grid: Grid, context: Context) -> None:
     """Run one round; it ends by its deadlines, whatever the sites do."""
     config = context.run_config
     question = read_question(config, context.run_id)
-    expected = read_sites(config)
+    expected = [name.strip() for name in str(config["sites"]).split(",")]
+    if not all(expected) or len(set(expected)) < len(expected):
+        raise QuestionError("sites must name each site once, with commas between them")
     nodes = wait_for(grid, expected, float(config["start-deadline"]))
     replies = list(ask(grid, question, nodes))
     absent = {site: "down: not connected" for site in expected if site not in nodes}
@@ -45,14 +47,6 @@ def read_question(config: Mapping[str, Any], run_id: int) -> Question:
     asked = [field.name for field in fields(Question) if field.name != "protocol"]
     values = {name: config[name] for name in asked}
     return Question.from_dict({**values, "request": request, "options": options})
-
-
-def read_sites(config: Mapping[str, Any]) -> list[str]:
-    """Read the names of the sites that should answer."""
-    names = [name.strip() for name in str(config["sites"]).split(",")]
-    if not all(names) or len(set(names)) < len(names):
-        raise QuestionError("sites must name each site once, with commas between them")
-    return names
 
 
 def wait_for(grid: Grid, expected: Sequence[str], seconds: float) -> dict[str, int]:

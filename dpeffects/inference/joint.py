@@ -285,7 +285,11 @@ class JointSums(OfArrays):
         known = margin.at(level, j, column.missing)
         own, scales = _spread(known, column.two_valued and not self.missed)
         if whole is not None:
-            own, scales = _pulled(own, scales, whole.variances, whole.scales)
+            # as far as noise explains that they differ
+            prior = (_UNLIKE * np.clip(whole.variances, 1e-4, 0.25)) ** 2 + whole.scales**2
+            kept = prior / (prior + scales**2)
+            own = whole.variances + kept * (own - whole.variances)
+            scales = np.sqrt(kept * scales**2)
         unequal = np.array(self.unequal or (1.0,) * len(self.arms))
         room = ROOM if self.missed and column.two_valued else 1.0
         return _Outcome(known, own, scales, unequal, room, column.two_valued)
@@ -475,13 +479,3 @@ def _spread(at: Margin, two_valued: bool = False) -> tuple[FloatArray, FloatArra
     own = squares - means**2 + noise
     by_size = size * (squares / sizes) ** 2
     return own, np.sqrt(square / sizes**2 + by_size + 4.0 * means**2 * noise)
-
-
-def _pulled(
-    own: FloatArray, sd: FloatArray, of_arm: FloatArray, arm_sd: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Variances of a subgroup pulled to those of its arm, as far as noise explains."""
-    prior = (_UNLIKE * np.clip(of_arm, 1e-4, 0.25)) ** 2 + arm_sd**2
-    kept = prior / (prior + sd**2)
-    unknown = np.sqrt(kept * sd**2)
-    return of_arm + kept * (own - of_arm), unknown

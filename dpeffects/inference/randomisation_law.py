@@ -219,7 +219,10 @@ class _Beyond:
         first, last = (statistic.bucket(successes + x) for x in (-self.far, self.far))
         ends = np.arange(first, last + 2) * step - step // 2 - successes
         chance = -np.diff(_laplace_tail(ends.astype(float), count))
-        best, limits = self._limits(first, last)
+        # numbers beyond 0 and n are rounded to these: their centres and limits are the same
+        low, high = self.ends
+        within = np.clip(np.arange(first, last + 1), low, high) - low
+        best, limits = self.best[within], self.limits[within]
         found = len(self.signs) * _LEFT_OUT
         for code in set(best.tolist()):
             own, which = np.unique(limits[best == code], return_inverse=True)
@@ -230,15 +233,6 @@ class _Beyond:
                 tails = _laplace_tail(own[:, None] - sign * sums, statistic.scale(CENTRES[code]))
                 found += float(weight @ (tails @ each + left_out))
         return found
-
-    def _limits(self, first: int, last: int) -> tuple[IntArray, FloatArray]:
-        """Centres of rounded numbers M', and the least whole sums that are extreme with them.
-
-        They are the same for all numbers beyond 0 and n, which are rounded to these.
-        """
-        low, high = self.ends
-        within = np.clip(np.arange(first, last + 1), low, high) - low
-        return self.best[within], self.limits[within]
 
 
 def _laplace_tail(x: FloatArray, scale: float) -> FloatArray:

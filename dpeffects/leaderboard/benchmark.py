@@ -187,7 +187,9 @@ def peak_growth() -> Iterator[list[float]]:
     True
     """
     try:
-        before, idle = _fresh(), _clocks()
+        ctypes.CDLL(None).malloc_trim(0)
+        (_SELF / "clear_refs").write_text("5")  # the peak of this process starts anew
+        before, idle = _high(_SELF), _clocks()
     except (OSError, AttributeError):  # not Linux
         before, idle = math.nan, {}
     grown: list[float] = []
@@ -195,13 +197,6 @@ def peak_growth() -> Iterator[list[float]]:
         yield grown
     finally:
         grown.append(math.nan if math.isnan(before) else round(_peak(idle) - before, 2))
-
-
-def _fresh() -> float:
-    """Give free memory back, start the peak of this process anew, and return it."""
-    ctypes.CDLL(None).malloc_trim(0)
-    (_SELF / "clear_refs").write_text("5")
-    return _high(_SELF)
 
 
 def _peak(idle: dict[str, str]) -> float:

@@ -102,7 +102,10 @@ class SQLiteStore(EntryStore):
         with _TURN:
             self._check_file()
             try:
-                with contextlib.closing(self._connect(mode)) as connection:
+                # without transactions of its own: they are begun and ended here
+                uri = f"{self.path.as_uri()}?mode={mode}"
+                opened = sqlite3.connect(uri, uri=True, timeout=0.0, isolation_level=None)
+                with contextlib.closing(opened) as connection:
                     _begin(connection, journal)
                     try:
                         yield Session(lambda *sql: connection.execute(*sql).fetchall(), _NEWEST)
@@ -129,11 +132,6 @@ class SQLiteStore(EntryStore):
                 f"{self.name} has a second name (a hard link), and a ledger must have one: "
                 "remove the other link, or copy the file"
             )
-
-    def _connect(self, mode: str) -> sqlite3.Connection:
-        # without transactions of its own: they are begun and ended above
-        uri = f"{self.path.as_uri()}?mode={mode}"
-        return sqlite3.connect(uri, uri=True, timeout=0.0, isolation_level=None)
 
     def _explained(self, error: sqlite3.Error) -> str:
         code = getattr(error, "sqlite_errorcode", None) or 0

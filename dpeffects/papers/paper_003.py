@@ -14,43 +14,36 @@ from typing import Any
 
 import numpy as np
 
-from dpeffects.papers.on_file import table
+from dpeffects.papers import on_file
 from dpeffects.papers.verdict import Found, claim
 
 _TWO = ("002", "003")
 _RULES = {"002": ("AggAll", "AggLargest"), "003": ("AggAll", "AggLargest", "IVW")}
 """What MVAgg is compared with: the first version has no inverse-variance weights."""
 _MOSTLY = 0.75
-
-
-def both(
-    item: str, printed: str, place: str = ""
-) -> Callable[[Callable[[], Found]], Callable[[], Found]]:
-    """Register a claim that both versions make."""
-
-    def register(judge: Callable[[], Found]) -> Callable[[], Found]:
-        for paper in _TWO:
-            claim(paper, item, printed, place)(judge)
-        return judge
-
-    return register
-
-
-def _read(name: str) -> Any:
-    return table(name)
+table: Callable[[str], Any] = on_file.table
+both = partial(claim, _TWO)
+"""Registers a claim that both versions make."""
 
 
 # --- algorithms, theorem, lemma ------------------------------------------------------------------
 
 
 def _check(item: str, words: str) -> Any:
-    found = _read("003_checks")
+    found = table("003_checks")
     return found[(found["item"] == item) & found["check"].str.contains(words)].iloc[0]
 
 
 def _mismatches(item: str, words: str) -> str:
     row = _check(item, words)
     return f"{row['mismatches']} of {row['cases']:,} differ"
+
+
+def _noise(algorithm: str, what: str) -> Found:
+    rows = table("003_noise").query("algorithm.str.contains(@algorithm)")
+    far = ((rows["mean"] - 1.0).abs() / rows["se"]).max()
+    shown = ", ".join(f"{r['mean']:.2f} (se {r['se']:.2f})" for _, r in rows.iterrows())
+    return Found(f"{what} at epsilon 0.5, 1, 4: {shown}", bool(far < 3.0))
 
 
 @both("Algorithm 1", "exact single matching, in turn within strata")
@@ -68,11 +61,7 @@ def _matching_is_balanced() -> Found:
 
 @both("Algorithm 2", "noise of scale 2 S / epsilon, with all of (epsilon, delta)")
 def _noise_of_algorithm_2() -> Found:
-    rows = _read("003_noise").query("algorithm.str.contains('2, the paper')")
-    far = ((rows["mean"] - 1.0).abs() / rows["se"]).max()
-    shown = ", ".join(f"{r['mean']:.2f} (se {r['se']:.2f})" for _, r in rows.iterrows())
-    text = f"mean absolute noise over 2 S / epsilon at epsilon 0.5, 1, 4: {shown}"
-    return Found(text, bool(far < 3.0))
+    return _noise("2, the paper", "mean absolute noise over 2 S / epsilon")
 
 
 @both("Algorithm 3", "the argmin over all subsets of sites")
@@ -83,16 +72,12 @@ def _subsets_by_sorting() -> Found:
 
 @claim("003", "Algorithm 4", "difference in means with noise of scale B / epsilon in each arm")
 def _noise_of_algorithm_4() -> Found:
-    rows = _read("003_noise").query("algorithm == 'Algorithm 4'")
-    far = ((rows["mean"] - 1.0).abs() / rows["se"]).max()
-    shown = ", ".join(f"{r['mean']:.2f} (se {r['se']:.2f})" for _, r in rows.iterrows())
-    text = f'diff_in_means(arms="public"), noise over the expected at epsilon 0.5, 1, 4: {shown}'
-    return Found(text, bool(far < 3.0))
+    return _noise("Algorithm 4", 'diff_in_means(arms="public"), noise over the expected')
 
 
 @both("Definition 1", "beta = epsilon / (2 ln(2 / delta)) gives (epsilon, delta)-DP", "section II")
 def _smooth_laplace_is_private() -> Found:
-    rows = _read("003_definition_1")
+    rows = table("003_definition_1")
     worst = rows.loc[rows["smooth_laplace"].idxmax()]
     used = rows[rows["epsilon_of_site"] <= 40.0]["smooth_laplace"].max()
     text = (
@@ -125,7 +110,7 @@ def _bound_is_smooth() -> Found:
 
 @both("Lemma 1", "E[S_DP] = S")
 def _released_mean() -> Found:
-    rows = _read("003_lemma_1")
+    rows = table("003_lemma_1")
     one = rows[rows["released"] == "S"].iloc[-1]
     text = f"mean {one['mean']:.4f} (se {one['se']:.4f}) for S = 1"
     return Found(text, bool(abs(one["mean"] - 1.0) < 3.0 * one["se"]))
@@ -133,9 +118,9 @@ def _released_mean() -> Found:
 
 @both("Lemma 1", "the variance of the noise is estimated by 8 S_DP^2 / epsilon^2")
 def _released_square() -> Found:
-    rows = _read("003_lemma_1")
+    rows = table("003_lemma_1")
     two = rows[rows["released"] == "S^2"].iloc[-1]
-    ours = _read("003_lemma_1_package").query("noise == 'gaussian'").iloc[0]
+    ours = table("003_lemma_1_package").query("noise == 'gaussian'").iloc[0]
     text = (
         f"mean of S_DP^2 is {two['mean']:.3f} S^2 (se {two['se']:.4f}); in the package "
         f"{ours['mean']:.3f} (se {ours['se']:.3f})"
@@ -146,7 +131,7 @@ def _released_square() -> Found:
 
 @both("Lemma 1", "sigma = sqrt(2 ln(1.25 / delta)) beta / epsilon satisfies (epsilon, delta)-DP")
 def _gaussian_noise_is_private() -> Found:
-    rows = _read("003_definition_1")
+    rows = table("003_definition_1")
     used = rows[rows["epsilon_of_site"] <= 40.0]
     worst = used.loc[used["gaussian"].idxmax()]
     text = f"needs {worst['gaussian']:.2g} times its delta at a share of {worst['share']:.3g}"
@@ -165,7 +150,7 @@ def _global_sensitivity() -> Found:
 
 @both("Appendix C", "V estimates the variance of matching")
 def _printed_variance() -> Found:
-    rows = _read("003_appendix_c").set_index("variance")
+    rows = table("003_appendix_c").set_index("variance")
     printed, ours = rows.loc["printed"], rows.loc["variance within arms of strata"]
     text = (
         f"{printed['mean']:.0f} times the true variance on Synth (se {printed['se']:.2f}); within "
@@ -185,7 +170,7 @@ def _variance_bound() -> Found:
 
 
 def _sizes(study: str, why: str) -> Found:
-    rows = _read("003_data").query("data == @study").set_index("count")
+    rows = table("003_data").query("data == @study").set_index("count")
     here = rows["ours"].astype(int)
     text = f"{here['n']:,}: {here['treated']:,} treated and {here['control']:,} controls"
     same = here["n"] == int(rows["printed"]["n"])
@@ -216,7 +201,7 @@ def _what_leaves_a_site() -> Found:
 
 @both("Figure 6", "the smooth sensitivity is about O(1/N) for balanced data")
 def _falls_with_records() -> Found:
-    rows = _read("003_figure_6").query("bound == 'printed'")
+    rows = table("003_figure_6").query("bound == 'printed'")
     times = rows["records"] * rows["mean"]
     shown = zip(times, rows["records"], strict=True)
     text = "N S is " + ", ".join(f"{value:.0f} at {n:,}" for value, n in shown) + " records"
@@ -226,7 +211,7 @@ def _falls_with_records() -> Found:
 
 @both("Figure 7", "it grows with imbalance, and is least for balanced data")
 def _grows_with_imbalance() -> Found:
-    rows = _read("003_figure_7").query("bound == 'printed'")
+    rows = table("003_figure_7").query("bound == 'printed'")
     mean, se = rows["mean"].to_numpy(), rows["se"].to_numpy()
     apart = np.diff(mean) / np.hypot(se[1:], se[:-1])
     text = f"{rows['mean'].iloc[0]:.3f} at a = 0, {rows['mean'].iloc[-1]:.3f} at a = 4"
@@ -235,7 +220,7 @@ def _grows_with_imbalance() -> Found:
 
 @both("Figure 7", "even for imbalanced data it is below the global one, about 1")
 def _below_global() -> Found:
-    rows = _read("003_figure_7").query("bound == 'printed'")
+    rows = table("003_figure_7").query("bound == 'printed'")
     worst = rows.loc[rows["mean"].idxmax()]
     return Found(f"at most {worst['mean']:.3f} (se {worst['se']:.4f})", bool(worst["mean"] < 1.0))
 
@@ -245,7 +230,7 @@ def _below_global() -> Found:
 
 def _errors(figure: str, algorithm: str = "paper") -> Any:
     """One row a setting, with the columns of each rule."""
-    found = _read(f"003_figure_{figure}").query("algorithm == @algorithm")
+    found = table(f"003_figure_{figure}").query("algorithm == @algorithm")
     keys = ["data", "method", "sites", "alpha"]
     values = ["error", "se", "sd", "above_mvagg", "above_se"]
     return found.pivot(index=keys, columns="rule", values=values)
@@ -464,14 +449,10 @@ def _global_is_large(figure: str) -> Found:
 def _smooth_is_small(figure: str, of: tuple[str, ...]) -> Found:
     rows = _by_method(figure, "smooth_matching")["error"][list(of)]
     at_most, large = rows.max().max(), _alpha(rows, low=8.0).max().max()
-    ours = _by_package(figure)
+    own = _errors(figure, "package").xs("smooth_matching", level="method")["error"]["MVAgg"]
+    ours = f"{own.max():.2f} and {_alpha(own, low=8.0).max():.3f}"
     text = f"at most {at_most:.2f}, and {large:.3f} at alpha 8; the package's own choices {ours}"
     return Found(text, bool(at_most < 1.0 and large <= 0.1))
-
-
-def _by_package(figure: str) -> str:
-    rows = _errors(figure, "package").xs("smooth_matching", level="method")["error"]
-    return f"{rows['MVAgg'].max():.2f} and {_alpha(rows, low=8.0)['MVAgg'].max():.3f}"
 
 
 for _paper in _TWO:

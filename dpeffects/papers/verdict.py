@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from html import escape
@@ -82,24 +82,27 @@ _CLAIMS: defaultdict[str, list[tuple[str, str, str, Callable[[], Found]]]] = def
 
 
 def claim(
-    paper: str, item: str, printed: str, place: str = ""
+    paper: str | Sequence[str], item: str, printed: str, place: str = ""
 ) -> Callable[[Callable[[], Found]], Callable[[], Found]]:
     """Register a function that judges one statement of a paper.
 
     Parameters
     ----------
     paper, item
-        A key and one of the ``items`` of ``texts.toml``, as in ``"000", "Figure 2"``.
+        A key, or several, and one of the ``items`` of ``texts.toml``: ``"000", "Figure 2"``.
     printed
         The paper's sentence or number.
     place
         Where it stands, if the item's name does not say so.
     """
-    if item not in papers()[paper].items:
-        raise ValueError(f"{item!r} is not among the items of paper {paper} in texts.toml")
+    keys = (paper,) if isinstance(paper, str) else paper
+    for key in keys:
+        if item not in papers()[key].items:
+            raise ValueError(f"{item!r} is not among the items of paper {key} in texts.toml")
 
     def register(judge: Callable[[], Found]) -> Callable[[], Found]:
-        _CLAIMS[paper].append((item, printed, place, judge))
+        for key in keys:
+            _CLAIMS[key].append((item, printed, place, judge))
         return judge
 
     return register

@@ -100,7 +100,9 @@ def row(setting: PlanSetting, method: str, made: MadeUp, *, few: bool = False) -
     spec.check_estimand(setting.estimand)
     if spec.needs_delta and not setting.delta:
         return Planned(spec.name, reason="needs a delta")
-    options = _options(setting, spec)
+    asks = any(f.name == "design" for f in fields(spec.options))
+    told = {"design": setting.design} if asks and setting.design == "randomised" else {}
+    options = dict(setting.options) | told
     learns = bool(spec.options().needs_memory())
     n = min(setting.n, (MOST_OF_LEARNERS // (2 if few else 1)) if learns else MOST_RECORDS)
     unit = math.sqrt(n / setting.n)
@@ -281,13 +283,6 @@ def _shares(result: Any) -> tuple[tuple[str, float], ...]:
     for spend in (spend for spend in result.spends if not spend.covered):
         shares[spend.share] = shares.get(spend.share, 0.0) + spend.epsilon
     return tuple(shares.items())
-
-
-def _options(setting: PlanSetting, spec: MethodSpec) -> dict[str, Any]:
-    """Options of the call: those given, and a randomised design where the method asks for one."""
-    asks = any(f.name == "design" for f in fields(spec.options))
-    told = {"design": setting.design} if asks and setting.design == "randomised" else {}
-    return dict(setting.options) | told
 
 
 def _repeats(made: MadeUp, n: int, learns: bool, few: bool) -> int:

@@ -43,7 +43,7 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import BudgetError
-from dpeffects.estimators.option_checks import check_choice, check_clip
+from dpeffects.estimators.option_checks import check_clip, checked, choice
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
@@ -245,7 +245,6 @@ def _scaled(curator: Curator) -> RecordFunction:
     return lambda x, t, y: np.asarray((y - lower) / (upper - lower))
 
 
-LEARNERS = tuple(SHARES)
 _NO_INTERVAL = Unavailable("the error of a boosted model is not known")
 
 
@@ -258,16 +257,12 @@ class DPEBMOptions(Options):
     1 / clip.
     """
 
-    learner: str = "s"
-    clip: float = 0.1
+    learner: str = choice(*SHARES)
+    clip: float = checked(0.1, check_clip, 0.01)
 
     def needs_memory(self) -> str:
         """The library gets all rows."""
         return "the library gets all rows at once"
-
-    def __post_init__(self) -> None:
-        check_choice("learner", self.learner, LEARNERS)
-        check_clip(self.clip, 0.01)
 
     def resolve(self, facts: Facts) -> DPEBMOptions:
         """Refuse a missing library, and a delta that it cannot hold."""

@@ -32,7 +32,7 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import spread_points
 from dpeffects.errors import OptionError
-from dpeffects.estimators.option_checks import check_clip, check_whole
+from dpeffects.estimators.option_checks import check_clip, checked, whole
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
@@ -121,16 +121,15 @@ class DpciOptions(Options):
 
     outcome: Any = None
     propensity: Any = None
-    folds: int = 5
-    clip: float = 0.1
+    folds: int = whole(5, 2)
+    clip: float = checked(0.1, check_clip, 1e-6)
 
     def needs_memory(self) -> str:
         """Learners get their rows as arrays."""
         return "learners need the rows of their folds as arrays"
 
     def __post_init__(self) -> None:
-        check_clip(self.clip, 1e-6)
-        check_whole("folds", self.folds, 2)
+        super().__post_init__()
         wrap_models(self)
 
     def check(self, n: int, smallest_arm: int | None, arms: int = 2) -> None:

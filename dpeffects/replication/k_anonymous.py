@@ -21,7 +21,7 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators.option_checks import check_choice, check_clip, check_whole
+from dpeffects.estimators.option_checks import check_clip, checked, choice, whole
 from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.curator import Curator
@@ -44,11 +44,11 @@ class KAnonymousOptions(Options):
     within [clip, 1 - clip].
     """
 
-    k: int = 5
-    estimator: str = "aipw"
+    k: int = whole(5, _LEAST_K)
+    estimator: str = choice(*ESTIMATOR_NAMES)
     outcome: Any = None
     propensity: Any = None
-    clip: float = 0.05
+    clip: float = checked(0.05, check_clip)
 
     def public(self, level: str) -> frozenset[str]:
         """Everything: nothing is protected."""
@@ -59,9 +59,7 @@ class KAnonymousOptions(Options):
         return "groups of near records are found among all rows"
 
     def __post_init__(self) -> None:
-        check_whole("k", self.k, _LEAST_K)
-        check_choice("estimator", self.estimator, ESTIMATOR_NAMES)
-        check_clip(self.clip)
+        super().__post_init__()
         wrap_models(self)
 
     def check(self, n: int, smallest_arm: int | None, arms: int = 2) -> None:

@@ -55,7 +55,7 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError, OptionError
-from dpeffects.estimators.option_checks import check_choice, check_clip, check_whole
+from dpeffects.estimators.option_checks import check_clip, checked, choice, whole
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.charges import Noisy
@@ -65,7 +65,6 @@ from dpeffects.replication import sample_aggregate
 from dpeffects.replication.block_learner import models_of
 from dpeffects.unproved.models import FittedModel, wrap_models
 
-AVERAGES = ("estimates", "predictions")
 _CLIP = 0.1
 
 
@@ -121,23 +120,18 @@ class ModelFoldsOptions(Options):
 
     outcome: Any = None
     propensity: Any = None
-    folds: int | None = None
-    average: str = "estimates"
-    estimator: str = "aipw"
+    folds: int | None = whole(None, 2)
+    average: str = choice("estimates", "predictions")
+    estimator: str = choice(*ESTIMATORS)
     effect_range: tuple[float, float] | None = None
-    clip: float | None = None
+    clip: float | None = checked(None, check_clip, 1e-6)
 
     def needs_memory(self) -> str:
         """Learners get their rows as arrays."""
         return "learners need the rows of their folds as arrays"
 
     def __post_init__(self) -> None:
-        check_choice("average", self.average, AVERAGES)
-        check_choice("estimator", self.estimator, ESTIMATORS)
-        if self.clip is not None:
-            check_clip(self.clip, 1e-6)
-        if self.folds is not None:
-            check_whole("folds", self.folds, 2)
+        super().__post_init__()
         if self.effect_range is not None:
             if self.average == "predictions":
                 raise OptionError('effect_range has no meaning with average="predictions"')

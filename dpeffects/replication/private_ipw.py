@@ -168,9 +168,7 @@ class PrivateIPWOptions(spec.Options):
     ``penalty`` (0.1 each unless given), gives its two steps all of the budget, and has no interval.
     """
 
-    clip: float | None = option_checks.checked(
-        None, lambda name, value: option_checks.check_clip(value)
-    )
+    clip: float | None = option_checks.checked(None, option_checks.check_clip)
     propensity: str = option_checks.choice("objective", "output")
     split: bool = option_checks.flag(False)
     centre: str = option_checks.choice("arms", "middle", "none")

@@ -40,7 +40,7 @@ from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators.arm_sums import treated_count
-from dpeffects.estimators.option_checks import check_choice, check_clip, check_whole, is_number
+from dpeffects.estimators.option_checks import check_clip, checked, choice, flag, is_number, whole
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance
@@ -82,23 +82,18 @@ class SampleAggregateOptions(Options):
 
     outcome: Any = None
     propensity: Any = None
-    blocks: int | None = None
+    blocks: int | None = whole(None, 2)
     effect_range: tuple[float, float] | None = None
-    estimator: str = "aipw"
-    clip: float = 0.05
-    crossfit: bool | None = None
+    estimator: str = choice(*ESTIMATOR_NAMES)
+    clip: float = checked(0.05, check_clip)
+    crossfit: bool | None = flag(None)
 
     def needs_memory(self) -> str:
         """Learners get their rows as arrays."""
         return "learners need the rows of their blocks as arrays"
 
     def __post_init__(self) -> None:
-        check_choice("estimator", self.estimator, ESTIMATOR_NAMES)
-        check_clip(self.clip)
-        if not (self.crossfit is None or isinstance(self.crossfit, bool)):
-            raise OptionError(f"crossfit must be True or False, got {self.crossfit!r}")
-        if self.blocks is not None:
-            check_whole("blocks", self.blocks, 2)
+        super().__post_init__()
         if self.effect_range is not None:
             object.__setattr__(self, "effect_range", effect_interval(self.effect_range))
         wrap_models(self)

@@ -28,7 +28,7 @@ import numpy as np
 
 from dpeffects.errors import EstimationError
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators.option_checks import check_choice, check_clip, check_whole
+from dpeffects.estimators.option_checks import check_clip, checked, choice, whole
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
@@ -37,8 +37,6 @@ from dpeffects.unproved.generators import environment
 from dpeffects.unproved.models import wrap_models
 from dpeffects.unproved.synthetic_release import synthetic_records
 
-GENERATORS = ("aim", "mst")
-WORKLOADS = ("effect", "pairs")
 _FEW = 30
 """Encoded covariates up to which AIM is asked for their pairs too: beyond, that takes minutes."""
 _NO_INTERVAL = Unavailable("the error of synthetic data is not known")
@@ -55,27 +53,21 @@ class SyntheticOptions(Options):
     ``clip``: propensities are kept within [clip, 1 - clip].
     """
 
-    generator: str = "aim"
-    estimator: str = "aipw"
+    generator: str = choice("aim", "mst")
+    estimator: str = choice(*ESTIMATOR_NAMES)
     outcome: Any = None
     propensity: Any = None
-    cells: int = 4
-    outcome_cells: int = 8
-    workload: str | None = None
-    clip: float = 0.05
+    cells: int = whole(4, 2, 64)
+    outcome_cells: int = whole(8, 2, 64)
+    workload: str | None = choice(None, "effect", "pairs")
+    clip: float = checked(0.05, check_clip)
 
     def needs_memory(self) -> str:
         """The library gets all rows."""
         return "the library gets all rows at once"
 
     def __post_init__(self) -> None:
-        check_choice("generator", self.generator, GENERATORS)
-        check_choice("estimator", self.estimator, ESTIMATOR_NAMES)
-        if self.workload is not None:
-            check_choice("workload", self.workload, WORKLOADS)
-        check_whole("cells", self.cells, 2, 64)
-        check_whole("outcome_cells", self.outcome_cells, 2, 64)
-        check_clip(self.clip)
+        super().__post_init__()
         wrap_models(self)
 
     def resolve(self, facts: Facts) -> SyntheticOptions:

@@ -55,10 +55,6 @@ class WeightingError:
     far: FloatArray | None = None
 
     @property
-    def _far(self) -> FloatArray:
-        return reweighted(self.estimand, self.centres.share) if self.far is None else self.far
-
-    @property
     def _confounding(self) -> float:
         """Variance of the confounding C of an unadjusted difference, before anything is seen."""
         return self.spread * unadjusted_variance(max(self.model.spreads.size, 2))
@@ -88,19 +84,16 @@ class WeightingError:
         part = k * prior / (k * k * prior + error)
         return (part * self.extra) ** 2 + prior * (1.0 - k * part)
 
-    @property
-    def weights_off(self) -> FloatArray:
-        """Standard deviations of 1 - W for (treated, control)."""
-        far = self._far
-        by_chance = far**2 / self.centres.sizes
-        return np.sqrt((far * self.model.level_sd) ** 2 + by_chance + self.lost**2)
-
     def parts(self) -> tuple[Part, ...]:
         """Parts of the error beside the noise in the sum and the sampling error."""
         own, pi, beta = ESTIMANDS[self.estimand], self.centres.share, self.further
         size = float(own.population(pi, 1.0 - pi))
         more, mean_square = 1.0 + beta, self._mean_square
-        off = np.hypot(more * self.weights_off, beta)
+        # standard deviations of 1 - W for (treated, control)
+        far = reweighted(self.estimand, pi) if self.far is None else self.far
+        by_chance = far**2 / self.centres.sizes
+        weights = np.sqrt((far * self.model.level_sd) ** 2 + by_chance + self.lost**2)
+        off = np.hypot(more * weights, beta)
         by_centres = float(((off * self.centres.unknown) ** 2).sum())
         counted = 0.0 if size == 1.0 else self.centres.share_sd / size * more * self.extra
         # noise in the level of all weights meets what the means of the arms differ by confounding

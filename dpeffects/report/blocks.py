@@ -14,7 +14,6 @@ from dpeffects.formula import parse
 from dpeffects.formula.expression import source as source_of
 from dpeffects.guarantee import KINDS, column_of, counted
 from dpeffects.inference.intervals import Interval
-from dpeffects.privacy.charges import Spend
 from dpeffects.report.layout import NO_BREAK
 from dpeffects.results.numbers import joined, number, numbers, text_of
 from dpeffects.results.record import Bound, Record
@@ -225,8 +224,9 @@ def budget(result: Record) -> Table:
     for spend, epsilon, delta in zip(spends, epsilons[:-1], deltas[:-1], strict=True):
         if spend.covered:
             epsilon, delta = "covered", "covered"
+        label = spend.label if spend.share in spend.label else f"{spend.share}: {spend.label}"
         sizes = (joined(spend.sensitivity), joined(spend.scale))
-        rows.append([_label(spend), spend.mechanism, *sizes, epsilon, delta, str(spend.claim)])
+        rows.append([label, spend.mechanism, *sizes, epsilon, delta, str(spend.claim)])
     if left := len(rows[_MOST_SPENDS:]):
         rows[_MOST_SPENDS:] = [[f"and {left} more, see spends_frame()", *[""] * 6]]
     against = "" if asked is None else f"of {number(asked)} asked"
@@ -242,10 +242,6 @@ def budget(result: Record) -> Table:
         align,
         total=True,
     )
-
-
-def _label(spend: Spend) -> str:
-    return spend.label if spend.share in spend.label else f"{spend.share}: {spend.label}"
 
 
 def _options(result: Record) -> str:

@@ -92,7 +92,8 @@ def _block(block: Block) -> str:
 def _table(table: Table) -> str:
     narrow = fits(table, _NARROW)
     widths = column_widths(table, _LINE)
-    columns = zip(table.align, _shares(widths), strict=True)
+    total = sum(w + 2 for w in widths)
+    columns = zip(table.align, [(w + 2) / total for w in widths], strict=True)
     spec = table.align if narrow else "".join(_column(side, share) for side, share in columns)
     lines = [_lines(row, widths) for row in table.rows]
     name = "longtable" if sum(lines) > _LONG else "tabular"
@@ -106,11 +107,6 @@ def _table(table: Table) -> str:
     repeat = [r"\endhead"] if name == "longtable" else []
     body = [start + open_, r"\toprule", *heads, *repeat, *rows, r"\bottomrule"]
     return "\n".join([*body, rf"\end{{{name}}}{stop}"])
-
-
-def _shares(widths: Sequence[int]) -> list[float]:
-    total = sum(w + 2 for w in widths)
-    return [(w + 2) / total for w in widths]
 
 
 def _column(side: str, share: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib.util import find_spec
 from io import BytesIO
 from os import PathLike
@@ -105,7 +104,8 @@ def _table(document: Any, table: Table, ruled: bool = True) -> None:
     shares = [w + 2 for w in widths]
     for i, row in enumerate(rows):
         line = made.rows[i]
-        _never_split(line, repeat=bool(heads) and i == 0)
+        for name in ("cantSplit", "tblHeader") if heads and i == 0 else ("cantSplit",):
+            line._tr.get_or_add_trPr().append(_element(name))
         for j, text in enumerate(row):
             cell = line.cells[j]
             cell.width = int(room * shares[j] / sum(shares))
@@ -144,14 +144,6 @@ def _rule(row: Any, *, top: int = 0, bottom: int = 0) -> None:
                     _element(side, val="single", sz=str(size), space="0", color="000000")
                 )
         properties.append(borders)
-
-
-def _never_split(row: Any, repeat: bool) -> None:
-    """Keep a row on one page; heads are repeated on each."""
-    properties = row._tr.get_or_add_trPr()
-    names: Sequence[str] = ("cantSplit", "tblHeader") if repeat else ("cantSplit",)
-    for name in names:
-        properties.append(_element(name))
 
 
 def _element(name: str, **attributes: str) -> Any:

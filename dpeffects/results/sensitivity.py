@@ -75,7 +75,10 @@ class SensitivityAnalysis(OneEstimate, pictures="plots.diagnostics"):
         inference.check_conf_level(self.conf_level)
         names = ("bias", "prevalence_difference", "confounder_effect", "outcome_sd", "control_risk")
         for name in names:
-            _check_number(name, getattr(self, name))
+            value = getattr(self, name)
+            real = isinstance(value, Real) and not isinstance(value, bool)
+            if not (value is None or (real and math.isfinite(value))):
+                raise OptionError(f"{name} must be a finite number, got {value!r}")
         pair = (self.prevalence_difference, self.confounder_effect)
         if (pair[0] is None) != (pair[1] is None):
             raise OptionError("prevalence_difference and confounder_effect go together")
@@ -435,13 +438,6 @@ def _short(value: float | Unavailable) -> str:
 
 def _e_value(ratio: float | Unavailable) -> float | Unavailable:
     return ratio if isinstance(ratio, Unavailable) else e_value(ratio)
-
-
-def _check_number(name: str, value: Any) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise OptionError(f"{name} must be a finite number, got {value!r}")
 
 
 PER_DEVIATION = 0.91

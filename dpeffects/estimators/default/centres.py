@@ -98,11 +98,6 @@ class Centres:
         return self.means + moves, moves
 
     @property
-    def unevenness(self) -> float:
-        """How much more a clip may do to a mean of a small arm than to that of all records."""
-        return max(1.0, hand.SMALL_ARM / float(self.shares.min())) ** 2
-
-    @property
     def stretch(self) -> float:
         """How much longer residuals of an arm are where they grow with the mean, as a logarithm.
 

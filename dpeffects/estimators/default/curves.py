@@ -185,12 +185,6 @@ class CurvesAsked:
         return [Asked("curves of the score", sums, Cube(-ends, ends), None, "curves")]
 
     @property
-    def _chance(self) -> float:
-        """How likely a term bends before it is seen: all together are as strong as is usual."""
-        usual = hand.USUAL_CURVES * max(self.models.slopes.selection, 1e-9)
-        return min(usual / (hand.CURVE * len(self.terms)), 0.5)
-
-    @property
     def _errors(self) -> FloatArray:
         """Standard deviations of the sums by chance, and by what is not known of the slopes.
 
@@ -216,7 +210,9 @@ class CurvesAsked:
         if not answers:
             return Curves(np.zeros(0), np.zeros(0))
         slab = math.sqrt(hand.CURVE) * self._units
-        chances, squares = spike_and_slab(answers[0], self._errors, slab, self._chance)
+        usual = hand.USUAL_CURVES * max(self.models.slopes.selection, 1e-9)
+        chance = min(usual / (hand.CURVE * len(self.terms)), 0.5)  # as strong together as is usual
+        chances, squares = spike_and_slab(answers[0], self._errors, slab, chance)
         which = np.unique(self.terms[chances > 0.5])
         named = tuple(names[k] for k in self.models.standard.columns[which[which >= 0]])
         return Curves(chances, chances * squares / self._units**2, named)

@@ -92,7 +92,9 @@ def with_means(
             named.add(part.name)
             parts.append(MeansPart(part.name, weights[0] * one, -weights[1] * other, part.noise))
     elif not unadjusted:
-        vague = hand.VARYING * _confounded(centres, control, effect) * math.prod(weights) * effect
+        low, (one, zero) = centres.outcome_range[0], centres.means.tolist()
+        apart = abs(one - effect - zero) / max(abs(control - low), 0.02 * centres.range)
+        vague = hand.VARYING * min(apart, 1.0) * math.prod(weights) * effect
         parts.append(MeansPart("effects that vary", vague, vague))
     for part in estimate.parts:
         if part.name not in named:
@@ -111,13 +113,6 @@ def with_means(
     if centres.two_valued:
         means = replace(means, design=_design(estimate, means, centres, whose, spread))
     return replace(estimate, means=means)
-
-
-def _confounded(centres: Centres, control: float, effect: float) -> float:
-    """How far means without treatment are apart in the two arms, over their mean; at most 1."""
-    low, (one, zero) = centres.outcome_range[0], centres.means.tolist()
-    apart = abs(one - effect - zero) / max(abs(control - low), 0.02 * centres.range)
-    return min(apart, 1.0)
 
 
 def _level(

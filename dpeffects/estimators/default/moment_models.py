@@ -197,8 +197,10 @@ def release_models(
     seen, noise = float(matrix[p, p]) / own**2, math.sqrt(2.0) * sd / own**2
     spread = combined_variance(seen, noise, (squares[0] / clip**2, squares[1] / clip**2))
     columns = np.column_stack([arm * along, np.full(len(pi), one)])
+    # what the means of the arms missed: products of the outcome with these columns tell it
     told, told_sd = matrix[p, p + 1 :] / own, sd / own
-    offsets, unknown = _offsets(told, told_sd, columns, pi, centres.unknown / clip)
+    design, prior = (pi[:, None] * columns).T, np.clip(centres.unknown / clip, 1e-9, 0.5)
+    missed = np.linalg.inv(design.T @ design / told_sd**2 + np.diag(1.0 / prior**2))
     return ArmModels(
         n=n,
         standard=standard,
@@ -223,22 +225,9 @@ def release_models(
         arms=along @ slopes,
         turn=along @ turn,
         sd=sd / arm,
-        offsets=offsets,
-        unknown=clip * unknown,
+        offsets=missed @ (design.T @ told) / told_sd**2,
+        unknown=clip * np.sqrt(np.diag(missed)),
     )
-
-
-def _offsets(
-    told: FloatArray, sd: float, columns: FloatArray, pi: FloatArray, prior: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """What the means of the arms missed, as the matrix tells it, and what is not known of it.
-
-    ``told`` are products of the outcome with the ``columns`` of the arms and the constant.
-    """
-    design = (pi[:, None] * columns).T
-    precision = design.T @ design / sd**2 + np.diag(1.0 / np.clip(prior, 1e-9, 0.5) ** 2)
-    covariance = np.linalg.inv(precision)
-    return covariance @ (design.T @ told) / sd**2, np.sqrt(np.diag(covariance))
 
 
 def reliable(vector: FloatArray, sd: float) -> float:

@@ -227,7 +227,9 @@ class Stage:
         """What is worth showing; of several pairs of arms, the models that are known least."""
         sd = self.models.clip * math.sqrt(self.models.moments.outcome_variance)
         pairs = (self.models.pair(*pair).slopes.known for pair in contrasts)
-        return details(self.centres, self.clip, sd) | _known(min(pairs, key=min))
+        names = (f"part of the {x} model that is not noise" for x in ("outcome", "treatment"))
+        known = (f"{100.0 * max(x, 0.0):.0f} %" for x in min(pairs, key=min))
+        return details(self.centres, self.clip, sd) | dict(zip(names, known, strict=True))
 
 
 def release_stage(
@@ -401,7 +403,11 @@ def confounding(models: Models, curves: Curves) -> list[Part]:
     missed = hand.WRONG_SCORE**2 * float(a @ covariance @ a) * unknown
     moved = min(hand.SECOND_ORDER * slopes.noise_variance, slopes.left_variance)
     curved = curves.left_variance(spread, slopes.explained)
-    curved += (hand.HIGHER * _removed_by_bends(models)) ** 2
+    # what squares and products remove of the confounding, and lines do not
+    k = models.standard.columns.size
+    across = covariance[:k, k:]
+    bent = covariance[k:, k:] - across.T @ np.linalg.solve(covariance[:k, :k], across)
+    curved += (hand.HIGHER * float(models.outcome_slopes[k:] @ bent @ a[k:])) ** 2
     rest = slopes.vague * (slopes.left_variance - moved) + missed
     return [
         Part("models", squared * slopes.vague * moved, noise=True),
@@ -410,26 +416,11 @@ def confounding(models: Models, curves: Curves) -> list[Part]:
     ]
 
 
-def _removed_by_bends(models: Models) -> float:
-    """Confounding that squares and products remove and lines do not, in units of the clip."""
-    k, covariance = models.standard.columns.size, models.covariance
-    across = covariance[:k, k:]
-    rest = covariance[k:, k:] - across.T @ np.linalg.solve(covariance[:k, :k], across)
-    return float(models.outcome_slopes[k:] @ rest @ models.treatment_slopes[k:])
-
-
 def basis(models: Models, options: OneStepOptions) -> str:
     """Models that are nothing but noise adjust for nothing."""
     if options.randomised:
         return "randomised"
     return "adjusted" if min(models.slopes.known) >= hand.NOTHING else "association"
-
-
-def _known(known: tuple[float, float]) -> dict[str, str]:
-    """How much of the models is not noise."""
-    names = (f"part of the {x} model that is not noise" for x in ("outcome", "treatment"))
-    shown = (f"{100.0 * max(x, 0.0):.0f} %" for x in known)
-    return dict(zip(names, shown, strict=True))
 
 
 def caution(models: Models, curves: Curves, score: Score, left_out: str = "") -> str:

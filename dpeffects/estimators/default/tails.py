@@ -164,7 +164,8 @@ class Lengths:
         clips, beyond = self.longest * family.lengths, family.mean(self.weights, *family.tails)
         grows, falls = (noise_per_length * clips) ** 2, np.zeros_like(clips)
         if centres:
-            one, stretch = one * centres.unevenness, centres.stretch
+            one *= max(1.0, hand.SMALL_ARM / float(centres.shares.min())) ** 2
+            stretch = centres.stretch
             beyond = np.interp(clips - float(centres.unknown.max()), clips, beyond, left=1.0)
             falls = (centres.missed(beyond) ** 2).sum(axis=1)
         # the bias falls too: between most of some clips there can be none that is better
@@ -190,12 +191,6 @@ class Lengths:
     def beyond(self, clip: float) -> float:
         """The chance that a residual is longer than a clip."""
         return self._at(clip, *Family.of_all().tails)
-
-    def exceeded_by(self, part: float) -> float:
-        """The length that this part of the residuals exceed."""
-        family = Family.of_all()
-        tail = family.mean(self.weights, *family.tails)
-        return self.longest * float(np.interp(-part, -tail, family.lengths))
 
     def excess(self, clip: float) -> float:
         """What a clip cuts off residuals, on average over all of them."""

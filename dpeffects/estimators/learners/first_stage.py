@@ -42,7 +42,6 @@ from dpeffects.estimators.weighting.inverse_weights import (
     least_strength,
     propensity_model,
 )
-from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.losses import Huber, along, unit_norm
@@ -234,16 +233,19 @@ def first_stage(
     share = float(counts.shares()[0][0])
     sums = arm_sums(curator, "arms")
     half = (upper - lower) / 2.0
-    means = lower + half + np.clip(sums.value / (n * np.array([share, 1.0 - share])), -half, half)
+    sizes = n * np.array([share, 1.0 - share])
+    means = lower + half + np.clip(sums.value / sizes, -half, half)
     squares = arm_squares(curator, "ends")
     ends = min(max(float(np.sum(squares.value)) / n + 0.5, 0.0), 1.0)
-    unadjusted = hand.CONFOUNDED * _outcome_sd(ends, share, means, curator)
+    mean = share * means[0] + (1.0 - share) * means[1] - (lower + upper) / 2.0
+    outcome_sd = math.sqrt(max(ends * half**2 - mean**2, 0.0)) + 0.02 * (upper - lower)
     threshold = max(threshold_for(ends), hand.THRESHOLD)
     offset = math.log(share / (1.0 - share))
     slopes, penalty = np.zeros(d), 0.0
     if not randomised:
         model = propensity_model(curator, None, offset, "propensity")
         slopes, penalty = model.value, model.strength
+    by_count = float(((means - lower - half) / sizes).sum()) ** 2 * counts.release.variance
     base = Nuisance(
         propensity=Propensity.within(slopes, offset, (clip, 1.0 - clip)),
         means=(float(means[0]), float(means[1])),
@@ -253,8 +255,8 @@ def first_stage(
         by_arm=by_arm,
         threshold=threshold * (upper - lower),
         ends=ends,
-        difference_sd=_difference_sd(n, share, means - lower - half, sums, counts.release),
-        confounding=0.0 if randomised else unadjusted,
+        difference_sd=math.sqrt(sums.variance * float((sizes**-2.0).sum()) + by_count),
+        confounding=0.0 if randomised else hand.CONFOUNDED * outcome_sd,
     )
     epsilon, delta = curator.epsilon("outcome"), curator.delta("outcome")
     size = features.size * (2 if by_arm else 1)
@@ -277,21 +279,6 @@ def first_stage(
     spread = np.sum(values / (records * values + strength) ** 2) * (2.0 if by_arm else 1.0)
     noise_sd = hand.THROUGH * base.threshold * outcome.noise_sd * math.sqrt(float(spread))
     return replace(base, outcome=outcome.value, left=left, noise_sd=noise_sd)
-
-
-def _difference_sd(n: int, share: float, means: FloatArray, sums: Noisy, count: Noisy) -> float:
-    """Noise of the difference of the means, which are taken from the middle of the range."""
-    sizes = n * np.array([share, 1.0 - share])
-    by_count = float((means / sizes).sum()) ** 2 * count.variance
-    return math.sqrt(sums.variance * float((sizes**-2.0).sum()) + by_count)
-
-
-def _outcome_sd(ends: float, share: float, means: FloatArray, curator: Curator) -> float:
-    """Standard deviation of the outcome, from its mean square and mean."""
-    lower, upper = curator.outcome_range
-    mean = share * means[0] + (1.0 - share) * means[1] - (lower + upper) / 2.0
-    variance = ends * ((upper - lower) / 2.0) ** 2 - mean**2
-    return math.sqrt(max(variance, 0.0)) + 0.02 * (upper - lower)
 
 
 def threshold_for(ends: float) -> float:

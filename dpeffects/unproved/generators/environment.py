@@ -83,6 +83,7 @@ def _process() -> subprocess.Popen[str]:
     found = _started.get(os.getpid())
     if found is None or found.poll() is not None:
         require()
+        own = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
         found = subprocess.Popen(
             [str(_python()), str(_WORKER)],
             stdin=subprocess.PIPE,
@@ -90,16 +91,11 @@ def _process() -> subprocess.Popen[str]:
             stderr=subprocess.DEVNULL,
             text=True,
             # order of sets, and so of the library's draws, does not differ from run to run
-            env={**_without_paths(), "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},
+            env={**own, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},
         )
         _started[os.getpid()] = found
         atexit.register(_stop)
     return found
-
-
-def _without_paths() -> dict[str, str]:
-    """Variables of this process, but for those that would let it see other packages."""
-    return {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
 
 
 def _stop() -> None:
