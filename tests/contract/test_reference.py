@@ -33,8 +33,8 @@ LARGE = 1e9
 NEAR = {"dp_qte": 0.3, "private_psm": 0.5, "regression": 0.2, "auto": 0.2, "dp_did": 0.3}
 """Parts of a standard error that are near, 0.1 for others: a record more or less moves a quantile
 by a bin, the order of the records decides between neighbours at the same distance, and the first
-stair of a ladder is a sixteenth of what a record could do, whatever epsilon is. The penalty of a
-model of who has an outcome, for weights, is chosen by what noise leaves."""
+stair of a ladder is a sixteenth of what a record could do, whatever epsilon is. Who has an
+outcome is certain along a covariate here, so that weights are what a penalty makes of it."""
 
 
 def frame(n=N, seed=2):
@@ -169,7 +169,7 @@ def test_the_private_call_agrees_at_the_largest_epsilon(call, method, option):
     assert option != "plain" or str(found).startswith("*** NOT PRIVATE")
     assert "void" in found.fit.guarantee.status or found.fit.guarantee.kind == "none"
     (values, errors), (ours, own) = numbers(fit), numbers(found.fit)
-    near = NEAR.get(method or call, 0.2 if option == "weight" else 0.1)
+    near = NEAR.get(method or call, 0.3 if option == "weight" else 0.1)
     if np.isfinite(errors).any():
         allowed, known = near * errors, np.isfinite(errors)
     else:
