@@ -85,7 +85,7 @@ INVERSE = 1.2
 RARE = 0.1
 """An arm is rare below this share, and so are records with scores below it or above 1 less it; no
 arm is taken as smaller than this over the number of arms, or, but for matching, than the noise in
-its share if that is less."""
+its share if that is less. A plan of tables takes their clip to be it."""
 SMALL_ARM = 0.2
 """An arm with less than this share of the records may have most of the long residuals."""
 UNEVEN_BINS = 0.25
@@ -103,7 +103,7 @@ LONG_SDS = 3.0
 """Outcomes are cut at this many standard deviations from the mean of their arm."""
 LEAST_CLIP = 0.15
 """The least clip of scores, over the share of the arm. A plan takes one that is yet to be chosen to
-be it in arms of one size, and twice that for tables."""
+be it in arms of one size."""
 LEAST_DEPTH = 1.0
 """How close to the mean of the log odds a clip of tables can be, in standard deviations: noise in
 many cells is worth truncated weights."""

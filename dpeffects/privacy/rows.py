@@ -62,8 +62,8 @@ class Block:
         return max(map(len, vars(self).values()))
 
     def _each(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Block:
-        parts = vars(self).items()
-        return Block(**{name: change(part) for name, part in parts if len(part)})
+        parts = vars(self).items()  # one without rows keeps its columns
+        return Block(**{name: change(part) if len(part) else part for name, part in parts})
 
     def some(self, which: slice | BoolArray | IntArray) -> Block:
         """Some of these rows."""

@@ -297,6 +297,13 @@ def test_a_ball_needs_a_radius(radius):
         Box(-1.0, 1.0, radius=radius)
 
 
+def test_no_rows_keep_their_columns():
+    """What a row function reads has its shape in a group without records, too."""
+    none = Block(covariates=np.zeros((3, 2))).some(np.zeros(3, np.bool_))
+    assert none.some(slice(0, 5)).covariates.shape == (0, 2)
+    assert none.with_zeros(np.zeros(0, np.bool_)).covariates.shape == (0, 2)
+
+
 def test_a_set_has_room_for_its_sums():
     with pytest.raises(OptionError, match="whole numbers"):
         Box(0.0, 1e30, whole=True)

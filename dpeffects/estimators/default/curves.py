@@ -34,8 +34,8 @@ def bent_terms(
 
     Columns that are not indicators have a square and a step each. The first columns of the formula
     have their products: no more of them than there are columns. A step, at the mean of its column,
-    has -1 for a second one. ``known`` are pairs of columns
-    whose product, or square, is among the terms of the models already.
+    has -1 for a second one. ``known`` are pairs of columns whose product, or square, is among the
+    terms of the models already.
     """
     bends = [j for j, k in enumerate(columns) if values[k] != 2]
     most = min(int(0.5 + math.sqrt(0.25 + 2 * columns.size)), columns.size)

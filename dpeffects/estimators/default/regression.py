@@ -267,7 +267,7 @@ def draw_of(leeway: Leeway, most: float, epsilon: float) -> tuple[float, float]:
     ladder = leeway.contrast()
     halves = {
         x: LadderNoise.of(ladder, 2.0 * most, epsilon, x).half_width(0.95)
-        for x in limits(0.5)[1:].tolist()
+        for x in limits(0.5)[1:].tolist()  # from .35 down, each less by the root of 2
     }
     best = min(halves, key=lambda x: halves[x])
     return best, halves[best] / math.log(20.0)
