@@ -212,6 +212,13 @@ def clipped_term(
 
 
 @row()
+def cut_term(rows: Block, term: RowFunction, most: OfArm) -> FloatArray:
+    """Terms within what those of their arm may be at most."""
+    top = most(rows)
+    return np.asarray(np.clip(term(rows), -top, top))
+
+
+@row()
 def squared(rows: Block, term: RowFunction) -> FloatArray:
     """Squares of a row function."""
     value = term(rows)

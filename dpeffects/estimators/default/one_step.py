@@ -52,6 +52,7 @@ from dpeffects.estimators.default.bends import Bends, added_words, bends, bent
 from dpeffects.estimators.default.centres import (
     Centres,
     clipped_term,
+    cut_term,
     release_centres,
     residual,
 )
@@ -66,7 +67,7 @@ from dpeffects.estimators.default.moment_models import (
 )
 from dpeffects.estimators.default.score import Score, ask_calibration, calibrated, score_of
 from dpeffects.estimators.default.standard import Standard, ask_means, release_standard
-from dpeffects.estimators.default.tails import LengthsAsked
+from dpeffects.estimators.default.tails import Lengths, LengthsAsked
 from dpeffects.estimators.default.variation import VariationAsked, Varying
 from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.row import row
@@ -222,6 +223,8 @@ class Stage:
     clip: float
     bias: float = 0.0
     beyond: float = 0.0
+    lengths: Lengths | None = None
+    most: float = math.inf
 
     def details(self, contrasts: Contrasts) -> dict[str, Any]:
         """What is worth showing; of several pairs of arms, the models that are known least."""
@@ -283,10 +286,9 @@ def release_stage(
     if scaled:
         stage = replace(stage, score=calibrated(score, n, answers[0]))
     if clipped:
-        second, bias, beyond = about_model.read(n, answers[-1], lengths).clip(
-            groups * reach(stage.score) * unit, centres, groups
-        )
-        stage = replace(stage, clip=second, bias=bias, beyond=beyond)
+        read = about_model.read(n, answers[-1], lengths)
+        second, bias, beyond = read.clip(groups * reach(stage.score) * unit, centres, groups)
+        stage = replace(stage, clip=second, bias=bias, beyond=beyond, lengths=read)
     return stage
 
 
@@ -302,11 +304,10 @@ def fit_arms(
     stage = release_stage(curator, options.randomised, options.clip, _reach, added=added)
     first = stage.models.pair(*contrasts[0])
     if not options.randomised:
-        tilted = _tilted(stage, estimand, curator, first.slopes.selection)
-        stage = replace(stage, score=tilted)
+        stage = _tilted(stage, estimand, curator, first.slopes.selection)
     score = stage.score
-    top = stage.clip * score.largest / score.mass
-    term = clipped_term(stage.residual, score.weight(), stage.clip)
+    top = min(stage.clip, stage.most) * score.largest / score.mass
+    term = cut_term(clipped_term(stage.residual, score.weight(), stage.clip), OfArm(top))
     terms = ArmTerms(stage.centres, term, -top, top, score.sizes(curator.n))
     along = VariationAsked(terms, first, score)
     checks = [] if options.randomised else [along.asked(curator)]
@@ -379,20 +380,25 @@ def _reach(score: Score) -> float:
     return math.sqrt(float(np.mean(score.largest**2))) / score.mass
 
 
-def _tilted(stage: Stage, estimand: str, curator: Curator, selection: float) -> Score:
+def _tilted(stage: Stage, estimand: str, curator: Curator, selection: float) -> Stage:
     """Weights of the estimand, or overlap weights where noise or few records forbid those.
 
-    The interval of the latter allows for what a curved effect could do.
+    The interval of the latter allows for what a curved effect could do. Terms are cut where what
+    that may leave out, and noise, are least together.
     """
     spread = stage.models.clip**2 * stage.models.moments.outcome_variance
-    unit = 2.0 * noise_between(curator.arms) * stage.clip * curator.noise_sd("estimate") / curator.n
-
-    def error(score: Score) -> float:
+    unit = 2.0 * noise_between(curator.arms) * curator.noise_sd("estimate") / curator.n
+    found = []
+    for tilt, curved in (estimand, 0.0), ("overlap", hand.CURVED * selection * math.sqrt(spread)):
+        score = replace(stage.score, tilt=tilt)
+        reach, most, bias, beyond = _reach(score), stage.clip, 0.0, 0.0
+        if stage.lengths:
+            most, bias, beyond = stage.lengths.of_terms(stage.clip, *score.relative).clip(unit)
         sampling = spread * float((1.0 / score.sizes(curator.n)).sum())
-        return math.hypot(unit * _reach(score), math.sqrt(sampling))
-
-    own, curved = replace(stage.score, tilt=estimand), hand.CURVED * selection * math.sqrt(spread)
-    return own if error(own) <= math.hypot(error(stage.score), curved) else stage.score
+        error = math.hypot(unit * reach * most, reach * bias, math.sqrt(sampling), curved)
+        bias, beyond = math.hypot(stage.bias, reach * bias), max(stage.beyond, beyond)
+        found.append((error, replace(stage, score=score, most=most, bias=bias, beyond=beyond)))
+    return min(found, key=lambda x: x[0])[1]
 
 
 def confounding(models: Models, curves: Curves) -> list[Part]:

@@ -127,6 +127,12 @@ class Score:
         found = np.minimum(found, 1.0 - self.least if self.tilt == "overlap" else 1.0 / self.least)
         return np.full(2, found.max()) if arms == 2 else np.asarray(found)
 
+    @property
+    def relative(self) -> tuple[FloatArray, FloatArray]:
+        """Weights of typical records over the largest of their arm, and their chances."""
+        own = np.stack([self.tilted(x) / x[:, k] for k, x in enumerate(self.chances)])
+        return np.minimum(own / self.largest[:, None], 1.0).ravel(), self.weights.ravel()
+
     def weight(self) -> Row:
         """Weights over their mean, with a minus for the second of two arms."""
         signs = OfArm(np.array([1.0, -1.0]) if len(self.shares) == 2 else np.ones_like(self.shares))

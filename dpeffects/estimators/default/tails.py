@@ -9,7 +9,7 @@ residuals and how many are beyond a clip are averages with these weights.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from itertools import product
 
@@ -80,6 +80,19 @@ class Family:
         longer = np.pad(_mixed(few, *at), ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, 1.0)))
         return cls(x, few, tails, (one, other), np.diff(longer, axis=1), prior)
 
+    def of_terms(self, clip: float, relative: FloatArray, chances: FloatArray) -> Family:
+        """The family of residuals that are clipped and weighted; tails are parts of all weight."""
+        x, n = self.lengths, self.lengths.size - 1
+        at = n * np.cbrt(np.minimum(x / relative[:, None], 1.0))
+        below = np.minimum(at.astype(np.int64), n - 1)
+        mass, moved = (chances * relative)[:, None], np.zeros((n + 1, n + 1))
+        for step, part in ((0, below + 1.0 - at), (1, at - below)):
+            np.add.at(moved, (below + step, np.arange(n + 1)), mass * part)
+        beyond = [np.interp(clip, x, row) for each in self.excess for row in each]
+        inside = np.split(np.vstack(self.excess) - np.array(beyond)[:, None], [len(self.excess[0])])
+        tails = (np.where(x < clip, tail, 0.0) @ moved / mass.sum() for tail in self.tails)
+        return replace(self, tails=tuple(tails), excess=tuple(np.maximum(y, 0.0) @ moved for y in inside))
+
     def mean(self, weights: FloatArray, own: FloatArray, further: FloatArray) -> FloatArray:
         """Mean over all members of what is linear in their tails."""
         each = weights.reshape(self.few.size, -1)
@@ -125,6 +138,11 @@ class Lengths:
 
     longest: float
     weights: FloatArray
+    family: Family = field(default_factory=Family.of_all)
+
+    def of_terms(self, clip: float, relative: FloatArray, chances: FloatArray) -> Lengths:
+        """Lengths of clipped residuals times weights, which are ``relative`` to the largest."""
+        return replace(self, family=self.family.of_terms(clip / self.longest, relative, chances))
 
     @classmethod
     def read(cls, n: int, longest: float, counts: Noisy, before: Lengths | None = None) -> Lengths:
@@ -160,7 +178,7 @@ class Lengths:
         with a larger mean may be longer in proportion to it. (Outcomes with two values are not
         clipped: the effect may live in the rarer one.)
         """
-        family, one, stretch = Family.of_all(), groups * self.longest, 0.0
+        family, one, stretch = self.family, groups * self.longest, 0.0
         clips, beyond = self.longest * family.lengths, family.mean(self.weights, *family.tails)
         grows, falls = (noise_per_length * clips) ** 2, np.zeros_like(clips)
         if centres:
@@ -179,7 +197,7 @@ class Lengths:
 
     def _cut_off(self, stretch: float, at: IntArray) -> FloatArray:
         """Mean squares of the bias by clips at some of the lengths, over the longest."""
-        family = Family.of_all()
+        family = self.family
         excess = [x[:, at] for x in family.excess]
         most = _mixed(family.few, *(hand.ONE_SIDED * x for x in excess))
         if stretch:
@@ -190,20 +208,20 @@ class Lengths:
 
     def beyond(self, clip: float) -> float:
         """The chance that a residual is longer than a clip."""
-        return self._at(clip, *Family.of_all().tails)
+        return self._at(clip, *self.family.tails)
 
     def excess(self, clip: float) -> float:
         """What a clip cuts off residuals, on average over all of them."""
-        return self.longest * self._at(clip, *Family.of_all().excess)
+        return self.longest * self._at(clip, *self.family.excess)
 
     def _at(self, clip: float, *values: FloatArray) -> float:
-        family = Family.of_all()
+        family = self.family
         mean = family.mean(self.weights, *values)
         return float(np.interp(clip / self.longest, family.lengths, mean))
 
     def mean_square(self, clip: float = math.inf) -> tuple[float, float]:
         """Mean square of the clipped residuals, and the standard deviation of what is not known."""
-        family = Family.of_all()
+        family = self.family
         inside = np.minimum(family.lengths, clip / self.longest)
         squares = 0.5 * self.longest**2 * np.diff(inside**2)
         areas = np.append(squares, 0.0) + np.append(0.0, squares)
