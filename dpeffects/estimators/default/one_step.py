@@ -78,6 +78,7 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, RowFunction
 
+REST = [0.42, 0.03]
 _POOLS = "none", "models", "all"
 """Which shares have Gaussian noise, where there is a delta."""
 _TYPICAL = Facts(1000, 10, Budget(1.0), "label", values=(1, *(0,) * 9, 0))
@@ -181,9 +182,9 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     if options.clips:
         first["lengths"] = 2.0 * means
     first["spread"] = hand.SPREAD_SHARE
-    rest = {"estimate": 0.42}
+    rest = {"estimate": REST[0]}
     if not options.randomised:
-        rest |= {"calibration": 0.03, "variation": 0.03}
+        rest |= {"calibration": 0.03, "variation": REST[1]}
         if options.facts is None or _may_bend(options.facts):
             rest["curves"] = 0.06
     part = max(1.0 - models - sum(first.values()), 0.05) / sum(rest.values())
@@ -334,9 +335,6 @@ def fit_arms(
             value += varies.more(estimand) - models.clip * models.slopes.left
             parts += confounding(models, curves)
             parts += [part for part, _ in varies.errors(estimand)]
-            if score.tilt == "overlap":
-                curved = hand.CURVED * models.slopes.selection * models.clip
-                parts.append(Part("curved effects", curved**2 * models.outcome_variance))
         said = "" if randomised else caution(models, curves, score, options.left_out)
         made = found.estimate(
             pair,
@@ -357,7 +355,7 @@ def fit_arms(
         # what is left of the confounding is taken off both arms
         means = stage.levels + found.means
         if not randomised:
-            means = means + varies.slope * varies.moves["ATE"]
+            means = means + varies.by_sum("ATE")
         means[pair] += np.array([0.5, -0.5]) * (made.value - float(c @ means))
         common = models.slopes.explained * variance / centres.n
         sampling = by_arm(pair, found.sampling, found.sampling_sd, found.largest, common)

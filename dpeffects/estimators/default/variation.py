@@ -31,6 +31,9 @@ from dpeffects.privacy.rows import Block, RowFunction
 from dpeffects.privacy.sets import Box
 
 
+U = 1.0
+
+
 @row("covariates")
 def along_score(
     rows: Block,
@@ -39,20 +42,28 @@ def along_score(
     directions: FloatArray,
     cuts: FloatArray,
     direction: OfArm,
-) -> FloatArray:
-    """Twice the scaled terms, times the position along the slopes of the own sum."""
+) -> tuple[FloatArray, ...]:
+    """Twice the scaled terms, times functions of the position along the slopes of the own sum."""
     own, at = direction(rows), np.zeros(rows.size)
     for k, slopes in enumerate(directions):
         at = np.where(own == k, standard.index(rows, slopes) / cuts[k], at)
-    return np.asarray(2.0 * term(rows) * np.clip(at, -1.0, 1.0))
+    twice = 2.0 * term(rows)
+    return tuple(twice * x for x in _functions(at))
+
+
+def _functions(at: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """A line along positions, which are cut, and a U."""
+    line = np.clip(at, -1.0, 1.0)
+    return line, line * line - 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Varying:
-    """How steep effects are along the score, and how far estimands are from overlap weights.
+    """How effects vary along the score, and how far estimands are from the weights of the sums.
 
-    All are by sum, ``noise`` and ``chance`` variances of the slope; ``combination`` is the
-    difference of two arms that is asked for. Weights may be ``unbalanced`` by so much.
+    All are by sum, and for a line and a U, ``noise`` and ``chance`` covariances of both slopes;
+    ``combination`` is the difference of two arms that is asked for. Weights may be ``unbalanced``
+    by so much.
     """
 
     slope: FloatArray
@@ -65,22 +76,30 @@ class Varying:
     @classmethod
     def nowhere(cls) -> Varying:
         """Treatment was assigned by chance: all estimands are one."""
-        none = np.zeros(1)
-        return cls(none, none, none, dict.fromkeys(AVERAGES, none), np.ones(1))
+        none, nothing = np.zeros((1, 2)), np.zeros((1, 2, 2))
+        return cls(none, nothing, nothing, dict.fromkeys(AVERAGES, none), np.ones(1))
+
+    def by_sum(self, estimand: str) -> FloatArray:
+        """What to add to each sum for the estimand."""
+        return np.asarray((self.slope * self.moves[estimand]).sum(axis=1))
 
     def more(self, estimand: str) -> float:
         """What to add for the estimand."""
-        return float(self.combination @ (self.slope * self.moves[estimand]))
+        return float(self.combination @ self.by_sum(estimand))
 
     def errors(self, estimand: str) -> list[tuple[Part, float]]:
         """Parts of the error, its noise and what it may miss, and signed standard deviations."""
-        moves = self.combination * self.moves[estimand]
-        noise, chance = (float(x @ moves**2) for x in (self.noise, self.chance))
-        steep = self.slope**2 + self.noise + self.chance
+        moves = self.combination[:, None] * self.moves[estimand]
+        noise, chance = (float(np.einsum("si,sij,sj", moves, x, moves)) for x in self._unknown)
+        steep = (self.slope**2).sum(axis=1) + sum(x.trace(axis1=1, axis2=2) for x in self._unknown)
         chance += float(steep @ (self.combination * self.unbalanced) ** 2)
         parts = Part("effect along the score", noise, noise=True), Part("effects that vary", chance)
-        sign = float(moves.sum())
+        sign = float(moves[:, 0].sum())
         return [(part, math.copysign(math.sqrt(max(part.variance, 0.0)), sign)) for part in parts]
+
+    @property
+    def _unknown(self) -> tuple[FloatArray, FloatArray]:
+        return self.noise, self.chance
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,30 +133,35 @@ class VariationAsked:
         term = along_score(
             self.terms.row, self.models.standard, self._directions, self._cuts, OfArm(sums)
         )
-        return Asked(label, term, Box(-1.0, 1.0), cells, "variation")
+        return Asked(label, term, Box([-1.0, -0.5], [1.0, 0.5]), cells, "variation")
 
     def read(self, noisy: Noisy, found: ArmTotals) -> Varying:
         """The answer; ``found`` are the sums of the terms."""
         score, models, reach = self.score, self.models, self.terms.widths / 2.0 / self.models.n
         along = np.moveaxis(score.index @ self._turn.T, -1, 0) / self._cuts[:, None, None]
-        at = np.clip(along, -1.0, 1.0)
-        own = self._own
-        centre = (own * at).sum(axis=(1, 2))
-        width = np.maximum((own * (at - centre[:, None, None]) ** 2).sum(axis=(1, 2)), 1e-6)
-        seen = (reach * noisy.value.ravel() - found.means * centre) / width
-        noise = noisy.variance * (reach / width) ** 2
-        error = noise + np.maximum(found.sampling, 0.0) / width
+        at = np.stack(_functions(along), axis=-1)  # (sum, arm, record, function)
+        centre = np.einsum("ar,sarf->sf", self._own, at)
+        off = at - centre[:, None, None]
+        width = np.einsum("ar,sarf,sarg->sfg", self._own, off, off) + 1e-6 * np.eye(2)
+        inverse = np.linalg.inv(width)
+        sums = reach[:, None] * noisy.value.reshape(-1, 2) - found.means[:, None] * centre
+        seen = np.einsum("sfg,sg->sf", inverse, sums)
+        noise = (noisy.variance * reach**2)[:, None, None] * inverse @ inverse
+        error = noise + np.maximum(found.sampling, 0.0)[:, None, None] * inverse
         # slopes of the effect are as strange to the score as slopes of the outcome could be
         slopes = self._directions
         steep = slopes @ models.covariance
         strange = (steep**2).sum(axis=1) / np.maximum((steep * slopes).sum(axis=1), 1e-12) ** 2
         prior = hand.VARYING * models.clip**2 * models.slopes.along_lines * strange * self._cuts**2
-        prior = prior / min(len(slopes), 2)  # two arms share the effect
-        kept = prior / np.maximum(prior + error, 1e-300)
-        moves = {x: (self._weights(x) * at).sum(axis=(1, 2)) - centre for x in AVERAGES}
-        noise, chance = kept**2 * noise, kept * error - kept**2 * noise
-        off = 0.0 if score.tilt == "overlap" else hand.WEIGHTS_OFF / hand.CUT
-        return Varying(kept * seen, noise, chance, moves, np.ones(1), off)
+        prior = np.maximum(prior, 1e-300) / min(len(slopes), 2)  # two arms share the effect
+        before = prior[:, None, None] * np.diag([1.0, U])
+        kept = before @ np.linalg.inv(before + error)
+        moves = {x: np.einsum("ar,sarf->sf", self._weights(x), at) - centre for x in AVERAGES}
+        noise = kept @ noise @ kept.transpose(0, 2, 1)
+        chance = before - kept @ before - noise
+        unbalanced = 0.0 if score.tilt == "overlap" else hand.WEIGHTS_OFF / hand.CUT
+        slope = np.einsum("sfg,sg->sf", kept, seen)
+        return Varying(slope, noise, chance, moves, np.ones(1), unbalanced)
 
     @property
     def _own(self) -> FloatArray:
