@@ -128,17 +128,19 @@ class Centres:
         relative: float = 0.0,
         moves: FloatArray | None = None,
         beyond: float = 0.0,
+        cut: float = 0.0,
     ) -> Part:
         """Error by noise in the shares and the means, of a difference of two arms.
 
         An error of a share multiplies what the means miss, and the ``corrections`` that sums of
         residuals made: one of two arms, or one for each of more. So does the ``relative`` error of
         the weights of an arm. Residuals ``beyond`` the clip, a part of all, do not correct the
-        means. ``moves`` are those of centres that are not the means.
+        means, nor do those whose weight, a part of that of both arms, is ``cut``. ``moves`` are those of centres that are not the means.
         """
         two, by_share = list(pair), np.minimum(1.0, self.share_sd / self.shares)
         variance = float(((self.unknown * np.hypot(by_share, relative))[two] ** 2).sum())
-        variance += float((self.missed(beyond)[two] ** 2).sum())
+        missed = self.missed(beyond) + min(2.0 * cut, 1.0) * self.unknown
+        variance += float((missed[two] ** 2).sum())
         moved = np.zeros(len(corrections)) if moves is None else self.by_moves(moves)
         if len(self.shares) > 2:
             variance += float(((by_share * corrections) ** 2 + moved)[two].sum())

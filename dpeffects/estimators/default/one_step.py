@@ -226,6 +226,7 @@ class Stage:
     beyond: float = 0.0
     lengths: Lengths | None = None
     most: float = math.inf
+    cut: float = 0.0
 
     def details(self, contrasts: Contrasts) -> dict[str, Any]:
         """What is worth showing; of several pairs of arms, the models that are known least."""
@@ -330,7 +331,7 @@ def fit_arms(
         value = float(stage.levels[pair[0]] - stage.levels[pair[1]] + c @ found.means)
         off = 0.0 if randomised else hand.WEIGHTS_OFF
         parts = [Part("clipped outcomes", stage.bias**2)]
-        parts.append(centres.noise_part(pair, found.means, off, beyond=stage.beyond))
+        parts.append(centres.noise_part(pair, found.means, off, beyond=stage.beyond, cut=stage.cut))
         if not randomised:
             value += varies.more(estimand) - models.clip * models.slopes.left
             parts += confounding(models, curves)
@@ -394,8 +395,8 @@ def _tilted(stage: Stage, estimand: str, curator: Curator, selection: float) -> 
             most, bias, beyond = stage.lengths.of_terms(stage.clip, *score.relative).clip(unit)
         sampling = spread * float((1.0 / score.sizes(curator.n)).sum())
         error = math.hypot(unit * reach * most, reach * bias, math.sqrt(sampling), curved)
-        bias, beyond = math.hypot(stage.bias, reach * bias), max(stage.beyond, beyond)
-        found.append((error, replace(stage, score=score, most=most, bias=bias, beyond=beyond)))
+        bias = math.hypot(stage.bias, reach * bias)
+        found.append((error, replace(stage, score=score, most=most, bias=bias, cut=beyond)))
     return min(found, key=lambda x: x[0])[1]
 
 
