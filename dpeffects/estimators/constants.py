@@ -255,7 +255,7 @@ VAGUE = 4.0
 """How many times the variance of confounding is larger where nothing is known, and once more."""
 TRUST = 0.3
 """Power of the likelihood in the interval: what moments say about the grid is trusted less."""
-SLOPES_MISS, HIGHER = 0.05, 0.3
+SLOPES_MISS, HIGHER = 0.05, 0.6
 """Of what slopes explain, they are taken to miss this part at least: lines may be curves. The
 latter is what they miss where the score bends and they do not (bent populations have .3 to .9 of it
 in curves and products, others none), and confounding by curves that no column is for, over that by

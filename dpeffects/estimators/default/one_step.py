@@ -78,6 +78,7 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, RowFunction
 
+SIDED = 1.5
 REST = [0.42, 0.03]
 _POOLS = "none", "models", "all"
 """Which shares have Gaussian noise, where there is a delta."""
@@ -392,7 +393,9 @@ def _tilted(stage: Stage, estimand: str, curator: Curator, selection: float) -> 
         score = replace(stage.score, tilt=tilt)
         reach, most, bias, beyond = _reach(score), stage.clip, 0.0, 0.0
         if stage.lengths:
-            most, bias, beyond = stage.lengths.of_terms(stage.clip, *score.relative).clip(unit)
+            read = stage.lengths.of_terms(stage.clip, *score.relative)
+            most, bias, beyond = read.clip(unit / SIDED)
+            bias = SIDED * bias
         sampling = spread * float((1.0 / score.sizes(curator.n)).sum())
         error = math.hypot(unit * reach * most, reach * bias, math.sqrt(sampling), curved)
         bias = math.hypot(stage.bias, reach * bias)
