@@ -78,7 +78,6 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, RowFunction
 
-SIDED = 1.5
 REST = [0.42, 0.03]
 _POOLS = "none", "models", "all"
 """Which shares have Gaussian noise, where there is a delta."""
@@ -307,13 +306,13 @@ def fit_arms(
     stage = release_stage(curator, options.randomised, options.clip, _reach, added=added)
     first = stage.models.pair(*contrasts[0])
     if not options.randomised:
-        stage = _tilted(stage, estimand, curator, first.slopes.selection)
+        stage = _tilted(stage, estimand, curator, first)
     score = stage.score
     top = min(stage.clip, stage.most) * score.largest / score.mass
     term = cut_term(clipped_term(stage.residual, score.weight(), stage.clip), OfArm(top))
     terms = ArmTerms(stage.centres, term, -top, top, score.sizes(curator.n))
-    along = VariationAsked(terms, first, score)
-    checks = [] if options.randomised else [along.asked(curator)]
+    along = VariationAsked(first, score)
+    checks = [] if options.randomised else [along.asked(curator, terms)]
     check = CurvesAsked.of(curator, first, score, stage.models.standard.bends)
     if checks and curator.arms == 2:
         checks += check.asked
@@ -380,26 +379,26 @@ def _reach(score: Score) -> float:
     return math.sqrt(float(np.mean(score.largest**2))) / score.mass
 
 
-def _tilted(stage: Stage, estimand: str, curator: Curator, selection: float) -> Stage:
+def _tilted(stage: Stage, estimand: str, curator: Curator, models: Models) -> Stage:
     """Weights of the estimand, or overlap weights where noise or few records forbid those.
 
-    The interval of the latter allows for what a curved effect could do. Terms are cut where what
-    that may leave out, and noise, are least together.
+    With the latter the interval allows for effects that vary along the score, by what is released
+    about them. Terms are cut where what that may leave out and noise are least together.
     """
     spread = stage.models.clip**2 * stage.models.moments.outcome_variance
     unit = 2.0 * noise_between(curator.arms) * curator.noise_sd("estimate") / curator.n
-    found = []
-    for tilt, curved in (estimand, 0.0), ("overlap", hand.CURVED * selection * math.sqrt(spread)):
+    more, found = hand.OF_TERMS / hand.ONE_SIDED, []
+    for tilt in (estimand, "overlap"):
         score = replace(stage.score, tilt=tilt)
-        reach, most, bias, beyond = _reach(score), stage.clip, 0.0, 0.0
+        reach, most, bias, cut = _reach(score), stage.clip, 0.0, 0.0
         if stage.lengths:
-            read = stage.lengths.of_terms(stage.clip, *score.relative)
-            most, bias, beyond = read.clip(unit / SIDED)
-            bias = SIDED * bias
-        sampling = spread * float((1.0 / score.sizes(curator.n)).sum())
-        error = math.hypot(unit * reach * most, reach * bias, math.sqrt(sampling), curved)
-        bias = math.hypot(stage.bias, reach * bias)
-        found.append((error, replace(stage, score=score, most=most, bias=bias, cut=beyond)))
+            terms = stage.lengths.of_terms(stage.clip, *score.relative)
+            most, bias, cut = terms.clip(unit / more)
+        bias = reach * more * bias
+        error = spread * float((1.0 / score.sizes(curator.n)).sum()) + bias**2
+        error += (unit * reach * most) ** 2 + VariationAsked(models, score).may_move(estimand)
+        own = replace(stage, score=score, most=most, bias=math.hypot(stage.bias, bias), cut=cut)
+        found.append((error, own))
     return min(found, key=lambda x: x[0])[1]
 
 

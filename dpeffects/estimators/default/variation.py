@@ -31,9 +31,6 @@ from dpeffects.privacy.rows import Block, RowFunction
 from dpeffects.privacy.sets import Box
 
 
-U = 1.0
-
-
 @row("covariates")
 def along_score(
     rows: Block,
@@ -104,9 +101,8 @@ class Varying:
 
 @dataclass(frozen=True, eq=False)
 class VariationAsked:
-    """Terms of the estimate, the score along which they may vary, and models of two arms."""
+    """The score along which effects may vary, and models of two arms."""
 
-    terms: ArmTerms
     models: Models
     score: Score
 
@@ -124,44 +120,64 @@ class VariationAsked:
     def _cuts(self) -> FloatArray:
         return hand.CUT * np.maximum(self.score.sd_along(self._directions), hand.LEAST_SD)
 
-    def asked(self, curator: Curator) -> Asked:
-        """What the curator is asked for."""
+    def asked(self, curator: Curator, terms: ArmTerms) -> Asked:
+        """What the curator is asked for, beside the terms of the estimate."""
         label, cells, sums = "effect along the score", None, np.zeros(2)
-        if self.terms.arms > 2:
+        if terms.arms > 2:
             label, cells = "effects along the score by arm", arm_cells(curator)
-            sums = np.arange(float(self.terms.arms))
-        term = along_score(
-            self.terms.row, self.models.standard, self._directions, self._cuts, OfArm(sums)
-        )
+            sums = np.arange(float(terms.arms))
+        standard = self.models.standard
+        term = along_score(terms.row, standard, self._directions, self._cuts, OfArm(sums))
         return Asked(label, term, Box([-1.0, -0.5], [1.0, 0.5]), cells, "variation")
 
-    def read(self, noisy: Noisy, found: ArmTotals) -> Varying:
-        """The answer; ``found`` are the sums of the terms."""
-        score, models, reach = self.score, self.models, self.terms.widths / 2.0 / self.models.n
-        along = np.moveaxis(score.index @ self._turn.T, -1, 0) / self._cuts[:, None, None]
-        at = np.stack(_functions(along), axis=-1)  # (sum, arm, record, function)
-        centre = np.einsum("ar,sarf->sf", self._own, at)
-        off = at - centre[:, None, None]
-        width = np.einsum("ar,sarf,sarg->sfg", self._own, off, off) + 1e-6 * np.eye(2)
-        inverse = np.linalg.inv(width)
-        sums = reach[:, None] * noisy.value.reshape(-1, 2) - found.means[:, None] * centre
-        seen = np.einsum("sfg,sg->sf", inverse, sums)
-        noise = (noisy.variance * reach**2)[:, None, None] * inverse @ inverse
-        error = noise + np.maximum(found.sampling, 0.0)[:, None, None] * inverse
-        # slopes of the effect are as strange to the score as slopes of the outcome could be
-        slopes = self._directions
+    @property
+    def _at(self) -> FloatArray:
+        """A line and a U at typical records, (sum, arm, record, function)."""
+        along = np.moveaxis(self.score.index @ self._turn.T, -1, 0) / self._cuts[:, None, None]
+        return np.stack(_functions(along), axis=-1)
+
+    @property
+    def _moves(self) -> dict[str, FloatArray]:
+        """How far estimands are from what the sums stand for."""
+        own = self._mean(self._own)
+        return {x: self._mean(self._weights(x)) - own for x in AVERAGES}
+
+    def _mean(self, weights: FloatArray) -> FloatArray:
+        return np.asarray(np.einsum("ar,sarf->sf", weights, self._at))
+
+    @property
+    def _prior(self) -> FloatArray:
+        """Variance of slopes of each sum, before they are seen.
+
+        Slopes of the effect are as strange to the score as slopes of the outcome could be.
+        """
+        slopes, models = self._directions, self.models
         steep = slopes @ models.covariance
         strange = (steep**2).sum(axis=1) / np.maximum((steep * slopes).sum(axis=1), 1e-12) ** 2
         prior = hand.VARYING * models.clip**2 * models.slopes.along_lines * strange * self._cuts**2
-        prior = np.maximum(prior, 1e-300) / min(len(slopes), 2)  # two arms share the effect
-        before = prior[:, None, None] * np.diag([1.0, U])
-        kept = before @ np.linalg.inv(before + error)
-        moves = {x: np.einsum("ar,sarf->sf", self._weights(x), at) - centre for x in AVERAGES}
+        return np.maximum(prior, 1e-300) / min(len(slopes), 2)  # two arms share the effect
+
+    def may_move(self, estimand: str) -> float:
+        """Variance of how far an estimand is from what the sums stand for, before they are seen."""
+        return float((self._prior[:, None] * self._moves[estimand] ** 2).sum(axis=1).max())
+
+    def read(self, noisy: Noisy, found: ArmTotals) -> Varying:
+        """The answer; ``found`` are the sums of the terms."""
+        reach, centre = found.asked.widths / 2.0 / self.models.n, self._mean(self._own)
+        off = self._at - centre[:, None, None]
+        width = np.einsum("ar,sarf,sarg->sfg", self._own, off, off) + 1e-6 * np.eye(2)
+        inverse = np.linalg.inv(width)
+        sums = reach[:, None] * noisy.value.reshape(-1, 2) - found.means[:, None] * centre
+        noise = (noisy.variance * reach**2)[:, None, None] * inverse @ inverse
+        error = noise + np.maximum(found.sampling, 0.0)[:, None, None] * inverse
+        prior = self._prior[:, None, None] * np.eye(2)
+        kept = prior @ np.linalg.inv(prior + error)
+        slope = np.einsum("sfg,sgh,sh->sf", kept, inverse, sums)
         noise = kept @ noise @ kept.transpose(0, 2, 1)
-        chance = before - kept @ before - noise
-        unbalanced = 0.0 if score.tilt == "overlap" else hand.WEIGHTS_OFF / hand.CUT
-        slope = np.einsum("sfg,sg->sf", kept, seen)
-        return Varying(slope, noise, chance, moves, np.ones(1), unbalanced)
+        unbalanced = 0.0 if self.score.tilt == "overlap" else hand.WEIGHTS_OFF / hand.CUT
+        return Varying(
+            slope, noise, prior - kept @ prior - noise, self._moves, np.ones(1), unbalanced
+        )
 
     @property
     def _own(self) -> FloatArray:
@@ -174,6 +190,6 @@ class VariationAsked:
         if estimand == self.score.tilt:
             return self._own
         own, weights = ESTIMANDS[estimand], self.score.weights
-        if self.terms.arms == 2:
+        if len(self.score.shares) == 2:
             weights = weights * np.array([[own.of_treated], [own.of_control]])
         return np.asarray(weights / weights.sum())
