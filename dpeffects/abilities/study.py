@@ -391,7 +391,7 @@ def _left(
         (own * sizes).sum(axis=0) / sizes.sum(),
     )
     if standard.size < score.size:
-        fitted = replace(fitted, missed=np.maximum(fitted.missed, hand.HIGHER))
+        fitted = replace(fitted, missed=np.maximum(fitted.missed, hand.STRAIGHT_SLOPES_MISS))
     target = estimands.ESTIMANDS[estimand]
     if not (target.of_treated and target.of_control):
         arm = baseline.means()[0 if target.of_treated else 1, 0] + 0.5

@@ -255,23 +255,19 @@ VAGUE = 4.0
 """How many times the variance of confounding is larger where nothing is known, and once more."""
 TRUST = 0.3
 """Power of the likelihood in the interval: what moments say about the grid is trusted less."""
-SLOPES_MISS, HIGHER = 0.05, 0.6
+SLOPES_MISS, STRAIGHT_SLOPES_MISS = 0.05, 0.3
 """Of what slopes explain, they are taken to miss this part at least: lines may be curves. The
-latter is what they miss where the score bends and they do not (bent populations have .3 to .9 of it
-in curves and products, others none), and confounding by curves that no column is for, over that by
-squares and products: it was .6 over 25 bent populations, steps among them, but 0 where all that
-bends is a U."""
+latter is what they miss where the score bends and they do not: bent populations have .3 to .9 of it
+in curves and products, others none."""
+HIGHER = 0.6
+"""Confounding by curves that no column is for, over that by squares and products: it was .6 over 25
+bent populations, steps among them, but 0 where all that bends is a U."""
 BENT_VARIANCE = 0.64
 """Variance of squares and products that are cut, over that of a column: .77 of normal columns, .4
 of the squares of uniform ones."""
 
 # --- what `one_step` allows for ------------------------------------------------------------------
 
-CURVED, STRONGLY = 0.04, 0.28
-"""How far the average asked for is from that of overlap weights, by effects that are no line along
-the score: in standard deviations of the outcome, for each unit of the variance of the log odds. It
-was .28 for a strong U, n 10,000, epsilon 1, and .02 for a gentle one. The interval allows for the
-first; where the second is more than a standard error, the first lines tell."""
 WEIGHTS_OFF = 0.04
 """Relative error of the sum of the weights of an arm, and how far weights of an estimand leave its
 records off along the score, in its standard deviations: .01 to .02 at epsilon 1000 and .03 to .05

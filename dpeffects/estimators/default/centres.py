@@ -135,7 +135,8 @@ class Centres:
         An error of a share multiplies what the means miss, and the ``corrections`` that sums of
         residuals made: one of two arms, or one for each of more. So does the ``relative`` error of
         the weights of an arm. Residuals ``beyond`` the clip, a part of all, do not correct the
-        means, nor do those whose weight, a part of that of both arms, is ``cut``. ``moves`` are those of centres that are not the means.
+        means, nor do those whose weight, a part of that of both arms, is ``cut``.
+        ``moves`` are those of centres that are not the means.
         """
         two, by_share = list(pair), np.minimum(1.0, self.share_sd / self.shares)
         variance = float(((self.unknown * np.hypot(by_share, relative))[two] ** 2).sum())

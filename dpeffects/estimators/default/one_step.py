@@ -6,13 +6,13 @@
    no harm where the other is right; what noise in both leaves of the confounding is expected,
    subtracted, and its variance is a line of the standard error.
 3. Constant and scale of the score are corrected by one private Newton step.
-4. ONE sum over all records, of clipped residuals from the outcome model with overlap weights,
-   corrects the effect that the models give. The largest of these weights is a fraction of the
-   largest inverse probability, and so is the noise.
-
-5. With the same look at the rows: how the effect varies along the score (`variation`), which
-   makes of it the average over all, treated or control records, and whether the score bends where
-   the formula has lines (`score`).
+4. ONE sum over all records, of clipped residuals from the outcome model with the weights of the
+   estimand, corrects the effect that the models give. Its terms are cut where noise and what the
+   cut may leave out are least together. Where few records or noise forbid these weights, overlap
+   weights take their place.
+5. With the same look at the rows: how the effect varies along the score, by a line and a U
+   (`variation`), which makes of it the average over all, treated or control records, and whether
+   the score bends where the formula has lines (`curves`).
 
 At label level covariates and treatment are public: the weights cost nothing (`balancing`).
 
@@ -72,21 +72,16 @@ from dpeffects.estimators.default.variation import VariationAsked, Varying
 from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
-from dpeffects.inference.estimate import Effects, Estimate, Part, Unavailable, with_another
+from dpeffects.inference.estimate import Effects, Estimate, Part, with_another
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, RowFunction
 
-REST = [0.42, 0.03]
 _POOLS = "none", "models", "all"
 """Which shares have Gaussian noise, where there is a delta."""
 _TYPICAL = Facts(1000, 10, Budget(1.0), "label", values=(1, *(0,) * 9, 0))
 """For which splits of the budget are listed."""
-_ELSEWHERE: str = (
-    "OVERLAP WEIGHTS: inverse probability weights are too noisy here; if the effect bends strongly "
-    "along the propensity score, the interval may miss the average"
-)
 
 
 @dataclass(frozen=True)
@@ -182,9 +177,9 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     if options.clips:
         first["lengths"] = 2.0 * means
     first["spread"] = hand.SPREAD_SHARE
-    rest = {"estimate": REST[0]}
+    rest = {"estimate": 0.42}
     if not options.randomised:
-        rest |= {"calibration": 0.03, "variation": REST[1]}
+        rest |= {"calibration": 0.03, "variation": 0.03}
         if options.facts is None or _may_bend(options.facts):
             rest["curves"] = 0.06
     part = max(1.0 - models - sum(first.values()), 0.05) / sum(rest.values())
@@ -212,8 +207,9 @@ def from_model(rows: Block, standard: Standard, slopes: FloatArray, levels: OfAr
 class Stage:
     """What is known before the weighted sums: models of outcome and arms, and a clip.
 
-    ``levels`` are what the outcome model says of each arm. ``bias`` is what the clip may do,
-    ``beyond`` the part of residuals that are longer.
+    ``levels`` are what the outcome model says of each arm. ``bias`` is what clips may do,
+    ``beyond`` the part of residuals that are longer. Terms are at most the largest weight times
+    ``most``; that cuts a part ``cut`` of all weight.
     """
 
     centres: Centres
@@ -346,9 +342,6 @@ def fit_arms(
             influence=found.influence(pair),
         )
         variance, sizes = models.clip**2 * models.outcome_variance, score.sizes(centres.n)
-        strong = 0.0 if randomised or score.tilt != "overlap" else hand.STRONGLY
-        if strong * models.slopes.selection * math.sqrt(variance) > _sd(made):
-            made = replace(made, caution=with_another(made.caution, _ELSEWHERE))
         if arms == 2:
             spread = Spread(float(variance), sizes, min(models.slopes.explained, 0.9))
             whose = "ATE" if randomised else estimand
@@ -366,12 +359,6 @@ def fit_arms(
     estimates = tuple(estimate(list(pair)) for pair in contrasts)
     shown = added_words(options.facts, options.degree) if options.facts else {}
     return Effects(estimates, details=shown | stage.details(contrasts))
-
-
-def _sd(made: Estimate) -> float:
-    """Standard deviation of an estimate, by all that is allowed for."""
-    sampling = 0.0 if isinstance(made.sampling, Unavailable) else max(made.sampling.value, 0.0)
-    return math.sqrt(sampling + made.noise_variance + made.bias_variance)
 
 
 def _reach(score: Score) -> float:

@@ -82,16 +82,13 @@ class Family:
 
     def of_terms(self, clip: float, relative: FloatArray, chances: FloatArray) -> Family:
         """The family of residuals that are clipped and weighted; tails are parts of all weight."""
-        x, n = self.lengths, self.lengths.size - 1
-        at = n * np.cbrt(np.minimum(x / relative[:, None], 1.0))
-        below = np.minimum(at.astype(np.int64), n - 1)
-        mass, moved = (chances * relative)[:, None], np.zeros((n + 1, n + 1))
-        for step, part in ((0, below + 1.0 - at), (1, at - below)):
-            np.add.at(moved, (below + step, np.arange(n + 1)), mass * part)
-        beyond = [np.interp(clip, x, row) for each in self.excess for row in each]
-        inside = np.split(np.vstack(self.excess) - np.array(beyond)[:, None], [len(self.excess[0])])
-        tails = (np.where(x < clip, tail, 0.0) @ moved / mass.sum() for tail in self.tails)
-        return replace(self, tails=tuple(tails), excess=tuple(np.maximum(y, 0.0) @ moved for y in inside))
+        x, mass, moved = self.lengths, chances * relative, np.zeros((self.lengths.size,) * 2)
+        at = np.searchsorted(x, np.minimum(x / relative[:, None], 1.0))
+        np.add.at(moved, (at, np.arange(x.size)), mass[:, None])
+        end = np.searchsorted(x, clip)
+        one, other = (np.where(x < clip, tail, 0.0) @ moved / mass.sum() for tail in self.tails)
+        few, many = (np.maximum(y - y[:, [end]], 0.0) @ moved for y in self.excess)
+        return replace(self, tails=(one, other), excess=(few, many))
 
     def mean(self, weights: FloatArray, own: FloatArray, further: FloatArray) -> FloatArray:
         """Mean over all members of what is linear in their tails."""

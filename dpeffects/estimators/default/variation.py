@@ -1,10 +1,11 @@
-"""Effects that vary with the score: from those whom overlap weights stand for to the estimand.
+"""Effects that vary along the score: from those whom the weights stand for to the estimand.
 
 Overlap weights give the effect among records that could well have been in any arm. Averages over
-all, over treated or over control records differ from it where the effect varies with the score. One
-more sum, of the terms of the estimate times the position along the score, tells how; it is pulled
-to 0 by as much as noise explains, and what is not known of it is a line of the standard error. Two
-arms have one such sum, along their log odds; more have one each, along what makes the arm likely.
+all, over treated or over control records differ from it where the effect varies along the score.
+Two more sums, of the terms of the estimate times a line and a U along the score, tell how; slopes
+are pulled to 0 by as much as noise explains, and what is not known of them is a line of the
+standard error. Two arms have one pair of such sums, along their log odds; more have one each, along
+what makes the arm likely.
 """
 
 from __future__ import annotations
