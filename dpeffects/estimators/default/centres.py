@@ -109,13 +109,14 @@ class Centres:
         one_sided = abs(float(np.diff(ends.mean(axis=1))[0])) / self.range
         return one_sided * float(np.ptp(np.log(ends), axis=1).max())
 
-    def missed(self, beyond: float | FloatArray) -> FloatArray:
+    def missed(self, beyond: float | FloatArray, of_weight: bool = False) -> FloatArray:
         """What is not known of the means, times the part of residuals that do not correct it.
 
         Those ``beyond`` a clip, a part of all, are taken to be in even parts of two arms, however
-        few records one of them has.
+        few records one of them has; but if they are parts of all weight, all in one arm.
         """
-        return self.unknown * np.minimum(1.0, np.multiply.outer(beyond, 0.5 / self.shares))
+        each = np.full_like(self.shares, 2.0) if of_weight else 0.5 / self.shares
+        return self.unknown * np.minimum(1.0, np.multiply.outer(beyond, each))
 
     def size_part(self, distance: float) -> Part:
         """Error by noise in n of a mean that is ``distance`` from where its sum is measured."""
@@ -140,7 +141,7 @@ class Centres:
         """
         two, by_share = list(pair), np.minimum(1.0, self.share_sd / self.shares)
         variance = float(((self.unknown * np.hypot(by_share, relative))[two] ** 2).sum())
-        missed = self.missed(beyond) + min(2.0 * cut, 1.0) * self.unknown
+        missed = self.missed(beyond) + self.missed(cut, of_weight=True)
         variance += float((missed[two] ** 2).sum())
         moved = np.zeros(len(corrections)) if moves is None else self.by_moves(moves)
         if len(self.shares) > 2:

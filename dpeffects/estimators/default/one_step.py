@@ -374,16 +374,16 @@ def _tilted(stage: Stage, estimand: str, curator: Curator, models: Models) -> St
     """
     spread = stage.models.clip**2 * stage.models.moments.outcome_variance
     unit = 2.0 * noise_between(curator.arms) * curator.noise_sd("estimate") / curator.n
-    more, found = hand.OF_TERMS / hand.ONE_SIDED, []
+    off, found = float(stage.centres.unknown.max()), []
     for tilt in (estimand, "overlap"):
         score = replace(stage.score, tilt=tilt)
         reach, most, bias, cut = _reach(score), stage.clip, 0.0, 0.0
         if stage.lengths:
-            terms = stage.lengths.of_terms(stage.clip, *score.relative)
-            most, bias, cut = terms.clip(unit / more)
-        bias = reach * more * bias
+            terms = stage.lengths.of_terms(stage.clip, off, *score.relative)
+            most, bias, cut = terms.clip(unit * reach, stage.centres, reach=reach)
         error = spread * float((1.0 / score.sizes(curator.n)).sum()) + bias**2
         error += (unit * reach * most) ** 2 + VariationAsked(models, score).may_move(estimand)
+        error += float((stage.centres.missed(cut, of_weight=True) ** 2).sum())
         own = replace(stage, score=score, most=most, bias=math.hypot(stage.bias, bias), cut=cut)
         found.append((error, own))
     return min(found, key=lambda x: x[0])[1]

@@ -80,15 +80,25 @@ class Family:
         longer = np.pad(_mixed(few, *at), ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, 1.0)))
         return cls(x, few, tails, (one, other), np.diff(longer, axis=1), prior)
 
-    def of_terms(self, clip: float, relative: FloatArray, chances: FloatArray) -> Family:
-        """The family of residuals that are clipped and weighted; tails are parts of all weight."""
-        x, mass, moved = self.lengths, chances * relative, np.zeros((self.lengths.size,) * 2)
-        at = np.searchsorted(x, np.minimum(x / relative[:, None], 1.0))
-        np.add.at(moved, (at, np.arange(x.size)), mass[:, None])
-        end = np.searchsorted(x, clip)
-        one, other = (np.where(x < clip, tail, 0.0) @ moved / mass.sum() for tail in self.tails)
-        few, many = (np.maximum(y - y[:, [end]], 0.0) @ moved for y in self.excess)
-        return replace(self, tails=(one, other), excess=(few, many))
+    def of_terms(
+        self, clip: float, off: float, relative: FloatArray, chances: FloatArray
+    ) -> Family:
+        """The family of residuals that are clipped, which may be ``off``, and weighted.
+
+        Tails are parts of all weight.
+        """
+        x, mass = self.lengths, chances * relative
+
+        def weighted(off: float) -> FloatArray:
+            at = np.searchsorted(x, np.clip(x / relative[:, None] - off, 0.0, 1.0))
+            moved = np.zeros((x.size, x.size))
+            np.add.at(moved, (at, np.arange(x.size)), mass[:, None])
+            return moved
+
+        tail, excess, end = weighted(off) / mass.sum(), weighted(0.0), np.searchsorted(x, clip)
+        tails = [np.where(x < clip, y, 0.0) @ tail for y in self.tails]
+        cut = [np.maximum(y - y[:, [end]], 0.0) @ excess for y in self.excess]
+        return replace(self, tails=(tails[0], tails[1]), excess=(cut[0], cut[1]))
 
     def mean(self, weights: FloatArray, own: FloatArray, further: FloatArray) -> FloatArray:
         """Mean over all members of what is linear in their tails."""
@@ -137,9 +147,10 @@ class Lengths:
     weights: FloatArray
     family: Family = field(default_factory=Family.of_all)
 
-    def of_terms(self, clip: float, relative: FloatArray, chances: FloatArray) -> Lengths:
-        """Lengths of clipped residuals times weights, which are ``relative`` to the largest."""
-        return replace(self, family=self.family.of_terms(clip / self.longest, relative, chances))
+    def of_terms(self, clip: float, off: float, *weights: FloatArray) -> Lengths:
+        """Lengths of clipped residuals times ``weights``, over the largest, and their chances."""
+        family = self.family.of_terms(clip / self.longest, off / self.longest, *weights)
+        return replace(self, family=family)
 
     @classmethod
     def read(cls, n: int, longest: float, counts: Noisy, before: Lengths | None = None) -> Lengths:
@@ -164,7 +175,11 @@ class Lengths:
         return np.repeat(np.log(np.maximum(now, 1e-300) / then), prior.size // then.size)
 
     def clip(
-        self, noise_per_length: float, centres: Centres | None = None, groups: int = 1
+        self,
+        noise_per_length: float,
+        centres: Centres | None = None,
+        groups: int = 1,
+        reach: float = 0.0,
     ) -> tuple[float, float, float]:
         """The clip with the least noise and bias, that bias, and the part of residuals beyond it.
 
@@ -173,16 +188,19 @@ class Lengths:
         centres may be off. Long residuals may all be in a small arm, or
         in one of some ``groups``, with an effect that is far from the others; and those of an arm
         with a larger mean may be longer in proportion to it. (Outcomes with two values are not
-        clipped: the effect may live in the rarer one.)
+        clipped: the effect may live in the rarer one.) Of terms, ``reach`` is the largest weight.
         """
         family, one, stretch = self.family, groups * self.longest, 0.0
         clips, beyond = self.longest * family.lengths, family.mean(self.weights, *family.tails)
         grows, falls = (noise_per_length * clips) ** 2, np.zeros_like(clips)
-        if centres:
+        if centres and reach:
+            one *= reach * hand.OF_TERMS / hand.ONE_SIDED
+        elif centres:
             one *= max(1.0, hand.SMALL_ARM / float(centres.shares.min())) ** 2
             stretch = centres.stretch
             beyond = np.interp(clips - float(centres.unknown.max()), clips, beyond, left=1.0)
-            falls = (centres.missed(beyond) ** 2).sum(axis=1)
+        if centres:
+            falls = (centres.missed(beyond, bool(reach)) ** 2).sum(axis=1)
         # the bias falls too: between most of some clips there can be none that is better
         some = np.append(np.arange(1, clips.size, step := 8), clips.size - 1)
         bias = one**2 * self._cut_off(stretch, some)
