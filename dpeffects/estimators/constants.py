@@ -351,10 +351,10 @@ SOME_FAR = 0.45
 """How likely it is that there are any: about even."""
 MISFIT = 0.03
 """A class of lengths may hold this part more or less than any member of the family says."""
-ONE_SIDED, OF_TERMS = 0.3, 0.45
-"""Part of what a clip cuts off that may become bias; the rest cancels between arms and signs. The
-latter is for weighted residuals, whose arms are not cut alike: .3 to .5 over 60 populations, all
-of it where outcomes are skewed and an arm is rare."""
+ONE_SIDED = 0.3
+"""Part of what a clip cuts off that may become bias; the rest cancels between arms and signs. Of
+weighted residuals, whose arms are not cut alike, it is more by how far from the middle of their
+range means are: .3, .5, .7 and .8 where that was 0, .2, .4 and above, in 90 populations."""
 
 # --- curves of the score (`curves`) --------------------------------------------------------------
 

@@ -85,5 +85,5 @@ def test_a_curved_effect_that_the_interval_may_miss_is_told():
         made = dpe.dp_ate("y ~ t | x1 + x2", data, "one_step", epsilon=1, bounds=bounds, seed=seed)
         low, high = made.conf_int()
         truth = 0.3 + 0.8 * (1.5**2 + 1.2**2 + 0.4**2)
-        silent += not low <= truth <= high and "OVERLAP WEIGHTS" not in made.caution
+        silent += not low <= truth <= high and "WEIGHTS" not in made.caution
     assert not silent

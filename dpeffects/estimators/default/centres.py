@@ -104,10 +104,17 @@ class Centres:
         Means are measured from the nearer end of the range. Around its middle, residuals of either
         sign cancel.
         """
+        return self.one_sided * float(np.ptp(np.log(self._from_ends), axis=1).max())
+
+    @property
+    def one_sided(self) -> float:
+        """How far from the middle of the range the means are, from 0 to 1: outcomes are skewed."""
+        return abs(float(np.diff(self._from_ends.mean(axis=1))[0])) / self.range
+
+    @property
+    def _from_ends(self) -> FloatArray:
         low, high = self.outcome_range
-        ends = np.stack([self.means - low, high - self.means]) + self.unknown
-        one_sided = abs(float(np.diff(ends.mean(axis=1))[0])) / self.range
-        return one_sided * float(np.ptp(np.log(ends), axis=1).max())
+        return np.stack([self.means - low, high - self.means]) + self.unknown
 
     def missed(self, beyond: float | FloatArray, of_weight: bool = False) -> FloatArray:
         """What is not known of the means, times the part of residuals that do not correct it.

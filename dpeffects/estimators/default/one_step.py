@@ -72,7 +72,7 @@ from dpeffects.estimators.default.variation import VariationAsked, Varying
 from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
-from dpeffects.inference.estimate import Effects, Estimate, Part, with_another
+from dpeffects.inference.estimate import Effects, Estimate, Part, Unavailable, with_another
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Split
@@ -82,6 +82,10 @@ _POOLS = "none", "models", "all"
 """Which shares have Gaussian noise, where there is a delta."""
 _TYPICAL = Facts(1000, 10, Budget(1.0), "label", values=(1, *(0,) * 9, 0))
 """For which splits of the budget are listed."""
+
+_MAY_MISS = (
+    "if the effect bends strongly along the propensity score, the interval may miss the average"
+)
 
 
 @dataclass(frozen=True)
@@ -342,6 +346,11 @@ def fit_arms(
             influence=found.influence(pair),
         )
         variance, sizes = models.clip**2 * models.outcome_variance, score.sizes(centres.n)
+        if (
+            not randomised
+            and _spread(made) < hand.CONFOUNDED**2 * variance * first.slopes.selection**2
+        ):
+            made = replace(made, caution=with_another(made.caution, _unreached(stage)))
         if arms == 2:
             spread = Spread(float(variance), sizes, min(models.slopes.explained, 0.9))
             whose = "ATE" if randomised else estimand
@@ -359,6 +368,22 @@ def fit_arms(
     estimates = tuple(estimate(list(pair)) for pair in contrasts)
     shown = added_words(options.facts, options.degree) if options.facts else {}
     return Effects(estimates, details=shown | stage.details(contrasts))
+
+
+def _spread(made: Estimate) -> float:
+    """Variance of an estimate, by all that is allowed for."""
+    sampling = 0.0 if isinstance(made.sampling, Unavailable) else max(made.sampling.value, 0.0)
+    return sampling + made.noise_variance + made.bias_variance
+
+
+def _unreached(stage: Stage) -> str:
+    """What the first lines say where weights do not reach all records of the estimand."""
+    if stage.score.tilt == "overlap":
+        return f"OVERLAP WEIGHTS: inverse probability weights are too noisy here; {_MAY_MISS}"
+    cut = stage.cut + stage.score.cut
+    return f"CUT WEIGHTS: those of {100.0 * cut:.0f} % of the records; {_MAY_MISS}" * (
+        cut > hand.RARE
+    )
 
 
 def _reach(score: Score) -> float:

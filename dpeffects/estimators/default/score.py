@@ -100,6 +100,11 @@ class Score:
         chances = np.maximum(_chances(self.index + self.constants), 1e-12)
         return 1.0 - float((self.weights * harmonic(chances)).sum() / harmonic(self.shares))
 
+    @property
+    def cut(self) -> float:
+        """Part of the records with a chance that is kept from falling further."""
+        return float((self.weights * (self.chances.min(axis=-1) <= self.least)).sum())
+
     def sizes(self, n: int) -> FloatArray:
         """Records of equal weight that those of each arm are worth."""
         own = np.stack([self.tilted(x) / x[:, k] for k, x in enumerate(self.chances)])

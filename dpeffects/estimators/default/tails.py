@@ -194,7 +194,7 @@ class Lengths:
         clips, beyond = self.longest * family.lengths, family.mean(self.weights, *family.tails)
         grows, falls = (noise_per_length * clips) ** 2, np.zeros_like(clips)
         if centres and reach:
-            one *= reach * hand.OF_TERMS / hand.ONE_SIDED
+            one *= reach * min(1.0 + centres.one_sided / hand.ONE_SIDED, 1.0 / hand.ONE_SIDED)
         elif centres:
             one *= max(1.0, hand.SMALL_ARM / float(centres.shares.min())) ** 2
             stretch = centres.stretch
