@@ -255,13 +255,12 @@ VAGUE = 4.0
 """How many times the variance of confounding is larger where nothing is known, and once more."""
 TRUST = 0.3
 """Power of the likelihood in the interval: what moments say about the grid is trusted less."""
-SLOPES_MISS, STRAIGHT_SLOPES_MISS = 0.05, 0.3
+SLOPES_MISS, STRAIGHT_SLOPES_MISS, HIGHER = 0.05, 0.3, 0.6
 """Of what slopes explain, they are taken to miss this part at least: lines may be curves. The
 latter is what they miss where the score bends and they do not: bent populations have .3 to .9 of it
-in curves and products, others none."""
-HIGHER = 0.6
-"""Confounding by curves that no column is for, over that by squares and products: it was .6 over 25
-bent populations, steps among them, but 0 where all that bends is a U."""
+in curves and products, others none. The last is confounding by curves that no column is for, over
+that by squares and products: .6 over 25 bent populations, steps among them, but 0 where all that
+bends is a U."""
 BENT_VARIANCE = 0.64
 """Variance of squares and products that are cut, over that of a column: .77 of normal columns, .4
 of the squares of uniform ones."""

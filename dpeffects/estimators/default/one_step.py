@@ -82,8 +82,7 @@ _POOLS = "none", "models", "all"
 """Which shares have Gaussian noise, where there is a delta."""
 _TYPICAL = Facts(1000, 10, Budget(1.0), "label", values=(1, *(0,) * 9, 0))
 """For which splits of the budget are listed."""
-
-_MAY_MISS = (
+_MAY_MISS: str = (
     "if the effect bends strongly along the propensity score, the interval may miss the average"
 )
 
@@ -346,10 +345,8 @@ def fit_arms(
             influence=found.influence(pair),
         )
         variance, sizes = models.clip**2 * models.outcome_variance, score.sizes(centres.n)
-        if (
-            not randomised
-            and _spread(made) < hand.CONFOUNDED**2 * variance * first.slopes.selection**2
-        ):
+        strongly = hand.CONFOUNDED * first.slopes.selection
+        if not randomised and _spread(made) < strongly**2 * variance:
             made = replace(made, caution=with_another(made.caution, _unreached(stage)))
         if arms == 2:
             spread = Spread(float(variance), sizes, min(models.slopes.explained, 0.9))
@@ -381,9 +378,8 @@ def _unreached(stage: Stage) -> str:
     if stage.score.tilt == "overlap":
         return f"OVERLAP WEIGHTS: inverse probability weights are too noisy here; {_MAY_MISS}"
     cut = stage.cut + stage.score.cut
-    return f"CUT WEIGHTS: those of {100.0 * cut:.0f} % of the records; {_MAY_MISS}" * (
-        cut > hand.RARE
-    )
+    told = f"CUT WEIGHTS: those of {100.0 * cut:.0f} % of the records are cut; {_MAY_MISS}"
+    return told if cut > hand.RARE else ""
 
 
 def _reach(score: Score) -> float:
