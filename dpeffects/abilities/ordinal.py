@@ -158,11 +158,7 @@ class OrdinalEffects(TableEffects, pictures="plots.by_arm"):
         ]
 
 
-@public_call(
-    OfTables,
-    method="ordinal_table",
-    plot="draw the shares at each level",
-)
+@public_call(OfTables, method="ordinal_table", plot="draw the shares at each level")
 def dp_ordinal(
     formula: str, data: Any, *, epsilon: float, **more: Unpack[OfTables]
 ) -> OrdinalEffects:

@@ -334,10 +334,7 @@ class RateEffects(TableEffects):
 # --- the call -----------------------------------------------------------------------------------
 
 
-@public_call(
-    OfTables,
-    method="rate",
-)
+@public_call(OfTables, method="rate")
 def dp_rate(
     formula: str,
     data: Any,

@@ -28,13 +28,7 @@ from dpeffects.estimators import arm_sums, arm_tables
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.bends import bends, bent
 from dpeffects.estimators.default.clipped_contrast import refuse_unadjusted
-from dpeffects.estimators.margins import (
-    ArmByLevel,
-    Left,
-    MarginAsked,
-    cube,
-    margins,
-)
+from dpeffects.estimators.margins import ArmByLevel, Left, MarginAsked, cube, margins
 from dpeffects.estimators.outcome_slopes import PART, SHARE, release_slopes, slopes_entries, worth
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.estimators.weighting.propensity import LINEAR

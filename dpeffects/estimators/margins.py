@@ -59,11 +59,7 @@ class Left:
 
 @row("covariates")
 def centred_columns(
-    rows: Block,
-    columns: IntArray,
-    gone: IntArray,
-    counted: bool = False,
-    left: Left | None = None,
+    rows: Block, columns: IntArray, gone: IntArray, counted: bool = False, left: Left | None = None
 ) -> tuple[FloatArray, ...]:
     """Some covariates less 1/2, after a constant 1/2 if ``counted``: within [-1/2, 1/2].
 

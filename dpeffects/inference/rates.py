@@ -14,13 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.inference.estimate import (
-    Means,
-    MeansPart,
-    MeansVariance,
-    Pair,
-    SamplingVariance,
-)
+from dpeffects.inference.estimate import Means, MeansPart, MeansVariance, Pair, SamplingVariance
 from dpeffects.inference.tables import Confounding
 
 _ALIKE = 0.5

@@ -68,10 +68,7 @@ def by_block(curator: Curator, learner: Learner, blocks: int, size: int) -> Cura
 
 
 def answer(
-    learner: Learner,
-    rows: tuple[FloatArray, BoolArray, FloatArray],
-    size: int,
-    block: int = 0,
+    learner: Learner, rows: tuple[FloatArray, BoolArray, FloatArray], size: int, block: int = 0
 ) -> FloatArray:
     """Return what a learner says of one block: a function of these rows and of the block's number.
 
@@ -368,10 +365,7 @@ class Folds:
 
 
 def predictions(
-    learner: FoldLearner,
-    rows: tuple[FloatArray, BoolArray, FloatArray],
-    x: FloatArray,
-    fold: int,
+    learner: FoldLearner, rows: tuple[FloatArray, BoolArray, FloatArray], x: FloatArray, fold: int
 ) -> FloatArray | None:
     """Return what the models of a fold predict for all rows of x; None if they cannot be fitted.
 

@@ -268,10 +268,7 @@ class CateFunction(SeveralRows, pictures="plots.interval_plots"):
         return show(self, form, conf_level=conf_level, points=points, at=at)
 
     def tidy(
-        self,
-        conf_level: float = 0.95,
-        points: Points = 3,
-        at: Mapping[str, Any] | None = None,
+        self, conf_level: float = 0.95, points: Points = 3, at: Mapping[str, Any] | None = None
     ) -> pd.DataFrame:
         """Effects along each covariate; one row a point.
 

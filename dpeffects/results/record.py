@@ -37,11 +37,7 @@ class Reported(Shown, JsonRecord):
 
     @overload
     def report(
-        self,
-        path: str | PathLike[str],
-        *,
-        conf_level: float | None = None,
-        overwrite: bool = False,
+        self, path: str | PathLike[str], *, conf_level: float | None = None, overwrite: bool = False
     ) -> Path: ...
 
     def report(

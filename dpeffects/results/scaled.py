@@ -105,12 +105,7 @@ def check_scale(scale: str) -> str:
 
 
 def scaled_effect(
-    released: Estimate,
-    scale: str,
-    conf_level: float,
-    treatment: str,
-    outcome: str,
-    **about: Any,
+    released: Estimate, scale: str, conf_level: float, treatment: str, outcome: str, **about: Any
 ) -> ScaledEffect:
     """Put an effect on a scale; refuses scales that the outcome, as declared, does not have.
 

@@ -146,3 +146,33 @@ def test_terms_of_the_check_are_bounded_and_public():
     assert {tuple(x) for x in terms.tolist()} - less == {(0, 0), (0, 1)}
     assert all(len(bent_terms(np.zeros(d + 1), np.arange(d))) <= 3 * d for d in range(1, 60))
     assert not len(bent_terms(np.full(4, 2), np.arange(3)))
+
+
+@pytest.mark.parametrize("off", [0.0, 0.05])
+def test_lengths_of_weighted_residuals_are_those_of_simulated_ones(off):
+    """What a cut leaves out, and the weight that is cut, by a million records."""
+    rng, n = np.random.default_rng(4), 1_000_000
+    weights, chances = np.array([1.0, 0.5, 0.2]), np.array([0.1, 0.3, 0.6])
+    family = Family.of_all()
+    member = int(np.argmin(np.abs(family.tails[0][:37] @ np.gradient(family.lengths) - 0.1)))
+    scale = 2.0 ** np.linspace(-7.5, -0.3, 37)[member]
+    lengths = np.abs(rng.normal(0.0, scale, 2 * n))
+    lengths = np.minimum(lengths[lengths < 1.0][:n], 0.3)
+    u = rng.choice(weights, n, p=chances)
+    terms = family.of_terms(0.3, off, weights, chances)
+    for cut in (0.05, 0.1, 0.2):
+        excess, tail = (
+            np.interp(cut, family.lengths, x[0][member]) for x in (terms.excess, terms.tails)
+        )
+        assert excess == pytest.approx(np.maximum(u * lengths - cut, 0.0).mean(), abs=3e-4)
+        beyond = (u * (u * (lengths + off) > cut)).sum() / u.sum()
+        assert tail == pytest.approx(beyond, abs=0.02)
+
+
+def test_even_weights_leave_lengths_as_they_are():
+    family = Family.of_all()
+    same = family.of_terms(1.0, 0.0, np.ones(1), np.ones(1))
+    for one, other in zip(
+        (*same.tails, *same.excess), (*family.tails, *family.excess), strict=True
+    ):
+        assert one[:, :-1] == pytest.approx(other[:, :-1], abs=1e-12)

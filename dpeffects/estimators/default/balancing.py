@@ -29,11 +29,7 @@ from dpeffects.errors import EstimationError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import arm_cells
-from dpeffects.estimators.default.centres import (
-    Centres,
-    release_centres,
-    residual,
-)
+from dpeffects.estimators.default.centres import Centres, release_centres, residual
 from dpeffects.estimators.default.levels import Spread, with_means
 from dpeffects.estimators.default.standard import some_columns, varying_columns
 from dpeffects.estimators.default.tails import Lengths, LengthsAsked

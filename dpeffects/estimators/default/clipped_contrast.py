@@ -30,11 +30,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm
-from dpeffects.estimators.default.arm_terms import (
-    ArmTerms,
-    combination,
-    sums_of_arms,
-)
+from dpeffects.estimators.default.arm_terms import ArmTerms, combination, sums_of_arms
 from dpeffects.estimators.default.bends import LINES, degree, left_out
 from dpeffects.estimators.default.centres import (
     Centres,

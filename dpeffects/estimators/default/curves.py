@@ -165,11 +165,7 @@ class CurvesAsked:
 
     @classmethod
     def of(
-        cls,
-        curator: Curator,
-        models: Models,
-        score: Score,
-        known: Collection[tuple[int, int]] = (),
+        cls, curator: Curator, models: Models, score: Score, known: Collection[tuple[int, int]] = ()
     ) -> CurvesAsked:
         """All bent terms but those whose pairs of columns are ``known`` to the models."""
         return cls(

@@ -30,12 +30,7 @@ from dpeffects.estimators.default.clipped_contrast import arm_influence
 from dpeffects.estimators.default.levels import by_arm
 from dpeffects.estimators.option_checks import choice
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
-from dpeffects.inference.estimate import (
-    UNADJUSTED,
-    Effects,
-    Means,
-    Unavailable,
-)
+from dpeffects.inference.estimate import UNADJUSTED, Effects, Means, Unavailable
 from dpeffects.privacy.curator import Curator
 
 _BASES = {"observational": "association", "randomised": "randomised"}

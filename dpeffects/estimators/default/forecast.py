@@ -16,9 +16,7 @@ from scipy.special import ndtr
 
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.arm_terms import noise_between
-from dpeffects.estimators.default.moment_models import (
-    squared_radius,
-)
+from dpeffects.estimators.default.moment_models import squared_radius
 from dpeffects.estimators.default.posterior import NoisyMoments, fit_slopes, unadjusted_variance
 from dpeffects.estimators.default.tails import Lengths, limits
 from dpeffects.estimators.spec import Facts

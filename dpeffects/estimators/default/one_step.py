@@ -43,11 +43,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm
-from dpeffects.estimators.default.arm_terms import (
-    ArmTerms,
-    combination,
-    noise_between,
-)
+from dpeffects.estimators.default.arm_terms import ArmTerms, combination, noise_between
 from dpeffects.estimators.default.bends import Bends, added_words, bends, bent
 from dpeffects.estimators.default.centres import (
     Centres,
@@ -60,11 +56,7 @@ from dpeffects.estimators.default.clipped_contrast import ClippedContrastOptions
 from dpeffects.estimators.default.curves import Curves, CurvesAsked
 from dpeffects.estimators.default.forecast import Forecast, forecast_one_step
 from dpeffects.estimators.default.levels import Spread, arm_means, by_arm, with_means
-from dpeffects.estimators.default.moment_models import (
-    ArmModels,
-    Models,
-    release_models,
-)
+from dpeffects.estimators.default.moment_models import ArmModels, Models, release_models
 from dpeffects.estimators.default.score import Score, ask_calibration, calibrated, score_of
 from dpeffects.estimators.default.standard import Standard, ask_means, release_standard
 from dpeffects.estimators.default.tails import Lengths, LengthsAsked

@@ -17,12 +17,7 @@ from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import constants as hand
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.losses import Logistic, sigmoid, unit_l1, unit_norm
-from dpeffects.privacy.minimise import (
-    Weights,
-    minimise,
-    noisy_weights,
-    public_propensity_model,
-)
+from dpeffects.privacy.minimise import Weights, minimise, noisy_weights, public_propensity_model
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
 
 
