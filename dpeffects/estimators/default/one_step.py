@@ -337,9 +337,9 @@ def fit_arms(
             influence=found.influence(pair),
         )
         variance, sizes = models.clip**2 * models.outcome_variance, score.sizes(centres.n)
-        strongly = hand.CONFOUNDED * first.slopes.selection
-        if not randomised and _spread(made) < strongly**2 * variance:
-            made = replace(made, caution=with_another(made.caution, _unreached(stage)))
+        if not randomised:
+            told = _unreached(stage, models.slopes.selection * math.sqrt(variance / _spread(made)))
+            made = replace(made, caution=with_another(made.caution, told))
         if arms == 2:
             spread = Spread(float(variance), sizes, min(models.slopes.explained, 0.9))
             whose = "ATE" if randomised else estimand
@@ -365,13 +365,18 @@ def _spread(made: Estimate) -> float:
     return sampling + made.noise_variance + made.bias_variance
 
 
-def _unreached(stage: Stage) -> str:
-    """What the first lines say where weights do not reach all records of the estimand."""
-    if stage.score.tilt == "overlap":
+def _unreached(stage: Stage, selection: float) -> str:
+    """What the first lines say where weights do not reach all records of the estimand.
+
+    A strong U moves the average from that of overlap weights by about as much as confounding would,
+    ``selection`` being in standard errors; and far records by the square of how far they are.
+    """
+    strong, cut = hand.CONFOUNDED * selection, stage.cut + stage.score.cut
+    if stage.score.tilt == "overlap" and strong > 1.0:
         return f"OVERLAP WEIGHTS: inverse probability weights are too noisy here; {_MAY_MISS}"
-    cut = stage.cut + stage.score.cut
     told = f"CUT WEIGHTS: those of {100.0 * cut:.0f} % of the records are cut; {_MAY_MISS}"
-    return told if cut > hand.RARE else ""
+    far = stage.score.tilt != "overlap" and strong * hand.CUT**2 * cut > 1.0
+    return told if far else ""
 
 
 def _reach(score: Score) -> float:
