@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "corrections.md"
 _HEAD = """\
 # Corrections to the source papers
 
-dpeffects contributors. Version {version}, {date}.
+dpeffects contributors. Version {version}, {date} (dpeffects {package}).
 
 The methods of dpeffects come from four papers in five versions. In {count} places what is printed
 is not private, not true, or more costly than it has to be. Each correction has the printed
@@ -28,8 +28,8 @@ seconds, and [the claims](../dpeffects/privacy/PROOFS.md) prove what the package
 
 To cite this page:
 
-> dpeffects contributors ({year}). Corrections to the source papers. In *dpeffects: differentially
-> private treatment effects*, version {version}. <{url}corrections.html>
+> dpeffects contributors ({year}). Corrections to the source papers, version {version}. In
+> *dpeffects: differentially private treatment effects* {package}. <{url}corrections.html>
 
 The papers:
 """
@@ -38,17 +38,17 @@ The papers:
 def text() -> str:
     """Return the page."""
     release = dict(re.findall(r"^([\w-]+): (\S+)$", (ROOT / "CITATION.cff").read_text(), re.M))
-    entries = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["correction"]
-    date, found = release["date-released"], verdicts().rows
-    head = {"version": release["version"], "date": date, "year": date[:4], "url": release["url"]}
-    parts = [_HEAD.format(count=len(entries), **head)]
-    parts += [f"- **{key}** {references(key)}" for key in papers()]
+    given = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+    entries, found = given.pop("correction"), verdicts().rows
+    given |= {"year": given["date"][:4], "package": release["version"], "url": release["url"]}
+    parts = [_HEAD.format(count=len(entries), **given)]
+    parts += [*(f"- **{key}** {references(key)}" for key in papers()), ""]
     paper = ""
     for number, entry in enumerate(entries, 1):
         if entry["paper"] != paper:
             paper = entry["paper"]
-            parts.append(f"\n## {papers()[paper].short} (paper {paper})")
-        parts.append(f"\n### {number}. {entry['title']} ({entry['where']})\n")
+            parts.append(f"## {papers()[paper].short} (paper {paper})\n")
+        parts.append(f"### {number}. {entry['title']} ({entry['where']})\n")
         for word in ("printed", "right", "proof"):
             if word in entry:
                 parts.append(f"*{word.capitalize()}.* {_plain(entry[word])}\n")
@@ -58,7 +58,8 @@ def text() -> str:
                 for row in found
                 if (row.paper, row.item) == (paper, item) and row.printed.startswith(begins)
             )
-            parts.append(f"*Measured* ({item}: {row.verdict}). {_plain(row.measured)}.\n")
+            said = _plain(row.measured[:1].upper() + row.measured[1:])
+            parts.append(f"*Measured* ({item}: {row.verdict}). {said}.\n")
     return "\n".join(parts)
 
 
