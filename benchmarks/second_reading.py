@@ -27,11 +27,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from report import save
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr
 from sklearn.ensemble import RandomForestRegressor
 
 import dpeffects as dpe
+from dpeffects.papers import verdicts
 
 OUT = Path(__file__).resolve().parents[1] / "data" / "papers"
 COLUMNS = ["claim", "item", "reading", "found", "plain", "holds", "cases"]
@@ -1415,10 +1417,28 @@ PAPERS = {
 }
 
 
+def page():
+    """Write benchmarks/results/second_reading.md from the tables on file."""
+    sys.argv[1:] = ["--files", "FOLDER"]
+    frames = {p: pd.read_csv(OUT / f"{p}_readings.csv", comment="#", dtype=str) for p in PAPERS}
+    tables = {f"Paper {paper}": frame.fillna("") for paper, frame in frames.items()}
+    rows = verdicts().rows
+    now = sum(r.verdict == "comes back" for r in rows)
+    again = sum("Read again" in r.measured for r in rows)
+    lead = (
+        f"{sum(map(len, frames.values()))} readings. Of {len(rows)} statements {now - again} came "
+    )
+    lead += (
+        f"back at first, and {again} more by one of these; see docs/replication.md. *plain*: the "
+    )
+    lead += "text allows the reading; *holds*: the statement does under it."
+    save("second_reading", "Statements of the papers, read a second time", tables, lead=lead)
+
+
 def main():
-    """Make the tables of some papers, or of all."""
+    """Make the tables of some papers, or of all, and the page; the page alone without files."""
     asked = [word for word in sys.argv[1:] if word in PAPERS] or list(PAPERS)
-    for paper in asked:
+    for paper in asked if "--files" in sys.argv else ():
         for make in PAPERS[paper]:
             make()
         command = "python benchmarks/second_reading.py --files FOLDER"
@@ -1426,7 +1446,7 @@ def main():
         head = f"# {datetime.date.today().isoformat()}; {where}; {command}\n"
         text = pd.DataFrame(ROWS[paper]).to_csv(index=False, lineterminator="\n")
         (OUT / f"{paper}_readings.csv").write_text(head + text, encoding="utf-8")
-        print(f"{paper}: {len(ROWS[paper])} readings")
+    page()
 
 
 if __name__ == "__main__":

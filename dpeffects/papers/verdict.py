@@ -203,12 +203,13 @@ def _rows(paper: Paper) -> list[VerdictRow]:
 
 def _row(key: str, item: str, printed: str, place: str, judge: Callable[[], Found]) -> VerdictRow:
     """A claim as it was first judged, or as a plain reading brings it back."""
-    first, others = judge(), _readings(judge, item)
+    first = judge()
+    others = [] if first.holds else _readings(judge, item)
     measured, verdict = first.measured, VERDICTS[first.holds]
     back = next((said for said, holds in others if holds), "")
-    if back and not first.holds:
+    if back:
         measured, verdict = f"{measured}. Read again, {back}", VERDICTS[True]
-    tried = () if first.holds else tuple(said for said, _ in others if said != back)
+    tried = tuple(said for said, _ in others if said != back)
     why = first.why or _reason(judge)
     return VerdictRow(key, item, place, printed, measured, verdict, why, tried)
 
