@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 import tomllib
@@ -48,13 +49,11 @@ def test_every_table_belongs_to_a_paper():
     assert {name.split("_")[0] for name in table_names()} <= set(papers())
 
 
-def test_the_page_is_that_of_the_tables(monkeypatch):
+@pytest.mark.parametrize("name", ["replication", "corrections"])
+def test_pages_are_those_of_the_tables(name, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "steps"))
-    import replication
-
-    assert replication.PAGE.read_text(encoding="utf-8") == replication.text(), (
-        "run python docs/steps/replication.py"
-    )
+    page = importlib.import_module(name)
+    assert page.PAGE.read_text(encoding="utf-8") == page.text(), f"run python docs/steps/{name}.py"
 
 
 def test_a_verdict_follows_its_table(tmp_path, monkeypatch):

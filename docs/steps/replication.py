@@ -18,6 +18,15 @@ something to compute, has a row here: what the paper says, what we measured, and
 agree. *Comes back*: our measurement agrees, standard errors considered. *Does not*: it disagrees.
 *Cannot be checked*: the paper leaves out what would be needed, or the data are not public; the last
 column says which. A figure may have several rows, since it may support several statements.
+What did not come back at first was read again: does a plain reading of the text, the usual file
+of the data or the usual preprocessing bring it back? These readings have an implementation of
+their own, written from the text alone (`benchmarks/second_reading.py`,
+[all of them](../benchmarks/results/second_reading.md)), and the bar of the first one.
+Where one brings a statement back, the third column has it after *Read again*; a reading that the
+text does not allow (noise that would not be private, a condition that is not stated) may explain a
+number and does not change a verdict. All others that were tried are in the last column, failures
+among them; *Read once* says that there were none. Readings are chosen for each statement: that one
+brings back a figure does not make it the authors'.
 A difference below two standard errors is no finding. What "similar", "most" or "generally" means is
 our choice, a few of them made after a first look; each is in the function that judges the claim
 (`dpeffects/papers`), and the numbers are there to disagree with.
@@ -30,8 +39,9 @@ them anew, run a vignette with `--full`; to make one of them, add its name:
 python vignettes/weighting.py --full table_2
 ```
 
-What we build instead, where a paper is wrong, is in
-[What we corrected in the papers](../vignettes/corrected.py).
+Where a paper is wrong, [Corrections to the source papers](corrections.md) has the printed
+statement, the right one and why; [What we corrected in the papers](../vignettes/corrected.py)
+computes examples.
 """
 
 

@@ -1,7 +1,8 @@
 """What the papers say, claim by claim, with what was measured here and a verdict.
 
 Each paper has a module whose functions read the tables on file and judge one statement each. No
-number is typed: when a table is made anew, the page of verdicts follows.
+number is typed: when a table is made anew, the page of verdicts follows. A statement that does not
+come back is read again (``benchmarks/second_reading.py``), and the row says what was tried.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from dataclasses import dataclass
 from functools import cache, partial
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from tabulate import tabulate
 
 from dpeffects.errors import OptionError, did_you_mean
 from dpeffects.lazy import pd
+from dpeffects.papers.on_file import table, table_names
 
 VERDICTS = {True: "comes back", False: "does not", None: "cannot be checked"}
 _COLUMNS = ["where", "the paper", "measured here", "verdict", "why"]
@@ -72,6 +75,14 @@ class VerdictRow:
     measured: str
     verdict: str
     why: str
+    tried: tuple[str, ...] = ()
+
+    @property
+    def reasons(self) -> str:
+        """Why the verdict is what it is, and what else was tried."""
+        once = "Read once." if self.verdict == VERDICTS[False] else ""
+        tried = f"Also tried: {'; '.join(self.tried)}." if self.tried else once
+        return " ".join(filter(None, [self.why, tried]))
 
     def __post_init__(self) -> None:
         if self.verdict != VERDICTS[True] and not self.why:
@@ -111,25 +122,43 @@ def claim(
 @cache
 def papers() -> dict[str, Paper]:
     """Return the five texts by their key."""
-    text = Path(__file__).with_name("texts.toml").read_text(encoding="utf-8")
     return {
-        key: Paper(key=key, items=tuple(entry.pop("items")), **entry)
-        for key, entry in tomllib.loads(text).items()
+        key: Paper(key=key, **(entry | {"items": tuple(entry["items"])}))
+        for key, entry in _words("texts").items()
     }
 
 
 @cache
-def _reasons() -> dict[str, dict[str, str]]:
-    """The words of ``verdicts.toml``, by module and by the function that judges."""
-    text = Path(__file__).with_name("verdicts.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+def _words(file: str) -> dict[str, dict[str, Any]]:
+    """A file of words beside this one, by module or paper."""
+    return tomllib.loads(Path(__file__).with_name(f"{file}.toml").read_text(encoding="utf-8"))
+
+
+def _names(judge: Callable[[], Found]) -> tuple[str, list[str]]:
+    """The module of a function that judges, and its names: alone and with what it judges."""
+    function, given = (judge.func, judge.args) if isinstance(judge, partial) else (judge, ())
+    name = function.__name__.lstrip("_")
+    return function.__module__.rpartition(".")[2], [name, *(f"{name}:{word}" for word in given)]
 
 
 def _reason(judge: Callable[[], Found]) -> str:
     """What ``verdicts.toml`` says of a function that judges."""
-    function = judge.func if isinstance(judge, partial) else judge
-    own = _reasons().get(function.__module__.rpartition(".")[2], {})
-    return own.get(function.__name__.lstrip("_"), "").format(**own)
+    module, names = _names(judge)
+    own = _words("verdicts").get(module, {})
+    return str(own.get(names[0], "")).format(**own)
+
+
+def _readings(judge: Callable[[], Found], item: str) -> list[tuple[str, bool]]:
+    """Other readings of a statement: what came out, and whether a plain one brings it back."""
+    module, names = _names(judge)
+    file, found = f"{module[-3:]}_readings", []
+    if file in table_names():
+        rows = table(file)
+        rows = rows[rows["claim"].isin(names) & (rows["item"].isna() | rows["item"].eq(item))]
+        said = rows["reading"] + ": " + rows["found"].astype(str)
+        found = list(zip(said, rows["plain"] & rows["holds"], strict=True))
+    argued = _words("tried").get(module, {})
+    return found + [(said, False) for name in names for said in argued.get(name, ())]
 
 
 def references(*keys: str) -> str:
@@ -169,13 +198,20 @@ def _known(key: str) -> Paper:
 def _rows(paper: Paper) -> list[VerdictRow]:
     """The claims of a paper, judged, in the order of its items."""
     ordered = sorted(_CLAIMS[paper.key], key=lambda entry: paper.items.index(entry[0]))
-    found = ((entry, entry[-1]()) for entry in ordered)
-    return [
-        VerdictRow(
-            paper.key, item, place, printed, f.measured, VERDICTS[f.holds], f.why or _reason(judge)
-        )
-        for (item, printed, place, judge), f in found
-    ]
+    return [_row(paper.key, *entry) for entry in ordered]
+
+
+def _row(key: str, item: str, printed: str, place: str, judge: Callable[[], Found]) -> VerdictRow:
+    """A claim as it was first judged, or as a plain reading brings it back."""
+    first = judge()
+    others = [] if first.holds else _readings(judge, item)
+    measured, verdict = first.measured, VERDICTS[first.holds]
+    back = next((said for said, holds in others if holds), "")
+    if back:
+        measured, verdict = f"{measured}. Read again, {back}", VERDICTS[True]
+    tried = tuple(said for said, _ in others if said != back)
+    why = first.why or _reason(judge)
+    return VerdictRow(key, item, place, printed, measured, verdict, why, tried)
 
 
 @dataclass(frozen=True)
@@ -205,7 +241,7 @@ class Verdicts:
                 row.printed,
                 row.measured,
                 row.verdict,
-                row.why,
+                row.reasons,
             ]
             for row in self.rows
         ]
