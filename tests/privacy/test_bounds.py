@@ -3,16 +3,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dpeffects as dpe
 from dpeffects.design.bounds import (
     BINS,
+    MAGNITUDES,
+    SIZES,
     Bounds,
+    bins_for,
     declare,
     interval_from_counts,
+    records_needed,
     skeleton,
     threshold,
 )
 from dpeffects.errors import BoundsError
 from tests.privacy.bare import magnitude_counts
+from tests.replay import replay
 
 BAD = {
     "reversed": (1, 0),
@@ -127,3 +133,112 @@ def test_bounds_of_another_frame_can_be_passed_on():
     assert [again.is_levels(name) for name in again] == [False, True, True]
     read = first.with_interval("y", 0, 2, source="data")
     assert Bounds.declared(read).source("y") == "data"
+
+
+# --- the coarse search, for fewer records ---------------------------------------------------------
+
+
+def by_hand(value):
+    """The bin of a size: zero, then up to 2^-14, and each eight times as far as the one before."""
+    return (
+        0
+        if value == 0
+        else next((k for k in range(1, 20) if abs(value) <= 2.0 ** (3 * k - 17)), 19)
+    )
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_subnormal=False), min_size=1, max_size=50))
+def test_sizes_are_counted_by_steps_of_eight(values):
+    counts = magnitude_counts(np.array(values), SIZES)
+    assert counts.tolist() == np.bincount([by_hand(x) for x in values], minlength=20).tolist()
+
+
+def test_the_coarse_range_is_that_of_all_bins_tried_one_by_one():
+    """A bin is in the range if it passes by itself, or next to one that is, with less."""
+    rng, passing = np.random.default_rng(3), np.log(20 / 0.002)
+    for _ in range(500):
+        counts = np.where(rng.random(20) < 0.2, 25.0 * rng.random(20), 0.0) + rng.laplace(size=20)
+        inside = {k for k in range(20) if counts[k] > passing}
+        while more := {k + 1 for k in inside if k < 19 and counts[k + 1] > 3.0} - inside:
+            inside |= more
+        reach = 2.0 ** (3 * max(inside) - 17) if inside - {0} else None
+        assert interval_from_counts(counts, 1.0) == (reach and (-reach, reach))
+
+
+SHAPES = {
+    "bell": lambda rng, n: rng.normal(size=n),
+    "around 3": lambda rng, n: rng.normal(3, 2, n),
+    "far from 0": lambda rng, n: rng.normal(-100, 20, n),
+    "flat": lambda rng, n: rng.random(n),
+    "long tail": lambda rng, n: np.exp(rng.normal(size=n)),
+    "both tails": lambda rng, n: rng.standard_t(3, n),
+    "counts": lambda rng, n: rng.poisson(3, n),
+    "equal": lambda rng, n: np.full(n, -7.0),
+}
+
+
+@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e6])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_coarse_ranges_hold_nearly_all_records(shape, unit):
+    """At the fewest records that are taken. Units differ: steps of eight fall anywhere."""
+    rng, scale, held, wide = np.random.default_rng(5), 18.5, [], []
+    for _ in range(300):
+        values = SHAPES[shape](rng, records_needed(scale, SIZES)) * unit * 8.0 ** rng.random()
+        counts = magnitude_counts(values, SIZES) + rng.laplace(0, scale, SIZES.size)
+        if (found := interval_from_counts(counts, scale)) is None:
+            held.append(0.0)
+            continue
+        held.append(np.mean((values >= found[0]) & (values <= found[1])))
+        wide.append(found[1] / np.quantile(np.abs(values), 0.99))
+    assert np.mean(np.array(held) < 0.8) < 0.05  # 0.012 at most in 10,000 searches
+    assert np.mean(held) > 0.95
+    assert np.mean(np.array(wide) > 8.0) < 0.06  # a bin beside the range joins in 1 of 40
+
+
+def test_empty_coarse_bins_rarely_pass():
+    noise = np.random.default_rng(2).laplace(0, 20.0, (20_000, SIZES.size))
+    assert 0.0005 < (noise > threshold(20.0, SIZES.size)).any(axis=1).mean() < 0.0015
+
+
+def test_what_is_searched_for_goes_by_public_numbers():
+    names = ["y", "x1", "x2"]
+    assert [bins_for(n, 1 / 3, names) for n in (500, 1_700)] == [SIZES, MAGNITUDES]
+    assert bins_for(500, 4.0, names) is MAGNITUDES
+    with pytest.raises(
+        BoundsError, match=r"about 415 records; there are 250\. Write the same call"
+    ):
+        bins_for(250, 1 / 3, names)
+
+
+def plain(n):
+    import pandas as pd
+
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(2, n))
+    t = (rng.random(n) < 1 / (1 + np.exp(-x[0]))).astype(int)
+    return pd.DataFrame({"y": 10 + 2 * t + 3 * x[0] + x[1], "t": t, "x1": x[0], "x2": x[1]})
+
+
+@pytest.mark.parametrize("method", ["auto", "private_psm"])
+def test_a_plain_frame_is_answered_from_500_records_on(method):
+    fit = dpe.dp_ate("y ~ t | x1 + x2", plain(500), method=method, epsilon=1, seed=1)
+    assert "COARSE RANGES of y, x1, x2, found privately for epsilon = 0.3" in fit.caution
+    assert "COARSE RANGES" in " ".join(str(fit).splitlines()[:8])
+    assert [source for _, _, source in fit.bounds] == ["private"] * 3
+    paid = [spend.epsilon for spend in fit.spends if spend.label.startswith("bounds of")]
+    assert sum(paid) == pytest.approx(1 / 3, abs=0.02)
+    ledger = dpe.Ledger(1.0)
+    with pytest.raises(BoundsError, match=r'bounds=\{"y": \(LOWER, UPPER\), "x1"'):
+        dpe.dp_ate("y ~ t | x1 + x2", plain(250), method=method, epsilon=1, ledger=ledger)
+    assert not ledger.spends
+
+
+def test_one_record_moves_a_coarse_search_within_its_sensitivity():
+    one, other = plain(500), plain(500)
+    other.loc[7, ["y", "x1", "x2"]] = 1e300, np.inf, 0.0
+
+    def call(data, noise):
+        given = {"epsilon": 1, "ledger": noise.ledger(), "seed": noise}
+        return dpe.dp_ate("y ~ t | x1 + x2", data, "diff_in_means", **given).to_json()
+
+    assert not replay(call, one, other).violations
