@@ -105,8 +105,16 @@ truth = sizes.set_index("data")
 # One call
 # --------
 #
-# This is the whole of PrivATE at sample level. ``debias=False`` is the paper's estimator; the
-# default divides by the known factor by which flipped treatments shrink the estimate.
+# Where PrivATE works is label level: covariates and treatment are public, who is matched to whom is
+# public too, and one noisy sum hides the outcomes. Here is the effect of smoking on the weight of
+# 4,642 babies, which without adjusting would be -275 grams, and with matching without privacy -224.
+
+births, of_births = dpe.load_data("birthweight"), dpe.data_info("birthweight").formula
+print(dpe.dp_ate(of_births, births, "private_psm", level="label", epsilon=1, seed=2))
+
+# %%
+# At sample level everything is private. This is the paper's algorithm there: ``debias=False`` is its
+# estimator, which flipped treatments shrink towards 0.
 
 fit = dpe.dp_ate(
     formula["Lalonde"], data("Lalonde"), "private_psm", epsilon=1, debias=False, seed=1

@@ -393,7 +393,7 @@ def magnitude(rows: Block) -> npt.NDArray[np.float64]:
 
 @reads("outcome")
 def rough_size(rows: Block) -> npt.NDArray[np.float64]:
-    """The bin of each absolute value in steps of eight; zero has one for itself."""
+    """The bin of each absolute value in steps of eight; what is around zero has one for itself."""
     return np.ceil(np.abs(magnitude(rows) - len(_EXPONENTS)) / _STEP)
 
 
@@ -446,8 +446,8 @@ def find_bounds(
         raise BoundsError(
             "the private search found no range for "
             + ", ".join(failed)
-            + " (its share of the budget is spent). Declare what the variables mean:"
-            + skeleton(failed, [])
+            + ": few values are alike, or nearly all within 0.00001 of 0 (its share of the budget "
+            "is spent). Declare what the variables mean:" + skeleton(failed, [])
         )
     cautions = []
     if bins is SIZES:
