@@ -452,7 +452,7 @@ show(noise.reset_index(), "Noise sd at epsilon 1")
 # -----------------------------------------------------
 #
 # Independent noise adds its variance to the mean squared error, so no further runs are needed: the
-# PEHE at epsilon is the root of (PEHE without noise)\ :sup:`2` + (noise sd / epsilon)\ :sup:`2`.
+# PEHE at epsilon is the root of (PEHE without noise)^2 + (noise sd / epsilon)^2.
 
 
 def at_budget(row, epsilon):

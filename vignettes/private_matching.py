@@ -113,8 +113,8 @@ births, of_births = dpe.load_data("birthweight"), dpe.data_info("birthweight").f
 print(dpe.dp_ate(of_births, births, "private_psm", level="label", epsilon=1, seed=2))
 
 # %%
-# At sample level everything is private. This is the paper's algorithm there: ``debias=False`` is its
-# estimator, which flipped treatments shrink towards 0.
+# At sample level everything is private. The algorithm as the paper prints it flips treatments, which
+# shrinks the estimate towards 0.
 
 fit = dpe.dp_ate(
     formula["Lalonde"], data("Lalonde"), "private_psm", epsilon=1, debias=False, seed=1
