@@ -2,26 +2,9 @@
 Heterogeneous effects: DP-CATE, figure by figure
 ================================================
 
-Who benefits, and by how much? A conditional average treatment effect (CATE) is a function of the
-covariates. *Differentially private learners for heterogeneous treatment effects* (Schröder,
-Melnychuk and Feuerriegel 2025, here "the paper") releases it in two ways: as a whole *function*
-that may be asked anything, or as *finitely many* values. This page goes through its figures,
-theorems, lemmas and algorithms. You will learn
-
-- how to release an effect function, draw it and save it;
-- how its error depends on the budget, the learner and the number of covariates;
-- why the paper's finite release is not private for flexible learners, and what is;
-- which of the paper's statements come back, in a table at the end.
-
-All data here are simulated, so the noise is seeded and the page is the same each time. A seed makes
-a release not private, because whoever knows it can subtract the noise: never use one on data that
-matter. The patients' records of the paper's figures 6 and 7 (MIMIC-III, TCGA) may not be passed on;
-stand-ins of their size take their place.
-
-Tables come from files in the package, with at least 20 runs in each cell (the paper does not say
-how many it had). The quick run repeats a part of them with other seeds.
-``python vignettes/heterogeneous_effects.py --full`` makes all tables anew in about 40 minutes on
-one core, ``--full theorem_1 lemma_3`` some of them.
+Who benefits, and by how much? *Differentially private learners for heterogeneous treatment effects*
+(Schröder, Melnychuk and Feuerriegel 2025, here "the paper") answers privately. This page goes
+through its figures, theorems, lemmas and algorithms, and ends with a verdict on each statement.
 """
 
 import math
@@ -75,6 +58,31 @@ def measured(rows, values="mean"):
         ]
     )
 
+
+# %%
+# In one screen
+# -------------
+
+print(verdicts("001").opening())
+
+# %%
+# What you will learn, and how the page is made
+# ---------------------------------------------
+#
+# - how to release an effect function, draw it and save it;
+# - how its error depends on the budget, the learner and the number of covariates;
+# - why the paper's finite release is not private for flexible learners, and what is;
+# - which of the paper's statements come back, in a table at the end.
+#
+# All data here are simulated, so the noise is seeded and the page is the same each time. A seed
+# makes a release not private, because whoever knows it can subtract the noise: never use one on
+# data that matter. The patients' records of the paper's figures 6 and 7 (MIMIC-III, TCGA) may not
+# be passed on; stand-ins of their size take their place.
+#
+# Tables come from files in the package, with at least 20 runs in each cell (the paper does not say
+# how many it had). The quick run repeats a part of them with other seeds. ``python
+# vignettes/heterogeneous_effects.py --full`` makes all tables anew in about 40 minutes on one core,
+# ``--full theorem_1 lemma_3`` some of them.
 
 # %%
 # The data

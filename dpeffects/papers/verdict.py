@@ -6,6 +6,7 @@ number is typed: when a table is made anew, the page of verdicts follows.
 
 from __future__ import annotations
 
+import textwrap
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -20,6 +21,11 @@ from dpeffects.errors import OptionError, did_you_mean
 from dpeffects.lazy import pd
 
 VERDICTS = {True: "comes back", False: "does not", None: "cannot be checked"}
+_MAIN = {
+    "comes back": "What comes back ({}), among it:",
+    "does not": "What does not ({}), and why:",
+    "cannot be checked": "What cannot be checked ({}), and why:",
+}
 _COLUMNS = ["where", "the paper", "measured here", "verdict", "why"]
 
 
@@ -36,6 +42,9 @@ class Paper:
     doi: str
     vignette: str
     items: tuple[str, ...]
+    about: str
+    main: tuple[str, ...]
+    instead: str
 
     @property
     def reference(self) -> str:
@@ -113,7 +122,7 @@ def papers() -> dict[str, Paper]:
     """Return the five texts by their key."""
     text = Path(__file__).with_name("texts.toml").read_text(encoding="utf-8")
     return {
-        key: Paper(key=key, items=tuple(entry.pop("items")), **entry)
+        key: Paper(key=key, items=tuple(entry.pop("items")), main=tuple(entry.pop("main")), **entry)
         for key, entry in tomllib.loads(text).items()
     }
 
@@ -198,6 +207,21 @@ class Verdicts:
             f"{unknown} cannot be checked."
         )
 
+    def opening(self) -> str:
+        """Return a screen: what a paper is about, what comes back, what does not, and why."""
+        paper = papers()[self.rows[0].paper]
+        found = {f"{row.item}: {row.printed}": row for row in self.rows}
+        parts = [paper.about, ""]
+        for verdict, words in _MAIN.items():
+            count = sum(row.verdict == verdict for row in self.rows)
+            chosen = [x for x in paper.main if x in found and found[x].verdict == verdict]
+            if chosen:
+                parts.append(words.format(f"{count} of {len(self.rows)} claims"))
+            for name in chosen:
+                why = found[name].why.partition(". ")[0].rstrip(".")
+                parts.append(f"- {name}. {why}." if words.endswith("why:") else f"- {name}.")
+        return "\n".join(_wrapped(part) for part in [*parts, "", f"Here: {paper.instead}"])
+
     def _cells(self) -> list[list[str]]:
         return [
             [
@@ -236,9 +260,14 @@ class Verdicts:
                     f"{paper.reference}",
                     f"{len(paper.items)} items, {own.total()} "
                     f"The vignette is [{paper.vignette}](../vignettes/{paper.vignette}.py).",
+                    own.opening(),
                     _markdown_table(cells),
                 ]
         return "\n\n".join(parts) + "\n"
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(line, 96, subsequent_indent="  " * line.startswith("-"))
 
 
 def _markdown_table(cells: list[list[str]]) -> str:
