@@ -1314,6 +1314,49 @@ show(
 )
 
 # %%
+# Both drawn as the paper draws them, one run each: released effects against hematocrit (figure 6)
+# and against the sum of 400 genes (figure 7), a panel for each budget.
+
+
+def scatter(name, n, asked, along, title, **options):
+    """Draw the effects of one release, and the true ones."""
+    from sklearn.linear_model import Ridge
+
+    frame, x, a, y, effects, ends = stand_in(name, 1, **options)
+    models = linear_models(x[:n], a[:n], y[:n])
+    fit = Printed("R-learner", Ridge(solver="cholesky"), x[:n], a[:n], y[:n], models)
+    sd, values = fit.largest(ends, 64) * rate(n), fit.second.predict(x[asked])
+    rng, at = np.random.default_rng(1), along(frame, x)[asked]
+    figure, axes = plt.subplots(
+        1, len(EPSILONS), figsize=(10, 2.8), layout="constrained", sharey=True
+    )
+    for ax, epsilon in zip(axes, EPSILONS, strict=True):
+        released = values + sd / epsilon * rng.normal(size=len(values))
+        ax.plot(at, released, ".", color="0.6", markersize=2, label="released")
+        ax.plot(at, effects[asked], ".", color=COLOURS["DR-learner"], markersize=2, label="true")
+        ax.set_title(f"epsilon {epsilon:g}", fontsize="medium", loc="left")
+        ax.set_xlabel(along.__name__.replace("_", " "))
+    axes[0].set_ylabel("effect")
+    axes[0].legend(frameon=False, fontsize="small", markerscale=4)
+    figure.suptitle(title, fontsize="medium")
+
+
+def hematocrit(frame, _):
+    """Return the covariate of figure 6."""
+    return frame["hematocrit"].to_numpy()
+
+
+def sum_of_genes(_, x):
+    """Return what figure 7 has along its axis."""
+    return x.sum(axis=1)
+
+
+if SKLEARN:
+    mimic, tcga = "Figure 6 on the stand-in for MIMIC-III", "Figure 7 on the stand-in for TCGA"
+    scatter("mimic_like", 13_247, slice(13_247, 14_559), hematocrit, mimic)
+    scatter("tcga_like", 7000, slice(7000, None), sum_of_genes, tcga, covariates=400)
+
+# %%
 # What to use
 # -----------
 #

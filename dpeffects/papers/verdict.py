@@ -26,6 +26,8 @@ _MAIN = {
     "does not": "What does not ({}), and why:",
     "cannot be checked": "What cannot be checked ({}), and why:",
 }
+_SHORT = 60
+"""A reason that begins with a sentence this short has two."""
 _COLUMNS = ["where", "the paper", "measured here", "verdict", "why"]
 
 
@@ -218,7 +220,8 @@ class Verdicts:
             if chosen:
                 parts.append(words.format(f"{count} of {len(self.rows)} claims"))
             for name in chosen:
-                why = found[name].why.partition(". ")[0].rstrip(".")
+                first, *more = found[name].why.rstrip(".").split(". ")
+                why = ". ".join([first, *more[: len(first) < _SHORT]])
                 parts.append(f"- {name}. {why}." if words.endswith("why:") else f"- {name}.")
         return "\n".join(_wrapped(part) for part in [*parts, "", f"Here: {paper.instead}"])
 
