@@ -32,7 +32,7 @@ def list_vignettes() -> pd.DataFrame:
     >>> list_vignettes().index[0]
     'quick_start'
     """
-    titles = {name: _title(vignette_path(name)) for name in _names()}
+    titles = {name: _opening(vignette_path(name)).partition("\n")[0] for name in _names()}
     return pd.DataFrame({"title": titles}).rename_axis("vignette")
 
 
@@ -76,8 +76,8 @@ def run_vignette(name: str, figures: str | Path = ".", full: tuple[str, ...] | N
                 save()
                 print("", _ROLE.sub(r"\1", prose).replace("``", "`"), "", sep="\n", flush=True)
 
-            tell(ast.get_docstring(ast.parse(source)) or "")
-            script = compile(_telling(source), str(path), "exec", dont_inherit=True)
+            tell(_opening(path))
+            script = compile(_PROSE.sub(_told, source), str(path), "exec", dont_inherit=True)
             exec(script, {"__name__": "__main__", "__file__": str(path), "_tell": tell})
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
@@ -89,14 +89,10 @@ def run_vignette(name: str, figures: str | Path = ".", full: tuple[str, ...] | N
         sys.argv = argv
 
 
-def _telling(source: str) -> str:
-    """A script that tells its prose; every line keeps its number."""
-
-    def told(found: re.Match[str]) -> str:
-        prose = "\n".join(line[2:] for line in found[1].splitlines())
-        return f"_tell({prose!r})" + "\n" * found[0].count("\n")
-
-    return _PROSE.sub(told, source)
+def _told(found: re.Match[str]) -> str:
+    """Code that tells the prose of a script; every line after it keeps its number."""
+    prose = "\n".join(line[2:] for line in found[1].splitlines())
+    return f"_tell({prose!r})" + "\n" * found[0].count("\n")
 
 
 @contextmanager
@@ -134,9 +130,8 @@ def _names() -> list[str]:
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-def _title(path: Path) -> str:
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
-    return text.splitlines()[0]
+def _opening(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
 
 
 def _folder() -> Path:

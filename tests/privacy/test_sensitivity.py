@@ -287,7 +287,7 @@ def test_private_search_for_bounds(bins):
             noise = Bare()
             source = held(np.ones((len(values), 1)), values > 0, values)
             releaser = Releaser(Split(SHARES), CallLedger(Budget(1e9)), noise)
-            find_bounds({"x": source}, releaser, bins=bins)
+            find_bounds({"x": source}, releaser, None, bins)
             drawn.append(noise.values[0])
             assert noise.sensitivity == [2]
         assert drawn[0].size == bins.size
