@@ -8,13 +8,11 @@ from hypothesis import strategies as st
 import dpeffects as dpe
 from dpeffects.design.bounds import (
     BINS,
-    MAGNITUDES,
-    SIZES,
+    SEARCHES,
     Bounds,
     bins_for,
     declare,
     interval_from_counts,
-    records_needed,
     skeleton,
     threshold,
 )
@@ -137,30 +135,36 @@ def test_bounds_of_another_frame_can_be_passed_on():
     assert Bounds.declared(read).source("y") == "data"
 
 
-# --- the coarse search, for fewer records ---------------------------------------------------------
+# --- coarse searches, for fewer records -----------------------------------------------------------
+
+STEPS = {1: 58, 2: 30, 3: 20}
+COARSE = {step: (bins, times) for step, (bins, times) in enumerate(SEARCHES) if step}
 
 
-def by_hand(value):
-    """The bin of a size: near zero, then up to 2^-14, and each eight times as far as the last."""
-    ends = [2.0**-17, *(2.0 ** (3 * k - 17) for k in range(1, 19))]
+def by_hand(value, step):
+    """The bin of a size: near zero, then up to 2^(step - 17), and each as many powers further."""
+    ends = [2.0**-17, *(2.0 ** (step * k - 17) for k in range(1, STEPS[step] - 1))]
     return sum(abs(value) > end for end in ends)
 
 
-@given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=50))
-def test_sizes_are_counted_by_steps_of_eight(values):
-    counts = magnitude_counts(np.array(values), SIZES)
-    assert counts.tolist() == np.bincount([by_hand(x) for x in values], minlength=20).tolist()
+@given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=50), st.sampled_from([1, 2, 3]))
+def test_sizes_are_counted_by_steps(values, step):
+    counts = magnitude_counts(np.array(values), COARSE[step][0])
+    by_bin = np.bincount([by_hand(x, step) for x in values], minlength=STEPS[step])
+    assert counts.tolist() == by_bin.tolist()
 
 
-def test_the_coarse_range_is_that_of_all_bins_tried_one_by_one():
+@pytest.mark.parametrize("step", STEPS)
+def test_a_coarse_range_is_that_of_all_bins_tried_one_by_one(step):
     """A bin is in the range if it passes by itself, or next to one that is, with less."""
-    rng, passing = np.random.default_rng(3), np.log(20 / 0.002)
-    for _ in range(500):
-        counts = np.where(rng.random(20) < 0.2, 25.0 * rng.random(20), 0.0) + rng.laplace(size=20)
-        inside = {k for k in range(20) if counts[k] > passing}
-        while more := {k + 1 for k in inside if k < 19 and counts[k + 1] > 3.0} - inside:
+    rng, bins = np.random.default_rng(3), STEPS[step]
+    for _ in range(300):
+        counts = np.where(rng.random(bins) < 0.2, 25.0 * rng.random(bins), 0.0)
+        counts += rng.laplace(size=bins)
+        inside = {k for k in range(bins) if counts[k] > np.log(bins / 0.002)}
+        while more := {k + 1 for k in inside if k < bins - 1 and counts[k + 1] > 3.0} - inside:
             inside |= more
-        reach = 2.0 ** (3 * max(inside) - 17) if inside - {0} else None
+        reach = 2.0 ** (step * max(inside) - 17) if inside - {0} else None
         assert interval_from_counts(counts, 1.0) == (reach and (-reach, reach))
 
 
@@ -178,31 +182,35 @@ SHAPES = {
 
 @pytest.mark.parametrize("unit", [1e-4, 1.0, 1e6])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_coarse_ranges_hold_nearly_all_records(shape, unit):
-    """At the fewest records that are taken. Units differ: steps of eight fall anywhere."""
-    rng, scale, held, wide = np.random.default_rng(5), 18.5, [], []
-    for _ in range(300):
-        values = SHAPES[shape](rng, records_needed(scale, SIZES)) * unit * 8.0 ** rng.random()
-        counts = magnitude_counts(values, SIZES) + rng.laplace(0, scale, SIZES.size)
+@pytest.mark.parametrize("step", STEPS)
+def test_coarse_ranges_hold_nearly_all_records(step, shape, unit):
+    """At the fewest records that are taken. Units differ: steps fall anywhere."""
+    rng, scale, (bins, times) = np.random.default_rng(5), 18.5, COARSE[step]
+    held, wide, n = [], [], int(times * threshold(scale, bins.size)) + 1
+    for _ in range(200):
+        values = SHAPES[shape](rng, n) * unit * 8.0 ** rng.random()
+        counts = magnitude_counts(values, bins) + rng.laplace(0, scale, bins.size)
         if (found := interval_from_counts(counts, scale)) is None:
             held.append(0.0)
             continue
         held.append(np.mean((values >= found[0]) & (values <= found[1])))
         wide.append(found[1] / np.quantile(np.abs(values), 0.99))
-    assert np.mean(np.array(held) < 0.8) < 0.05  # 0.012 at most in 10,000 searches
+    assert np.mean(np.array(held) < 0.8) < 0.05  # 0.02 at most in 1,000 searches
     assert np.mean(held) > 0.95
-    assert np.mean(np.array(wide) > 8.0) < 0.06  # a bin beside the range joins in 1 of 40
+    assert np.mean(np.array(wide) > 2.0**step) < 0.08  # a bin beside the range joins in 1 of 40
 
 
-def test_empty_coarse_bins_rarely_pass():
-    noise = np.random.default_rng(2).laplace(0, 20.0, (20_000, SIZES.size))
-    assert 0.0005 < (noise > threshold(20.0, SIZES.size)).any(axis=1).mean() < 0.0015
+@pytest.mark.parametrize("bins", STEPS.values())
+def test_empty_coarse_bins_rarely_pass(bins):
+    noise = np.random.default_rng(2).laplace(0, 20.0, (20_000, bins))
+    assert 0.0005 < (noise > threshold(20.0, bins)).any(axis=1).mean() < 0.0015
 
 
 def test_what_is_searched_for_goes_by_public_numbers():
     names = ["y", "x1", "x2"]
-    assert [bins_for(n, 1 / 3, names) for n in (500, 1_700)] == [SIZES, MAGNITUDES]
-    assert bins_for(500, 4.0, names) is MAGNITUDES
+    asked = [(1_700, 1 / 3), (1_500, 1 / 3), (800, 1 / 3), (500, 1 / 3), (500, 4.0)]
+    found = [bins_for(n, epsilon, names).size for n, epsilon in asked]
+    assert found == [BINS, *STEPS.values(), BINS]
     with pytest.raises(
         BoundsError, match=r"about 415 records; there are 250\. Write the same call"
     ):

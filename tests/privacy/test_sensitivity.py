@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dpeffects.design.bounds import MAGNITUDES, SIZES, find_bounds
+from dpeffects.design.bounds import SEARCHES, find_bounds
 from dpeffects.errors import BudgetError, PrivacyError
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.privacy.budget import Budget
@@ -275,7 +275,7 @@ def test_weighted_sums_are_exact():
     assert noise.sensitivity[-1] == largest * grid.reach.same.l1
 
 
-@pytest.mark.parametrize("bins", [MAGNITUDES, SIZES])
+@pytest.mark.parametrize("bins", [bins for bins, _ in SEARCHES])
 def test_private_search_for_bounds(bins):
     rng = np.random.default_rng(9)
     for _ in range(50):
