@@ -123,6 +123,17 @@ def advised(kind: str) -> dict[str, str]:
     return {name: words for names, words in told.items() for name in names.split()}
 
 
+def refusal(of: str, /, **facts: object) -> str:
+    """Return the words of a refusal, with what is the matter in its places.
+
+    Examples
+    --------
+    >>> refusal("holds_dates", name="day")[:21]
+    "column 'day' holds da"
+    """
+    return advised("refusals")[of].format(**facts)
+
+
 def instead_of(name: str, known: Iterable[str]) -> str:
     """Return what to write for an argument that a call does not have; empty where nobody knows.
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.design import clipped
-from dpeffects.design.bounds import SOURCES, Bounds, find_bounds, records_needed, skeleton
+from dpeffects.design.bounds import MAGNITUDES, SOURCES, Bounds, bins_for, find_bounds
 from dpeffects.design.clipped import Clipped, release_clipped
 from dpeffects.design.columns import Design
 from dpeffects.design.engines import memory
@@ -50,7 +50,7 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import CallLedger, Terms
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
-from dpeffects.privacy.rows import Rows
+from dpeffects.privacy.rows import Cells, Rows
 from dpeffects.privacy.units import release_size
 from dpeffects.request import Request as Request
 from dpeffects.request import account_of, checked, missing_policies, parsed, with_groups
@@ -110,6 +110,7 @@ class Estimation:
     design: Design
     clipped: Clipped = Clipped()
     lost: str = ""
+    bins: Cells = MAGNITUDES
     _rows: Rows | LazyRows | None = None
 
     def __init__(self, request: Request) -> None:
@@ -374,14 +375,7 @@ class Estimation:
             epsilon = float(split.shares[clipped.SHARE].epsilon)
             clipped.refuse_useless(checked, epsilon, n, self.sample.size_is_public)
         if missing:
-            each = split.shares["bounds"].epsilon / len(missing)
-            needed = records_needed(2.0 / each)
-            if n < needed:
-                raise BoundsError(
-                    f"no bounds are declared for {', '.join(missing)}, and finding them privately "
-                    f"with epsilon = {each:.3g} each takes about {needed} records; there are {n}. "
-                    f"Declare what the variables could be:{skeleton(missing, [])}"
-                )
+            self.bins = bins_for(n, float(split.shares["bounds"].epsilon), missing)
         return split
 
     def _counting_shares(self, own: Mapping[str, float]) -> dict[str, float]:
@@ -413,7 +407,7 @@ class Estimation:
             if missing or self._rows is None:
                 n = self.design.n if self.sample.size_is_public else None
                 columns = {x: self.table.column(x) for x in missing}
-                found, self.lost = find_bounds(columns, releaser, n)
+                found, self.lost = find_bounds(columns, releaser, n, self.bins)
                 self.design = self.table.design.with_bounds(found)
                 self._rows = replace(self.table, design=self.design).encode(self.groups)
             curator = self._counted(Curator(self._rows, releaser, self.public))
@@ -662,7 +656,8 @@ def _bounds_notes(design: Design) -> tuple[str, ...]:
         return ()
     return (
         "Outcomes beyond the privately found range are clipped to it, and the effect is that "
-        "on the clipped outcome. Declare the range to avoid this and its cost.",
+        "on the clipped outcome. Declare the range to avoid this and its cost, and the chance of 1 "
+        "in 1,000 that the range is far too wide.",
     )
 
 

@@ -1,15 +1,16 @@
 """The vignettes that come with the package: their names, their source, and running one.
 
-A vignette is a script. ``dpeffects vignette`` lists them, and ``dpeffects vignette weighting`` runs
-one and saves its figures, with nothing but the installed package.
+A vignette is a script with prose in its comments. ``dpeffects vignette`` lists them, and
+``dpeffects vignette weighting`` runs one, tells its prose and saves its figures, with nothing but
+the installed package.
 """
 
 from __future__ import annotations
 
 import ast
-import runpy
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,9 @@ from dpeffects.errors import DataError, MissingExtraError, OptionError, did_you_
 from dpeffects.lazy import pd
 
 _PACKAGE = Path(__file__).resolve().parent
+_PROSE = re.compile(r"^# %%\n((?:#.*\n)+)", re.MULTILINE)
+"""What stands between two parts of a script."""
+_ROLE = re.compile(r":\w+:`([^`]*)`")
 
 
 def list_vignettes() -> pd.DataFrame:
@@ -28,7 +32,7 @@ def list_vignettes() -> pd.DataFrame:
     >>> list_vignettes().index[0]
     'quick_start'
     """
-    titles = {name: _title(vignette_path(name)) for name in _names()}
+    titles = {name: _opening(vignette_path(name)).partition("\n")[0] for name in _names()}
     return pd.DataFrame({"title": titles}).rename_axis("vignette")
 
 
@@ -47,7 +51,7 @@ def vignette_path(name: str) -> Path:
 
 
 def run_vignette(name: str, figures: str | Path = ".", full: tuple[str, ...] | None = None) -> None:
-    """Run a vignette as a script and save its figures as ``name_1.png`` and so on.
+    """Run a vignette, print its prose and save its figures as ``name_1.png`` and so on, in order.
 
     Figures that are open are closed first.
 
@@ -65,8 +69,16 @@ def run_vignette(name: str, figures: str | Path = ".", full: tuple[str, ...] | N
     Path(figures).mkdir(parents=True, exist_ok=True)  # before a minute's work, not after it
     sys.argv = [str(path), *([] if full is None else ["--full", *full])]
     try:
-        with _figures_saved(Path(figures), name):
-            runpy.run_path(str(path), run_name="__main__")
+        with _figures_saved(Path(figures), name) as save:
+            source = path.read_text(encoding="utf-8")
+
+            def tell(prose: str) -> None:
+                save()
+                print("", _ROLE.sub(r"\1", prose).replace("``", "`"), "", sep="\n", flush=True)
+
+            tell(_opening(path))
+            script = compile(_PROSE.sub(_told, source), str(path), "exec", dont_inherit=True)
+            exec(script, {"__name__": "__main__", "__file__": str(path), "_tell": tell})
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise
@@ -77,11 +89,17 @@ def run_vignette(name: str, figures: str | Path = ".", full: tuple[str, ...] | N
         sys.argv = argv
 
 
+def _told(found: re.Match[str]) -> str:
+    """Code that tells the prose of a script; every line after it keeps its number."""
+    prose = "\n".join(line[2:] for line in found[1].splitlines())
+    return f"_tell({prose!r})" + "\n" * found[0].count("\n")
+
+
 @contextmanager
-def _figures_saved(folder: Path, name: str) -> Iterator[None]:
+def _figures_saved(folder: Path, name: str) -> Iterator[Callable[[], None]]:
     """Save what a script shows or leaves open; without matplotlib there is nothing to save."""
     if find_spec("matplotlib") is None:
-        yield
+        yield lambda: None
         return
     import matplotlib as mpl
     from matplotlib import pyplot as plt
@@ -101,7 +119,7 @@ def _figures_saved(folder: Path, name: str) -> Iterator[None]:
 
     shown, plt.show = plt.show, save
     try:
-        yield
+        yield save
         save()
     finally:
         plt.show = shown
@@ -112,9 +130,8 @@ def _names() -> list[str]:
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-def _title(path: Path) -> str:
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
-    return text.splitlines()[0]
+def _opening(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
 
 
 def _folder() -> Path:

@@ -35,6 +35,22 @@ def test_rows_are_whole_sentences(key):
         assert not re.search(r"\bnan\b|\binf\b", row.measured), row
 
 
+@pytest.mark.parametrize("key", papers())
+def test_a_paper_opens_with_a_screen_of_its_main_claims(key):
+    """What it is about, each main claim under its verdict, a reason where it does not come back."""
+    paper, found = papers()[key], verdicts(key)
+    page = " ".join(found.opening().split())
+    assert len(found.opening().splitlines()) <= 40
+    assert page.startswith(" ".join(paper.about.split()))
+    rows = {f"{row.item}: {row.printed}": row for row in found.rows}
+    for main in paper.main:
+        heading = rows[main].verdict
+        place = page.index(main)
+        assert page.rindex("What ", 0, place) == page.index(f"What {heading}")
+        told = page[place + len(main) :].removeprefix(". ")
+        assert (heading == "comes back") != told.startswith(rows[main].why.split(".")[0] or "?")
+
+
 @pytest.mark.parametrize("name", table_names())
 def test_tables_say_how_they_were_made(name):
     assert re.match(r"\d{4}-\d\d-\d\d; .+; python (vignettes|benchmarks)/\w+\.py", made(name))

@@ -60,3 +60,51 @@ def test_figures_are_saved(tmp_path, monkeypatch, capsys):
     run_vignette("two", figures, full=("figure_2",))
     assert sorted(path.name for path in figures.glob("*.png")) == ["two_1.png", "two_2.png"]
     assert "['--full', 'figure_2']" in capsys.readouterr().out
+
+
+PAGE = '''"""
+A page
+======
+
+It begins with ``words``.
+"""
+
+import inspect
+
+import matplotlib.pyplot as plt
+
+# %%
+# First
+# -----
+# See :doc:`weighting` first.
+
+plt.plot([1, 2])  # nobody shows it
+
+# %%
+# Second
+# ------
+
+# a comment of the code
+print("line", inspect.currentframe().f_lineno)
+'''
+
+
+def test_prose_output_and_figures_come_in_order(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "ORDER").write_text("page\n")
+    (tmp_path / "page.py").write_text(PAGE)
+    monkeypatch.setattr("dpeffects.vignettes._folder", lambda: tmp_path)
+    run_vignette("page", tmp_path)
+    said = [line for line in capsys.readouterr().out.splitlines() if line]
+    assert said == [
+        "A page",
+        "======",
+        "It begins with `words`.",
+        "First",
+        "-----",
+        "See weighting first.",
+        f"[figure: {tmp_path / 'page_1.png'}]",
+        "Second",
+        "------",
+        f"line {PAGE.splitlines().index('# a comment of the code') + 2}",
+    ]

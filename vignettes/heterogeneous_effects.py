@@ -2,26 +2,9 @@
 Heterogeneous effects: DP-CATE, figure by figure
 ================================================
 
-Who benefits, and by how much? A conditional average treatment effect (CATE) is a function of the
-covariates. *Differentially private learners for heterogeneous treatment effects* (Schröder,
-Melnychuk and Feuerriegel 2025, here "the paper") releases it in two ways: as a whole *function*
-that may be asked anything, or as *finitely many* values. This page goes through its figures,
-theorems, lemmas and algorithms. You will learn
-
-- how to release an effect function, draw it and save it;
-- how its error depends on the budget, the learner and the number of covariates;
-- why the paper's finite release is not private for flexible learners, and what is;
-- which of the paper's statements come back, in a table at the end.
-
-All data here are simulated, so the noise is seeded and the page is the same each time. A seed makes
-a release not private, because whoever knows it can subtract the noise: never use one on data that
-matter. The patients' records of the paper's figures 6 and 7 (MIMIC-III, TCGA) may not be passed on;
-stand-ins of their size take their place.
-
-Tables come from files in the package, with at least 20 runs in each cell (the paper does not say
-how many it had). The quick run repeats a part of them with other seeds.
-``python vignettes/heterogeneous_effects.py --full`` makes all tables anew in about 40 minutes on
-one core, ``--full theorem_1 lemma_3`` some of them.
+Who benefits, and by how much? *Differentially private learners for heterogeneous treatment effects*
+(Schröder, Melnychuk and Feuerriegel 2025, here "the paper") answers privately. This page goes
+through its figures, theorems, lemmas and algorithms, and ends with a verdict on each statement.
 """
 
 import math
@@ -75,6 +58,31 @@ def measured(rows, values="mean"):
         ]
     )
 
+
+# %%
+# In one screen
+# -------------
+
+print(verdicts("001").opening())
+
+# %%
+# What you will learn, and how the page is made
+# ---------------------------------------------
+#
+# - how to release an effect function, draw it and save it;
+# - how its error depends on the budget, the learner and the number of covariates;
+# - why the paper's finite release is not private for flexible learners, and what is;
+# - which of the paper's statements come back, in a table at the end.
+#
+# All data here are simulated, so the noise is seeded and the page is the same each time. A seed
+# makes a release not private, because whoever knows it can subtract the noise: never use one on
+# data that matter. The patients' records of the paper's figures 6 and 7 (MIMIC-III, TCGA) may not
+# be passed on; stand-ins of their size take their place.
+#
+# Tables come from files in the package, with at least 20 runs in each cell (the paper does not say
+# how many it had). The quick run repeats a part of them with other seeds. ``python
+# vignettes/heterogeneous_effects.py --full`` makes all tables anew in about 40 minutes on one core,
+# ``--full theorem_1 lemma_3`` some of them.
 
 # %%
 # The data
@@ -452,7 +460,7 @@ show(noise.reset_index(), "Noise sd at epsilon 1")
 # -----------------------------------------------------
 #
 # Independent noise adds its variance to the mean squared error, so no further runs are needed: the
-# PEHE at epsilon is the root of (PEHE without noise)\ :sup:`2` + (noise sd / epsilon)\ :sup:`2`.
+# PEHE at epsilon is the root of (PEHE without noise)^2 + (noise sd / epsilon)^2.
 
 
 def at_budget(row, epsilon):
@@ -1304,6 +1312,49 @@ show(
     ),
     "Stand-in for TCGA: a constant effect of 1, 2,659 queries",
 )
+
+# %%
+# Both drawn as the paper draws them, one run each: released effects against hematocrit (figure 6)
+# and against the sum of 400 genes (figure 7), a panel for each budget.
+
+
+def scatter(name, n, asked, along, title, **options):
+    """Draw the effects of one release, and the true ones."""
+    from sklearn.linear_model import Ridge
+
+    frame, x, a, y, effects, ends = stand_in(name, 1, **options)
+    models = linear_models(x[:n], a[:n], y[:n])
+    fit = Printed("R-learner", Ridge(solver="cholesky"), x[:n], a[:n], y[:n], models)
+    sd, values = fit.largest(ends, 64) * rate(n), fit.second.predict(x[asked])
+    rng, at = np.random.default_rng(1), along(frame, x)[asked]
+    figure, axes = plt.subplots(
+        1, len(EPSILONS), figsize=(10, 2.8), layout="constrained", sharey=True
+    )
+    for ax, epsilon in zip(axes, EPSILONS, strict=True):
+        released = values + sd / epsilon * rng.normal(size=len(values))
+        ax.plot(at, released, ".", color="0.6", markersize=2, label="released")
+        ax.plot(at, effects[asked], ".", color=COLOURS["DR-learner"], markersize=2, label="true")
+        ax.set_title(f"epsilon {epsilon:g}", fontsize="medium", loc="left")
+        ax.set_xlabel(along.__name__.replace("_", " "))
+    axes[0].set_ylabel("effect")
+    axes[0].legend(frameon=False, fontsize="small", markerscale=4)
+    figure.suptitle(title, fontsize="medium")
+
+
+def hematocrit(frame, _):
+    """Return the covariate of figure 6."""
+    return frame["hematocrit"].to_numpy()
+
+
+def sum_of_genes(_, x):
+    """Return what figure 7 has along its axis."""
+    return x.sum(axis=1)
+
+
+if SKLEARN:
+    mimic, tcga = "Figure 6 on the stand-in for MIMIC-III", "Figure 7 on the stand-in for TCGA"
+    scatter("mimic_like", 13_247, slice(13_247, 14_559), hematocrit, mimic)
+    scatter("tcga_like", 7000, slice(7000, None), sum_of_genes, tcga, covariates=400)
 
 # %%
 # What to use

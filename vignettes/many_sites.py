@@ -2,25 +2,11 @@
 Many sites, one effect: the multi-site paper, item by item
 ==========================================================
 
-Hospitals that may not pool their records can still answer one question together: each releases a
-private effect and its variance, and a centre combines them. Koga, Chaudhuri and Page (2024,
-*Differentially private multi-site treatment effect estimation*, here "the paper"; a first version
-of 2023 has no inverse-variance weights, and its figures 4 and 5 are exchanged) propose how. This
-page repeats its algorithms, its theorem and lemma, and its figures on the same data. You will learn
-
-- how a site makes its release and how a centre combines releases, with an interval;
-- what the smooth sensitivity of matching is, when it is small, and what its noise may tell;
-- which rule to use when sites differ in records and in budget;
-- which of the paper's statements come back, which do not, and why.
-
-The figures are drawn from tables that come with the package, with the paper's 100 repeats of every
-setting (figure 9, which takes longest: 50). The quick run, about half a minute, repeats a part of
-them with other seeds and compares. ``python vignettes/many_sites.py --full`` makes all tables anew,
-in about 12 minutes of processor time; ``--full figure_3`` makes one.
-
-All data here are public, so the noise is seeded and the page is the same each time. A seed makes a
-release not private, because whoever knows it can subtract the noise: never use one on data that
-matter.
+Hospitals that may not pool their records can still answer one question together. Koga, Chaudhuri
+and Page (2024, *Differentially private multi-site treatment effect estimation*, here "the paper"; a
+first version of 2023 has no inverse-variance weights, and its figures 4 and 5 are exchanged) say
+how. This page repeats its algorithms, its theorem and lemma, and its figures on the same data, and
+ends with a verdict on each statement.
 """
 
 import itertools
@@ -45,6 +31,30 @@ REPEATS, OTHER_SEEDS = 100, 10_000
 ALPHAS = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
 DELTA = 1e-5
 pd.options.display.width = 100
+
+# %%
+# In one screen
+# -------------
+
+print(verdicts("003").opening())
+
+# %%
+# What you will learn, and how the page is made
+# ---------------------------------------------
+#
+# - how a site makes its release and how a centre combines releases, with an interval;
+# - what the smooth sensitivity of matching is, when it is small, and what its noise may tell;
+# - which rule to use when sites differ in records and in budget;
+# - which of the paper's statements come back, which do not, and why.
+#
+# The figures are drawn from tables that come with the package, with the paper's 100 repeats of
+# every setting (figure 9, which takes longest: 50). The quick run, about half a minute, repeats a
+# part of them with other seeds and compares. ``python vignettes/many_sites.py --full`` makes all
+# tables anew, in about 12 minutes of processor time; ``--full figure_3`` makes one.
+#
+# All data here are public, so the noise is seeded and the page is the same each time. A seed makes
+# a release not private, because whoever knows it can subtract the noise: never use one on data that
+# matter.
 
 # %%
 # The data

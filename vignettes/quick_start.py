@@ -69,18 +69,17 @@ print(smoking.summary())
 # Another method
 # --------------
 # A method is chosen by its name. This is PrivATE's matching on propensity scores, for the same
-# births and the same epsilon:
+# births and the same epsilon, where outcomes alone are private (the label level):
 
-matched = dpe.dp_ate(formula, births, method="private_psm", epsilon=1)
+matched = dpe.dp_ate(formula, births, method="private_psm", level="label", epsilon=1)
 print("\n\nThe same question by another method, side by side:\n")
 print(dpe.compare(smoking, matched, names=["default", "private_psm"], stat="conf_int"))
 
 # %%
-# Its interval is several times as wide. Matching needs the score and the treatment of every single
-# record, and hides each: at epsilon 1 a third of the treatments are flipped, and scores between 0
-# and 1 carry noise of scale 21. What the flips take from the difference is divided out again, and
-# that multiplies the noise. The default releases only a few sums over all records, in which one
-# record hardly shows. :doc:`private_matching` has the whole comparison.
+# Matching adjusts as the default does. It protects less: covariates and treatment of everybody are
+# public, and so is who is matched to whom. To protect them too (``level="sample"``), matching must
+# hide the score of every single record, which costs far more than the few sums over all records
+# that the default releases. :doc:`private_matching` has the whole comparison.
 
 # %%
 # Results hold released numbers only: print them, bind the frames of several (``smoking.tidy()``),

@@ -2,23 +2,9 @@
 Weighting: PP-IPW, its figures and tables
 =========================================
 
-Inverse probability weighting gives each person a weight of one over the chance of the treatment
-they got. Lee, Gresele, Park and Muandet (2019, here "the paper") make it private: noise on the
-weights of a logistic propensity model, then noise on the weighted mean. This page repeats all that
-the paper numbers: Algorithm 1, figures 1 and 2, tables 1 to 3, Lemmas 3 and 6, Corollary 7 and
-Theorems 4, 5 and 8 to 11, and ends with a verdict on each statement. You will learn
-
-- what noise in a propensity model does to an estimate that divides by propensities;
-- what ``private_ipw`` changes, and how to run the paper's own algorithm;
-- which of the printed tables and bounds come back, and which do not.
-
-All data here are public or simulated, so the noise is seeded and the page is the same each time. A
-seed makes a release not private, because whoever knows it can subtract the noise: never use one on
-data that matter.
-
-Tables come from files that ``python vignettes/weighting.py --full`` made, with the paper's repeats
-(100 trials for figure 2, 1,000 runs for the tables; some twenty minutes on one core). The quick run
-repeats a part of each with other seeds, and says how many runs that is.
+Lee, Gresele, Park and Muandet (2019, here "the paper") make inverse probability weighting private.
+This page repeats all that the paper numbers: Algorithm 1, figures 1 and 2, tables 1 to 3, Lemmas 3
+and 6, Corollary 7 and Theorems 4, 5 and 8 to 11, and ends with a verdict on each statement.
 """
 
 import itertools
@@ -46,6 +32,28 @@ def show(frame, decimals=3):
     """Print a table."""
     print(frame.round(decimals).to_string(index=False))
 
+
+# %%
+# In one screen
+# -------------
+
+print(verdicts("004").opening())
+
+# %%
+# What you will learn, and how the page is made
+# ---------------------------------------------
+#
+# - what noise in a propensity model does to an estimate that divides by propensities;
+# - what ``private_ipw`` changes, and how to run the paper's own algorithm;
+# - which of the printed tables and bounds come back, and which do not.
+#
+# All data here are public or simulated, so the noise is seeded and the page is the same each time.
+# A seed makes a release not private, because whoever knows it can subtract the noise: never use one
+# on data that matter.
+#
+# Tables come from files that ``python vignettes/weighting.py --full`` made, with the paper's
+# repeats (100 trials for figure 2, 1,000 runs for the tables; some twenty minutes on one core). The
+# quick run repeats a part of each with other seeds, and says how many runs that is.
 
 # %%
 # One call, and the paper's

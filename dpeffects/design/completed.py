@@ -24,7 +24,7 @@ from dpeffects.design.columns import (
 )
 from dpeffects.design.engines import AnyFrame
 from dpeffects.design.frames import is_number, not_numeric, require_numbers
-from dpeffects.errors import BoundsError, DataError, listed, quoted
+from dpeffects.errors import BoundsError, DataError, listed, quoted, refusal
 from dpeffects.files import kind_of
 from dpeffects.formula import Formula
 from dpeffects.formula import expression as ex
@@ -143,30 +143,18 @@ class _ColumnReader:
         """Refuse declared levels of a column that must hold numbers."""
         last = quoted(entry.values[-1])
         if name in self._events:
-            raise BoundsError(
-                f"column {name!r} must be 0 or 1 here, without levels: write data[{name!r}] == "
-                f"{last} in pandas, and leave it out of the bounds"
-            )
+            raise BoundsError(refusal("event_levels", name=name, last=last))
         if name in self._formula.outcome_columns:
             two = len(entry.values) == 2
             why = "which are no numbers here" if two else "and not two alone"
-            raise BoundsError(
-                f"outcome {name!r} has declared levels, {why}: use dp_ordinal for levels in order, "
-                f"or write data[{name!r}] == {last} in pandas for one of them"
-            )
+            raise BoundsError(refusal("outcome_levels", name=name, why=why, last=last))
         if is_number(self._schema[name]):
-            raise BoundsError(
-                f"column {name!r} is used as a number: declare a range as a tuple, "
-                f'bounds={{"{name}": (LOWER, UPPER)}}, not a list of levels'
-            )
+            raise BoundsError(refusal("number_levels", name=name))
 
     def ordered_column(self, name: str, source: str | None) -> None:
         """Read an outcome whose levels are declared in their order."""
         if name in self._known and not self._known.is_levels(name):
-            raise BoundsError(
-                f"the levels of {name!r} must be declared in their order, as a list: "
-                f'bounds={{"{name}": ["none", "mild", "severe"]}}'
-            )
+            raise BoundsError(refusal("ordered_range", name=name))
         self._level_column(name, source)
 
     def _level_column(self, name: str, source: str | None) -> None:

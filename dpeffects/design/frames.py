@@ -12,7 +12,7 @@ from dpeffects.design import engines
 from dpeffects.design.bounds import Bounds, Declared
 from dpeffects.design.codebook import opened
 from dpeffects.design.engines import AnyFrame
-from dpeffects.errors import DataError, listed, nearest
+from dpeffects.errors import DataError, listed, nearest, refusal
 from dpeffects.formula import has_dot, parse
 from dpeffects.formula.encoding import MISSING_LEVEL
 from dpeffects.lazy import pd
@@ -27,37 +27,24 @@ def unpack(
         data, known = data.frame, data.bounds
     data = engines.open_if_path(data)
     if nw.dependencies.is_pandas_dataframe(data) and data.columns.nlevels > 1:
-        raise DataError(
-            "the names of the columns have several levels: join them, as "
-            'data.columns = data.columns.map("_".join) in pandas'
-        )
+        raise DataError(refusal("several_levels"))
     try:
         frame = nw.from_native(data)
         names = list(frame.collect_schema())
     except nw.exceptions.DuplicateError:
         names = [str(name) for name in getattr(data, "columns", ())]
         twice = dict.fromkeys(repr(name) for name in names if names.count(name) > 1)
-        raise DataError(
-            f"the data has two columns named {listed(twice) or 'alike'}: rename or drop one, as "
-            "data.loc[:, ~data.columns.duplicated()] in pandas"
-        ) from None
+        raise DataError(refusal("named_twice", twice=listed(twice) or "alike")) from None
     except nw.exceptions.NarwhalsError as error:
         raise DataError(f"the frame cannot be read: {str(error).splitlines()[0]}") from None
     except TypeError:
         head = ', columns=["y", "t", "x"]' if isinstance(data, np.ndarray) else ""
-        raise DataError(
-            "data must be a frame (pandas, polars, pyarrow, Dask, Spark or a DuckDB relation) or "
-            f"the path of a .parquet or .csv file, not {type(data).__name__}: make one, as "
-            f"pandas.DataFrame(data{head})"
-        ) from None
+        raise DataError(refusal("no_frame", kind=type(data).__name__, head=head)) from None
     odd = next((x for x in needed or () if x == "*" or x[:1] + x[-1:] == "^$"), None)
     if odd and (engine := frame.implementation.name.lower()) not in ("pandas", "dask"):
         raise DataError(f"{engine} takes the name {odd!r} as a pattern: rename the column")
     if len(names) == 1 and (mark := next((x for x in ";\t" if x in names[0]), "")):
-        raise DataError(
-            f"the data has one column, with {mark!r} in its name: the file is not separated by "
-            f"commas; write commas, or pandas.read_csv(path, sep={mark!r})"
-        )
+        raise DataError(refusal("not_commas", mark=mark))
     if isinstance(frame, nw.DataFrame):
         frame = _retyped(frame, set(needed or ()) & set(names))
     given = opened(bounds)

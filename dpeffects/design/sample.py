@@ -23,6 +23,7 @@ from dpeffects.errors import (
     listed,
     not_among,
     quoted,
+    refusal,
     shorten,
 )
 from dpeffects.formula import Formula
@@ -190,22 +191,11 @@ class Sample:
         for name, values in (values_in(self.subset) if self.subset else {}).items():
             texts = [isinstance(value, str) for value in values]
             if is_date(schema[name]):
-                raise DataError(
-                    f"column {name!r} holds dates: declare the first and the last in bounds, and "
-                    "compare it with a number of days since the first"
-                )
+                raise DataError(refusal("holds_dates", name=name))
             if schema[name] == nw.String and not any(texts):
-                raise DataError(
-                    f"column {name!r} holds text: compare it with text in quotes, as "
-                    f"{show_name(name)} == 'f'; groups by levels are by=\"{show_name(name)}\", of "
-                    'two columns by="a + b"'
-                )
+                raise DataError(refusal("holds_text", name=name, shown=show_name(name)))
             if any(value is True for value in values) and not _can_be_one(name, known):
-                raise DataError(
-                    f"column {name!r} is never 1 or true, as declared: by itself it is no "
-                    f"condition. Write one, as {show_name(name)} >= 40; groups by levels are "
-                    f'by="{show_name(name)}"'
-                )
+                raise DataError(refusal("never_one", name=name, shown=show_name(name)))
             if schema[name] == nw.Boolean and any(texts):
                 raise DataError(f"column {name!r} is true or false: compare it with True or False")
 

@@ -7,6 +7,7 @@ come back is read again (``benchmarks/second_reading.py``), and the row says wha
 
 from __future__ import annotations
 
+import textwrap
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -23,6 +24,13 @@ from dpeffects.lazy import pd
 from dpeffects.papers.on_file import table, table_names
 
 VERDICTS = {True: "comes back", False: "does not", None: "cannot be checked"}
+_MAIN = {
+    "comes back": "What comes back ({}), among it:",
+    "does not": "What does not ({}), and why:",
+    "cannot be checked": "What cannot be checked ({}), and why:",
+}
+_SHORT = 60
+"""A reason that begins with a sentence this short has two."""
 _COLUMNS = ["where", "the paper", "measured here", "verdict", "why"]
 
 
@@ -39,6 +47,9 @@ class Paper:
     doi: str
     vignette: str
     items: tuple[str, ...]
+    about: str
+    main: tuple[str, ...]
+    instead: str
 
     @property
     def reference(self) -> str:
@@ -123,7 +134,7 @@ def claim(
 def papers() -> dict[str, Paper]:
     """Return the five texts by their key."""
     return {
-        key: Paper(key=key, **(entry | {"items": tuple(entry["items"])}))
+        key: Paper(key=key, **(entry | {x: tuple(entry[x]) for x in ("items", "main")}))
         for key, entry in _words("texts").items()
     }
 
@@ -234,6 +245,22 @@ class Verdicts:
             f"{unknown} cannot be checked."
         )
 
+    def opening(self) -> str:
+        """Return a screen: what a paper is about, what comes back, what does not, and why."""
+        paper = papers()[self.rows[0].paper]
+        found = {f"{row.item}: {row.printed}": row for row in self.rows}
+        parts = [paper.about, ""]
+        for verdict, words in _MAIN.items():
+            count = sum(row.verdict == verdict for row in self.rows)
+            chosen = [x for x in paper.main if x in found and found[x].verdict == verdict]
+            if chosen:
+                parts.append(words.format(f"{count} of {len(self.rows)} claims"))
+            for name in chosen:
+                first, *more = found[name].why.rstrip(".").split(". ")
+                why = ". ".join([first, *more[: len(first) < _SHORT]])
+                parts.append(f"- {name}. {why}." if words.endswith("why:") else f"- {name}.")
+        return "\n".join(_wrapped(part) for part in [*parts, "", f"Here: {paper.instead}"])
+
     def _cells(self) -> list[list[str]]:
         return [
             [
@@ -272,9 +299,14 @@ class Verdicts:
                     f"{paper.reference}",
                     f"{len(paper.items)} items, {own.total()} "
                     f"The vignette is [{paper.vignette}](../vignettes/{paper.vignette}.py).",
+                    own.opening(),
                     _markdown_table(cells),
                 ]
         return "\n\n".join(parts) + "\n"
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(line, 96, subsequent_indent="  " * line.startswith("-"))
 
 
 def _markdown_table(cells: list[list[str]]) -> str:

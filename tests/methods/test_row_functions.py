@@ -24,7 +24,7 @@ import dpeffects.estimators
 import dpeffects.replication
 from dpeffects.abilities import balance, late, moments, quantile, randomisation, rate
 from dpeffects.design.arms import ARMS, ArmByCell, EachArm, Outcome, ScaledSquare, control
-from dpeffects.design.bounds import magnitude
+from dpeffects.design.bounds import SEARCHES, magnitude
 from dpeffects.design.clipped import AnyOutside, Outside
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
 from dpeffects.estimands import ESTIMANDS
@@ -175,6 +175,7 @@ CASES = {
     "control": [control],
     "EachArm": [EachArm(3)],
     "magnitude": [magnitude],
+    "RoughSize": [bins.function for bins, _ in SEARCHES[1:]],
     "AnyOutside": [AnyOutside((0.2,) * D, (0.7,) * D)],
     "Outside": [Outside((0.2,) * D, (0.7,) * D)],
     "propensity_scores": [

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpeffects.design.bounds import BINS, MAGNITUDES
+from dpeffects.design.bounds import MAGNITUDES
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import CallLedger
@@ -82,6 +82,6 @@ def replaced(rng, y, t, x, j):
     return y, t, x
 
 
-def magnitude_counts(values):
+def magnitude_counts(values, bins=MAGNITUDES):
     """Records by bin of magnitude, as the private search for bounds counts them."""
-    return np.bincount(MAGNITUDES.of(Block(outcome=values)), minlength=BINS)
+    return np.bincount(bins.of(Block(outcome=values)), minlength=bins.size)

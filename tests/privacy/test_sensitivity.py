@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dpeffects.design.bounds import BINS, find_bounds
+from dpeffects.design.bounds import SEARCHES, find_bounds
 from dpeffects.errors import BudgetError, PrivacyError
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.privacy.budget import Budget
@@ -275,7 +275,8 @@ def test_weighted_sums_are_exact():
     assert noise.sensitivity[-1] == largest * grid.reach.same.l1
 
 
-def test_private_search_for_bounds():
+@pytest.mark.parametrize("bins", [bins for bins, _ in SEARCHES])
+def test_private_search_for_bounds(bins):
     rng = np.random.default_rng(9)
     for _ in range(50):
         x = rng.normal(0, 10.0 ** rng.integers(-8, 20), 5)
@@ -285,10 +286,11 @@ def test_private_search_for_bounds():
         for values in (np.append(x, [3.0] * 9999), np.append(x2, [3.0] * 9999)):
             noise = Bare()
             source = held(np.ones((len(values), 1)), values > 0, values)
-            find_bounds({"x": source}, Releaser(Split(SHARES), CallLedger(Budget(1e9)), noise))
+            releaser = Releaser(Split(SHARES), CallLedger(Budget(1e9)), noise)
+            find_bounds({"x": source}, releaser, None, bins)
             drawn.append(noise.values[0])
             assert noise.sensitivity == [2]
-        assert drawn[0].size == BINS
+        assert drawn[0].size == bins.size
         assert np.abs(drawn[0] - drawn[1]).sum() <= 2
 
 
