@@ -308,7 +308,7 @@ class Estimation:
         arms, contrasts = table.design.columns.arm_count, len(self.contrasts)
         why, (size, what) = (
             self.options.needs_memory(),
-            self.options.memory_per_row(arms, contrasts),
+            self.options.memory_per_row(arms, contrasts, self.level),
         )
         if spec.needs_strata and table.design.strata().count > MOST_STRATA:
             why = f"more than {MOST_STRATA} strata are declared"

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,9 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.design.features import logits
 from dpeffects.errors import EstimationError, OptionError
+from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import constants as hand
+from dpeffects.estimators.default import one_step
 from dpeffects.estimators.default.centres import between_arms
 from dpeffects.estimators.default.levels import with_design
 from dpeffects.estimators.option_checks import (
@@ -76,6 +78,7 @@ from dpeffects.privacy.matched import MatchedRecords
 from dpeffects.privacy.minimise import propensity_weights, public_propensity_model
 from dpeffects.privacy.noise import flip_chance
 from dpeffects.privacy.rows import Block
+from dpeffects.replication.matched_groups import GROUPS, SHARE, MatchedOptions
 from dpeffects.replication.nearest import Matches, feasible, match_into, match_limit, pairs
 
 _COEFFICIENT = {"label": 0.01, "sample": 0.001}
@@ -119,9 +122,15 @@ class PrivatePSMOptions(Options):
     error_coefficient: float | None = checked(None, _check_positive)
     penalty: float | None = checked(None, check_penalty)
     debias: bool = flag(True)
+    groups: int = whole(GROUPS, 2, 100)
+    as_printed: bool = flag(False)
 
-    def memory_per_row(self, arms: int = 2, contrasts: int = 1) -> tuple[int, str]:
+    def memory_per_row(
+        self, arms: int = 2, contrasts: int = 1, level: str = "sample"
+    ) -> tuple[int, str]:
         """Score, treatment and outcome; sorting and matches take the rest of the bytes."""
+        if self._grouped(level):
+            return 0, ""
         size = 160 + 24 * self.neighbors
         if arms > 2:
             size += (80 + 4 * self.neighbors) * arms + 24 * contrasts
@@ -132,12 +141,27 @@ class PrivatePSMOptions(Options):
             object.__setattr__(self, "match_limit", tuple(self.match_limit))
         super().__post_init__()
 
+    def _grouped(self, level: str) -> bool:
+        """Whether groups of a released score are matched, and no record has neighbours."""
+        return level == "sample" and not self.as_printed
+
+    def adapt(self, spec: MethodSpec) -> MethodSpec:
+        """The paper has average effects over all records."""
+        return replace(spec, estimands=("ATE",)) if self.as_printed else spec
+
     def has_means(self, facts: Facts) -> bool:
         """More than two arms have a sum each, two arms one for both."""
         return facts.arms > 2 and (self.debias or facts.level == "label")
 
     def resolve(self, facts: Facts) -> Options:
-        """With very many columns a tiny penalty cannot be fitted."""
+        """Options of what is matched; with very many columns a tiny penalty cannot be fitted."""
+        grouped = self._grouped(facts.level)
+        for own in fields(self):
+            if (own.name == "groups") != grouped and getattr(self, own.name) != own.default:
+                where = 'level="label" or as_printed=True' if grouped else 'level="sample"'
+                raise OptionError(f"{own.name} is for {where}")
+        if grouped:
+            return MatchedOptions(groups=self.groups).resolve(facts)
         least = least_penalty(facts.width)
         if self.penalty is not None and self.penalty < least:
             raise OptionError(f"penalty must be at least {least:.3g} with {facts.width} columns")
@@ -147,6 +171,8 @@ class PrivatePSMOptions(Options):
         """Everybody must be able to find ``neighbors`` matches in every other arm."""
         if arms > 2 and isinstance(self.match_limit, tuple):
             raise OptionError(f"match_limit must be one whole number where there are {arms} arms")
+        if smallest_arm is None and not self.as_printed:
+            return
         if n < arms * self.neighbors:
             raise OptionError(
                 f"neighbors={self.neighbors} needs {arms * self.neighbors} rows, not {n}"
@@ -155,8 +181,11 @@ class PrivatePSMOptions(Options):
             raise OptionError(f"neighbors={self.neighbors}, but an arm has {smallest_arm} records")
 
 
-def shares(level: str, options: PrivatePSMOptions) -> dict[str, float]:
-    """The paper's split 0.05 : 0.05 : 0.7 : 0.2 at sample level, and a share for the variance."""
+def shares(level: str, options: PrivatePSMOptions | MatchedOptions) -> dict[str, float]:
+    """That of `one_step` and counts of groups; of the paper 0.05 : 0.05 : 0.7 : 0.2 at sample level, and a share for the variance."""
+    if isinstance(options, MatchedOptions) or (level == "sample" and not options.as_printed):
+        own = options if isinstance(options, MatchedOptions) else MatchedOptions()
+        return one_step.shares(level, own) | {"groups": SHARE}
     if level == "label":
         return {"estimate": 0.8, "variance": 0.2}
     paper = {"model": 0.05, "scores": 0.05, "treatment": 0.7, "estimate": 0.2}
@@ -222,10 +251,22 @@ def release_inputs(curator: Curator, options: PrivatePSMOptions) -> Inputs:
     return Inputs(records, scores, arm, details, chance)
 
 
+def uses_delta(
+    options: PrivatePSMOptions | MatchedOptions, facts: Facts
+) -> dict[str, float | None]:
+    """Shares with Gaussian noise, of groups alone: the paper has none."""
+    return one_step.uses_delta(options, facts) if isinstance(options, MatchedOptions) else {}
+
+
 def fit_arms(
-    curator: Curator, options: PrivatePSMOptions, estimand: str, contrasts: Contrasts
+    curator: Curator,
+    options: PrivatePSMOptions | MatchedOptions,
+    estimand: str,
+    contrasts: Contrasts,
 ) -> Effects:
-    """Algorithms 1-3: scores, matches, sums; the rest is post-processing."""
+    """Matched groups; or algorithms 1-3: scores, matches, sums, and the rest post-processing."""
+    if isinstance(options, MatchedOptions):
+        return one_step.fit_arms(curator, options, estimand, contrasts)
     arms, inputs = curator.arms, release_inputs(curator, options)
     if not inputs.counts.all():
         raise EstimationError(
@@ -456,10 +497,11 @@ SPEC = MethodSpec(
     title="propensity-score matching",
     about="PrivATE: matching on a logistic propensity score with a limit on each record's weight",
     assumes=f"{NO_CONFOUNDER}; log odds of treatment are linear in its terms",
-    estimands=("ATE",),
+    estimands=AVERAGES,
     levels=("sample", "label"),
     options=PrivatePSMOptions,
     shares=shares,
+    uses_delta=uses_delta,
     fit_arms=fit_arms,
     citation=(
         "Yuan, Li, Du, Chen, Sun, Gao, He, Chen and Zhang, PrivATE: Differentially private "

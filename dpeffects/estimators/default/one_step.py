@@ -118,6 +118,10 @@ class OneStepOptions(ClippedContrastOptions):
         """Choose what goes to the moments, and which noise, by the forecast."""
         return planned(self, facts)[0]
 
+    def regrouped(self, curator: Curator, score: Score) -> Score:
+        """The score whose chances the weights are made of."""
+        return score
+
     def shown(self) -> dict[str, Any]:
         """At label level there are only the design and the curves to choose."""
         label = self.facts is not None and self.facts.level == "label"
@@ -301,16 +305,16 @@ def fit_arms(
     added = bends(options.facts, options.degree) if options.facts else ()
     stage = release_stage(curator, options.randomised, options.clip, _reach, added=added)
     first = stage.models.pair(*contrasts[0])
+    check = CurvesAsked.of(curator, first, stage.score, stage.models.standard.bends)
+    score = options.regrouped(curator, stage.score)
     if not options.randomised:
-        tilted = _tilted(stage, estimand, curator, first.slopes.selection)
-        stage = replace(stage, score=tilted)
-    score = stage.score
+        stage = replace(stage, score=score)
+        score = _tilted(stage, estimand, curator, first.slopes.selection)
     top = stage.clip * score.largest / score.mass
     term = clipped_term(stage.residual, score.weight(), stage.clip)
     terms = ArmTerms(stage.centres, term, -top, top, score.sizes(curator.n))
     along = VariationAsked(terms, first, score)
     checks = [] if options.randomised else [along.asked(curator)]
-    check = CurvesAsked.of(curator, first, score, stage.models.standard.bends)
     if checks and curator.arms == 2:
         checks += check.asked
     released, *checked = curator.several(terms.asked(curator), *checks)
