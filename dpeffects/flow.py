@@ -564,7 +564,7 @@ def _additive(like: MethodSpec) -> list[str]:
 
 def _adds_up(options: Options) -> bool:
     """Whether a method never has more than a block of rows in memory."""
-    return not options.needs_memory() and not options.memory_per_row()[0]
+    return not options.needs_memory() and not options.memory_per_row(2, 1, "sample")[0]
 
 
 def _level_notes(design: Design, asked: Formula) -> Iterator[str]:

