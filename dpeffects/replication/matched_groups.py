@@ -40,8 +40,8 @@ from dpeffects.privacy.rows import Block, Cells
 from dpeffects.privacy.sets import COUNT
 
 GROUPS = 10
-"""Matched groups: five leave 10 % of an imbalance along a normal score, ten 4, twenty 2. Errors with
-each of them were within a tenth of each other on 18 populations, n 10,000, epsilon 1 and 3."""
+"""Matched groups: five leave 10 % of an imbalance along a normal score, ten 4, twenty 2. Errors
+with each were within a tenth of each other on 18 populations, n 10,000, epsilon 1 and 3."""
 SHARE = 0.06
 """Proportion of the budget for counts of the groups."""
 _OFF = 0.3
