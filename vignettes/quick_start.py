@@ -68,19 +68,19 @@ print(smoking.summary())
 # %%
 # Another method
 # --------------
-# A method is chosen by its name. This is PrivATE's matching on propensity scores, for the same
-# births and the same epsilon:
+# A method is chosen by its name. This is matching on propensity scores, for the same births and the
+# same epsilon:
 
 matched = dpe.dp_ate(formula, births, method="private_psm", epsilon=1)
 print("\n\nThe same question by another method, side by side:\n")
 print(dpe.compare(smoking, matched, names=["default", "private_psm"], stat="conf_int"))
 
 # %%
-# Its interval is several times as wide. Matching needs the score and the treatment of every single
-# record, and hides each: at epsilon 1 a third of the treatments are flipped, and scores between 0
-# and 1 carry noise of scale 21. What the flips take from the difference is divided out again, and
-# that multiplies the noise. The default releases only a few sums over all records, in which one
-# record hardly shows. :doc:`private_matching` has the whole comparison.
+# Both release a few sums over all records, in which one record hardly shows: matching the limits of
+# groups of a propensity score, how many records of each arm are in a group, and their difference.
+# The algorithm of the paper PrivATE needs the score and the treatment of every single record, and
+# hides each: at epsilon 1 a third of the treatments are flipped, and scores between 0 and 1 carry
+# noise of scale 21. It is ``as_printed=True``; :doc:`private_matching` has the whole comparison.
 
 # %%
 # Results hold released numbers only: print them, bind the frames of several (``smoking.tidy()``),

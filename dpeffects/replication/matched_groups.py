@@ -93,7 +93,7 @@ def _group(limits: FloatArray, chances: FloatArray) -> IntArray:
 
 
 @row("covariates")
-def group_and_arm(rows: Block, score: Score, limits: FloatArray, arm: int, own: OfArm) -> IntArray:
+def matched_cell(rows: Block, score: Score, limits: FloatArray, arm: int, own: OfArm) -> IntArray:
     """The group of a record by its chance of an arm, those outside that arm first."""
     inside = own.arm(rows) == arm
     return np.asarray(_group(limits, score.of(rows)[:, arm]) + (limits.size + 1) * inside)
@@ -113,7 +113,7 @@ def match_groups(curator: Curator, score: Score, count: int) -> Groups:
                 "records of matched groups by arm",
                 None,
                 COUNT,
-                Cells(group_and_arm(score, limits[k], k, own), 2 * count),
+                Cells(matched_cell(score, limits[k], k, own), 2 * count),
                 "groups",
                 part,
             )
