@@ -43,9 +43,11 @@ GROUPS = 10
 """Matched groups: five leave 10 % of an imbalance along a normal score, ten 4, twenty 2. Errors
 with each were within a tenth of each other on 18 populations, n 10,000, epsilon 1 and 3."""
 SHARE = 0.06
-"""Proportion of the budget for counts of the groups."""
+"""Proportion of the budget for counts of the groups: a judgement, as are the next two."""
 _OFF = 0.3
-"""How far the log odds of a group are from what the score says of it, over studies: a judgement."""
+"""How far the log odds of a group are from what the score says of it, over studies."""
+_EVEN = 0.25
+"""A group has at least this part of the records of an even one."""
 _TITLE = "full matching in groups of a released propensity score"
 _CITED = (
     "Rosenbaum and Rubin (1984), Reducing bias in observational studies using subclassification on "
@@ -121,7 +123,7 @@ def match_groups(curator: Curator, score: Score, count: int) -> Groups:
         )
     )
     outside, inside = np.stack([x.value.reshape(2, count) for x in released], axis=1)
-    total = np.maximum(outside + inside, 0.25 * curator.n / count)
+    total = np.maximum(outside + inside, _EVEN * curator.n / count)
     spread = middles * (1.0 - middles)
     noise = released[0].variance * (1.0 - 2.0 * spread) / total**2
     prior = (_OFF * spread) ** 2 + spread / total

@@ -162,7 +162,8 @@ class PrivatePSMOptions(Options):
         grouped = self._grouped(facts.level)
         for own in fields(self):
             if (own.name == "groups") != grouped and getattr(self, own.name) != own.default:
-                where = 'level="label" or as_printed=True' if grouped else 'level="sample"'
+                single = 'matches of single records: as_printed=True, or level="label"'
+                where = single if grouped else 'level="sample" without as_printed=True'
                 raise OptionError(f"{own.name} is for {where}")
         if grouped:
             return MatchedOptions(groups=self.groups).resolve(facts)

@@ -59,11 +59,11 @@ def test_without_noise_it_is_subclassification_on_the_score(estimand, groups):
     frame = data()
     effect, error = by_hand(frame, estimand, groups)
     found = fit(frame, estimand, epsilon=HUGE, groups=groups)
-    assert found.estimate == pytest.approx(effect, abs=0.5 * error)
-    # slopes of the score are known here up to what moments say; the sampling error is the same
+    # limits are those of a score out of moments, not quantiles of the sample
+    assert found.estimate == pytest.approx(effect, abs=1.5 * error)
     assert found.sampling_variance**0.5 == pytest.approx(error, rel=0.2)
     others = [by_hand(frame, x, groups)[0] for x in EFFECTS if x != estimand]
-    assert min(abs(found.estimate - x) for x in others) > 3 * error
+    assert min(abs(found.estimate - x) for x in others) > 8 * error
 
 
 def test_weights_of_both_arms_add_up_to_the_records_of_a_group(monkeypatch):
@@ -87,7 +87,7 @@ def test_weights_of_both_arms_add_up_to_the_records_of_a_group(monkeypatch):
     group = np.digitize(chance, groups.limits[0])
     for g in range(6):
         inside, t = group == g, rows.treated
-        assert inside.sum() == pytest.approx(5000 / 6, rel=0.12)
+        assert inside.sum() == pytest.approx(5000 / 6, rel=0.2)
         assert share[inside] == pytest.approx(t[inside].mean(), abs=1e-3)
         assert (1 / share)[inside & t].sum() == pytest.approx(inside.sum(), rel=0.01)
         assert (1 / (1 - share))[inside & ~t].sum() == pytest.approx(inside.sum(), rel=0.01)
