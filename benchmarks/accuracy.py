@@ -22,8 +22,8 @@ from dpeffects.errors import DPEffectsError, MissingExtraError
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 METHODS = {
-    "private_psm, paper": ("private_psm", {"debias": False}),
-    "private_psm, debiased": ("private_psm", {}),
+    "private_psm, paper": ("private_psm", {"as_printed": True, "debias": False}),
+    "private_psm, debiased": ("private_psm", {"as_printed": True}),
     "diff_in_means": ("diff_in_means", {}),
     "private_ipw": ("private_ipw", {}),
     "auto": ("auto", {}),

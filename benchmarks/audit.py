@@ -41,7 +41,7 @@ METHODS = {
         "diff_in_means",
         {"level": "label", "variance": False},
     ),
-    "private_psm": ("private_psm", {}),
+    "private_psm, as printed": ("private_psm", {"as_printed": True}),
     "private_psm, label": ("private_psm", {"level": "label"}),
     "private_ipw": ("private_ipw", {}),
     "private_ipw, delta 1e-5": ("private_ipw", LITTLE),

@@ -80,7 +80,9 @@ def ours(task: str, path: str) -> None:
         return
     delta = 1e-7 if method == "smooth_matching" else 0.0
     formula = STRATA if method == "smooth_matching" else FORMULA
-    dpe.dp_ate(formula, path, method, epsilon=1, delta=delta, level=level or None, bounds=BOUNDS)
+    more = {"as_printed": True} if level == "sample" else {}
+    given = {"epsilon": 1, "delta": delta, "level": level or None, "bounds": BOUNDS, **more}
+    dpe.dp_ate(formula, path, method, **given)
 
 
 def group_by(path: str) -> None:

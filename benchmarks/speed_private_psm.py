@@ -52,7 +52,9 @@ def ours(n: int, level: str) -> tuple[float, float]:
     import dpeffects as dpe
     from dpeffects.privacy.noise import SecureNoise
 
-    dpe.dp_ate(FORMULA, data(1000)[0], "private_psm", epsilon=1, level=level, bounds=BOUNDS)
+    given = {"method": "private_psm", "epsilon": 1, "level": level, "bounds": BOUNDS}
+    given["as_printed"] = True
+    dpe.dp_ate(FORMULA, data(1000)[0], **given)
     frame, _ = data(n)
     spent = 0.0
 
@@ -69,7 +71,7 @@ def ours(n: int, level: str) -> tuple[float, float]:
     SecureNoise.laplace = timed(SecureNoise.laplace)
     SecureNoise.flip = timed(SecureNoise.flip)
     start = time.perf_counter()
-    dpe.dp_ate(FORMULA, frame, "private_psm", epsilon=1, level=level, bounds=BOUNDS)
+    dpe.dp_ate(FORMULA, frame, **given)
     return time.perf_counter() - start, spent
 
 

@@ -309,7 +309,7 @@ class Estimation:
         arms, contrasts = table.design.columns.arm_count, len(self.contrasts)
         why, (size, what) = (
             self.options.needs_memory(),
-            self.options.memory_per_row(arms, contrasts),
+            self.options.memory_per_row(arms, contrasts, self.level),
         )
         if spec.needs_strata and table.design.strata().count > MOST_STRATA:
             why = f"more than {MOST_STRATA} strata are declared"
@@ -558,7 +558,7 @@ def _additive(like: MethodSpec) -> list[str]:
 
 def _adds_up(options: Options) -> bool:
     """Whether a method never has more than a block of rows in memory."""
-    return not options.needs_memory() and not options.memory_per_row()[0]
+    return not options.needs_memory() and not options.memory_per_row(2, 1, "sample")[0]
 
 
 def _level_notes(design: Design, asked: Formula) -> Iterator[str]:

@@ -150,13 +150,13 @@ def _other_door(estimand: str, asked: Any) -> str:
 
 def checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
     """What can be checked without data: method, options and formula."""
-    spec = request.method
-    if not isinstance(spec, MethodSpec):
-        spec = get(spec, request.estimand)
+    own = request.method
+    spec = own if isinstance(own, MethodSpec) else get(own, request.estimand)
     spec.check_estimand(request.estimand)
     spec.check_level(request.level)
     released = {"release": request.release} if spec.conditional else {}
     spec, options = spec.with_options({**request.options, **released})
+    spec.check_estimand(request.estimand)  # options may leave less
     if spec.needs_delta and not request.budget.delta:
         raise OptionError(f"{spec.name} needs a delta: write delta=1e-5, for example")
     if spec.guarantee == "none" and request.ledger is not None:

@@ -201,7 +201,7 @@ KINDS = {
     "file": _file,
 }
 """Kinds of frames, each with the types that it makes of the values of a frame of pandas."""
-DELTA = {"delta": 1e-5}
+DELTA, PRINTED = {"delta": 1e-5}, {"as_printed": True}
 
 
 def ate(
@@ -232,20 +232,35 @@ EFFECTS = {
     "one_step, disjoint groups": ate("one_step", n=400, epsilon=12.0, by="g"),
     "one_step, subsets": ate("one_step", n=400, epsilon=12.0, by=["x1 < 0.7", "g != 'a'"]),
     "private_psm": ate("private_psm"),
-    "private_psm, rich": ate("private_psm", formula=RICH),
-    "private_psm, one neighbour": ate("private_psm", neighbors=1, match_limit=1),
-    "private_psm, uneven limits": ate("private_psm", match_limit=(1, 3), penalty=0.5),
-    "private_psm, tiny penalty": ate("private_psm", penalty=1e-12),
-    "private_psm, not debiased": ate("private_psm", debias=False),
+    "private_psm, rich": ate("private_psm", n=400, formula=RICH),
+    "private_psm, ATT": att("private_psm", n=3000, groups=4),
+    "private_psm, ATC": atc("private_psm", n=3000, epsilon=4.0),
+    "private_psm, Gaussian": ate("private_psm", n=3000, epsilon=4.0, **DELTA),
+    "private_psm, three arms": ate("private_psm", n=400, formula=THREE, contrasts="pairwise"),
+    "private_psm, printed": ate("private_psm", **PRINTED),
+    "private_psm, printed, rich": ate("private_psm", formula=RICH, **PRINTED),
+    "private_psm, one neighbour": ate("private_psm", neighbors=1, match_limit=1, **PRINTED),
+    "private_psm, uneven limits": ate("private_psm", match_limit=(1, 3), penalty=0.5, **PRINTED),
+    "private_psm, tiny penalty": ate("private_psm", penalty=1e-12, **PRINTED),
+    "private_psm, not debiased": ate("private_psm", debias=False, **PRINTED),
     "private_psm, label": ate("private_psm", level="label"),
+    "private_psm, label, ATT": att("private_psm", level="label"),
     "private_psm, label, exhausted": ate("private_psm", level="label", match_limit=1),
     "private_psm, label, rich": ate("private_psm", level="label", formula=RICH),
     "private_psm, label, public ranges": ate("private_psm", level="label", declared=("y",)),
-    "private_psm, three arms": ate("private_psm", formula=THREE),
-    "private_psm, three arms, pairwise": ate(
-        "private_psm", formula=THREE, contrasts="pairwise", neighbors=2, match_limit=1, epsilon=4.0
+    "private_psm, three arms, printed": ate("private_psm", formula=THREE, **PRINTED),
+    "private_psm, three arms, printed, pairwise": ate(
+        "private_psm",
+        formula=THREE,
+        contrasts="pairwise",
+        neighbors=2,
+        match_limit=1,
+        epsilon=4.0,
+        **PRINTED,
     ),
-    "private_psm, three arms, not debiased": ate("private_psm", formula=THREE, debias=False),
+    "private_psm, three arms, not debiased": ate(
+        "private_psm", formula=THREE, debias=False, **PRINTED
+    ),
     "private_psm, three arms, label": ate("private_psm", formula=THREE, level="label"),
     "private_psm, three arms, label, exhausted": ate(
         "private_psm", formula=THREE, level="label", contrasts="pairwise", match_limit=1
@@ -570,7 +585,7 @@ AT_SITES = {
     for function, n in (("site_release", 60), ("dp_multisite", 120))
     for method, given in {
         "diff_in_means": {},
-        "private_psm": {"penalty": 1e-12},
+        "private_psm": {"penalty": 1e-12, **PRINTED},
         "private_ipw": {"estimand": "ATT"},
         "auto": {},
         "smooth_matching": DELTA,
@@ -586,7 +601,7 @@ FEDERATED = {
     f"federated, {method}": Call("answer", method, n=120, given=given)
     for method, given in {
         "diff_in_means": {},
-        "private_psm": {"options": {"penalty": 1e-12}},
+        "private_psm": {"options": {"penalty": 1e-12, **PRINTED}},
         "private_ipw": {},
         "auto": {},
         "study": {"options": {"epsilon": 1.0, "design": "randomised"}},

@@ -89,7 +89,7 @@ def aipw(outcome, treated, rows, estimand="ATE", **options):
     return Plain(value, float(part.std() / math.sqrt(outcome.size)))
 
 
-def matched(outcome, treated, rows, neighbors=5, **options):
+def matched(outcome, treated, rows, neighbors=5, estimand="ATE", **options):
     """Matching on a logistic propensity score, without limits."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # separation and flat likelihoods still give scores
@@ -101,9 +101,12 @@ def matched(outcome, treated, rows, neighbors=5, **options):
     effects = sign * (outcome - imputed)
     partner = pairs(scores, treated)
     spread = np.where(partner >= 0, (outcome - outcome[partner]) ** 2 / 2.0, 0.0)
-    extra = (1.0 + matches.weight) ** 2 - 1.0 - matches.weight_sq
+    own = ESTIMANDS[estimand].population(treated, ~treated)
+    serves = ESTIMANDS[estimand].population(~treated, treated)
+    extra = (own + serves * matches.weight) ** 2 - own - serves * matches.weight_sq
+    effects = effects[own]
     variance = np.sum((effects - effects.mean()) ** 2) + np.sum(extra * spread)
-    return Plain(float(effects.mean()), math.sqrt(variance / outcome.size**2))
+    return Plain(float(effects.mean()), math.sqrt(variance / effects.size**2))
 
 
 def weighted(outcome, treated, rows, *, estimand="ATE", clip=None, centre="arms", **options):

@@ -38,7 +38,7 @@ from dpeffects.unproved.seeded import SeededNoise
 SPECS = proved()
 EXTRA = {
     "diff_in_means": [{"arms": "public"}],
-    "private_psm": [{"neighbors": 1}],
+    "private_psm": [{"neighbors": 1, "as_printed": True}],
     "private_ipw": [{"split": True}, {"propensity": "output"}, {"delta": 1e-5}],
     "one_step": [{"design": "randomised"}, {"delta": 1e-5}],
     "smooth_matching": [{"variance_noise": "smooth"}],
@@ -560,7 +560,7 @@ BAD = {
     "unknown option": ("private_psm", {"neighbours": 3}, "unknown option"),
     "unknown level": ("global_matching", {"level": "label"}, "level must be"),
     "level of effects": ("r_learner", {"level": "label"}, "one of sample"),
-    "unknown estimand": ("private_psm", {"estimand": "ATT"}, "estimates ATE"),
+    "unknown estimand": ("model_folds", {"estimand": "ATT"}, "estimates ATE"),
     "few runs": ("private_psm", {"runs": 10}, "from 100"),
     "conf_level": ("private_psm", {"conf_level": 1.0}, "conf_level"),
     "watch": ("private_psm", {"watch": "all"}, "watch must be"),

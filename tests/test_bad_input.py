@@ -110,7 +110,7 @@ CASES = {
         },
     ),
     "empty frame": (DataError, "0 rows", {"data": frame().iloc[:0]}),
-    "too few rows": (OptionError, "needs 10 rows", {"data": frame().iloc[:8]}),
+    "too few rows": (OptionError, "needs 10 rows", {"data": frame().iloc[:8], "as_printed": True}),
     "small arm": (
         OptionError,
         "an arm has 2",

@@ -52,7 +52,7 @@ def additive(specs):
     """Methods with an exact guarantee that only ever add up blocks of rows."""
     exact = [s for s in specs.values() if s.guarantee == "exact" and not s.needs_strata]
     plain = [s for s in exact if not s.options().needs_memory()]
-    return [s.name for s in plain if not s.options().memory_per_row()[0]]
+    return [s.name for s in plain if not s.options().memory_per_row(2, 1, "sample")[0]]
 
 
 AVERAGES = additive(registry())

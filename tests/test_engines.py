@@ -295,6 +295,7 @@ def test_what_goes_by_the_order_of_rows_needs_them_in_memory(reason, tmp_path):
 @pytest.mark.parametrize("level", ["sample", "label"])
 def test_matching_collects_what_it_sorts(level, tmp_path, monkeypatch):
     data, given = frame(1000), {"epsilon": 4, "bounds": BOUNDS, "seed": 1, "level": level}
+    given["as_printed"] = True
     expected = dpe.dp_ate("y ~ t | x + g", data, "private_psm", **given).to_dict()
     monkeypatch.setattr(engines, "_BATCH", 300)
     for holder in (polars_lazy, duckdb_relation, parquet):

@@ -131,7 +131,7 @@ NAMES = {
     "an option of another call": (ate(horizon=90), "It is for dp_survival."),
     "clusters of a learner": (other(dpe.dp_cate, cluster="person"), "unit= protects whole"),
     "clusters of matching": (
-        ate(method="private_psm", cluster="person"),
+        ate(method="private_psm", as_printed=True, cluster="person"),
         "cluster is for methods that add up rows: auto",
     ),
     "an argument that a call lacks": (

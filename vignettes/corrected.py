@@ -203,7 +203,7 @@ beside(
 
 synth, formula = dpe.simulate("private_psm"), dpe.data_info("private_psm").formula
 runs = 40 if FULL else 12
-options = {"method": "private_psm", "epsilon": 1, "variance": False}
+options = {"method": "private_psm", "as_printed": True, "epsilon": 1, "variance": False}
 shrunk = [dpe.dp_ate(formula, synth, debias=False, seed=s, **options) for s in range(runs)]
 undone = [dpe.dp_ate(formula, synth, seed=s, **options) for s in range(runs)]
 factor = np.mean([fit.details["attenuation by the flips"] for fit in shrunk])

@@ -119,15 +119,15 @@ truth = sizes.set_index("data")
 # 4,642 babies, which without adjusting would be -275 grams, and with matching without privacy -224.
 
 births, of_births = dpe.load_data("birthweight"), dpe.data_info("birthweight").formula
-print(dpe.dp_ate(of_births, births, "private_psm", level="label", epsilon=1, seed=2))
+print(dpe.dp_ate(of_births, births, "private_psm", level="label", epsilon=1, seed=1))
 
 # %%
 # At sample level everything is private. The algorithm as the paper prints it flips treatments,
-# which shrinks the estimate towards 0.
+# which shrinks the estimate towards 0: ``debias=False`` is the paper's estimator; without it the
+# estimate is divided by the known factor by which flipped treatments shrink it.
 
-fit = dpe.dp_ate(
-    formula["Lalonde"], data("Lalonde"), "private_psm", epsilon=1, debias=False, seed=1
-)
+SAMPLE = {"method": "private_psm", "as_printed": True, "debias": False}
+fit = dpe.dp_ate(formula["Lalonde"], data("Lalonde"), epsilon=1, seed=1, **SAMPLE)
 print(fit.summary())
 
 # %%
@@ -265,9 +265,7 @@ def algorithms(repeats=300):
             abs(label.estimate - effect) / width,
             0.01,
         )
-        fit = dpe.dp_ate(
-            formula[study], data(study), "private_psm", epsilon=1, seed=1, debias=False
-        )
+        fit = dpe.dp_ate(formula[study], data(study), epsilon=1, seed=1, **SAMPLE)
         spend = {s.share: s for s in fit.spends}
         n, d, penalty = len(t), x.shape[1], fit.details["ridge penalty"]
         printed = 2 * d / (n * penalty) / 0.05
@@ -496,9 +494,10 @@ print(kept("000_equations", equations, again=FULL).round(3).to_string(index=Fals
 #
 # "PrivATE" is the paper's algorithm as printed, which the code above spells out; it is not private
 # where neighbours run out, and runs here on public data only. (A record that finds nobody is left
-# out; the paper does not say what it does.) ``private_psm`` is this package's version of it: limits
-# that can serve everybody, one draw of noise by the weights that came out. ``default`` is
-# ``method="auto"``, which is not told that Lalonde is a trial.
+# out; the paper does not say what it does.) ``private_psm`` is this package's version of it, with
+# ``as_printed=True`` where everything is private: limits that can serve everybody, one draw of
+# noise by the weights that came out. ``default`` is ``method="auto"``, which is not told that
+# Lalonde is a trial.
 #
 # The competitors: IPW-PP is ``private_ipw(as_printed=True)``, SmoothDPM is ``smooth_matching`` with
 # the constants of its paper on two strata (the paper does not say how it made covariates discrete),
@@ -514,7 +513,6 @@ STRATA = {
 }
 DELTA = {"delta": 1e-5}
 LABEL = {"method": "private_psm", "level": "label", "variance": False}
-SAMPLE = {"method": "private_psm", "debias": False}
 PAPER_003 = {"matching": "round_robin", "paper_constants": True, "variance": False}
 PRINTED_LABEL = {"method": "as printed", "level": "label"}
 PRINTED_SAMPLE = {"method": "as printed", "level": "sample"}
@@ -522,7 +520,7 @@ PRIVATE = {"PrivATE, label": PRINTED_LABEL, "PrivATE, sample": PRINTED_SAMPLE}
 OWN = {
     "private_psm, label": LABEL,
     "private_psm, sample": SAMPLE,
-    "private_psm, sample, debiased": {"method": "private_psm", "variance": False},
+    "private_psm, sample, debiased": {**SAMPLE, "debias": True, "variance": False},
     "default": {"method": "auto"},
 }
 RIVALS = {
@@ -921,11 +919,13 @@ print(
 # On the paper's four data sets a difference in means is close to matching, so a method that adjusts
 # for nothing looks fine. A simulation with strong confounding tells them apart. At epsilon 1 the
 # paper's split puts Laplace noise of scale 20 on scores between 0 and 1, so the sample level
-# matches at random and ends up where the difference in means does.
+# matches at random and ends up where the difference in means does. Without ``as_printed=True``
+# groups of records are matched whose released scores lie between the same limits: that adjusts.
 
 CONFOUNDED = {
     "diff_in_means": {"method": "diff_in_means"},
-    "private_psm, sample": {"method": "private_psm"},
+    "private_psm, sample": {"method": "private_psm", "as_printed": True},
+    "private_psm, groups": {"method": "private_psm"},
     "private_psm, label": {"method": "private_psm", "level": "label"},
     "default": {"method": "auto"},
 }
@@ -976,7 +976,7 @@ def section_v(runs=20, first=0):
     means, rows = arms.frame.groupby("treatment")["outcome"].mean(), []
     true = dict(zip(["none", "low", "high"], arms.frame[["mu0", "mu1", "mu2"]].mean(), strict=True))
     for level, epsilon in itertools.product(("label", "sample"), (1.0, 4.0)):
-        options = {"level": level, "contrasts": "pairwise", "variance": False}
+        options = {"level": level, "contrasts": "pairwise", "variance": False, "as_printed": True}
         fits = [
             dpe.dp_ate(text, arms, "private_psm", epsilon=epsilon, seed=seed, **options)
             for seed in range(first, first + runs)
@@ -1108,8 +1108,9 @@ print(made("000_figure_2"))
 # -----------------
 #
 # Use ``private_psm`` at label level when covariates and treatment are public and there is something
-# to adjust for. Where whole records are private, use the default (:doc:`reading_default`); the
-# sample level is there to compare with the paper.
+# to adjust for. Where whole records are private, use the default (:doc:`reading_default`), or
+# ``private_psm``, which matches groups of a released score; ``as_printed=True`` is there to compare
+# with the paper.
 #
 # References
 # ----------

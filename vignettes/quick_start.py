@@ -77,9 +77,10 @@ print(dpe.compare(smoking, matched, names=["default", "private_psm"], stat="conf
 
 # %%
 # Matching adjusts as the default does. It protects less: covariates and treatment of everybody are
-# public, and so is who is matched to whom. To protect them too (``level="sample"``), matching must
-# hide the score of every single record, which costs far more than the few sums over all records
-# that the default releases. :doc:`private_matching` has the whole comparison.
+# public, and so is who is matched to whom. Without ``level="label"`` they are protected too: then
+# groups of a released propensity score are matched. The algorithm as the paper prints it hides the
+# score and the treatment of every single record, which costs far more than a few sums over all
+# records. It is ``as_printed=True``; :doc:`private_matching` has the whole comparison.
 
 # %%
 # Results hold released numbers only: print them, bind the frames of several (``smoking.tidy()``),

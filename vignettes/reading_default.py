@@ -95,9 +95,9 @@ print(dpe.compare(*fits.values(), names=list(fits), stat="conf_int"))
 # confounding left by noise in the models  noisy models balance the arms imperfectly. What is to be
 #                                          expected of that was subtracted; this is what may remain
 # clipped outcomes                         outcomes far from what is expected are cut, so that no
-#                                          record needs much noise to hide, and so are large products
-#                                          of weights and residuals; what is cut off one arm may not
-#                                          be cut off the other
+#                                          record needs much noise to hide, and so are products of
+#                                          weights and residuals; what is cut off one arm may not be
+#                                          cut off the other
 # confounding by curves                    the models are straight lines in their columns. An
 #                                          allowance for slight bends, and more where the released
 #                                          check for curves (below) finds one

@@ -29,8 +29,8 @@ ADVICE = {
     "clipped_contrast": "a trial, or too little data to adjust; sharper than `diff_in_means`",
     "diff_in_means": "to compare with papers 002 and 003",
     "private_ipw": "to compare with paper 004",
-    "private_psm": 'covariates and treatment are public (`level="label"`); at sample level only to '
-    "compare with paper 000",
+    "private_psm": "matching is asked for, by groups where everything is private; with "
+    "`as_printed=True` to compare with paper 000",
     "sample_aggregate": "models of your own, and n large enough to be cut in blocks",
     "model_folds": "models of your own, like `sample_aggregate`; to compare with Lebeda et al.",
     "smooth_matching": "a few discrete covariates, both arms well filled in every stratum",
@@ -57,8 +57,9 @@ _MEASURED = {  # rows of the table, with their names in accuracy.md and seconds.
     "`one_step`": ("", "one_step"),
     "`private_ipw`": ("private_ipw", "private_ipw"),
     "`private_psm`, label level": ("", ""),
-    "`private_psm`, sample level": ("private_psm, debiased", "private_psm"),
-    "`private_psm` with `debias=False`": ("private_psm, paper", ""),
+    "`private_psm`, sample level": ("", "private_psm"),
+    "`private_psm` with `as_printed=True`": ("private_psm, debiased", ""),
+    "the same with `debias=False`": ("private_psm, paper", ""),
     "`smooth_matching`": ("", "smooth_matching"),
     "`global_matching`": ("", "global_matching"),
     "`sample_aggregate`": ("", "sample_aggregate"),

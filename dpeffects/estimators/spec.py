@@ -119,7 +119,7 @@ class Options:
         """Say why the rows must be in memory, if so: a method that sums blocks does not care."""
         return ""
 
-    def memory_per_row(self, arms: int = 2, contrasts: int = 1) -> tuple[int, str]:
+    def memory_per_row(self, arms: int, contrasts: int, level: str) -> tuple[int, str]:
         """Bytes a record that come into memory where rows are on an engine, and what they hold."""
         return 0, ""
 

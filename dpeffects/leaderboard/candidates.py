@@ -131,6 +131,7 @@ _GUHA = (
 def _built_in() -> list[Entry | None]:
     theirs: dict[str, Any] = {"by": BASELINE, "heavy": True}
     plain: dict[str, Any] = {"by": REFERENCE, "guarantee": "none", "level": "none"}
+    paper = {"level": "sample", "as_printed": True, "debias": False}
     text = "The same estimator without privacy, for orientation."
     folds = {"folds_g_formula": "regression", "folds_ipw": "ipw", "folds_aipw": "aipw"}
     return [
@@ -149,7 +150,8 @@ def _built_in() -> list[Entry | None]:
         _method("global_matching", "global_matching"),
         _method("sample_aggregate", "sample_aggregate", heavy=True),
         _method("model_folds", "model_folds", heavy=True),
-        _method("private_psm_paper", "private_psm", by=BASELINE, level="sample", debias=False),
+        _method("private_psm_printed", "private_psm", level="sample", as_printed=True),
+        _method("private_psm_paper", "private_psm", by=BASELINE, **paper),
         _method("guha_reiter", "sample_aggregate", estimator="ipw", citation=_GUHA, **theirs),
         *(  # as published: predictions are averaged
             _method(name, "model_folds", estimator=estimator, average="predictions", **theirs)

@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.errors import DataError, OptionError
 
 Indices = NDArray[np.int32]
@@ -66,6 +66,10 @@ class Matches:
     def used(self) -> IntArray:
         """How many records each record is matched to."""
         return self._gather(0).astype(np.int64)
+
+    def only(self, some: BoolArray) -> "Matches":
+        """Matches of some records alone."""
+        return Matches(np.where(some[:, None], self.neighbours, -1), np.where(some, self.found, 0))
 
     def _gather(self, power: int) -> FloatArray:
         share = np.maximum(self.found, 1).astype(np.float64) ** -power

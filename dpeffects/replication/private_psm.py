@@ -3,8 +3,9 @@
 Phase 1 fits a logistic propensity model (equation 5), phase 2 finds each record's N nearest scores
 in the opposite arm, phase 3 limits how often a record may serve as a match (equations 9-12) and
 releases the matched contrast. At label level covariates and treatment are public and only the
-contrast is noised; at sample level the model, every score and every treatment are released with
-noise first, and everything after that uses the released values.
+contrast is noised. At sample level the paper releases the model, every score and every treatment
+with noise, and matches on these (``as_printed=True``); otherwise groups of a released score are
+matched (`matched_groups`).
 
 Where this differs from the paper, and why:
 
@@ -17,6 +18,7 @@ Where this differs from the paper, and why:
   so the noise variance is that of the larger sum alone instead of their total.
 - Randomised response attenuates the sample-level estimate by a factor that is known from released
   values. ``debias=True`` divides by it, and the noise with it; ``debias=False`` is the paper's.
+- At label level there are effects on treated and control records too: only these get matches.
 
 With the paper's split, sample level puts Laplace noise of scale 20 / epsilon on scores in [0, 1]:
 matching is then nearly random and the estimate is close to a noisy difference in means. It adjusts
@@ -40,15 +42,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.features import logits
 from dpeffects.errors import EstimationError, OptionError
+from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import constants as hand
+from dpeffects.estimators.default import one_step
 from dpeffects.estimators.default.centres import between_arms
 from dpeffects.estimators.default.levels import with_design
 from dpeffects.estimators.option_checks import (
@@ -76,6 +80,7 @@ from dpeffects.privacy.matched import MatchedRecords
 from dpeffects.privacy.minimise import propensity_weights, public_propensity_model
 from dpeffects.privacy.noise import flip_chance
 from dpeffects.privacy.rows import Block
+from dpeffects.replication.matched_groups import GROUPS, SHARE, MatchedOptions
 from dpeffects.replication.nearest import Matches, feasible, match_into, match_limit, pairs
 
 _COEFFICIENT = {"label": 0.01, "sample": 0.001}
@@ -107,11 +112,15 @@ def _check_positive(name: str, value: Any) -> None:
 class PrivatePSMOptions(Options):
     """Options of private matching.
 
+    At sample level, ``groups``: matched groups of the released score, whose records are compared.
+    ``as_printed``: the algorithm of the paper instead, in which every record has its own matches,
+    as it has at label level; all other options are for that.
+
     ``neighbors``: matches for each record (N). ``match_limit``: None for the adaptive limit of
     equations 9-12, or a whole number k, or a pair (treated, control; not with more than two arms):
     a record serves at most k * N times. ``error_coefficient``: c (label, 0.01) or h (sample,
     0.001) of those equations. ``penalty``: ridge penalty of the propensity model. ``debias``: undo
-    the attenuation by randomised response (sample level only).
+    the attenuation by randomised response (sample level, ``as_printed``).
     """
 
     neighbors: int = whole(5, 1)
@@ -119,9 +128,13 @@ class PrivatePSMOptions(Options):
     error_coefficient: float | None = checked(None, _check_positive)
     penalty: float | None = checked(None, check_penalty)
     debias: bool = flag(True)
+    groups: int = whole(GROUPS, 2, 100)
+    as_printed: bool = flag(False)
 
-    def memory_per_row(self, arms: int = 2, contrasts: int = 1) -> tuple[int, str]:
+    def memory_per_row(self, arms: int, contrasts: int, level: str) -> tuple[int, str]:
         """Score, treatment and outcome; sorting and matches take the rest of the bytes."""
+        if self._grouped(level):
+            return 0, ""
         size = 160 + 24 * self.neighbors
         if arms > 2:
             size += (80 + 4 * self.neighbors) * arms + 24 * contrasts
@@ -132,12 +145,28 @@ class PrivatePSMOptions(Options):
             object.__setattr__(self, "match_limit", tuple(self.match_limit))
         super().__post_init__()
 
+    def _grouped(self, level: str) -> bool:
+        """Whether groups of a released score are matched, and no record has neighbours."""
+        return level == "sample" and not self.as_printed
+
+    def adapt(self, spec: MethodSpec) -> MethodSpec:
+        """The paper has average effects over all records."""
+        return replace(spec, estimands=("ATE",)) if self.as_printed else spec
+
     def has_means(self, facts: Facts) -> bool:
         """More than two arms have a sum each, two arms one for both."""
         return facts.arms > 2 and (self.debias or facts.level == "label")
 
     def resolve(self, facts: Facts) -> Options:
-        """With very many columns a tiny penalty cannot be fitted."""
+        """Options of what is matched; with very many columns a tiny penalty cannot be fitted."""
+        grouped = self._grouped(facts.level)
+        for own in fields(self):
+            if (own.name == "groups") != grouped and getattr(self, own.name) != own.default:
+                single = 'matches of single records: as_printed=True, or level="label"'
+                where = single if grouped else 'level="sample" without as_printed=True'
+                raise OptionError(f"{own.name} is for {where}")
+        if grouped:
+            return MatchedOptions(groups=self.groups).resolve(facts)
         least = least_penalty(facts.width)
         if self.penalty is not None and self.penalty < least:
             raise OptionError(f"penalty must be at least {least:.3g} with {facts.width} columns")
@@ -147,6 +176,8 @@ class PrivatePSMOptions(Options):
         """Everybody must be able to find ``neighbors`` matches in every other arm."""
         if arms > 2 and isinstance(self.match_limit, tuple):
             raise OptionError(f"match_limit must be one whole number where there are {arms} arms")
+        if smallest_arm is None and not self.as_printed:
+            return
         if n < arms * self.neighbors:
             raise OptionError(
                 f"neighbors={self.neighbors} needs {arms * self.neighbors} rows, not {n}"
@@ -155,12 +186,16 @@ class PrivatePSMOptions(Options):
             raise OptionError(f"neighbors={self.neighbors}, but an arm has {smallest_arm} records")
 
 
-def shares(level: str, options: PrivatePSMOptions) -> dict[str, float]:
-    """The paper's split 0.05 : 0.05 : 0.7 : 0.2 at sample level, and a share for the variance."""
-    if level == "label":
-        return {"estimate": 0.8, "variance": 0.2}
-    paper = {"model": 0.05, "scores": 0.05, "treatment": 0.7, "estimate": 0.2}
-    return {**paper, "variance": 0.05} if options.debias else paper
+def shares(level: str, options: PrivatePSMOptions | MatchedOptions) -> dict[str, float]:
+    """Those of `one_step` and of groups; or the paper's 0.05 : 0.05 : 0.7 : 0.2, and a variance."""
+    if isinstance(options, PrivatePSMOptions):
+        if level == "label":
+            return {"estimate": 0.8, "variance": 0.2}
+        if options.as_printed:
+            paper = {"model": 0.05, "scores": 0.05, "treatment": 0.7, "estimate": 0.2}
+            return {**paper, "variance": 0.05} if options.debias else paper
+        options = MatchedOptions()
+    return one_step.shares(level, options) | {"groups": SHARE}
 
 
 @row("covariates")
@@ -175,7 +210,7 @@ class Inputs:
 
     ``scores`` has a column for each arm. ``arm`` is the number of a record's arm, of two 0 for
     treated records. ``chance`` is that of another arm than the true one to be released; None where
-    arms are public.
+    arms are public. ``estimand`` says whose average is asked for.
     """
 
     records: MatchedRecords
@@ -183,6 +218,13 @@ class Inputs:
     arm: IntArray
     details: dict[str, Any]
     chance: float | None = None
+    estimand: str = "ATE"
+
+    @property
+    def asked(self) -> BoolArray:
+        """Records over whom the effect is an average."""
+        whose = ESTIMANDS[self.estimand].population(self.arm == 0, self.arm != 0)
+        return np.asarray(whose)
 
     @property
     def counts(self) -> IntArray:
@@ -195,7 +237,7 @@ class Inputs:
         return np.asarray(self.counts / self.records.n)
 
 
-def release_inputs(curator: Curator, options: PrivatePSMOptions) -> Inputs:
+def release_inputs(curator: Curator, options: PrivatePSMOptions, estimand: str) -> Inputs:
     """Models and scores, and the arms; free where covariates and arms are public."""
     arms, penalty, details, chance = curator.arms, options.penalty, dict[str, Any](), None
     if curator.is_public("covariates"):
@@ -219,14 +261,26 @@ def release_inputs(curator: Curator, options: PrivatePSMOptions) -> Inputs:
         details[f"probability that {said}"] = chance
     arm = 1 - arm if arms == 2 else arm
     scores = np.broadcast_to(scores, (curator.n, arms))
-    return Inputs(records, scores, arm, details, chance)
+    return Inputs(records, scores, arm, details, chance, estimand)
+
+
+def uses_delta(
+    options: PrivatePSMOptions | MatchedOptions, facts: Facts
+) -> dict[str, float | None]:
+    """Shares with Gaussian noise, of groups alone: the paper has none."""
+    return one_step.uses_delta(options, facts) if isinstance(options, MatchedOptions) else {}
 
 
 def fit_arms(
-    curator: Curator, options: PrivatePSMOptions, estimand: str, contrasts: Contrasts
+    curator: Curator,
+    options: PrivatePSMOptions | MatchedOptions,
+    estimand: str,
+    contrasts: Contrasts,
 ) -> Effects:
-    """Algorithms 1-3: scores, matches, sums; the rest is post-processing."""
-    arms, inputs = curator.arms, release_inputs(curator, options)
+    """Matched groups; or algorithms 1-3: scores, matches, sums, and the rest post-processing."""
+    if isinstance(options, MatchedOptions):
+        return one_step.fit_arms(curator, options, estimand, contrasts)
+    arms, inputs = curator.arms, release_inputs(curator, options, estimand)
     if not inputs.counts.all():
         raise EstimationError(
             "an arm has no records among the released ones, so there is nobody to match (the "
@@ -301,7 +355,11 @@ def _matched(
             scores = inputs.scores[:, arm]
             matches[arm] = match_into(scores, inside[arm], wanted, limit * wanted)
         limits.append(str(limit))
-    short = [int((m.found[~x] < wanted).sum()) for m, x in zip(matches, inside, strict=True)]
+    if not (asked := inputs.asked).all():
+        matches = [found.only(asked) for found in matches]
+    short = [
+        int((m.found[asked & ~x] < wanted).sum()) for m, x in zip(matches, inside, strict=True)
+    ]
     whose = "(treated, control)" if len(each) == 2 else "by arm"
     details = {
         f"match limit k {whose}": ", ".join(limits)
@@ -318,7 +376,7 @@ def _sums(inputs: Inputs, matches: list[Matches]) -> tuple[FloatArray, FloatArra
     They are measured from the middle of the range, and for two arms from that of the second.
     """
     arm, weights = inputs.arm, np.stack([found.weight for found in matches])
-    own = weights[inputs.arm, np.arange(arm.size)]
+    own, size = weights[inputs.arm, np.arange(arm.size)], np.count_nonzero(inputs.asked)
     if len(matches) == 2:
         signed = np.where(arm == 0, own, -own)
         sums = inputs.records.contrast("matched difference", signed, "estimate")
@@ -326,7 +384,7 @@ def _sums(inputs: Inputs, matches: list[Matches]) -> tuple[FloatArray, FloatArra
     else:
         most = weights.max(axis=1)
         sums = inputs.records.contrast("matched sums by arm", own / most[arm], "estimate", arm)
-    return sums.value * most / arm.size, sums.scale * most / arm.size
+    return sums.value * most / size, sums.scale * most / size
 
 
 def mixing(arms: int, chance: float) -> FloatArray:
@@ -415,11 +473,11 @@ def _variances(
     among both; sigma_j^2 is half the squared difference within pairs of near scores of an arm. A
     single record of an arm has no pair.
     """
-    n, arm = curator.n, inputs.arm
+    n, arm = int(np.count_nonzero(inputs.asked)), inputs.arm
     lower, upper = curator.outcome_range
     size = np.maximum(np.abs(rows).sum(axis=1) / 2.0, np.abs(rows).max(axis=1))
     units = np.round(rows / size[:, None], 12)
-    extra, partner = np.zeros(n), np.full(n, -1, np.int32)
+    extra, partner = np.zeros(arm.size), np.full(arm.size, -1, np.int32)
     for k, found in enumerate(matches):
         inside = arm == k
         extra[inside] = (found.weight**2 - found.weight_sq)[inside]
@@ -454,12 +512,14 @@ def default_penalty(n: int, d: int, epsilon: float) -> float:
 SPEC = MethodSpec(
     name="private_psm",
     title="propensity-score matching",
-    about="PrivATE: matching on a logistic propensity score with a limit on each record's weight",
+    about="matching on a propensity score: groups of a released one, or PrivATE's neighbours where "
+    "only outcomes are private or as_printed=True",
     assumes=f"{NO_CONFOUNDER}; log odds of treatment are linear in its terms",
-    estimands=("ATE",),
+    estimands=AVERAGES,
     levels=("sample", "label"),
     options=PrivatePSMOptions,
     shares=shares,
+    uses_delta=uses_delta,
     fit_arms=fit_arms,
     citation=(
         "Yuan, Li, Du, Chen, Sun, Gao, He, Chen and Zhang, PrivATE: Differentially private "

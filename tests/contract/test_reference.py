@@ -275,7 +275,8 @@ def test_adjusted_estimates_are_those_of_statsmodels(method, option, estimand):
     found = dpe.reference(formula, data, estimand=estimand, **given, **more)
     near = {"one_step": 0.25, "private_psm": 0.2}.get(method, 0.02)
     assert found.estimate == pytest.approx(target.estimate, abs=near * target.std_error)
-    wide = {"one_step": 0.25, "smooth_matching": 0.1}.get(method, 0.05)
+    # of records with the same score, which are pairs for the variance goes by their order
+    wide = {"one_step": 0.25, "smooth_matching": 0.1, "private_psm": 0.12}.get(method, 0.05)
     assert found.std_error == pytest.approx(target.std_error, rel=wide)
 
 

@@ -196,7 +196,7 @@ def test_what_is_planted_is_found(name):
         "sample_aggregate, any model",
         "model_folds, any model",
         "private_ipw, split",
-        "private_psm",
+        "private_psm, printed",
     ],
 )
 def test_going_by_the_order_of_rows_is_found(name, monkeypatch):

@@ -101,7 +101,7 @@ def test_arithmetic_that_a_user_lets_raise_does_not_end_a_call():
     data = pd.DataFrame({"y": rng.random(rows), "t": (x > 0.5).astype(int), "x": x})
     given = {"epsilon": 90, "bounds": BOUNDS, "penalty": 1e-9, "variance": False}
     with np.errstate(all="raise"):
-        fit = dpe.dp_ate("y ~ t | x", data, "private_psm", seed=1, **given)
+        fit = dpe.dp_ate("y ~ t | x", data, "private_psm", as_printed=True, seed=1, **given)
         assert np.geterr()["under"] == "raise"
     assert fit.n == rows
 

@@ -132,7 +132,7 @@ def test_sample_level_pairs_scores_with_their_own_treatments(few):
     data, truth = few
     given = {"level": "sample", "epsilon": 1e6, "bounds": BOUNDS, "seed": 1, "variance": False}
     lazy = polars_grouped(polars.from_pandas(data).lazy())
-    fit = dpe.dp_ate("y ~ t | x", lazy, "private_psm", match_limit=10_000, **given)
+    fit = dpe.dp_ate("y ~ t | x", lazy, "private_psm", as_printed=True, match_limit=10_000, **given)
     assert fit.estimate == pytest.approx(truth, abs=0.01)
 
 
@@ -148,5 +148,6 @@ def test_records_are_looked_at_once(level, few, monkeypatch):
 
     monkeypatch.setattr(LazyRows, "gather", counted)
     lazy = polars.from_pandas(few[0].head(500)).lazy()
-    dpe.dp_ate("y ~ t | x", lazy, "private_psm", level=level, epsilon=5, bounds=BOUNDS, seed=1)
+    given = {"level": level, "epsilon": 5, "bounds": BOUNDS, "seed": 1, "as_printed": True}
+    dpe.dp_ate("y ~ t | x", lazy, "private_psm", **given)
     assert len(looks) == 1

@@ -65,8 +65,8 @@ def points(data, noise):
 
 ANY = {"estimator": "regression", "outcome": Jumping()}
 PATHS = {
-    "private_psm": ate("private_psm"),
-    "private_psm, no debiasing": ate("private_psm", debias=False, neighbors=1),
+    "private_psm": ate("private_psm", as_printed=True),
+    "private_psm, no debiasing": ate("private_psm", as_printed=True, debias=False, neighbors=1),
     "private_psm, label": ate("private_psm", level="label"),
     "private_psm, label, ties": ate("private_psm", "y ~ t | g", level="label", match_limit=1),
     "private_ipw, halves": ate("private_ipw", split=True),

@@ -199,7 +199,7 @@ SETS = {
     "ipw, split": ("private_ipw", {"split": True}),
     "ipw, middle": ("private_ipw", {"centre": "middle"}),
     "ipw, output": ("private_ipw", {"propensity": "output"}),
-    "psm, biased": ("private_psm", {"debias": False, "level": "sample"}),
+    "psm, biased": ("private_psm", {"as_printed": True, "debias": False}),
     "smooth variance": ("smooth_matching", {"variance_noise": "smooth"}),
     "no variance": ("private_ipw", {"variance": False}),
 }

@@ -281,6 +281,7 @@ def test_no_site_is_left_out_because_of_its_records(method):
             method=method,
             bounds={"y": (0, 5), "x": (0, 10), "region": ["N", "S"]},
             penalty=1e-12,
+            **({"as_printed": True} if method == "private_psm" else {}),
             rule="all",
             seed=1,
         ).left_out

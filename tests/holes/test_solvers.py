@@ -358,6 +358,7 @@ def test_sites_answer_alike_on_neighbours(penalty):
             bounds={"y": (0, 1), "x": (0, 1)},
             seed=1,
             penalty=penalty,
+            as_printed=True,
         )
         seen.append(found.sites["site"].tolist())
     assert seen == [["0", "1", "2"]] * 5
@@ -377,5 +378,6 @@ def test_a_penalty_that_cannot_be_fitted_is_refused_before_anything_is_charged(m
             bounds={"y": (0, 1), "x": (0, 1)},
             ledger=ledger,
             penalty=penalty,
+            **({"as_printed": True} if method == "private_psm" else {}),
         )
     assert ledger.spent == (0, 0)

@@ -32,6 +32,7 @@ def data(n=1500, seed=0):
 
 def fit(frame, **more):
     given = {"level": "label", "epsilon": 1.0, "method": "private_psm", **more}
+    given |= {"as_printed": True} if given["level"] == "sample" else {}
     return dpe.dp_ate(FORMULA, frame, **given)
 
 
@@ -193,6 +194,7 @@ def test_debiasing_undoes_the_mixing_where_there_is_nothing_to_adjust():
         frame["y"] = 0.2 * t + 0.4 * rng.random(1500)
         bounds = {"y": (0, 1), "x": (0, 1), "t": [0, 1, 2]}
         given = {"bounds": bounds, "epsilon": 3.0, "seed": seed, "debias": debias}
+        given["as_printed"] = True
         found = dpe.dp_ate("y ~ t | x", frame, "private_psm", **given)
         assert found.labels == ("1 - 0", "2 - 0")
         effects[debias].append(float(found.estimates[1]))
@@ -407,5 +409,5 @@ def test_associations_are_called_so_and_nothing_is_said_of_what_is_missing():
 
 
 def test_memory_grows_with_arms_and_contrasts():
-    two, ten = PrivatePSMOptions().memory_per_row(), PrivatePSMOptions().memory_per_row(10, 45)
+    two, ten = (PrivatePSMOptions().memory_per_row(*x, "label") for x in ((2, 1), (10, 45)))
     assert ten[0] > 5 * two[0]

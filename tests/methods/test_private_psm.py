@@ -25,6 +25,7 @@ def data(n=1500, seed=0, strength=2.0, treated=0.0):
 
 def fit(frame, **more):
     more = {"epsilon": 1.0, "bounds": BOUNDS, "level": "label", **more}
+    more |= {"as_printed": True} if more["level"] == "sample" else {}
     return dpe.dp_ate(FORMULA, frame, "private_psm", **more)
 
 
@@ -137,7 +138,7 @@ def test_paper_split_at_sample_level():
     assert {s.epsilon for s in made.spends} == {0.25}
 
 
-def test_the_summary_says_that_sample_level_matching_adjusts_for_little():
+def test_the_summary_says_that_the_printed_matching_adjusts_for_little():
     text = str(fit(data(500), level="sample").summary())
     assert "adjusts for little" in " ".join(text.split())
 

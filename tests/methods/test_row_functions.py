@@ -60,6 +60,7 @@ from dpeffects.privacy.tight_sets import Bins, WithSquares, norm_of_sum
 from dpeffects.privacy.units import seen_as
 from dpeffects.replication import private_ipw
 from dpeffects.replication import sample_aggregate as aggregate
+from dpeffects.replication.matched_groups import Groups, matched_cell
 from dpeffects.replication.private_psm import propensity_scores
 from tests.privacy.bare import curator
 
@@ -138,6 +139,14 @@ ODDS, CHANCES = (
         ),
     )
 )
+GROUPS = [
+    Groups(
+        **vars(x),
+        limits=np.tile([0.2, 0.35, 0.6], (k, 1)),
+        found=np.tile([0.1, 0.3, 0.5, 0.7], (k, 1)),
+    )
+    for x, k in ((ODDS, 1), (CHANCES, 3))
+]
 TILTS = ("overlap", "ATE", "ATT", "ATC")
 FROM_MODEL, FROM_ARMS = (
     one_step.from_model(STANDARD, 0.03 * WEIGHTS[1:], OfArm(np.array(levels)))
@@ -213,7 +222,14 @@ CASES = {
     ],
     "tilted_weight": [
         replace(own, tilt=tilt).weight()
-        for own, tilt in (*((ODDS, x) for x in TILTS), (CHANCES, "overlap"), (CHANCES, "ATE"))
+        for own, tilt in (
+            *((x, tilt) for x in (ODDS, GROUPS[0]) for tilt in TILTS),
+            *((x, tilt) for x in (CHANCES, GROUPS[1]) for tilt in ("overlap", "ATE")),
+        )
+    ],
+    "matched_cell": [
+        matched_cell(ODDS, GROUPS[0].limits[0], 0, OfArm(ODDS.shares)),
+        matched_cell(CHANCES, GROUPS[1].limits[2], 2, OfArm(CHANCES.shares)),
     ],
     "along_score": [
         variation.along_score(CONTRAST, STANDARD, ODDS.slopes[:1], np.ones(1), OfArm(np.zeros(2))),

@@ -159,7 +159,7 @@ def test_an_asymptotic_claim_and_a_caution_stand_out():
     )
     both = dpe.plots.estimate(fit, claimed, names=["one", "two"])
     assert alarm(both) == "two: ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE AT THIS N"
-    noisy = dpe.dp_ate(f"{TRIAL} | age", NSW, "private_psm", epsilon=1)
+    noisy = dpe.dp_ate(f"{TRIAL} | age", NSW, "private_psm", as_printed=True, epsilon=1)
     assert "HARDLY ADJUSTED" in alarm(noisy.plot())
     marked = dpe.plots.errors(RUNS.assign(guarantee=["exact"] * 4 + ["asymptotic"] * 2))
     assert alarm(marked) == "b: ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE AT THIS N"

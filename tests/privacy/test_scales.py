@@ -33,7 +33,7 @@ BLOCKS = 211
 """That many there were by default."""
 CALLS = {
     "diff_in_means": ("dp_ate", "y ~ t", {"method": "diff_in_means"}),
-    "private_psm": ("dp_ate", PLAIN, {"method": "private_psm"}),
+    "private_psm": ("dp_ate", PLAIN, {"method": "private_psm", "as_printed": True}),
     "private_psm label": ("dp_ate", PLAIN, {"method": "private_psm", "level": "label"}),
     "private_ipw": ("dp_ate", PLAIN, {"method": "private_ipw"}),
     "private_ipw label": ("dp_ate", PLAIN, {"method": "private_ipw", "level": "label"}),

@@ -110,6 +110,10 @@ class OneStepOptions(ClippedContrastOptions):
         """Choose what goes to the moments, and which noise, by the forecast."""
         return planned(self, facts)[0]
 
+    def regrouped(self, curator: Curator, score: Score) -> Score:
+        """The score whose chances the weights are made of."""
+        return score
+
     def shown(self) -> dict[str, Any]:
         """At label level there are only the design and the curves to choose."""
         label = self.facts is not None and self.facts.level == "label"
@@ -296,6 +300,8 @@ def fit_arms(
     added = bends(options.facts, options.degree) if options.facts else ()
     stage = release_stage(curator, options.randomised, options.clip, _reach, added=added)
     first = stage.models.pair(*contrasts[0])
+    check = CurvesAsked.of(curator, first, stage.score, stage.models.standard.bends)
+    stage = replace(stage, score=options.regrouped(curator, stage.score))
     if not options.randomised:
         stage = _tilted(stage, estimand, curator, first)
     score = stage.score
@@ -304,13 +310,11 @@ def fit_arms(
     terms = ArmTerms(stage.centres, term, -top, top, score.sizes(curator.n))
     along = VariationAsked(first, score)
     checks = [] if options.randomised else [along.asked(curator, terms)]
-    check = CurvesAsked.of(curator, first, score, stage.models.standard.bends)
     if checks and curator.arms == 2:
         checks += check.asked
     released, *checked = curator.several(terms.asked(curator), *checks)
-    found, varying = terms.read(released), Varying.nowhere()
-    if checked:
-        varying = along.read(checked[0], found)
+    found = terms.read(released)
+    varying = along.read(checked[0], found) if checked else Varying.nowhere()
     seen = check.read(curator.names, *checked[1:]) if curator.arms == 2 else None
     centres, randomised, arms = stage.centres, options.randomised, curator.arms
 

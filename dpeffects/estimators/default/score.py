@@ -53,7 +53,7 @@ class Score:
 
     def of(self, rows: Block) -> FloatArray:
         """Chances of some rows to be in each arm, a column each."""
-        return self._kept(_chances(self.logits(rows)))
+        return self.kept(_chances(self.logits(rows)))
 
     def logits(self, rows: Block) -> FloatArray:
         """Logarithms of chances of some rows, but for a constant."""
@@ -67,13 +67,14 @@ class Score:
         """The arms that have slopes."""
         return [k for k in range(len(self.shares)) if k != self.reference]
 
-    def _kept(self, chances: FloatArray) -> FloatArray:
+    def kept(self, chances: FloatArray) -> FloatArray:
+        """Chances within what is allowed."""
         return np.clip(chances, self.least, 1.0 - (len(self.shares) - 1) * self.least)
 
     @property
     def chances(self) -> FloatArray:
         """Chances of typical records."""
-        return self._kept(_chances(self.index + self.constants))
+        return self.kept(_chances(self.index + self.constants))
 
     @property
     def overlap(self) -> float:
@@ -126,7 +127,7 @@ class Score:
         towards = self.slopes - others
         moves = towards @ self.covariance @ self.slopes.T
         steps = hand.CUT / np.maximum(self.sd_along(towards), 1e-12)
-        chances = self._kept(_chances(self.constants + self.centres - steps[:, None] * moves))
+        chances = self.kept(_chances(self.constants + self.centres - steps[:, None] * moves))
         flat = self.tilted(self.shares) / self.shares
         found = np.maximum(self.tilted(chances) / np.diag(chances), flat)
         found = np.minimum(found, 1.0 - self.least if self.tilt == "overlap" else 1.0 / self.least)
