@@ -16,7 +16,7 @@ SHOWN_IN = ("README.md", "docs/index.md")
 PICTURE = ROOT / "docs" / "_static" / "opening.png"
 _TABLE = re.compile(r"<!-- opening -->\n(.*?)<!-- end -->", re.DOTALL)
 _COVARIATES = "prenatal_first_trimester + married + mage + first_baby + medu"
-_MATCHED = {"method": "private_psm", "level": "label"}
+_MATCHED = {"method": "private_psm"}
 _ROWS = (  # what is shown; data set, right side of the formula, arguments, units of the outcome
     (
         "aspirin: strokes within two weeks among 1,000 patients",
@@ -27,8 +27,12 @@ _ROWS = (  # what is shown; data set, right side of the formula, arguments, unit
         ("birthweight", f"outcome ~ treatment | {_COVARIATES}", {"method": "auto"}, 1),
     ),
     (
-        'the same, `method="private_psm"`, outcomes private',
+        'the same, `method="private_psm"`',
         ("birthweight", f"outcome ~ treatment | {_COVARIATES}", _MATCHED, 1),
+    ),
+    (
+        'the same, `method="private_psm", level="label"`',
+        ("birthweight", f"outcome ~ treatment | {_COVARIATES}", _MATCHED | {"level": "label"}, 1),
     ),
 )
 
