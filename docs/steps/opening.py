@@ -84,15 +84,15 @@ def draw(found: dict[str, tuple[Found, Found]]) -> None:
     """Draw the intervals of the table; the file keeps the table that it shows."""
     from matplotlib.figure import Figure
 
-    aspirin, smoking, matched = found.values()
+    aspirin, smoking, matched, label = found.values()
     panels = (
         ("Aspirin, a trial of 19,408 patients:\nstrokes among 1,000", {"": aspirin}),
         (
             "Smoking, 4,642 births:\nbirth weight in grams",
-            {"default": smoking, "matching": matched},
+            {"default": smoking, "matching": matched, "matching, label level": label},
         ),
     )
-    figure = Figure(figsize=(7, 2.5), layout="constrained")
+    figure = Figure(figsize=(7, 3.1), layout="constrained")
     for ax, (title, effects) in zip(figure.subplots(1, 2), panels, strict=True):
         labels = []
         for method, pair in effects.items():
