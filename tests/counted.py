@@ -118,6 +118,7 @@ METHODS: dict[str, Call] = {
     "one_step, Gaussian": att("one_step", n=600, epsilon=8.0, pool="all", **DELTA),
     "regression": ate("regression", n=600, epsilon=60.0, flexible=1),
     "private_ipw": ate("private_ipw", n=300, epsilon=8.0),
+    "private_psm": ate("private_psm", n=600, epsilon=8.0),
     "private_ipw, output": att("private_ipw", n=300, epsilon=8.0, propensity="output", **DELTA),
     "r_learner": cate("r_learner", n=200, epsilon=8.0),
     "r_learner, groups": cate("r_learner", n=200, epsilon=8.0, release="groups", by="g"),

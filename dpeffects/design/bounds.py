@@ -453,7 +453,7 @@ def find_bounds(
     lost = f"VALUES CLIPPED to ranges found privately: {', '.join(outside)}; declare them"
     lost = lost if outside else ""
     if bins is not MAGNITUDES:
-        price = f"few records give wide ones, for epsilon = {releaser.share('bounds').epsilon:.3g}"
+        price = f"found with few records, they are rough, for epsilon = {releaser.share('bounds').epsilon:.3g}"
         lost = "; ".join(
             [f"COARSE RANGES of {', '.join(columns)}: {price}", lost or "declare them"]
         )

@@ -254,12 +254,13 @@ class Verdicts:
             count = sum(row.verdict == verdict for row in self.rows)
             chosen = [x for x in paper.main if x in found and found[x].verdict == verdict]
             if chosen:
-                parts.append(words.format(f"{count} of {len(self.rows)} claims"))
+                parts += [words.format(f"{count} of {len(self.rows)} claims"), ""]
             for name in chosen:
                 first, *more = found[name].why.rstrip(".").split(". ")
                 why = ". ".join([first, *more[: len(first) < _SHORT]])
                 parts.append(f"- {name}. {why}." if words.endswith("why:") else f"- {name}.")
-        return "\n".join(_wrapped(part) for part in [*parts, "", f"Here: {paper.instead}"])
+            parts += [""] if chosen else []
+        return "\n".join(_wrapped(part) for part in [*parts, f"Here: {paper.instead}"])
 
     def _cells(self) -> list[list[str]]:
         return [

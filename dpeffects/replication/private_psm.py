@@ -80,7 +80,7 @@ from dpeffects.privacy.matched import MatchedRecords
 from dpeffects.privacy.minimise import propensity_weights, public_propensity_model
 from dpeffects.privacy.noise import flip_chance
 from dpeffects.privacy.rows import Block
-from dpeffects.replication.matched_groups import GROUPS, SHARE, MatchedOptions
+from dpeffects.replication.matched_groups import FEWEST, GROUPS, SHARE, MatchedOptions
 from dpeffects.replication.nearest import Matches, feasible, match_into, match_limit, pairs
 
 _COEFFICIENT = {"label": 0.01, "sample": 0.001}
@@ -92,6 +92,7 @@ _NOISY: str = (
     "The scores carry more noise than their range, so the matching adjusts for little: "
     "read this as a difference in means. diff_in_means is more accurate for that."
 )
+_OF_GROUPS = "groups", "flexible"
 _NOT_DEBIASED = "Not debiased: the flipped treatments shrink this estimate towards zero."
 _BIASED = "debias=False leaves a bias that no interval accounts for"
 
@@ -112,7 +113,9 @@ def _check_positive(name: str, value: Any) -> None:
 class PrivatePSMOptions(Options):
     """Options of private matching.
 
-    At sample level, ``groups``: matched groups of the released score, whose records are compared.
+    At sample level, ``groups``: matched groups of the released score, whose records are compared;
+    ``flexible``: 0 adjusts for the formula's own terms alone, 1 for squares of its columns too, 2
+    for their products too, None chooses by n, epsilon, delta and the number of columns.
     ``as_printed``: the algorithm of the paper instead, in which every record has its own matches,
     as it has at label level; all other options are for that.
 
@@ -128,7 +131,8 @@ class PrivatePSMOptions(Options):
     error_coefficient: float | None = checked(None, _check_positive)
     penalty: float | None = checked(None, check_penalty)
     debias: bool = flag(True)
-    groups: int = whole(GROUPS, 2, 100)
+    groups: int = whole(GROUPS, FEWEST, 100)
+    flexible: int | None = whole(None, 0, 2)
     as_printed: bool = flag(False)
 
     def memory_per_row(self, arms: int, contrasts: int, level: str) -> tuple[int, str]:
@@ -153,6 +157,10 @@ class PrivatePSMOptions(Options):
         """The paper has average effects over all records."""
         return replace(spec, estimands=("ATE",)) if self.as_printed else spec
 
+    def shown(self) -> dict[str, Any]:
+        """Groups are for what is not printed."""
+        return {k: x for k, x in super().shown().items() if k not in _OF_GROUPS}
+
     def has_means(self, facts: Facts) -> bool:
         """More than two arms have a sum each, two arms one for both."""
         return facts.arms > 2 and (self.debias or facts.level == "label")
@@ -161,12 +169,12 @@ class PrivatePSMOptions(Options):
         """Options of what is matched; with very many columns a tiny penalty cannot be fitted."""
         grouped = self._grouped(facts.level)
         for own in fields(self):
-            if (own.name == "groups") != grouped and getattr(self, own.name) != own.default:
+            if (own.name in _OF_GROUPS) != grouped and getattr(self, own.name) != own.default:
                 single = 'matches of single records: as_printed=True, or level="label"'
                 where = single if grouped else 'level="sample" without as_printed=True'
                 raise OptionError(f"{own.name} is for {where}")
         if grouped:
-            return MatchedOptions(groups=self.groups).resolve(facts)
+            return MatchedOptions(groups=self.groups, flexible=self.flexible).resolve(facts)
         least = least_penalty(facts.width)
         if self.penalty is not None and self.penalty < least:
             raise OptionError(f"penalty must be at least {least:.3g} with {facts.width} columns")

@@ -216,17 +216,15 @@ def residual(means: FloatArray) -> Row:
 
 @row()
 def clipped_term(
-    rows: Block, residual: RowFunction, weight: RowFunction, clip: float
+    rows: Block, residual: RowFunction, weight: RowFunction, clip: float, most: OfArm | None = None
 ) -> FloatArray:
-    """Clipped residuals times a weight, which has the sign of the arm where arms are compared."""
-    return np.asarray(weight(rows) * np.clip(residual(rows), -clip, clip))
+    """Clipped residuals times a weight, which has the sign of the arm where arms are compared.
 
-
-@row()
-def cut_term(rows: Block, term: RowFunction, most: OfArm) -> FloatArray:
-    """Terms within what those of their arm may be at most."""
-    top = most(rows)
-    return np.asarray(np.clip(term(rows), -top, top))
+    Terms are within what those of their arm may be at ``most``.
+    """
+    term = np.asarray(weight(rows) * np.clip(residual(rows), -clip, clip))
+    top = np.inf if most is None else most(rows)
+    return np.clip(term, -top, top)
 
 
 @row()

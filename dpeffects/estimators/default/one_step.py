@@ -48,7 +48,6 @@ from dpeffects.estimators.default.bends import Bends, added_words, bends, bent
 from dpeffects.estimators.default.centres import (
     Centres,
     clipped_term,
-    cut_term,
     release_centres,
     residual,
 )
@@ -306,7 +305,7 @@ def fit_arms(
         stage = _tilted(stage, estimand, curator, first)
     score = stage.score
     top = min(stage.clip, stage.most) * score.largest / score.mass
-    term = cut_term(clipped_term(stage.residual, score.weight(), stage.clip), OfArm(top))
+    term = clipped_term(stage.residual, score.weight(), stage.clip, OfArm(top))
     terms = ArmTerms(stage.centres, term, -top, top, score.sizes(curator.n))
     along = VariationAsked(first, score)
     checks = [] if options.randomised else [along.asked(curator, terms)]
@@ -377,8 +376,9 @@ def _unreached(stage: Stage, selection: float) -> str:
     """
     strong, cut = hand.CONFOUNDED * selection, stage.cut + stage.score.cut
     if stage.score.tilt == "overlap" and strong > 1.0:
-        return f"OVERLAP WEIGHTS: inverse probability weights are too noisy here; {_MAY_MISS}"
-    told = f"CUT WEIGHTS: those of {100.0 * cut:.0f} % of the records are cut; {_MAY_MISS}"
+        few = "too noisy, or rest on too few records"
+        return f"OVERLAP WEIGHTS: inverse probability weights are {few}, here; {_MAY_MISS}"
+    told = f"CUT WEIGHTS: {100.0 * cut:.0f} % of the weight is cut; {_MAY_MISS}"
     far = stage.score.tilt != "overlap" and strong * hand.CUT**2 * cut > 1.0
     return told if far else ""
 

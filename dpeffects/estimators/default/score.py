@@ -103,8 +103,10 @@ class Score:
 
     @property
     def cut(self) -> float:
-        """Part of the records with a chance that is kept from falling further."""
-        return float((self.weights * (self.chances.min(axis=-1) <= self.least)).sum())
+        """Part of all weight of records whose own chance is kept from falling further."""
+        own, mass = self.chances.diagonal(axis1=0, axis2=2).T, self.weights
+        mass = mass * self.tilted(self.chances) / own
+        return float((mass * (own <= self.least)).sum() / mass.sum())
 
     def sizes(self, n: int) -> FloatArray:
         """Records of equal weight that those of each arm are worth."""
