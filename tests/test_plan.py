@@ -238,7 +238,7 @@ def test_the_default_is_planned_as_it_turns_out(name, n, near):
         ends.append(tuple(fit.conf_int()))
     low, high = np.array(ends).T
     assert np.median(high - low) / 2 == pytest.approx(row.half_width, rel=near)
-    assert 0.62 < np.mean(low > 0) < 0.95  # 0.8, with 60 runs of a plan that is a little off
+    assert 0.55 < np.mean(low > 0) < 0.95  # 0.8, with 60 runs of a plan that is a little off
 
 
 @pytest.mark.parametrize("method", ["diff_in_means", "private_ipw", "private_psm"])

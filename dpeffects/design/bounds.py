@@ -453,7 +453,8 @@ def find_bounds(
     lost = f"VALUES CLIPPED to ranges found privately: {', '.join(outside)}; declare them"
     lost = lost if outside else ""
     if bins is not MAGNITUDES:
-        price = f"found with few records, they are rough, for epsilon = {releaser.share('bounds').epsilon:.3g}"
+        spent = releaser.share("bounds").epsilon
+        price = f"few records make them rough, for epsilon = {spent:.3g}"
         lost = "; ".join(
             [f"COARSE RANGES of {', '.join(columns)}: {price}", lost or "declare them"]
         )

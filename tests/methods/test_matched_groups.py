@@ -175,7 +175,7 @@ def test_what_is_printed_is_as_it_was():
         ({"debias": False}, "as_printed=True"),
         ({"groups": 5, "level": "label"}, 'groups is for level="sample"'),
         ({"groups": 5, "as_printed": True}, "groups is for"),
-        ({"groups": 1}, "from 2"),
+        ({"groups": 1}, "from 5"),
         ({"estimand": "ATT", "as_printed": True}, "ATE, not ATT"),
     ],
 )

@@ -88,9 +88,9 @@ def with_means(
     if varies is not None:
         treated += weights[0] * (varies.more("ATC") - varies.more(estimand))
         control -= weights[1] * (varies.more("ATT") - varies.more(estimand))
-        for (part, one), (_, other) in zip(varies.errors("ATC"), varies.errors("ATT"), strict=True):
-            named.add(part.name)
-            parts.append(MeansPart(part.name, weights[0] * one, -weights[1] * other, part.noise))
+        for (part, one), (_, sd) in zip(varies.errors("ATC"), varies.errors(estimand), strict=True):
+            named.add(part.name)  # what is not in the effect is in both means
+            parts.append(MeansPart(part.name, weights[0] * one, weights[0] * one - sd, part.noise))
     elif not unadjusted:
         low, (one, zero) = centres.outcome_range[0], centres.means.tolist()
         apart = abs(one - effect - zero) / max(abs(control - low), 0.02 * centres.range)
