@@ -380,7 +380,7 @@ def _unreached(stage: Stage, selection: float) -> str:
         return f"OVERLAP WEIGHTS: inverse probability weights are {few}, here; {_MAY_MISS}"
     told = f"CUT WEIGHTS: {100.0 * cut:.0f} % of the weight is cut; {_MAY_MISS}"
     far = stage.score.tilt != "overlap" and strong * hand.CUT**2 * cut > 1.0
-    return told if far else ""
+    return told if far and cut >= 0.01 else ""  # less is printed as nothing
 
 
 def _reach(score: Score) -> float:
