@@ -233,7 +233,7 @@ EFFECTS = {
     "one_step, subsets": ate("one_step", n=400, epsilon=12.0, by=["x1 < 0.7", "g != 'a'"]),
     "private_psm": ate("private_psm"),
     "private_psm, rich": ate("private_psm", n=400, formula=RICH),
-    "private_psm, ATT": att("private_psm", n=3000, groups=4),
+    "private_psm, ATT": att("private_psm", n=3000, groups=5),
     "private_psm, ATC": atc("private_psm", n=3000, epsilon=4.0),
     "private_psm, Gaussian": ate("private_psm", n=3000, epsilon=4.0, **DELTA),
     "private_psm, three arms": ate("private_psm", n=400, formula=THREE, contrasts="pairwise"),
