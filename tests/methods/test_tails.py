@@ -10,6 +10,7 @@ import pytest
 from scipy import integrate, stats
 
 from dpeffects.estimators.constants import LEVELS
+from dpeffects.estimators.default.centres import Centres
 from dpeffects.estimators.default.curves import bent_terms, density, spike_and_slab
 from dpeffects.estimators.default.tails import Family, Lengths, length_class, limits, log_density
 from dpeffects.privacy.charges import Noisy
@@ -176,3 +177,11 @@ def test_even_weights_leave_lengths_as_they_are():
         (*same.tails, *same.excess), (*family.tails, *family.excess), strict=True
     ):
         assert one[:, :-1] == pytest.approx(other[:, :-1], abs=1e-12)
+
+
+def test_weight_that_is_cut_may_all_be_in_one_of_the_arms():
+    """Every arm has the same weight: of 300 records of weight 1, 10 are cut, all in one arm."""
+    shares = np.full(3, 1 / 3)
+    centres = Centres(300, shares, 0.0, np.zeros(3), np.ones(3), np.ones(3), (-1.0, 1.0), False)
+    lost = np.repeat([0.0, 1.0], [90, 10])  # of the arm
+    assert centres.missed(10 / 300, of_weight=True) == pytest.approx(np.full(3, lost.mean()))

@@ -122,7 +122,7 @@ class Centres:
         Those ``beyond`` a clip, a part of all, are taken to be in even parts of two arms, however
         few records one of them has; but if they are parts of all weight, all in one arm.
         """
-        each = np.full_like(self.shares, 2.0) if of_weight else 0.5 / self.shares
+        each = np.full_like(self.shares, self.shares.size) if of_weight else 0.5 / self.shares
         return self.unknown * np.minimum(1.0, np.multiply.outer(beyond, each))
 
     def size_part(self, distance: float) -> Part:
@@ -143,7 +143,7 @@ class Centres:
         An error of a share multiplies what the means miss, and the ``corrections`` that sums of
         residuals made: one of two arms, or one for each of more. So does the ``relative`` error of
         the weights of an arm. Residuals ``beyond`` the clip, a part of all, do not correct the
-        means, nor do those whose weight, a part of that of both arms, is ``cut``.
+        means, nor do those whose weight, a part of that of all arms, is ``cut``.
         ``moves`` are those of centres that are not the means.
         """
         two, by_share = list(pair), np.minimum(1.0, self.share_sd / self.shares)

@@ -22,10 +22,10 @@ Whether scores bend is not checked then; the interval allows for what is usual.
 With ``design="randomised"`` there is nothing to correct for: weights are those of the arms, and
 the covariates make residuals, and so the interval, shorter.
 
-What carries it, and what does not, by the error relative to the whole (four populations, epsilon
-1): moments alone without the sum 1.5; Laplace noise by entry in place of the matrix noise 1.5;
-declared ranges without private centring and scaling of covariates 1.2, up to 3; inverse
-probabilities in place of overlap weights 1.06; no adjusting 5.5.
+What carries it, and what does not, by the error relative to the whole (four populations, epsilon 1,
+with overlap weights throughout): moments alone without the sum 1.5; Laplace noise by entry in place
+of the matrix noise 1.5; declared ranges without private centring and scaling of covariates 1.2, up
+to 3; no adjusting 5.5.
 """
 
 from __future__ import annotations
