@@ -102,16 +102,19 @@ class Score:
         return 1.0 - float((self.weights * harmonic(chances)).sum() / harmonic(self.shares))
 
     @property
+    def _inverse(self) -> FloatArray:
+        """Weights of typical records before they are cut, (arm, record)."""
+        return np.asarray(self.tilted(self.chances) / np.einsum("ara->ar", self.chances))
+
+    @property
     def cut(self) -> float:
         """Part of all weight of records whose own chance is kept from falling further."""
-        own, mass = self.chances.diagonal(axis1=0, axis2=2).T, self.weights
-        mass = mass * self.tilted(self.chances) / own
-        return float((mass * (own <= self.least)).sum() / mass.sum())
+        mass = self.weights * self._inverse
+        return float(mass[np.einsum("ara->ar", self.chances) <= self.least].sum() / mass.sum())
 
     def sizes(self, n: int) -> FloatArray:
         """Records of equal weight that those of each arm are worth."""
-        own = np.stack([self.tilted(x) / x[:, k] for k, x in enumerate(self.chances)])
-        return np.asarray(n / (self.weights * (own / self.mass) ** 2).sum(axis=1))
+        return np.asarray(n / (self.weights * (self._inverse / self.mass) ** 2).sum(axis=1))
 
     def sd_along(self, directions: FloatArray) -> FloatArray:
         """Standard deviations within arms along slopes (direction, covariate)."""
@@ -138,8 +141,8 @@ class Score:
     @property
     def relative(self) -> tuple[FloatArray, FloatArray]:
         """Weights of typical records over the largest of their arm, and their chances."""
-        own = np.stack([self.tilted(x) / x[:, k] for k, x in enumerate(self.chances)])
-        return np.minimum(own / self.largest[:, None], 1.0).ravel(), self.weights.ravel()
+        own = self._inverse / self.largest[:, None]
+        return np.minimum(own, 1.0).ravel(), self.weights.ravel()
 
     def weight(self) -> Row:
         """Weights over their mean, with a minus for the second of two arms."""

@@ -80,14 +80,12 @@ class Family:
         longer = np.pad(_mixed(few, *at), ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, 1.0)))
         return cls(x, few, tails, (one, other), np.diff(longer, axis=1), prior)
 
-    def of_terms(
-        self, clip: float, off: float, relative: FloatArray, chances: FloatArray
-    ) -> Family:
+    def of_terms(self, clip: float, off: float, relative: FloatArray, part: FloatArray) -> Family:
         """The family of residuals that are clipped, which may be ``off``, and weighted.
 
-        Tails are parts of all weight.
+        A ``part`` of the records has each weight. Tails are parts of all weight.
         """
-        x, mass = self.lengths, chances * relative
+        x, mass = self.lengths, part * relative
 
         def weighted(off: float) -> FloatArray:
             at = np.searchsorted(x, np.clip(x / relative[:, None] - off, 0.0, 1.0))
