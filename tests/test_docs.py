@@ -179,7 +179,7 @@ def test_the_power_of_the_check_is_as_documented(n, epsilon):
         drawn = noise.scale * rng.gamma(k + 1.0) * rng.uniform(-1, 1, k) + sd * rng.normal(size=k)
         drawn[at] += bends[at] * unit[at]
         seen = replace(noise, value=drawn)
-        found, _ = spike_and_slab(seen, sd, math.sqrt(0.1) * unit, chance)
+        found, _, _ = spike_and_slab(seen, sd, math.sqrt(0.1) * unit, chance)
         named += found[at] > 0.5
         falsely += (np.delete(found, at) > 0.5).any()
     assert 0.72 < named / runs < 0.88

@@ -131,11 +131,12 @@ def test_the_law_of_a_sum_in_a_cube(columns):
 
 def test_spike_and_slab_is_bayes_rule_where_noise_is_normal():
     sums, sd, slab = np.array([0.0, 1.0, -6.0, 30.0]), np.full(4, 0.5), np.full(4, 4.0)
-    found, squares = spike_and_slab(Noisy(sums, 1.2, None, True), sd, slab, 0.05)
+    found, means, squares = spike_and_slab(Noisy(sums, 1.2, None, True), sd, slab, 0.05)
     one, other = 0.5**2 + 1.2**2, 0.5**2 + 1.2**2 + 16.0
     odds = 0.05 / 0.95 * stats.norm(0, other**0.5).pdf(sums) / stats.norm(0, one**0.5).pdf(sums)
     kept = 16.0 / other
     assert found == pytest.approx(odds / (1 + odds), rel=1e-4)
+    assert means == pytest.approx(kept * sums, rel=1e-3, abs=1e-9)
     assert squares[:3] == pytest.approx(((kept * sums) ** 2 + kept * one)[:3], rel=1e-3)
 
 
@@ -158,9 +159,9 @@ def test_lengths_of_weighted_residuals_are_those_of_simulated_ones(off):
     member = int(np.argmin(np.abs(family.tails[0][:37] @ np.gradient(family.lengths) - 0.1)))
     scale = 2.0 ** np.linspace(-7.5, -0.3, 37)[member]
     lengths = np.abs(rng.normal(0.0, scale, 2 * n))
-    lengths = np.minimum(lengths[lengths < 1.0][:n], 0.3)
+    lengths = lengths[lengths < 1.0][:n]
     u = rng.choice(weights, n, p=chances)
-    terms = family.of_terms(0.3, off, weights, chances)
+    terms = family.of_terms(off, weights, chances)
     for cut in (0.05, 0.1, 0.2):
         excess, tail = (
             np.interp(cut, family.lengths, x[0][member]) for x in (terms.excess, terms.tails)
@@ -172,7 +173,7 @@ def test_lengths_of_weighted_residuals_are_those_of_simulated_ones(off):
 
 def test_even_weights_leave_lengths_as_they_are():
     family = Family.of_all()
-    same = family.of_terms(1.0, 0.0, np.ones(1), np.ones(1))
+    same = family.of_terms(0.0, np.ones(1), np.ones(1))
     for one, other in zip(
         (*same.tails, *same.excess), (*family.tails, *family.excess), strict=True
     ):

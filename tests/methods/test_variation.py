@@ -7,7 +7,10 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
+from dpeffects.estimators.default.arm_terms import ArmTerms
 from dpeffects.estimators.default.standard import Standard
+from dpeffects.estimators.default.variation import EndsAsked
+from dpeffects.privacy.charges import Noisy
 
 N = 40_000
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1), "x3": (0, 1)}
@@ -99,3 +102,33 @@ def test_a_curved_effect_that_the_interval_may_miss_is_told():
         truth = 0.3 + 0.8 * (1.5**2 + 1.2**2 + 0.4**2)
         silent += not low <= truth <= high and "WEIGHTS" not in made.caution
     assert not silent
+
+
+def test_terms_cut_at_one_end_are_added_back():
+    """150 of 10,000 terms are cut at 5, and exceed that by as much again; noise is next to none."""
+    centres = SimpleNamespace(n=10_000, shares=np.full(2, 0.5))
+    ends = EndsAsked(ArmTerms(centres, None, -np.full(2, 5.0), np.full(2, 5.0), None), 0.0)
+    one, other = (Noisy(np.array([[x]]), 0.5, None, True) for x in (150.0, 0.0))
+    (found,), (unknown,) = ends.read(one)
+    assert found == pytest.approx(150 * 5.0 / 10_000, rel=0.01)
+    assert np.sqrt(unknown) == pytest.approx(0.4 * found, rel=0.05)
+    (nothing,), (left,) = ends.read(other)
+    assert abs(nothing) < 1e-9
+    assert np.sqrt(left) < 0.05 * found
+
+
+@pytest.mark.parametrize("method", ["auto", "one_step"])
+def test_an_effect_that_is_largest_where_weights_are(method):
+    """A U along a straight score, as strong as the noise: intervals of most samples hold it."""
+    rng, n, held, bounds = np.random.default_rng(9), 10_000, 0, {"y": (-8, 10)}
+    bounds |= dict.fromkeys(["a", "b", "c", "d"], (-1, 1))
+    for seed in range(12):
+        x = rng.uniform(-1, 1, (n, 4))
+        score = x.sum(axis=1) * np.sqrt(0.75)
+        t = rng.random(n) < 1.0 / (1.0 + np.exp(-score))
+        y = x.sum(axis=1) + t * score**2 + rng.normal(size=n)
+        data = pd.DataFrame(x, columns=["a", "b", "c", "d"]).assign(t=t, y=y)
+        call = {"epsilon": 1, "bounds": bounds, "seed": seed}
+        low, high = dpe.dp_ate("y ~ t | a + b + c + d", data, method, **call).conf_int()
+        held += low <= 1.0 <= high
+    assert held >= 7  # without the released ends, 1 of 12

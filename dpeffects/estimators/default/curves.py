@@ -136,8 +136,8 @@ def _ndtr(z: FloatArray) -> FloatArray:
 
 def spike_and_slab(
     noisy: Noisy, sd: FloatArray, slab: FloatArray, chance: float
-) -> tuple[FloatArray, FloatArray]:
-    """How likely each sum is not 0, and its mean square if so.
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """How likely each sum is not 0, and its mean and mean square if so.
 
     A sum is 0 but for its error, or with this ``chance`` normal of standard deviation ``slab``.
     """
@@ -146,13 +146,13 @@ def spike_and_slab(
     at = np.sort(np.hstack([wide, seen + np.hypot(sd, noisy.sd) * close]), axis=1)
     prior = np.exp(-0.5 * (at / slab) ** 2) / (math.sqrt(2.0 * math.pi) * slab)
     fits = prior * density(seen - at, np.broadcast_to(sd, at.shape), noisy)
-    under, squares = (
+    under, means, squares = (
         (0.5 * (x[:, 1:] + x[:, :-1]) * np.diff(at, axis=1)).sum(axis=1)
-        for x in (fits, fits * at**2)
+        for x in (fits, fits * at, fits * at**2)
     )
-    squares = squares / np.maximum(under, 1e-300)
-    spike = (1.0 - chance) * density(seen, sd, noisy)[:, 0]
-    return chance * under / np.maximum(chance * under + spike, 1e-300), squares
+    most, spike = np.maximum(under, 1e-300), (1.0 - chance) * density(seen, sd, noisy)[:, 0]
+    likely = chance * under / np.maximum(chance * under + spike, 1e-300)
+    return likely, means / most, squares / most
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +208,7 @@ class CurvesAsked:
         slab = math.sqrt(hand.CURVE) * self._units
         usual = hand.USUAL_CURVES * max(self.models.slopes.selection, 1e-9)
         chance = min(usual / (hand.CURVE * len(self.terms)), 0.5)  # as strong together as is usual
-        chances, squares = spike_and_slab(answers[0], self._errors, slab, chance)
+        chances, _, squares = spike_and_slab(answers[0], self._errors, slab, chance)
         which = np.unique(self.terms[chances > 0.5])
         named = tuple(names[k] for k in self.models.standard.columns[which[which >= 0]])
         return Curves(chances, chances * squares / self._units**2, named)

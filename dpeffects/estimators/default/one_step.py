@@ -11,8 +11,9 @@
    cut may leave out are least together. Where few records or noise forbid these weights, overlap
    weights take their place.
 5. With the same look at the rows: how the effect varies along the score, by a line and a U
-   (`variation`), which makes of it the average over all, treated or control records, and whether
-   the score bends where the formula has lines (`curves`).
+   (`variation`), which makes of it the average over all, treated or control records; how many more
+   terms are cut at one end than at the other, which tells what the cut took off; and whether the
+   score bends where the formula has lines (`curves`).
 
 At label level covariates and treatment are public: the weights cost nothing (`balancing`).
 
@@ -59,7 +60,7 @@ from dpeffects.estimators.default.moment_models import ArmModels, Models, releas
 from dpeffects.estimators.default.score import Score, ask_calibration, calibrated, score_of
 from dpeffects.estimators.default.standard import Standard, ask_means, release_standard
 from dpeffects.estimators.default.tails import Lengths, LengthsAsked
-from dpeffects.estimators.default.variation import VariationAsked, Varying
+from dpeffects.estimators.default.variation import EndsAsked, VariationAsked, Varying
 from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
@@ -180,6 +181,8 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
         rest |= {"calibration": 0.03, "variation": 0.03}
         if options.facts is None or _may_bend(options.facts):
             rest["curves"] = 0.06
+        if options.clips:
+            rest["cut"] = 0.15
     part = max(1.0 - models - sum(first.values()), 0.05) / sum(rest.values())
     return first | {name: part * x for name, x in rest.items()} | {"models": models}
 
@@ -308,11 +311,15 @@ def fit_arms(
     term = clipped_term(stage.residual, score.weight(), stage.clip, OfArm(top))
     terms = ArmTerms(stage.centres, term, -top, top, score.sizes(curator.n))
     along = VariationAsked(first, score)
+    ends = EndsAsked(terms, stage.bias) if curator.has("cut") else None
     checks = [] if options.randomised else [along.asked(curator, terms)]
     if checks and curator.arms == 2:
         checks += check.asked
+    if ends:
+        checks.append(ends.asked(curator))
     released, *checked = curator.several(terms.asked(curator), *checks)
     found = terms.read(released)
+    cut, unknown = ends.read(checked.pop()) if ends else (np.zeros(1), np.full(1, stage.bias**2))
     varying = along.read(checked[0], found) if checked else Varying.nowhere()
     seen = check.read(curator.names, *checked[1:]) if curator.arms == 2 else None
     centres, randomised, arms = stage.centres, options.randomised, curator.arms
@@ -322,9 +329,9 @@ def fit_arms(
         models, c = stage.models.pair(*pair), combination(pair, arms)
         curves = seen or Curves.usual(models.slopes.selection)
         varies = varying if randomised else replace(varying, combination=c)
-        value = float(stage.levels[pair[0]] - stage.levels[pair[1]] + c @ found.means)
+        value = float(stage.levels[pair[0]] - stage.levels[pair[1]] + c @ (found.means + cut))
         off = 0.0 if randomised else hand.WEIGHTS_OFF
-        parts = [Part("clipped outcomes", stage.bias**2)]
+        parts = [Part("clipped outcomes", float((c**2 * unknown).max()))]
         parts.append(centres.noise_part(pair, found.means, off, beyond=stage.beyond, cut=stage.cut))
         if not randomised:
             value += varies.more(estimand) - models.clip * models.slopes.left
@@ -348,7 +355,7 @@ def fit_arms(
             whose = "ATE" if randomised else estimand
             return with_means(made, centres, whose, spread, varies=varies)
         # what is left of the confounding is taken off both arms
-        means = stage.levels + found.means
+        means = stage.levels + found.means + cut
         if not randomised:
             means = means + varies.by_sum("ATE")
         means[pair] += np.array([0.5, -0.5]) * (made.value - float(c @ means))
@@ -392,23 +399,25 @@ def _tilted(stage: Stage, estimand: str, curator: Curator, models: Models) -> St
     """Weights of the estimand, or overlap weights where noise or few records forbid those.
 
     With the latter the interval allows for effects that vary along the score, by what is released
-    about them. Terms are cut where what that may leave out and noise are least together.
+    about them. Terms are cut where what that may leave out and noise are least together, and
+    residuals are not.
     """
     spread = stage.models.clip**2 * stage.models.moments.outcome_variance
     unit = 2.0 * noise_between(curator.arms) * curator.noise_sd("estimate") / curator.n
     off, found = float(stage.centres.unknown.max()), []
     for tilt in (estimand, "overlap"):
         score = replace(stage.score, tilt=tilt)
-        reach, most, bias, cut = _reach(score), stage.clip, 0.0, 0.0
+        reach, most, bias, cut = _reach(score), stage.clip, stage.bias, 0.0
         if stage.lengths:
-            terms = stage.lengths.of_terms(stage.clip, off, *score.relative)
+            terms = stage.lengths.of_terms(off, *score.relative)
             most, bias, cut = terms.clip(unit * reach, stage.centres, reach=reach)
         error = spread * float((1.0 / score.sizes(curator.n)).sum()) + bias**2
         error += (unit * reach * most) ** 2 + VariationAsked(models, score).may_move(estimand)
         error += float((stage.centres.missed(cut, of_weight=True) ** 2).sum())
-        own = replace(stage, score=score, most=most, bias=math.hypot(stage.bias, bias), cut=cut)
+        own = replace(stage, score=score, most=most, bias=bias, cut=cut)
         found.append((error, own))
-    return min(found, key=lambda x: x[0])[1]
+    best = min(found, key=lambda x: x[0])[1]
+    return replace(best, clip=best.lengths.longest, beyond=0.0) if best.lengths else best
 
 
 def confounding(models: Models, curves: Curves) -> list[Part]:

@@ -67,15 +67,14 @@ class OneStepGroupsOptions(OneStepOptions):
 def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     """Split of the budget: as for an average, but how effects vary is in the sums by group."""
     split = one_step.shares(level, options)
-    split["estimate"] += split.pop("variation", 0.0)
+    split["estimate"] += split.pop("variation", 0.0) + split.pop("cut", 0.0)
     return split
 
 
 def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]:
     """Shares with Gaussian noise, as for an average."""
     named = one_step.uses_delta(options, facts)
-    named.pop("variation", None)
-    return named
+    return {name: x for name, x in named.items() if name not in ("variation", "cut")}
 
 
 @row("treated", "outcome", "covariates")

@@ -80,8 +80,8 @@ class Family:
         longer = np.pad(_mixed(few, *at), ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, 1.0)))
         return cls(x, few, tails, (one, other), np.diff(longer, axis=1), prior)
 
-    def of_terms(self, clip: float, off: float, relative: FloatArray, part: FloatArray) -> Family:
-        """The family of residuals that are clipped, which may be ``off``, and weighted.
+    def of_terms(self, off: float, relative: FloatArray, part: FloatArray) -> Family:
+        """The family of residuals, which may be ``off``, times a weight.
 
         A ``part`` of the records has each weight. Tails are parts of all weight.
         """
@@ -93,10 +93,11 @@ class Family:
             np.add.at(moved, (at, np.arange(x.size)), mass[:, None])
             return moved
 
-        tail, excess, end = weighted(off) / mass.sum(), weighted(0.0), np.searchsorted(x, clip)
-        tails = [np.where(x < clip, y, 0.0) @ tail for y in self.tails]
-        cut = [np.maximum(y - y[:, [end]], 0.0) @ excess for y in self.excess]
-        return replace(self, tails=(tails[0], tails[1]), excess=(cut[0], cut[1]))
+        (one, other), tail = self.tails, weighted(off) / mass.sum()
+        (own, further), excess = self.excess, weighted(0.0)
+        return replace(
+            self, tails=(one @ tail, other @ tail), excess=(own @ excess, further @ excess)
+        )
 
     def mean(self, weights: FloatArray, own: FloatArray, further: FloatArray) -> FloatArray:
         """Mean over all members of what is linear in their tails."""
@@ -145,10 +146,9 @@ class Lengths:
     weights: FloatArray
     family: Family = field(default_factory=Family.of_all)
 
-    def of_terms(self, clip: float, off: float, *weights: FloatArray) -> Lengths:
-        """Lengths of clipped residuals times ``weights``, over the largest, and their chances."""
-        family = self.family.of_terms(clip / self.longest, off / self.longest, *weights)
-        return replace(self, family=family)
+    def of_terms(self, off: float, *weights: FloatArray) -> Lengths:
+        """Lengths of residuals times ``weights``, over the largest, and their chances."""
+        return replace(self, family=self.family.of_terms(off / self.longest, *weights))
 
     @classmethod
     def read(cls, n: int, longest: float, counts: Noisy, before: Lengths | None = None) -> Lengths:

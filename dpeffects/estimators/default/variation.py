@@ -6,6 +6,9 @@ Two more sums, of the terms of the estimate times a line and a U along the score
 are pulled to 0 by as much as noise explains, and what is not known of them is a line of the
 standard error. Two arms have one pair of such sums, along their log odds; more have one each, along
 what makes the arm likely.
+
+Terms are cut, and an effect that is largest where weights are loses most by that. How many more
+are cut at one end than at the other tells how much.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm, arm_cells
 from dpeffects.estimators.default.arm_terms import ArmTerms, ArmTotals
+from dpeffects.estimators.default.curves import spike_and_slab
 from dpeffects.estimators.default.moment_models import Models
 from dpeffects.estimators.default.score import Score
 from dpeffects.estimators.default.standard import Standard
@@ -53,6 +57,42 @@ def _functions(at: FloatArray) -> tuple[FloatArray, FloatArray]:
     """A line along positions, which are cut, and a U."""
     line = np.clip(at, -1.0, 1.0)
     return line, line * line - 0.5
+
+
+@row()
+def end_of_term(rows: Block, term: RowFunction, most: OfArm) -> FloatArray:
+    """1 or -1 for terms that are cut at the upper or the lower end, else 0."""
+    value, top = term(rows), most(rows)
+    return np.asarray((value >= top) * 1.0 - (value <= -top))
+
+
+@dataclass(frozen=True, eq=False)
+class EndsAsked:
+    """How many more terms are cut at their upper than at their lower end, for each sum.
+
+    Where weights and residuals have nothing to do with one another, a cut takes ``bias`` off, as
+    expected from the lengths of residuals. An effect that is largest where weights are takes more,
+    all at one end.
+    """
+
+    terms: ArmTerms
+    bias: float
+
+    def asked(self, curator: Curator) -> Asked:
+        """What the curator is asked for, beside the terms of the estimate."""
+        cells = arm_cells(curator) if self.terms.arms > 2 else None
+        ends = end_of_term(self.terms.term, OfArm(self.terms.high))
+        return Asked("terms cut at one end", ends, Box([-1.0], [1.0]), cells, "cut")
+
+    def read(self, noisy: Noisy) -> tuple[FloatArray, FloatArray]:
+        """What the cut took off each sum, and the variance of what is not known of it."""
+        n, (slab, chance, unsure) = self.terms.centres.n, hand.ONE_END
+        unit = self.terms.widths / 2.0 / n
+        usual = np.maximum(self.bias / unit, 1.0)
+        likely, mean, square = spike_and_slab(noisy, usual, np.full_like(unit, slab * n), chance)
+        found, square = likely * mean, likely * square
+        unknown = square * (1.0 + unsure**2) - found**2
+        return unit * found, unit**2 * unknown + (1.0 - likely) * self.bias**2
 
 
 @dataclass(frozen=True, eq=False)
