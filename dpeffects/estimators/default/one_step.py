@@ -181,7 +181,7 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
         rest |= {"calibration": 0.03, "variation": 0.03}
         if options.facts is None or _may_bend(options.facts):
             rest["curves"] = 0.06
-        if options.clips:
+        if options.clips and options.facts and _may_tell(options.facts):
             rest["cut"] = 0.15
     part = max(1.0 - models - sum(first.values()), 0.05) / sum(rest.values())
     return first | {name: part * x for name, x in rest.items()} | {"models": models}
@@ -190,6 +190,11 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
 def _may_bend(facts: Facts) -> bool:
     """Whether the score of two arms is held against curves: a column can bend, by its type."""
     return facts.arms == 2 and not set(facts.values[:-1]) <= {1, 2}
+
+
+def _may_tell(facts: Facts) -> bool:
+    """Whether noise may tell how many more terms are cut at one end."""
+    return facts.n * facts.budget.epsilon >= hand.ONE_END[-1]
 
 
 def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]:

@@ -86,7 +86,7 @@ class EndsAsked:
 
     def read(self, noisy: Noisy) -> tuple[FloatArray, FloatArray]:
         """What the cut took off each sum, and the variance of what is not known of it."""
-        n, (slab, chance, unsure) = self.terms.centres.n, hand.ONE_END
+        n, (slab, chance, unsure, _) = self.terms.centres.n, hand.ONE_END
         unit = self.terms.widths / 2.0 / n
         usual = np.maximum(self.bias / unit, 1.0)
         likely, mean, square = spike_and_slab(noisy, usual, np.full_like(unit, slab * n), chance)
