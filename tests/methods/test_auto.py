@@ -277,3 +277,16 @@ def test_the_reference_takes_columns_that_say_the_same():
         copied = sample().assign(copy=lambda d: d["x1"])
         both = dpe.reference("y ~ t | x1 + copy", copied, method)
         assert both.estimate == pytest.approx(one.estimate, abs=near * one.std_error)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("columns", [29, 30])
+def test_the_public_rule_asks_for_no_more_columns_than_methods_take(columns, delta):
+    """Thirty columns are 495 with all squares and products, and n epsilon would carry them."""
+    rng, names = np.random.default_rng(0), [f"x{j}" for j in range(columns)]
+    data = pd.DataFrame(rng.random((2000, columns)), columns=names)
+    data = data.assign(t=rng.random(2000) < 0.5, y=rng.random(2000))
+    call = {"epsilon": 1000, "delta": delta, "bounds": dict.fromkeys([*names, "y"], (0, 1))}
+    made = dpe.dp_ate(f"y ~ t | {' + '.join(names)}", data, seed=1, **call)
+    low, high = made.conf_int()
+    assert low < 0.0 < high

@@ -54,7 +54,7 @@ def degree(facts: Facts) -> int:
     half the usual size.
     """
     each = hand.BENT_RECORDS_WITH_DELTA if facts.budget.delta else hand.BENT_RECORDS
-    most = facts.n * float(facts.budget.epsilon) / each
+    most = min(facts.n * float(facts.budget.epsilon) / each, hand.MOST_COLUMNS)
     if facts.level == "label":
         most = facts.n / (2.0 * facts.arms * hand.BASIS_RECORDS)
     fits = [k for k in (SQUARES, PRODUCTS) if facts.columns + len(bends(facts, k)) <= most]
