@@ -353,6 +353,9 @@ class Types:
             return many(self.of(inner[0]), self._longest)
         if outer is tuple:
             return each(*map(self.of, inner))
+        if hasattr(outer, "_fields"):  # a named tuple
+            entries = each(*map(self.of, get_type_hints(hint).values()))
+            return lambda value, name: hint(*entries(value, name))
         if outer is Mapping:
             return mapping(*map(self.of, inner))
         return self._plain[outer]
