@@ -1,4 +1,7 @@
-"""Documents as files and texts: bounded, strict JSON, with a checksum of one canonical text."""
+"""Documents as files and texts: bounded, strict JSON, with a checksum of one canonical text.
+
+A `Document` is a dataclass whose fields are written as JSON, and read by their types (`typed`).
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,18 @@ import json
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
-from dpeffects.errors import DataError, ReleaseError
-from dpeffects.typed import FieldError, quoted
+from dpeffects import writing
+from dpeffects.errors import DataError, DPEffectsError, OptionError, ReleaseError
+from dpeffects.typed import FieldError, kind, quoted
 
 MOST_BYTES = 100_000_000
+VERSION = 1
+"""Of all formats: none was published before."""
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
@@ -123,17 +131,19 @@ def parse(content: bytes, path: str | os.PathLike[str]) -> Any:
         raise DataError(f"{str(path)!r} is not a JSON file") from None
 
 
-def holds(path: str | os.PathLike[str], name: str, value: str) -> bool:
-    """True if a file is a document with this entry: an earlier one of the same kind."""
+def holds(path: str | os.PathLike[str], form: str) -> bool:
+    """True if a file is a document of this format: an earlier one of the same kind."""
     try:
         document = parse(read(path), path)
     except DataError:
         return False
-    return isinstance(document, dict) and document.get(name) == value
+    return isinstance(document, dict) and document.get("format") == form
 
 
 def parse_json(text: str | bytes) -> Any:
     """Read JSON strictly: no name twice, no NaN or infinity."""
+    if isinstance(text, str) and text.startswith("\ufeff"):
+        raise FieldError("this is not JSON: a byte order mark stands before it")
     try:
         return _strictly.decode(text) if isinstance(text, str) else json.loads(text, **_HOOKS)
     except FieldError:
@@ -158,3 +168,112 @@ def _no_constant(name: str) -> Any:
 
 _HOOKS: dict[str, Any] = {"object_pairs_hook": _no_name_twice, "parse_constant": _no_constant}
 _strictly = json.JSONDecoder(**_HOOKS)
+
+
+# --- what all documents share -----------------------------------------------------------------
+
+
+class Document:
+    """A dataclass that is written as JSON and read from it.
+
+    What is wrong is an ``ERROR``, whose words begin with what it is ``CALLED``.
+    """
+
+    __slots__ = ()
+    ERROR: ClassVar[type[DPEffectsError]] = DataError
+    CALLED: ClassVar[str] = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Self:
+        """Check plain values and read them; anything wrong with them is an error."""
+        with refused(cls.ERROR, cls.CALLED):
+            return cls._read(values)
+
+    @classmethod
+    def _read(cls, values: Any, text: str = "") -> Self:
+        """Read plain values, perhaps of a text."""
+        raise NotImplementedError
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return `to_dict` as JSON text: the canonical one, if it is not indented."""
+        if indent is None:
+            return written(self.to_dict())
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read JSON text strictly: no name twice, no NaN or infinity."""
+        with refused(cls.ERROR, cls.CALLED):
+            return cls._read(parse_json(text), text if isinstance(text, str) else "")
+
+
+class Filed(Document):
+    """A document in a file, `sealed` under the name of its format: changes since are noticed."""
+
+    __slots__ = ()
+    FORMAT: ClassVar[str]
+    MOST_BYTES: ClassVar[int] = MOST_BYTES
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write a file, and return its path; an earlier one of this kind is replaced.
+
+        Another file is replaced with ``overwrite=True`` only, and a ledger never.
+        """
+        try:
+            ours = overwrite is True or holds(path, self.FORMAT)
+            writing.write(path, self.to_json() + "\n", overwrite=ours)
+        except OptionError as error:
+            raise self.ERROR(str(error)) from None
+        return Path(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a file; errors name it."""
+        content = read(path, cls.MOST_BYTES, cls.ERROR)
+        try:
+            return cls.from_json(content.decode("utf-8"))
+        except UnicodeDecodeError:
+            raise cls.ERROR(f"{path}: it cannot be read as text") from None
+        except cls.ERROR as error:
+            raise cls.ERROR(f"{path}: {error}") from None
+
+
+@contextmanager
+def refused(
+    raised: type[DPEffectsError], words: str = "", also: type[Exception] = FieldError
+) -> Iterator[None]:
+    """Whatever is wrong with a document is this error, and begins with some words."""
+    try:
+        yield
+    except (FieldError, also) as error:
+        raise raised(f"{words}{error}") from None
+
+
+def sealed(form: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values with their format, its version and a checksum."""
+    whole = {"format": form, "version": VERSION, **values}
+    return whole | {"checksum": checksum(whole)}
+
+
+def require_seal(form: str, values: Any) -> None:
+    """Refuse what is of another format or version."""
+    what = form.removeprefix("dpeffects ")
+    if not isinstance(values, Mapping):
+        raise FieldError(f"a {what} is an object, not {kind(values)}")
+    told, version = values.get("format"), values.get("version")
+    if not isinstance(told, str) or told != form:
+        raise FieldError(f"this is not a {what}: format is not {form!r}")
+    if type(version) is not int or version != VERSION:
+        told = f"version {quoted(version)} of the format is not known"
+        raise FieldError(f"{told}; this dpeffects reads {VERSION}")
+
+
+def require_unchanged(values: Mapping[str, Any], text: str = "") -> None:
+    """Refuse what has not the checksum of what it holds."""
+    if not fits(values, text):
+        told = "the document was changed after it was made"
+        raise FieldError(f"the checksum does not fit: {told}")

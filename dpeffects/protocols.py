@@ -31,7 +31,7 @@ _TABLES = ("bounds", "shares", "missing", "options")
 
 
 @dataclass(frozen=True)
-class Protocol:
+class Protocol(documents.Document):
     """What a study asks: the arguments of :func:`dp_study`, but for the data and who pays.
 
     Parameters
@@ -84,20 +84,15 @@ class Protocol:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        subgroups = self.subgroups
-        own: dict[str, Any] = {
-            "bounds": _declared(self.bounds),
-            "subgroups": (subgroups,) if isinstance(subgroups, str) else _tuple(subgroups),
-            "sites": _tuple(self.sites),
-        }
+        own: dict[str, Any] = {"bounds": _declared(self.bounds)}
+        if isinstance(self.subgroups, str):
+            own["subgroups"] = (self.subgroups,)
         if isinstance(self.options, Mapping):  # None is what an option is by default
             own["options"] = {k: x for k, x in self.options.items() if x is not None}
         for name, value in own.items():
             object.__setattr__(self, name, value)
-        try:
+        with documents.refused(OptionError):
             SETTINGS.check(self)
-        except FieldError as error:
-            raise OptionError(str(error)) from None
         for name in ("epsilon", "delta"):  # 1 and 1.0 are the same protocol
             object.__setattr__(self, name, float(getattr(self, name)))
         object.__setattr__(self, "formula", " ".join(self.formula.split()))
@@ -188,7 +183,7 @@ class Protocol:
         """Read plain values; what is missing, unknown or of another kind is an error."""
         if not isinstance(values, Mapping):
             raise OptionError(f"{where} is a table, not {kind(values)}")
-        try:
+        with documents.refused(OptionError, f"{where}: ", DPEffectsError):
             _check_names(values)
             given = {name: x for name, x in values.items() if x is not None}
             bounds = given.get("bounds", {})
@@ -198,8 +193,6 @@ class Protocol:
                 SETTINGS.of(Mapping[Any, Any])(bounds, "bounds")
                 given["bounds"] = codebook.declarations(bounds, "bounds")
             return cls(**given)
-        except (FieldError, DPEffectsError) as error:
-            raise OptionError(f"{where}: {error}") from None
 
     def to_toml(self) -> str:
         """The protocol as a TOML file has it; what is left at its default is left out."""
@@ -281,10 +274,6 @@ def _declared(bounds: Any) -> Any:
     blank = {name: x for name, x in found.items() if isinstance(x, codebook.Blank)}
     plain = {name: _plain(_entry(x)) for name, x in found.items() if name not in blank}
     return codebook.Codebook(codebook.declarations(plain, "bounds") | blank)
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _entry(bound: Any) -> Any:

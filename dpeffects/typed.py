@@ -385,9 +385,13 @@ class Types:
         check_names(given, needed, [f.name for f in fields(record)], what)
 
     def check(self, made: Any) -> None:
-        """Refuse a dataclass whose fields are not of the types that it declares."""
+        """Refuse a dataclass whose fields are not of the types that it declares.
+
+        Lists in them become tuples.
+        """
         for name, check in self.fields(type(made)).items():
-            check(getattr(made, name), name)
+            if (found := check(value := getattr(made, name), name)) != value:
+                object.__setattr__(made, name, found)
 
 
 def _words(kinds: Iterable[Any]) -> str:

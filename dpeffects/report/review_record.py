@@ -121,7 +121,7 @@ def _same_record(file: Path, twin: str) -> str:
 def twin_of(target: Path) -> Path:
     """Return where the JSON of a record goes; a file that is something else stays as it is."""
     twin = target.with_suffix(".json")
-    if os.path.exists(twin) and not documents.holds(twin, "format", FORMAT):
+    if os.path.exists(twin) and not documents.holds(twin, FORMAT):
         raise OptionError(f"{twin} is not the JSON of a record; give the record another name")
     return twin
 
