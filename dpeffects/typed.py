@@ -8,7 +8,6 @@ canonical text, and the same checksum and signature, when it is written again.
 
 from __future__ import annotations
 
-import marshal
 import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -269,23 +268,16 @@ def any_of(checks: Iterable[Check], words: str) -> Check:
     return checked
 
 
-def remembered(check: Check, known: dict[bytes, Any], most: int = 1000) -> Check:
-    """The same check, made once for values that are alike, of which it keeps what is ``known``.
-
-    They are told apart by bytes, which differ for all that checks tell apart (1, 1.0 and true).
-    """
+def remembered(check: Check) -> Check:
+    """The same check, made once for an object that comes again and again; nobody may change it."""
+    last: tuple[Any, Any] = (object(), None)
 
     def checked(value: Any, name: str) -> Any:
-        try:
-            key = marshal.dumps(value, 2)
-        except ValueError:  # it was not read from JSON
-            return check(value, name)
-        found = known.get(key)
-        if found is None:
-            if len(known) >= most:
-                known.clear()  # perhaps while another thread reads
-            found = known[key] = check(value, name)
-        return found
+        nonlocal last
+        known = last  # another thread may read too
+        if value is not known[0]:
+            known = last = value, check(value, name)
+        return known[1]
 
     return checked
 

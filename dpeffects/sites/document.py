@@ -105,16 +105,7 @@ LIMITS: dict[type, dict[str, Check | None]] = {
 they are a centre's, or the site's own."""
 
 
-class _Sent(WithReasons):
-    """Checks of what sites send."""
-
-    def make(self, hint: Any) -> Check:
-        """Make the check for a type; what many sites send alike is checked once."""
-        alike = hint in (Guarantee, tuple[Spend, ...], tuple[Bound, ...])
-        return typed.remembered(super().make(hint), {}) if alike else super().make(hint)
-
-
-SENT = _Sent(
+SENT = WithReasons(
     {str: typed.text, float: typed.number, int: typed.at_least(0), bool: typed.flag}, limits=LIMITS
 )
 
@@ -202,12 +193,27 @@ class Sent(documents.Filed):
         return self._finished(self._values())
 
     @classmethod
+    def from_dict(cls, values: Any) -> Self:
+        """Check a document and read it; anything wrong with it is a ReleaseError."""
+        try:
+            return cls.from_json(documents.written(values))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ReleaseError(f"this cannot be written as JSON: {error}") from None
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read JSON text strictly; what many sites send alike is read and checked once."""
+        with documents.refused(ReleaseError):
+            return cls._read(documents.parse_alike(text), text if isinstance(text, str) else "")
+
+    @classmethod
     def _read(cls, values: Any, text: str = "") -> Self:
         documents.require_seal(cls.FORMAT, values)
         document: Any = cls
         checks = _checks(document)
-        needed = ("format", "version", "checksum", *checks)
-        typed.check_names(values, needed, (*needed, "signature"), typed.WHOLE)
+        needed = checks.keys() | {"format", "version", "checksum"}
+        if values.keys() - {"signature"} != needed:
+            typed.check_names(values, sorted(needed), {*needed, "signature"}, typed.WHOLE)
         found = {name: check(values[name], name) for name, check in checks.items()}
         if "signature" in values:
             found["signature"] = SENT.of(Signature)(values["signature"], "signature")
@@ -234,7 +240,7 @@ class Sent(documents.Filed):
 def _checks(document: Any) -> dict[str, Check]:
     checks = SENT.fields(document)
     del checks["signature"]  # which need not be there
-    return checks
+    return {name: typed.remembered(check) for name, check in checks.items()}
 
 
 def printable(value: str) -> str:
