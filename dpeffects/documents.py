@@ -11,7 +11,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from json import decoder
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -87,58 +87,39 @@ def refuse_twins(sent: Mapping[str, Iterable[float]]) -> None:
             )
 
 
-class UnreadableError(Exception):
-    """Why a file cannot be read, in words that a sentence about the file can end with."""
+def read(
+    path: str | os.PathLike[str], most: int = MOST_BYTES, error: type[Exception] = DataError
+) -> bytes:
+    """Read a regular file of at most ``most`` bytes: a device or a pipe might never end.
 
-
-def content(path: str | os.PathLike[str], most: int) -> bytes:
-    """Read a regular file of at most ``most`` bytes: a device or a pipe might never end."""
+    Whatever is wrong with it is one sentence, for the person who named it.
+    """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         file = os.open(path, flags)
         try:
             about = os.fstat(file)
             if not stat.S_ISREG(about.st_mode):
-                raise UnreadableError("it is not a regular file")
+                raise ValueError("it is not a regular file")
             text = os.read(file, min(about.st_size, most) + 1)
             while len(text) <= most and (more := os.read(file, 2**16)):
                 text += more
         finally:
             os.close(file)
-    except OSError as error:
-        raise UnreadableError(error.strerror) from None
-    except (TypeError, ValueError):
-        raise UnreadableError("this is no path of a file") from None
-    if len(text) > most:
-        raise UnreadableError(f"it is larger than {most} bytes")
+        if len(text) > most:
+            raise ValueError(f"it is larger than {most} bytes")
+    except (OSError, TypeError, ValueError) as reason:
+        why = getattr(reason, "strerror", "") or str(reason)
+        raise error(f"{path} cannot be read: {why}") from None
     return text
-
-
-def read(
-    path: str | os.PathLike[str], most: int = MOST_BYTES, error: type[Exception] = DataError
-) -> bytes:
-    """Read a file for the person who named it; whatever is wrong with it is one sentence."""
-    try:
-        return content(path, most)
-    except UnreadableError as reason:
-        raise error(f"{path} cannot be read: {reason}") from None
-
-
-def parse(content: bytes, path: str | os.PathLike[str]) -> Any:
-    """Read the JSON of a file strictly; the error names the file."""
-    try:
-        return parse_json(content)
-    except FieldError:
-        raise DataError(f"{str(path)!r} is not a JSON file") from None
 
 
 def holds(path: str | os.PathLike[str], form: str) -> bool:
     """True if a file is a document of this format: an earlier one of the same kind."""
-    try:
-        document = parse(read(path), path)
-    except DataError:
-        return False
-    return isinstance(document, dict) and document.get("format") == form
+    with suppress(DataError, FieldError):
+        document = parse_json(read(path))
+        return isinstance(document, dict) and document.get("format") == form
+    return False
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -176,7 +157,7 @@ def parse_alike(text: Any) -> Any:
             if text[at] != ":" or name in found:
                 break
             found[name], at = value, end
-        if text[at:].strip() == "}":
+        if text[at:].strip(" \t\n\r") == "}":
             return found
     except (LookupError, TypeError, ValueError, RecursionError):
         pass
@@ -224,10 +205,10 @@ class Document:
     def from_dict(cls, values: Any) -> Self:
         """Check plain values and read them; anything wrong with them is an error."""
         with refused(cls.ERROR, cls.CALLED):
-            return cls._read(values)
+            return cls._checked(values)
 
     @classmethod
-    def _read(cls, values: Any, text: str = "") -> Self:
+    def _checked(cls, values: Any, text: str = "") -> Self:
         """Read plain values, perhaps of a text."""
         raise NotImplementedError
 
@@ -241,7 +222,7 @@ class Document:
     def from_json(cls, text: str | bytes) -> Self:
         """Read JSON text strictly: no name twice, no NaN or infinity."""
         with refused(cls.ERROR, cls.CALLED):
-            return cls._read(parse_json(text), text if isinstance(text, str) else "")
+            return cls._checked(parse_json(text), text if isinstance(text, str) else "")
 
 
 class Filed(Document):

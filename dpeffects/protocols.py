@@ -16,7 +16,7 @@ from dpeffects.design import codebook
 from dpeffects.design.sample import Sample
 from dpeffects.errors import DataError, DPEffectsError, OptionError, nearest
 from dpeffects.estimators import table_methods
-from dpeffects.files import toml_key, toml_text
+from dpeffects.files import toml_key, toml_value
 from dpeffects.flow import Estimation
 from dpeffects.formula import Formula, parse
 from dpeffects.ledgers import Address
@@ -204,9 +204,11 @@ class Protocol(documents.Document):
                 continue
             if f.name in _TABLES and isinstance(value, Mapping):
                 tables += ["", f"[{f.name}]"]
-                tables += [f"{toml_key(name)} = {_toml(x)}" for name, x in values[f.name].items()]
+                tables += [
+                    f"{toml_key(name)} = {toml_value(x)}" for name, x in values[f.name].items()
+                ]
             else:
-                lines.append(f"{f.name} = {_toml(value)}")
+                lines.append(f"{f.name} = {toml_value(value)}")
         return "\n".join([*lines, *tables])
 
     @classmethod
@@ -295,16 +297,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime.date):
         return value.isoformat()
     return value.tolist() if hasattr(value, "tolist") else value
-
-
-def _toml(value: Any) -> str:
-    """A value as TOML writes it."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{toml_key(k)} = {_toml(x)}" for k, x in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return toml_text(value)
-    return repr(value)

@@ -103,10 +103,10 @@ class SitePolicy:
     def read(cls, path: str | Path) -> SitePolicy:
         """Read a policy file; paths in it are relative to the file."""
         path = Path(path)
+        text = documents.read(path, _MOST_BYTES, PolicyError)
         try:
-            values = tomllib.loads(documents.content(path, _MOST_BYTES).decode("utf-8"))
-            return cls.from_dict(values, path.parent)
-        except (documents.UnreadableError, RecursionError, ValueError, PolicyError) as error:
+            return cls.from_dict(tomllib.loads(text.decode("utf-8")), path.parent)
+        except (RecursionError, ValueError, PolicyError) as error:
             raise PolicyError(f"{path}: {error}") from None
 
     @classmethod

@@ -145,7 +145,7 @@ class Question(documents.Document):
         return {name: x for name, x in plain.items() if x is not None}
 
     @classmethod
-    def _read(cls, values: Any, text: str = "") -> Question:
+    def _checked(cls, values: Any, text: str = "") -> Question:
         SETTINGS.names(cls, values, "a question")
         return cls(**values)
 

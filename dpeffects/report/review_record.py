@@ -114,7 +114,7 @@ def _same_record(file: Path, twin: str) -> str:
     if not os.path.exists(file):
         return ""
     text = documents.read(file)
-    one, other = (documents.parse(x, file) | {"written": ""} for x in (text, twin.encode()))
+    one, other = (documents.parse_json(x) | {"written": ""} for x in (text, twin))
     return text.decode() if one == other else ""
 
 

@@ -204,10 +204,10 @@ class Sent(documents.Filed):
     def from_json(cls, text: str | bytes) -> Self:
         """Read JSON text strictly; what many sites send alike is read and checked once."""
         with documents.refused(ReleaseError):
-            return cls._read(documents.parse_alike(text), text if isinstance(text, str) else "")
+            return cls._checked(documents.parse_alike(text), text if isinstance(text, str) else "")
 
     @classmethod
-    def _read(cls, values: Any, text: str = "") -> Self:
+    def _checked(cls, values: Any, text: str = "") -> Self:
         documents.require_seal(cls.FORMAT, values)
         document: Any = cls
         checks = _checks(document)

@@ -490,7 +490,7 @@ def test_a_site_sends_one_effect():
 
 def test_parts_that_releases_share_are_checked_in_each_of_them():
     """What is kept once is told apart by types too: a whole number is not written as a fraction."""
-    good = SiteRelease.from_dict(changed(("guarantee", "epsilon"), 1.0))
+    _, good = (SiteRelease.from_dict(changed(("guarantee", "epsilon"), 1.0)) for _ in range(2))
     assert SiteRelease.from_dict(changed(("guarantee", "epsilon"), 1.0)).guarantee is good.guarantee
     whole = SiteRelease.from_dict(changed(("guarantee", "epsilon"), 1))
     assert type(whole.guarantee.epsilon) is int
