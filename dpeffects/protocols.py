@@ -16,7 +16,7 @@ from dpeffects.design import codebook
 from dpeffects.design.sample import Sample
 from dpeffects.errors import DataError, DPEffectsError, OptionError, nearest
 from dpeffects.estimators import table_methods
-from dpeffects.files import toml_key, toml_value
+from dpeffects.files import read_toml, toml_key, toml_value
 from dpeffects.flow import Estimation
 from dpeffects.formula import Formula, parse
 from dpeffects.ledgers import Address
@@ -212,13 +212,11 @@ class Protocol(documents.Document):
         return "\n".join([*lines, *tables])
 
     @classmethod
-    def from_toml(cls, text: str, where: str = "protocol", folder: Path = Path()) -> Protocol:
+    def from_toml(
+        cls, text: str | bytes, where: str = "protocol", folder: Path = Path()
+    ) -> Protocol:
         """Read the text of a TOML file; ``where`` is its name, for messages."""
-        try:
-            values = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise OptionError(f"{where} is not TOML: {error}") from None
-        return cls.from_dict(values, where, folder)
+        return cls.from_dict(read_toml(text, where, OptionError), where, folder)
 
 
 def read_protocol(path: str | os.PathLike[str]) -> Protocol:
@@ -245,10 +243,7 @@ def read_protocol(path: str | os.PathLike[str]) -> Protocol:
     >>> protocol.run(dpe.load_data("lalonde"), seed=1).details["protocol"] == protocol.fingerprint
     True
     """
-    try:
-        text = documents.read(path, _MOST_BYTES, OptionError).decode("utf-8-sig")
-    except UnicodeError:
-        raise OptionError(f"{path} is not TOML: it is not UTF-8 text") from None
+    text = documents.read(path, _MOST_BYTES, OptionError)
     return Protocol.from_toml(text, str(path), Path(path).parent)
 
 

@@ -6,7 +6,6 @@ refusal tells the centre nothing that is not public.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from dpeffects.federation.question import STUDY, Question, check_name
 from dpeffects.federation.records import SiteColumns, read_columns
 from dpeffects.federation.store import Price, Store
 from dpeffects.federation.trial_runs import Rehearsal
-from dpeffects.files import toml_key
+from dpeffects.files import read_toml, toml_key
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.encoding import width_of
 from dpeffects.lazy import pd
@@ -103,11 +102,9 @@ class SitePolicy:
     def read(cls, path: str | Path) -> SitePolicy:
         """Read a policy file; paths in it are relative to the file."""
         path = Path(path)
-        text = documents.read(path, _MOST_BYTES, PolicyError)
-        try:
-            return cls.from_dict(tomllib.loads(text.decode("utf-8")), path.parent)
-        except (RecursionError, ValueError, PolicyError) as error:
-            raise PolicyError(f"{path}: {error}") from None
+        values = read_toml(documents.read(path, _MOST_BYTES, PolicyError), path, PolicyError)
+        with documents.refused(PolicyError, f"{path}: ", PolicyError):
+            return cls.from_dict(values, path.parent)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], folder: Path = Path()) -> SitePolicy:
