@@ -114,6 +114,10 @@ def positive(value: Any, name: str) -> float:
     return value
 
 
+NotNegative = Annotated[float, not_negative]
+Positive = Annotated[float, positive]
+
+
 def at_least(least: int) -> Check:
     """A whole number that floats hold exactly."""
 
