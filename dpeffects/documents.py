@@ -148,7 +148,7 @@ def parse_alike(text: Any) -> Any:
             name, at = _name(text, text.index('"', at, at + 2) + 1)
             said, value = _last.get(name, ("", None))
             end = at + 1 + len(said)
-            if not said or text[end] not in ",}" or not text.startswith(said, at + 1):
+            if not said or not text.startswith(said, at + 1) or text[end] not in ",}":
                 value, end = _strictly.raw_decode(text, at + 1)
                 if len(_last) >= _MOST_NAMES:
                     _last.clear()  # perhaps while another thread reads

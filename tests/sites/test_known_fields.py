@@ -153,6 +153,12 @@ def test_any_text_is_read_as_if_it_were_the_first():
         assert read(parse_alike, made) == read(parse_json, made)
 
 
+def test_a_long_entry_does_not_stand_in_the_way_of_shorter_ones():
+    parse_alike('{"n":"' + "x" * 1000 + '"}')
+    one, other = (parse_alike('{"n":[1.5]}') for _ in range(2))
+    assert one["n"] is other["n"]
+
+
 def test_what_is_kept_is_bounded():
     for j in range(300):
         parse_alike(f'{{"field {j}":{j}}}')
