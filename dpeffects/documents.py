@@ -1,4 +1,7 @@
-"""Documents as files and texts: bounded, strict JSON, with a checksum of one canonical text."""
+"""Documents as files and texts: bounded, strict JSON, with a checksum of one canonical text.
+
+A `Document` is a dataclass whose fields are written as JSON, and read by their types (`typed`).
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,19 @@ import json
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from json import decoder
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
-from dpeffects.errors import DataError, ReleaseError
-from dpeffects.typed import FieldError, quoted
+from dpeffects import writing
+from dpeffects.errors import DataError, DPEffectsError, OptionError, ReleaseError
+from dpeffects.typed import FieldError, kind, quoted
 
 MOST_BYTES = 100_000_000
+VERSION = 1
+"""Of all formats: none was published before."""
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
@@ -78,62 +87,45 @@ def refuse_twins(sent: Mapping[str, Iterable[float]]) -> None:
             )
 
 
-class UnreadableError(Exception):
-    """Why a file cannot be read, in words that a sentence about the file can end with."""
+def read(
+    path: str | os.PathLike[str], most: int = MOST_BYTES, error: type[Exception] = DataError
+) -> bytes:
+    """Read a regular file of at most ``most`` bytes: a device or a pipe might never end.
 
-
-def content(path: str | os.PathLike[str], most: int) -> bytes:
-    """Read a regular file of at most ``most`` bytes: a device or a pipe might never end."""
+    Whatever is wrong with it is one sentence, for the person who named it.
+    """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         file = os.open(path, flags)
         try:
             about = os.fstat(file)
             if not stat.S_ISREG(about.st_mode):
-                raise UnreadableError("it is not a regular file")
+                raise ValueError("it is not a regular file")
             text = os.read(file, min(about.st_size, most) + 1)
             while len(text) <= most and (more := os.read(file, 2**16)):
                 text += more
         finally:
             os.close(file)
-    except OSError as error:
-        raise UnreadableError(error.strerror) from None
-    except (TypeError, ValueError):
-        raise UnreadableError("this is no path of a file") from None
-    if len(text) > most:
-        raise UnreadableError(f"it is larger than {most} bytes")
+        if len(text) > most:
+            raise ValueError(f"it is larger than {most} bytes")
+    except (OSError, TypeError, ValueError) as reason:
+        why = getattr(reason, "strerror", "") or str(reason)
+        raise error(f"{path} cannot be read: {why}") from None
     return text
 
 
-def read(
-    path: str | os.PathLike[str], most: int = MOST_BYTES, error: type[Exception] = DataError
-) -> bytes:
-    """Read a file for the person who named it; whatever is wrong with it is one sentence."""
-    try:
-        return content(path, most)
-    except UnreadableError as reason:
-        raise error(f"{path} cannot be read: {reason}") from None
-
-
-def parse(content: bytes, path: str | os.PathLike[str]) -> Any:
-    """Read the JSON of a file strictly; the error names the file."""
-    try:
-        return parse_json(content)
-    except FieldError:
-        raise DataError(f"{str(path)!r} is not a JSON file") from None
-
-
-def holds(path: str | os.PathLike[str], name: str, value: str) -> bool:
-    """True if a file is a document with this entry: an earlier one of the same kind."""
-    try:
-        document = parse(read(path), path)
-    except DataError:
-        return False
-    return isinstance(document, dict) and document.get(name) == value
+def holds(path: str | os.PathLike[str], form: str) -> bool:
+    """True if a file is a document of this format: an earlier one of the same kind."""
+    with suppress(DataError, FieldError):
+        document = parse_json(read(path))
+        return isinstance(document, dict) and document.get("format") == form
+    return False
 
 
 def parse_json(text: str | bytes) -> Any:
     """Read JSON strictly: no name twice, no NaN or infinity."""
+    if isinstance(text, str) and text.startswith("\ufeff"):
+        raise FieldError("this is not JSON: a byte order mark stands before it")
     try:
         return _strictly.decode(text) if isinstance(text, str) else json.loads(text, **_HOOKS)
     except FieldError:
@@ -142,6 +134,34 @@ def parse_json(text: str | bytes) -> Any:
         raise FieldError("it is nested too deeply") from None
     except (ValueError, TypeError) as error:
         raise FieldError(f"this is not JSON: {str(error).splitlines()[0]}") from None
+
+
+def parse_alike(text: Any) -> Any:
+    """Read JSON strictly; entries that are written as in the text before are the same objects.
+
+    Many sites send the same guarantee, charges and formula. A text with spaces is read as any.
+    """
+    found: dict[str, Any] = {}
+    try:
+        at = 0
+        while text[at] in ("{" if not at else ","):
+            name, at = _name(text, text.index('"', at, at + 2) + 1)
+            said, value = _last.get(name, ("", None))
+            end = at + 1 + len(said)
+            if not said or not text.startswith(said, at + 1) or text[end] not in ",}":
+                value, end = _strictly.raw_decode(text, at + 1)
+                if len(_last) >= _MOST_NAMES:
+                    _last.clear()  # perhaps while another thread reads
+                if end - at < _MOST_ALIKE:
+                    _last[name] = text[at + 1 : end], value
+            if text[at] != ":" or name in found:
+                break
+            found[name], at = value, end
+        if text[at:].strip(" \t\n\r") == "}":
+            return found
+    except (LookupError, TypeError, ValueError, RecursionError):
+        pass
+    return parse_json(text)
 
 
 def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -158,3 +178,116 @@ def _no_constant(name: str) -> Any:
 
 _HOOKS: dict[str, Any] = {"object_pairs_hook": _no_name_twice, "parse_constant": _no_constant}
 _strictly = json.JSONDecoder(**_HOOKS)
+_name: Any = vars(decoder)["scanstring"]
+_last: dict[str, tuple[str, Any]] = {}
+_MOST_ALIKE, _MOST_NAMES = 100_000, 100
+"""Characters and entries that are kept of the text before."""
+
+
+# --- what all documents share -----------------------------------------------------------------
+
+
+class Document:
+    """A dataclass that is written as JSON and read from it.
+
+    What is wrong is an ``ERROR``, whose words begin with what it is ``CALLED``.
+    """
+
+    __slots__ = ()
+    ERROR: ClassVar[type[DPEffectsError]] = DataError
+    CALLED: ClassVar[str] = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Self:
+        """Check plain values and read them; anything wrong with them is an error."""
+        with refused(cls.ERROR, cls.CALLED):
+            return cls._checked(values)
+
+    @classmethod
+    def _checked(cls, values: Any, text: str = "") -> Self:
+        """Read plain values, perhaps of a text."""
+        raise NotImplementedError
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Return `to_dict` as JSON text: the canonical one, if it is not indented."""
+        if indent is None:
+            return written(self.to_dict())
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read JSON text strictly: no name twice, no NaN or infinity."""
+        with refused(cls.ERROR, cls.CALLED):
+            return cls._checked(parse_json(text), text if isinstance(text, str) else "")
+
+
+class Filed(Document):
+    """A document in a file, `sealed` under the name of its format: changes since are noticed."""
+
+    __slots__ = ()
+    FORMAT: ClassVar[str]
+    MOST_BYTES: ClassVar[int] = MOST_BYTES
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write a file, and return its path; an earlier one of this kind is replaced.
+
+        Another file is replaced with ``overwrite=True`` only, and a ledger never.
+        """
+        try:
+            ours = overwrite is True or holds(path, self.FORMAT)
+            writing.write(path, self.to_json() + "\n", overwrite=ours)
+        except OptionError as error:
+            raise self.ERROR(str(error)) from None
+        return Path(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a file; errors name it."""
+        content = read(path, cls.MOST_BYTES, cls.ERROR)
+        try:
+            return cls.from_json(content.decode("utf-8"))
+        except UnicodeDecodeError:
+            raise cls.ERROR(f"{path}: it cannot be read as text") from None
+        except cls.ERROR as error:
+            raise cls.ERROR(f"{path}: {error}") from None
+
+
+@contextmanager
+def refused(
+    raised: type[DPEffectsError], words: str = "", also: type[Exception] = FieldError
+) -> Iterator[None]:
+    """Whatever is wrong with a document is this error, and begins with some words."""
+    try:
+        yield
+    except (FieldError, also) as error:
+        raise raised(f"{words}{error}") from None
+
+
+def sealed(form: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values with their format, its version and a checksum."""
+    whole = {"format": form, "version": VERSION, **values}
+    return whole | {"checksum": checksum(whole)}
+
+
+def require_seal(form: str, values: Any) -> None:
+    """Refuse what is of another format or version."""
+    what = form.removeprefix("dpeffects ")
+    if not isinstance(values, Mapping):
+        raise FieldError(f"a {what} is an object, not {kind(values)}")
+    told, version = values.get("format"), values.get("version")
+    if not isinstance(told, str) or told != form:
+        raise FieldError(f"this is not a {what}: format is not {form!r}")
+    if type(version) is not int or version != VERSION:
+        told = f"version {quoted(version)} of the format is not known"
+        raise FieldError(f"{told}; this dpeffects reads {VERSION}")
+
+
+def require_unchanged(values: Mapping[str, Any], text: str = "") -> None:
+    """Refuse what has not the checksum of what it holds."""
+    if not fits(values, text):
+        told = "the document was changed after it was made"
+        raise FieldError(f"the checksum does not fit: {told}")

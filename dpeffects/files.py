@@ -232,6 +232,17 @@ def _attempt(path: str, read: Any) -> Any:
 # --- TOML -------------------------------------------------------------------------------------
 
 
+def read_toml(text: str | bytes, where: Any, error: type[Exception]) -> dict[str, Any]:
+    """Read the text of a TOML file; ``where`` is its name, for messages."""
+    import tomllib
+
+    try:
+        return tomllib.loads(text if isinstance(text, str) else text.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as reason:
+        why = "it is not UTF-8 text" if isinstance(reason, UnicodeError) else reason
+        raise error(f"{where} is not TOML: {why}") from None
+
+
 def toml_key(name: str) -> str:
     """Return a name as a key of TOML.
 
@@ -250,3 +261,14 @@ def toml_text(text: str) -> str:
     import json
 
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def toml_value(value: Any) -> str:
+    """Return a value as TOML writes it."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{toml_key(k)} = {toml_value(x)}" for k, x in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return toml_text(value) if isinstance(value, str) else repr(value)

@@ -16,7 +16,7 @@ from dpeffects.design import codebook
 from dpeffects.design.sample import Sample
 from dpeffects.errors import DataError, DPEffectsError, OptionError, nearest
 from dpeffects.estimators import table_methods
-from dpeffects.files import toml_key, toml_text
+from dpeffects.files import read_toml, toml_key, toml_value
 from dpeffects.flow import Estimation
 from dpeffects.formula import Formula, parse
 from dpeffects.ledgers import Address
@@ -31,7 +31,7 @@ _TABLES = ("bounds", "shares", "missing", "options")
 
 
 @dataclass(frozen=True)
-class Protocol:
+class Protocol(documents.Document):
     """What a study asks: the arguments of :func:`dp_study`, but for the data and who pays.
 
     Parameters
@@ -84,20 +84,15 @@ class Protocol:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        subgroups = self.subgroups
-        own: dict[str, Any] = {
-            "bounds": _declared(self.bounds),
-            "subgroups": (subgroups,) if isinstance(subgroups, str) else _tuple(subgroups),
-            "sites": _tuple(self.sites),
-        }
+        own: dict[str, Any] = {"bounds": _declared(self.bounds)}
+        if isinstance(self.subgroups, str):
+            own["subgroups"] = (self.subgroups,)
         if isinstance(self.options, Mapping):  # None is what an option is by default
             own["options"] = {k: x for k, x in self.options.items() if x is not None}
         for name, value in own.items():
             object.__setattr__(self, name, value)
-        try:
+        with documents.refused(OptionError):
             SETTINGS.check(self)
-        except FieldError as error:
-            raise OptionError(str(error)) from None
         for name in ("epsilon", "delta"):  # 1 and 1.0 are the same protocol
             object.__setattr__(self, name, float(getattr(self, name)))
         object.__setattr__(self, "formula", " ".join(self.formula.split()))
@@ -188,7 +183,7 @@ class Protocol:
         """Read plain values; what is missing, unknown or of another kind is an error."""
         if not isinstance(values, Mapping):
             raise OptionError(f"{where} is a table, not {kind(values)}")
-        try:
+        with documents.refused(OptionError, f"{where}: ", DPEffectsError):
             _check_names(values)
             given = {name: x for name, x in values.items() if x is not None}
             bounds = given.get("bounds", {})
@@ -198,8 +193,6 @@ class Protocol:
                 SETTINGS.of(Mapping[Any, Any])(bounds, "bounds")
                 given["bounds"] = codebook.declarations(bounds, "bounds")
             return cls(**given)
-        except (FieldError, DPEffectsError) as error:
-            raise OptionError(f"{where}: {error}") from None
 
     def to_toml(self) -> str:
         """The protocol as a TOML file has it; what is left at its default is left out."""
@@ -211,19 +204,19 @@ class Protocol:
                 continue
             if f.name in _TABLES and isinstance(value, Mapping):
                 tables += ["", f"[{f.name}]"]
-                tables += [f"{toml_key(name)} = {_toml(x)}" for name, x in values[f.name].items()]
+                tables += [
+                    f"{toml_key(name)} = {toml_value(x)}" for name, x in values[f.name].items()
+                ]
             else:
-                lines.append(f"{f.name} = {_toml(value)}")
+                lines.append(f"{f.name} = {toml_value(value)}")
         return "\n".join([*lines, *tables])
 
     @classmethod
-    def from_toml(cls, text: str, where: str = "protocol", folder: Path = Path()) -> Protocol:
+    def from_toml(
+        cls, text: str | bytes, where: str = "protocol", folder: Path = Path()
+    ) -> Protocol:
         """Read the text of a TOML file; ``where`` is its name, for messages."""
-        try:
-            values = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise OptionError(f"{where} is not TOML: {error}") from None
-        return cls.from_dict(values, where, folder)
+        return cls.from_dict(read_toml(text, where, OptionError), where, folder)
 
 
 def read_protocol(path: str | os.PathLike[str]) -> Protocol:
@@ -250,10 +243,7 @@ def read_protocol(path: str | os.PathLike[str]) -> Protocol:
     >>> protocol.run(dpe.load_data("lalonde"), seed=1).details["protocol"] == protocol.fingerprint
     True
     """
-    try:
-        text = documents.read(path, _MOST_BYTES, OptionError).decode("utf-8-sig")
-    except UnicodeError:
-        raise OptionError(f"{path} is not TOML: it is not UTF-8 text") from None
+    text = documents.read(path, _MOST_BYTES, OptionError)
     return Protocol.from_toml(text, str(path), Path(path).parent)
 
 
@@ -283,10 +273,6 @@ def _declared(bounds: Any) -> Any:
     return codebook.Codebook(codebook.declarations(plain, "bounds") | blank)
 
 
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _entry(bound: Any) -> Any:
     """A declaration as TOML writes it; two numbers without a word are a range or levels."""
     if isinstance(bound, codebook.RangeOrLevels):
@@ -306,16 +292,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime.date):
         return value.isoformat()
     return value.tolist() if hasattr(value, "tolist") else value
-
-
-def _toml(value: Any) -> str:
-    """A value as TOML writes it."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{toml_key(k)} = {_toml(x)}" for k, x in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return toml_text(value)
-    return repr(value)

@@ -8,7 +8,6 @@ canonical text, and the same checksum and signature, when it is written again.
 
 from __future__ import annotations
 
-import marshal
 import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -113,6 +112,10 @@ def positive(value: Any, name: str) -> float:
     if not_negative(value, name) == 0:
         raise FieldError(f"{name} must be positive")
     return value
+
+
+NotNegative = Annotated[float, not_negative]
+Positive = Annotated[float, positive]
 
 
 def at_least(least: int) -> Check:
@@ -269,23 +272,16 @@ def any_of(checks: Iterable[Check], words: str) -> Check:
     return checked
 
 
-def remembered(check: Check, known: dict[bytes, Any], most: int = 1000) -> Check:
-    """The same check, made once for values that are alike, of which it keeps what is ``known``.
-
-    They are told apart by bytes, which differ for all that checks tell apart (1, 1.0 and true).
-    """
+def remembered(check: Check) -> Check:
+    """The same check, made once for an object that comes again and again; nobody may change it."""
+    last: tuple[Any, Any] = (object(), None)
 
     def checked(value: Any, name: str) -> Any:
-        try:
-            key = marshal.dumps(value, 2)
-        except ValueError:  # it was not read from JSON
-            return check(value, name)
-        found = known.get(key)
-        if found is None:
-            if len(known) >= most:
-                known.clear()  # perhaps while another thread reads
-            found = known[key] = check(value, name)
-        return found
+        nonlocal last
+        known = last  # another thread may read too
+        if value is not known[0]:
+            known = last = value, check(value, name)
+        return known[1]
 
     return checked
 
@@ -353,6 +349,9 @@ class Types:
             return many(self.of(inner[0]), self._longest)
         if outer is tuple:
             return each(*map(self.of, inner))
+        if hasattr(outer, "_fields"):  # a named tuple
+            entries = each(*map(self.of, get_type_hints(hint).values()))
+            return lambda value, name: hint(*entries(value, name))
         if outer is Mapping:
             return mapping(*map(self.of, inner))
         return self._plain[outer]
@@ -382,9 +381,13 @@ class Types:
         check_names(given, needed, [f.name for f in fields(record)], what)
 
     def check(self, made: Any) -> None:
-        """Refuse a dataclass whose fields are not of the types that it declares."""
+        """Refuse a dataclass whose fields are not of the types that it declares.
+
+        Lists in them become tuples.
+        """
         for name, check in self.fields(type(made)).items():
-            check(getattr(made, name), name)
+            if (found := check(value := getattr(made, name), name)) != value:
+                object.__setattr__(made, name, found)
 
 
 def _words(kinds: Iterable[Any]) -> str:

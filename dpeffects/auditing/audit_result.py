@@ -9,7 +9,7 @@ from typing import Any
 
 from dpeffects.guarantee import column_of, protected
 from dpeffects.lazy import pd
-from dpeffects.results.export import JsonRecord, frame_of, plain
+from dpeffects.results.export import JsonRecord, frame_of
 from dpeffects.results.numbers import figure, number, text_of
 from dpeffects.summary import Notes, Pairs, Shown, Summary, Table, starred
 
@@ -48,6 +48,7 @@ class AuditResult(Shown, JsonRecord):
         What neighbours differ in: "record", "outcome", or, say, "all rows of one patient_id".
     """
 
+    _computed = ("violated", "verdict", "tightness", "largest_loss")
     method: str
     level: str
     estimand: str
@@ -101,11 +102,6 @@ class AuditResult(Shown, JsonRecord):
         row = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left}
         row |= {"violated": self.violated, "tightness": self.tightness}
         return frame_of([row | {"largest_loss": self.largest_loss, "verdict": self.verdict}])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        names = ("violated", "verdict", "tightness", "largest_loss")
-        return super().to_dict() | {name: plain(getattr(self, name)) for name in names}
 
     def _summary(self) -> Summary:
         promised = f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" * (self.delta > 0))

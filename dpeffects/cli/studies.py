@@ -164,10 +164,9 @@ def _show_board(args: argparse.Namespace, board: dpe.Leaderboard | None) -> None
 
 def _read_effect(args: argparse.Namespace, values: Values) -> Values:
     path = values["self"]
+    text = documents.read(path, _MOST_BYTES)
     try:
-        return values | {"self": dpe.Result.from_json(documents.content(path, _MOST_BYTES))}
-    except documents.UnreadableError as reason:
-        raise DataError(f"{path} cannot be read: {reason}") from None
+        return values | {"self": dpe.Result.from_json(text)}
     except DataError:
         raise DataError(f"{path} is not the JSON of an effect") from None
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 
-from dpeffects.documents import UnreadableError, content
+from dpeffects.documents import read
 from dpeffects.errors import BoundsError, nearest, quoted
-from dpeffects.files import CSV, PARQUET, read_data, toml_key
+from dpeffects.files import CSV, PARQUET, read_data, read_toml, toml_key
 from dpeffects.lazy import pd
 
 _NAMES = ("column", "variable", "name", "field")
@@ -89,10 +89,7 @@ def read_bounds(path: str | os.PathLike[str]) -> Codebook:
     line for each column: its name, lower and upper (and whole) or levels.
     """
     path = os.fspath(path)
-    try:
-        text = content(path, _MOST_BYTES)
-    except UnreadableError as reason:
-        raise BoundsError(f"{path} cannot be read: {reason}") from None
+    text = read(path, _MOST_BYTES, BoundsError)
     if path.lower().endswith((*CSV, *PARQUET)):
         return _of_frame(nw.from_native(read_data(path), eager_only=True), path)
     return _of_toml(text, path)
@@ -167,14 +164,7 @@ def is_pattern(key: Any) -> bool:
 
 
 def _of_toml(text: bytes, path: str) -> Codebook:
-    import tomllib
-
-    try:
-        document = tomllib.loads(text.decode("utf-8-sig"))
-    except UnicodeError:
-        raise BoundsError(f"{path} is not TOML: it is not UTF-8 text") from None
-    except (ValueError, RecursionError) as error:
-        raise BoundsError(f"{path} is not TOML: {error}") from None
+    document = read_toml(text, path, BoundsError)
     table = document.get("bounds")
     if not isinstance(table, dict):
         table = document

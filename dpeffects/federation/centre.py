@@ -22,7 +22,6 @@ from dpeffects.sites import (
     combine_studies,
 )
 from dpeffects.sites.plausible import why_not, why_not_study
-from dpeffects.typed import FieldError
 
 MAX_REPLY = 5_000_000
 _LONGEST = 300
@@ -133,10 +132,8 @@ def _read(site: str, reply: Any, question: Question) -> SiteRelease | StudyRelea
     if body.get("request") != question.request:
         raise ReleaseError("answers another request")
     kind = SiteRelease if question.study is None else StudyRelease
-    try:
+    with documents.refused(ReleaseError, "malformed: ", ReleaseError):
         release = kind.from_dict(body.get("release", {}))
-    except ReleaseError as error:
-        raise ReleaseError(f"malformed: {error}") from None
     _check(site, release, question)
     return release
 
@@ -145,10 +142,8 @@ def _plain(reply: Any) -> Mapping[str, Any]:
     if isinstance(reply, str):
         if len(reply) > MAX_REPLY:
             raise ReleaseError("malformed: the reply is too long")
-        try:
+        with documents.refused(ReleaseError, "malformed: "):
             reply = documents.parse_json(reply)
-        except FieldError as error:
-            raise ReleaseError(f"malformed: {error}") from None
     if not isinstance(reply, Mapping):
         raise ReleaseError("malformed: the reply is not an object")
     return reply

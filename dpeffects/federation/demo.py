@@ -7,7 +7,6 @@ their own, starts everything with TLS and registered keys, asks, and prints the 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import socket
@@ -26,6 +25,7 @@ from dpeffects.datasets import load_data
 from dpeffects.errors import MissingExtraError
 from dpeffects.federation import flower, operate
 from dpeffects.federation.policy import SitePolicy
+from dpeffects.files import toml_value
 from dpeffects.ledgers import create_ledger
 
 Program = subprocess.Popen[bytes]
@@ -227,13 +227,7 @@ def _listens(port: int) -> bool:
 
 
 def _toml(entries: Mapping[str, Any]) -> str:
-    return "".join(f"{name} = {_value(value)}\n" for name, value in entries.items())
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) + " }"
-    return json.dumps(value)
+    return "".join(f"{name} = {toml_value(value)}\n" for name, value in entries.items())
 
 
 def _say(text: str) -> None:

@@ -43,23 +43,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def register(state: Path, key: Path, site: str) -> str:
     """Register a public key under a site's name."""
-    _require_small(key)
+    documents.read(key, _MOST_BYTES, RuntimeError)  # Flower would wait, or read for ever
     return _flwr(state, ["supernode", "register", str(key), "centre", "--name", site], _SECONDS)
 
 
 def ask(state: Path, question: Path, seconds: float | None = None, app: Path = APP) -> str:
     """Start a round and return its log when it has ended."""
-    _require_small(question)
+    documents.read(question, _MOST_BYTES, RuntimeError)
     command = ["run", str(app), "centre", "--run-config", str(question), "--stream"]
     return _flwr(state, command, seconds)
-
-
-def _require_small(path: Path) -> None:
-    """Refuse what Flower would wait for, or read for ever."""
-    try:
-        documents.content(path, _MOST_BYTES)
-    except documents.UnreadableError as error:
-        raise RuntimeError(f"{path}: it cannot be read: {error}") from None
 
 
 def _flwr(state: Path, arguments: Sequence[str], seconds: float | None) -> str:

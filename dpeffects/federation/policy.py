@@ -6,7 +6,6 @@ refusal tells the centre nothing that is not public.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,14 +22,14 @@ from dpeffects.federation.question import STUDY, Question, check_name
 from dpeffects.federation.records import SiteColumns, read_columns
 from dpeffects.federation.store import Price, Store
 from dpeffects.federation.trial_runs import Rehearsal
-from dpeffects.files import toml_key
+from dpeffects.files import read_toml, toml_key
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.encoding import width_of
 from dpeffects.lazy import pd
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
 from dpeffects.protocols import Protocol
-from dpeffects.typed import SETTINGS, FieldError, at_least
+from dpeffects.typed import SETTINGS, at_least
 
 _MOST_BYTES = 10_000_000
 _ROLES = ("outcome", "treatment", "covariates", "subgroups")
@@ -103,17 +102,15 @@ class SitePolicy:
     def read(cls, path: str | Path) -> SitePolicy:
         """Read a policy file; paths in it are relative to the file."""
         path = Path(path)
-        try:
-            values = tomllib.loads(documents.content(path, _MOST_BYTES).decode("utf-8"))
+        values = read_toml(documents.read(path, _MOST_BYTES, PolicyError), path, PolicyError)
+        with documents.refused(PolicyError, f"{path}: ", PolicyError):
             return cls.from_dict(values, path.parent)
-        except (documents.UnreadableError, RecursionError, ValueError, PolicyError) as error:
-            raise PolicyError(f"{path}: {error}") from None
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], folder: Path = Path()) -> SitePolicy:
         """Check the entries of a policy file."""
         entries = dict(values)
-        try:
+        with documents.refused(PolicyError, also=BoundsError):
             SETTINGS.names(cls, values, "a policy")
             for name in ("data", "ledger", *({"anchor"} & set(values))):
                 SETTINGS.of(str)(values[name], name)
@@ -123,23 +120,18 @@ class SitePolicy:
                 SETTINGS.of(Mapping[Any, Any])(values.get(name, {}), name)
             bounds = values.get("bounds", {})
             entries["bounds"] = {name: _bound(name, entry) for name, entry in bounds.items()}
-        except (FieldError, BoundsError) as error:
-            raise PolicyError(str(error)) from None
-        for name in ("methods", "estimands"):
-            entries[name] = _tuple(values.get(name, cls.estimands))
-        columns = {role: _tuple(names) for role, names in values["columns"].items()}
-        return cls(**entries | {"columns": {"covariates": (), "subgroups": (), **columns}})
+        return cls(
+            **entries | {"columns": {"covariates": (), "subgroups": (), **values["columns"]}}
+        )
 
     def __post_init__(self) -> None:
-        try:
+        with documents.refused(PolicyError, also=DPEffectsError):
             SETTINGS.check(self)
             check_name("site", self.site)
             Budget(self.max_epsilon, self.max_delta)
             Budget(self.total_epsilon, self.total_delta)
             if dated := list(Bounds.declared(self.bounds).dates):
                 raise PolicyError(f"{dated[0]!r}: a policy has no dates, give days as numbers")
-        except (FieldError, DPEffectsError) as error:
-            raise PolicyError(str(error)) from None
         if not (self.columns.get("outcome") and self.columns.get("treatment")):
             raise PolicyError("columns must name the outcome, the treatment and the covariates")
         _among("columns", self.columns, _ROLES)
@@ -315,11 +307,6 @@ class SitePolicy:
         if n < self.minimum_n:
             raise RefusalError(f"this site needs {self.minimum_n} records and has {n}")
         return layout.frame(columns)
-
-
-def _tuple(value: Any) -> Any:
-    """A list of TOML as a tuple; the types of the fields are checked later."""
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _among(name: str, values: Collection[str], known: Collection[str]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -12,7 +10,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from dpeffects import documents
-from dpeffects.errors import BudgetError, FormulaError, OptionError, QuestionError
+from dpeffects.errors import DPEffectsError, QuestionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.formula import Formula, parse
 from dpeffects.privacy.budget import Budget
@@ -46,7 +44,7 @@ _COUNTING = frozenset(
 
 
 @dataclass(frozen=True)
-class Question:
+class Question(documents.Document):
     """One question to all sites.
 
     Parameters
@@ -71,6 +69,8 @@ class Question:
     >>> Question.from_json(question.to_json()) == question
     True
     """
+
+    ERROR, CALLED = QuestionError, "question: "
 
     request: str
     formula: str
@@ -100,10 +100,8 @@ class Question:
         return None if self.protocol is None else Protocol.from_dict(self.protocol)
 
     def __post_init__(self) -> None:
-        try:
+        with documents.refused(QuestionError, self.CALLED, DPEffectsError):
             self._check()
-        except (FieldError, BudgetError, FormulaError, OptionError) as error:
-            raise QuestionError(f"question: {error}") from None
         for name in ("epsilon", "delta", "deadline"):  # 1 and 1.0 are the same question
             object.__setattr__(self, name, float(getattr(self, name)))
         object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
@@ -146,36 +144,23 @@ class Question:
         plain = {k: dict(x) if isinstance(x, Mapping) else x for k, x in values.items()}
         return {name: x for name, x in plain.items() if x is not None}
 
-    def to_json(self) -> str:
-        """Return one line of JSON, the same for equal questions."""
-        return json.dumps(self.to_dict(), sort_keys=True, allow_nan=False)
-
     @classmethod
-    def from_dict(cls, values: Any) -> Question:
-        """Read plain values; anything missing, unknown or of another type is an error."""
-        try:
-            SETTINGS.names(cls, values, "a question")
-        except FieldError as error:
-            raise QuestionError(f"question: {error}") from None
+    def _checked(cls, values: Any, text: str = "") -> Question:
+        SETTINGS.names(cls, values, "a question")
         return cls(**values)
 
     @classmethod
     def from_json(cls, text: Any) -> Question:
         """Read JSON text of bounded length; NaN, infinity and repeated entries are errors."""
-        try:
-            SETTINGS.of(str)(text, "JSON")
-            if len(text) > MAX_LENGTH:
-                raise FieldError(f"more than {MAX_LENGTH} characters")
-            values = documents.parse_json(text)
-        except FieldError as error:
-            raise QuestionError(f"question: {error}") from None
-        return cls.from_dict(values)
+        if not isinstance(text, str) or len(text) > MAX_LENGTH:
+            raise QuestionError(f"question: it is no text of at most {MAX_LENGTH} characters")
+        return super().from_json(text)
 
     @property
     def digest(self) -> str:
         """Hash of what is asked, without the deadline: a second try may have another one."""
         asked = {name: value for name, value in self.to_dict().items() if name != "deadline"}
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+        return documents.checksum(asked)
 
 
 def check_name(what: str, value: Any) -> None:

@@ -6,6 +6,7 @@ The ledger uses them inside a transaction, and `verify` replays all entries with
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
@@ -22,8 +23,7 @@ from dpeffects.ledgers.entry import (
     LedgerEntry,
     Parts,
     State,
-    read_cost,
-    read_terms,
+    read_stored,
 )
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Spend
@@ -79,12 +79,12 @@ class Agreement:
         return state.terms or agreed_terms(self.unit)
 
     @classmethod
-    def read(cls, body: dict[str, Any]) -> Self:
+    def read(cls, body: Mapping[str, Any]) -> Self:
         """Read what `body` wrote."""
         try:
             budget = Budget(body["epsilon"], body["delta"])
             rule = find_composition(body["composition"])
-            return cls(budget, rule, read_cost(body["limits"]), body.get("unit"))
+            return cls(budget, rule, read_stored(Cost, body["limits"]), body.get("unit"))
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerError("the ledger has a dataset whose budget cannot be read") from error
 
@@ -282,11 +282,9 @@ def charge_body(spend: Spend, terms: Terms | None) -> dict[str, Any]:
     return {"spend": spend.to_dict(), "terms": terms}
 
 
-def read_charge(body: dict[str, Any]) -> tuple[Spend, Terms | None]:
+def read_charge(body: Mapping[str, Any]) -> tuple[Spend, Terms | None]:
     """Read what `charge_body` wrote."""
-    stored = body["spend"]
-    tuples = {name: tuple(stored[name]) for name in ("sensitivity", "scale")}
-    return Spend(**(stored | tuples)), body["terms"] and read_terms(body["terms"])
+    return read_stored(Spend, body["spend"]), read_stored(Terms | None, body["terms"])
 
 
 def payments(entry: LedgerEntry) -> tuple[Spend, ...]:

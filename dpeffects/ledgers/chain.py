@@ -24,10 +24,11 @@ from pathlib import Path
 from dpeffects import writing
 from dpeffects.errors import DPEffectsError, LedgerError, OptionError
 from dpeffects.ledgers.agreement import Agreement, payments, read_charge
-from dpeffects.ledgers.entry import START, Heads, Hold, LedgerEntry, State, read_terms
+from dpeffects.ledgers.entry import START, Heads, Hold, LedgerEntry, State, read_stored
 from dpeffects.ledgers.transaction import EntryStore, Session, Transaction
 from dpeffects.ledgers.tree import Node
 from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.ledger import Terms
 
 Address = str | os.PathLike[str]
 """A path, ``sqlite:///path``, or ``postgresql://user@host/database``."""
@@ -288,7 +289,7 @@ class Replay:
             return agreement.release(state, allotment), None
         if entry.kind == "reserve" and entry.call == entry.number:
             budget = Budget(body["epsilon"], body["delta"])
-            return agreement.reserve(state, budget, read_terms(body["terms"]), allotment)
+            return agreement.reserve(state, budget, read_stored(Terms, body["terms"]), allotment)
         if entry.kind == "anchor":
             return state, None
         if entry.kind in ("request", "reply"):
@@ -313,5 +314,5 @@ class Replay:
             raise LedgerError("a request is there twice")
         self.requests[key] = entry.number
         return agreement.pay(
-            state, Budget(body["epsilon"], body["delta"]), read_terms(body["terms"])
+            state, Budget(body["epsilon"], body["delta"]), read_stored(Terms, body["terms"])
         )

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, get_type_hints
 
 from dpeffects.errors import LedgerError
 from dpeffects.ledgers.tree import Nodes, Read, changed, key_of
@@ -151,7 +152,7 @@ class Heads(NamedTuple):
     0; ``anchor`` is the place where the newest entry is noted too, or empty.
     """
 
-    datasets: Mapping[str, Sequence[int]] = {}
+    datasets: Mapping[str, tuple[int, int]] = {}
     calls: int = 0
     requests: int = 0
     anchor: str = ""
@@ -160,7 +161,7 @@ class Heads(NamedTuple):
         """Return the heads after an entry, and the nodes that it holds."""
         number, kind, dataset, body = entry.number, entry.kind, entry.dataset, entry.body
         first = number if kind == "dataset" else self.datasets[dataset][0]
-        heads = self._replace(datasets={**self.datasets, dataset: [first, number]})
+        heads = self._replace(datasets={**self.datasets, dataset: (first, number)})
         if kind in ("request", "reply"):
             key = key_of(dataset, body["request"])
             nodes, top = changed(read, self.requests, key, number, keep=True)
@@ -188,7 +189,7 @@ class LedgerEntry:
     kind: str
     dataset: str
     call: int
-    body: dict[str, Any]
+    body: Mapping[str, Any]
     state: State
     hold: Hold | None
     written: str
@@ -213,18 +214,14 @@ class LedgerEntry:
         try:
             if _digest(row[:-1]) != row[-1]:
                 raise ValueError
-            number, nonce, kind, dataset, call = row[:5]
-            body, state, hold, written, previous, heads, nodes, digest = row[5:]
-            event = number, nonce, kind, dataset, call, json.loads(body)
-            totals = _read(State, state), _read(Hold | None, hold)
-            found = Heads(*json.loads(heads)), json.loads(nodes)
-            return cls(*event, *totals, written, previous, *found, digest)
+            return cls(*map(_read_column, _HINTS, row))
         except _UNREADABLE as error:
             said = f"entry {row[0]!r} of the ledger was changed after it was written"
             raise LedgerError(said) from error
 
 
 COLUMNS = tuple(column.name for column in fields(LedgerEntry))
+_HINTS = [get_type_hints(LedgerEntry)[name] for name in COLUMNS]
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -233,36 +230,20 @@ def _digest(content: Sequence[Any]) -> str:
     return hashlib.sha256(to_text(list(content)).encode()).hexdigest()
 
 
-def read_terms(stored: Sequence[Any]) -> Terms:
-    """Read terms from JSON."""
-    unit, public, void = stored
-    return Terms(unit, tuple(public), tuple(void))
-
-
-def read_cost(texts: Sequence[str]) -> Cost:
-    """Read two fractions from JSON."""
-    first, delta = map(Fraction, texts)
-    return Cost(first, delta)
-
-
-def _read_part(stored: Sequence[Any]) -> AllotmentTotals:
-    share, left, spent, is_open = stored
-    return AllotmentTotals(Fraction(share), read_cost(left), read_cost(spent), bool(is_open))
-
-
 _STORED = Types(
-    {kind: SETTINGS.of(kind) for kind in (str, int, bool)}
-    | {
-        Fraction: lambda text, _: Fraction(text),
-        Cost: lambda texts, _: read_cost(texts),
-        Terms: lambda stored, _: read_terms(stored),
-        AllotmentTotals: lambda stored, _: _read_part(stored),
-    }
+    {kind: SETTINGS.of(kind) for kind in (str, int, float, bool, Any)}
+    | {Fraction: lambda text, _: Fraction(text)},
+    longest=math.inf,
 )
 
 
-def _read(hint: Any, text: str) -> Any:
-    return _STORED.of(hint)(json.loads(text), "the entry")
+def read_stored(hint: Any, value: Any) -> Any:
+    """Read what JSON held of a value of this type; ValueError where it is another."""
+    return _STORED.of(hint)(value, "the entry")
+
+
+def _read_column(hint: Any, value: Any) -> Any:
+    return value if hint in (int, str) else read_stored(hint, json.loads(value))
 
 
 def to_text(value: Any) -> str:

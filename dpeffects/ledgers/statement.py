@@ -17,10 +17,11 @@ from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.guarantee import protected
 from dpeffects.lazy import pd
 from dpeffects.ledgers.agreement import Agreement, payments
-from dpeffects.ledgers.entry import LedgerEntry, State, read_terms, to_plain
+from dpeffects.ledgers.entry import LedgerEntry, State, read_stored, to_plain
 from dpeffects.ledgers.loss_distributions import tight_epsilon
 from dpeffects.privacy.budget import round_up
 from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.ledger import Terms
 from dpeffects.summary import Pairs, Summary, Table
 
 COLUMNS = (
@@ -161,7 +162,7 @@ class Statement:
 
 
 def _row(entry: LedgerEntry, spend: Spend, about: Mapping[str, str]) -> dict[str, Any]:
-    terms = read_terms(entry.body.get("terms") or ("", (), ()))
+    terms = read_stored(Terms, entry.body.get("terms") or ("", (), ()))
     values = {
         "entry": entry.number,
         "call": entry.call or None,

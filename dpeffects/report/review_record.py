@@ -114,14 +114,14 @@ def _same_record(file: Path, twin: str) -> str:
     if not os.path.exists(file):
         return ""
     text = documents.read(file)
-    one, other = (documents.parse(x, file) | {"written": ""} for x in (text, twin.encode()))
+    one, other = (documents.parse_json(x) | {"written": ""} for x in (text, twin))
     return text.decode() if one == other else ""
 
 
 def twin_of(target: Path) -> Path:
     """Return where the JSON of a record goes; a file that is something else stays as it is."""
     twin = target.with_suffix(".json")
-    if os.path.exists(twin) and not documents.holds(twin, "format", FORMAT):
+    if os.path.exists(twin) and not documents.holds(twin, FORMAT):
         raise OptionError(f"{twin} is not the JSON of a record; give the record another name")
     return twin
 

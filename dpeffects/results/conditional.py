@@ -8,25 +8,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Self
 
 import numpy as np
 
-from dpeffects import documents, writing
+from dpeffects import documents
 from dpeffects.arrays import FloatArray
 from dpeffects.design import read as design
 from dpeffects.design.bounds import Bounds
 from dpeffects.design.points import point_columns, point_labels
-from dpeffects.errors import DataError, OptionError, quoted
+from dpeffects.errors import OptionError, quoted
 from dpeffects.formula import Formula, parse
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Effects, Unavailable
 from dpeffects.lazy import pd
 from dpeffects.results import words
 from dpeffects.results.effect_function import EffectFunction
-from dpeffects.results.export import DAMAGE, TIDY, frame_of, require
+from dpeffects.results.export import TIDY, frame_of, require
 from dpeffects.results.numbers import number, with_ends
 from dpeffects.results.several import Labels, SeveralEffects, SeveralRows
 from dpeffects.summary import Block, Pairs, Summary, Table, draw, show
@@ -40,12 +39,11 @@ _COVARIATES = 6
 """Covariates in a summary."""
 Points = int | Mapping[str, Sequence[Any]]
 """Values of covariates to show, or how many."""
-_KIND, _VERSION = "dpeffects effect function", 2
 """What a saved file says of itself."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class CateFunction(SeveralRows, pictures="plots.interval_plots"):
+class CateFunction(SeveralRows, documents.Filed, pictures="plots.interval_plots"):
     """A released effect function: query it as often as you like, save it, plot it.
 
     Parameters
@@ -56,6 +54,7 @@ class CateFunction(SeveralRows, pictures="plots.interval_plots"):
         Declared ranges and levels of the covariates; queries are clipped to them.
     """
 
+    FORMAT = "dpeffects effect function"
     _titled = _TITLE
     function: EffectFunction
     space: Bounds
@@ -324,28 +323,19 @@ class CateFunction(SeveralRows, pictures="plots.interval_plots"):
 
     def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
         """Plain values for JSON: released and public numbers only."""
-        document = {"kind": _KIND, "version": _VERSION} | super().to_dict()
-        return document | {"checksum": documents.checksum(document)}
+        return documents.sealed(self.FORMAT, super().to_dict())
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Self:
         """Read what `to_dict` gave; ValueError where its parts do not fit together."""
+        documents.require_seal(cls.FORMAT, document)
+        documents.require_unchanged(document)
         fit = super().from_dict(document)
         there = fit.space.keys() | fit._formula.flags
         require(all(name in there for name in fit.covariates), "space")
         names = design.names(fit._formula, fit.space)
         require(len(names) == len(fit.function.margins) + 1, "space")
         return fit
-
-    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the function to a JSON file; `load_cate` reads it, and needs no data.
-
-        A function that was saved there before is replaced, another file only with
-        ``overwrite=True``, and a ledger never.
-        """
-        ours = overwrite is True or documents.holds(path, "kind", _KIND)
-        writing.write(path, self.to_json() + "\n", overwrite=ours)
-        return Path(path)
 
     # --- in words ---------------------------------------------------------------------------------
 
@@ -441,27 +431,7 @@ def load_cate(path: str | PathLike[str]) -> CateFunction:
 
     A checksum shows whether the file was changed by accident; it is no signature.
     """
-    document = documents.parse(documents.read(path), path)
-    if not isinstance(document, dict) or document.get("kind") != _KIND:
-        raise DataError(f"{str(path)!r} does not hold an effect function of dpeffects")
-    _check_version(document, path)
-    try:
-        fit = CateFunction.from_dict(document)
-        _ = str(fit.summary())  # what is missing or of another kind shows here
-        return fit
-    except DAMAGE as error:
-        raise DataError(f"{str(path)!r} is damaged: {error!r}") from None
-
-
-def _check_version(document: dict[str, Any], path: str | PathLike[str]) -> None:
-    version = document.get("version")
-    if type(version) is not int or version != _VERSION:
-        raise DataError(f"{str(path)!r} has version {version!r}; this dpeffects reads {_VERSION}")
-    if not documents.fits(document):
-        raise DataError(
-            f"{str(path)!r} is damaged: its checksum does not fit, so it was changed after it was "
-            "written"
-        )
+    return CateFunction.load(path)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -14,6 +14,7 @@ from dpeffects.design.features import AdditiveWaves, Features, Fourier, Linear
 from dpeffects.privacy.losses import along
 from dpeffects.results.export import READERS, JsonRecord, fields_of, plain, record, require
 from dpeffects.results.shape import BINS, Shape, effects_by_bin, inverted, shape_of
+from dpeffects.typed import NotNegative, Positive
 
 _ALLOWANCE = 1.25
 """Bands allow for this much more shrinkage than planned."""
@@ -42,22 +43,22 @@ class EffectFunction(JsonRecord):
     features: Features
     weights: FloatArray
     average: float
-    unit: float
-    strength: float
-    noise_sd: float
+    unit: Positive
+    strength: Positive
+    noise_sd: NotNegative
     inside: bool
-    information: float | None
-    variation: float | None
+    information: NotNegative | None
+    variation: NotNegative | None
     margins: FloatArray
-    spread: float
-    usual: float
+    spread: NotNegative
+    usual: Positive
     n: int
-    undone: float = 0.0
-    average_sd: float = 0.0
-    nuisance_sd: float = 0.0
-    confounding: float = 0.0
+    undone: NotNegative = 0.0
+    average_sd: NotNegative = 0.0
+    nuisance_sd: NotNegative = 0.0
+    confounding: NotNegative = 0.0
     caution: str = ""
-    margin_sd: float = 0.0
+    margin_sd: NotNegative = 0.0
 
     def __call__(self, covariates: FloatArray) -> FloatArray:
         """Effects at encoded rows."""
@@ -171,11 +172,6 @@ class EffectFunction(JsonRecord):
             and self.features.covariates == self.margins.shape[0]
             and self.margins.shape[1] == BINS
             and bool((self.margins >= 0).all() and (self.margins.sum(axis=1) > 0.5).all())
-            and min(self.unit, self.strength, self.usual) > 0.0
-            and min(self.noise_sd, self.spread, self.variation or 0.0) >= 0.0
-            and (self.information or 0.0) >= 0.0
-            and min(self.undone, self.average_sd, self.nuisance_sd, self.confounding) >= 0.0
-            and self.margin_sd >= 0.0
         )
         require(ok, "numbers do not fit together")
         return self

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +71,7 @@ def effect_row(
     return {name: row[name] for name in TIDY if name in row} | row
 
 
-class JsonRecord:
+class JsonRecord(documents.Document):
     """A frozen dataclass that is written to JSON and read from it, field by field.
 
     ``_computed`` names what is written beside its fields: it is not read.
@@ -90,7 +89,7 @@ class JsonRecord:
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text, without NaN or infinity."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
+        return super().to_json(indent)
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Self:
@@ -102,8 +101,7 @@ class JsonRecord:
         """Read what `to_json` wrote; what cannot be shown and written again was changed since."""
         name = f"the JSON of {cls.__name__}"
         try:
-            document = documents.parse(text if isinstance(text, bytes) else text.encode(), name)
-            result = cls.from_dict(document)
+            result = cls.from_dict(documents.parse_json(text))
             shown = result.summary() if isinstance(result, summary.Shown) else result
             (str(shown) + result.to_json()).encode()
             return result

@@ -6,17 +6,15 @@ docs/site_release.md describes them. What types do not say is in `LIMITS`.
 
 from __future__ import annotations
 
-import json
 import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
-from dpeffects import documents, typed, writing
-from dpeffects.errors import OptionError, ReleaseError
+from dpeffects import documents, typed
+from dpeffects.errors import ReleaseError
 from dpeffects.estimands import AVERAGES
 from dpeffects.guarantee import Guarantee, column_of
 from dpeffects.inference.estimate import BASES, Estimate, Means, Part, SamplingVariance, Unavailable
@@ -26,7 +24,6 @@ from dpeffects.results.export import WithReasons
 from dpeffects.results.record import Bound
 from dpeffects.typed import Check, FieldError
 
-VERSION = 1
 KINDS_SENT = ("exact", "asymptotic")
 """Kinds of guarantees that a release may have."""
 BASIS = typed.one_of("", *BASES)
@@ -34,21 +31,12 @@ _LONGEST_UNIT = 100
 _MOST_SAID = 20
 
 
-@contextmanager
-def refused() -> Iterator[None]:
-    """Whatever is wrong with a document of a site is a ReleaseError."""
-    try:
-        yield
-    except FieldError as error:
-        raise ReleaseError(str(error)) from None
-
-
 def check_site(site: Any, request: Any = "") -> str:
     """Return a name that can stand in a table and be the name of a key file.
 
     The identifier of the request that the site answers is checked with it, and may be empty.
     """
-    with refused():
+    with documents.refused(ReleaseError):
         typed.text_or_none(request, "request")
         return _site(site, "site")
 
@@ -117,16 +105,7 @@ LIMITS: dict[type, dict[str, Check | None]] = {
 they are a centre's, or the site's own."""
 
 
-class _Sent(WithReasons):
-    """Checks of what sites send."""
-
-    def make(self, hint: Any) -> Check:
-        """Make the check for a type; what many sites send alike is checked once."""
-        alike = hint in (Guarantee, tuple[Spend, ...], tuple[Bound, ...])
-        return typed.remembered(super().make(hint), {}) if alike else super().make(hint)
-
-
-SENT = _Sent(
+SENT = WithReasons(
     {str: typed.text, float: typed.number, int: typed.at_least(0), bool: typed.flag}, limits=LIMITS
 )
 
@@ -169,11 +148,10 @@ class Signature:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True, slots=True)
-class Sent:
+class Sent(documents.Filed):
     """A document of a site: written with a checksum, and read with every check."""
 
-    WHAT: ClassVar[str]
-    MOST_BYTES: ClassVar[int]
+    ERROR = ReleaseError
 
     site: Annotated[str, _site]
     estimand: Annotated[str, typed.one_of(*AVERAGES)]
@@ -204,9 +182,8 @@ class Sent:
         return {name: written(value) for name, value in named.items()}
 
     def _finished(self, values: dict[str, Any]) -> dict[str, Any]:
-        whole = {"format": _format(self.WHAT), "version": VERSION} | values
         try:
-            whole["checksum"] = documents.checksum(whole)
+            whole = documents.sealed(self.FORMAT, values)
         except (TypeError, ValueError) as error:
             raise ReleaseError(f"this cannot be written as JSON: {error}") from None
         return whole if self.signature is None else whole | {"signature": asdict(self.signature)}
@@ -218,72 +195,33 @@ class Sent:
     @classmethod
     def from_dict(cls, values: Any) -> Self:
         """Check a document and read it; anything wrong with it is a ReleaseError."""
-        with refused():
-            return cls._read(values)
+        try:
+            return cls.from_json(documents.written(values))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ReleaseError(f"this cannot be written as JSON: {error}") from None
 
     @classmethod
-    def _read(cls, values: Any, source: str = "") -> Self:
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read JSON text strictly; what many sites send alike is read and checked once."""
+        with documents.refused(ReleaseError):
+            return cls._checked(documents.parse_alike(text), text if isinstance(text, str) else "")
+
+    @classmethod
+    def _checked(cls, values: Any, text: str = "") -> Self:
+        documents.require_seal(cls.FORMAT, values)
         document: Any = cls
         checks = _checks(document)
-        cls._check_form(values, checks)
+        needed = checks.keys() | {"format", "version", "checksum"}
+        if values.keys() - {"signature"} != needed:
+            typed.check_names(values, sorted(needed), {*needed, "signature"}, typed.WHOLE)
         found = {name: check(values[name], name) for name, check in checks.items()}
         if "signature" in values:
             found["signature"] = SENT.of(Signature)(values["signature"], "signature")
         typed.text(values["checksum"], "checksum")
-        if not documents.fits(values, source):
-            told = "the document was changed after it was made"
-            raise FieldError(f"the checksum does not fit: {told}")
+        documents.require_unchanged(values, text)
         made = cls(**found)
         made.check()
         return made
-
-    @classmethod
-    def _check_form(cls, values: Any, names: Mapping[str, Check]) -> None:
-        what = cls.WHAT
-        if not isinstance(values, Mapping):
-            raise FieldError(f"a {what} release is an object, not {typed.kind(values)}")
-        told, version = values.get("format"), values.get("version")
-        if not isinstance(told, str) or told != _format(what):
-            raise FieldError(f"this is not a {what} release: format is not {_format(what)!r}")
-        if type(version) is not int or version != VERSION:
-            told = f"version {typed.quoted(version)} of the format is not known"
-            raise FieldError(f"{told}; this dpeffects reads {VERSION}")
-        needed = ("format", "version", "checksum", *names)
-        typed.check_names(values, needed, (*needed, "signature"), typed.WHOLE)
-
-    def to_json(self, indent: int | None = None) -> str:
-        """Return the document as JSON text: the canonical one, if it is not indented."""
-        if indent is None:
-            return documents.written(self.to_dict())
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False, ensure_ascii=False)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the document to a file; a release that is there is replaced, nothing else is."""
-        ours = documents.holds(path, "format", _format(self.WHAT))
-        try:
-            writing.write(path, self.to_json() + "\n", overwrite=ours)
-        except OptionError as error:
-            raise ReleaseError(str(error)) from None
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """Read JSON text strictly: no key twice, no NaN or infinity."""
-        source = text if isinstance(text, str) else ""
-        if source.startswith("\ufeff"):
-            raise ReleaseError("this is not JSON: a byte order mark stands before it")
-        with refused():
-            return cls._read(documents.parse_json(text), source)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a file; errors name it."""
-        content = documents.read(path, cls.MOST_BYTES, ReleaseError)
-        try:
-            return cls.from_json(content.decode("utf-8"))
-        except UnicodeDecodeError:
-            raise ReleaseError(f"{path}: it cannot be read as text") from None
-        except ReleaseError as error:
-            raise ReleaseError(f"{path}: {error}") from None
 
     @classmethod
     def read(cls, source: Any) -> Self:
@@ -298,15 +236,11 @@ class Sent:
         raise ReleaseError(f"a release is {kinds}, not {type(source).__name__}")
 
 
-def _format(what: str) -> str:
-    return f"dpeffects {what} release"
-
-
 @cache
 def _checks(document: Any) -> dict[str, Check]:
     checks = SENT.fields(document)
     del checks["signature"]  # which need not be there
-    return checks
+    return {name: typed.remembered(check) for name, check in checks.items()}
 
 
 def printable(value: str) -> str:

@@ -84,7 +84,7 @@ class SiteRelease(document.Sent):
     True
     """
 
-    WHAT, MOST_BYTES = "site", 10_000_000
+    FORMAT, MOST_BYTES = "dpeffects site release", 10_000_000
 
     released: Estimate
     outcome: str
@@ -254,7 +254,7 @@ class StudyRelease(document.Sent):
         As in `StudyEffects`.
     """
 
-    WHAT, MOST_BYTES = "study", 50_000_000
+    FORMAT, MOST_BYTES = "dpeffects study release", 50_000_000
 
     sums: Annotated[JointSums, _SUMS.of(JointSums)]
     protocol: Annotated[str, typed.text_or_none] = ""

@@ -404,7 +404,7 @@ def load(doc, folder):
 def test_files_that_are_not_functions(tmp_path):
     text = json.dumps(document())
     cases = ["", "null", "[]", "3", '"text"', "{}", "\x00", "{" * 20, text[: len(text) // 2]]
-    cases += ['{"kind": "another program"}', text.replace('"version": 2', '"version": 3')]
+    cases += ['{"format": "another program"}', text.replace('"version": 1', '"version": 3')]
     cases += [json.dumps(run(path="groups").to_dict())]
     for case in cases:
         with pytest.raises(DataError):
@@ -414,7 +414,7 @@ def test_files_that_are_not_functions(tmp_path):
         with pytest.raises(DataError):
             dpe.load_cate(path)
     with pytest.raises(DataError, match="version 3"):
-        load(text.replace('"version": 2', '"version": 3'), tmp_path)
+        load(text.replace('"version": 1', '"version": 3'), tmp_path)
 
 
 def change(doc, path, value):

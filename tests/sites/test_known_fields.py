@@ -6,13 +6,13 @@ from dataclasses import fields, replace
 
 import pytest
 
-from dpeffects.documents import checksum
+from dpeffects import documents
+from dpeffects.documents import checksum, parse_alike, parse_json
 from dpeffects.errors import ReleaseError
 from dpeffects.inference.estimate import Means, MeansPart, MeansVariance, Part, SamplingVariance
-from dpeffects.sites import SiteRelease
-from dpeffects.sites import document as documents
+from dpeffects.sites import SiteRelease, document
 from dpeffects.sites.document import Signature
-from dpeffects.typed import number, remembered
+from dpeffects.typed import FieldError
 from tests.sites.examples import estimate, release
 
 _MEANS = Means(
@@ -34,10 +34,10 @@ RELEASES = {
 }
 
 
-def outcome(read, text):
+def outcome(made_of, text):
     """What reading gives, where types show (1 is not 1.0), or the words of the refusal."""
     try:
-        made = read(text)
+        made = made_of(text)
         return repr([(f.name, getattr(made, f.name)) for f in fields(made)])
     except ReleaseError as error:
         return str(error)
@@ -45,8 +45,9 @@ def outcome(read, text):
 
 def afresh(text):
     """Read a document as if it were the first."""
-    documents._checks.cache_clear()
-    documents.SENT._made.clear()
+    document._checks.cache_clear()
+    document.SENT._made.clear()
+    documents._last.clear()
     return SiteRelease.from_json(text)
 
 
@@ -125,9 +126,43 @@ def test_fields_that_are_missing_or_new_are_named():
         SiteRelease.from_json(text)
 
 
+def read(parse, text):
+    try:
+        return repr(parse(text))
+    except FieldError as error:
+        return str(error)
+
+
+def test_any_text_is_read_as_if_it_were_the_first():
+    """Entries that are written as before are not read again: nor may they be taken for others."""
+    text = RELEASES["with means"].to_json()
+    odd = ["{}", "", "[1]", '{"n":1}', '{"n":12}', '{"n":1', '{"n":1}}', '{"n" :1}', '{,"n":1}']
+    odd += ['{"n":1,}', '{"n":1,"n":1}', '{"n":1} ', ' {"n":1}', '{"n"', "{", '{"n":[1]', "null"]
+    odd += [
+        '{"a":"x"}',
+        '{"a":"x\\""}',
+        '{"a":"x\\"}',
+        '{"a":{"n":1,"n":1}}',
+        '{"a":NaN}',
+        "\ufeff{}",
+    ]
+    cut = [text[:end] for end in range(0, len(text), 7)]
+    gaps = [text[:at] + " " + text[at:] for at in range(0, len(text), 11)]
+    gone = [text[:at] + text[at + 1 :] for at in range(0, len(text), 5)]
+    for made in (text, *odd, text, *cut, text, *gaps, text, *gone, b"{}", 3, None):
+        assert read(parse_alike, made) == read(parse_json, made)
+
+
+def test_a_long_entry_does_not_stand_in_the_way_of_shorter_ones():
+    parse_alike('{"n":"' + "x" * 1000 + '"}')
+    one, other = (parse_alike('{"n":[1.5]}') for _ in range(2))
+    assert one["n"] is other["n"]
+
+
 def test_what_is_kept_is_bounded():
-    known = {}
-    check = remembered(number, known, most=3)
-    for j in range(20):
-        assert check(float(j), "n") == j
-        assert 1 <= len(known) <= 3
+    for j in range(300):
+        parse_alike(f'{{"field {j}":{j}}}')
+    parse_alike('{"n":"' + "x" * 200_000 + '"}')
+    assert sum(len(text) for text, _ in documents._last.values()) < 200_000
+    assert len(documents._last) <= 100
+    documents._last.clear()
