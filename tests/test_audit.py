@@ -74,6 +74,7 @@ def label_means(runs=1000, **more):
 # --- methods as they are ------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 def test_no_release_of_an_exact_method_loses_more_than_epsilon(name, level, options):
     """Stronger than any bound from counts: with delta = 0 no single release may lose more."""
@@ -88,6 +89,7 @@ def test_no_release_of_an_exact_method_loses_more_than_epsilon(name, level, opti
         assert found.largest_loss <= 1.0 + 1e-9
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "pair", "options"),
     [
@@ -124,6 +126,7 @@ SAMPLES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "sample", "pair"), SAMPLES)
 def test_whole_units_and_what_counts_are_attacked(name, sample, pair):
     """Pairs for units, clusters, weights, subsets and missing values; none loses more."""
@@ -264,6 +267,7 @@ def violated_as_it_is(pair):
     return label_means(**one_pair(pair)).violated
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("plant", "pair"), BUGS.values(), ids=BUGS)
 def test_a_planted_bug_is_caught(plant, pair, monkeypatch):
     given = one_pair(pair)
@@ -307,6 +311,7 @@ def exhausted(**more):
     )
 
 
+@pytest.mark.long
 def test_the_printed_sensitivity_of_an_exhausted_match_is_caught(monkeypatch):
     """Paper 000 has (k + 1) B; five treated records serve twenty-one controls here."""
 
@@ -432,6 +437,7 @@ def balance_shown(data, seed):
     return dpe.dp_balance("y ~ t | x", data, **given)
 
 
+@pytest.mark.long
 def test_balance_is_audited():
     """A record that changes arm and covariate loses no more than epsilon, and not much less."""
     rng = np.random.default_rng(5)

@@ -82,6 +82,7 @@ def test_points_with_one_name_keep_their_rows():
     }
 
 
+@pytest.mark.long
 def test_everything_side_by_side_in_all_formats():
     fits = everything()
     made = dpe.compare(*fits.values(), names=list(fits))

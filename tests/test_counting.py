@@ -138,6 +138,7 @@ def test_these_methods_add_up_rows():
 # --- who has them, and who refuses ------------------------------------------------------------
 
 
+@pytest.mark.sampled(5)
 @each_call
 @pytest.mark.parametrize("asked", COUNTING)
 def test_every_method_that_adds_up_rows_has_all_of_them(call, asked):
@@ -206,6 +207,7 @@ EVERYWHERE = [(call, "all") for call in CALLS]
 EVERYWHERE += [(("dp_ate", "clipped_contrast"), asked) for asked in COUNTING if asked != "all"]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("call", "asked"), EVERYWHERE, ids=lambda x: "".join(x))
 def test_every_engine_gives_the_same_bits(call, asked, tmp_path):
     data = with_holes(frame(1500, 600), COUNTING[asked])
@@ -230,6 +232,7 @@ NAMES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("names", NAMES)
 def test_units_have_names_of_any_kind(names, tmp_path):
     data = frame(1000, 400)

@@ -18,6 +18,7 @@ def run(*arguments: str) -> None:
     subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
 
 
+@pytest.mark.long
 def test_a_small_run_has_a_cell_for_every_method(tmp_path):
     run("--folder", str(tmp_path))
     cells = pd.read_csv(tmp_path / "coverage_small.csv").set_index("method")

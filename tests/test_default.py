@@ -58,6 +58,7 @@ def test_truth_of_effects_that_vary():
     assert whole == pytest.approx(truth["ATE"], abs=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["three confounders", "few treated", "binary and continuous"])
 def test_intervals_of_observational_studies(name):
     """The interval holds, and is much shorter than that of private_ipw."""

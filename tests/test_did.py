@@ -371,6 +371,7 @@ def test_incomplete_units_are_refused_by_default(kind, tmp_path):
 # --- neighbours -------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("formula", "periods"), [("y ~ t", "two"), ("y ~ t | x + s", "two"), ("y ~ t", "five")]
 )

@@ -38,6 +38,7 @@ def _importable(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
 
 
+@pytest.mark.long
 def test_site_builds_and_is_whole(tmp_path):
     """One test, because workers of a parallel run do not share what was built."""
     source, built = tmp_path / "source", tmp_path / "html"
@@ -164,6 +165,7 @@ def test_which_method_names_what_can_be_called():
             assert name in names, code
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n", "epsilon"), [(40_000, 0.06), (400_000, 0.06), (40_000, 2.0)])
 def test_the_power_of_the_check_is_as_documented(n, epsilon):
     """Sums of the size that the page computes, with noise of the law that they have."""
@@ -186,6 +188,7 @@ def test_the_power_of_the_check_is_as_documented(n, epsilon):
     assert falsely < 0.03 * runs
 
 
+@pytest.mark.long
 def test_bends_of_the_documented_size_are_named_in_calls():
     from steps import bends
 

@@ -20,6 +20,7 @@ def text(name):
     return (ROOT / name).read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*PAGES, *READMES])
 def test_code_in_the_pages_runs(name, capsys, tmp_path, monkeypatch):
     """Blocks of a page run in order and share their names, as a reader would type them."""

@@ -65,6 +65,7 @@ def test_every_table_belongs_to_a_paper():
     assert {name.split("_")[0] for name in table_names()} <= set(papers())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["replication", "corrections"])
 def test_pages_are_those_of_the_tables(name, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "steps"))

@@ -130,6 +130,7 @@ def shell(command):
     return subprocess.run(bash, capture_output=True, text=True, env=ENVIRONMENT)
 
 
+@pytest.mark.long
 def test_pipes_and_full_disks(study):
     done = shell("dpeffects methods private_psm | true")
     assert (done.returncode, done.stderr) == (0, "")
@@ -200,6 +201,7 @@ WORDS = [
 arguments = st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=8)), max_size=9)
 
 
+@pytest.mark.long
 @settings(
     max_examples=250,
     deadline=None,

@@ -131,6 +131,7 @@ def test_the_calls_are_there():
     assert {"dp_ate", "dp_att", "dp_atc", "dp_cate", "dp_study", "dp_moments"} <= set(CALLS)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("form", MADE)
 @pytest.mark.parametrize("name", CALLS)
 def test_levels_make_groups(name, form):

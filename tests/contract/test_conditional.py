@@ -24,6 +24,7 @@ CASES = [(name, p) for name in SPECS for p in (PATHS if name in LEARNERS else [O
 IDS = [f"{method}-{path}" for method, path in CASES]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 @pytest.mark.parametrize(("method", "path"), CASES, ids=IDS)
 def test_the_budget_is_spent_and_never_exceeded(method, path, delta):

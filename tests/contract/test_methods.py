@@ -81,6 +81,7 @@ def test_result_is_complete(name, level, options):
     assert len(fit.tidy()) == len(fit.glance()) == 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.7])
 def test_the_budget_is_spent_and_never_exceeded(name, level, options, epsilon):
@@ -114,6 +115,7 @@ def test_variance_false_gives_its_share_to_the_estimate(name, level, options):
     assert "variance=False" in str(without.std_error)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("name", "level", "options"), PLAIN, ids=PLAIN_IDS)
 def test_noise_has_the_scale_that_the_spend_says(name, level, options, monkeypatch):
     """Each draw of the secure source is recorded; its spread must match the scale in the Spend."""
@@ -162,6 +164,7 @@ def test_estimates_approach_the_reference_as_epsilon_grows(name, level, options)
     assert error == pytest.approx(target.std_error, rel=0.2 if wider else 0.1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 def test_a_seed_repeats_and_no_seed_does_not(name, level, options):
     one, two = run(name, level, options, seed=3), run(name, level, options, seed=3)

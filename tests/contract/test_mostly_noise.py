@@ -133,6 +133,7 @@ def subclasses(kind):
     return [y for x in kind.__subclasses__() for y in (x, *subclasses(x))]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("setting", ["tiny", "small", "large"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_impossible_value_is_printed(kind, setting):
@@ -161,6 +162,7 @@ def test_no_impossible_value_is_printed(kind, setting):
                     assert all(float(x) >= 0.0 for x in values if x != NOISE)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_a_large_epsilon_everything_is_printed(kind):
     assert count_hidden(made(kind, "large")) == 0

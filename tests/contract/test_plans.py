@@ -27,6 +27,7 @@ OUTCOMES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_plans_with_many_columns_are_as_wide_as_real_intervals(outcome, delta):

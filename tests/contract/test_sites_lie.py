@@ -216,6 +216,7 @@ def by_rule(rule: str) -> Combining:
     return lambda sent: combine(list(sent.values()), rule)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("given", ["", "largest effect"])
 @pytest.mark.parametrize("name", WAYS)
 def test_a_lie_is_refused_or_bounded_or_named(name: str, given: str) -> None:

@@ -89,6 +89,7 @@ def _of_person():
     return {"epsilon": 1, "bounds": {"y": (0, 1)}, "unit": "person", "seed": 1}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("arms", [2, 3])
 @pytest.mark.parametrize("method", ["diff_in_means", "private_ipw", "clipped_contrast"])
 def test_noise_in_how_many_records_count_is_in_the_interval(method, arms):

@@ -75,6 +75,7 @@ def test_a_clip_is_longer_where_an_arm_is_small():
     assert centres(0.03).missed(beyond)[0] > 5.0 * centres(0.5).missed(beyond)[0]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("design", ["randomised", "observational"])
 @pytest.mark.parametrize("effect", [0.0, 0.4])
 @pytest.mark.parametrize(("n", "share"), [(60_000, 0.01), (4000, 0.03)])

@@ -79,6 +79,7 @@ DUCKDB = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("query", DUCKDB.values(), ids=DUCKDB)
 def test_a_record_stays_together_on_duckdb(query, many):
     """Scores, treatments and outcomes came from three scans in three orders."""

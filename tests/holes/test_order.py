@@ -100,6 +100,7 @@ def replayed(run, label, seed, column):
     return found
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("path", PATHS)
 def test_sorted_neighbours_move_no_release_by_more_than_declared(path):
     """Blocks, folds, halves, matches and scores went by the place of a record in the table.
@@ -132,6 +133,7 @@ def few_keys(size):
     return (bits << np.uint64(63)).tobytes()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.real_noise
 @pytest.mark.parametrize("entropy", ["the system's", "equal keys"])
 def test_all_orders_are_equally_likely(entropy, monkeypatch):

@@ -47,6 +47,7 @@ def rebuilt(noise):
 # --- the noise --------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("call", CALLS)
 def test_an_export_has_all_of_the_noise(call, tmp_path):
     """to_dict()["released"] left the Gaussian part of the noise out."""

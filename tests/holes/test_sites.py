@@ -139,6 +139,7 @@ def test_most_questions_are_answered(usual):
     assert len(refused) <= 5
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("record", NASTY)
 def test_no_record_changes_whether_or_how_a_site_refuses(tmp_path, frozen, usual, record):
     """One record that was missing, no number or no level made the site refuse, for nothing."""
@@ -220,6 +221,7 @@ ARMS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("method", "estimand"), ARMS)
 def test_every_method_works_with_an_empty_arm(method, estimand):
     """Where nobody may be told that an arm is empty, the method must go on."""
@@ -422,6 +424,7 @@ def test_the_centre_leaves_out_what_is_not_plausible():
     assert collected.combine().left_out == collected.left_out
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("method", proved())
 def test_what_the_package_releases_is_plausible(method):
     """The checks of a centre must never leave out an honest site."""

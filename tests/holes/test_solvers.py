@@ -58,6 +58,7 @@ def steps(request, monkeypatch):
     monkeypatch.setattr(descent, "DENSE", descent.DENSE if request.param == "Hessians" else 0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("steps")
 def test_every_logistic_regression_is_solved():
     """Some rows made the solver fail, for free and in print: one in seven such problems with
@@ -156,6 +157,7 @@ def test_every_huber_regression_is_solved(monkeypatch, looks):
     assert nearest > 0.01
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("steps")
 @pytest.mark.parametrize("looks", [1, 40])
 def test_both_solvers_do_not_depend_on_order_or_blocks(monkeypatch, looks):

@@ -161,6 +161,7 @@ def test_what_is_left_of_confounding_follows_from_what_weights_removed():
     assert nothing == pytest.approx(0.01 * 0.25 + 0.15 * 0.4 * 0.25)
 
 
+@pytest.mark.long
 def test_noise_of_model_and_table_is_as_large_as_claimed():
     frame, found = people(2000), []
     for seed in range(120):

@@ -93,6 +93,7 @@ def test_differences_are_those_of_the_means_of_the_arms(method, level):
     assert found.basis == "randomised"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize("method", ["diff_in_means", "clipped_contrast"])
 def test_noise_is_as_reported(method, binary):
@@ -253,6 +254,7 @@ def test_records_of_two_public_arms_are_theirs():
 # --- everywhere -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("engine", ["polars", "duckdb"])
 @pytest.mark.parametrize("level", ["sample", "label"])
 @pytest.mark.parametrize("method", ADDITIVE)
@@ -265,6 +267,7 @@ def test_engines_have_the_same_bits(method, level, engine):
     assert there.effects == here.effects
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("method", ADDITIVE)
 def test_six_arms_and_one_record(method):
     """All contrasts of six arms, one of which has a single record."""

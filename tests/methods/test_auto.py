@@ -235,6 +235,7 @@ def attempt(frame, formula=FORMULA, **more):
     assert float(ledger.spent[0]) == pytest.approx(given["epsilon"])
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("method", ["auto", "one_step", "clipped_contrast"])
 @pytest.mark.parametrize("design", ["observational", "randomised"])
@@ -244,6 +245,7 @@ def test_hard_tables(table, method, design):
         attempt(hard(table), method=method, design=design, **budget)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 @pytest.mark.parametrize("n", [4, 60])
 @pytest.mark.parametrize("columns", [1, 50])

@@ -48,6 +48,7 @@ def test_it_has_less_noise_than_a_difference_in_means(epsilon):
     assert widths[0] < 0.9 * widths[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n", "epsilon", "share"), [(300, 1.0, 0.5), (5000, 0.5, 0.1)])
 def test_intervals_cover(n, epsilon, share):
     """200 trials with seeds that are fixed: at least 90 % of intervals for 95 %."""
@@ -58,6 +59,7 @@ def test_intervals_cover(n, epsilon, share):
     assert hits >= 180
 
 
+@pytest.mark.long
 def test_the_noise_is_as_large_as_it_says():
     """Reruns on the same records: their spread is the reported one."""
     made = [fit(trial(), seed=seed) for seed in range(300)]

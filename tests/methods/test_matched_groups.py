@@ -108,6 +108,7 @@ def test_at_epsilon_1_it_adjusts_and_says_so():
     assert np.median(errors) < 0.1
 
 
+@pytest.mark.long
 def test_intervals_cover():
     hits = 0
     for seed in range(100):

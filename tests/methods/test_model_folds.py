@@ -48,6 +48,7 @@ def test_it_nears_the_reference_as_noise_goes():
     assert fit.std_error == pytest.approx(reference.std_error, rel=0.5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "given",
     [{}, {"estimator": "regression"}, {"average": "predictions"}],

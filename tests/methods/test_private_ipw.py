@@ -110,6 +110,7 @@ def covered(estimand, truth, runs=60, n=2000, **more):
     return np.mean(hits)
 
 
+@pytest.mark.long
 def test_intervals_cover():
     """Wide limits for few runs; the docstring of the method's module has the measured rates."""
     assert 0.87 <= covered("ATE", 0.1) <= 1.0

@@ -97,6 +97,7 @@ def test_released_variance_agrees_with_the_spread_over_samples():
     assert np.mean([f.sampling_variance for f in fits]) == pytest.approx(spread, rel=0.3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("epsilon", "most"), [(1.0, 1.0), (8.0, 0.95)])
 def test_label_level_intervals_cover(epsilon, most):
     """At epsilon 1 the released variance is mostly noise, so intervals are wider than nominal."""

@@ -127,6 +127,7 @@ STAND_INS = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("method", ["regression", "auto"])
 @pytest.mark.parametrize(("frame", "bounds", "estimand", "more"), STAND_INS)
 def test_words_are_those_of_the_method_that_estimated(frame, bounds, estimand, more, method):

@@ -112,6 +112,7 @@ def test_delta_buys_gaussian_noise_only_where_it_is_smaller():
 # --- intervals --------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("epsilon", "binary", "estimand"),
     [(1.0, False, "ATE"), (5.0, True, "ATE"), (1e6, False, "ATC")],
@@ -164,6 +165,7 @@ def models():
     }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name",
     ["forest", "boosting", "histogram boosting", "ridge", "pipeline", "search", "propensity only"],
@@ -305,6 +307,7 @@ def test_without_scikit_learn(monkeypatch):
 # --- neighbours -------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["forest", "boosting", "ridge"])
 @pytest.mark.parametrize("unordered", [False, True])
 def test_replay_on_neighbours(name, unordered):

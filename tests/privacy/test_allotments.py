@@ -272,6 +272,7 @@ class Model:
         return 1 - sum(open_ones) - sum(map(self.taken, closed)) - self.taken("")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_as_a_model(folder, seed):
     """Random steps; model, memory and file allow the same and have the same left."""

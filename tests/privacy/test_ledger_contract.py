@@ -566,6 +566,7 @@ def test_no_work_grows_with_entries_calls_or_requests(place, kind, monkeypatch):
 # --- processes --------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 def test_killed_writers_with_an_anchor(address, folder):
     """Nothing is released that is not anchored, and no kill leaves a ledger that does not open."""
     command = [sys.executable, "-m", "tests.killing", "anchored", address, "16", "6", "40", "0.2"]

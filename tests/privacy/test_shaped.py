@@ -421,6 +421,7 @@ def sign(rows):
 key.reads = sign.reads = ("strata",)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("within", [ball(1, 1.0), Cube(-1.0, 1.0)], ids=["matrix", "cube"])
 def test_an_audit_attacks_both_noises(within, monkeypatch):
     """A record that leaves one cell for another attains the price, which half a scale exceeds."""

@@ -430,6 +430,7 @@ CALLS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("name", CALLS)
 def test_declared_sensitivities_on_random_neighbours(name, weights):

@@ -91,6 +91,7 @@ SETS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("cells", [None, Cells(arm, 2), Cells(arm, 1)], ids=["none", "two", "one"])
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("max_rows", [None, 2])
