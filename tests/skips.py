@@ -27,7 +27,6 @@ NEEDED = {
 """Reasons by the name of what is missing; the names are those of `.ci/run`."""
 ANYWHERE = (
     r"pandas 3 has no such names of columns",
-    r"a factor of moments may have as many levels as noise allows",  # a case of a grid
     r"cannot mount a small file system",  # in a container
     r"the system does not tell",  # how much memory is used
     r"needs process groups|openssl is not installed",  # another system

@@ -312,12 +312,14 @@ def test_a_unit_with_more_rows_than_weights_have_steps(tmp_path):
 # --- what they mean, at an epsilon that hides nothing ------------------------------------------
 
 
+@pytest.mark.sampled(5)
 @each_call
 def test_units_of_one_row_are_records(call):
     data = frame().assign(person=np.arange(3000))
     same(call, run(call, data, unit="person", epsilon=HUGE), run(call, data, epsilon=HUGE))
 
 
+@pytest.mark.sampled(5)
 @each_call
 def test_copies_of_a_row_count_once(call):
     data = frame().assign(person=np.arange(3000))
@@ -327,12 +329,14 @@ def test_copies_of_a_row_count_once(call):
     same(call, run(call, copies, unit="person", max_rows=4, epsilon=HUGE), plain)
 
 
+@pytest.mark.sampled(3)
 @each_call
 def test_weights_at_their_bound_are_none(call):
     data = frame().assign(w=4.0)
     same(call, run(call, data, weights="w", epsilon=HUGE), run(call, data, epsilon=HUGE))
 
 
+@pytest.mark.sampled(3)
 @each_call
 def test_whole_weights_are_copies(call):
     data = frame()
@@ -341,6 +345,7 @@ def test_whole_weights_are_copies(call):
     same(call, run(call, data, weights="w", epsilon=HUGE), run(call, copies, epsilon=HUGE))
 
 
+@pytest.mark.sampled(5)
 @each_call
 def test_a_subset_is_the_filtered_frame(call):
     data, inside = frame(), "x1 >= 0.3 & x2 < 0.8"
@@ -441,6 +446,7 @@ SAID = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("asked", SAID)
 def test_results_say_who_counts(asked, tmp_path):
     fit = run(("dp_ate", "one_step"), frame(), epsilon=20, **COUNTING[asked])

@@ -72,6 +72,7 @@ def test_interval_of_the_effect_on_the_treated():
     assert covered >= 0.84
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("epsilon", [0.1, 4.0])
 def test_a_declared_trial_is_sharper_than_a_difference_in_means(epsilon):
     covered, half_width = runs("trial", "auto", 20_000, epsilon, design="randomised")

@@ -28,9 +28,6 @@ from dpeffects.sites.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ROOT / "docs" / "guide"
-pytest.importorskip("sphinx_gallery", reason='needs pip install "dpeffects[docs]"')
-pytest.importorskip("myst_nb", reason='needs pip install "dpeffects[docs]"')
-pytest.importorskip("furo", reason='needs pip install "dpeffects[docs]"')
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +38,8 @@ def _importable(monkeypatch):
 @pytest.mark.long
 def test_site_builds_and_is_whole(tmp_path):
     """One test, because workers of a parallel run do not share what was built."""
+    for name in ("sphinx_gallery", "myst_nb", "furo"):
+        pytest.importorskip(name, reason='needs pip install "dpeffects[docs]"')
     source, built = tmp_path / "source", tmp_path / "html"
     left_out = shutil.ignore_patterns(".*", "tests", "_build", "generated", "__pycache__", "dist")
     shutil.copytree(ROOT, source, ignore=left_out)

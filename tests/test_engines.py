@@ -410,6 +410,7 @@ def in_partitions(data):
     return dd.from_pandas(data.sample(frac=1, random_state=1), npartitions=4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("call", CLUSTER)
 def test_a_dask_cluster(call, cluster):
     """Four partitions in another process: functions go there, sums come back."""

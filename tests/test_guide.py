@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import each
+
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("docs", "docs/guide", "docs/questions")
 PAGES = sorted(
@@ -52,7 +54,7 @@ def anchors(name):
     }
 
 
-@pytest.mark.parametrize("name", FOUND)
+@each("name", FOUND)
 def test_links_to_files_and_headings_lead_somewhere(name):
     for link in re.findall(r"\]\(([^()\s]+)\)", text(name)):
         path, _, heading = link.partition("#")

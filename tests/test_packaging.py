@@ -9,6 +9,8 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import pytest
+
 import dpeffects
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -98,7 +100,6 @@ print(dpe.__file__, dpe.dp_ate("y ~ t", data, epsilon=1, bounds={"y": (0, 1)}))
     assert shown.startswith(str(wheel))
 
 
-@pytest.mark.long
 def test_quick_start_runs():
     done = subprocess.run(
         [sys.executable, str(ROOT / "vignettes" / "quick_start.py")],

@@ -201,6 +201,7 @@ def visits(rng, t):
     return np.minimum(rng.negative_binomial(1.2, 0.2, t.size) + (rng.random(t.size) < 0.2 * t), 365)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("sample", "scale", "n", "epsilon", "treated"),
     [
@@ -251,6 +252,7 @@ def test_bands_hold_for_both_distributions():
     assert np.mean(held) > 0.72
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_everything_has_a_value_whatever_the_counts_are(seed):
     rng = np.random.default_rng(seed)
@@ -304,6 +306,7 @@ def test_quantiles_beyond_the_declared_range_are_said_first():
 # --- the call -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name])
 @pytest.mark.parametrize("formula", ["cost ~ t | x", "visits ~ t", "log(cost + 1) ~ t"])
 def test_engines_give_the_same_bits(engine, formula):

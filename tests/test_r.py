@@ -94,6 +94,7 @@ def library(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_tests_of_the_package_pass(library):
     code = (
         "testthat::test_dir(commandArgs(TRUE), package = 'dpeffects', load_package = 'installed',"
@@ -129,6 +130,7 @@ writeLines(format(numbers, digits = 17, trim = TRUE), file.path(folder, "numbers
 """
 
 
+@pytest.mark.long
 def test_numbers_are_those_of_python(library, tmp_path):
     rng = np.random.default_rng(3)
     n = 3000
@@ -179,6 +181,7 @@ def printed(blocks: list[str], library: Path) -> list[str]:
     return out.split(f"{END}\n")[:-1]
 
 
+@pytest.mark.long
 def test_code_of_the_page_runs_and_prints_what_the_page_says(library):
     pairs = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
     outputs = printed([code for code, _ in pairs], library)

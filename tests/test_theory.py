@@ -42,6 +42,7 @@ def noisy_weights(case, draws=200_000, seed=1, price=PRICE):
     return case["weights"][:, None] + noise
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 @pytest.mark.parametrize("clip", [None, 0.3])
 def test_lemma_3_against_simulation(estimand, clip):
@@ -85,6 +86,7 @@ def signed(seed=0):
     return {**case, "outcome": case["outcome"] - np.where(case["treated"], 1.5, 0.5)}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 def test_the_mean_square_of_corollary_7_against_simulation(estimand):
     case = rows()
@@ -112,6 +114,7 @@ def test_corollary_7_as_printed_is_no_bound():
     assert (broken > 10).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 def test_lemma_6_holds_as_corrected(estimand):
     short = 0
@@ -133,6 +136,7 @@ def worst(effect, low, size=400_000):
     return np.where(np.random.default_rng(3).random(size) < chance, 1.0, low)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("effect", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("noise", [0.0, 0.2, 2.0])

@@ -47,6 +47,7 @@ def test_the_budget_is_spent_and_never_exceeded(method, path, delta):
             run(method, path, epsilon=epsilon, delta=delta, ledger=ledger)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("method", "path"), CASES, ids=IDS)
 def test_secure_noise_gives_an_exact_guarantee(method, path):
     fit = run(method, path, seed=None)
@@ -62,6 +63,7 @@ def test_a_seed_repeats(method):
     assert "NOT PRIVATE" in str(one)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("method", "path"), CASES, ids=IDS)
 def test_result_is_complete(method, path):
     fit = run(method, path)

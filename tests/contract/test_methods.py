@@ -61,6 +61,7 @@ def run(name, level, options, data=None, **more):
     return dpe.dp_ate(formula(name), data, name, level=level, **options, **more)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 def test_result_is_complete(name, level, options):
     fit = run(name, level, options, seed=None)
@@ -100,6 +101,7 @@ def test_the_budget_is_spent_and_never_exceeded(name, level, options, epsilon):
         run(name, level, options, epsilon=epsilon, ledger=ledger)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 def test_variance_false_gives_its_share_to_the_estimate(name, level, options):
     with_variance, without = run(name, level, options), run(name, level, options, variance=False)
@@ -151,6 +153,7 @@ LARGE = {"model_folds": {"folds": 4}}
 """Models of parts of the records come near those of all only where the parts are large."""
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 def test_estimates_approach_the_reference_as_epsilon_grows(name, level, options):
     data = frame(3000, 5)

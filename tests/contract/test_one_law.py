@@ -64,6 +64,7 @@ def test_the_interval_ends_at_the_null_where_its_level_is_that_of_the_p_value(ki
     assert checked
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["adjusted", "quantiles", "compliers", "ordered levels", "did"])
 def test_one_law_for_what_calls_release(name):
     for alpha in ALPHAS:

@@ -260,6 +260,7 @@ def test_a_difference_in_means_is_that_of_statsmodels(option):
     assert study.tidy()["estimate"][0] == pytest.approx(value, abs=0.03 * error)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 @pytest.mark.parametrize("option", ["plain", "bounds"])
 @pytest.mark.parametrize("method", ["one_step", "private_ipw", "private_psm", "smooth_matching"])

@@ -74,6 +74,7 @@ def test_every_function_shows_the_same(function):
     assert answered
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_units_and_clusters_are_the_same_names_in_every_type(kind):
     """One name is no whole number, or all become floats, or text."""

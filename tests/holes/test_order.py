@@ -210,6 +210,7 @@ def small_torch():
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("model", [PythonDrawing, TorchDrawing, OwnDrawing])
 @pytest.mark.parametrize("method", ["sample_aggregate", "model_folds"])
 def test_what_a_block_draws_does_not_shift_other_blocks(method, model, monkeypatch):

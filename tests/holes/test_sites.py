@@ -148,6 +148,7 @@ def test_no_record_changes_whether_or_how_a_site_refuses(tmp_path, frozen, usual
     assert replies(tmp_path / "site", data) == usual
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("treated", [0, 1 / N, 1 - 1 / N, 1])
 def test_who_is_treated_does_not_show(tmp_path, frozen, usual, treated):
     """A site with one treated record answered; with none it was "not ready", at no cost."""
@@ -314,6 +315,7 @@ def test_columns_are_counted_before_they_are_made(tmp_path):
     assert north.store().spent == (0, 0)
 
 
+@pytest.mark.long
 def test_a_question_beyond_its_memory_costs_nothing(tmp_path, monkeypatch):
     """It is stopped on made-up records, and the site goes on answering."""
     north, real = policy(tmp_path), SitePolicy.task
@@ -325,6 +327,7 @@ def test_a_question_beyond_its_memory_costs_nothing(tmp_path, monkeypatch):
     assert answer(asked, north)["status"] == "ok"
 
 
+@pytest.mark.long
 def test_a_question_beyond_its_time_is_stopped():
     """Half a million records in no time: the process is killed, a new one takes its place."""
     layout = SiteColumns({"y": (0, 1), "x": (0, 1)}, frozenset({"t"}))

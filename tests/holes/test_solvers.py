@@ -111,6 +111,7 @@ def released(t, x, ask):
     return noise.values, noise.declared
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", ["as they are", "centred"])
 def test_neighbours_of_hard_problems_are_released_alike(rows):
     """With a tiny penalty one neighbour was answered and the other was not."""
@@ -134,6 +135,7 @@ def test_neighbours_of_hard_problems_are_released_alike(rows):
     assert nearest > 0.2
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("steps")
 @pytest.mark.parametrize("looks", [1, Huber.looks])
 def test_every_huber_regression_is_solved(monkeypatch, looks):
@@ -344,6 +346,7 @@ def site(rng, last):
     return pd.DataFrame({"y": rng.random(60), "x": x, "t": t})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("penalty", [1e-12, 1e-10, 1e-8])
 def test_sites_answer_alike_on_neighbours(penalty):
     """One record decided whether a site was listed as left out because a model did not converge."""

@@ -61,6 +61,7 @@ def test_a_balance_that_stops_early_promises_all_that_was_asked():
     assert "was not charged" not in str(fit.summary())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("formula", ["y ~ t | x1 + x2", "y ~ t"])
 def test_plans_of_a_plain_difference_fall_with_the_root_of_n(formula):
     """Its interval allows for no confounding, whatever the summary calls it."""

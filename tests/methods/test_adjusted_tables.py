@@ -75,6 +75,7 @@ def weighted_survival(frame: pd.DataFrame, weights: np.ndarray, arm: int) -> flo
     return float(np.prod((1.0 - died * w / at_risk)[time <= 1.0]))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("level", ["sample", "label"])
 @pytest.mark.parametrize(
     ("estimand", "flexible"), [("ATE", 0), ("ATT", 0), ("ATC", 0), ("ATE", 1), ("ATT", 2)]
@@ -108,6 +109,7 @@ def test_cells_of_brute_force_are_those_of_the_formula():
     assert np.array_equal(weighted_cells(frame, np.ones(500)), np.stack(counts))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("level", ["sample", "label"])
 @pytest.mark.parametrize("engine", ["polars", "duckdb"])
 def test_engines_weight_the_same_and_files_keep_it(engine, level):

@@ -111,6 +111,7 @@ def row_weights(design, data, columns):
 # --- the weights ----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 @pytest.mark.parametrize("top", [2.5, 40.0])
 def test_weights_are_those_of_an_independent_solver(estimand, top, monkeypatch):

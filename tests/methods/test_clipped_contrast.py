@@ -37,6 +37,7 @@ def test_without_noise_it_is_the_difference_in_means(call, share, binary):
     assert made.std_error == pytest.approx(target.std_error, rel=0.05)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_it_has_less_noise_than_a_difference_in_means(epsilon):
     ours = [fit(trial(), epsilon=epsilon, seed=s) for s in range(40)]

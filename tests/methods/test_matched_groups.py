@@ -53,6 +53,7 @@ def by_hand(frame, estimand, groups):
     return effect / whole, variance**0.5 / whole
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("groups", [5, 10])
 @pytest.mark.parametrize("estimand", EFFECTS)
 def test_without_noise_it_is_subclassification_on_the_score(estimand, groups):

@@ -32,6 +32,7 @@ def run(n=1500, seed=0, **given):
     return dpe.dp_ate(FORMULA, frame(n, seed), "model_folds", **call)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("average", ["estimates", "predictions"])
 @pytest.mark.parametrize("estimator", ["aipw", "ipw", "regression"])
 def test_confounding_is_adjusted_for(average, estimator):

@@ -120,6 +120,7 @@ def test_intervals_cover():
     assert 0.87 <= covered("ATE", 0.1, level="label") <= 1.0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("level", "n", "epsilon"), [("sample", 10_000, 2.0), ("label", 2000, 0.5)])
 def test_intervals_cover_where_few_are_treated(level, n, epsilon):
     """Centres are noisy there, and propensities far below a clip of 0.1."""
@@ -135,6 +136,7 @@ def test_intervals_cover_where_few_are_treated(level, n, epsilon):
     assert 0.5 < np.std(errors) < 1.3  # neither too short nor much too wide
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("level", ["sample", "label"])
 def test_the_reported_noise_is_that_of_reruns(level):
     data = frame(5000, 3)

@@ -90,6 +90,7 @@ def test_the_adaptive_limit_grows_with_epsilon():
     assert limits[0] < limits[-1]
 
 
+@pytest.mark.long
 def test_released_variance_agrees_with_the_spread_over_samples():
     """Abadie-Imbens variance, released privately, against the spread over new samples."""
     fits = [fit(data(1000, seed), epsilon=200, seed=seed) for seed in range(150)]
@@ -118,6 +119,7 @@ def test_attenuation_is_what_flipping_does():
     assert shrunk == pytest.approx(mixture[0, 0] - mixture[1, 0], abs=0.01)
 
 
+@pytest.mark.long
 def test_debiasing_undoes_the_attenuation():
     """Randomised treatment: with debias the sample level is centred on the effect."""
     frames = [data(3000, seed, strength=0.0) for seed in range(40)]

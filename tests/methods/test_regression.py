@@ -78,6 +78,7 @@ def test_several_arms_have_a_draw_each():
     assert with_means.options["chosen"] == "one_step"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "given", [{"weights": "w"}, {"unit": "u", "max_rows": 2}, {"cluster": "u"}]
 )

@@ -15,6 +15,7 @@ from dpeffects.errors import OptionError
 from dpeffects.replication.sample_aggregate import default_blocks
 from dpeffects.unproved.seeded import SeededNoise
 from tests.calls import Call
+from tests.cases import each
 from tests.methods.test_private_ipw import BOUNDS, DOORS, FORMULA, frame
 from tests.plain import plain
 
@@ -272,6 +273,7 @@ def test_blocks_are_sized_by_the_released_smaller_arm():
     assert sizes[0.95] > 4 * sizes[0.5]
 
 
+@pytest.mark.long
 def test_few_treated_are_covered():
     """A tenth of the records is treated; the middle for blocks without them cost the coverage."""
     hits = []
@@ -385,7 +387,7 @@ class Broken(NoPredict):
         raise RuntimeError("out of order")
 
 
-@pytest.mark.parametrize(
+@each(
     ("bad", "words"),
     [
         ({"outcome": "forest"}, r"'forest' has no fit/predict; pass a scikit-learn regressor"),

@@ -62,6 +62,7 @@ def sound(ledger):
 # --- what it may spend ------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 def test_an_allotment_spends_its_share_and_no_more(make):
     ledger = make(delta=1e-5)
     secondary = ledger.allot("secondary", 0.3)

@@ -117,6 +117,7 @@ def failing(x, treated, outcome):
 LEARNERS = {f.__name__: f for f in (least_squares, wild, extreme, failing)}
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("average", ["predictions", "estimates"])
@@ -146,6 +147,7 @@ def obeys(codes):
     return learner
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_the_bound_is_attained_by_some_models_and_exceeded_by_none(estimator):
     """Three folds of two records. The first fold's models answer with any corner before and after,
