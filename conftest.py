@@ -40,6 +40,7 @@ def pytest_collection():
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
 
 

@@ -74,7 +74,7 @@ def label_means(runs=1000, **more):
 # --- methods as they are ------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 def test_no_release_of_an_exact_method_loses_more_than_epsilon(name, level, options):
     """Stronger than any bound from counts: with delta = 0 no single release may lose more."""
@@ -89,7 +89,7 @@ def test_no_release_of_an_exact_method_loses_more_than_epsilon(name, level, opti
         assert found.largest_loss <= 1.0 + 1e-9
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("name", "pair", "options"),
     [
@@ -271,7 +271,7 @@ def violated_as_it_is(pair):
     return label_means(**one_pair(pair)).violated
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("plant", "pair"), BUGS.values(), ids=BUGS)
 def test_a_planted_bug_is_caught(plant, pair, monkeypatch):
     given = one_pair(pair)

@@ -207,7 +207,7 @@ EVERYWHERE = [(call, "all") for call in CALLS]
 EVERYWHERE += [(("dp_ate", "clipped_contrast"), asked) for asked in COUNTING if asked != "all"]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("call", "asked"), EVERYWHERE, ids=lambda x: "".join(x))
 def test_every_engine_gives_the_same_bits(call, asked, tmp_path):
     data = with_holes(frame(1500, 600), COUNTING[asked])

@@ -206,7 +206,7 @@ def test_tests_that_cannot_be_are_not_planned(test):
         dpe.plan("y ~ t", n=100, epsilon=1, bounds={"y": (0, 1)}, method="auto", **test)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "n", "near"),
     [("three confounders", 4000, 0.2), ("trial", 1500, 0.1), ("rare outcome", 6000, 0.2)],

@@ -1,6 +1,6 @@
 """The R package gives the numbers of Python, its own tests pass, and the code of its page runs.
 
-All of it needs R with reticulate and testthat, and a Python with a shared library: elsewhere it is
+All of it needs R with the packages NEEDED, and a Python with a shared library: elsewhere it is
 skipped. ``python -m tests.test_r`` writes the output on the page anew.
 """
 
@@ -23,7 +23,7 @@ import dpeffects as dpe
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "r.md"
-NEEDED = ("reticulate", "testthat")
+NEEDED = ("reticulate", "testthat", "generics", "knitr", "broom")
 BLOCK = re.compile(r"```r\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 END = "~~~ end of a block ~~~"
 
@@ -61,7 +61,7 @@ def why_not() -> str:
         ["Rscript", "--vanilla", "-e", check, *NEEDED], capture_output=True, text=True
     )
     if there.stdout != "TRUE":
-        return f"R has no packages {' and '.join(NEEDED)}"
+        return f"R has no packages {', '.join(NEEDED)}"
     shared = map(sysconfig.get_config_var, ("Py_ENABLE_SHARED", "PYTHONFRAMEWORK"))
     if not any(shared) and os.name != "nt":
         return "this Python was built without a shared library, which reticulate needs"

@@ -72,6 +72,7 @@ def _derived(result):
         yield found
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", NAMES)
 def test_everything_goes_to_another_process_and_says_there_whether_it_is_private(name):
     """Effects on scales and tests did not pickle, a sentence on a void effect did not say so."""

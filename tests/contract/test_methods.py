@@ -117,7 +117,7 @@ def test_variance_false_gives_its_share_to_the_estimate(name, level, options):
     assert "variance=False" in str(without.std_error)
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("name", "level", "options"), PLAIN, ids=PLAIN_IDS)
 def test_noise_has_the_scale_that_the_spend_says(name, level, options, monkeypatch):
     """Each draw of the secure source is recorded; its spread must match the scale in the Spend."""

@@ -501,7 +501,7 @@ def test_what_cannot_be_balanced_is_said():
 # --- wherever the rows are ------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.parametrize("estimand", ["ATE", "ATT"])
 def test_every_engine_gives_the_same_numbers(estimand, tmp_path, monkeypatch):
     data = records(901, 3, seed=6)

@@ -55,7 +55,7 @@ def test_the_spread_of_estimates_is_what_the_result_says():
     assert estimates.mean() == pytest.approx(plain, abs=4 * stated / 20)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.long
 @pytest.mark.parametrize("arms", ["public", "private"])
 @pytest.mark.parametrize("binary", [False, True], ids=["continuous", "binary"])
 def test_intervals_cover(arms, binary):
