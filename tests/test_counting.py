@@ -18,6 +18,7 @@ import dpeffects as dpe
 from dpeffects.errors import BoundsError, DataError, EstimationError, OptionError
 from dpeffects.estimators import conditional_methods, registry
 from dpeffects.guarantee import KINDS
+from tests.cases import each
 from tests.test_engines import HOLDERS
 
 FORMULA = "y ~ t | x1 + x2 + g"
@@ -152,8 +153,8 @@ def test_every_method_that_adds_up_rows_has_all_of_them(call, asked):
     assert run(call, other, **COUNTING[asked]).to_dict() == fit.to_dict()
 
 
-@pytest.mark.parametrize("asked", [x for x in COUNTING if x != "missing, indicator"])
-@pytest.mark.parametrize("conditional", [False, True])
+@each("asked", [x for x in COUNTING if x != "missing, indicator"])
+@each("conditional", [False, True])
 def test_every_other_method_refuses_before_anything_is_charged(conditional, asked):
     data, specs = frame(200, 100), conditional_methods() if conditional else registry()
     wanted = {k: x for k, x in COUNTING[asked].items() if not conditional or "cluster" not in k}
@@ -178,8 +179,8 @@ def test_every_other_method_refuses_before_anything_is_charged(conditional, aske
         assert (ledger.spends, ledger.remaining) == ((), (2, 1e-3))
 
 
-@pytest.mark.parametrize("name", AVERAGES)
-@pytest.mark.parametrize("asked", ["unit", "weights", "subset", "cluster"])
+@each("name", AVERAGES)
+@each("asked", ["unit", "weights", "subset", "cluster"])
 def test_label_level_is_refused(name, asked):
     if "label" not in registry()[name].levels:
         return

@@ -399,7 +399,7 @@ PUBLIC = {
 }
 
 
-@pytest.mark.parametrize(("call", "words"), PUBLIC.values(), ids=PUBLIC.keys())
+@each(("call", "words"), PUBLIC.values())
 def test_calls_that_cost_nothing(call, words):
     with pytest.raises(dpe.DPEffectsError) as caught:
         call()

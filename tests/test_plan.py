@@ -19,6 +19,7 @@ from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.planning import rehearsal
 from dpeffects.planning.made_up import MadeUp
 from dpeffects.planning.rehearsal import Rehearsed, detectable, power, stretch
+from tests.cases import each
 from tests.populations import POPULATIONS, constant
 
 BOUNDS = {"y": (0, 1), "x": (0, 10), "g": ["a", "b"]}
@@ -365,7 +366,7 @@ def test_the_plot_has_a_line_for_each_method():
     assert line.get_ydata()[0] > line.get_ydata()[1]
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "error", "words"),
     [
         ({"bounds": None}, BoundsError, "declared bounds for y"),

@@ -13,6 +13,7 @@ from dpeffects.inference.bins import MOST, Scale, place
 from dpeffects.inference.quantiles import Distributions
 from dpeffects.inference.tables import ArmTable
 from tests.calls import ENGINES
+from tests.cases import each
 
 Q = (0.1, 0.25, 0.5, 0.75, 0.9)
 HUGE = 1e7
@@ -147,8 +148,8 @@ def test_grids_have_no_scale_of_their_own():
     assert np.array_equal(one[far] * 1024, other[far])
 
 
-@pytest.mark.parametrize("scale", SCALES, ids=str)
-@pytest.mark.parametrize("seed", range(4))
+@each("scale", SCALES)
+@each("seed", range(4))
 def test_bins_follow_whatever_noise_says(scale, seed):
     rng = np.random.default_rng(seed)
     grid = scale.grid()

@@ -14,6 +14,7 @@ import dpeffects as dpe
 from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.guarantee import Guarantee
 from dpeffects.summary import Notes, Pairs, Prose, Summary, Table
+from tests.cases import each
 from tests.reading import (
     HOSTILE,
     SPACE,
@@ -30,7 +31,7 @@ from tests.releases import BOUNDS, NAMES, everything, frame, release
 from tests.test_results import make
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_all_four_formats_of_all_results(name):
     fit = release(name)
     summary = fit.summary()

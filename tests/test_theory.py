@@ -9,6 +9,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
+from tests.cases import each
 
 PRICE = {"epsilon": 0.6, "m": 300, "penalty": 0.1, "delta": 1e-6}
 
@@ -137,9 +138,9 @@ def worst(effect, low, size=400_000):
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("both", [False, True])
-@pytest.mark.parametrize("effect", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize("noise", [0.0, 0.2, 2.0])
+@each("both", [False, True])
+@each("effect", [0.1, 0.5, 0.9])
+@each("noise", [0.0, 0.2, 2.0])
 def test_theorems_4_and_5_hold_and_are_attained(effect, noise, both):
     rng = np.random.default_rng(4)
     bound = dpe.wrong_sign_probability(2 * effect, 0.0, 2.0, 2 * noise, both=both)

@@ -265,8 +265,8 @@ def test_a_budget_that_promises_little_is_called_so():
 SECRET = 0.123456789
 
 
-@pytest.mark.parametrize("name", ["epsilon", "delta", "seed", "clip", "level", "variance"])
-@pytest.mark.parametrize("kind", ["Series", "DataFrame", "ndarray", "list"])
+@each("name", ["epsilon", "delta", "seed", "clip", "level", "variance"])
+@each("kind", ["Series", "DataFrame", "ndarray", "list"])
 def test_a_column_in_the_place_of_an_option_is_not_quoted(name, kind):
     """A message ended with what was given instead of a number: a whole column of the data."""
     data = pd.DataFrame({"y": [SECRET, 0.5] * 20, "t": [0, 1] * 20, "x": [0.25, 0.75] * 20})

@@ -14,6 +14,7 @@ from dpeffects.estimators.weighting.propensity import PropensityModel
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.replication.private_ipw import PrivateIPWOptions
 from dpeffects.replication.weighting_error import WeightingError
+from tests.cases import each
 from tests.plain import plain
 from tests.populations import POPULATIONS
 
@@ -365,7 +366,7 @@ def test_a_penalty_too_small_for_the_objective_is_raised():
     ] == pytest.approx(400)
 
 
-@pytest.mark.parametrize(
+@each(
     ("bad", "words"),
     [
         ({"clip": 0.0}, "clip"),

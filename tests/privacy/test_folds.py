@@ -9,6 +9,7 @@ import pytest
 
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.parts import ESTIMATORS, EffectTerms, Folds
+from tests.cases import each
 from tests.privacy.bare import change, curator, replaced
 
 
@@ -46,9 +47,9 @@ def span_of_one_model(terms, models):
     return worst
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("clip", [0.01, 0.1, 0.4])
-@pytest.mark.parametrize("models", [1, 2, 7])
+@each("estimator", ESTIMATORS)
+@each("clip", [0.01, 0.1, 0.4])
+@each("models", [1, 2, 7])
 def test_what_one_model_moves_is_the_largest_over_all_corners(estimator, clip, models):
     terms = EffectTerms(estimator, clip)
     assert terms.moved(models) == pytest.approx(span_of_one_model(terms, models))
