@@ -13,7 +13,6 @@ NEEDED = {
     "lifelines": r"could not import 'lifelines'",  # another library of survival, to compare with
     "accounting": r"could not import 'dp_accounting'",  # another accountant, to compare with
     "data": r"dpeffects\[data\]",  # data sets that other packages carry
-    "docs": r"dpeffects\[docs\]",  # what builds the site
     "federation": r"dpeffects\[federation\]",
     "spark": r"Spark is not installed",  # 400 MB
     "java": r"Spark needs Java",

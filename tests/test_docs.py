@@ -28,6 +28,7 @@ from dpeffects.sites.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ROOT / "docs" / "guide"
+pytestmark = pytest.mark.long  # `make test-long` installs the extra "docs"
 
 
 @pytest.fixture(autouse=True)
@@ -35,11 +36,8 @@ def _importable(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
 
 
-@pytest.mark.long
 def test_site_builds_and_is_whole(tmp_path):
     """One test, because workers of a parallel run do not share what was built."""
-    for name in ("sphinx_gallery", "myst_nb", "furo"):
-        pytest.importorskip(name, reason='needs pip install "dpeffects[docs]"')
     source, built = tmp_path / "source", tmp_path / "html"
     left_out = shutil.ignore_patterns(".*", "tests", "_build", "generated", "__pycache__", "dist")
     shutil.copytree(ROOT, source, ignore=left_out)
@@ -164,7 +162,6 @@ def test_which_method_names_what_can_be_called():
             assert name in names, code
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("n", "epsilon"), [(40_000, 0.06), (400_000, 0.06), (40_000, 2.0)])
 def test_the_power_of_the_check_is_as_documented(n, epsilon):
     """Sums of the size that the page computes, with noise of the law that they have."""
@@ -187,7 +184,6 @@ def test_the_power_of_the_check_is_as_documented(n, epsilon):
     assert falsely < 0.03 * runs
 
 
-@pytest.mark.long
 def test_bends_of_the_documented_size_are_named_in_calls():
     from steps import bends
 
