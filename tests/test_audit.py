@@ -74,7 +74,7 @@ def label_means(runs=1000, **more):
 # --- methods as they are ------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(17)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 def test_no_release_of_an_exact_method_loses_more_than_epsilon(name, level, options):
     """Stronger than any bound from counts: with delta = 0 no single release may lose more."""

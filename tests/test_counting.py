@@ -139,7 +139,7 @@ def test_these_methods_add_up_rows():
 # --- who has them, and who refuses ------------------------------------------------------------
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(11)
 @each_call
 @pytest.mark.parametrize("asked", COUNTING)
 def test_every_method_that_adds_up_rows_has_all_of_them(call, asked):

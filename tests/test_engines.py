@@ -138,7 +138,7 @@ def arrow(data, folder):
 HOLDERS = [polars_eager, arrow, polars_lazy, polars_file, duckdb_relation, parquet, csv]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("call", CALLS)
 def test_every_engine_gives_the_same_numbers(call, tmp_path, monkeypatch):
     data = frame()

@@ -89,7 +89,7 @@ def test_a_recentred_function_is_the_fit_around_its_own_average():
     assert right(rows[:50]) == pytest.approx(fitted(rows[:50]), abs=1e-6)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.long
 @pytest.mark.parametrize("confounding", [0.0, 0.1, 2.0])
 def test_noise_of_a_recentred_function_by_drawing_it(confounding):
     """Noise in the gradient and in the difference of the means, 600 times."""

@@ -34,7 +34,7 @@ def test_every_method_that_adds_up_rows_is_here():
     assert names <= {call.method for call in METHODS.values()}
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(23)
 @pytest.mark.parametrize(("method", "sample"), CASES)
 def test_neighbours_move_no_release_by_more_than_declared(method, sample):
     """Two pairs each, which turn with the method, in memory and on an engine."""

@@ -158,7 +158,7 @@ def numbers(fit):
     return table[name].to_numpy(float), errors.to_numpy(float)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize(("call", "method", "option"), CASES, ids=lambda x: x or "-")
 def test_the_private_call_agrees_at_the_largest_epsilon(call, method, option):
     formula, data, given, spec = asked(call, method, option)

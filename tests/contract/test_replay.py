@@ -41,7 +41,7 @@ def test_every_method_level_and_estimand_has_a_call():
     assert wanted <= have
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("name", CALLS)
 def test_neighbours_move_no_release_by_more_than_declared(name):
     pairs, largest = list(PAIRS), 0.0

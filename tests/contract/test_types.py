@@ -61,7 +61,7 @@ def test_designs_are_those_of_declarations(name, kind):
     assert compared
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_every_function_shows_the_same(function):
     call, first, answered = CALLS[FUNCTIONS[function]], list(FUNCTIONS).index(function), 0

@@ -237,7 +237,7 @@ def attempt(frame, formula=FORMULA, **more):
     assert float(ledger.spent[0]) == pytest.approx(given["epsilon"])
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("method", ["auto", "one_step", "clipped_contrast"])
 @pytest.mark.parametrize("design", ["observational", "randomised"])
