@@ -1,14 +1,15 @@
 # Two commands on a machine with Python 3.11+ and make:
 #   make demo   a private treatment effect, from an empty folder to a summary table
-#   make test   style, types and all tests
-# and: make docs builds the site to docs/_build/html, make vignettes runs and renders the vignettes,
+#   make test   style, types, and the tests that tell what a change broke: under ten minutes on two cores
+# and: make test-long runs what takes longer (vignettes, the site, code of pages, wheels, processes, simulations,
+# whole grids), make docs builds the site to docs/_build/html, make vignettes runs and renders the vignettes,
 # make test-lowest runs tests with the oldest versions that are allowed, make dist makes what is published.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 SPHINX := $(BIN)/python -m sphinx -q
 
-.PHONY: demo federation-demo test lint types unit test-lowest dist docs notebook vignettes benchmarks clean
+.PHONY: demo federation-demo test lint types doctests unit test-long test-lowest dist docs notebook vignettes benchmarks clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python vignettes/quick_start.py
@@ -16,7 +17,12 @@ demo: $(VENV)/.installed
 federation-demo: $(VENV)/.installed-federation
 	$(BIN)/python -m dpeffects.federation.demo
 
-test: lint types unit
+# Types and doctests are checked beside the tests. Processes that tests start read the compiled package, also where
+# the environment would not keep it.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
+
+test: $(VENV)/.installed-dev
+	$(MAKE) --no-print-directory --jobs=4 lint types doctests unit
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -25,9 +31,14 @@ lint: $(VENV)/.installed-dev
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
-# Processes that tests start read the compiled package, also where the environment would not keep it.
+doctests: $(VENV)/.installed-dev
+	$(PYTEST) --doctest-modules dpeffects
+
 unit: $(VENV)/.installed-dev
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+	$(PYTEST) -n 2 --dist worksteal
+
+test-long: $(VENV)/.installed-long
+	$(PYTEST) -n 2 --dist worksteal -m long
 
 # The lower ends of all ranges, in an environment of its own; FILES are tests that touch other libraries much.
 LOWEST := .venv-lowest
@@ -36,7 +47,7 @@ TOUCH  := encoding formula expression dates missing json results report compare 
 FILES  ?= $(TOUCH:%=tests/test_%.py) tests/contract
 
 test-lowest: $(LOWEST)/.installed
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -q -n 2 --dist worksteal $(FILES)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -q -n 2 --dist worksteal -m "long or not long" $(FILES)
 
 # The wheel and the sdist, with their page as a public index would show it checked.
 dist: $(VENV)/.installed
@@ -63,23 +74,34 @@ vignettes: $(VENV)/.installed-docs
 benchmarks: $(VENV)/.installed-dev
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
-$(VENV)/.installed: pyproject.toml
+# Packages are compiled when they are first imported: most of their modules never are.
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile --editable
+
+$(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dpeffects needs Python 3.11 or newer; try: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+$(VENV)/.installed: $(VENV)/.made pyproject.toml
+	$(INSTALL) .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.made pyproject.toml
+	$(INSTALL) ".[dev]"
+	@touch $@ $(VENV)/.installed
+
+# Without the extra "data", which brings an older pandas: tests of its data sets are skipped where it is missing.
+$(VENV)/.installed-long: $(VENV)/.installed-dev
+	$(INSTALL) ".[dev,docs]"
 	@touch $@
 
 $(VENV)/.installed-federation: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable ".[federation]"
+	$(INSTALL) ".[federation]"
 	@touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable ".[docs,data]"
+	$(INSTALL) ".[docs,data]"
 	@touch $@
 
 $(LOWEST)/.installed: pyproject.toml .ci/lowest.txt

@@ -7,6 +7,7 @@ million runs. Programs that a test starts draw real noise; no assertion depends 
 """
 
 import gc
+from collections import Counter
 from importlib.util import find_spec
 
 import pytest
@@ -32,11 +33,6 @@ if find_spec("flwr") is None:  # extra "federation"
     collect_ignore += [f"dpeffects/federation/{name}.py" for name in names]
 
 
-def pytest_configure(config):
-    """Name the mark of tests of system entropy."""
-    config.addinivalue_line("markers", "real_noise: draws noise from system entropy")
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """All tests stay; looking for garbage among thousands takes a fifth of the time."""
@@ -44,7 +40,20 @@ def pytest_collection():
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Of a grid that is marked as sampled, all cases but one in so many are long."""
+    seen = Counter()
+    for item in items:
+        if mark := item.get_closest_marker("sampled"):
+            own = item.nodeid.partition("[")[0]
+            if seen[own] % mark.args[0]:
+                item.add_marker("long")
+            seen[own] += 1
 
 
 @pytest.hookimpl(tryfirst=True)

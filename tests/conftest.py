@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.skips import may_be
+
 ROOT = Path(__file__).resolve().parents[1]
 LONG = ("test_docs.py", "test_vignettes.py")
 
@@ -17,6 +19,24 @@ LONG = ("test_docs.py", "test_vignettes.py")
 def pytest_collection_modifyitems(items):
     """The longest tests come first: at the end one process would wait for them."""
     items.sort(key=lambda item: item.path.name not in LONG)
+
+
+def _listed(report):
+    """What is skipped without a reason that is listed has failed."""
+    if report.skipped and not may_be(reason := report.longrepr[2]):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which tests/skips.py does not allow here: {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    return _listed((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report():
+    return _listed((yield))
 
 
 @contextmanager

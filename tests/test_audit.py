@@ -74,6 +74,7 @@ def label_means(runs=1000, **more):
 # --- methods as they are ------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 def test_no_release_of_an_exact_method_loses_more_than_epsilon(name, level, options):
     """Stronger than any bound from counts: with delta = 0 no single release may lose more."""
@@ -88,6 +89,7 @@ def test_no_release_of_an_exact_method_loses_more_than_epsilon(name, level, opti
         assert found.largest_loss <= 1.0 + 1e-9
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("name", "pair", "options"),
     [
@@ -124,6 +126,7 @@ SAMPLES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "sample", "pair"), SAMPLES)
 def test_whole_units_and_what_counts_are_attacked(name, sample, pair):
     """Pairs for units, clusters, weights, subsets and missing values; none loses more."""
@@ -136,6 +139,7 @@ def test_whole_units_and_what_counts_are_attacked(name, sample, pair):
     assert audited.unit == (f"all rows of one {column}" if column else "record")
 
 
+@pytest.mark.long
 def test_an_audit_names_the_unit():
     found = audit("diff_in_means", epsilon=1, runs=100, seed=1, unit="patient_id")
     assert not found.violated
@@ -171,6 +175,7 @@ def test_pairs_of_ones_own_differ_in_one_unit():
         audit("diff_in_means", pairs=[(pair.one, pair.other)], **{**given, "unit": "who"})
 
 
+@pytest.mark.long
 def test_the_bound_is_nearly_epsilon_where_a_sensitivity_is_attained():
     found = label_means(2500)
     assert 0.7 < found.lower <= 1.0
@@ -180,6 +185,7 @@ def test_the_bound_is_nearly_epsilon_where_a_sensitivity_is_attained():
     assert label_means(200).to_dict() == label_means(200).to_dict()
 
 
+@pytest.mark.long
 def test_conditional_effects_are_audited_too():
     found = audit("r_learner", epsilon=1, delta=1e-5, runs=100, seed=1, **one_pair("arm"))
     assert not found.violated
@@ -187,6 +193,7 @@ def test_conditional_effects_are_audited_too():
     assert found.largest_loss < 3.0
 
 
+@pytest.mark.long
 def test_other_estimands_and_secure_noise():
     found = audit(
         "private_ipw", epsilon=1, estimand="ATT", noise="secure", runs=100, **one_pair("outcome")
@@ -264,6 +271,7 @@ def violated_as_it_is(pair):
     return label_means(**one_pair(pair)).violated
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("plant", "pair"), BUGS.values(), ids=BUGS)
 def test_a_planted_bug_is_caught(plant, pair, monkeypatch):
     given = one_pair(pair)
@@ -307,6 +315,7 @@ def exhausted(**more):
     )
 
 
+@pytest.mark.long
 def test_the_printed_sensitivity_of_an_exhausted_match_is_caught(monkeypatch):
     """Paper 000 has (k + 1) B; five treated records serve twenty-one controls here."""
 
@@ -325,6 +334,7 @@ def test_the_printed_sensitivity_of_an_exhausted_match_is_caught(monkeypatch):
     assert exhausted().lower > 2.0
 
 
+@pytest.mark.long
 def test_bounds_from_the_data_are_caught():
     declared = {**one_pair("few treated"), "runs": 300}
     one, other = declared["pairs"][0]
@@ -337,6 +347,7 @@ def test_bounds_from_the_data_are_caught():
     assert audit("diff_in_means", epsilon=1, bounds="from_data", runs=100, seed=1).violated
 
 
+@pytest.mark.long
 def test_a_double_spend_is_refused_and_else_caught(monkeypatch):
     right = diff_in_means.arm_sums
 
@@ -352,6 +363,7 @@ def test_a_double_spend_is_refused_and_else_caught(monkeypatch):
     assert label_means().lower > 1.2
 
 
+@pytest.mark.long
 def test_an_asymptotic_release_fails_visibly(monkeypatch):
     """Paper 001's finite release: one outcome of 900 moves a tree by many times the noise."""
     tree = pytest.importorskip("sklearn.tree").DecisionTreeRegressor(random_state=0)
@@ -432,6 +444,7 @@ def balance_shown(data, seed):
     return dpe.dp_balance("y ~ t | x", data, **given)
 
 
+@pytest.mark.long
 def test_balance_is_audited():
     """A record that changes arm and covariate loses no more than epsilon, and not much less."""
     rng = np.random.default_rng(5)
@@ -453,6 +466,7 @@ def randomised_shown(data, seed):
     return dpe.dp_randomisation_test("y ~ t", data, **given)
 
 
+@pytest.mark.long
 def test_a_randomisation_test_is_audited():
     """Success to failure of a treated record: its number and its sum move, for all of epsilon."""
     rng = np.random.default_rng(5)
@@ -526,6 +540,7 @@ def test_processes_change_nothing(monkeypatch):
     assert audit("diff_in_means", workers=2, **given).to_dict() == alone.to_dict()
 
 
+@pytest.mark.long
 def test_the_report():
     found = audit("private_psm", epsilon=1, level="label", runs=400, seed=1)
     text = str(found)

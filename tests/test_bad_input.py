@@ -14,6 +14,7 @@ from dpeffects.errors import (
     FormulaError,
     OptionError,
 )
+from tests.cases import each
 
 BOUNDS = {"y": (0, 1), "x": (0, 1)}
 
@@ -190,7 +191,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("error", "says", "change"), CASES.values(), ids=CASES.keys())
+@each(("error", "says", "change"), CASES.values())
 def test_one_clear_error_and_nothing_charged(error, says, change):
     ledger = dpe.Ledger(10.0)
     call = {

@@ -249,6 +249,7 @@ def test_entries_are_checked(given):
 # --- what there is --------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["lalonde", "ist", "birthweight"])
 def test_samples_of_real_data_scatter_around_the_truth(name):
     """The file is the population: the plain estimate of samples is right on average."""

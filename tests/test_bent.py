@@ -26,6 +26,7 @@ def explained(values: np.ndarray, x: np.ndarray) -> float:
     return 1 - left.var() / max(values.var(), 1e-20)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", SEEDS[-3:])
 def test_a_population_is_that_of_its_seed(seed: int) -> None:
     one, other = made.population(seed), made.population.__wrapped__(seed)
@@ -54,6 +55,7 @@ def test_kinds_mean_what_they_say(population: made.Population) -> None:
     assert 0.04 < population.arrays(20_000, rng())[1].mean() < 0.62
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["seed 4", "seed 6", "exp"])
 def test_true_effects_are_the_means_of_outcomes(name: str) -> None:
     """Of outcomes that happen and treatments that are drawn, not of means and probabilities."""
@@ -98,6 +100,7 @@ def test_a_cell_has_what_its_runs_say() -> None:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 def test_what_the_package_is_compared_with_is_right_where_lines_are(estimand: str) -> None:
     population = made.PINNED["thirty columns"]

@@ -83,6 +83,7 @@ def test_notes_caution_and_charge():
     assert max(s.epsilon for s in more if "outside" in s.label) > 0.2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("holder", [polars_lazy, duckdb_relation, parquet])
 @pytest.mark.parametrize("more", [{}, {"subset": "age >= 14"}])
 def test_the_same_bits_on_engines(holder, more, tmp_path):

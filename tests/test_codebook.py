@@ -126,6 +126,7 @@ def test_a_codebook_is_a_toml_file_a_csv_file_or_a_frame(folder):
             assert same(call(data=data, bounds=PLAIN), call(data=data, bounds=bounds))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("data", ["data.csv", "data.parquet"])
 def test_the_command_line_reads_the_same_files(folder, capsys, data):
     given = ["--epsilon", 4, "--seed", 1, "--method", "one_step", "--out"]

@@ -10,6 +10,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.summary import Table
+from tests.cases import each
 from tests.reading import from_markdown, self_contained, shown, squeezed, tables
 from tests.releases import NAMES, everything, frame, half_unit, release
 from tests.test_results import NO_VARIANCE, make
@@ -82,6 +83,7 @@ def test_points_with_one_name_keep_their_rows():
     }
 
 
+@pytest.mark.long
 def test_everything_side_by_side_in_all_formats():
     fits = everything()
     made = dpe.compare(*fits.values(), names=list(fits))
@@ -109,7 +111,7 @@ def test_names_in_tables_are_escaped():
     assert all(len(line) <= 80 for line in made.as_text().splitlines())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_frames_of_all_kinds_bind_by_rows(name):
     tidy, glance = release(name).tidy(), release(name).glance()
     assert list(tidy)[: len(TIDY)] == TIDY

@@ -11,6 +11,7 @@ import pytest
 from dpeffects.errors import DataError, FormulaError
 from dpeffects.formula.condition import holds, read_condition, values_in
 from dpeffects.formula.expression import columns, number_columns, render
+from tests.cases import each
 
 N = 200
 RNG = np.random.default_rng(4)
@@ -225,7 +226,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "advice"), REFUSED)
+@each(("text", "advice"), REFUSED)
 def test_refusals_say_what_to_write(text, advice):
     with pytest.raises(FormulaError) as error:
         read_condition(text)

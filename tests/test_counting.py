@@ -18,6 +18,7 @@ import dpeffects as dpe
 from dpeffects.errors import BoundsError, DataError, EstimationError, OptionError
 from dpeffects.estimators import conditional_methods, registry
 from dpeffects.guarantee import KINDS
+from tests.cases import each
 from tests.test_engines import HOLDERS
 
 FORMULA = "y ~ t | x1 + x2 + g"
@@ -138,6 +139,7 @@ def test_these_methods_add_up_rows():
 # --- who has them, and who refuses ------------------------------------------------------------
 
 
+@pytest.mark.sampled(11)
 @each_call
 @pytest.mark.parametrize("asked", COUNTING)
 def test_every_method_that_adds_up_rows_has_all_of_them(call, asked):
@@ -151,8 +153,8 @@ def test_every_method_that_adds_up_rows_has_all_of_them(call, asked):
     assert run(call, other, **COUNTING[asked]).to_dict() == fit.to_dict()
 
 
-@pytest.mark.parametrize("asked", [x for x in COUNTING if x != "missing, indicator"])
-@pytest.mark.parametrize("conditional", [False, True])
+@each("asked", [x for x in COUNTING if x != "missing, indicator"])
+@each("conditional", [False, True])
 def test_every_other_method_refuses_before_anything_is_charged(conditional, asked):
     data, specs = frame(200, 100), conditional_methods() if conditional else registry()
     wanted = {k: x for k, x in COUNTING[asked].items() if not conditional or "cluster" not in k}
@@ -177,8 +179,8 @@ def test_every_other_method_refuses_before_anything_is_charged(conditional, aske
         assert (ledger.spends, ledger.remaining) == ((), (2, 1e-3))
 
 
-@pytest.mark.parametrize("name", AVERAGES)
-@pytest.mark.parametrize("asked", ["unit", "weights", "subset", "cluster"])
+@each("name", AVERAGES)
+@each("asked", ["unit", "weights", "subset", "cluster"])
 def test_label_level_is_refused(name, asked):
     if "label" not in registry()[name].levels:
         return
@@ -206,6 +208,7 @@ EVERYWHERE = [(call, "all") for call in CALLS]
 EVERYWHERE += [(("dp_ate", "clipped_contrast"), asked) for asked in COUNTING if asked != "all"]
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("call", "asked"), EVERYWHERE, ids=lambda x: "".join(x))
 def test_every_engine_gives_the_same_bits(call, asked, tmp_path):
     data = with_holes(frame(1500, 600), COUNTING[asked])
@@ -230,6 +233,7 @@ NAMES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("names", NAMES)
 def test_units_have_names_of_any_kind(names, tmp_path):
     data = frame(1000, 400)
@@ -309,12 +313,14 @@ def test_a_unit_with_more_rows_than_weights_have_steps(tmp_path):
 # --- what they mean, at an epsilon that hides nothing ------------------------------------------
 
 
+@pytest.mark.sampled(5)
 @each_call
 def test_units_of_one_row_are_records(call):
     data = frame().assign(person=np.arange(3000))
     same(call, run(call, data, unit="person", epsilon=HUGE), run(call, data, epsilon=HUGE))
 
 
+@pytest.mark.sampled(5)
 @each_call
 def test_copies_of_a_row_count_once(call):
     data = frame().assign(person=np.arange(3000))
@@ -324,12 +330,14 @@ def test_copies_of_a_row_count_once(call):
     same(call, run(call, copies, unit="person", max_rows=4, epsilon=HUGE), plain)
 
 
+@pytest.mark.sampled(3)
 @each_call
 def test_weights_at_their_bound_are_none(call):
     data = frame().assign(w=4.0)
     same(call, run(call, data, weights="w", epsilon=HUGE), run(call, data, epsilon=HUGE))
 
 
+@pytest.mark.sampled(3)
 @each_call
 def test_whole_weights_are_copies(call):
     data = frame()
@@ -338,6 +346,7 @@ def test_whole_weights_are_copies(call):
     same(call, run(call, data, weights="w", epsilon=HUGE), run(call, copies, epsilon=HUGE))
 
 
+@pytest.mark.sampled(5)
 @each_call
 def test_a_subset_is_the_filtered_frame(call):
     data, inside = frame(), "x1 >= 0.3 & x2 < 0.8"
@@ -438,6 +447,7 @@ SAID = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("asked", SAID)
 def test_results_say_who_counts(asked, tmp_path):
     fit = run(("dp_ate", "one_step"), frame(), epsilon=20, **COUNTING[asked])

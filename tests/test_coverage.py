@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from dpeffects.estimators import proved
 
@@ -18,6 +19,7 @@ def run(*arguments: str) -> None:
     subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
 
 
+@pytest.mark.long
 def test_a_small_run_has_a_cell_for_every_method(tmp_path):
     run("--folder", str(tmp_path))
     cells = pd.read_csv(tmp_path / "coverage_small.csv").set_index("method")
@@ -28,6 +30,7 @@ def test_a_small_run_has_a_cell_for_every_method(tmp_path):
     assert all(f"| `{name}` " in page for name in proved())
 
 
+@pytest.mark.long
 def test_the_page_pools_runs_and_tells_silent_cells_from_announced_ones(tmp_path):
     """By hand: (100 * 0.95 + 50 * 0.5 + 50 * 0.8) / 200 = 0.8 hold."""
     about = {"part": "grid", "method": "auto", "level": "sample", "estimand": "ATE", "delta": 0.0}

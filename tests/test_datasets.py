@@ -532,6 +532,7 @@ def test_survival_times_have_the_means_and_risks_that_the_columns_say(shape):
     assert (never["mu1"] == 360).all()
 
 
+@pytest.mark.long
 def test_survival_has_the_hazard_ratio_and_confounds_it():
     from statsmodels.duration.api import PHReg
 

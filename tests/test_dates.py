@@ -52,6 +52,7 @@ def test_dates_are_days_since_the_first(kind):
     assert ("admitted", "days from 1999-12-30 to 2004-03-02", "declared") in fit.bounds
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "holder", [polars_eager, arrow, polars_lazy, duckdb_relation, parquet, csv]
 )

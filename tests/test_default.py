@@ -58,6 +58,7 @@ def test_truth_of_effects_that_vary():
     assert whole == pytest.approx(truth["ATE"], abs=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["three confounders", "few treated", "binary and continuous"])
 def test_intervals_of_observational_studies(name):
     """The interval holds, and is much shorter than that of private_ipw."""
@@ -71,6 +72,7 @@ def test_interval_of_the_effect_on_the_treated():
     assert covered >= 0.84
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("epsilon", [0.1, 4.0])
 def test_a_declared_trial_is_sharper_than_a_difference_in_means(epsilon):
     covered, half_width = runs("trial", "auto", 20_000, epsilon, design="randomised")

@@ -80,6 +80,7 @@ def wide(data, formula="y ~ t | x + s", strict=False, **given):
 # --- one record for each unit -----------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", FRAMES)
 def test_units_are_put_together_as_by_hand(kind, tmp_path):
     data = people(60)
@@ -95,6 +96,7 @@ def test_units_are_put_together_as_by_hand(kind, tmp_path):
     assert not {"y_2017", "year", "y"} & set(found)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", FRAMES)
 def test_a_period_without_exactly_one_row_is_missing(kind, tmp_path):
     data = people(8)
@@ -116,6 +118,7 @@ def test_a_period_without_exactly_one_row_is_missing(kind, tmp_path):
     assert gone.index[gone["x"]].tolist() == gone.index[gone["s"]].tolist() == [2, 3, 4]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", ["pandas", "polars", "duckdb", "dask"])
 def test_all_rows_of_one_unit_change_one_record(kind, tmp_path):
     rng = np.random.default_rng(1)
@@ -189,6 +192,7 @@ def test_with_covariates_trends_are_parallel_for_the_same_ones():
     assert "with the same covariates" in fit.assumes
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("kind", [kind for kind in FRAMES if kind not in ("pandas", "dask")])
 @pytest.mark.parametrize("formula", ["y ~ t", "y ~ t | x + s"])
 def test_the_same_bits_wherever_the_rows_are(kind, formula, tmp_path):
@@ -250,6 +254,7 @@ def test_outcomes_that_are_true_or_false_have_a_range():
     assert fit.bounds[0][1:] == ("[-1, 1]", "dtype")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("periods", [["before", "after"], [False, True], [0, 1], [-0.5, 0.5]])
 def test_periods_of_all_kinds(periods):
     data = people(years=(2019, 2020))
@@ -371,6 +376,7 @@ def test_incomplete_units_are_refused_by_default(kind, tmp_path):
 # --- neighbours -------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("formula", "periods"), [("y ~ t", "two"), ("y ~ t | x + s", "two"), ("y ~ t", "five")]
 )
@@ -528,6 +534,7 @@ def test_an_event_study_is_drawn():
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rho", [0.2, 0.8])
 def test_intervals_cover(rho):
     hits, n = 0, 1500

@@ -28,9 +28,7 @@ from dpeffects.sites.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ROOT / "docs" / "guide"
-pytest.importorskip("sphinx_gallery", reason='needs pip install "dpeffects[docs]"')
-pytest.importorskip("myst_nb", reason='needs pip install "dpeffects[docs]"')
-pytest.importorskip("furo", reason='needs pip install "dpeffects[docs]"')
+pytestmark = pytest.mark.long  # `make test-long` installs the extra "docs"
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dpeffects.errors import BoundsError, DataError, FormulaError
 from dpeffects.formula import parse
 from dpeffects.formula.encoding import Encoding
+from tests.cases import each
 
 LEVELS = {"a": ("u", "v", "w"), "b": ("p", "q"), "c": (False, True)}
 BOUNDS = {"x": (1.0, 9.0), "z": (-2.0, 2.0)}
@@ -71,7 +72,7 @@ SAME_NAMES = [
 ]
 
 
-@pytest.mark.parametrize("covariates", SAME_NAMES)
+@each("covariates", SAME_NAMES)
 def test_formulaic_agrees(covariates):
     ours, theirs = encode(covariates)
     assert list(ours.columns) == list(theirs.columns)

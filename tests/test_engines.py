@@ -138,6 +138,7 @@ def arrow(data, folder):
 HOLDERS = [polars_eager, arrow, polars_lazy, polars_file, duckdb_relation, parquet, csv]
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("call", CALLS)
 def test_every_engine_gives_the_same_numbers(call, tmp_path, monkeypatch):
     data = frame()
@@ -154,6 +155,7 @@ def test_every_engine_gives_the_same_numbers(call, tmp_path, monkeypatch):
         assert answer(holder(data, tmp_path), call) == expected, holder.__name__
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("call", BEYOND)
 def test_other_calls_give_the_same_numbers(call, tmp_path, monkeypatch):
     data, run = frame(1201), BEYOND[call]
@@ -408,6 +410,7 @@ def in_partitions(data):
     return dd.from_pandas(data.sample(frac=1, random_state=1), npartitions=4)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("call", CLUSTER)
 def test_a_dask_cluster(call, cluster):
     """Four partitions in another process: functions go there, sums come back."""
@@ -448,6 +451,7 @@ def spark():
     session.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("call", CLUSTER)
 def test_a_local_spark_session(call, spark, tmp_path):
     """Two files, so two partitions."""

@@ -24,6 +24,7 @@ from dpeffects.formula.expression import (
     source,
 )
 from dpeffects.formula.ranges import range_of
+from tests.cases import each
 
 X = np.array([0.5, 1.0, 2.0, 4.0])
 Z = np.array([-1.0, 3.0, 0.25, 2.0])
@@ -62,7 +63,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), VALUES)
+@each(("text", "expected"), VALUES)
 def test_values(text, expected):
     value = evaluate(read(text), {"x": X, "z": Z})
     assert value.dtype == np.float64
@@ -113,7 +114,7 @@ RANGES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), RANGES)
+@each(("text", "expected"), RANGES)
 def test_ranges(text, expected):
     assert range_of(read(text), BOUNDS) == pytest.approx(expected, rel=1e-15)
 

@@ -17,6 +17,7 @@ from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Binary, Call, Categorical, Column, Cut, Number, Spline
 from dpeffects.formula.factors import Quotes
 from dpeffects.formula.parser import _tokens
+from tests.cases import each
 
 SPLINE = "bs(x, knots=[1, 2], lower_bound=0, upper_bound=5)"
 
@@ -64,7 +65,7 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("text", "normalised"), READ)
+@each(("text", "normalised"), READ)
 def test_reads(text, normalised):
     formula = parse(text)
     assert str(formula) == normalised
@@ -201,8 +202,8 @@ TERMS = [
 ]
 
 
-@pytest.mark.parametrize(("term", "message"), TERMS)
-@pytest.mark.parametrize("place", ["y ~ t | z + {}", "{} ~ t"])
+@each(("term", "message"), TERMS)
+@each("place", ["y ~ t | z + {}", "{} ~ t"])
 def test_refuses_a_term(term, message, place):
     with pytest.raises(FormulaError, match=message):
         parse(place.format(term))
@@ -276,7 +277,7 @@ FORMULAS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), FORMULAS)
+@each(("text", "message"), FORMULAS)
 def test_refuses_a_formula(text, message):
     with pytest.raises(FormulaError, match=message):
         parse(text)

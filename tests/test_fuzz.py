@@ -25,6 +25,7 @@ from tests.fuzzing import formulas as written
 bounded = settings(max_examples=120, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("first", range(0, FORMULAS + FRAMES, 1500))
 def test_calls(first):
     """Cases of the benchmark: formulas, then frames with options."""

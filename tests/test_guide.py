@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import each
+
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("docs", "docs/guide", "docs/questions")
 PAGES = sorted(
@@ -20,6 +22,7 @@ def text(name):
     return (ROOT / name).read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*PAGES, *READMES])
 def test_code_in_the_pages_runs(name, capsys, tmp_path, monkeypatch):
     """Blocks of a page run in order and share their names, as a reader would type them."""
@@ -51,7 +54,7 @@ def anchors(name):
     }
 
 
-@pytest.mark.parametrize("name", FOUND)
+@each("name", FOUND)
 def test_links_to_files_and_headings_lead_somewhere(name):
     for link in re.findall(r"\]\(([^()\s]+)\)", text(name)):
         path, _, heading = link.partition("#")

@@ -19,6 +19,7 @@ import pytest
 
 import dpeffects
 from dpeffects.estimators import conditional_methods, registry
+from tests.cases import each
 
 ROOT = Path(dpeffects.__file__).parent
 FILES = {
@@ -335,7 +336,7 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+@each("rule", RULES)
 def test_the_package_keeps_the_rule(rule):
     assert as_it_is(rule) == []
 
@@ -404,7 +405,7 @@ BY_FILE += (methods_in_conditions,)
 """Rules that look at one file at a time, and not at the names of others."""
 
 
-@pytest.mark.parametrize(("rule", "place", "line"), PLANTED)
+@each(("rule", "place", "line"), PLANTED)
 def test_the_guard_finds_what_is_planted(rule, place, line):
     own = {place: FILES[place]}
     known, files = (list(rule(own)), own) if rule in BY_FILE else (as_it_is(rule), FILES)

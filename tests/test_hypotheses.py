@@ -65,6 +65,7 @@ def test_a_two_sided_test_is_the_p_value_of_the_interval(name):
         assert found.conf_int() == interval(estimate, 0.9)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("tests", [1, 3])
 @pytest.mark.parametrize("conf_level", [0.6, 0.95, 0.999])
 @pytest.mark.parametrize("name", ESTIMATES)

@@ -65,6 +65,7 @@ def test_equal_scales_against_a_difference_of_gammas(count):
         assert float(cdf(x, 0.0, [1.0] * count)) == pytest.approx(want, abs=1e-8)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("variance", "scales"),
     [(1.0, [0.5, 0.5, 0.1]), (0.0, [1.0, 0.7, 1e-3]), (0.04, [1.0, 1e-6]), (4.0, [0.1] * 30)],
@@ -202,6 +203,7 @@ def half_widths(ratio, scales, at):
 
 # Above s / v = 1 intervals that keep their level for every variance must cover too often for the
 # small ones (see `interval`), so the ceiling is that of the method, not of the nominal level.
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("ratio", "scales", "ceiling"),
     [

@@ -190,6 +190,7 @@ def test_shapes_of_intervals():
     assert isinstance(still.std_error, Unavailable)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("engine", ["duckdb", "polars", ""])
 def test_engines_have_the_same_bits(engine):
     data = study(600)
@@ -269,6 +270,7 @@ def test_the_budget_is_spent_and_not_more():
     assert {spend.label.split(":")[0] for spend in fit.spends} >= {"first stage", "effect"}
 
 
+@pytest.mark.long
 def test_intervals_cover_and_more_epsilon_is_not_worse():
     widths, hits, runs = {0.5: 0.0, 1.0: 0.0, 4.0: 0.0}, 0, 40
     for seed in range(runs):

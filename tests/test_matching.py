@@ -94,6 +94,7 @@ def test_unlimited_is_scikit_learn(neighbours):
         assert np.array_equal(np.sort(mine[asking]), np.sort(theirs))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("patience", [0.0, 0.1, 0.5, 1.0], ids=lambda p: f"patience={p}")
 def test_limited_is_the_sequential_greedy(monkeypatch, patience):
     """Both by walking everybody (patience 0) and by growing the suspects (patience 1)."""

@@ -190,6 +190,7 @@ def test_sums_by_arm_that_an_engine_makes_are_those_of_memory(text, tmp_path):
         np.testing.assert_array_equal(rows.encode().in_engine(Outcome(), grid, ARMS), wanted)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["y", "t", *COVARIATES])
 @pytest.mark.parametrize("engine", [None, polars_lazy, duckdb_relation])
 def test_a_column_without_a_policy_refuses_missing_values_by_name(name, engine, tmp_path):
@@ -437,6 +438,7 @@ def test_what_is_missing_is_a_stratum_of_its_own():
     assert labels[-1] == "x missing, g missing"
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("engine", [None, polars_lazy, duckdb_relation, csv])
 def test_groups_of_missing_values(engine, tmp_path):
     data = pandas_plain(columns()).assign(t=np.arange(N) % 2, y=0.5, x=0.1)

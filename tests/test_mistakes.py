@@ -22,6 +22,7 @@ import dpeffects as dpe
 from dpeffects.errors import EstimationError, OptionError, closest
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.intervals import Interval
+from tests.cases import each
 from tests.commands import shell
 
 N = 200
@@ -333,7 +334,7 @@ def answered(call, given):
     return one_line(str(caught.value))
 
 
-@pytest.mark.parametrize(("mistake", "words"), MISTAKES.values(), ids=MISTAKES.keys())
+@each(("mistake", "words"), MISTAKES.values())
 def test_a_mistake_has_one_line_that_says_what_to_do(mistake, words):
     assert words in answered(*mistake)
 
@@ -398,7 +399,7 @@ PUBLIC = {
 }
 
 
-@pytest.mark.parametrize(("call", "words"), PUBLIC.values(), ids=PUBLIC.keys())
+@each(("call", "words"), PUBLIC.values())
 def test_calls_that_cost_nothing(call, words):
     with pytest.raises(dpe.DPEffectsError) as caught:
         call()
@@ -457,6 +458,7 @@ SHELL = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("typed", "words"), SHELL.values(), ids=SHELL.keys())
 def test_mistakes_in_a_shell(typed, words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

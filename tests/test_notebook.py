@@ -39,6 +39,7 @@ def test_nothing_of_the_machine_and_no_seed_is_in_it():
     assert "/home/" not in text
 
 
+@pytest.mark.long
 def test_its_code_runs(monkeypatch, tmp_path):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")

@@ -9,11 +9,14 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import pytest
+
 import dpeffects
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.long
 def test_wheel_contents(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     for wanted in ("py.typed", "privacy/PROOFS.md", "_data/lalonde_nsw_dw.csv", "_data/README.md"):
@@ -32,6 +35,7 @@ def run(*command, cwd, **more):
     return done.stdout
 
 
+@pytest.mark.long
 def test_the_sdist_makes_the_same_wheel_and_its_tests_run(wheel, tmp_path):
     run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path, cwd=ROOT)
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
@@ -64,6 +68,7 @@ print(*sets["name"])
 """
 
 
+@pytest.mark.long
 def test_the_wheel_in_an_empty_environment(wheel, tmp_path):
     """Only what `pip install dpeffects` brings: no extras, no compiler, another folder."""
     run(sys.executable, "-m", "venv", "--without-pip", "alone", cwd=tmp_path)
@@ -84,6 +89,7 @@ def test_the_wheel_in_an_empty_environment(wheel, tmp_path):
     assert done.stderr.endswith('needs matplotlib: pip install "dpeffects[plot]"\n')
 
 
+@pytest.mark.long
 def test_an_estimate_from_the_wheel_without_unpacking_it(wheel, tmp_path):
     code = """
 import pandas as pd, dpeffects as dpe

@@ -16,16 +16,19 @@ import pytest
 from dpeffects.errors import DataError, OptionError
 from dpeffects.papers import Found, claim, kept, made, papers, spread, table, table_names, verdicts
 from dpeffects.papers import verdict as register
+from tests.cases import each
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("key", papers())
 def test_every_item_has_a_verdict(key):
     judged = {row.item for row in verdicts(key).rows}
     assert sorted(set(papers()[key].items) - judged) == []
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("key", papers())
 def test_rows_are_whole_sentences(key):
     for row in verdicts(key).rows:
@@ -35,6 +38,7 @@ def test_rows_are_whole_sentences(key):
         assert not re.search(r"\bnan\b|\binf\b", row.measured), row
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("key", papers())
 def test_a_paper_opens_with_a_screen_of_its_main_claims(key):
     """What it is about, each main claim under its verdict, a reason where it does not come back."""
@@ -51,7 +55,7 @@ def test_a_paper_opens_with_a_screen_of_its_main_claims(key):
         assert (heading == "comes back") != told.startswith(rows[main].why.split(".")[0] or "?")
 
 
-@pytest.mark.parametrize("name", table_names())
+@each("name", table_names())
 def test_tables_say_how_they_were_made(name):
     assert re.match(r"\d{4}-\d\d-\d\d; .+; python (vignettes|benchmarks)/\w+\.py", made(name))
     frame = table(name)
@@ -65,6 +69,7 @@ def test_every_table_belongs_to_a_paper():
     assert {name.split("_")[0] for name in table_names()} <= set(papers())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["replication", "corrections"])
 def test_pages_are_those_of_the_tables(name, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "steps"))
@@ -134,6 +139,7 @@ def test_what_does_not_come_back_needs_a_reason(monkeypatch):
         verdicts("004")
 
 
+@pytest.mark.long
 def test_every_reason_on_file_is_given():
     """A key that no function has would be lost without a word."""
     given = {row.why for row in verdicts().rows}

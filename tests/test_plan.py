@@ -19,6 +19,7 @@ from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.planning import rehearsal
 from dpeffects.planning.made_up import MadeUp
 from dpeffects.planning.rehearsal import Rehearsed, detectable, power, stretch
+from tests.cases import each
 from tests.populations import POPULATIONS, constant
 
 BOUNDS = {"y": (0, 1), "x": (0, 10), "g": ["a", "b"]}
@@ -155,6 +156,7 @@ TESTS = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("test", TESTS, ids=str)
 def test_power_of_tests_is_that_of_the_closed_form(test):
     """Rehearsed margins and errors of a known normal law, and plans with a huge epsilon."""
@@ -179,6 +181,7 @@ def test_power_of_tests_is_that_of_the_closed_form(test):
     assert type(plan).from_json(plan.to_json()) == plan
 
 
+@pytest.mark.long
 def test_planned_power_is_that_of_real_tests():
     """Non-inferiority and equivalence of a risk with noise that matters, against 150 runs."""
     call = {"epsilon": 0.5, "bounds": {"y": (0, 1)}, "method": "diff_in_means"}
@@ -204,6 +207,7 @@ def test_tests_that_cannot_be_are_not_planned(test):
         dpe.plan("y ~ t", n=100, epsilon=1, bounds={"y": (0, 1)}, method="auto", **test)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "n", "near"),
     [("three confounders", 4000, 0.2), ("trial", 1500, 0.1), ("rare outcome", 6000, 0.2)],
@@ -241,6 +245,7 @@ def test_the_default_is_planned_as_it_turns_out(name, n, near):
     assert 0.55 < np.mean(low > 0) < 0.95  # 0.8, with 60 runs of a plan that is a little off
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("method", ["diff_in_means", "private_ipw", "private_psm"])
 def test_predicts_the_noise_of_real_runs(method):
     rng = np.random.default_rng(5)
@@ -256,6 +261,7 @@ def test_predicts_the_noise_of_real_runs(method):
     assert planned.rows[0].noise_sd == pytest.approx(real, rel=0.1)
 
 
+@pytest.mark.long
 def test_the_births_are_planned_as_they_turn_out():
     """With nothing but the literature's figures, the real half-width of 110 is within 20 %."""
     births = dpe.load_data("birthweight")
@@ -342,6 +348,7 @@ def test_every_method_has_a_row_or_a_reason():
     assert np.allclose(spent, 1.0, atol=1e-6)
 
 
+@pytest.mark.long
 def test_the_plan_of_the_default_is_that_of_what_it_chooses():
     given = {"n": 5000, "epsilon": 1, "bounds": {"y": (0, 10), "x": (0, 10)}, "repeats": 2}
     rows = {row.method: row for row in dpe.plan("y ~ t | x", **given).rows}
@@ -359,7 +366,7 @@ def test_the_plot_has_a_line_for_each_method():
     assert line.get_ydata()[0] > line.get_ydata()[1]
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "error", "words"),
     [
         ({"bounds": None}, BoundsError, "declared bounds for y"),

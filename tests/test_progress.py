@@ -76,6 +76,7 @@ def test_without_tqdm_there_is_no_bar(open_terminal, monkeypatch):
     assert terminal.getvalue() == ""
 
 
+@pytest.mark.long
 def test_an_audit_shows_both_of_its_parts(open_terminal, capsys):
     terminal = open_terminal()
     given = {"epsilon": 1, "runs": 600, "seed": 1, "variance": False}

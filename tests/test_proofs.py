@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import each
+
 HOME = Path(__file__).parents[1]
 ROOT = HOME / "dpeffects"
 
@@ -38,7 +40,7 @@ def test_claims_are_numbered_without_gaps():
     assert len({title for title, _ in ALL.values()}) == len(ALL)
 
 
-@pytest.mark.parametrize("number", ALL)
+@each("number", ALL)
 def test_a_claim_has_a_proof_code_and_tests(number):
     _, body = ALL[number]
     statement, proof = body.split("*Proof.*", 1)
@@ -113,7 +115,7 @@ def claimed(tree):
 FILES = sorted(ROOT.rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+@each("path", FILES)
 def test_claims_that_code_gives_are_there(path):
     """Zero stands for "no proof here", and is given by unproved releases only."""
     numbers = {number for _, number in claimed(ast.parse(path.read_text()))}

@@ -9,6 +9,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import DataError, OptionError
+from tests.cases import each
 
 WHERE_IT_IS_RUN = {"data", "ledger", "dataset", "seed"}
 BASE = 'formula = "a + b ~ t | age"\nepsilon = 1\n'
@@ -77,7 +78,7 @@ def test_the_fingerprint_is_that_of_what_is_asked():
     assert len(prints) == len(others) + 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "told"),
     [
         ("epsilom = 1", "unknown entry 'epsilom'; did you mean 'epsilon'?"),

@@ -13,6 +13,7 @@ from dpeffects.inference.bins import MOST, Scale, place
 from dpeffects.inference.quantiles import Distributions
 from dpeffects.inference.tables import ArmTable
 from tests.calls import ENGINES
+from tests.cases import each
 
 Q = (0.1, 0.25, 0.5, 0.75, 0.9)
 HUGE = 1e7
@@ -147,8 +148,8 @@ def test_grids_have_no_scale_of_their_own():
     assert np.array_equal(one[far] * 1024, other[far])
 
 
-@pytest.mark.parametrize("scale", SCALES, ids=str)
-@pytest.mark.parametrize("seed", range(4))
+@each("scale", SCALES)
+@each("seed", range(4))
 def test_bins_follow_whatever_noise_says(scale, seed):
     rng = np.random.default_rng(seed)
     grid = scale.grid()
@@ -201,6 +202,7 @@ def visits(rng, t):
     return np.minimum(rng.negative_binomial(1.2, 0.2, t.size) + (rng.random(t.size) < 0.2 * t), 365)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("sample", "scale", "n", "epsilon", "treated"),
     [
@@ -251,6 +253,7 @@ def test_bands_hold_for_both_distributions():
     assert np.mean(held) > 0.72
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_everything_has_a_value_whatever_the_counts_are(seed):
     rng = np.random.default_rng(seed)
@@ -304,6 +307,7 @@ def test_quantiles_beyond_the_declared_range_are_said_first():
 # --- the call -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name])
 @pytest.mark.parametrize("formula", ["cost ~ t | x", "visits ~ t", "log(cost + 1) ~ t"])
 def test_engines_give_the_same_bits(engine, formula):

@@ -1,6 +1,6 @@
 """The R package gives the numbers of Python, its own tests pass, and the code of its page runs.
 
-All of it needs R with reticulate and testthat, and a Python with a shared library: elsewhere it is
+All of it needs R with the packages NEEDED, and a Python with a shared library: elsewhere it is
 skipped. ``python -m tests.test_r`` writes the output on the page anew.
 """
 
@@ -23,7 +23,7 @@ import dpeffects as dpe
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "r.md"
-NEEDED = ("reticulate", "testthat")
+NEEDED = ("reticulate", "testthat", "generics", "knitr", "broom")
 BLOCK = re.compile(r"```r\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 END = "~~~ end of a block ~~~"
 
@@ -61,7 +61,7 @@ def why_not() -> str:
         ["Rscript", "--vanilla", "-e", check, *NEEDED], capture_output=True, text=True
     )
     if there.stdout != "TRUE":
-        return f"R has no packages {' and '.join(NEEDED)}"
+        return f"R has no packages {', '.join(NEEDED)}"
     shared = map(sysconfig.get_config_var, ("Py_ENABLE_SHARED", "PYTHONFRAMEWORK"))
     if not any(shared) and os.name != "nt":
         return "this Python was built without a shared library, which reticulate needs"
@@ -94,6 +94,7 @@ def library(tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 def test_tests_of_the_package_pass(library):
     code = (
         "testthat::test_dir(commandArgs(TRUE), package = 'dpeffects', load_package = 'installed',"
@@ -129,6 +130,7 @@ writeLines(format(numbers, digits = 17, trim = TRUE), file.path(folder, "numbers
 """
 
 
+@pytest.mark.long
 def test_numbers_are_those_of_python(library, tmp_path):
     rng = np.random.default_rng(3)
     n = 3000
@@ -179,6 +181,7 @@ def printed(blocks: list[str], library: Path) -> list[str]:
     return out.split(f"{END}\n")[:-1]
 
 
+@pytest.mark.long
 def test_code_of_the_page_runs_and_prints_what_the_page_says(library):
     pairs = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
     outputs = printed([code for code, _ in pairs], library)

@@ -120,6 +120,7 @@ def test_weights_of_a_survey_are_those_of_statsmodels():
     assert int(said.split()[3]) == pytest.approx(kish, rel=0.005)
 
 
+@pytest.mark.long
 def test_missing_outcomes_are_those_of_inverse_chances():
     made = dpe.simulate("missing_outcomes", 20_000, 1, randomised=True)
     data, there = made.frame, made.frame["outcome"].notna()
@@ -143,6 +144,7 @@ def held(data, truth, **given):
     return p_value(replace(fit.released, basis=""), truth) >= 0.05
 
 
+@pytest.mark.long
 def test_intervals_cover_where_those_of_rows_fail():
     covered = np.zeros(2)
     for seed in range(40):

@@ -14,6 +14,7 @@ import dpeffects as dpe
 from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.guarantee import Guarantee
 from dpeffects.summary import Notes, Pairs, Prose, Summary, Table
+from tests.cases import each
 from tests.reading import (
     HOSTILE,
     SPACE,
@@ -30,7 +31,7 @@ from tests.releases import BOUNDS, NAMES, everything, frame, release
 from tests.test_results import make
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_all_four_formats_of_all_results(name):
     fit = release(name)
     summary = fit.summary()
@@ -56,6 +57,7 @@ def test_all_four_formats_of_all_results(name):
     assert str(fit.summary()) == text
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", NAMES)
 def test_word_files_have_the_same_tables(name, tmp_path):
     docx = pytest.importorskip("docx")
@@ -247,6 +249,7 @@ def too_wide(log):
     return [float(x) for x in re.findall(r"Overfull \\hbox \(([\d.]+)pt too wide\)", log)]
 
 
+@pytest.mark.long
 def test_latex_of_all_results_compiles_and_fits(tmp_path):
     log, text = compiled(tmp_path, *(f.summary().as_latex() for f in everything().values()))
     assert max(too_wide(log), default=0.0) < 10.0  # a word or two, never a table

@@ -17,6 +17,7 @@ from dpeffects.errors import OptionError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.report.review_record import titles
+from tests.cases import each
 from tests.reading import HOSTILE, from_markdown, self_contained, shown, spaced, tables
 from tests.releases import AVERAGES, CATE, NAMES, SITES, half_unit, release
 from tests.test_proofs import CLAIMS
@@ -45,7 +46,7 @@ def close(shown_text, value):
 # --- the paragraph --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_the_paragraph_is_complete(name):
     fit = release(name)
     text = text_of(fit)
@@ -66,7 +67,7 @@ def test_the_paragraph_is_complete(name):
         assert fit.caution in text
 
 
-@pytest.mark.parametrize("name", [*AVERAGES, *SITES])
+@each("name", [*AVERAGES, *SITES])
 def test_numbers_are_those_of_tidy(name):
     fit = release(name)
     text, row, glance = text_of(fit), fit.tidy().iloc[0], fit.glance().iloc[0]

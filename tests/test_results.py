@@ -20,6 +20,7 @@ from dpeffects.report.blocks import formula_text
 from dpeffects.results import Result
 from dpeffects.results.numbers import number, numbers
 from dpeffects.summary import Pairs, Summary, Table
+from tests.cases import each
 from tests.releases import half_unit
 
 ESTIMATE = Estimate(
@@ -140,8 +141,8 @@ NASTY = {
 }
 
 
-@pytest.mark.parametrize("name", NASTY)
-@pytest.mark.parametrize("width", [80, 100])
+@each("name", NASTY)
+@each("width", [80, 100])
 def test_every_line_fits_and_says_what_it_must(name, width):
     fit = NASTY[name]
     lines = fit.summary().as_text(width).splitlines()

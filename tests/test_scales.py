@@ -145,6 +145,7 @@ METHODS = [
 ]
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("outcome", ["y", "z"])
 @pytest.mark.parametrize(("method", "given"), METHODS)
 def test_the_difference_of_the_means_is_the_estimate(method, given, outcome):
@@ -172,6 +173,7 @@ def adjusted_means(data, estimand, outcome):
     return [(x[over] @ np.linalg.lstsq(x[arm], y[arm], rcond=None)[0]).mean() for arm in (t, ~t)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 @pytest.mark.parametrize("method", ["one_step", "private_ipw"])
 @pytest.mark.parametrize("level", ["sample", "label"])
@@ -409,6 +411,7 @@ def test_means_that_are_not_those_of_the_estimate_are_refused():
         dpe.SiteRelease.from_json(changed)
 
 
+@pytest.mark.long
 def test_intervals_of_ratios_cover_in_a_small_trial_with_rare_outcomes():
     rng, covered = np.random.default_rng(11), 0
     runs, n, risk = 120, 3000, (0.04, 0.02)

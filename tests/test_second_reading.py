@@ -135,6 +135,7 @@ def test_every_reading_belongs_to_a_statement(paper):
         assert any(row.claim == n and (row.item in (i, "") or pd.isna(row.item)) for n, i in names)
 
 
+@pytest.mark.long
 def test_what_does_not_come_back_was_read_again():
     """Thirty and more by the second implementation; where none was tried the page says so."""
     rows = [

@@ -79,6 +79,7 @@ def test_processes_and_order_change_nothing():
     pd.testing.assert_frame_equal(alone.runs.drop(columns=drop), kept.drop(columns=drop))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cut", [0, 7])
 def test_a_study_goes_on_where_it_was_stopped(tmp_path, cut):
     path = tmp_path / "study.csv"

@@ -134,6 +134,7 @@ def test_declared_levels_0_and_1_are_one_row():
     assert found["overall_mean"][0] == pytest.approx(made()["smokes"].mean(), abs=1e-4)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("epsilon", [1e-4, 0.01, 1.0])
 @pytest.mark.parametrize("n", [4, 40, 1500])
 def test_numbers_are_possible_whatever_the_noise(epsilon, n):

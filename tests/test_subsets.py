@@ -44,6 +44,7 @@ def elsewhere(data, outside, seed=7):
     return changed
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("call", CALLS, ids=IDS)
 @pytest.mark.parametrize("asked", ["subset", "all", "cluster"])
 def test_records_of_weight_zero_move_nothing(call, asked):
@@ -220,6 +221,7 @@ def test_other_averages_have_subsets_too(function):
     assert found.estimand == function[-3:].upper()
 
 
+@pytest.mark.long
 def test_engines_agree(tmp_path):
     data = frame()
     expected = fit(data, by="g + cut(x1, [0, 0.5, 1])").to_dict()

@@ -53,6 +53,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("bins", [10, 100])
 def test_without_noise_the_table_says_what_kaplan_meier_cox_and_the_log_rank_test_do(case, bins):
@@ -143,6 +144,7 @@ ODD = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", ODD)
 def test_any_table_has_answers(name):
@@ -299,6 +301,7 @@ def test_other_times_cost_nothing_and_must_be_within_the_horizon():
     assert ledger.spent == (1.0, 0.0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("risk", "share", "scale"), [(0.02, 0.1, 0.5), (0.3, 0.5, 2.0)])
 def test_intervals_cover_with_few_events_and_much_noise(risk, share, scale):
     rng, n, edges, runs = np.random.default_rng(9), 2000, np.linspace(0.0, 1.0, 11), 150

@@ -9,6 +9,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
+from tests.cases import each
 
 PRICE = {"epsilon": 0.6, "m": 300, "penalty": 0.1, "delta": 1e-6}
 
@@ -42,6 +43,7 @@ def noisy_weights(case, draws=200_000, seed=1, price=PRICE):
     return case["weights"][:, None] + noise
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 @pytest.mark.parametrize("clip", [None, 0.3])
 def test_lemma_3_against_simulation(estimand, clip):
@@ -85,6 +87,7 @@ def signed(seed=0):
     return {**case, "outcome": case["outcome"] - np.where(case["treated"], 1.5, 0.5)}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 def test_the_mean_square_of_corollary_7_against_simulation(estimand):
     case = rows()
@@ -112,6 +115,7 @@ def test_corollary_7_as_printed_is_no_bound():
     assert (broken > 10).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 def test_lemma_6_holds_as_corrected(estimand):
     short = 0
@@ -133,9 +137,10 @@ def worst(effect, low, size=400_000):
     return np.where(np.random.default_rng(3).random(size) < chance, 1.0, low)
 
 
-@pytest.mark.parametrize("both", [False, True])
-@pytest.mark.parametrize("effect", [0.1, 0.5, 0.9])
-@pytest.mark.parametrize("noise", [0.0, 0.2, 2.0])
+@pytest.mark.sampled(2)
+@each("both", [False, True])
+@each("effect", [0.1, 0.5, 0.9])
+@each("noise", [0.0, 0.2, 2.0])
 def test_theorems_4_and_5_hold_and_are_attained(effect, noise, both):
     rng = np.random.default_rng(4)
     bound = dpe.wrong_sign_probability(2 * effect, 0.0, 2.0, 2 * noise, both=both)

@@ -57,6 +57,7 @@ def numbers(fit):
     return {k: v for k, v in fit.to_dict().items() if k not in NOT_IN_NUMBERS}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("computed", "column"), SAME)
 def test_two_arms(computed, column):
     data = frame()
@@ -71,6 +72,7 @@ def test_two_arms(computed, column):
 ENGINES = [polars_eager, polars_lazy, duckdb_relation, parquet, csv, dask]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "formula",
@@ -87,6 +89,7 @@ def test_engines_give_the_same_numbers(engine, formula, tmp_path):
     assert table.arm_counts == memory.arm_counts
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("engine", [None, polars_lazy, duckdb_relation])
 def test_three_arms(engine, tmp_path):
     data = frame()

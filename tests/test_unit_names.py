@@ -36,6 +36,7 @@ def flat(text):
     return " ".join(str(text).split())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("call", [dpe.dp_ate, dpe.dp_att, dpe.dp_cate, dpe.dp_balance])
 def test_results_name_the_unit(call, tmp_path):
     found = fit(call=call)
@@ -61,6 +62,7 @@ def test_results_name_the_unit(call, tmp_path):
     assert "one value of patient_id" in checks["One person, one unit"]["answer"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES[3:])
 def test_any_name_of_a_column_is_fit_to_print(name, tmp_path):
     try:

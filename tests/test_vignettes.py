@@ -25,6 +25,7 @@ def installed(wheel, tmp_path_factory):
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_it_runs(name, installed, tmp_path):
     pytest.importorskip("matplotlib")

@@ -81,6 +81,7 @@ def test_without_noise_weighted_differences_are_those_of_a_logistic_regression(e
     assert found.treated[0] == pytest.approx(t.sum(), abs=1)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("kind", "n", "m", "share", "budget"),
     [

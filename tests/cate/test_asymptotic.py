@@ -58,6 +58,7 @@ def rows(sample):
     return np.column_stack([np.ones(len(x)), x]), frame["treatment"].to_numpy() > 0, frame
 
 
+@pytest.mark.long
 def test_one_changed_outcome_moves_a_forest_by_many_times_the_claimed_noise():
     """errata: at n = 2,700 the true epsilon is above 270 where 1 is claimed."""
     from sklearn.ensemble import RandomForestRegressor
@@ -77,6 +78,7 @@ def test_one_changed_outcome_moves_a_forest_by_many_times_the_claimed_noise():
     assert true_epsilon(moved / sigma, delta) > 10.0  # where 1 is claimed
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_the_noise_is_the_printed_one():
     """Lemma 2b with a ridge second stage: the supremum by brute force over a grid."""
@@ -112,6 +114,7 @@ def forests(trees=8, depth=6):
     return RandomForestRegressor(**given), RandomForestClassifier(**given, min_samples_leaf=20)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("stage", [RLearner(), DRLearner()], ids=["R", "DR"])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_largest_influence_of_forests_is_found(stage, seed):

@@ -89,6 +89,7 @@ def test_a_recentred_function_is_the_fit_around_its_own_average():
     assert right(rows[:50]) == pytest.approx(fitted(rows[:50]), abs=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("confounding", [0.0, 0.1, 2.0])
 def test_noise_of_a_recentred_function_by_drawing_it(confounding):
     """Noise in the gradient and in the difference of the means, 600 times."""
@@ -105,6 +106,7 @@ def test_noise_of_a_recentred_function_by_drawing_it(confounding):
     assert made.over_records("noise")[1] == pytest.approx(np.std(averages), rel=0.1)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("release", ["function", "groups"])
 @pytest.mark.parametrize("method", ["r_learner", "dr_learner"])
 def test_reported_noise_is_that_of_reruns(method, release):

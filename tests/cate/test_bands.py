@@ -65,6 +65,7 @@ def function(features, weights, *, margins, spread=1.0, usual=2.0, n=8, squares=
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_noise_on_the_weights_is_a_gaussian_process_with_the_kernel(delta):
     """Covariance of released functions at a few points against sd^2 unit^2 K, both noises."""
@@ -90,6 +91,7 @@ def test_noise_on_the_weights_is_a_gaussian_process_with_the_kernel(delta):
     assert np.abs(np.cov(functions.T) - expected).max() <= 5.0 * size * math.sqrt(2.0 / runs)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("corner", [False, True])
 @pytest.mark.parametrize("linear", [False, True])
 def test_noise_in_the_objective_has_the_spread_that_bands_show(corner, linear):

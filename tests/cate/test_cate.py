@@ -25,6 +25,7 @@ from dpeffects.errors import (
     FormulaError,
     OptionError,
 )
+from tests.cases import each
 from tests.cate.cases import AT, BOUNDS, FORMULA, LEARNERS, frame, run
 
 
@@ -344,6 +345,7 @@ FORMULAS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("formula", "more"), FORMULAS.values(), ids=FORMULAS.keys())
 def test_saved_and_loaded_functions_agree_bit_for_bit(formula, more, tmp_path):
     more = dict(more)
@@ -516,6 +518,7 @@ JUNK = st.one_of(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=250, deadline=None, derandomize=True, database=None)
 @given(place=st.one_of(st.sampled_from(PLACES), st.sampled_from(NUMBERS)), junk=JUNK)
 @example(place=(0, ("function", "features", "constant")), junk=-1)
@@ -617,7 +620,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("error", "says", "given"), BAD.values(), ids=BAD.keys())
+@each(("error", "says", "given"), BAD.values())
 def test_one_clear_error_and_nothing_charged(error, says, given):
     ledger = dpe.Ledger(10.0, 1e-3)
     with pytest.raises(error) as caught:

@@ -45,6 +45,7 @@ def test_text_is_the_summary(study, capsys):
     assert (code, out) == (0, f"{fit.summary()}\n")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("method", ["diff_in_means", "auto", "private_psm"])
 def test_parquet_is_not_loaded_where_the_method_reads_batches(study, capsys, monkeypatch, method):
     given = ["y ~ t | age", "data.parquet", "--epsilon", 1, *SIMPLE, "--seed", 1]
@@ -161,6 +162,7 @@ BAD = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", BAD)
 def test_what_fails_before_the_draw_costs_nothing(ledger, capsys, what):
     more, words = BAD[what]
@@ -226,6 +228,7 @@ DATA = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", DATA)
 def test_data_that_cannot_be_used(study, capsys, name):
     content, words = DATA[name]
@@ -323,6 +326,7 @@ def test_groups_and_points(study, capsys):
     assert "age 20, sex f" in out
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -394,6 +398,7 @@ COUNTING = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("shell", "python"), COUNTING.values(), ids=COUNTING)
 def test_who_counts_is_said_in_a_shell_as_in_python(study, capsys, shell, python):
     more = ["--method", "one_step", "--seed", 3, "--format", "json"]

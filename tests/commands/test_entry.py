@@ -130,6 +130,7 @@ def shell(command):
     return subprocess.run(bash, capture_output=True, text=True, env=ENVIRONMENT)
 
 
+@pytest.mark.long
 def test_pipes_and_full_disks(study):
     done = shell("dpeffects methods private_psm | true")
     assert (done.returncode, done.stderr) == (0, "")
@@ -140,6 +141,7 @@ def test_pipes_and_full_disks(study):
     assert (done.returncode, done.stderr) == (2, "dpeffects: standard output is closed\n")
 
 
+@pytest.mark.long
 def test_letters_that_a_terminal_does_not_have(study):
     """A result that is paid for must not be lost to an encoding."""
     text = (study / "data.csv").read_text().replace("age", "âge", 1)
@@ -160,6 +162,7 @@ sys.exit(cli.main(["methods"]))
 """
 
 
+@pytest.mark.long
 def test_an_interrupt():
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", INTERRUPTED], env=ENVIRONMENT, **pipes) as process:
@@ -200,6 +203,7 @@ WORDS = [
 arguments = st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=8)), max_size=9)
 
 
+@pytest.mark.long
 @settings(
     max_examples=250,
     deadline=None,

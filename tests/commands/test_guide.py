@@ -47,6 +47,7 @@ def test_there_are_commands_in_the_guide():
     assert len(BLOCKS) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.split("\n")[0][:30])
 def test_commands_in_the_guide_run(hospitals, block):
     command = ["bash", "-c", SHELL + block]

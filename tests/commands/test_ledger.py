@@ -52,6 +52,7 @@ def test_from_creation_to_export(run, tmp_path):
     assert "means" in (tmp_path / "out.csv").read_text()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("line", "said"),
     [

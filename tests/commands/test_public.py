@@ -161,6 +161,7 @@ def test_a_plan_in_words(planned, capsys):
     assert max(map(len, out.splitlines())) <= 80
 
 
+@pytest.mark.long
 def test_all_methods_are_planned(study, capsys):
     given = ["--n", 300, "--epsilon", 1, "--bounds", "bounds.toml", "--format", "json"]
     code, out, _ = run(capsys, "plan", FORMULA, *given)
@@ -177,6 +178,7 @@ def test_a_plan_is_drawn(planned, capsys):
     assert ".png, .pdf, .svg" in refused(capsys, *PLAN, "--plot", "plan.xyz")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -210,6 +212,7 @@ def test_a_plan_needs_all_bounds(planned, capsys):
 AUDIT = ["audit", "diff_in_means", "--epsilon", 1, "--runs", 400, "--seed", 1]
 
 
+@pytest.mark.long
 def test_an_audit(study, capsys):
     more = ["--level", "label", "--no-variance", "--format", "json"]
     code, out, _ = run(capsys, *AUDIT, *more)
@@ -217,6 +220,7 @@ def test_an_audit(study, capsys):
     assert (code, json.loads(out)) == (0, json.loads(found.to_json()))
 
 
+@pytest.mark.long
 def test_a_broken_promise_is_exit_code_1(study, capsys, monkeypatch):
     """As grep has it: 0 and 1 are answers, 2 is trouble."""
     monkeypatch.setattr(AuditResult, "violated", True)
@@ -245,6 +249,7 @@ def test_wrong_audits(study, capsys, more, words):
 # --- demo -------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_demo_leaves_a_study_that_can_go_on(study, capsys):
     code, out, err = run(capsys, "demo", "--folder", "here")
     assert (code, err) == (0, "")
@@ -260,6 +265,7 @@ def test_the_demo_leaves_a_study_that_can_go_on(study, capsys):
     assert "cannot be used" in refused(capsys, "demo", "--folder", "data.csv")
 
 
+@pytest.mark.long
 def test_every_line_of_the_demo_can_be_typed(study, capsys, monkeypatch):
     """Its commands, typed again in its folder, say what it said."""
     out = run(capsys, "demo", "--folder", "here", "--seed", 1)[1]

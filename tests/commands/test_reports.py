@@ -12,6 +12,7 @@ DECLARED = {"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]}
 SEEDED = ["--method", "diff_in_means", "--seed", "1"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("kind", "ending"), [("html", "html"), ("latex", "tex"), ("markdown", "md")]
 )
@@ -27,6 +28,7 @@ def test_formats(study, capsys, kind, ending):
     assert (study / f"effect.{ending}").read_text() == wanted
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["html", "latex", "markdown"])
 def test_other_commands_have_them_too(study, capsys, kind):
     plan = ["plan", "y ~ t", "--n", 200, "--epsilon", 1, "--bounds", "bounds.toml"]

@@ -66,6 +66,7 @@ def test_the_whole_way(folder, capsys):
     assert max(map(len, out.splitlines())) <= 80
 
 
+@pytest.mark.long
 def test_as_a_program(folder):
     release("north")
     command = [sys.executable, "-m", "dpeffects", "combine", "north.json"]

@@ -117,6 +117,7 @@ def test_a_template_is_a_protocol_once_it_is_filled_in(study, capsys):
         assert made.run(data, seed=1).n == 2000
 
 
+@pytest.mark.long
 def test_as_a_program(study, asked):
     done = program(*asked, "1", cwd=study)
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ LIFE = ["survival", "Surv(age, y) ~ t", "--horizon", "90", "--bins", "6", *TRIAL
 BOUNDS = {"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("arguments", "kind", "made"),
     [

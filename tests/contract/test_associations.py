@@ -53,6 +53,7 @@ def test_the_interval_of_an_association_has_no_part_for_confounding(name):
         assert not [x for x in (*estimate.parts, *means) if "confounding" in x.name]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [name for name in CALLS if name != "dp_moments"])
 def test_the_allowance_for_confounding_has_an_interval_of_its_own_name(name):
     fit = association(name)

@@ -53,6 +53,7 @@ def checked(spends):
             assert all(s > 0 for s in (*spend.sensitivity, *spend.scale))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("name", "given"), PATHS.values(), ids=PATHS)
 def test_every_spend_of_a_method_cites_a_claim(name, given):
     spec = proved()[name]

@@ -53,6 +53,7 @@ def said(fit):
     return text if "VALUES CLIPPED" in text else fit.to_json()
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("name", NAMES)
 def test_wrong_units_are_noticed_and_right_ones_are_not(name):
     """Kilograms declared as (0, 1) gave an effect with a small p-value and no caution."""

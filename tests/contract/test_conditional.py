@@ -24,6 +24,7 @@ CASES = [(name, p) for name in SPECS for p in (PATHS if name in LEARNERS else [O
 IDS = [f"{method}-{path}" for method, path in CASES]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 @pytest.mark.parametrize(("method", "path"), CASES, ids=IDS)
 def test_the_budget_is_spent_and_never_exceeded(method, path, delta):
@@ -46,6 +47,7 @@ def test_the_budget_is_spent_and_never_exceeded(method, path, delta):
             run(method, path, epsilon=epsilon, delta=delta, ledger=ledger)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("method", "path"), CASES, ids=IDS)
 def test_secure_noise_gives_an_exact_guarantee(method, path):
     fit = run(method, path, seed=None)
@@ -61,6 +63,7 @@ def test_a_seed_repeats(method):
     assert "NOT PRIVATE" in str(one)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("method", "path"), CASES, ids=IDS)
 def test_result_is_complete(method, path):
     fit = run(method, path)

@@ -34,6 +34,7 @@ def test_every_method_that_adds_up_rows_is_here():
     assert names <= {call.method for call in METHODS.values()}
 
 
+@pytest.mark.sampled(23)
 @pytest.mark.parametrize(("method", "sample"), CASES)
 def test_neighbours_move_no_release_by_more_than_declared(method, sample):
     """Two pairs each, which turn with the method, in memory and on an engine."""
@@ -47,6 +48,7 @@ def test_neighbours_move_no_release_by_more_than_declared(method, sample):
         assert found.largest <= 1.0
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_all_pairs_on_one_method(sample):
     found = [replayed("diff_in_means", sample, name) for name in PAIRS[sample]]

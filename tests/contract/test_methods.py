@@ -61,6 +61,7 @@ def run(name, level, options, data=None, **more):
     return dpe.dp_ate(formula(name), data, name, level=level, **options, **more)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 def test_result_is_complete(name, level, options):
     fit = run(name, level, options, seed=None)
@@ -81,6 +82,7 @@ def test_result_is_complete(name, level, options):
     assert len(fit.tidy()) == len(fit.glance()) == 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.7])
 def test_the_budget_is_spent_and_never_exceeded(name, level, options, epsilon):
@@ -99,6 +101,7 @@ def test_the_budget_is_spent_and_never_exceeded(name, level, options, epsilon):
         run(name, level, options, epsilon=epsilon, ledger=ledger)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 def test_variance_false_gives_its_share_to_the_estimate(name, level, options):
     with_variance, without = run(name, level, options), run(name, level, options, variance=False)
@@ -114,6 +117,7 @@ def test_variance_false_gives_its_share_to_the_estimate(name, level, options):
     assert "variance=False" in str(without.std_error)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("name", "level", "options"), PLAIN, ids=PLAIN_IDS)
 def test_noise_has_the_scale_that_the_spend_says(name, level, options, monkeypatch):
     """Each draw of the secure source is recorded; its spread must match the scale in the Spend."""
@@ -149,6 +153,7 @@ LARGE = {"model_folds": {"folds": 4}}
 """Models of parts of the records come near those of all only where the parts are large."""
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 def test_estimates_approach_the_reference_as_epsilon_grows(name, level, options):
     data = frame(3000, 5)
@@ -162,6 +167,7 @@ def test_estimates_approach_the_reference_as_epsilon_grows(name, level, options)
     assert error == pytest.approx(target.std_error, rel=0.2 if wider else 0.1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 def test_a_seed_repeats_and_no_seed_does_not(name, level, options):
     one, two = run(name, level, options, seed=3), run(name, level, options, seed=3)

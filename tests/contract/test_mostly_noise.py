@@ -21,6 +21,7 @@ import dpeffects as dpe
 from dpeffects.inference.table_one import arm_sizes
 from dpeffects.results.record import Record
 from dpeffects.summary import Table
+from tests.cases import each
 from tests.kinds_of_summaries import WIDE, people
 from tests.once import once
 
@@ -133,6 +134,7 @@ def subclasses(kind):
     return [y for x in kind.__subclasses__() for y in (x, *subclasses(x))]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("setting", ["tiny", "small", "large"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_impossible_value_is_printed(kind, setting):
@@ -161,11 +163,13 @@ def test_no_impossible_value_is_printed(kind, setting):
                     assert all(float(x) >= 0.0 for x in values if x != NOISE)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_a_large_epsilon_everything_is_printed(kind):
     assert count_hidden(made(kind, "large")) == 0
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_a_tiny_one_something_is_hidden_and_the_note_says_what_that_means(kind):
     fit = made(kind, "tiny")
@@ -181,8 +185,8 @@ def test_with_a_tiny_one_something_is_hidden_and_the_note_says_what_that_means(k
         )
 
 
-@pytest.mark.parametrize("form", ["as_text", "as_html", "as_latex", "as_markdown"])
-@pytest.mark.parametrize("kind", KINDS)
+@each("form", ["as_text", "as_html", "as_latex", "as_markdown"])
+@each("kind", KINDS)
 def test_hidden_in_every_format(kind, form):
     summary = summary_of(made(kind, "tiny"))
     words = re.findall(r"\bnoise\b", getattr(summary, form)())
@@ -356,6 +360,7 @@ def named(fit):
     }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("n", "epsilon"), [(500, 1.0), (2000, 1.0), (5735, 3.0), (20_000, 1.0)])
 @pytest.mark.parametrize("design", ["randomised", "observational"])
 def test_plans_say_which_cells_will_be_noise(n, epsilon, design):
@@ -429,6 +434,7 @@ def test_pictures_leave_out_what_is_mostly_noise():
 # --- what an interval leaves out ------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_generous_bounds_are_no_reason_to_trust_a_model():
     """A model that learns little, because bounds are wide, says so; else its interval holds."""
     calls = {"study": dpe.dp_study, "average": dpe.dp_ate}

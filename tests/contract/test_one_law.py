@@ -32,6 +32,7 @@ CLASSES += [cls for cls in PUBLIC if inspect.isclass(cls) and cls.__module__.sta
 CLASSES = [*dict.fromkeys(CLASSES), dpe.Combined]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_p_is_below_alpha_exactly_where_the_interval_lacks_the_null(kind):
     rng = np.random.default_rng(7)
@@ -43,6 +44,7 @@ def test_p_is_below_alpha_exactly_where_the_interval_lacks_the_null(kind):
         assert not [pair for pair in pairs if not pair.one_law]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_interval_ends_at_the_null_where_its_level_is_that_of_the_p_value(kind):
     """Just above a p-value the interval lacks the null, just below it has it."""
@@ -62,6 +64,7 @@ def test_the_interval_ends_at_the_null_where_its_level_is_that_of_the_p_value(ki
     assert checked
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["adjusted", "quantiles", "compliers", "ordered levels", "did"])
 def test_one_law_for_what_calls_release(name):
     for alpha in ALPHAS:

@@ -14,6 +14,7 @@ import dpeffects as dpe
 from dpeffects.errors import BudgetError
 from dpeffects.formula import expression, parse
 from dpeffects.planning import rehearsal
+from tests.cases import each
 
 INDICATORS = (
     "married", "first_baby", "prenatal_first_trimester", "mhisp", "fhisp", "mrace", "frace",
@@ -27,6 +28,7 @@ OUTCOMES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_plans_with_many_columns_are_as_wide_as_real_intervals(outcome, delta):
@@ -69,9 +71,9 @@ def test_what_several_epsilons_are_told_works():
     assert plan.against([1, 3])["epsilon"].tolist() == [1.0, 3.0]
 
 
-@pytest.mark.parametrize("columns", [0, 1, 12, 50, 450])
-@pytest.mark.parametrize("n", [100, 5735, 200_000])
-@pytest.mark.parametrize("learns", [False, True])
+@each("columns", [0, 1, 12, 50, 450])
+@each("n", [100, 5735, 200_000])
+@each("learns", [False, True])
 def test_rehearsals_are_fewer_where_each_is_more_work(columns, n, learns):
     terms = f" | {' + '.join(f'x{k}' for k in range(columns))}" if columns else ""
     made = SimpleNamespace(formula=parse(f"y ~ t{terms}"), setting=SimpleNamespace(repeats=None))
@@ -114,6 +116,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
 
+@pytest.mark.long
 def test_a_first_plot_loads_matplotlib_and_little_else():
     """Others take longer to load than the picture to draw."""
     done = subprocess.run(

@@ -158,6 +158,7 @@ def numbers(fit):
     return table[name].to_numpy(float), errors.to_numpy(float)
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize(("call", "method", "option"), CASES, ids=lambda x: x or "-")
 def test_the_private_call_agrees_at_the_largest_epsilon(call, method, option):
     formula, data, given, spec = asked(call, method, option)
@@ -259,6 +260,7 @@ def test_a_difference_in_means_is_that_of_statsmodels(option):
     assert study.tidy()["estimate"][0] == pytest.approx(value, abs=0.03 * error)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 @pytest.mark.parametrize("option", ["plain", "bounds"])
 @pytest.mark.parametrize("method", ["one_step", "private_ipw", "private_psm", "smooth_matching"])

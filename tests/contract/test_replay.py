@@ -22,6 +22,7 @@ from dpeffects.privacy.release import Split
 from dpeffects.privacy.sets import BoxGrid, Sensitivity, Steps
 from dpeffects.privacy.strata import Lattice, Smoothing, SmoothlyNoisy
 from tests.calls import CALLS, PLAIN, SPECS
+from tests.cases import each
 from tests.neighbours import BOUNDS, PAIRS, TYPES, pair
 from tests.replay import Frozen, Measuring, replay
 
@@ -40,6 +41,7 @@ def test_every_method_level_and_estimand_has_a_call():
     assert wanted <= have
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("name", CALLS)
 def test_neighbours_move_no_release_by_more_than_declared(name):
     pairs, largest = list(PAIRS), 0.0
@@ -54,8 +56,8 @@ def test_neighbours_move_no_release_by_more_than_declared(name):
     assert 0.0 < largest <= 1.0
 
 
-@pytest.mark.parametrize("public", [(), ("treatment",), ("treatment", "covariates")])
-@pytest.mark.parametrize("name", PAIRS)
+@each("public", [(), ("treatment",), ("treatment", "covariates")])
+@each("name", PAIRS)
 def test_pairs_differ_in_one_record(name, public):
     nasty = pair(name, 60, public)
     differs = [not nasty.one[c].equals(nasty.other[c]) for c in nasty.one]

@@ -97,6 +97,7 @@ def others(units=80, seed=0):
     return data[data["u"] != WHO]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("name", "asked", "pair", "engine"), EACH)
 def test_no_unit_moves_a_release_by_more_than_declared(name, asked, pair, engine):
     function, formula, options = CALLS[name]

@@ -14,6 +14,7 @@ import dpeffects as dpe
 from dpeffects.design.codebook import Blank, RangeOrLevels
 from dpeffects.errors import DPEffectsError
 from dpeffects.federation import Question
+from tests.cases import each
 
 DAYS = datetime.date(2020, 1, 1), datetime.date(2021, 6, 30)
 BOOK = pd.DataFrame({"column": ["age", "sex"], "min": [18, None], "max": [90, None]})
@@ -79,8 +80,8 @@ def made(**changes: Any) -> dpe.Protocol | None:
         return None
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("case", FIELDS)
+@each("way", WAYS)
+@each("case", FIELDS)
 def test_a_protocol_comes_back(case: str, way: str) -> None:
     protocol = made(**FIELDS[case])
     if protocol is not None:

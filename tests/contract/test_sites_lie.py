@@ -216,6 +216,7 @@ def by_rule(rule: str) -> Combining:
     return lambda sent: combine(list(sent.values()), rule)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("given", ["", "largest effect"])
 @pytest.mark.parametrize("name", WAYS)
 def test_a_lie_is_refused_or_bounded_or_named(name: str, given: str) -> None:
@@ -332,6 +333,7 @@ def test_no_site_moves_the_median_beyond_the_others(j: int) -> None:
             assert min(alone) - 6 * widest < low <= high < max(alone) + 6 * widest
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("j", [3, 4, 5, 20])
 def test_the_interval_holds_whatever_one_site_says(j: int) -> None:
     """The largest lie to one side, errors being normal: P(covered) is the binomial's."""

@@ -45,6 +45,7 @@ def design(data, formula, bounds, word, term):
     return found, found.values
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", TYPES)
 def test_designs_are_those_of_declarations(name, kind):
@@ -60,6 +61,7 @@ def test_designs_are_those_of_declarations(name, kind):
     assert compared
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_every_function_shows_the_same(function):
     call, first, answered = CALLS[FUNCTIONS[function]], list(FUNCTIONS).index(function), 0
@@ -72,6 +74,7 @@ def test_every_function_shows_the_same(function):
     assert answered
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_units_and_clusters_are_the_same_names_in_every_type(kind):
     """One name is no whole number, or all become floats, or text."""
@@ -88,6 +91,7 @@ def test_units_and_clusters_are_the_same_names_in_every_type(kind):
     assert (found.violations, found.refused) == ((), "")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("gap", [None, 0.5])
 def test_rows_of_periods(kind, gap):

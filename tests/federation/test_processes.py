@@ -20,7 +20,10 @@ httpx = pytest.importorskip("httpx")
 from dpeffects.federation import demo, keys, operate  # noqa: E402
 from dpeffects.federation.policy import SitePolicy  # noqa: E402
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups"),
+]
 
 
 def read_round(folder, number=1):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dpeffects.errors import QuestionError
 from dpeffects.federation import Question
+from tests.cases import each
 from tests.federation.sites import question
 
 GOOD = question(options={"arms": "private"}).to_dict()
@@ -45,7 +46,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@each("case", BAD)
 def test_bad_questions_are_refused(case):
     words, change = BAD[case]
     with pytest.raises(QuestionError) as error:

@@ -143,6 +143,7 @@ def in_a_process(arguments):
     return try_to_reserve(Store(path, epsilon=1), ["shared", f"{i}-a", f"{i}-b"])
 
 
+@pytest.mark.long
 def test_processes_do_not_overspend(path):
     made(path, epsilon=1)
     with multiprocessing.get_context("spawn").Pool(3) as pool:

@@ -65,6 +65,7 @@ def test_clipped_values_are_a_share_of_those_that_were_looked_at():
         assert float(note.split()[2]) == pytest.approx(truth, abs=2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("partitions", [1, 5])
 def test_the_name_of_a_unit_does_not_depend_on_the_rows_beside_it(partitions):
     """pandas writes dates with or without a time, as the other rows of a partition have one."""
@@ -89,6 +90,7 @@ def _of_person():
     return {"epsilon": 1, "bounds": {"y": (0, 1)}, "unit": "person", "seed": 1}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("arms", [2, 3])
 @pytest.mark.parametrize("method", ["diff_in_means", "private_ipw", "clipped_contrast"])
 def test_noise_in_how_many_records_count_is_in_the_interval(method, arms):

@@ -40,6 +40,7 @@ def test_the_noise_of_means_that_a_clip_keeps_is_reported():
     assert reported > 0.9 * moved
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("n", "epsilon", "high", "low"), [(400, 0.3, 0.62, 0.38), (400, 0.01, 0.85, 0.15)]
 )
@@ -75,6 +76,7 @@ def test_a_clip_is_longer_where_an_arm_is_small():
     assert centres(0.03).missed(beyond)[0] > 5.0 * centres(0.5).missed(beyond)[0]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("design", ["randomised", "observational"])
 @pytest.mark.parametrize("effect", [0.0, 0.4])
 @pytest.mark.parametrize(("n", "share"), [(60_000, 0.01), (4000, 0.03)])
@@ -163,6 +165,7 @@ def confounded(n, seed):
     return pd.DataFrame(x, columns=list("abc")).assign(y=y, t=t)
 
 
+@pytest.mark.long
 def test_noise_in_the_outcomes_variance_takes_no_allowance_away():
     """Where the matrix was mostly noise, so was the variance of outcomes read from it: one that
     came out negative made the allowance for confounding vanish."""

@@ -79,6 +79,7 @@ DUCKDB = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("query", DUCKDB.values(), ids=DUCKDB)
 def test_a_record_stays_together_on_duckdb(query, many):
     """Scores, treatments and outcomes came from three scans in three orders."""
@@ -91,6 +92,7 @@ def test_a_record_stays_together_on_duckdb(query, many):
         check(connection.sql(query), truth)
 
 
+@pytest.mark.long
 def test_a_record_stays_together_on_dask_after_a_shuffle(few):
     """Partitions by a hash have an order that the table never had."""
     dask = pytest.importorskip("dask.dataframe")

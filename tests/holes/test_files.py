@@ -123,6 +123,7 @@ def links(folder):
     sqlite3.connect(folder / "other.db").execute("create table kept (x)")
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("what", OVER)
 def test_no_command_overwrites_its_inputs_or_a_ledger(study, capsys, what):
     """With --force an effect was paid for and written over its ledger, its data or its bounds."""
@@ -371,6 +372,7 @@ def test_a_study_is_not_kept_where_nothing_can_be_written(tmp_path):
             on_file(tmp_path / name if name else tmp_path)
 
 
+@pytest.mark.long
 def test_a_result_survives_a_reader_that_leaves(study):
     """What was paid for is written whole or printed whole; a closed pipe is no traceback."""
     command = [sys.executable, "-m", "dpeffects", *ATE]
@@ -408,6 +410,7 @@ STRANGE = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", STRANGE)
 def test_what_a_stranger_types_is_refused_in_one_line(study, capsys, what):
     """Pipes were waited for, devices read without end, and some numbers raised raw errors."""

@@ -100,6 +100,7 @@ def replayed(run, label, seed, column):
     return found
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("path", PATHS)
 def test_sorted_neighbours_move_no_release_by_more_than_declared(path):
     """Blocks, folds, halves, matches and scores went by the place of a record in the table.
@@ -132,6 +133,7 @@ def few_keys(size):
     return (bits << np.uint64(63)).tobytes()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.real_noise
 @pytest.mark.parametrize("entropy", ["the system's", "equal keys"])
 def test_all_orders_are_equally_likely(entropy, monkeypatch):
@@ -208,6 +210,7 @@ def small_torch():
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("model", [PythonDrawing, TorchDrawing, OwnDrawing])
 @pytest.mark.parametrize("method", ["sample_aggregate", "model_folds"])
 def test_what_a_block_draws_does_not_shift_other_blocks(method, model, monkeypatch):

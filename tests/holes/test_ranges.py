@@ -83,6 +83,7 @@ def frame(n=60):
     return pd.DataFrame({"y": y, "t": t, "x1": x1, "g": rng.choice(list("abc"), n)})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("error:invalid value encountered in cast")
 @pytest.mark.parametrize("name", proved())
 def test_an_undefined_outcome_moves_a_release_within_its_sensitivity(name, monkeypatch):

@@ -13,6 +13,7 @@ from dpeffects.errors import BoundsError, BudgetError, DPEffectsError, FormulaEr
 from dpeffects.estimators import proved
 from dpeffects.formula import encoding, parse
 from dpeffects.formula.encoding import Encoding, width_of
+from tests.cases import each
 
 
 def frame(n=200):
@@ -114,20 +115,17 @@ def doors():
     for name, spec in proved().items():
         for estimand in spec.estimands:
             for level in spec.levels:
-                ask = partial(EFFECTS[estimand], data=frame(), method=name, level=level)
-                yield pytest.param(ask, id=f"{name}-{estimand}-{level}")
+                yield partial(EFFECTS[estimand], data=frame(), method=name, level=level)
     for method in ("r_learner", "dr_learner", "sample_aggregate"):
         releases = {"function": {}, "points": {"at": POINT}, "groups": {"by": "I(w > 0.5)"}}
         for release, more in releases.items():
             if release == "points" or method != "sample_aggregate":
-                ask = partial(dpe.dp_cate, data=frame(), method=method, release=release, **more)
-                yield pytest.param(ask, id=f"dp_cate-{method}-{release}")
+                yield partial(dpe.dp_cate, data=frame(), method=method, release=release, **more)
     for adjusted in (True, False):
-        ask = partial(dpe.dp_balance, data=frame(), adjusted=adjusted)
-        yield pytest.param(ask, id=f"dp_balance-{adjusted}")
+        yield partial(dpe.dp_balance, data=frame(), adjusted=adjusted)
 
 
-@pytest.mark.parametrize("ask", list(doors()))
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "covariates",
     [
@@ -145,6 +143,7 @@ def doors():
         "bs(x, knots=[], degree=1, lower_bound=0, upper_bound=1)",
     ],
 )
+@each("ask", doors())
 def test_odd_covariates_work_or_are_refused_before_a_charge(ask, covariates):
     """Covariates without a column beside the intercept spent the budget and ended in a
     ZeroDivisionError, a ValueError or an IndexError."""
@@ -266,8 +265,8 @@ def test_a_budget_that_promises_little_is_called_so():
 SECRET = 0.123456789
 
 
-@pytest.mark.parametrize("name", ["epsilon", "delta", "seed", "clip", "level", "variance"])
-@pytest.mark.parametrize("kind", ["Series", "DataFrame", "ndarray", "list"])
+@each("name", ["epsilon", "delta", "seed", "clip", "level", "variance"])
+@each("kind", ["Series", "DataFrame", "ndarray", "list"])
 def test_a_column_in_the_place_of_an_option_is_not_quoted(name, kind):
     """A message ended with what was given instead of a number: a whole column of the data."""
     data = pd.DataFrame({"y": [SECRET, 0.5] * 20, "t": [0, 1] * 20, "x": [0.25, 0.75] * 20})

@@ -47,6 +47,7 @@ def rebuilt(noise):
 # --- the noise --------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("call", CALLS)
 def test_an_export_has_all_of_the_noise(call, tmp_path):
     """to_dict()["released"] left the Gaussian part of the noise out."""
@@ -115,6 +116,7 @@ def plain(text):
 FORMATS = ("as_text", "as_html", "as_markdown", "as_latex")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_table_has_the_words_of_the_kind(kind, form):
@@ -133,6 +135,7 @@ def test_every_table_has_the_words_of_the_kind(kind, form):
     assert "first: " not in plain(getattr(table, form)())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "exact"])
 def test_pictures_paragraphs_and_records_have_the_words_of_the_kind(kind, tmp_path):
     """Pictures had a list of words of their own."""
@@ -213,6 +216,7 @@ def by_share(fit):
     return found
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", SETS)
 def test_a_plan_shows_the_split_of_a_real_call(name):
     """A plan's lines of the budget are the charges of a call on data, for every set of options."""

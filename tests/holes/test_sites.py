@@ -139,6 +139,7 @@ def test_most_questions_are_answered(usual):
     assert len(refused) <= 5
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("record", NASTY)
 def test_no_record_changes_whether_or_how_a_site_refuses(tmp_path, frozen, usual, record):
     """One record that was missing, no number or no level made the site refuse, for nothing."""
@@ -147,6 +148,7 @@ def test_no_record_changes_whether_or_how_a_site_refuses(tmp_path, frozen, usual
     assert replies(tmp_path / "site", data) == usual
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("treated", [0, 1 / N, 1 - 1 / N, 1])
 def test_who_is_treated_does_not_show(tmp_path, frozen, usual, treated):
     """A site with one treated record answered; with none it was "not ready", at no cost."""
@@ -220,6 +222,7 @@ ARMS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("method", "estimand"), ARMS)
 def test_every_method_works_with_an_empty_arm(method, estimand):
     """Where nobody may be told that an arm is empty, the method must go on."""
@@ -312,6 +315,7 @@ def test_columns_are_counted_before_they_are_made(tmp_path):
     assert north.store().spent == (0, 0)
 
 
+@pytest.mark.long
 def test_a_question_beyond_its_memory_costs_nothing(tmp_path, monkeypatch):
     """It is stopped on made-up records, and the site goes on answering."""
     north, real = policy(tmp_path), SitePolicy.task
@@ -323,6 +327,7 @@ def test_a_question_beyond_its_memory_costs_nothing(tmp_path, monkeypatch):
     assert answer(asked, north)["status"] == "ok"
 
 
+@pytest.mark.long
 def test_a_question_beyond_its_time_is_stopped():
     """Half a million records in no time: the process is killed, a new one takes its place."""
     layout = SiteColumns({"y": (0, 1), "x": (0, 1)}, frozenset({"t"}))
@@ -422,6 +427,7 @@ def test_the_centre_leaves_out_what_is_not_plausible():
     assert collected.combine().left_out == collected.left_out
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("method", proved())
 def test_what_the_package_releases_is_plausible(method):
     """The checks of a centre must never leave out an honest site."""

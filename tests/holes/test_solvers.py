@@ -58,6 +58,7 @@ def steps(request, monkeypatch):
     monkeypatch.setattr(descent, "DENSE", descent.DENSE if request.param == "Hessians" else 0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("steps")
 def test_every_logistic_regression_is_solved():
     """Some rows made the solver fail, for free and in print: one in seven such problems with
@@ -110,6 +111,7 @@ def released(t, x, ask):
     return noise.values, noise.declared
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rows", ["as they are", "centred"])
 def test_neighbours_of_hard_problems_are_released_alike(rows):
     """With a tiny penalty one neighbour was answered and the other was not."""
@@ -133,6 +135,7 @@ def test_neighbours_of_hard_problems_are_released_alike(rows):
     assert nearest > 0.2
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("steps")
 @pytest.mark.parametrize("looks", [1, Huber.looks])
 def test_every_huber_regression_is_solved(monkeypatch, looks):
@@ -156,6 +159,7 @@ def test_every_huber_regression_is_solved(monkeypatch, looks):
     assert nearest > 0.01
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("steps")
 @pytest.mark.parametrize("looks", [1, 40])
 def test_both_solvers_do_not_depend_on_order_or_blocks(monkeypatch, looks):
@@ -342,6 +346,7 @@ def site(rng, last):
     return pd.DataFrame({"y": rng.random(60), "x": x, "t": t})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("penalty", [1e-12, 1e-10, 1e-8])
 def test_sites_answer_alike_on_neighbours(penalty):
     """One record decided whether a site was listed as left out because a model did not converge."""

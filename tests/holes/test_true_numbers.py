@@ -10,6 +10,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.estimators.weighting.propensity import typical_scores
+from tests.cases import each
 from tests.populations import drawn
 
 BOUNDS = {"y": (0, 1), "x1": (-1, 1), "x2": (-1, 1)}
@@ -24,8 +25,8 @@ def table(n=400, separated=False):
     return pd.DataFrame({"y": y, "t": t, "x1": x1, "x2": x2})
 
 
-@pytest.mark.parametrize("share", [0.001, 0.3, 0.5, 0.98])
-@pytest.mark.parametrize("sd", [0.0, 0.7, 5.0, 30.0, 1e9])
+@each("share", [0.001, 0.3, 0.5, 0.98])
+@each("sd", [0.0, 0.7, 5.0, 30.0, 1e9])
 def test_typical_scores_have_their_mean(share, sd):
     scores = typical_scores(share, sd)
     assert scores.mean() == pytest.approx(share, rel=1e-6)
@@ -61,6 +62,7 @@ def test_a_balance_that_stops_early_promises_all_that_was_asked():
     assert "was not charged" not in str(fit.summary())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("formula", ["y ~ t | x1 + x2", "y ~ t"])
 def test_plans_of_a_plain_difference_fall_with_the_root_of_n(formula):
     """Its interval allows for no confounding, whatever the summary calls it."""

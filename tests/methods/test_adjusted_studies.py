@@ -61,6 +61,7 @@ def by_hand(found: list, data: pd.DataFrame) -> np.ndarray:
     return np.where(t, *own[estimand])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_margins_are_sums_of_weights(weight: list, estimand: str, delta: float) -> None:

@@ -75,6 +75,7 @@ def weighted_survival(frame: pd.DataFrame, weights: np.ndarray, arm: int) -> flo
     return float(np.prod((1.0 - died * w / at_risk)[time <= 1.0]))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("level", ["sample", "label"])
 @pytest.mark.parametrize(
     ("estimand", "flexible"), [("ATE", 0), ("ATT", 0), ("ATC", 0), ("ATE", 1), ("ATT", 2)]
@@ -108,6 +109,7 @@ def test_cells_of_brute_force_are_those_of_the_formula():
     assert np.array_equal(weighted_cells(frame, np.ones(500)), np.stack(counts))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("level", ["sample", "label"])
 @pytest.mark.parametrize("engine", ["polars", "duckdb"])
 def test_engines_weight_the_same_and_files_keep_it(engine, level):
@@ -161,6 +163,7 @@ def test_what_is_left_of_confounding_follows_from_what_weights_removed():
     assert nothing == pytest.approx(0.01 * 0.25 + 0.15 * 0.4 * 0.25)
 
 
+@pytest.mark.long
 def test_noise_of_model_and_table_is_as_large_as_claimed():
     frame, found = people(2000), []
     for seed in range(120):

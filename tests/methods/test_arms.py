@@ -93,6 +93,7 @@ def test_differences_are_those_of_the_means_of_the_arms(method, level):
     assert found.basis == "randomised"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize("method", ["diff_in_means", "clipped_contrast"])
 def test_noise_is_as_reported(method, binary):
@@ -138,6 +139,7 @@ def test_sizes_of_the_arms_are_paid_once_and_add_up():
 # --- adjusted -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("level", ["sample", "label"])
 @pytest.mark.parametrize("method", ["auto", "one_step", "private_ipw"])
 def test_confounding_is_removed(method, level):
@@ -253,6 +255,7 @@ def test_records_of_two_public_arms_are_theirs():
 # --- everywhere -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("engine", ["polars", "duckdb"])
 @pytest.mark.parametrize("level", ["sample", "label"])
 @pytest.mark.parametrize("method", ADDITIVE)
@@ -265,6 +268,7 @@ def test_engines_have_the_same_bits(method, level, engine):
     assert there.effects == here.effects
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("method", ADDITIVE)
 def test_six_arms_and_one_record(method):
     """All contrasts of six arms, one of which has a single record."""
@@ -302,6 +306,7 @@ def test_an_empty_arm_is_not_told(method):
             Estimation(request).result()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("group", ["unit", "cluster"])
 @pytest.mark.parametrize("method", ADDITIVE)
 def test_copies_of_rows_tell_nothing_new(method, group):
@@ -368,6 +373,7 @@ def test_refusals_come_before_the_charge(call, given, words):
     assert ledger.spends == ()
 
 
+@pytest.mark.long
 def test_the_default_is_chosen_by_public_numbers():
     values = (1, 0, 0, 0, 0)
     for n, epsilon, name in ((6000, 1.0, "one_step"), (200, 0.5, "clipped_contrast")):

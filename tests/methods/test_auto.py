@@ -37,6 +37,7 @@ OWN = ("first", "clip", "models", "pool")
 REGRESSION = "regression by arm"
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("call", [dpe.dp_ate, dpe.dp_att, dpe.dp_atc])
 @pytest.mark.parametrize(
     ("n", "chosen", "title"),
@@ -116,6 +117,7 @@ def test_an_unadjusted_result_is_refused_before_the_charge(formula):
     assert float(ledger.spent[0]) == 4
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize(("n", "epsilon"), [(60, 0.1), (1500, 1.0), (20_000, 4.0)])
 @pytest.mark.parametrize("method", ["auto", "one_step", "clipped_contrast"])
 def test_choices_depend_on_public_numbers_only(method, n, epsilon):
@@ -235,6 +237,7 @@ def attempt(frame, formula=FORMULA, **more):
     assert float(ledger.spent[0]) == pytest.approx(given["epsilon"])
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("method", ["auto", "one_step", "clipped_contrast"])
 @pytest.mark.parametrize("design", ["observational", "randomised"])
@@ -244,6 +247,7 @@ def test_hard_tables(table, method, design):
         attempt(hard(table), method=method, design=design, **budget)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 @pytest.mark.parametrize("n", [4, 60])
 @pytest.mark.parametrize("columns", [1, 50])

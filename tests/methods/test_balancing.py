@@ -111,6 +111,7 @@ def row_weights(design, data, columns):
 # --- the weights ----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 @pytest.mark.parametrize("top", [2.5, 40.0])
 def test_weights_are_those_of_an_independent_solver(estimand, top, monkeypatch):
@@ -343,6 +344,7 @@ def test_an_estimate_says_what_its_error_is_made_of():
 # --- what intervals do ----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("epsilon", "estimand"), [(0.1, "ATE"), (1.0, "ATE"), (1.0, "ATT"), (4.0, "ATC")]
 )
@@ -354,6 +356,7 @@ def test_intervals_cover_and_confounding_is_removed(epsilon, estimand):
     assert abs(np.median(errors)) < {0.1: 0.02}.get(epsilon, 0.004)  # a difference is off by 0.04
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("flexible", [0, None])
 @pytest.mark.parametrize("wrong", ["outcome", "score", "neither"])
 def test_right_where_either_model_is(wrong, flexible):
@@ -382,6 +385,7 @@ def test_right_where_either_model_is(wrong, flexible):
     assert abs(np.mean(errors)) < 0.003
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", ["step", "hinge", "product", "u"])
 def test_what_bends_in_score_and_outcome_is_covered(shape):
     inside = 0
@@ -404,6 +408,7 @@ def test_what_bends_in_score_and_outcome_is_covered(shape):
     assert inside >= 18
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", ["ordinary", "binary", "few treated"])
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 2.0])
 def test_a_trial_is_no_wider_than_a_difference_in_means(kind, epsilon):
@@ -471,6 +476,7 @@ def odd_cases():
     }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("case", odd_cases())
 @pytest.mark.parametrize("design", ["observational", "randomised"])
 def test_odd_data_give_an_answer(case, design):
@@ -495,6 +501,7 @@ def test_what_cannot_be_balanced_is_said():
 # --- wherever the rows are ------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("estimand", ["ATE", "ATT"])
 def test_every_engine_gives_the_same_numbers(estimand, tmp_path, monkeypatch):
     data = records(901, 3, seed=6)

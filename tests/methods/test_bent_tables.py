@@ -48,6 +48,7 @@ def runs(data, **more):
     return np.array(found).T
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("level", ["sample", "label"])
 def test_a_product_that_confounds_survival_is_adjusted_for(level):
     data, odds = people()

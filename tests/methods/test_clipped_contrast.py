@@ -37,6 +37,7 @@ def test_without_noise_it_is_the_difference_in_means(call, share, binary):
     assert made.std_error == pytest.approx(target.std_error, rel=0.05)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_it_has_less_noise_than_a_difference_in_means(epsilon):
     ours = [fit(trial(), epsilon=epsilon, seed=s) for s in range(40)]
@@ -48,6 +49,7 @@ def test_it_has_less_noise_than_a_difference_in_means(epsilon):
     assert widths[0] < 0.9 * widths[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("n", "epsilon", "share"), [(300, 1.0, 0.5), (5000, 0.5, 0.1)])
 def test_intervals_cover(n, epsilon, share):
     """200 trials with seeds that are fixed: at least 90 % of intervals for 95 %."""
@@ -58,6 +60,7 @@ def test_intervals_cover(n, epsilon, share):
     assert hits >= 180
 
 
+@pytest.mark.long
 def test_the_noise_is_as_large_as_it_says():
     """Reruns on the same records: their spread is the reported one."""
     made = [fit(trial(), seed=seed) for seed in range(300)]

@@ -43,6 +43,7 @@ def test_noise_variance_of_public_arms_is_the_papers_formula():
     assert made.details["treated records"] == n_t
 
 
+@pytest.mark.long
 def test_the_spread_of_estimates_is_what_the_result_says():
     """Same data, fresh secure noise: the spread over runs equals the stated noise."""
     data = trial(2000, 4)
@@ -54,6 +55,7 @@ def test_the_spread_of_estimates_is_what_the_result_says():
     assert estimates.mean() == pytest.approx(plain, abs=4 * stated / 20)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arms", ["public", "private"])
 @pytest.mark.parametrize("binary", [False, True], ids=["continuous", "binary"])
 def test_intervals_cover(arms, binary):
@@ -65,6 +67,7 @@ def test_intervals_cover(arms, binary):
     assert 0.86 <= hits / 300 <= 0.95
 
 
+@pytest.mark.long
 def test_the_released_variance_is_unbiased():
     data = trial(800, 5)
     usual = plain("y ~ t", data, "diff_in_means").std_error ** 2

@@ -32,6 +32,7 @@ def frame(kind, n=6000):
     return pd.DataFrame({"y": y, "t": t, "x1": x1, "x2": x2})
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("given", [{}, {"delta": 1e-6}, {"delta": 3e-7, "subset": "x1 > 0.1"}])
 @pytest.mark.parametrize("kind", ["rare", "collinear", "any"])
 @pytest.mark.parametrize("epsilon", [3.7, 2.9000000000000004])

@@ -148,6 +148,7 @@ def test_released_numbers_predict_as_the_library_does():
     assert low <= model(new).min() <= model(new).max() <= high
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("learner", ["s", "t", "dr", "r"])
 def test_a_large_effect_is_found_where_the_budget_is_large(learner):
     """The naive difference is 2.8.

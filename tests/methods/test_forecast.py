@@ -16,6 +16,7 @@ def facts(n, columns, epsilon, delta=0.0, outcome=0):
     return Facts(n, columns + 1, Budget(epsilon, delta), "sample", 0, values)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("design", ["observational", "randomised"])
 @pytest.mark.parametrize(("n", "columns"), [(500, 3), (2000, 10), (2000, 40), (50_000, 10)])
 @pytest.mark.parametrize("outcome", [0, 2])

@@ -100,6 +100,7 @@ def test_margins_agree_as_generalised_least_squares_would_have_them():
     np.testing.assert_allclose(new[0].noise[0], covariance[:2, :2].sum())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("delta", "mechanism"), [(0.0, "cube"), (0.05, "Gaussian")])
 def test_stated_noise_is_that_of_repeated_releases(delta, mechanism):
     data, names = made(600), [f"y{j}" for j in range(16)]

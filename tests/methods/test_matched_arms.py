@@ -183,6 +183,7 @@ def test_sample_level_with_a_huge_epsilon_recovers_the_effects():
         assert row["estimate"] == pytest.approx(truth, abs=4 * row["std_error"])
 
 
+@pytest.mark.long
 def test_debiasing_undoes_the_mixing_where_there_is_nothing_to_adjust():
     """Over draws of a randomised treatment: centred at the truth, and shrunk without it."""
     rng = np.random.default_rng(5)
@@ -298,6 +299,7 @@ def test_two_levels_are_the_same_as_before():
         assert made == other.to_dict()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("engine", ["polars", "duckdb"])
 @pytest.mark.parametrize("level", ["label", "sample"])
 def test_lazy_frames_are_read_by_arm(engine, level):

@@ -53,6 +53,7 @@ def by_hand(frame, estimand, groups):
     return effect / whole, variance**0.5 / whole
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("groups", [5, 10])
 @pytest.mark.parametrize("estimand", EFFECTS)
 def test_without_noise_it_is_subclassification_on_the_score(estimand, groups):
@@ -108,6 +109,7 @@ def test_at_epsilon_1_it_adjusts_and_says_so():
     assert np.median(errors) < 0.1
 
 
+@pytest.mark.long
 def test_intervals_cover():
     hits = 0
     for seed in range(100):

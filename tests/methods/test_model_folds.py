@@ -32,6 +32,7 @@ def run(n=1500, seed=0, **given):
     return dpe.dp_ate(FORMULA, frame(n, seed), "model_folds", **call)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("average", ["estimates", "predictions"])
 @pytest.mark.parametrize("estimator", ["aipw", "ipw", "regression"])
 def test_confounding_is_adjusted_for(average, estimator):
@@ -48,6 +49,7 @@ def test_it_nears_the_reference_as_noise_goes():
     assert fit.std_error == pytest.approx(reference.std_error, rel=0.5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "given",
     [{}, {"estimator": "regression"}, {"average": "predictions"}],

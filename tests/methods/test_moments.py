@@ -198,6 +198,7 @@ def wishart(rng: np.random.Generator, d: int) -> np.ndarray:
     return one @ one.T - other @ other.T
 
 
+@pytest.mark.long
 def test_noise_in_coefficients_is_what_their_law_says(data: pd.DataFrame) -> None:
     """Wishart noise on one and the same people: spread, bias and correlation of coefficients."""
     kept = dpe.dp_moments(FORMULA, data, **ASKED, epsilon=EXACT, seed=1)
@@ -226,6 +227,7 @@ def test_noise_in_coefficients_is_what_their_law_says(data: pd.DataFrame) -> Non
     assert np.std(squares) == pytest.approx(fit.residual_noise, rel=0.15)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_releases_have_the_noise_that_they_state(data: pd.DataFrame, delta: float) -> None:
     """Noise of the sampler itself, in entries on and off the diagonal."""
@@ -240,6 +242,7 @@ def test_releases_have_the_noise_that_they_state(data: pd.DataFrame, delta: floa
     assert entries.std(axis=0) == pytest.approx(expected, rel=0.4)
 
 
+@pytest.mark.long
 def test_intervals_cover_at_moderate_noise() -> None:
     """A small version of benchmarks/moments.py: 40 draws of people and noise, 7 coefficients."""
     truth = smf.ols("cost ~ t + age + sex + " + LEVELS, people(400_000, 99)).fit().params
@@ -303,6 +306,7 @@ def test_files_and_formats(data: pd.DataFrame, tmp_path) -> None:
         dpe.Moments.from_dict(document)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("n", [30, 300, 1000])
 @pytest.mark.parametrize("epsilon", [0.01, 0.3])
 def test_mostly_noise_is_said_and_nothing_fails(n: int, epsilon: float) -> None:

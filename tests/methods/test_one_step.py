@@ -92,6 +92,7 @@ def test_a_score_that_bends_is_named():
     assert not fit(sample(40_000, 3, log_odds, linear), epsilon=4).released.caution
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("steep", [2, 6, 20, 1000])
 def test_arms_that_hardly_overlap_are_a_caution(steep):
     """The part of treatment that is explained: 1 - E e(1 - e) / (p (1 - p)) of the true score."""

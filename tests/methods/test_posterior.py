@@ -44,6 +44,7 @@ def drawn(seen, draws, rng):
     return b, a, weights / weights.sum()
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("lines", [1.0, np.array([1.0, 0.0])], ids=["lines", "a square"])
 @pytest.mark.parametrize("noise", [0.02, 0.1, 0.5])
 def test_slopes_and_what_they_leave_are_means_over_the_prior(noise, lines):

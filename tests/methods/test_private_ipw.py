@@ -14,6 +14,7 @@ from dpeffects.estimators.weighting.propensity import PropensityModel
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.replication.private_ipw import PrivateIPWOptions
 from dpeffects.replication.weighting_error import WeightingError
+from tests.cases import each
 from tests.plain import plain
 from tests.populations import POPULATIONS
 
@@ -110,6 +111,7 @@ def covered(estimand, truth, runs=60, n=2000, **more):
     return np.mean(hits)
 
 
+@pytest.mark.long
 def test_intervals_cover():
     """Wide limits for few runs; the docstring of the method's module has the measured rates."""
     assert 0.87 <= covered("ATE", 0.1) <= 1.0
@@ -119,6 +121,7 @@ def test_intervals_cover():
     assert 0.87 <= covered("ATE", 0.1, level="label") <= 1.0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("level", "n", "epsilon"), [("sample", 10_000, 2.0), ("label", 2000, 0.5)])
 def test_intervals_cover_where_few_are_treated(level, n, epsilon):
     """Centres are noisy there, and propensities far below a clip of 0.1."""
@@ -134,6 +137,7 @@ def test_intervals_cover_where_few_are_treated(level, n, epsilon):
     assert 0.5 < np.std(errors) < 1.3  # neither too short nor much too wide
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("level", ["sample", "label"])
 def test_the_reported_noise_is_that_of_reruns(level):
     data = frame(5000, 3)
@@ -362,7 +366,7 @@ def test_a_penalty_too_small_for_the_objective_is_raised():
     ] == pytest.approx(400)
 
 
-@pytest.mark.parametrize(
+@each(
     ("bad", "words"),
     [
         ({"clip": 0.0}, "clip"),

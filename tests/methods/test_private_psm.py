@@ -90,6 +90,7 @@ def test_the_adaptive_limit_grows_with_epsilon():
     assert limits[0] < limits[-1]
 
 
+@pytest.mark.long
 def test_released_variance_agrees_with_the_spread_over_samples():
     """Abadie-Imbens variance, released privately, against the spread over new samples."""
     fits = [fit(data(1000, seed), epsilon=200, seed=seed) for seed in range(150)]
@@ -97,6 +98,7 @@ def test_released_variance_agrees_with_the_spread_over_samples():
     assert np.mean([f.sampling_variance for f in fits]) == pytest.approx(spread, rel=0.3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("epsilon", "most"), [(1.0, 1.0), (8.0, 0.95)])
 def test_label_level_intervals_cover(epsilon, most):
     """At epsilon 1 the released variance is mostly noise, so intervals are wider than nominal."""
@@ -117,6 +119,7 @@ def test_attenuation_is_what_flipping_does():
     assert shrunk == pytest.approx(mixture[0, 0] - mixture[1, 0], abs=0.01)
 
 
+@pytest.mark.long
 def test_debiasing_undoes_the_attenuation():
     """Randomised treatment: with debias the sample level is centred on the effect."""
     frames = [data(3000, seed, strength=0.0) for seed in range(40)]

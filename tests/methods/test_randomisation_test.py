@@ -70,6 +70,7 @@ def brute_force(statistic, successes, w, alternative):
     return found
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
 @pytest.mark.parametrize("name", DESIGNS)
 def test_the_law_of_the_statistic_is_that_of_all_assignments(name, alternative):
@@ -140,6 +141,7 @@ def released(design, successes, statistic, rng):
     return float(total) + noise(statistic.scale(centre)), count
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("design", "successes", "epsilon"),
     [

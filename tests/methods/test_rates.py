@@ -106,6 +106,7 @@ def test_records_without_time_count_as_nothing() -> None:
     )
 
 
+@pytest.mark.long
 def test_noise_in_both_rates_is_what_their_law_says() -> None:
     """Half the variance of sums by arm, and independent but for its law."""
     frame = made(400, randomised=True)

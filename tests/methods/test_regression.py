@@ -78,6 +78,7 @@ def test_several_arms_have_a_draw_each():
     assert with_means.options["chosen"] == "one_step"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "given", [{"weights": "w"}, {"unit": "u", "max_rows": 2}, {"cluster": "u"}]
 )
@@ -127,6 +128,7 @@ STAND_INS = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("method", ["regression", "auto"])
 @pytest.mark.parametrize(("frame", "bounds", "estimand", "more"), STAND_INS)
 def test_words_are_those_of_the_method_that_estimated(frame, bounds, estimand, more, method):

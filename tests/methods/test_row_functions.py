@@ -62,6 +62,7 @@ from dpeffects.replication import private_ipw
 from dpeffects.replication import sample_aggregate as aggregate
 from dpeffects.replication.matched_groups import Groups, matched_cell
 from dpeffects.replication.private_psm import propensity_scores
+from tests.cases import each
 from tests.privacy.bare import curator
 
 D = 5
@@ -394,7 +395,7 @@ def assert_rowwise(function, rng, n=5000):
         assert (values(function, rows.some(one)).view(np.int64) == whole[one]).all()
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_a_row_has_its_own_value(name):
     for k, function in enumerate(CASES[name]):
         assert_rowwise(function, np.random.default_rng(k))

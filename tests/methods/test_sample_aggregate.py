@@ -15,6 +15,7 @@ from dpeffects.errors import OptionError
 from dpeffects.replication.sample_aggregate import default_blocks
 from dpeffects.unproved.seeded import SeededNoise
 from tests.calls import Call
+from tests.cases import each
 from tests.methods.test_private_ipw import BOUNDS, DOORS, FORMULA, frame
 from tests.plain import plain
 
@@ -112,6 +113,7 @@ def test_delta_buys_gaussian_noise_only_where_it_is_smaller():
 # --- intervals --------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("epsilon", "binary", "estimand"),
     [(1.0, False, "ATE"), (5.0, True, "ATE"), (1e6, False, "ATC")],
@@ -164,6 +166,7 @@ def models():
     }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name",
     ["forest", "boosting", "histogram boosting", "ridge", "pipeline", "search", "propensity only"],
@@ -270,6 +273,7 @@ def test_blocks_are_sized_by_the_released_smaller_arm():
     assert sizes[0.95] > 4 * sizes[0.5]
 
 
+@pytest.mark.long
 def test_few_treated_are_covered():
     """A tenth of the records is treated; the middle for blocks without them cost the coverage."""
     hits = []
@@ -305,6 +309,7 @@ def test_without_scikit_learn(monkeypatch):
 # --- neighbours -------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["forest", "boosting", "ridge"])
 @pytest.mark.parametrize("unordered", [False, True])
 def test_replay_on_neighbours(name, unordered):
@@ -382,7 +387,7 @@ class Broken(NoPredict):
         raise RuntimeError("out of order")
 
 
-@pytest.mark.parametrize(
+@each(
     ("bad", "words"),
     [
         ({"outcome": "forest"}, r"'forest' has no fit/predict; pass a scikit-learn regressor"),

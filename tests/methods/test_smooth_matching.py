@@ -99,6 +99,7 @@ def printed_sensitivity(data, beta):
     return best
 
 
+@pytest.mark.long
 def test_algorithm_2_of_the_paper_with_all_of_epsilon():
     """The spread of the estimates is 2 S / epsilon, for S by the printed formula."""
     data, options = frame(2_000, 3), {"matching": "round_robin", "paper_constants": True}
@@ -110,6 +111,7 @@ def test_algorithm_2_of_the_paper_with_all_of_epsilon():
     assert spread == pytest.approx(2 * printed_sensitivity(data, beta), rel=4 / math.sqrt(600))
 
 
+@pytest.mark.long
 def test_the_estimate_alone_beats_half_the_budget():
     """All of epsilon on the estimate: less noise than its share of a call with a variance has."""
     data = frame(2_000, 3)
@@ -274,6 +276,7 @@ def test_smooth_noise_shrinks_with_n_and_global_noise_does_not():
     assert large == pytest.approx(small, rel=0.01)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_the_released_noise_variance_is_right_on_average(noise):
     """E[S_DP^2] is corrected: released noise variances average to that of the estimates."""
@@ -304,6 +307,7 @@ def test_gaussian_noise_on_the_sensitivity_has_the_scale_of_the_analytic_mechani
     assert sigma < math.sqrt(2 * math.log(1.25 / delta)) / epsilon  # the printed one
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("binary", [False, True])
 def test_intervals_cover(binary):
     rng = np.random.default_rng(21)

@@ -26,6 +26,7 @@ def histogram(residuals, scale, rng, gaussian=False):
     return Noisy((exact + noise)[:, None], scale, None, gaussian)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("gaussian", [False, True])
 @pytest.mark.parametrize(("off", "sd"), [(0.0, 3.0), (25.0, 3.0), (-60.0, 0.5), (8.0, 200.0)])
 def test_the_law_of_a_count_is_noise_and_chance_together(off, sd, gaussian):

@@ -31,6 +31,7 @@ def varying(seed):
     return data, {name: float(effect[part].mean()) for name, part in parts.items()}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
 def test_with_hardly_any_noise_the_three_averages_come_apart(estimand):
     held, call = 0, {"epsilon": 1000, "bounds": BOUNDS, "seed": 1}

@@ -122,6 +122,7 @@ PICTURES = {
 WITHOUT_FIT = ("half_width", "errors", "leaderboard")
 
 
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("name", PICTURES)
 def test_every_picture_returns_its_axes_and_changes_no_setting(name):
     before = dict(matplotlib.rcParams)
@@ -136,6 +137,7 @@ def test_every_picture_returns_its_axes_and_changes_no_setting(name):
     assert made.get_xlabel()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [n for n in PICTURES if n not in WITHOUT_FIT])
 def test_a_guarantee_that_does_not_hold_stands_out(name):
     assert "NOT PRIVATE" not in alarm(PICTURES[name]())

@@ -178,6 +178,7 @@ def texts(ax):
     return [text for text in ax.findobj(Text) if text.get_text() and text.get_visible()]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PICTURES)
 def test_nothing_is_cut_off_and_no_text_is_maths(name):
     ax = PICTURES[name]()

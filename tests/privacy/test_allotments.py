@@ -62,6 +62,7 @@ def sound(ledger):
 # --- what it may spend ------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 def test_an_allotment_spends_its_share_and_no_more(make):
     ledger = make(delta=1e-5)
     secondary = ledger.allot("secondary", 0.3)
@@ -272,6 +273,7 @@ class Model:
         return 1 - sum(open_ones) - sum(map(self.taken, closed)) - self.taken("")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_as_a_model(folder, seed):
     """Random steps; model, memory and file allow the same and have the same left."""

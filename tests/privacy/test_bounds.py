@@ -180,6 +180,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("unit", [1e-4, 1.0, 1e6])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("step", STEPS)

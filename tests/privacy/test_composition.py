@@ -1,6 +1,7 @@
 """Compositions of charges: what is refused, what is reported, and that both are sound."""
 
 import math
+import tempfile
 from fractions import Fraction
 
 import numpy as np
@@ -21,7 +22,7 @@ from dpeffects.ledgers.composition import (
     gaussian_rho,
     largest_rho,
 )
-from dpeffects.ledgers.entry import NONE
+from dpeffects.ledgers.entry import NONE, Cost
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import CallLedger, Terms
@@ -186,7 +187,8 @@ def accounting():
 
 
 def tight(tmp_path, charges, delta, calls=False):
-    ledger = create_ledger(tmp_path / "tight.db", "x", epsilon=1000.0, delta=0.5)
+    folder = tempfile.mkdtemp(dir=tmp_path)
+    ledger = create_ledger(f"{folder}/tight.db", "x", epsilon=1000.0, delta=0.5)
     for spend in charges:
         if calls:
             room = ledger.reserve(Budget(spend.epsilon * 1.01, 0.0), TERMS, {})
@@ -223,9 +225,7 @@ def test_pure_releases_compose_by_their_price(accounting, tmp_path):
 
 def test_the_plain_sum_is_never_exceeded(accounting, tmp_path):
     assert tight(tmp_path, [laplace(0.5), laplace(0.25)], 0.0) == 0.75
-    (tmp_path / "tight.db").unlink()
     assert tight(tmp_path, [laplace(0.5), laplace(0.25)], 1e-9) <= 0.75
-    (tmp_path / "tight.db").unlink()
     assert tight(tmp_path, [gaussian(0.5, 1e-5, alone=False)], 1e-6) == math.inf
 
 
@@ -233,7 +233,6 @@ def test_parts_of_one_call_count_as_one_price(accounting, tmp_path):
     """Outside calls all parts are one price: nothing says which belong together."""
     parts = [laplace(0.05, alone=False)] * 20
     assert tight(tmp_path, parts, 1e-5) == pytest.approx(1.0, rel=1e-3)
-    (tmp_path / "tight.db").unlink()
     assert tight(tmp_path, parts, 1e-5, calls=True) < 0.95
 
 
@@ -243,7 +242,7 @@ def test_many_different_prices(charges):
     pytest.importorskip("dp_accounting")
     from dpeffects.ledgers.loss_distributions import _by_distributions
 
-    prices = [(Fraction(e), Fraction(0)) for e in charges]
+    prices = [Cost(Fraction(e)) for e in charges]
     found = _by_distributions([], prices, 1e-6)
     assert 0 < found <= sum(charges) * 1.02
 

@@ -207,6 +207,7 @@ class TestBothBackends:
             thread.join()
         assert len(done) == len(open_ledger(address).spends) == 3
 
+    @pytest.mark.sampled(7)
     @pytest.mark.parametrize("kind", ["calls", "allotment", "site"])
     @pytest.mark.parametrize(("kills", "charges"), [(40, 10_000), (24, 20)])
     def test_killed_writers(self, address, kind, kills, charges):

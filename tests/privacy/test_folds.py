@@ -9,6 +9,7 @@ import pytest
 
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.parts import ESTIMATORS, EffectTerms, Folds
+from tests.cases import each
 from tests.privacy.bare import change, curator, replaced
 
 
@@ -46,9 +47,9 @@ def span_of_one_model(terms, models):
     return worst
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("clip", [0.01, 0.1, 0.4])
-@pytest.mark.parametrize("models", [1, 2, 7])
+@each("estimator", ESTIMATORS)
+@each("clip", [0.01, 0.1, 0.4])
+@each("models", [1, 2, 7])
 def test_what_one_model_moves_is_the_largest_over_all_corners(estimator, clip, models):
     terms = EffectTerms(estimator, clip)
     assert terms.moved(models) == pytest.approx(span_of_one_model(terms, models))
@@ -117,6 +118,7 @@ def failing(x, treated, outcome):
 LEARNERS = {f.__name__: f for f in (least_squares, wild, extreme, failing)}
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("average", ["predictions", "estimates"])
@@ -146,6 +148,7 @@ def obeys(codes):
     return learner
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_the_bound_is_attained_by_some_models_and_exceeded_by_none(estimator):
     """Three folds of two records. The first fold's models answer with any corner before and after,

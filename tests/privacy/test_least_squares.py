@@ -153,6 +153,7 @@ def shown(kept):
     return value * unit
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("longest", [0.02, 0.2, 0.6, 4.0])
 @pytest.mark.parametrize("kind", ["any", "collinear", "few", "one arm"])
 def test_bounded_least_squares_are_those_of_an_optimiser(kind, longest):

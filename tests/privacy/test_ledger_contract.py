@@ -192,6 +192,7 @@ def test_the_table_is_complete():
     assert len(every) == 24
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("stores", WAYS, ids="-".join)
 def test_copies_that_are_put_back_are_refused_or_said_not_to_be(place, stores):
     """All combinations of ledger, mark and anchor, each opened in all ways."""
@@ -449,6 +450,7 @@ def test_every_edit_of_every_entry_is_noticed(file):
 TOLD = re.compile(r"entry (\d+) \((\w+)\) is (not )?in the ledger")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["file", "server"])
 @pytest.mark.parametrize("when", ["before", "at the commit", "after the commit"])
 def test_an_error_says_what_was_charged_and_drawn(place, kind, when, monkeypatch):
@@ -566,6 +568,7 @@ def test_no_work_grows_with_entries_calls_or_requests(place, kind, monkeypatch):
 # --- processes --------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 def test_killed_writers_with_an_anchor(address, folder):
     """Nothing is released that is not anchored, and no kill leaves a ledger that does not open."""
     command = [sys.executable, "-m", "tests.killing", "anchored", address, "16", "6", "40", "0.2"]

@@ -527,6 +527,7 @@ def true_gradient(p, w, noise):
     return float(np.linalg.norm(p.strength * w + noise - (slopes * psi) @ rows))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", HARD)
 def test_the_solver_converges_and_keeps_its_promise(kind):
     rng = np.random.default_rng(3)
@@ -622,6 +623,7 @@ def test_a_regression_does_not_depend_on_the_order_of_records(by_arm):
 # --- how far one record moves the minimiser ---------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("strength", [0.05, 1.0, 300.0])
 def test_neighbouring_minimisers(strength):
     """Aligned rows and opposite targets nearly attain 2 S / L; nothing exceeds it."""
@@ -658,6 +660,7 @@ def released(c, p, queries=None):
     return values * ((spend.scale[0] if gaussian else spend.sensitivity[0]) / declared), spend
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("steepest", [0.5, 1.0])
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -684,6 +687,7 @@ def test_noise_on_the_weights(steepest, linear, delta):
     assert 0.7 < nearest <= 1.0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("kind", ["one", "same", "spread", "more than features"])
 def test_predictions_at_points(delta, kind):
@@ -942,6 +946,7 @@ def test_norms_and_slopes_are_enforced_on_whole_numbers(kind):
             ].any()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_terms_move_the_weights_no_further(kind):
     """A record that fails on one side only; errors and warnings tell nothing of it."""

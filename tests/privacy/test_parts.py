@@ -63,6 +63,7 @@ LEARNERS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", LEARNERS)
 def test_random_and_extreme_neighbours(name):
     learner, size = LEARNERS[name]

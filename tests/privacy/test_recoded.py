@@ -63,6 +63,7 @@ def moved_rows(kind, twice, seeds):
     return others, most
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("twice", [False, True])
 def test_a_record_moves_its_own_row_alone(twice):
     found = [moved_rows(kind, twice, range(60)) for kind in KINDS]

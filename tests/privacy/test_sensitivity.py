@@ -87,6 +87,7 @@ def test_contrast_with_any_weights():
     assert worst == pytest.approx(1.0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "limits", [(None, None), (1, 1), (2, 2)], ids=["free", "exhausted", "tight"]
 )

@@ -79,12 +79,14 @@ def normality(fine, step):
     return min(law.pvalue, rejected.pvalue)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("fine", "step"), [(1, 3), (2, 1), (7, 8)])
 def test_normal_numbers_are_normal_on_any_grid(fine, step):
     """Grids this coarse take every branch: rejections, and more bits of y and v."""
     assert normality(fine, step) > ODD
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -255,6 +257,7 @@ def as_cube(drawn, scale, far=3):
     return stats.chisquare(observed, expected).pvalue
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("p", [1, 2, 3])
 def test_noise_of_a_cube_has_its_law(p):
     assert as_cube(cubes(8000, p, 1.3, p), 1.3) > ODD
@@ -274,6 +277,7 @@ CUBE_FAULTS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault", CUBE_FAULTS)
 def test_faults_of_cubes_are_found(fault, monkeypatch):
     plant_line(monkeypatch, shaped, "cube_noise", *CUBE_FAULTS[fault])
@@ -338,6 +342,7 @@ def test_matrices_are_sums_of_products_of_rows_in_the_ball():
     assert noisy.sd == pytest.approx(matrix_noise_sd(3, 4.0, 1e6))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("within", [ball(), Cube(np.full(3, -4.0), np.full(3, 4.0))], ids=str)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_noise_is_as_large_as_it_says(within, delta):
@@ -421,6 +426,7 @@ def sign(rows):
 key.reads = sign.reads = ("strata",)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("within", [ball(1, 1.0), Cube(-1.0, 1.0)], ids=["matrix", "cube"])
 def test_an_audit_attacks_both_noises(within, monkeypatch):
     """A record that leaves one cell for another attains the price, which half a scale exceeds."""

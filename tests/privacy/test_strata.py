@@ -31,6 +31,7 @@ from dpeffects.privacy.strata import (
 )
 from dpeffects.replication.smooth_matching import widest
 from dpeffects.unproved.seeded import SeededNoise
+from tests.cases import each
 from tests.privacy.bare import Bare
 from tests.replay import Frozen, Measuring, replay
 
@@ -103,6 +104,7 @@ WORLDS = [(3, 2, "means"), (4, 2, "means"), (5, 2, "means"), (3, 2, "round_robin
 WORLDS += [(4, 1, "round_robin"), (5, 1, "round_robin")]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("n", "strata", "weights"), WORLDS)
 def test_estimate_on_all_small_datasets(n, strata, weights):
     """The bound holds on every pair of neighbours and is attained; so is the global one."""
@@ -116,9 +118,9 @@ def test_estimate_on_all_small_datasets(n, strata, weights):
         assert local.max() == pytest.approx(n + 1, abs=1e-5)
 
 
-@pytest.mark.parametrize(("n", "strata", "weights"), WORLDS)
-@pytest.mark.parametrize("beta", [0.05, 0.4, 2.0])
-@pytest.mark.parametrize("paper", [False, True])
+@each(("n", "strata", "weights"), WORLDS)
+@each("beta", [0.05, 0.4, 2.0])
+@each("paper", [False, True])
 def test_smooth_sensitivity_of_the_estimate(n, strata, weights, beta, paper):
     """At least the true smooth sensitivity, and smooth, on every dataset."""
     w = world(n, strata, weights)
@@ -323,6 +325,7 @@ def test_squares_are_weighted_variances(weights):
 # --- the noise
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
 @pytest.mark.parametrize("delta", [1e-6, 1e-3])
 def test_the_price_is_that_of_a_numerical_integration(epsilon, delta):
@@ -430,6 +433,7 @@ CALLS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("name", CALLS)
 def test_declared_sensitivities_on_random_neighbours(name, weights):

@@ -91,6 +91,7 @@ SETS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("cells", [None, Cells(arm, 2), Cells(arm, 1)], ids=["none", "two", "one"])
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("max_rows", [None, 2])
@@ -319,6 +320,7 @@ def test_a_weighted_huber_regression_against_another_solver():
     assert Case(held, problem).solve() == pytest.approx(peer, abs=1e-5)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", ["logistic", "huber"])
 @pytest.mark.parametrize("strength", [0.05, 1.0])
 def test_gradients_volumes_and_weights_on_neighbours_by_unit(kind, strength):

@@ -17,6 +17,7 @@ from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import interval, p_value
 from dpeffects.sites import combine
+from tests.cases import each
 from tests.sites.examples import estimate, release, releases
 
 RULES = ["ivw", "mvagg", "all", "largest", "random"]
@@ -287,8 +288,8 @@ SUMMARIES = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("case", SUMMARIES)
+@each("rule", RULES)
+@each("case", SUMMARIES)
 def test_every_summary_fits_eighty_columns(case, rule):
     fit = combine(SUMMARIES[case], rule, left_out={"Nowhere": "did not answer " * 20})
     text = str(fit.summary())

@@ -135,6 +135,7 @@ DESIGNS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize("relative", [0.1, 0.3])
 def test_intervals_cover_although_weights_were_chosen(design, relative):

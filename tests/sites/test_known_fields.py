@@ -78,6 +78,7 @@ def test_good_releases_are_read_again_as_they_were_first(name):
     assert (one.guarantee is other.guarantee, one.spends is other.spends) == (True, True)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["bare", "with means", "signed"])
 @pytest.mark.parametrize("value", [None, True, 1, 1.0, -1.5, 1e300, "x", "", [], {}, [[1.0]]])
 def test_any_change_is_read_or_refused_as_ever(name, value):

@@ -79,6 +79,7 @@ def test_sites_far_apart_have_a_student_interval():
     assert law.upper_point(0.025) == pytest.approx(stats.t(df).isf(0.025) * scale, rel=1e-3)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("sites", "widest"), [(2, 3.3), (3, 1.8), (5, 1.4), (10, 1.25)])
 def test_coverage_and_width(sites, widest):
     rng = np.random.default_rng(sites)

@@ -19,6 +19,7 @@ from dpeffects.estimators import proved
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.sites import SiteRelease, site_release
+from tests.cases import each
 from tests.sites.examples import estimate, release
 
 N = 400
@@ -237,7 +238,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("case", BAD)
+@each("case", BAD)
 def test_what_is_wrong_is_said(case):
     path, value, words = BAD[case]
     with pytest.raises(ReleaseError, match=words):
@@ -249,8 +250,8 @@ def test_a_negative_released_variance_is_noise():
     assert made.variance > 0
 
 
-@pytest.mark.parametrize("value", [None, True, 3, -1.5, "x", "", [], {}, [[]], {"a": 1}, b"x", {1}])
-@pytest.mark.parametrize("path", PATHS, ids=lambda p: ".".join(map(str, p)))
+@each("value", [None, True, 3, -1.5, "x", "", [], {}, [[]], {"a": 1}, b"x", {1}])
+@each("path", PATHS)
 def test_wrong_types_everywhere(path, value):
     document = copy.deepcopy(GOOD)
     try:
@@ -273,7 +274,7 @@ def _never_crashes(document):
     assert made is None or canonical(made.to_dict()) == canonical(document)
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda p: ".".join(map(str, p)))
+@each("path", PATHS)
 def test_a_change_without_a_new_checksum_is_noticed(path):
     document = copy.deepcopy(GOOD)
     spot = document
