@@ -14,7 +14,7 @@ demo: $(VENV)/.installed
 	$(BIN)/python vignettes/quick_start.py
 
 federation-demo: $(VENV)/.installed-federation
-	$(BIN)/python -m dpeffects.federation.demo
+	$(BIN)/python -m dpeffects.services.federation.demo
 
 test: lint types unit
 

@@ -23,7 +23,7 @@ def claims_in(path):
 TEXTS = {
     "privacy": ROOT / "privacy" / "PROOFS.md",
     "ledgers": ROOT / "ledgers" / "PROOFS.md",
-    "unproved": ROOT / "unproved" / "CLAIMS.md",
+    "unproved": ROOT / "replication" / "unproved" / "CLAIMS.md",
 }
 CLAIMS = {int(number): claim for number, claim in claims_in(TEXTS["privacy"]).items()}
 OF_LEDGERS = claims_in(TEXTS["ledgers"])

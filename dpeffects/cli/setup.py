@@ -186,7 +186,7 @@ def synthetic_setup() -> str:
         dpeffects synthetic-setup
         DPEFFECTS_GENERATORS=/opt/dpmm dpeffects synthetic-setup
     """
-    from dpeffects.unproved.generators import environment as generators
+    from dpeffects.replication.unproved.generators import environment as generators
 
     place = f"{generators.LIBRARY} in {generators.folder()}"
     print(f"Installing {place} (about 500 MB) ...", flush=True)
@@ -220,7 +220,7 @@ def vignette(
         dpeffects vignette weighting --figures pictures
         dpeffects vignette weighting --source > weighting.py
     """
-    from dpeffects.vignettes import list_vignettes, run_vignette, vignette_path
+    from dpeffects.replication.vignettes import list_vignettes, run_vignette, vignette_path
 
     if name is None:
         titles = list_vignettes()["title"]

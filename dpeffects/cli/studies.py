@@ -18,7 +18,7 @@ from dpeffects.errors import DataError, OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, registry, table_methods
 from dpeffects.estimators.spec import MethodSpec
-from dpeffects.leaderboard.board import listed
+from dpeffects.evidence.leaderboard.board import listed
 from dpeffects.planning.inverse import needed_blocks
 from dpeffects.results.export import plain
 from dpeffects.sites.rules import RULES

@@ -19,8 +19,8 @@ from dpeffects.datasets.descriptions import (
 )
 from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import DataError, MissingExtraError, checked_call
+from dpeffects.evidence.simulations.simulators import ihdp_a
 from dpeffects.lazy import pd
-from dpeffects.simulations.simulators import ihdp_a
 
 
 @checked_call

@@ -72,11 +72,11 @@ from dpeffects.privacy.minimise import minimise, noisy_predictions, noisy_weight
 from dpeffects.privacy.rows import Cells
 from dpeffects.privacy.sets import Box, entries
 from dpeffects.privacy.tight_sets import Bins
+from dpeffects.replication.unproved.claimed import claimed_effects
+from dpeffects.replication.unproved.models import wrap_models
+from dpeffects.replication.unproved.paper_learner import PaperLearner, check_second_stage
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.shape import BINS, shape_of
-from dpeffects.unproved.claimed import claimed_effects
-from dpeffects.unproved.models import wrap_models
-from dpeffects.unproved.paper_learner import PaperLearner, check_second_stage
 
 RELEASES = {
     "function": {"effect": 0.52, "spread": 0.03, "variance": 0.05},
