@@ -109,7 +109,8 @@ def layer(name):
 def imports_that_point_back(files):
     for name, tree in trees(files).items():
         for other in imported(tree):
-            if layer(module_of(other, files)) > layer(name):
+            listed = name in LISTS and other.split(".")[0] in WINGS
+            if layer(module_of(other, files)) > layer(name) and not listed:
                 yield f"{name} imports {other} from a later layer"
 
 
@@ -423,7 +424,7 @@ def test_every_rule_is_tried():
     assert {rule for rule, _, _ in PLANTED} == set(RULES)
 
 
-CORE = 34_458
+CORE = 34_356
 """Lines of code of the core, which only become fewer: lower it with them. Raising it takes a line
 in CHANGELOG.md that says what for."""
 WINGS = ("replication", "evidence", "services")

@@ -1,4 +1,4 @@
-"""Commands that spend nothing: methods, plan, audit, bench, combine, combine-tables, ..."""
+"""Commands that spend nothing: methods, plan, combine, combine-tables, ..."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from dpeffects.errors import DataError, OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, registry, table_methods
 from dpeffects.estimators.spec import MethodSpec
-from dpeffects.evidence.leaderboard.board import listed
 from dpeffects.planning.inverse import needed_blocks
 from dpeffects.results.export import plain
 from dpeffects.sites.rules import RULES
@@ -117,48 +116,6 @@ def _show_plan(args: argparse.Namespace, plan: dpe.Plan | dpe.StudyPlan) -> None
     return put_result(args, plan, "plan", summary=summary, to_dict=to_dict)
 
 
-# --- audit ------------------------------------------------------------------------------------
-
-
-def _show_audit(args: argparse.Namespace, audit: dpe.AuditResult) -> int:
-    """Show an audit, and return 1 where the promise is broken."""
-    put_result(args, audit)
-    return 1 if audit.violated else 0
-
-
-# --- the leaderboard --------------------------------------------------------------------------
-
-
-def _listed(*, list: bool = False, plot_epsilon: float = 1.0) -> None:
-    """What is shown.
-
-    Parameters
-    ----------
-    list
-        Show entries and data; run nothing.
-    plot_epsilon
-        Of the plot.
-    """
-
-
-def _check_epsilon(args: argparse.Namespace, values: Values) -> Values:
-    if args.plot is not None and args.plot_epsilon not in values["epsilon"]:
-        raise OptionError(f"--plot-epsilon {args.plot_epsilon:g} is not among those of --epsilon")
-    return values
-
-
-def _show_board(args: argparse.Namespace, board: dpe.Leaderboard | None) -> None:
-    if board is None:
-        return print(listed())
-    return put_result(
-        args,
-        board,
-        "leaderboard",
-        to_dict=lambda: plain(board.tidy().to_dict("records")),
-        plot=lambda: board.plot(args.plot_epsilon),
-    )
-
-
 # --- results on file --------------------------------------------------------------------------
 
 
@@ -213,7 +170,6 @@ _PLAN: dict[str, Any] = {
     "of": {"choices": ["epsilon", "n"]},
     "estimand": {"choices": list(ESTIMANDS)},
 }
-_ENTRIES = {"metavar": "NAME", "help": "default all; see --list"}
 COMMANDS = (
     Command(
         "methods",
@@ -241,32 +197,6 @@ COMMANDS = (
         more=_needed,
         prepare=_read_protocol,
         show=_show_plan,
-    ),
-    Command(
-        "audit",
-        dpe.audit,
-        skip=["pairs", "library", "formula", "bounds"],
-        changes={
-            "estimand": {"choices": list(ESTIMANDS), "help": "what it estimates"},
-            "watch": {"choices": ["releases", "returned"], "help": "what the attacker sees"},
-            "noise": {"choices": ["seeded", "secure"], "help": "seeded is faster"},
-        },
-        show=_show_audit,
-        output={"conf_level": False},
-    ),
-    Command(
-        "bench",
-        dpe.bench,
-        changes={
-            "methods": _ENTRIES,
-            "data": _ENTRIES,
-            "plot_epsilon": {"metavar": "EPSILON"},
-        },
-        more=_listed,
-        prepare=_check_epsilon,
-        call=lambda args, values: None if args.list else dpe.bench(**values),
-        show=_show_board,
-        output={"conf_level": False, "plot": "draw how far each is from the best"},
     ),
     Command(
         "combine",

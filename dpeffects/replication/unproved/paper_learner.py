@@ -19,7 +19,10 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import spread_points
 from dpeffects.errors import MissingExtraError, OptionError
-from dpeffects.replication.unproved.models import FittedModel, Predict
+from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.curator import Curator
+from dpeffects.replication.unproved.claimed import claimed_effects
+from dpeffects.replication.unproved.models import FittedModel, Predict, wrap_models
 
 NAMED = ("random_forest", "neural_net")
 _CLIP = 0.01
@@ -31,8 +34,10 @@ _CLIMBS, _STEPS, _DIFFERENCES, _APART = 4, 50, 20_000, 1e-6
 """Points that climb, by how many steps and differences at most, and how wide these are."""
 
 
-def check_second_stage(learner: Any) -> None:
-    """Refuse what is neither a name that is known nor a scikit-learn learner."""
+def check(options: Any) -> None:
+    """Refuse models that are neither a name that is known nor scikit-learn's; wrap them."""
+    wrap_models(options)
+    learner = options.second_stage
     if isinstance(learner, str) and learner in NAMED:
         return
     if isinstance(learner, str) or not (hasattr(learner, "fit") and hasattr(learner, "predict")):
@@ -40,6 +45,13 @@ def check_second_stage(learner: Any) -> None:
             f"second_stage={learner!r} has no fit and predict: pass a scikit-learn regressor, or "
             f"one of {', '.join(NAMED)}"
         )
+
+
+def release(learner: Any, curator: Curator, options: Any, points: FloatArray) -> Noisy:
+    """Release effects at points by the R-learner or the DR-learner, with the noise as claimed."""
+    models, within = (options.outcome, options.propensity), curator.outcome_range
+    paper = PaperLearner(learner, options.second_stage, points, within, *models)
+    return claimed_effects(curator, paper, "effect")
 
 
 def _require_sklearn() -> None:
