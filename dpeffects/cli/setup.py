@@ -15,6 +15,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from dpeffects.cli.arguments import in_a_shell
 from dpeffects.cli.commands import Command, one_line
 from dpeffects.datasets import load_data
 from dpeffects.errors import DPEffectsError, OptionError
@@ -95,8 +96,6 @@ _ENTRIES = {
     "date": "{range = []}  # dates: the first and the last",
     "": "{}  # a range or levels",
 }
-_NO_ROW = {"data": {"help": "a .csv, .csv.gz or .parquet file; no row of it is read"}}
-_WRITTEN = {"formats": (), "conf_level": False}
 
 
 def bounds_template(data: str) -> str:
@@ -179,8 +178,8 @@ def keygen(site: str, *, folder: str = ".") -> str:
 
 
 COMMANDS = (
-    Command("bounds-template", bounds_template, changes=_NO_ROW, output=_WRITTEN),
-    Command("protocol-template", protocol_template, changes=_NO_ROW, output=_WRITTEN),
+    Command("bounds-template", bounds_template, **in_a_shell("bounds-template")),
+    Command("protocol-template", protocol_template, **in_a_shell("protocol-template")),
     Command("keygen", keygen, output=None),
-    Command("demo", demo, skip=["parser"], output=None),
+    Command("demo", demo, output=None, **in_a_shell("demo")),
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 import dpeffects as dpe
 from dpeffects import documents
-from dpeffects.cli.arguments import Values
+from dpeffects.cli.arguments import Values, in_a_shell
 from dpeffects.cli.commands import Command
 from dpeffects.cli.output import format_of, put_result, site_and_file
 from dpeffects.errors import DataError, OptionError
@@ -165,84 +165,31 @@ def regress(formula: str, releases: Sequence[str]) -> Any:
 
 # --- the commands -----------------------------------------------------------------------------
 
-_PLAN: dict[str, Any] = {
-    "half_width": {"metavar": "W"},
-    "of": {"choices": ["epsilon", "n"]},
-    "estimand": {"choices": list(ESTIMANDS)},
-}
+_PLAN = {"of": ("epsilon", "n"), "estimand": ESTIMANDS}
 COMMANDS = (
     Command(
         "methods",
         methods,
-        skip=["as_json"],
-        changes={"method": {"nargs": "?", "help": "describe this one: options, defaults, shares"}},
         prepare=lambda args, values: values | {"as_json": format_of(args) == "json"},
-        output={"formats": ("text", "json"), "conf_level": False},
+        **in_a_shell("methods"),
     ),
-    Command(
-        "plan",
-        dpe.plan,
-        skip=["conf_level"],
-        changes=_PLAN | {"bounds": {"required": True}},
-        more=_needed,
-        show=_show_plan,
-        output={"plot": "draw half-width against epsilon (slow)"},
-    ),
+    Command("plan", dpe.plan, more=_needed, show=_show_plan, **in_a_shell("plan", **_PLAN)),
     Command(
         "plan-study",
         dpe.plan_study,
-        skip=["conf_level"],
-        changes=_PLAN
-        | {"formula": {"help": '"outcome + outcome ~ treatment | baseline", or a protocol.toml'}},
         more=_needed,
         prepare=_read_protocol,
         show=_show_plan,
+        **in_a_shell("plan-study", **_PLAN),
     ),
-    Command(
-        "combine",
-        dpe.combine,
-        skip=["conf_level"],
-        changes={
-            "releases": {"metavar": "FILE", "help": "site releases (dpeffects release)"},
-            "rule": {"choices": list(RULES), "help": "ivw has the least error in most settings"},
-        },
-        output={"record": True},
-    ),
-    Command(
-        "combine-studies",
-        dpe.combine_studies,
-        changes={
-            "releases": {"metavar": "FILE", "help": "releases of sites (dpeffects study --site)"}
-        },
-        output={"record": True, "plot": "draw the effects (forest plot)"},
-    ),
-    Command(
-        "combine-tables",
-        combine_tables,
-        changes={
-            "releases": {
-                "metavar": "[NAME=]FILE",
-                "help": "results of the sites in JSON; a site is called as its file, or by NAME",
-            }
-        },
-        output={"record": True, "plot": "draw what the tables give together"},
-    ),
-    Command(
-        "regress",
-        regress,
-        output={"record": True},
-    ),
+    Command("combine", dpe.combine, **in_a_shell("combine", rule=RULES)),
+    Command("combine-studies", dpe.combine_studies, **in_a_shell("combine-studies")),
+    Command("combine-tables", combine_tables, **in_a_shell("combine-tables")),
+    Command("regress", regress, **in_a_shell("regress")),
     Command(
         "sensitivity",
         dpe.Result.sensitivity,
-        skip=["conf_level"],
-        changes={
-            "self": {
-                "metavar": "result",
-                "help": "a result in JSON (dpeffects ate ... --out effect.json)",
-            }
-        },
         prepare=_read_effect,
-        output={"record": True, "plot": "draw estimate and interval against the bias"},
+        **in_a_shell("sensitivity"),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 import dpeffects as dpe
-from dpeffects.cli.arguments import Values
+from dpeffects.cli.arguments import Values, in_a_shell
 from dpeffects.cli.commands import Command
 from dpeffects.cli.output import put_result
 from dpeffects.errors import OptionError
@@ -50,32 +50,15 @@ def _show_board(args: argparse.Namespace, board: dpe.Leaderboard | None) -> None
     )
 
 
-_ENTRIES = {"metavar": "NAME", "help": "default all; see --list"}
 COMMANDS = (
-    Command(
-        "audit",
-        dpe.audit,
-        skip=["pairs", "library", "formula", "bounds"],
-        changes={
-            "estimand": {"choices": list(ESTIMANDS), "help": "what it estimates"},
-            "watch": {"choices": ["releases", "returned"], "help": "what the attacker sees"},
-            "noise": {"choices": ["seeded", "secure"], "help": "seeded is faster"},
-        },
-        show=_show_audit,
-        output={"conf_level": False},
-    ),
+    Command("audit", dpe.audit, show=_show_audit, **in_a_shell("audit", estimand=ESTIMANDS)),
     Command(
         "bench",
         dpe.bench,
-        changes={
-            "methods": _ENTRIES,
-            "data": _ENTRIES,
-            "plot_epsilon": {"metavar": "EPSILON"},
-        },
         more=_listed,
         prepare=_check_epsilon,
         call=lambda args, values: None if args.list else dpe.bench(**values),
         show=_show_board,
-        output={"conf_level": False, "plot": "draw how far each is from the best"},
+        **in_a_shell("bench"),
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dpeffects.cli.arguments import in_a_shell
 from dpeffects.cli.commands import Command
 from dpeffects.replication.unproved.generators import environment as generators
 from dpeffects.replication.vignettes import list_vignettes, run_vignette, vignette_path
@@ -61,14 +62,5 @@ def vignette(
 
 COMMANDS = (
     Command("synthetic-setup", synthetic_setup, output=None),
-    Command(
-        "vignette",
-        vignette,
-        changes={
-            "name": {"nargs": "?"},
-            "figures": {"metavar": "FOLDER"},
-            "full": {"nargs": "*", "metavar": "TABLE"},
-        },
-        output=None,
-    ),
+    Command("vignette", vignette, output=None, **in_a_shell("vignette")),
 )
