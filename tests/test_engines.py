@@ -13,10 +13,14 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects import flow
-from dpeffects.design import engines, table
+from dpeffects.design import engines, queries, table
 from dpeffects.design import read as design
+from dpeffects.design.arms import ARMS, Outcome, ScaledSquare
+from dpeffects.design.columns import Columns
 from dpeffects.formula import parse
 from dpeffects.privacy import rows as private_rows
+from dpeffects.privacy.rows import Block
+from dpeffects.privacy.sets import Box
 
 N = 3001
 # bounds that are no round numbers in binary, and clip some values
@@ -216,6 +220,28 @@ def test_kinds_of_treatment(kind, tmp_path):
     expected = answer(data, "means", **more)
     for holder in (polars_lazy, duckdb_relation):
         assert answer(holder(data, tmp_path), "means", **more) == expected
+
+
+@pytest.mark.parametrize("interval", [(0.1, 0.7), (1.0, 1.0 + 2**-52), (-1e9, 1e-3), (0.0, 1e-90)])
+@pytest.mark.parametrize("what", ["sum", "square"])
+def test_sums_of_an_engine_are_those_of_the_grid(interval, what):
+    """Ends, halves between steps, values beyond: on ranges where a clip is needed and not."""
+    nw = pytest.importorskip("narwhals.stable.v2")
+    polars, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
+    rng = np.random.default_rng(5)
+    lower, upper = interval
+    phi = Outcome() if what == "sum" else ScaledSquare(*interval)
+    grid = (Box(*interval) if what == "sum" else Box(0, 1)).on(1000, 1.0)
+    halves = lower + (rng.integers(0, 2**20, 300) + 0.5) * grid.unit * (upper - lower)
+    y = np.concatenate([rng.uniform(lower, upper, 300), halves, [lower, upper, -1e300, 1e300]])
+    t = rng.integers(0, 2, y.size)
+    block = Block(t == 1, np.clip(y, lower, upper))
+    expected = grid.totals(phi(block)[:, None].copy(), ARMS.of(block), 2)
+    columns = Columns("t", None, ("y",), {})
+    data = pd.DataFrame({"y": y, "t": t})
+    for native in (polars.from_pandas(data).lazy(), duckdb.from_df(data)):
+        found = queries.by_arm(nw.from_native(native), columns, ("y", interval), {phi: grid})
+        assert (queries.in_two_arms(found, phi) == expected).all()
 
 
 # --- what is refused, before anything is charged ------------------------------------------------

@@ -1,9 +1,9 @@
-"""Row functions of the arms."""
+"""Row functions of the arms, which an engine can compute in its own words too."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,7 +19,11 @@ class Outcome:
 
     def __call__(self, rows: Block) -> FloatArray:
         """Values of some rows."""
-        return rows.outcome
+        return self.expression(rows.outcome)
+
+    def expression(self, outcome: Any) -> Any:
+        """The same for an engine's column."""
+        return outcome
 
 
 @dataclass(frozen=True)
@@ -29,9 +33,9 @@ class ScaledSquare(Outcome):
     low: float
     high: float
 
-    def __call__(self, rows: Block) -> FloatArray:
-        """Values of some rows."""
-        z = (rows.outcome * 2.0 - self.low - self.high) / (self.high - self.low)
+    def expression(self, outcome: Any) -> Any:
+        """The same for an engine's column."""
+        z = (outcome * 2.0 - self.low - self.high) / (self.high - self.low)
         return z * z
 
 

@@ -307,10 +307,8 @@ def codes(column: nw.Series[Any], levels: Sequence[Any], lenient: bool = False) 
     if lenient:
         there = ~missing_in(column)
         values = list(compress(values, there))
-    kind = object if column.dtype == nw.String else None
     try:
-        known, given = (pd.Index(list(x), dtype=kind) for x in (present(levels), values))
-        found = np.asarray(known.get_indexer(given))
+        found = np.asarray(pd.Index(list(present(levels))).get_indexer(pd.Index(values)))
     except TypeError:  # lists and the like are no levels
         found = np.array([-1])
     if (found < 0).any():

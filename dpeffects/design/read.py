@@ -84,6 +84,8 @@ def read(
     frame = _typed(frame, kinds, known, formula)
     sample.check_types(frame.collect_schema(), given)
     rows = engines.rows_in(frame)
+    if isinstance(frame, nw.LazyFrame) and sample.cluster is not None:
+        engines.refuse_unnamed(frame, sample.cluster)
     sizes = None if sample.unit is None else engines.unit_sizes(frame, sample)
     n = rows if sizes is None else sizes.names.size
     if n < 4:
@@ -102,7 +104,7 @@ def read(
         outcome=free or ("public" if "outcome" in public else None),
         covariates=free or ("public" if "covariates" in public else None),
     )
-    table = PrivateTable.checked(frame, design, (sample, sizes), kinds)
+    table = PrivateTable.checked(frame, design, rows, (sample, sizes), kinds)
     if attended and not all(table.arm_counts):
         raise design.columns.empty_arm()
     return table

@@ -7,7 +7,7 @@ engine hands out one after the other each time that the curator asks for a sum.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any, ClassVar
 
@@ -15,13 +15,16 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.design import queries
+from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare
 from dpeffects.design.columns import Columns, Design, Recipe, refuse_missing
 from dpeffects.design.engines import AnyFrame, Combine, run
+from dpeffects.design.queries import Ready
 from dpeffects.design.sample import Sample
 from dpeffects.errors import DataError, OptionError
 from dpeffects.files import by_declaration
 from dpeffects.formula.encoding import Arrays
-from dpeffects.formula.expression import Expression, Number
+from dpeffects.formula.expression import Column, Expression, Number
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.rows import (
     MOST_ROWS,
@@ -29,7 +32,9 @@ from dpeffects.privacy.rows import (
     About,
     Block,
     ByRecord,
+    Cells,
     Records,
+    RowFunction,
     Rows,
     Summand,
     Totals,
@@ -159,8 +164,8 @@ class RowBatch:
 class PrivateTable:
     """Columns that were checked where they are: in a ``batch`` in memory, or on an engine.
 
-    ``arm_counts`` are the numbers of records of the arms, ``kinds`` what the text of a CSV file was
-    read as.
+    ``arm_counts`` are the numbers of records of the arms, ``ready`` sums by arm that came with the
+    checks, ``kinds`` what the text of a CSV file was read as.
     """
 
     design: Design
@@ -168,21 +173,20 @@ class PrivateTable:
     arm_counts: tuple[int, ...]
     counted: Counted
     kinds: Mapping[str, str]
+    ready: Ready = field(default_factory=dict)
     batch: RowBatch | None = None
 
     @classmethod
     def checked(
-        cls, frame: AnyFrame, design: Design, counted: Counted, kinds: Mapping[str, str]
+        cls, frame: AnyFrame, design: Design, rows: int, counted: Counted, kinds: Mapping[str, str]
     ) -> PrivateTable:
-        """Refuse what cannot be used, and count the arms, in one look; rows in memory are kept."""
-        names, columns = design.formula.columns, design.columns
-        if isinstance(frame, nw.DataFrame):
-            batch = _usable(frame, names, columns, counted)
-            counts = batch.arm_counts(columns.arm_count)
-            return cls(design, frame, tuple(counts.tolist()), counted, kinds, batch)
-        look = partial(_counts, names=names, columns=columns, counted=counted)
-        reads = [*names, *columns.treatment_reads, *counted[0].read_columns]
-        return cls(design, frame, tuple(run(frame, reads, look)[0].tolist()), counted, kinds)
+        """Refuse what cannot be used, and count the arms."""
+        if isinstance(frame, nw.LazyFrame):
+            counts, ready = _checked_on_engine(frame, design, rows)
+            return cls(design, frame, counts, counted, kinds, ready)
+        batch = _usable(frame, design.formula.columns, design.columns, counted)
+        counts = tuple(batch.arm_counts(design.columns.arm_count).tolist())
+        return cls(design, frame, counts, counted, kinds, batch=batch)
 
     @property
     def sample(self) -> Sample:
@@ -225,7 +229,8 @@ class PrivateTable:
         if self.batch is None:
             frame = by_declaration(self.frame, table.kinds)
             how = (table.design.columns, grouping)
-            return LazyRows(replace(self, frame=frame), recipe, self._about(**about), how)
+            known, ready = self._about(**about), dict(self.ready)
+            return LazyRows(replace(self, frame=frame), recipe, known, how, ready)
 
         def strata() -> tuple[IntArray, int]:
             discrete = grouping.discrete or table.design.strata()  # the latter says why not
@@ -248,11 +253,48 @@ def _usable(
     return RowBatch.read(frame, columns, names, counted)
 
 
-def _counts(
-    frame: nw.DataFrame[Any], names: Sequence[str], columns: Columns, counted: Counted
-) -> Totals:
+def _counts(frame: nw.DataFrame[Any], names: Sequence[str], columns: Columns) -> Totals:
     """Numbers of records of the arms; raises where a value cannot be used."""
-    return (_usable(frame, names, columns, counted).arm_counts(columns.arm_count),)
+    batch = _usable(frame, names, columns, (Sample(), None))
+    return (batch.arm_counts(columns.arm_count),)
+
+
+def _checked_on_engine(
+    frame: nw.LazyFrame[Any], design: Design, n: int
+) -> tuple[tuple[int, ...], Ready]:
+    """Refuse what cannot be used, and count the arms, in one query.
+
+    Where the outcome is one column with a known range, its sums by arm come with it.
+    """
+    columns, bounds, outcome = design.columns, design.bounds, None
+    match design.formula.outcome:
+        case Column(name) if name in bounds:
+            outcome = (name, bounds.interval(name))
+
+    def look(names: Sequence[str]) -> tuple[int, ...]:
+        names = tuple(dict.fromkeys([*names, *columns.treatment_reads]))
+        return tuple(run(frame, names, partial(_counts, names=names, columns=columns))[0].tolist())
+
+    if columns.computed is not None:
+        counts = look(design.formula.columns)
+        if not all(counts):
+            raise columns.empty_arm()
+        return counts, {}
+    sums = queries.usual_sums(outcome[1], n) if outcome else {}
+    read = tuple(dict.fromkeys([*columns.numeric, *columns.levels]))
+    try:
+        found = queries.by_arm(frame, columns, outcome, sums, read)
+    except DataError:  # an engine that stumbles over a value does not say in which column
+        found = {}
+    arms = range(columns.arm_count)
+    usable = [sum(arm[f"usable {name}"] for arm in found.values()) for name in read]
+    if set(found) != set(arms) or any(count != n for count in usable):
+        look(design.formula.columns)  # says why, as for rows in memory
+        raise columns.empty_arm()
+    if doubtful := queries.doubtful(frame, columns):
+        look(doubtful)
+    ready = {queries.key_of(phi, x): queries.in_two_arms(found, phi) for phi, x in sums.items()}
+    return tuple(found[arm]["count"] for arm in arms), ready
 
 
 @dataclass(frozen=True)
@@ -266,6 +308,7 @@ class LazyRows:
     recipe: Recipe | Unclipped
     about: About
     strata: tuple[Columns, Recipe] | None = None
+    ready: Ready = field(default_factory=dict)
 
     @property
     def n_strata(self) -> int | None:
@@ -301,6 +344,24 @@ class LazyRows:
         if seen.reshape(-1, 2).sum(axis=0).tolist() != counts:
             raise DataError(_CHANGING)
         return tuple(found)
+
+    def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> IntArray | None:
+        """Sums by arm of functions of the outcome, where that is a column."""
+        frame: Any = self.table.frame
+        columns, counts = self.table.design.columns, self.table.arm_counts
+        term, plain = self.recipe.outcome_term, columns.computed is None
+        if cells not in (ARMS, TREATED):
+            return None
+        if phi is None:
+            return np.array([[sum(counts[1:])], [counts[0]]], np.int64)[: cells.size]
+        if not (isinstance(phi, Outcome | ScaledSquare) and isinstance(term, Column) and plain):
+            return None
+        key = queries.key_of(phi, grid)
+        if key not in self.ready:
+            outcome = (term.name, self.about.outcome_range)
+            sums = queries.by_arm(frame, columns, outcome, {phi: grid})
+            self.ready[key] = queries.in_two_arms(sums, phi)
+        return self.ready[key][: cells.size]
 
     def in_memory(self, why: str) -> Rows:
         """Refuse: these rows are not in memory."""

@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from dpeffects.privacy.rows import (
     evaluate,
     rehearse,
 )
-from dpeffects.privacy.sets import COUNT, OnGrid, Sensitivity, Steps, Within
+from dpeffects.privacy.sets import COUNT, BoxGrid, OnGrid, Sensitivity, Steps, Within
 
 Exact = tuple[OnGrid, IntArray, Sensitivity]
 """A grid, totals without noise, and how far one record moves them."""
@@ -171,13 +171,20 @@ class Curator:
     def _exact(self, asked: Sequence[Asked], rates: Sequence[float], most: int = 30) -> list[Exact]:
         """Totals of several sums, from one look at the rows."""
         grids: list[OnGrid] = []
-        summands: list[Summand] = []
-        for (_, phi, within, cells, _, _), rate in zip(asked, rates, strict=True):
+        totals: dict[int, Any] = {}
+        left: dict[int, Summand] = {}
+        for k, ((_, phi, within, cells, _, _), rate) in enumerate(zip(asked, rates, strict=True)):
             rehearse(phi, within.columns, cells, self.width)
             grids.append(grid := within.on(self.units, rate, most, self.weighted))
-            summands.append(partial(_block_totals, phi, within.columns, cells, grid))
-        reads = all_reads(*(f for x in asked for f in (x.phi, x.cells)))
-        totals = self._source.fold(partial(_together, summands), *reads)
+            plain = isinstance(grid, BoxGrid) and grid.squared_radius is None
+            if plain and not self.weighted:
+                totals[k] = self._source.in_engine(phi, grid, cells)
+            if totals.get(k) is None:
+                left[k] = partial(_block_totals, phi, within.columns, cells, grid)
+        if left:
+            reads = all_reads(*(f for k in left for f in (asked[k].phi, asked[k].cells)))
+            found = self._source.fold(partial(_together, [*left.values()]), *reads)
+            totals |= dict(zip(left, found, strict=True))
         exact = []
         for k, (grid, cells) in enumerate(zip(grids, (x.cells for x in asked), strict=True)):
             moves = grid.reach.sensitivity(cells.size if cells else None, self._is_public(cells))

@@ -317,7 +317,7 @@ class BoxGrid(OnGrid):
         return None if self.box.radius is None else math.floor(self.box.radius * self.steps) ** 2
 
     def _to_steps(self, values: FloatArray) -> None:
-        """Halves are rounded up."""
+        """Halves are rounded up, as every engine can (`tight_sets.in_steps`)."""
         if self.box.centre.any():
             values -= self.box.centre
         values *= self.steps

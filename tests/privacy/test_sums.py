@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpeffects.errors import DataError, PrivacyError
+from dpeffects.errors import DataError, OptionError, PrivacyError
 from dpeffects.privacy.matched import whole_weights
 from dpeffects.privacy.sets import COUNT, Box, bits_for
+from dpeffects.privacy.tight_sets import in_steps
 
 NASTY = np.array(
     [np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, -5e-324, 1e-310, 2.0**-1022, 1e308, -1e308, 1e300]
@@ -94,3 +96,48 @@ def test_weights_round_to_sixteen_bits():
     for bad in (np.inf, np.nan, 2.0**30):
         with pytest.raises(PrivacyError):
             whole_weights(np.array([bad]))
+
+
+# --- the same whole numbers in every engine -------------------------------------------------------
+
+
+def on_polars(values, grid, j):
+    pl = pytest.importorskip("polars")
+    frame = nw.from_native(pl.DataFrame({"v": values}).lazy())
+    return frame.select(in_steps(grid, nw.col("v"), j).alias("v")).collect("polars")["v"].to_numpy()
+
+
+def on_duckdb(values, grid, j):
+    duckdb, pl = pytest.importorskip("duckdb"), pytest.importorskip("polars")
+    table = pl.DataFrame({"v": values}).with_row_index("k").to_arrow()
+    frame = nw.from_native(duckdb.from_arrow(table)).with_columns(
+        in_steps(grid, nw.col("v"), j).alias("v")
+    )
+    return frame.sort("k").collect("polars")["v"].to_numpy()
+
+
+@pytest.mark.parametrize("engine", [on_polars, on_duckdb], ids=["polars", "duckdb"])
+@pytest.mark.parametrize("name", BOXES)
+@pytest.mark.parametrize("bits", [8, 30])
+def test_engines_have_the_same_whole_numbers(engine, name, bits):
+    box = BOXES[name]
+    grid = box.on(1000, 1.0) if box.whole else box.with_bits(bits)
+    values = values_for(grid, box)
+    here = grid.project(values[:, None].copy())[:, 0]
+    assert (engine(values, grid, 0) == here).all()
+
+
+@pytest.mark.parametrize("engine", [on_polars, on_duckdb], ids=["polars", "duckdb"])
+def test_engines_have_the_same_whole_numbers_in_every_column(engine):
+    box = Box([0.0, -1.0, 2.0], [1.0, 5.0, 2.5], centre=[0.5, 0.0, 2.0])
+    grid = box.on(10**5, 0.1)
+    for j in range(3):
+        values = np.tile(values_for(grid, box, j)[:, None], 3)
+        here = grid.project(values.copy())[:, j]
+        assert (engine(values[:, j], grid, j) == here).all()
+
+
+def test_an_engine_has_no_ball():
+    grid = Box(-1.0, 1.0, radius=0.5).on(10, 1.0)
+    with pytest.raises(OptionError, match="ball"):
+        in_steps(grid, nw.col("v"))
