@@ -15,7 +15,7 @@ demo: $(VENV)/.installed
 	$(BIN)/python vignettes/quick_start.py
 
 federation-demo: $(VENV)/.installed-federation
-	$(BIN)/python -m dpeffects.federation.demo
+	$(BIN)/python -m dpeffects.services.federation.demo
 
 # Types and doctests are checked beside the tests. Processes that tests start read the compiled package, also where
 # the environment would not keep it.

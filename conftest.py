@@ -26,11 +26,12 @@ settings.register_profile(
 )
 settings.load_profile("repeatable")
 
-collect_ignore = ["dpeffects/unproved/generators/worker.py"]  # runs in an environment of its own
+# What runs in an environment of its own.
+collect_ignore = ["dpeffects/replication/unproved/generators/worker.py"]
 
 if find_spec("flwr") is None:  # extra "federation"
     names = ("client_app", "server_app", "node", "link", "keys")
-    collect_ignore += [f"dpeffects/federation/{name}.py" for name in names]
+    collect_ignore += [f"dpeffects/services/federation/{name}.py" for name in names]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -23,9 +23,9 @@ import pandas as pd
 from report import RESULTS, save
 
 import dpeffects as dpe
-from dpeffects.auditing import audit
 from dpeffects.estimators.learners import first_stage
-from dpeffects.unproved.paper_learner import PaperLearner
+from dpeffects.evidence.auditing import audit
+from dpeffects.replication.unproved.paper_learner import PaperLearner
 
 LITTLE = {"delta": 1e-5}
 METHODS = {

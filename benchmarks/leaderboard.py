@@ -24,10 +24,10 @@ import pandas as pd
 from report import RESULTS, save
 
 from dpeffects.cli.arguments import add_parameters, values_for
-from dpeffects.leaderboard import Leaderboard, bench, entries, tasks
-from dpeffects.leaderboard.benchmark import COLUMNS, FACTS, KEYS
-from dpeffects.leaderboard.board import NEAR
-from dpeffects.simulations.simulation import on_file
+from dpeffects.evidence.leaderboard import Leaderboard, bench, entries, tasks
+from dpeffects.evidence.leaderboard.benchmark import COLUMNS, FACTS, KEYS
+from dpeffects.evidence.leaderboard.board import NEAR
+from dpeffects.evidence.simulations.simulation import on_file
 
 RUNS = RESULTS / "leaderboard_runs.csv"
 KEPT = RUNS.with_suffix(".parquet")

@@ -31,11 +31,11 @@ from report import save
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from dpeffects.federation.store import Price, Store  # noqa: E402
 from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger  # noqa: E402
 from dpeffects.ledgers.transaction import Transaction  # noqa: E402
 from dpeffects.privacy.budget import Budget  # noqa: E402
 from dpeffects.privacy.ledger import Terms  # noqa: E402
+from dpeffects.services.federation.store import Price, Store  # noqa: E402
 from tests.damage import count  # noqa: E402
 from tests.killing import spend  # noqa: E402
 from tests.privacy.conftest import Server, binaries  # noqa: E402

@@ -23,8 +23,8 @@ from populations import population
 from report import save
 
 import dpeffects as dpe
+from dpeffects.evidence.leaderboard import tasks
 from dpeffects.inference.estimate import Unavailable
-from dpeffects.leaderboard import tasks
 
 METHODS: dict[str, dict[str, Any]] = {
     "private_psm": {"method": "private_psm"},

@@ -33,7 +33,7 @@ from scipy.special import log_ndtr
 from sklearn.ensemble import RandomForestRegressor
 
 import dpeffects as dpe
-from dpeffects.papers import verdicts
+from dpeffects.replication.papers import verdicts
 
 OUT = Path(__file__).resolve().parents[1] / "data" / "papers"
 COLUMNS = ["claim", "item", "reading", "found", "plain", "holds", "cases"]

@@ -31,7 +31,7 @@ from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.strata import MatchedStrata, Smoothing, StratumCounts
 from dpeffects.replication.smooth_matching import widest
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 
 SIZES = [(10_000, 100), (1_000_000, 1_000), (10_000_000, 10_000), (10_000_000, 1_000_000)]
 SMALL = SIZES[:2]

@@ -22,7 +22,7 @@ from report import save
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from dpeffects.auditing import audit
+from dpeffects.evidence.auditing import audit
 from dpeffects.progress import bar
 from tests.contract.test_counted import CASES, PAIRS, replayed
 

@@ -10,17 +10,23 @@ from dpeffects.abilities.randomisation import RandomisationTest, dp_randomisatio
 from dpeffects.abilities.rate import RateEffects, dp_rate
 from dpeffects.abilities.study import StudyEffects, dp_study
 from dpeffects.abilities.survival import SurvivalEffects, dp_survival
-from dpeffects.auditing import AuditResult, audit
 from dpeffects.datasets import data_info, list_data, load_data, simulate
 from dpeffects.design.bounds import Bounds, Declared, declare
 from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_cate, methods
 from dpeffects.errors import DPEffectsError
+from dpeffects.evidence.auditing import AuditResult, audit
+from dpeffects.evidence.leaderboard import Leaderboard, bench
+from dpeffects.evidence.simulations import Study, simulate_study
+from dpeffects.evidence.simulations.metrics import pehe
+from dpeffects.evidence.simulations.nonprivate import reference
 from dpeffects.guarantee import Guarantee
-from dpeffects.leaderboard import Leaderboard, bench
 from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.ledgers.allotments import Allotment
 from dpeffects.ledgers.memory import Ledger
-from dpeffects.papers.theory import (
+from dpeffects.planning import Plan, StudyPlan, TermPlan, plan, plan_study, rehearse
+from dpeffects.privacy.charges import Spend
+from dpeffects.protocols import Protocol, read_protocol
+from dpeffects.replication.papers.theory import (
     ipw_bias,
     ipw_bias_bound,
     ipw_bound,
@@ -30,9 +36,7 @@ from dpeffects.papers.theory import (
     matching_error_bound,
     wrong_sign_probability,
 )
-from dpeffects.planning import Plan, StudyPlan, TermPlan, plan, plan_study, rehearse
-from dpeffects.privacy.charges import Spend
-from dpeffects.protocols import Protocol, read_protocol
+from dpeffects.replication.vignettes import list_vignettes
 from dpeffects.report import Comparison, compare, plots
 from dpeffects.results import (
     ArmEffects,
@@ -46,9 +50,6 @@ from dpeffects.results import (
     Tests,
     load_cate,
 )
-from dpeffects.simulations import Study, simulate_study
-from dpeffects.simulations.metrics import pehe
-from dpeffects.simulations.nonprivate import reference
 from dpeffects.sites import (
     Combined,
     SiteRelease,
@@ -62,7 +63,6 @@ from dpeffects.sites import (
     study_release,
 )
 from dpeffects.summary import Summary
-from dpeffects.vignettes import list_vignettes
 
 __version__: str
 

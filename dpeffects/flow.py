@@ -58,7 +58,7 @@ from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.several import ArmEffects
-from dpeffects.unproved.seeded import noise_source
+from dpeffects.seeded import noise_source
 
 if TYPE_CHECKING:
     from dpeffects.estimators.weighting.response import Response

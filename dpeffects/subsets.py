@@ -22,7 +22,7 @@ from dpeffects.privacy.budget import Budget, round_down
 from dpeffects.privacy.charges import Spend
 from dpeffects.request import Request, account_of
 from dpeffects.results.several import SubsetEffects
-from dpeffects.unproved.seeded import noise_source
+from dpeffects.seeded import noise_source
 
 By = str | Sequence[str] | Mapping[str, str]
 MOST_SUBSETS = 50

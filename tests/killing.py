@@ -32,11 +32,11 @@ from itertools import count
 from pathlib import Path
 
 from dpeffects.errors import BudgetError, DPEffectsError, RefusalError
-from dpeffects.federation.store import Price, Store
 from dpeffects.ledgers import create_ledger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Terms
+from dpeffects.services.federation.store import Price, Store
 
 PRICE = 0.1
 TERMS = Terms("record")

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from dpeffects.privacy import noise
 from dpeffects.privacy.noise import SecureNoise
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 
 Given, Made = ParamSpec("Given"), TypeVar("Made")
 Places = list[tuple[Any, str, Any]]

@@ -22,14 +22,14 @@ from unittest import mock
 
 import numpy as np
 
-from dpeffects.auditing.attack import leaves
-from dpeffects.auditing.recording import gradient, log_volume
 from dpeffects.errors import DPEffectsError
+from dpeffects.evidence.auditing.attack import leaves
+from dpeffects.evidence.auditing.recording import gradient, log_volume
 from dpeffects.ledgers.memory import Ledger
 from dpeffects.privacy.ladder import PARTS, Ladder, Pace
 from dpeffects.privacy.minimise import largest_noise
 from dpeffects.privacy.release import Releaser
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 from tests.privacy.hostile import in_its_shape
 
 _WIDER = 1.0 + 1e-9

@@ -15,17 +15,17 @@ import pytest
 from scipy.stats import binomtest
 
 import dpeffects as dpe
-from dpeffects.auditing import attack, audit
-from dpeffects.auditing.attack import gather
-from dpeffects.auditing.events import LINEAR, LOSS, lower_bound
-from dpeffects.auditing.mechanisms import mechanism
-from dpeffects.auditing.pairs import BOUNDS, neighbours
-from dpeffects.auditing.recording import RecordedNoise
 from dpeffects.design import columns as recipe
 from dpeffects.design import sample as design_sample
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
 from dpeffects.estimators import proved
 from dpeffects.estimators.default import diff_in_means
+from dpeffects.evidence.auditing import attack, audit
+from dpeffects.evidence.auditing.attack import gather
+from dpeffects.evidence.auditing.events import LINEAR, LOSS, lower_bound
+from dpeffects.evidence.auditing.mechanisms import mechanism
+from dpeffects.evidence.auditing.pairs import BOUNDS, neighbours
+from dpeffects.evidence.auditing.recording import RecordedNoise
 from dpeffects.privacy import release
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.charges import Noisy
@@ -33,7 +33,7 @@ from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.matched import WEIGHT_BITS, MatchedRecords, whole_weights
 from dpeffects.privacy.noise import flip_chance
 from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 
 SPECS = proved()
 EXTRA = {
@@ -367,7 +367,7 @@ def test_a_double_spend_is_refused_and_else_caught(monkeypatch):
 def test_an_asymptotic_release_fails_visibly(monkeypatch):
     """Paper 001's finite release: one outcome of 900 moves a tree by many times the noise."""
     tree = pytest.importorskip("sklearn.tree").DecisionTreeRegressor(random_state=0)
-    from dpeffects.unproved.paper_learner import PaperLearner
+    from dpeffects.replication.unproved.paper_learner import PaperLearner
 
     right, known = PaperLearner.__call__, {}
 

@@ -14,8 +14,8 @@ import dpeffects as dpe
 from dpeffects import cli
 from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.estimators import registry
-from dpeffects.leaderboard import Entry, Leaderboard, Task, entries, tasks
-from dpeffects.leaderboard.board import cells_of, overall, places
+from dpeffects.evidence.leaderboard import Entry, Leaderboard, Task, entries, tasks
+from dpeffects.evidence.leaderboard.board import cells_of, overall, places
 
 OFF = {"seconds": 0.0, "memory": math.nan, "caution": "", "failure": "", "std_error": 1.0}
 
@@ -306,7 +306,7 @@ def test_memory_is_what_a_call_adds():
 
 PLUGIN = """
 from dataclasses import replace
-from dpeffects.leaderboard import Entry
+from dpeffects.evidence.leaderboard import Entry
 from dpeffects.estimators.default.diff_in_means import SPEC as MEANS
 
 def run(formula, data, epsilon, seed):

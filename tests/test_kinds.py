@@ -11,9 +11,9 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import DPEffectsError, OptionError, ReleaseError
 from dpeffects.estimators import get, proved, registry
-from dpeffects.federation.policy import SitePolicy
 from dpeffects.guarantee import KINDS, Guarantee
 from dpeffects.report.comparison import compare
+from dpeffects.services.federation.policy import SitePolicy
 from tests.releases import BOUNDS, frame
 
 WORDS = {

@@ -6,7 +6,7 @@ import pytest
 
 from dpeffects.datasets import simulate
 from dpeffects.errors import OptionError
-from dpeffects.simulations.metrics import pehe
+from dpeffects.evidence.simulations.metrics import pehe
 
 
 def test_pehe_by_hand():

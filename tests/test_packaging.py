@@ -21,7 +21,7 @@ def test_wheel_contents(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     for wanted in ("py.typed", "privacy/PROOFS.md", "_data/lalonde_nsw_dw.csv", "_data/README.md"):
         assert f"dpeffects/{wanted}" in names
-    assert "dpeffects/federation/app/pyproject.toml" in names
+    assert "dpeffects/services/federation/app/pyproject.toml" in names
     for path in [*(ROOT / "vignettes").glob("*.py"), *(ROOT / "data" / "papers").glob("*.csv")]:
         folder = "_vignettes" if path.suffix == ".py" else "_data/papers"
         assert f"dpeffects/{folder}/{path.name}" in names
@@ -48,7 +48,11 @@ def test_the_sdist_makes_the_same_wheel_and_its_tests_run(wheel, tmp_path):
     assert [name for name in one.namelist() if one.read(name) != two.read(name)] == []
     code = "import dpeffects; print(dpeffects.__file__)"
     assert run(sys.executable, "-c", code, cwd=source).startswith(str(source))
-    tests = ["tests/test_condition.py", "tests/test_release.py", "dpeffects/vignettes.py"]
+    tests = [
+        "tests/test_condition.py",
+        "tests/test_release.py",
+        "dpeffects/replication/vignettes.py",
+    ]
     run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, cwd=source)
 
 
@@ -57,7 +61,7 @@ import sys
 from importlib.util import find_spec
 
 import dpeffects as dpe
-from dpeffects.papers import table, table_names
+from dpeffects.replication.papers import table, table_names
 
 assert dpe.__file__.startswith(sys.argv[1]), dpe.__file__
 assert not any(map(find_spec, ("matplotlib", "sklearn", "polars", "duckdb", "flwr", "pytest")))

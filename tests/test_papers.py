@@ -14,8 +14,18 @@ import pandas as pd
 import pytest
 
 from dpeffects.errors import DataError, OptionError
-from dpeffects.papers import Found, claim, kept, made, papers, spread, table, table_names, verdicts
-from dpeffects.papers import verdict as register
+from dpeffects.replication.papers import (
+    Found,
+    claim,
+    kept,
+    made,
+    papers,
+    spread,
+    table,
+    table_names,
+    verdicts,
+)
+from dpeffects.replication.papers import verdict as register
 from tests.cases import each
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,7 +89,9 @@ def test_pages_are_those_of_the_tables(name, monkeypatch):
 
 def test_a_verdict_follows_its_table(tmp_path, monkeypatch):
     """The same claim, judged from two tables."""
-    monkeypatch.setattr("dpeffects.papers.on_file._folder", lambda: tmp_path / "data" / "papers")
+    monkeypatch.setattr(
+        "dpeffects.replication.papers.on_file._folder", lambda: tmp_path / "data" / "papers"
+    )
     (tmp_path / "data").mkdir()
     monkeypatch.setattr(register, "_CLAIMS", defaultdict(list))
     monkeypatch.setattr(sys, "argv", ["page.py"])
@@ -97,7 +109,9 @@ def test_a_verdict_follows_its_table(tmp_path, monkeypatch):
 
 
 def test_tables_are_made_only_when_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpeffects.papers.on_file._folder", lambda: tmp_path / "data" / "papers")
+    monkeypatch.setattr(
+        "dpeffects.replication.papers.on_file._folder", lambda: tmp_path / "data" / "papers"
+    )
     (tmp_path / "data").mkdir()
     frame = pd.DataFrame({"error": [1 / 3]})
     monkeypatch.setattr(sys, "argv", ["page.py", "--full"])
@@ -114,7 +128,9 @@ def test_tables_are_made_only_when_asked(tmp_path, monkeypatch):
 
 def test_an_installed_package_is_not_written_to(tmp_path, monkeypatch):
     (tmp_path / "_data" / "papers").mkdir(parents=True)
-    monkeypatch.setattr("dpeffects.papers.on_file._folder", lambda: tmp_path / "_data" / "papers")
+    monkeypatch.setattr(
+        "dpeffects.replication.papers.on_file._folder", lambda: tmp_path / "_data" / "papers"
+    )
     monkeypatch.setattr(sys, "argv", ["page.py", "--full"])
     monkeypatch.chdir(tmp_path)
     frame = kept("004_figure_1", lambda: pd.DataFrame({"error": [1.5]}), again=True)

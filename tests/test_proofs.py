@@ -25,7 +25,7 @@ def claims_in(path):
 TEXTS = {
     "privacy": ROOT / "privacy" / "PROOFS.md",
     "ledgers": ROOT / "ledgers" / "PROOFS.md",
-    "unproved": ROOT / "unproved" / "CLAIMS.md",
+    "replication/unproved": ROOT / "replication" / "unproved" / "CLAIMS.md",
 }
 CLAIMS = {int(number): claim for number, claim in claims_in(TEXTS["privacy"]).items()}
 OF_LEDGERS = claims_in(TEXTS["ledgers"])
@@ -51,7 +51,7 @@ def test_a_claim_has_a_proof_code_and_tests(number):
 
 
 def test_what_has_no_proof_says_so():
-    parts = re.split(r"^## ", TEXTS["unproved"].read_text(), flags=re.M)[1:]
+    parts = re.split(r"^## ", TEXTS["replication/unproved"].read_text(), flags=re.M)[1:]
     assert len(parts) == 3
     for part in (" ".join(part.split()) for part in parts):
         assert "There is no proof" in part or "What is *not* proved here" in part

@@ -16,10 +16,10 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.papers import Found, claim, table, verdicts
-from dpeffects.papers import verdict as register
 from dpeffects.privacy.strata import Sizes, StratumCounts
 from dpeffects.replication import nearest
+from dpeffects.replication.papers import Found, claim, table, verdicts
+from dpeffects.replication.papers import verdict as register
 from dpeffects.sites.rules import RULES
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
@@ -154,13 +154,13 @@ def test_what_does_not_come_back_was_read_again():
 
 
 def test_only_a_plain_reading_brings_a_statement_back(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpeffects.papers.on_file._folder", lambda: tmp_path)
+    monkeypatch.setattr("dpeffects.replication.papers.on_file._folder", lambda: tmp_path)
     monkeypatch.setattr(register, "_CLAIMS", defaultdict(list))
 
     def below() -> Found:
         return Found("0.5", False, "because")
 
-    below.__module__ = "dpeffects.papers.paper_004"
+    below.__module__ = "dpeffects.replication.papers.paper_004"
     claim("004", "Figure 1", "anything")(below)
     for plain, verdict in ((False, "does not"), (True, "comes back")):
         row = {"claim": "below", "item": "", "reading": "as printed", "found": "0.1"}

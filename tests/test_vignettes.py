@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpeffects.errors import OptionError
-from dpeffects.vignettes import list_vignettes, run_vignette, vignette_path
+from dpeffects.replication.vignettes import list_vignettes, run_vignette, vignette_path
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = sorted(path.stem for path in (ROOT / "vignettes").glob("*.py"))
@@ -56,7 +56,7 @@ def test_figures_are_saved(tmp_path, monkeypatch, capsys):
         '"""Two figures."""\nimport sys\nimport matplotlib.pyplot as plt\n'
         "plt.plot([1, 2])\nplt.show()\nplt.plot([2, 1])\nprint(sys.argv[1:])\n"
     )
-    monkeypatch.setattr("dpeffects.vignettes._folder", lambda: tmp_path)
+    monkeypatch.setattr("dpeffects.replication.vignettes._folder", lambda: tmp_path)
     figures = tmp_path / "not" / "there"
     run_vignette("two", figures, full=("figure_2",))
     assert sorted(path.name for path in figures.glob("*.png")) == ["two_1.png", "two_2.png"]
@@ -94,7 +94,7 @@ def test_prose_output_and_figures_come_in_order(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     (tmp_path / "ORDER").write_text("page\n")
     (tmp_path / "page.py").write_text(PAGE)
-    monkeypatch.setattr("dpeffects.vignettes._folder", lambda: tmp_path)
+    monkeypatch.setattr("dpeffects.replication.vignettes._folder", lambda: tmp_path)
     run_vignette("page", tmp_path)
     said = [line for line in capsys.readouterr().out.splitlines() if line]
     assert said == [

@@ -22,7 +22,7 @@ from scipy.special import log_ndtr
 from scipy.stats import qmc
 
 import dpeffects as dpe
-from dpeffects.papers import kept, references, spread, verdicts
+from dpeffects.replication.papers import kept, references, spread, verdicts
 
 FULL = "--full" in sys.argv
 RUNS = 20
@@ -680,7 +680,7 @@ def lemma_2(seeds, n=675):
     """Return how answers and noise of the package differ from those written out here."""
     from dpeffects.estimators.learners.dr_learner import DRLearner
     from dpeffects.estimators.learners.r_learner import RLearner
-    from dpeffects.unproved.paper_learner import PaperLearner
+    from dpeffects.replication.unproved.paper_learner import PaperLearner
 
     rows = []
     for item, learner, package in (

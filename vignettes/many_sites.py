@@ -21,8 +21,8 @@ from scipy.special import log_ndtr
 
 import dpeffects as dpe
 from dpeffects.errors import MissingExtraError
-from dpeffects.papers import kept, references, spread, verdicts
 from dpeffects.privacy.strata import Sizes, Smoothing, StratumCounts, excess
+from dpeffects.replication.papers import kept, references, spread, verdicts
 from dpeffects.sites.error_distribution import Errors
 from dpeffects.sites.rules import RULES as PACKAGE_RULES
 

@@ -21,10 +21,10 @@ import pandas as pd
 from scipy.optimize import minimize, minimize_scalar
 
 import dpeffects as dpe
-from dpeffects.papers import kept, made, references, spread, verdicts
 from dpeffects.privacy.noise import flip_chance
 from dpeffects.progress import bar
 from dpeffects.replication import nearest
+from dpeffects.replication.papers import kept, made, references, spread, verdicts
 from dpeffects.replication.private_psm import default_penalty
 from dpeffects.report.plots import style
 
@@ -1013,7 +1013,7 @@ for _ in range(calls):
     dpe.dp_ate(text, data, epsilon=1, **options)
     seconds.append(time.process_time() - start)
 if options["method"] == "synthetic":
-    from dpeffects.unproved.generators import environment
+    from dpeffects.replication.unproved.generators import environment
     environment._stop()
 own, other = (resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 extra = other.ru_utime + other.ru_stime

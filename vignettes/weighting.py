@@ -17,8 +17,8 @@ import pandas as pd
 
 import dpeffects as dpe
 from dpeffects.errors import MissingExtraError
-from dpeffects.papers import kept, made, references, spread, verdicts
-from dpeffects.papers.paper_004 import PRINTED
+from dpeffects.replication.papers import kept, made, references, spread, verdicts
+from dpeffects.replication.papers.paper_004 import PRINTED
 
 FULL = "--full" in sys.argv
 EPSILONS = [0.2, 0.4, 0.6, 0.8, 0.99]

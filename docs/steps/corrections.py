@@ -9,7 +9,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from dpeffects.papers import papers, references, verdicts
+from dpeffects.replication.papers import papers, references, verdicts
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "corrections.md"

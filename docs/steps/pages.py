@@ -23,8 +23,8 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "dpeffects/privacy/PROOFS.md": "proofs.md",
     "dpeffects/ledgers/PROOFS.md": "ledger_proofs.md",
-    "dpeffects/unproved/CLAIMS.md": "unproved_claims.md",
-    "dpeffects/federation/app/README.md": "federation.md",
+    "dpeffects/replication/unproved/CLAIMS.md": "unproved_claims.md",
+    "dpeffects/services/federation/app/README.md": "federation.md",
     "data/README.md": "data.md",
 }
 FRONT = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpeffects.papers import papers, verdicts
+from dpeffects.replication.papers import papers, verdicts
 
 PAGE = Path(__file__).resolve().parents[1] / "replication.md"
 _HEAD = """\
@@ -29,11 +29,12 @@ among them; *Read once* says that there were none. Readings are chosen for each 
 brings back a figure does not make it the authors'.
 A difference below two standard errors is no finding. What "similar", "most" or "generally" means is
 our choice, a few of them made after a first look; each is in the function that judges the claim
-(`dpeffects/papers`), and the numbers are there to disagree with.
+(`dpeffects/replication/papers`), and the numbers are there to disagree with.
 
 No measurement on this page is typed by hand. They are small tables in
-[data/papers](../data/README.md) that come with the package (`dpeffects.papers.table`). To make
-them anew, run a vignette with `--full`; to make one of them, add its name:
+[data/papers](../data/README.md) that come with the package
+(`dpeffects.replication.papers.table`). To make them anew, run a vignette with `--full`; to make one
+of them, add its name:
 
 ```sh
 python vignettes/weighting.py --full table_2

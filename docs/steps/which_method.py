@@ -15,8 +15,8 @@ import pandas as pd
 
 from dpeffects import papers
 from dpeffects.estimators import registry, table_methods
-from dpeffects.leaderboard import entries, tasks
-from dpeffects.leaderboard.board import places
+from dpeffects.evidence.leaderboard import entries, tasks
+from dpeffects.evidence.leaderboard.board import places
 from steps import bends
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"

@@ -74,10 +74,23 @@ _PAIRS: dict[str, Any] = {"action": NamedValues, "const": toml_value, "metavar":
 IN_A_SHELL: dict[str, dict[str, Any]] = tomllib.loads(
     Path(__file__).with_name("shell.toml").read_text(encoding="utf-8")
 )
+_COMMANDS: dict[str, dict[str, Any]] = IN_A_SHELL.pop("commands")
 IN_A_SHELL["bounds"]["type"] = str
 IN_A_SHELL["shares"] |= _PAIRS
 IN_A_SHELL["estimand"] = {"choices": list(AVERAGES)}
 """What differs from Python for parameters that several functions share."""
+
+
+def in_a_shell(command: str, **choices: Iterable[str]) -> dict[str, Any]:
+    """Return what differs for a command: its ``skip``, ``changes`` and ``output`` of shell.toml.
+
+    ``choices`` are those of arguments, which Python knows.
+    """
+    said = _COMMANDS.get(command, {})
+    changes = {name: dict(settings) for name, settings in said.get("changes", {}).items()}
+    for name, known in choices.items():
+        changes.setdefault(name, {})["choices"] = list(known)
+    return said | {"changes": changes}
 
 
 def add_parameters(

@@ -9,7 +9,7 @@ from typing import Any
 
 import dpeffects as dpe
 from dpeffects import abilities
-from dpeffects.cli.arguments import Values
+from dpeffects.cli.arguments import Values, in_a_shell
 from dpeffects.cli.commands import Command
 from dpeffects.cli.output import put_result, put_text
 from dpeffects.errors import OptionError
@@ -220,38 +220,25 @@ def by_blocks(name: str, call: Any) -> Command:
     )
 
 
+_SCALES = [name for name in SCALES if name != "difference"]
 COMMANDS = (
     *(
         Command(
             name,
             getattr(dpe, f"dp_{name}"),
             like=[dpe.dp_ate],
-            changes={
-                "by": {
-                    "metavar": "[NAME=]SUBSET",
-                    "help": "an effect for each subset, or for the groups that terms make",
-                },
-                "means": {"help": "release mean outcomes where the method does not"},
-                "scale": {"choices": [x for x in SCALES if x != "difference"]},
-            },
             more=_scaled,
             prepare=with_data_for_method,
             show=_show_effect,
-            output={"record": True},
+            **in_a_shell("ate", scale=_SCALES),
         )
         for name in ("ate", "att", "atc")
     ),
     Command(
         "cate",
         dpe.dp_cate,
-        changes={
-            "release": {"choices": tuple(RELEASES), "help": "what is released"},
-            "at": {"metavar": "FILE", "help": "points: covariates to query, taken as public"},
-            "by": {"metavar": "TERMS"},
-            "accept_asymptotic": {"help": "allow a guarantee that is only a claim"},
-        },
         prepare=_with_data_for_cate,
-        output={"record": True, "save": "write the function; dpeffects.load_cate reads it"},
+        **in_a_shell("cate", release=RELEASES),
     ),
     *(
         by_blocks(name.removeprefix("dp_").replace("_", "-"), call)
@@ -265,16 +252,15 @@ COMMANDS = (
         more=_signed,
         prepare=_with_key_and_data,
         show=_show_release,
-        output={"formats": (), "conf_level": False},
+        **in_a_shell("release"),
     ),
     Command(
         "study",
         dpe.dp_study,
-        changes={"formula": {"nargs": "?"}, "epsilon": {"required": False}},
         more=_at_site,
         prepare=_prepare,
         call=_run_study,
         show=_show_study,
-        output={"record": True, "plot": "draw the effects (forest plot)"},
+        **in_a_shell("study"),
     ),
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from dpeffects import writing
+from dpeffects.cli.arguments import in_a_shell
 from dpeffects.cli.commands import Command
 from dpeffects.errors import OptionError
 from dpeffects.ledgers import (
@@ -134,31 +135,25 @@ def _created(args: Any, made: Any) -> None:
     print(f'{made}\nledger_id = "{made.id}"  # for the policy of a site, where it is one')
 
 
-_ADDRESS = {"metavar": "ledger", "help": "a path, or postgresql://user@host/database"}
-_DATASET = {"metavar": "DATASET", "help": "needed where the ledger has several"}
-_ANCHOR = {"help": "a second place, as for a ledger, that notes its newest entry"}
-_CHANGES: dict[str, Any] = {"address": _ADDRESS, "dataset": _DATASET, "anchor": _ANCHOR}
-_of_ledger = partial(Command, changes=_CHANGES, output=None, show=lambda args, made: print(made))
-_NEW = {
-    "dataset": {"flag": "--dataset", "help": "a name for the data"},
-    "delta": {"help": "total allowed, for good"},
-    "composition": {"choices": list(COMPOSITIONS)},
-}
+_SAID = in_a_shell("ledger")
+_SAID["changes"]["call"] = {"action": "append", "type": int}
+_of_ledger: Callable[..., Command] = partial(
+    Command, output=None, show=lambda args, made: print(made), **_SAID
+)
+_NEW = in_a_shell("create", composition=COMPOSITIONS)
 COMMANDS = (
     Command(
         "ledger",
         ledger,
         commands=(
-            _of_ledger("create", create_ledger, changes=_CHANGES | _NEW, show=_created),
+            _of_ledger("create", create_ledger, show=_created, **_NEW),
             _of_ledger("list", list_datasets),
             _of_ledger("show", show),
             _of_ledger("allot", allot),
             _of_ledger("release", release),
             _of_ledger("verify", verify_ledger),
             _of_ledger("export", export),
-            _of_ledger(
-                "settle", settle, changes=_CHANGES | {"call": {"action": "append", "type": int}}
-            ),
+            _of_ledger("settle", settle),
             _of_ledger("anchor", anchor),
         ),
     ),

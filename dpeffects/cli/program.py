@@ -10,23 +10,20 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dpeffects.cli import (
-    estimates,
-    ledger_commands,
-    setup,
-    studies,
-)
 from dpeffects.cli.commands import make_parser, one_line
 from dpeffects.errors import BoundsError, DPEffectsError
 
-COMMANDS = (
-    *estimates.COMMANDS,
-    *studies.COMMANDS,
-    *ledger_commands.COMMANDS,
-    *setup.COMMANDS,
+_PLACES = (
+    *("cli.estimates", "cli.studies", "cli.ledger_commands", "cli.setup"),
+    *("evidence.evidence_commands", "replication.vignette_commands"),
+)
+"""Where commands are."""
+COMMANDS = tuple(
+    command for place in _PLACES for command in import_module(f"dpeffects.{place}").COMMANDS
 )
 ERROR, INTERRUPTED = 2, 130
 _ACCEPT = re.compile(r"Write (accept_\w+)=True")

@@ -1,4 +1,4 @@
-"""Commands that prepare a study: templates, keygen, synthetic-setup; and the vignettes.
+"""Commands that prepare a study: templates and keygen.
 
 ``dpeffects demo``: a whole study on bundled data, command by command, as demo.toml has them.
 """
@@ -10,11 +10,12 @@ import shlex
 import tempfile
 import textwrap
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from string import Template
 from typing import Any
 
+from dpeffects.cli.arguments import in_a_shell
 from dpeffects.cli.commands import Command, one_line
 from dpeffects.datasets import load_data
 from dpeffects.errors import DPEffectsError, OptionError
@@ -95,8 +96,6 @@ _ENTRIES = {
     "date": "{range = []}  # dates: the first and the last",
     "": "{}  # a range or levels",
 }
-_NO_ROW = {"data": {"help": "a .csv, .csv.gz or .parquet file; no row of it is read"}}
-_WRITTEN = {"formats": (), "conf_level": False}
 
 
 def bounds_template(data: str) -> str:
@@ -178,74 +177,9 @@ def keygen(site: str, *, folder: str = ".") -> str:
     )
 
 
-def synthetic_setup() -> str:
-    """Make the environment that method synthetic needs.
-
-    In a shell::
-
-        dpeffects synthetic-setup
-        DPEFFECTS_GENERATORS=/opt/dpmm dpeffects synthetic-setup
-    """
-    from dpeffects.unproved.generators import environment as generators
-
-    place = f"{generators.LIBRARY} in {generators.folder()}"
-    print(f"Installing {place} (about 500 MB) ...", flush=True)
-    generators.make()
-    return 'Ready: dp_ate(..., method="synthetic", accept_library=True)'
-
-
-def vignette(
-    name: str | None = None,
-    *,
-    source: bool = False,
-    figures: str = ".",
-    full: Sequence[str] | None = None,
-) -> str | None:
-    """List the vignettes, run one and save its figures, or print its script.
-
-    Parameters
-    ----------
-    name
-        The vignette to run; none: list them.
-    source
-        Print the script, do not run it.
-    figures
-        Where to save figures.
-    full
-        Make the tables on file anew, which takes long: all, or those named.
-
-    In a shell::
-
-        dpeffects vignette
-        dpeffects vignette weighting --figures pictures
-        dpeffects vignette weighting --source > weighting.py
-    """
-    from dpeffects.vignettes import list_vignettes, run_vignette, vignette_path
-
-    if name is None:
-        titles = list_vignettes()["title"]
-        width = max(map(len, titles.index))
-        return "\n".join(f"{name:{width}}  {title}" for name, title in titles.items())
-    if source:
-        return vignette_path(name).read_text(encoding="utf-8").removesuffix("\n")
-    run_vignette(name, figures, None if full is None else tuple(full))
-    return None
-
-
 COMMANDS = (
-    Command("bounds-template", bounds_template, changes=_NO_ROW, output=_WRITTEN),
-    Command("protocol-template", protocol_template, changes=_NO_ROW, output=_WRITTEN),
+    Command("bounds-template", bounds_template, **in_a_shell("bounds-template")),
+    Command("protocol-template", protocol_template, **in_a_shell("protocol-template")),
     Command("keygen", keygen, output=None),
-    Command("synthetic-setup", synthetic_setup, output=None),
-    Command(
-        "vignette",
-        vignette,
-        changes={
-            "name": {"nargs": "?"},
-            "figures": {"metavar": "FOLDER"},
-            "full": {"nargs": "*", "metavar": "TABLE"},
-        },
-        output=None,
-    ),
-    Command("demo", demo, skip=["parser"], output=None),
+    Command("demo", demo, output=None, **in_a_shell("demo")),
 )

@@ -1,4 +1,4 @@
-"""Commands that spend nothing: methods, plan, audit, bench, combine, combine-tables, ..."""
+"""Commands that spend nothing: methods, plan, combine, combine-tables, ..."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import Any
 
 import dpeffects as dpe
 from dpeffects import documents
-from dpeffects.cli.arguments import Values
+from dpeffects.cli.arguments import Values, in_a_shell
 from dpeffects.cli.commands import Command
 from dpeffects.cli.output import format_of, put_result, site_and_file
 from dpeffects.errors import DataError, OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, registry, table_methods
 from dpeffects.estimators.spec import MethodSpec
-from dpeffects.leaderboard.board import listed
 from dpeffects.planning.inverse import needed_blocks
 from dpeffects.results.export import plain
 from dpeffects.sites.rules import RULES
@@ -117,48 +116,6 @@ def _show_plan(args: argparse.Namespace, plan: dpe.Plan | dpe.StudyPlan) -> None
     return put_result(args, plan, "plan", summary=summary, to_dict=to_dict)
 
 
-# --- audit ------------------------------------------------------------------------------------
-
-
-def _show_audit(args: argparse.Namespace, audit: dpe.AuditResult) -> int:
-    """Show an audit, and return 1 where the promise is broken."""
-    put_result(args, audit)
-    return 1 if audit.violated else 0
-
-
-# --- the leaderboard --------------------------------------------------------------------------
-
-
-def _listed(*, list: bool = False, plot_epsilon: float = 1.0) -> None:
-    """What is shown.
-
-    Parameters
-    ----------
-    list
-        Show entries and data; run nothing.
-    plot_epsilon
-        Of the plot.
-    """
-
-
-def _check_epsilon(args: argparse.Namespace, values: Values) -> Values:
-    if args.plot is not None and args.plot_epsilon not in values["epsilon"]:
-        raise OptionError(f"--plot-epsilon {args.plot_epsilon:g} is not among those of --epsilon")
-    return values
-
-
-def _show_board(args: argparse.Namespace, board: dpe.Leaderboard | None) -> None:
-    if board is None:
-        return print(listed())
-    return put_result(
-        args,
-        board,
-        "leaderboard",
-        to_dict=lambda: plain(board.tidy().to_dict("records")),
-        plot=lambda: board.plot(args.plot_epsilon),
-    )
-
-
 # --- results on file --------------------------------------------------------------------------
 
 
@@ -207,111 +164,31 @@ def regress(formula: str, releases: Sequence[str]) -> Any:
 
 # --- the commands -----------------------------------------------------------------------------
 
-_PLAN: dict[str, Any] = {
-    "half_width": {"metavar": "W"},
-    "of": {"choices": ["epsilon", "n"]},
-    "estimand": {"choices": list(ESTIMANDS)},
-}
-_ENTRIES = {"metavar": "NAME", "help": "default all; see --list"}
+_PLAN = {"of": ("epsilon", "n"), "estimand": ESTIMANDS}
 COMMANDS = (
     Command(
         "methods",
         methods,
-        skip=["as_json"],
-        changes={"method": {"nargs": "?", "help": "describe this one: options, defaults, shares"}},
         prepare=lambda args, values: values | {"as_json": format_of(args) == "json"},
-        output={"formats": ("text", "json"), "conf_level": False},
+        **in_a_shell("methods"),
     ),
-    Command(
-        "plan",
-        dpe.plan,
-        skip=["conf_level"],
-        changes=_PLAN | {"bounds": {"required": True}},
-        more=_needed,
-        show=_show_plan,
-        output={"plot": "draw half-width against epsilon (slow)"},
-    ),
+    Command("plan", dpe.plan, more=_needed, show=_show_plan, **in_a_shell("plan", **_PLAN)),
     Command(
         "plan-study",
         dpe.plan_study,
-        skip=["conf_level"],
-        changes=_PLAN
-        | {"formula": {"help": '"outcome + outcome ~ treatment | baseline", or a protocol.toml'}},
         more=_needed,
         prepare=_read_protocol,
         show=_show_plan,
+        **in_a_shell("plan-study", **_PLAN),
     ),
-    Command(
-        "audit",
-        dpe.audit,
-        skip=["pairs", "library", "formula", "bounds"],
-        changes={
-            "estimand": {"choices": list(ESTIMANDS), "help": "what it estimates"},
-            "watch": {"choices": ["releases", "returned"], "help": "what the attacker sees"},
-            "noise": {"choices": ["seeded", "secure"], "help": "seeded is faster"},
-        },
-        show=_show_audit,
-        output={"conf_level": False},
-    ),
-    Command(
-        "bench",
-        dpe.bench,
-        changes={
-            "methods": _ENTRIES,
-            "data": _ENTRIES,
-            "plot_epsilon": {"metavar": "EPSILON"},
-        },
-        more=_listed,
-        prepare=_check_epsilon,
-        call=lambda args, values: None if args.list else dpe.bench(**values),
-        show=_show_board,
-        output={"conf_level": False, "plot": "draw how far each is from the best"},
-    ),
-    Command(
-        "combine",
-        dpe.combine,
-        skip=["conf_level"],
-        changes={
-            "releases": {"metavar": "FILE", "help": "site releases (dpeffects release)"},
-            "rule": {"choices": list(RULES), "help": "ivw has the least error in most settings"},
-        },
-        output={"record": True},
-    ),
-    Command(
-        "combine-studies",
-        dpe.combine_studies,
-        changes={
-            "releases": {"metavar": "FILE", "help": "releases of sites (dpeffects study --site)"}
-        },
-        output={"record": True, "plot": "draw the effects (forest plot)"},
-    ),
-    Command(
-        "combine-tables",
-        combine_tables,
-        changes={
-            "releases": {
-                "metavar": "[NAME=]FILE",
-                "help": "results of the sites in JSON; a site is called as its file, or by NAME",
-            }
-        },
-        output={"record": True, "plot": "draw what the tables give together"},
-    ),
-    Command(
-        "regress",
-        regress,
-        output={"record": True},
-    ),
+    Command("combine", dpe.combine, **in_a_shell("combine", rule=RULES)),
+    Command("combine-studies", dpe.combine_studies, **in_a_shell("combine-studies")),
+    Command("combine-tables", combine_tables, **in_a_shell("combine-tables")),
+    Command("regress", regress, **in_a_shell("regress")),
     Command(
         "sensitivity",
         dpe.Result.sensitivity,
-        skip=["conf_level"],
-        changes={
-            "self": {
-                "metavar": "result",
-                "help": "a result in JSON (dpeffects ate ... --out effect.json)",
-            }
-        },
         prepare=_read_effect,
-        output={"record": True, "plot": "draw estimate and interval against the bias"},
+        **in_a_shell("sensitivity"),
     ),
 )

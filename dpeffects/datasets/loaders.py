@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+import dpeffects as dpe
 from dpeffects.datasets.descriptions import (
     INDICATOR,
     catalogue,
@@ -20,7 +21,6 @@ from dpeffects.datasets.descriptions import (
 from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import DataError, MissingExtraError, checked_call
 from dpeffects.lazy import pd
-from dpeffects.simulations.simulators import ihdp_a
 
 
 @checked_call
@@ -68,10 +68,6 @@ def _ist() -> Declared:
         for arm, events, n in ((1, 161, 9_705), (0, 252, 9_703))
     ]
     return declared("ist", pd.concat(arms, ignore_index=True))
-
-
-def _ihdp() -> Declared:
-    return ihdp_a(np.random.default_rng(0), catalogue()["ihdp"].info.rows)
 
 
 # --- of other packages ------------------------------------------------------------------------
@@ -196,7 +192,7 @@ def _declared_survival(name: str, treated: pd.Series, columns: dict[str, pd.Seri
 LOADERS: dict[str, Callable[[], Declared]] = {
     "lalonde_cps": _lalonde_cps,
     "ist": _ist,
-    "ihdp": _ihdp,
+    "ihdp": lambda: dpe.simulate("ihdp_a"),
     "acic2016": _acic2016,
     "star": _star,
     "lalonde_original": _lalonde_original,

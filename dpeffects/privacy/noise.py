@@ -5,7 +5,7 @@ and discrete Gaussian noise on integers, randomised response on bits and levels,
 makes of the first two for matrices and cubes. ``SecureNoise`` draws them with OpenDP (exact
 samplers, system entropy, no floating-point holes), and by itself responses of several levels and
 the secret order in which a call works on its records. Noise that repeats itself is in
-`dpeffects.unproved.seeded`.
+`dpeffects.seeded`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Methods of the papers, what they compare with, and learners in blocks and folds.
+"""The papers with a verdict on each claim, their methods, baselines, blocks and folds.
 
-They are registered as a plugin's methods are, by entry points of the group "dpeffects.methods" (in
-`pyproject.toml`): no other folder imports from here.
+Methods are registered as a plugin's are, by entry points of the group "dpeffects.methods" (in
+`pyproject.toml`): the core imports nothing from here.
 """

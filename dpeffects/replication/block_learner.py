@@ -21,7 +21,7 @@ from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators.option_checks import check_choice
 from dpeffects.privacy.losses import sigmoid
-from dpeffects.unproved.models import FittedModel, Predict
+from dpeffects.replication.unproved.models import FittedModel, Predict
 
 _PENALTY = 0.01
 """Ridge penalty for each standardised column, against a sum over records. It is light because these

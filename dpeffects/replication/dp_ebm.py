@@ -47,9 +47,9 @@ from dpeffects.estimators.option_checks import check_clip, checked, choice
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
-from dpeffects.unproved import boosting
-from dpeffects.unproved.boosting import Additive, BoostingStage, RecordFunction, boosted
-from dpeffects.unproved.claimed import varying
+from dpeffects.replication.unproved import boosting
+from dpeffects.replication.unproved.boosting import Additive, BoostingStage, RecordFunction, boosted
+from dpeffects.replication.unproved.claimed import varying
 
 SHARES: dict[str, dict[str, float]] = {
     "s": {"outcome": 1.0},

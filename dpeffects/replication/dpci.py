@@ -39,8 +39,8 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.parts import EffectTerms, isolated
 from dpeffects.replication.block_learner import models_of
 from dpeffects.replication.model_folds import FoldModels
-from dpeffects.unproved.claimed import Answer, claimed_moments
-from dpeffects.unproved.models import wrap_models
+from dpeffects.replication.unproved.claimed import Answer, claimed_moments
+from dpeffects.replication.unproved.models import wrap_models
 
 _POINTS = 1024
 _LEAST_RECORDS = 10

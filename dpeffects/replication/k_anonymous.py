@@ -27,8 +27,8 @@ from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.curator import Curator
 from dpeffects.replication.block_learner import ESTIMATOR_NAMES
 from dpeffects.replication.sample_aggregate import on_all
-from dpeffects.unproved.claimed import unprotected
-from dpeffects.unproved.models import wrap_models
+from dpeffects.replication.unproved.claimed import unprotected
+from dpeffects.replication.unproved.models import wrap_models
 
 _LEAST_K = 2
 

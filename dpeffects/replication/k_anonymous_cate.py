@@ -19,7 +19,7 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.replication import k_anonymous
 from dpeffects.replication.block_learner import BlockLearner, check_at_points, models_of
 from dpeffects.replication.k_anonymous import KAnonymousOptions, anonymised
-from dpeffects.unproved.claimed import unprotected
+from dpeffects.replication.unproved.claimed import unprotected
 
 _NO_INTERVAL = Unavailable("no sampling variance is computed for effects at points")
 

@@ -63,7 +63,7 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.parts import ESTIMATORS, EffectTerms, Folds, isolated
 from dpeffects.replication import sample_aggregate
 from dpeffects.replication.block_learner import models_of
-from dpeffects.unproved.models import FittedModel, wrap_models
+from dpeffects.replication.unproved.models import FittedModel, wrap_models
 
 _CLIP = 0.1
 

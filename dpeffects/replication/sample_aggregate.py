@@ -51,7 +51,7 @@ from dpeffects.privacy.rows import Block, Cells, reads
 from dpeffects.privacy.sets import Box
 from dpeffects.privacy.tight_sets import WithSquares
 from dpeffects.replication.block_learner import ESTIMATOR_NAMES, BlockLearner, models_of, weights_of
-from dpeffects.unproved.models import wrap_models
+from dpeffects.replication.unproved.models import wrap_models
 
 _LEAST_RECORDS = 4
 _FEW, _ENOUGH = 5, 40

@@ -33,9 +33,9 @@ from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options,
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.replication.block_learner import ESTIMATOR_NAMES, BlockLearner, models_of
-from dpeffects.unproved.generators import environment
-from dpeffects.unproved.models import wrap_models
-from dpeffects.unproved.synthetic_release import synthetic_records
+from dpeffects.replication.unproved.generators import environment
+from dpeffects.replication.unproved.models import wrap_models
+from dpeffects.replication.unproved.synthetic_release import synthetic_records
 
 _FEW = 30
 """Encoded covariates up to which AIM is asked for their pairs too: beyond, that takes minutes."""

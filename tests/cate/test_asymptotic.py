@@ -14,9 +14,9 @@ from dpeffects import flow
 from dpeffects.errors import OptionError
 from dpeffects.estimators.learners.dr_learner import DRLearner
 from dpeffects.estimators.learners.r_learner import RLearner
-from dpeffects.unproved.models import FittedModel
-from dpeffects.unproved.paper_learner import PaperLearner
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.replication.unproved.models import FittedModel
+from dpeffects.replication.unproved.paper_learner import PaperLearner
+from dpeffects.seeded import SeededNoise
 
 clone = pytest.importorskip("sklearn.base").clone
 

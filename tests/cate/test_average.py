@@ -14,7 +14,7 @@ from dpeffects.errors import OptionError
 from dpeffects.flow import Estimation, Request
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.shape import BINS, spread_by
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 from tests.cate.cases import FORMULA, frame, run
 from tests.populations import POPULATIONS
 

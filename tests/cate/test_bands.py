@@ -25,7 +25,7 @@ from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.sets import Box
 from dpeffects.privacy.tight_sets import Bins
 from dpeffects.results.effect_function import EffectFunction
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 
 SMOOTH = Fourier.gaussian(2, 0.35)
 FLAT = Nuisance(

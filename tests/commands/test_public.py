@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.auditing.audit_result import AuditResult
 from dpeffects.design.codebook import read_bounds
 from dpeffects.estimators import conditional_methods, proved, registry, table_methods
+from dpeffects.evidence.auditing.audit_result import AuditResult
 from dpeffects.files import toml_key, toml_text
 from tests.commands.shell import BOUNDS, FORMULA, refused, run
 

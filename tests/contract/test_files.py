@@ -22,8 +22,8 @@ from dpeffects.cli.estimates import with_data
 from dpeffects.design.codebook import opened
 from dpeffects.design.frames import unpack
 from dpeffects.errors import BoundsError, DataError
-from dpeffects.federation.records import read_columns
 from dpeffects.files import LONGEST, column_names, read_data
+from dpeffects.services.federation.records import read_columns
 
 PACKAGE = Path(dpe.__file__).parent
 NAMES = ("id", "y", "t", "note")
@@ -316,9 +316,9 @@ def test_every_reader_is_one_of_those():
     texts = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
     code = {path: re.sub(r'"[^"\n]*"|pandas\.read_\w+', "", text) for path, text in texts.items()}
     found = {path.relative_to(PACKAGE).as_posix() for path in code if call.search(code[path])}
-    rows = {"files.py", "design/engines.py", "federation/records.py"}
-    public = {"datasets/descriptions.py", "datasets/loaders.py", "simulations/simulation.py"}
-    public |= {"papers/on_file.py", "cli/setup.py"}
+    rows = {"files.py", "design/engines.py", "services/federation/records.py"}
+    public = {"datasets/descriptions.py", "datasets/loaders.py", "cli/setup.py"}
+    public |= {"replication/papers/on_file.py", "evidence/simulations/simulation.py"}
     assert found == rows | public
 
 

@@ -17,7 +17,7 @@ from dpeffects.errors import BudgetError, DPEffectsError
 from dpeffects.estimators import proved, table_methods
 from dpeffects.privacy.budget import as_written
 from dpeffects.privacy.noise import SecureNoise
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 from tests.plain import plain
 
 SPECS = proved()

@@ -22,9 +22,9 @@ import pytest
 import dpeffects as dpe
 from dpeffects.documents import checksum
 from dpeffects.errors import DPEffectsError, EstimationError, ReleaseError
-from dpeffects.federation import collect
 from dpeffects.inference.estimate import SamplingVariance, Unavailable
 from dpeffects.inference.intervals import interval
+from dpeffects.services.federation import collect
 from dpeffects.sites import Combined, SiteRelease, StudyRelease, combine
 from dpeffects.sites.notes import away, named
 from dpeffects.sites.robust import MedianLaw

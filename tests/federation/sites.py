@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from dpeffects.errors import LedgerError
-from dpeffects.federation import Question, SitePolicy
 from dpeffects.ledgers import create_ledger
+from dpeffects.services.federation import Question, SitePolicy
 
 N = 400
 ENTRIES = {

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpeffects.errors import ReleaseError
-from dpeffects.federation import answer, collect
-from dpeffects.federation.centre import NoReply
 from dpeffects.guarantee import Guarantee
+from dpeffects.services.federation import answer, collect
+from dpeffects.services.federation.centre import NoReply
 from dpeffects.sites import SiteRelease
 from tests.federation.sites import frame, policy, question
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dpeffects.errors import PolicyError, RefusalError
-from dpeffects.federation import SitePolicy
 from dpeffects.privacy.ledger import Terms
+from dpeffects.services.federation import SitePolicy
 from tests.federation.sites import ENTRIES, frame, policy, question
 
 TEXT = """

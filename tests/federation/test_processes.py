@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from dpeffects.federation import flower
+from dpeffects.services.federation import flower
 from dpeffects.sites import SiteRelease
 
 pytest.importorskip("flwr", reason='needs pip install "dpeffects[federation]"')
 httpx = pytest.importorskip("httpx")
 
-from dpeffects.federation import demo, keys, operate  # noqa: E402
-from dpeffects.federation.policy import SitePolicy  # noqa: E402
+from dpeffects.services.federation import demo, keys, operate  # noqa: E402
+from dpeffects.services.federation.policy import SitePolicy  # noqa: E402
 
 pytestmark = [
     pytest.mark.long,
@@ -49,7 +49,13 @@ def processes_of(folder):
 
 def test_a_killed_node_and_a_site_that_refuses(tmp_path):
     """The round ends with a table that says so, and the third site's answer."""
-    command = [sys.executable, "-m", "dpeffects.federation.demo", "--folder", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "dpeffects.services.federation.demo",
+        "--folder",
+        str(tmp_path),
+    ]
     command += ["--kill", "west", "--refuse", "south", "--deadline", "60"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -118,7 +124,7 @@ def foreign_app(folder):
     app = folder / "foreign"
     app.mkdir()
     text = (operate.APP / "pyproject.toml").read_text()
-    own = "dpeffects.federation.client_app:app"
+    own = "dpeffects.services.federation.client_app:app"
     assert own in text
     (app / "pyproject.toml").write_text(text.replace(own, "spy:app"))
     mark = str(folder / "run-by-a-site")

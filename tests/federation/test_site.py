@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpeffects.errors import EstimationError
-from dpeffects.federation import answer, site
+from dpeffects.services.federation import answer, site
 from dpeffects.sites import SiteRelease
 from tests.federation.sites import frame, policy, question
 from tests.federation.test_policy import REFUSED, UNFIT

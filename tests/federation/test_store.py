@@ -12,10 +12,10 @@ from fractions import Fraction
 import pytest
 
 from dpeffects.errors import BudgetError, PolicyError, RefusalError
-from dpeffects.federation import Store, answer
-from dpeffects.federation.store import Price
 from dpeffects.ledgers import open_ledger, verify_ledger
 from dpeffects.privacy.ledger import Terms
+from dpeffects.services.federation import Store, answer
+from dpeffects.services.federation.store import Price
 from tests.federation.sites import policy, question
 
 
@@ -156,7 +156,7 @@ def test_processes_do_not_overspend(path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from dpeffects.federation import site
+from dpeffects.services.federation import site
 from tests.federation.sites import policy, question
 
 real = site.released

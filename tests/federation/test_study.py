@@ -12,10 +12,10 @@ import pytest
 import dpeffects as dpe
 from dpeffects.documents import checksum
 from dpeffects.errors import QuestionError
-from dpeffects.federation import Question, SitePolicy
-from dpeffects.federation.centre import collect
-from dpeffects.federation.site import answer
 from dpeffects.ledgers import create_ledger
+from dpeffects.services.federation import Question, SitePolicy
+from dpeffects.services.federation.centre import collect
+from dpeffects.services.federation.site import answer
 
 ENTRIES = {
     "data": "data.csv",

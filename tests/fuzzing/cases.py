@@ -22,7 +22,7 @@ import pandas as pd
 import dpeffects as dpe
 from dpeffects.errors import EstimationError
 from dpeffects.privacy.noise import SecureNoise
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 from tests.fuzzing.calls import Call, from_formula, from_frame
 from tests.fuzzing.frames import DAY, FLOATS, SECRET
 

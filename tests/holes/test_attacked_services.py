@@ -12,10 +12,10 @@ import pytest
 import dpeffects as dpe
 from dpeffects import writing
 from dpeffects.errors import LedgerError, OptionError, ReleaseError
-from dpeffects.federation import SitePolicy, demo
-from dpeffects.federation.site import answer
-from dpeffects.federation.store import Price, Store
-from dpeffects.simulations.simulation import append, on_file
+from dpeffects.evidence.simulations.simulation import append, on_file
+from dpeffects.services.federation import SitePolicy, demo
+from dpeffects.services.federation.site import answer
+from dpeffects.services.federation.store import Price, Store
 from dpeffects.sites.plausible import why_not
 from dpeffects.sites.signing import make_keys
 from tests.commands.shell import ESTIMATE, FORMULA, refused, write_files

@@ -15,7 +15,7 @@ import dpeffects as dpe
 from dpeffects import documents, writing
 from dpeffects.documents import checksum
 from dpeffects.errors import DataError, OptionError
-from dpeffects.simulations.simulation import append, on_file
+from dpeffects.evidence.simulations.simulation import append, on_file
 from tests.commands.shell import ENVIRONMENT, ESTIMATE, FORMULA, refused, run, write_files
 from tests.once import once
 from tests.releases import BOUNDS, frame

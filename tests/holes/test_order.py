@@ -22,7 +22,7 @@ from dpeffects.guarantee import Guarantee
 from dpeffects.privacy import noise as noises
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.privacy.parts import fixed_generator
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 from tests.calls import Jumping
 from tests.replay import replay
 

@@ -20,9 +20,9 @@ from dpeffects.errors import (
     ReleaseError,
 )
 from dpeffects.estimators import proved
-from dpeffects.federation import Question, SitePolicy, answer, collect, site, trial_runs
-from dpeffects.federation.records import SiteColumns
 from dpeffects.ledgers.memory import Ledger
+from dpeffects.services.federation import Question, SitePolicy, answer, collect, site, trial_runs
+from dpeffects.services.federation.records import SiteColumns
 from dpeffects.sites import SiteRelease, combine, dp_multisite, site_release
 from dpeffects.sites.plausible import why_not
 from dpeffects.sites.signing import make_keys, read_private, sign
@@ -197,7 +197,7 @@ def test_a_failure_of_another_kind_is_a_refusal_in_fixed_words(monkeypatch):
         def fails(*args, error=error, **kwargs):
             raise error
 
-        monkeypatch.setattr("dpeffects.federation.releases.site_release", fails)
+        monkeypatch.setattr("dpeffects.services.federation.releases.site_release", fails)
         assert trial_runs._reason(task) == words
 
 

@@ -18,7 +18,7 @@ from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.losses import Huber, Logistic
 from dpeffects.privacy.rows import reads
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 from tests.privacy.nasty import (
     exact_gradient,
     exact_minimiser,

@@ -28,7 +28,7 @@ from dpeffects.privacy.parts import among_arms
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows
 from dpeffects.privacy.sets import Box
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 from tests.calls import ENGINES
 
 FORMULA = "outcome ~ treatment | x1 + x2 + x3"

@@ -15,7 +15,7 @@ from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows, reads
 from dpeffects.privacy.sets import Box
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 
 BOUNDS = dict.fromkeys(("y", "x1", "x2"), (0, 1))
 NEW = ("moments", "calibration of the score")

@@ -12,9 +12,9 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.privacy.budget import Share
-from dpeffects.unproved import boosting
-from dpeffects.unproved.boosting import price_of_presence
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.replication.unproved import boosting
+from dpeffects.replication.unproved.boosting import price_of_presence
+from dpeffects.seeded import SeededNoise
 
 interpret = pytest.importorskip("interpret.privacy")
 

@@ -13,8 +13,8 @@ from dpeffects.errors import OptionError
 from dpeffects.replication.block_learner import RidgeLogistic, RidgeRegression
 from dpeffects.replication.dpci import CrossFitted
 from dpeffects.replication.model_folds import FoldModels
-from dpeffects.unproved.models import FittedModel
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.replication.unproved.models import FittedModel
+from dpeffects.seeded import SeededNoise
 from tests.plain import plain
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}

@@ -9,7 +9,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.replication.k_anonymous import anonymised, microaggregate
-from dpeffects.unproved.claimed import unprotected
+from dpeffects.replication.unproved.claimed import unprotected
 from tests.plain import plain
 from tests.privacy.bare import curator
 
@@ -100,7 +100,7 @@ def test_effects_at_points_are_those_of_the_anonymised_table(learner):
     shared = data.assign(**dict(zip(("x1", "x2"), anonymised(rows, 7).T, strict=True)))
     fit, same = at_points(k=7, learner=learner), at_points(shared, k=2, learner=learner)
     from dpeffects.replication.block_learner import BlockLearner, RidgeLogistic, RidgeRegression
-    from dpeffects.unproved.models import FittedModel
+    from dpeffects.replication.unproved.models import FittedModel
 
     models = FittedModel(RidgeRegression()), FittedModel(RidgeLogistic())
     points = np.column_stack([np.ones(3), AT["x1"], AT["x2"]])

@@ -8,7 +8,7 @@ import pytest
 from dpeffects.privacy.parts import by_block
 from dpeffects.replication.block_learner import BlockLearner, RidgeLogistic, RidgeRegression
 from dpeffects.replication.sample_aggregate import mean_answer
-from dpeffects.unproved.models import FittedModel
+from dpeffects.replication.unproved.models import FittedModel
 from tests.privacy.bare import curator
 
 linear_model = pytest.importorskip("sklearn.linear_model")

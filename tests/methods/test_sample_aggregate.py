@@ -13,7 +13,7 @@ import statsmodels.api as sm
 import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.replication.sample_aggregate import default_blocks
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 from tests.calls import Call
 from tests.cases import each
 from tests.methods.test_private_ipw import BOUNDS, DOORS, FORMULA, frame

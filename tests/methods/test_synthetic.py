@@ -15,8 +15,8 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import EstimationError, MissingExtraError, OptionError
 from dpeffects.ledgers.composition import epsilon_of_rho
-from dpeffects.unproved.generators import environment
-from dpeffects.unproved.generators.measured_tables import FittedDistribution, Tree
+from dpeffects.replication.unproved.generators import environment
+from dpeffects.replication.unproved.generators.measured_tables import FittedDistribution, Tree
 from tests.plain import plain
 
 SIZES = {"t": 2, "y": 4, "a": 3, "b": 3, "c": 2}

@@ -15,7 +15,7 @@ from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Cells, Rows
 from dpeffects.privacy.sets import COUNT, Box, Cube, Matrices
 from dpeffects.privacy.tight_sets import Bins, Gram, WithSizes, WithSquares
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 
 NASTY = np.array(
     [0.0, -0.0, 1.0, -1.0, 0.5, 1e-310, -5e-324, 1e308, -1e308, 1e16, 3.0, np.nan, np.inf, -np.inf]

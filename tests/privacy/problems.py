@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpeffects.auditing.recording import gradient
+from dpeffects.evidence.auditing.recording import gradient
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import CallLedger
@@ -19,7 +19,7 @@ from dpeffects.privacy.losses import (
 from dpeffects.privacy.minimise import Fit
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows, reads
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 
 
 class Bare:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dpeffects.auditing.recording import log_chance
+from dpeffects.evidence.auditing.recording import log_chance
 from dpeffects.inference.ladder_noise import stairs
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ladder import Ladder, Pace

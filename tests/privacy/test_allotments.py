@@ -15,7 +15,6 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import BudgetError, LedgerError, OptionError, RefusalError
-from dpeffects.federation.store import Price, Store
 from dpeffects.guarantee import rows_of
 from dpeffects.ledgers import create_ledger, open_ledger
 from dpeffects.ledgers.memory import Ledger
@@ -23,6 +22,7 @@ from dpeffects.ledgers.transaction import Session
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.charges import Spend
 from dpeffects.privacy.ledger import Terms
+from dpeffects.services.federation.store import Price, Store
 from tests.killing import TERMS, spend
 
 ABOUT = {"method": "diff_in_means", "formula": "y ~ t"}

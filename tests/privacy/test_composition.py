@@ -29,7 +29,7 @@ from dpeffects.privacy.ledger import CallLedger, Terms
 from dpeffects.privacy.noise import gaussian_scale
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.sets import Sensitivity, Steps
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 
 TERMS = Terms("record")
 

@@ -13,9 +13,9 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import chisquare
 
-from dpeffects.auditing import recording
-from dpeffects.auditing.recording import RecordedNoise, log_chance
 from dpeffects.errors import OptionError
+from dpeffects.evidence.auditing import recording
+from dpeffects.evidence.auditing.recording import RecordedNoise, log_chance
 from dpeffects.inference import ladder_noise
 from dpeffects.inference.ladder_noise import LadderNoise
 from dpeffects.privacy import ladder as ladders
@@ -26,7 +26,7 @@ from dpeffects.privacy.least_squares import LeastSquares, Leeway, RowProducts
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.privacy.release import Releaser, Split
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 from tests.privacy.planted import plant_line
 from tests.privacy.substitutions import BOUNDED, Keeps, Problem, fitted, released, substitutions
 

@@ -22,8 +22,6 @@ import dpeffects as dpe
 from dpeffects.cli.commands import make_parser
 from dpeffects.cli.program import COMMANDS
 from dpeffects.errors import DPEffectsError, LedgerError, PolicyError
-from dpeffects.federation import Store, answer
-from dpeffects.federation.store import Price
 from dpeffects.ledgers import (
     anchor_ledger,
     create_ledger,
@@ -36,6 +34,8 @@ from dpeffects.ledgers.sqlite import SQLiteStore
 from dpeffects.ledgers.transaction import Session
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.noise import SecureNoise
+from dpeffects.services.federation import Store, answer
+from dpeffects.services.federation.store import Price
 from tests.federation.sites import policy, question
 from tests.killing import TERMS, ZEROS, spend
 

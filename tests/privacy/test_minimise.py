@@ -34,7 +34,7 @@ from dpeffects.privacy.losses import (
 )
 from dpeffects.privacy.noise import gaussian_scale
 from dpeffects.privacy.rows import Block, Rows, reads
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 from tests.privacy import problems
 from tests.privacy.nasty import fitted_rows, fitted_weights
 from tests.privacy.problems import Case, curator, fit_logistic, held, huber

@@ -18,7 +18,7 @@ from dpeffects.privacy.noise import (
     gaussian_scale,
     laplace_scale,
 )
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 
 pytestmark = pytest.mark.real_noise
 SOURCES = [SecureNoise(), SeededNoise(20)]

@@ -18,7 +18,7 @@ from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
 from dpeffects.privacy.sets import Box, entries
 from dpeffects.replication.sample_aggregate import MeanAnswer, mean_answer
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 from tests.privacy.bare import Bare, change, curator, replaced
 
 RANGE = (-1.0, 1.0)

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpeffects.auditing import audit
 from dpeffects.errors import PrivacyError
+from dpeffects.evidence.auditing import audit
 from dpeffects.ledgers.composition import COMPOSITIONS
 from dpeffects.privacy import shaped
 from dpeffects.privacy.budget import Budget
@@ -22,7 +22,7 @@ from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Cells
 from dpeffects.privacy.sets import Box, Cube, entries
 from dpeffects.privacy.tight_sets import Gram, cube_noise_sd, matrix_noise_sd
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 from tests.privacy.hostile import curator
 from tests.privacy.planted import plant_line
 

@@ -30,7 +30,7 @@ from dpeffects.privacy.strata import (
     variance_lattice,
 )
 from dpeffects.replication.smooth_matching import widest
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 from tests.cases import each
 from tests.privacy.bare import Bare
 from tests.replay import Frozen, Measuring, replay

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize as scipy_minimize
 
-from dpeffects.auditing.recording import log_volume
 from dpeffects.errors import OptionError
+from dpeffects.evidence.auditing.recording import log_volume
 from dpeffects.privacy import minimise
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import CallLedger
@@ -27,7 +27,7 @@ from dpeffects.privacy.units import (
     row_weights,
     squares_of_sums,
 )
-from dpeffects.unproved.seeded import SeededNoise
+from dpeffects.seeded import SeededNoise
 from tests.privacy.hostile import in_its_shape, moved
 from tests.privacy.problems import Case, curator
 

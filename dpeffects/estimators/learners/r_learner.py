@@ -19,8 +19,8 @@ for anything, so the function is shrunk towards its own average afterwards, as f
 - groups: the effect in a group is the least-squares one, sum of s r / sum of s^2 over its records.
   Both sums are released for all groups at once; a record is in one group, so they cost no more
   than one sum of each (claim 5).
-- the finite release of the paper at points (`unproved.paper_learner`), where ``second_stage`` is
-  any other learner.
+- the finite release of the paper at points (`replication.unproved.paper_learner`), where
+  ``second_stage`` is any other learner.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
@@ -74,9 +75,6 @@ from dpeffects.privacy.sets import Box, entries
 from dpeffects.privacy.tight_sets import Bins
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.shape import BINS, shape_of
-from dpeffects.unproved.claimed import claimed_effects
-from dpeffects.unproved.models import wrap_models
-from dpeffects.unproved.paper_learner import PaperLearner, check_second_stage
 
 RELEASES = {
     "function": {"effect": 0.52, "spread": 0.03, "variance": 0.05},
@@ -153,18 +151,17 @@ class KernelLearnerOptions(Options):
             raise OptionError("threshold and lipschitz both set the loss: give one of them")
         if self.n_features is not None and self.n_features % 2:
             raise OptionError(f"n_features must be even (waves), got {self.n_features}")
-        wrap_models(self)
-        if not self.as_in_paper and not (self.outcome is None and self.propensity is None):
-            raise OptionError(
-                "outcome and propensity are models of the paper's finite release (second_stage= "
-                'a regressor); method="sample_aggregate" takes any models with an exact guarantee'
-            )
         if self.as_in_paper:
-            check_second_stage(self.second_stage)
+            _printed().check(self)
             if self.release != "points":
                 raise OptionError(
                     f'second_stage={self.second_stage!r} is for release="points"; else use "kernel"'
                 )
+        elif not (self.outcome is None and self.propensity is None):
+            raise OptionError(
+                "outcome and propensity are models of the paper's finite release (second_stage= "
+                'a regressor); method="sample_aggregate" takes any models with an exact guarantee'
+            )
 
     @property
     def as_in_paper(self) -> bool:
@@ -239,6 +236,11 @@ def uses_delta(options: KernelLearnerOptions, facts: Facts) -> dict[str, float |
     return {"propensity": None, "outcome": None, "effect": of_groups, "spread": bins}
 
 
+def _printed() -> Any:
+    """The release as the paper prints it: a claim, in a wing, and so found by its name."""
+    return import_module("dpeffects.replication.unproved.paper_learner")
+
+
 @dataclass(frozen=True)
 class RLearner:
     """Slopes are residuals of the treatment, and nothing is divided by a propensity."""
@@ -275,10 +277,7 @@ class RLearner:
     ) -> EffectFunction | Effects:
         """Release the nuisances, then the second stage; the rest is post-processing."""
         if options.as_in_paper:
-            assert points is not None
-            models = options.outcome, options.propensity
-            paper = PaperLearner(self, options.second_stage, points, curator.outcome_range, *models)
-            noisy = claimed_effects(curator, paper, "effect")
+            noisy = _printed().release(self, curator, options, points)
             return Effects(at_points(noisy, 0.0, 1.0), (_CLAIMED,))
         smooth, by_arm = options.smooth(curator.width), not self.weighted_residuals
         nuisance = first_stage(

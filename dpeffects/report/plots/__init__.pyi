@@ -1,11 +1,11 @@
 """The public names of plots and their places (see `dpeffects.lazy`)."""
 
+from dpeffects.evidence.simulations.pictures import errors, leaderboard
 from dpeffects.report.plots.by_arm import distributions, levels, survival
 from dpeffects.report.plots.diagnostics import budget, love, overlap, sensitivity
 from dpeffects.report.plots.interval_plots import contrasts, curve, estimate, event_study, forest
 from dpeffects.report.plots.planned import half_width
 from dpeffects.report.plots.several_outcomes import outcomes
-from dpeffects.simulations.pictures import errors, leaderboard
 
 __all__ = [
     "budget",

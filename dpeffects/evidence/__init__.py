@@ -1,0 +1,1 @@
+"""What shows how far the package can be trusted: audits, the leaderboard and simulations."""

@@ -1,0 +1,3 @@
+from dpeffects.evidence.simulations.simulation import Study, simulate_study
+
+__all__ = ["Study", "simulate_study"]

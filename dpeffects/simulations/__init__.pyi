@@ -1,3 +1,0 @@
-from dpeffects.simulations.simulation import Study, simulate_study
-
-__all__ = ["Study", "simulate_study"]
