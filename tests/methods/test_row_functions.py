@@ -236,6 +236,10 @@ CASES = {
         variation.along_score(CONTRAST, STANDARD, ODDS.slopes[:1], np.ones(1), OfArm(np.zeros(2))),
         variation.along_score(ARM_TERM, STANDARD, CHANCES.slopes, np.ones(3), SUM_OF_ARM),
     ],
+    "end_of_term": [
+        variation.end_of_term(CONTRAST, OfArm(np.full(2, 0.2))),
+        variation.end_of_term(ARM_TERM, OfArm(np.full(3, 0.2))),
+    ],
     "arm_weight": [
         *(private_ipw.arm_weight((MODEL,), e, SIGNS) for e in ESTIMANDS if e != "CATE"),
         private_ipw.arm_weight(THREE, "ATE", SUM_OF_ARM),
