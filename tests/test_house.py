@@ -532,6 +532,14 @@ print(dpe.dp_ate("y ~ t | x", data, epsilon=1, bounds=bounds).summary())
     assert not loaded_by(code) & heavy
 
 
+def test_commands_of_the_wings_can_be_imported_first():
+    """The command line loads them by name, and they use it."""
+    from dpeffects.cli.program import _PLACES
+
+    for place in _PLACES[-2:]:
+        subprocess.run([sys.executable, "-c", f"import dpeffects.{place}"], check=True)
+
+
 def test_every_public_name_is_found_where_the_stub_says():
     for package in (dpeffects, dpeffects.results, dpeffects.report, dpeffects.sites):
         assert all(getattr(package, name) is not None for name in package.__all__)
