@@ -152,12 +152,12 @@ def parse_alike(text: Any) -> Any:
                 value, end = _strictly.raw_decode(text, at + 1)
                 if len(_last) >= _MOST_NAMES:
                     _last.clear()  # perhaps while another thread reads
-                if end - at < _MOST_ALIKE:
+                if len(name) + end - at < _MOST_ALIKE:
                     _last[name] = text[at + 1 : end], value
             if text[at] != ":" or name in found:
                 break
             found[name], at = value, end
-        if text[at:].strip(" \t\n\r") == "}":
+        if at and text[at:].strip(" \t\n\r") == "}":
             return found
     except (LookupError, TypeError, ValueError, RecursionError):
         pass

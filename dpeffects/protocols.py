@@ -82,6 +82,7 @@ class Protocol(documents.Document):
     missing: str | Mapping[str, str] = "error"
     shares: Mapping[str, float] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    ERROR = OptionError
 
     def __post_init__(self) -> None:
         own: dict[str, Any] = {"bounds": _declared(self.bounds)}
@@ -177,6 +178,10 @@ class Protocol(documents.Document):
         """Plain values, for JSON; bounds as in a TOML file."""
         values = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
         return values | {"bounds": {name: _entry(x) for name, x in self.bounds.items()}}
+
+    @classmethod
+    def _checked(cls, values: Any, text: str = "") -> Protocol:
+        return cls.from_dict(values)
 
     @classmethod
     def from_dict(cls, values: Any, where: str = "protocol", folder: Path = Path()) -> Protocol:

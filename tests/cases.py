@@ -22,6 +22,7 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Test],
     fixtures are made once. The decorators may be put upon each other.
     """
     given, cases = (names,) if isinstance(names, str) else names, list(cases)
+    assert cases, "there are no cases"
 
     def loop(test: Test) -> Test:
         asked = inspect.signature(test).parameters.values()
@@ -31,16 +32,22 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Test],
         def looped(request: pytest.FixtureRequest, **fixtures: Any) -> None:
             more = {"request": request} if hasattr(test, "looped") else {}
             wrong: list[BaseException] = []
+            skipped: list[BaseException] = []
             for case in cases:
                 values = dict(zip(given, (case,) if len(given) == 1 else case, strict=True))
-                put(seeded(request.node.nodeid.partition("::")[0]))
+                if not request.node.get_closest_marker("real_noise"):
+                    put(seeded(request.node.nodeid.partition("::")[0]))
                 try:
                     test(**more, **fixtures, **values)
                 except (Exception, BaseExceptionGroup, pytest.fail.Exception) as error:
                     error.add_note(f"with {values!r}"[:1000])
                     wrong.append(error)
+                except pytest.skip.Exception as error:
+                    skipped.append(error)
             if wrong:
                 raise BaseExceptionGroup(f"{len(wrong)} of {len(cases)} cases", wrong)
+            if skipped:
+                raise skipped[0]
 
         request = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD)
         looped.__signature__ = inspect.Signature([request, *own])  # type: ignore[attr-defined]

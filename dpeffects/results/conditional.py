@@ -39,7 +39,6 @@ _COVARIATES = 6
 """Covariates in a summary."""
 Points = int | Mapping[str, Sequence[Any]]
 """Values of covariates to show, or how many."""
-"""What a saved file says of itself."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

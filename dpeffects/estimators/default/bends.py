@@ -54,7 +54,8 @@ def degree(facts: Facts) -> int:
     half the usual size.
     """
     each = hand.BENT_RECORDS_WITH_DELTA if facts.budget.delta else hand.BENT_RECORDS
-    most = min(facts.n * float(facts.budget.epsilon) / each, hand.MOST_COLUMNS)
+    able = hand.MOST_POOLED if facts.budget.delta else hand.MOST_COLUMNS
+    most = min(facts.n * float(facts.budget.epsilon) / each, able)
     if facts.level == "label":
         most = facts.n / (2.0 * facts.arms * hand.BASIS_RECORDS)
     fits = [k for k in (SQUARES, PRODUCTS) if facts.columns + len(bends(facts, k)) <= most]

@@ -115,12 +115,13 @@ class Curves:
 def density(off: FloatArray, sd: FloatArray, noise: Noisy) -> FloatArray:
     """Density of the error of a released sum: its noise, and normal error of this ``sd``.
 
-    Noise of a cube is even on [-r, r] given r, which has a gamma law (claim 28).
+    Noise of a cube is even on [-r, r] given r, which has a gamma law (claim 28); Laplace noise is
+    that of a cube of one column.
     """
     if noise.gaussian:
         total = np.hypot(sd, noise.sd)
         return np.asarray(np.exp(-0.5 * (off / total) ** 2) / (math.sqrt(2.0 * math.pi) * total))
-    shape = noise.value.size + 1.0
+    shape = 2.0 if noise.unit_variance is None else noise.value.size + 1.0
     reach = shape * np.exp(np.linspace(-9.0, 6.0, 46)[1:] / math.sqrt(shape))
     weights = np.exp(shape * np.log(reach / shape) - reach + shape)
     up, down = (_ndtr((off[..., None] + x * noise.scale * reach) / sd[..., None]) for x in (1, -1))

@@ -316,7 +316,8 @@ def fit_arms(
     term = clipped_term(stage.residual, score.weight(), stage.clip, OfArm(top))
     terms = ArmTerms(stage.centres, term, -top, top, score.sizes(curator.n))
     along = VariationAsked(first, score)
-    ends = EndsAsked(terms, stage.bias) if curator.has("cut") else None
+    bias = stage.bias / math.sqrt(min(curator.arms - 1, 2))  # of each sum
+    ends = EndsAsked(terms, bias) if curator.has("cut") else None
     checks = [] if options.randomised else [along.asked(curator, terms)]
     if checks and curator.arms == 2:
         checks += check.asked
@@ -324,7 +325,7 @@ def fit_arms(
         checks.append(ends.asked(curator))
     released, *checked = curator.several(terms.asked(curator), *checks)
     found = terms.read(released)
-    cut, unknown = ends.read(checked.pop()) if ends else (np.zeros(1), np.full(1, stage.bias**2))
+    cut, unknown = ends.read(checked.pop()) if ends else (np.zeros(1), np.full(1, bias**2))
     varying = along.read(checked[0], found) if checked else Varying.nowhere()
     seen = check.read(curator.names, *checked[1:]) if curator.arms == 2 else None
     centres, randomised, arms = stage.centres, options.randomised, curator.arms
@@ -336,7 +337,7 @@ def fit_arms(
         varies = varying if randomised else replace(varying, combination=c)
         value = float(stage.levels[pair[0]] - stage.levels[pair[1]] + c @ (found.means + cut))
         off = 0.0 if randomised else hand.WEIGHTS_OFF
-        parts = [Part("clipped outcomes", float((c**2 * unknown).max()))]
+        parts = [Part("clipped outcomes", float((c**2 * unknown).sum()))]
         parts.append(centres.noise_part(pair, found.means, off, beyond=stage.beyond, cut=stage.cut))
         if not randomised:
             value += varies.more(estimand) - models.clip * models.slopes.left
@@ -404,25 +405,23 @@ def _tilted(stage: Stage, estimand: str, curator: Curator, models: Models) -> St
     """Weights of the estimand, or overlap weights where noise or few records forbid those.
 
     With the latter the interval allows for effects that vary along the score, by what is released
-    about them. Terms are cut where what that may leave out and noise are least together, and
-    residuals are not.
+    about them. Terms are cut where what that may leave out and noise are least together.
     """
     spread = stage.models.clip**2 * stage.models.moments.outcome_variance
     unit = 2.0 * noise_between(curator.arms) * curator.noise_sd("estimate") / curator.n
     off, found = float(stage.centres.unknown.max()), []
     for tilt in (estimand, "overlap"):
         score = replace(stage.score, tilt=tilt)
-        reach, most, bias, cut = _reach(score), stage.clip, stage.bias, 0.0
+        reach, most, bias, cut = _reach(score), stage.clip, 0.0, 0.0
         if stage.lengths:
             terms = stage.lengths.of_terms(off, *score.relative)
             most, bias, cut = terms.clip(unit * reach, stage.centres, reach=reach)
         error = spread * float((1.0 / score.sizes(curator.n)).sum()) + bias**2
         error += (unit * reach * most) ** 2 + VariationAsked(models, score).may_move(estimand)
         error += float((stage.centres.missed(cut, of_weight=True) ** 2).sum())
-        own = replace(stage, score=score, most=most, bias=bias, cut=cut)
+        own = replace(stage, score=score, most=most, bias=math.hypot(stage.bias, bias), cut=cut)
         found.append((error, own))
-    best = min(found, key=lambda x: x[0])[1]
-    return replace(best, clip=best.lengths.longest, beyond=0.0) if best.lengths else best
+    return min(found, key=lambda x: x[0])[1]
 
 
 def confounding(models: Models, curves: Curves) -> list[Part]:
