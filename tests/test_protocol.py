@@ -165,3 +165,10 @@ def test_too_few_records_are_refused_before_anything_is_paid():
     assert ledger.spent == (0, 0)
     assert protocol(minimum_n=300).run(DATA, ledger=ledger).n == N
     assert ledger.spent == (1, 0)
+
+
+def test_a_protocol_is_read_from_its_own_json():
+    made = dpe.Protocol(formula="y ~ t | x", epsilon=1.0, bounds={"y": (0, 1), "x": (0, 1)})
+    assert dpe.Protocol.from_json(made.to_json()) == made
+    with pytest.raises(OptionError):
+        dpe.Protocol.from_json("[1]")

@@ -130,6 +130,13 @@ def test_the_law_of_a_sum_in_a_cube(columns):
         assert beyond == pytest.approx(float((drawn > point * noise.sd).mean()), abs=0.004)
 
 
+def test_counts_by_arm_have_noise_of_their_own():
+    """Laplace noise of each, whose standard deviation is the root of 2 times its scale."""
+    grid, noise = np.linspace(-200.0, 200.0, 100_001), Noisy(np.zeros(3), 5.0)
+    found = density(grid, np.full(grid.shape, 0.1), noise)
+    assert integrate.trapezoid(found * grid**2, grid) == pytest.approx(2 * 5.0**2 + 0.01, rel=0.01)
+
+
 def test_spike_and_slab_is_bayes_rule_where_noise_is_normal():
     sums, sd, slab = np.array([0.0, 1.0, -6.0, 30.0]), np.full(4, 0.5), np.full(4, 4.0)
     found, means, squares = spike_and_slab(Noisy(sums, 1.2, None, True), sd, slab, 0.05)

@@ -506,3 +506,10 @@ def test_parts_that_releases_share_are_checked_in_each_of_them():
 def test_a_byte_order_mark_is_named():
     with pytest.raises(ReleaseError, match="byte order mark"):
         SiteRelease.from_json("\ufeff" + json.dumps(changed(("guarantee", "epsilon"), 1.0)))
+
+
+def test_what_somebody_does_to_one_release_leaves_others_alone():
+    """Two sites send the same sample; who reads the first changes theirs."""
+    one, other = (release(site).to_json() for site in ("North", "South"))
+    SiteRelease.from_json(one).sample["rows"] = 5
+    assert SiteRelease.from_json(other).to_json() == other
