@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from dpeffects import papers
 from dpeffects.estimators import registry, table_methods
 from dpeffects.evidence.leaderboard import entries, tasks
 from dpeffects.evidence.leaderboard.board import places
+from dpeffects.replication import papers
 from steps import bends
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
