@@ -39,7 +39,8 @@ def run(*command, cwd, **more):
 def test_the_sdist_makes_the_same_wheel_and_its_tests_run(wheel, tmp_path):
     run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path, cwd=ROOT)
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
-        archive.extractall(tmp_path, filter="data")
+        safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # from Python 3.11.4 on
+        archive.extractall(tmp_path, **safe)
     source = next(path for path in tmp_path.iterdir() if path.is_dir())
     command = [sys.executable, "-m", "pip", "wheel", source, "--no-deps", "--no-build-isolation"]
     run(*command, "--quiet", "-w", tmp_path, cwd=tmp_path)
