@@ -39,7 +39,7 @@ def run(*command, cwd, **more):
 def test_the_sdist_makes_the_same_wheel_and_its_tests_run(wheel, tmp_path):
     run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path, cwd=ROOT)
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
-        safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # from Python 3.11.4 on
+        safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # since 3.11.4
         archive.extractall(tmp_path, **safe)
     source = next(path for path in tmp_path.iterdir() if path.is_dir())
     command = [sys.executable, "-m", "pip", "wheel", source, "--no-deps", "--no-build-isolation"]
