@@ -1,6 +1,6 @@
 # Two commands on a machine with Python 3.11+ and make:
 #   make demo   a private treatment effect, from an empty folder to a summary table
-#   make test   style, types, and the tests that tell what a change broke: under ten minutes on two cores
+#   make test   style, types, and the tests that tell what a change broke: about ten minutes on two cores
 # and: make test-long runs what takes longer (vignettes, the site, code of pages, wheels, processes, simulations,
 # whole grids), make docs builds the site to docs/_build/html, make vignettes runs and renders the vignettes,
 # make test-lowest runs tests with the oldest versions that are allowed, make dist makes what is published.

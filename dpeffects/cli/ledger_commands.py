@@ -140,13 +140,13 @@ _SAID["changes"]["call"] = {"action": "append", "type": int}
 _of_ledger: Callable[..., Command] = partial(
     Command, output=None, show=lambda args, made: print(made), **_SAID
 )
-_NEW = in_a_shell("create", composition=COMPOSITIONS)
+_NEW = _SAID["changes"] | in_a_shell("create", composition=COMPOSITIONS)["changes"]
 COMMANDS = (
     Command(
         "ledger",
         ledger,
         commands=(
-            _of_ledger("create", create_ledger, show=_created, **_NEW),
+            _of_ledger("create", create_ledger, show=_created, changes=_NEW),
             _of_ledger("list", list_datasets),
             _of_ledger("show", show),
             _of_ledger("allot", allot),
