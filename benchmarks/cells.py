@@ -30,7 +30,11 @@ def sample(name: str, n: int, seed: int) -> tuple[Population, pd.DataFrame]:
 
 
 def on_file(path: Path, *columns: str) -> pd.DataFrame:
-    return pd.read_csv(path) if path.exists() else pd.DataFrame(columns=list(columns))
+    return (
+        pd.read_csv(path, dtype={"commit": str})
+        if path.exists()
+        else pd.DataFrame(columns=list(columns))
+    )
 
 
 def keep(

@@ -212,22 +212,17 @@ def child(task: str, n: int) -> None:
 
 def counted() -> dict[str, int]:
     """How often the rows are read, and how many columns in all."""
-    from dpeffects.design import engines, queries, table
+    from dpeffects.design import engines, table
 
-    found = {"queries": 0, "passes": 0, "columns": 0}
-    run, query = engines.run, queries.by_arm
+    found = {"passes": 0, "columns": 0}
+    run = engines.run
 
     def count_run(frame, names, function, *more):
         found["passes"] += 1
         found["columns"] += len(set(names))
         return run(frame, names, function, *more)
 
-    def count_query(*asked, **more):
-        found["queries"] += 1
-        return query(*asked, **more)
-
     engines.run = table.run = count_run
-    queries.by_arm = count_query
     return found
 
 
@@ -271,7 +266,6 @@ def row(task: str, n: int, repeats: int) -> dict[str, object]:
         "CPU s": round(median(m["cpu"] for m in mine), 2),
         "of it noise": round(median(m["noise"] for m in mine), 2),
         "peak GiB": round(max(m["peak"] for m in mine), 2),
-        "queries": int(mine[0]["queries"]),
         "passes": int(mine[0]["passes"]),
         "columns read": int(mine[0]["columns"]),
         "peer": peer or "",
@@ -307,7 +301,7 @@ def main() -> None:
         print(table.to_string())
         return
     notes = (
-        "Aggregate methods read the file through DuckDB: queries are sums that DuckDB makes, "
+        "Aggregate methods read the file through DuckDB, and "
         "passes stream rows in batches. Matching collects three columns. Medians of "
         "the runs shown, in turns with the peer; the ratio is the median of those of neighbours; "
         "peak memory is the largest. CPU is that of the whole process, all cores. "

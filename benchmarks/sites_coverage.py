@@ -26,9 +26,9 @@ from scipy.stats import norm
 
 import dpeffects as dpe
 from dpeffects.inference.estimate import Estimate, SamplingVariance
-from dpeffects.sites import SiteRelease, combine
-from dpeffects.sites.error_distribution import Errors, SumLaw
-from dpeffects.sites.rules import inflation_ivw, inflation_mvagg, ivw, mvagg
+from dpeffects.services.sites import SiteRelease, combine
+from dpeffects.services.sites.error_distribution import Errors, SumLaw
+from dpeffects.services.sites.rules import inflation_ivw, inflation_mvagg, ivw, mvagg
 
 RULES = ("ivw", "mvagg", "all", "largest", "random")
 SIZES, SMALL, TWO = (500, 2000, 8000), (400, 800, 1600), (2000, 8000)

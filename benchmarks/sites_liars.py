@@ -20,8 +20,8 @@ from report import RESULTS, save
 
 import dpeffects as dpe
 from dpeffects.inference.estimate import SamplingVariance
-from dpeffects.sites import combine
-from dpeffects.sites.rules import RULES
+from dpeffects.services.sites import combine
+from dpeffects.services.sites.rules import RULES
 
 EFFECT, BOUNDS = 0.1, {"y": (0, 1)}
 UNEQUAL = (500, 1000, 2000, 4000, 8000)

@@ -25,7 +25,13 @@ import dpeffects as dpe
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.charges import Spend
-from dpeffects.sites import SiteRelease, StudyRelease, combine, combine_studies, combine_tables
+from dpeffects.services.sites import (
+    SiteRelease,
+    StudyRelease,
+    combine,
+    combine_studies,
+    combine_tables,
+)
 
 RULES = ("mvagg", "ivw", "all", "largest", "random")
 BOUNDS = {"y": (0, 1), "x": (0, 1)}

@@ -23,9 +23,7 @@ from dpeffects.guarantee import Guarantee
 from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.ledgers.allotments import Allotment
 from dpeffects.ledgers.memory import Ledger
-from dpeffects.planning import Plan, StudyPlan, TermPlan, plan, plan_study, rehearse
 from dpeffects.privacy.charges import Spend
-from dpeffects.protocols import Protocol, read_protocol
 from dpeffects.replication.papers.theory import (
     ipw_bias,
     ipw_bias_bound,
@@ -50,7 +48,9 @@ from dpeffects.results import (
     Tests,
     load_cate,
 )
-from dpeffects.sites import (
+from dpeffects.services.planning import Plan, StudyPlan, TermPlan, plan, plan_study, rehearse
+from dpeffects.services.protocols import Protocol, read_protocol
+from dpeffects.services.sites import (
     Combined,
     SiteRelease,
     StudyRelease,

@@ -12,7 +12,6 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from json import decoder
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -127,41 +126,13 @@ def parse_json(text: str | bytes) -> Any:
     if isinstance(text, str) and text.startswith("\ufeff"):
         raise FieldError("this is not JSON: a byte order mark stands before it")
     try:
-        return _strictly.decode(text) if isinstance(text, str) else json.loads(text, **_HOOKS)
+        return STRICT.decode(text) if isinstance(text, str) else json.loads(text, **_HOOKS)
     except FieldError:
         raise
     except RecursionError:
         raise FieldError("it is nested too deeply") from None
     except (ValueError, TypeError) as error:
         raise FieldError(f"this is not JSON: {str(error).splitlines()[0]}") from None
-
-
-def parse_alike(text: Any) -> Any:
-    """Read JSON strictly; entries that are written as in the text before are the same objects.
-
-    Many sites send the same guarantee, charges and formula. A text with spaces is read as any.
-    """
-    found: dict[str, Any] = {}
-    try:
-        at = 0
-        while text[at] in ("{" if not at else ","):
-            name, at = _name(text, text.index('"', at, at + 2) + 1)
-            said, value = _last.get(name, ("", None))
-            end = at + 1 + len(said)
-            if not said or not text.startswith(said, at + 1) or text[end] not in ",}":
-                value, end = _strictly.raw_decode(text, at + 1)
-                if len(_last) >= _MOST_NAMES:
-                    _last.clear()  # perhaps while another thread reads
-                if len(name) + end - at < _MOST_ALIKE:
-                    _last[name] = text[at + 1 : end], value
-            if text[at] != ":" or name in found:
-                break
-            found[name], at = value, end
-        if at and text[at:].strip(" \t\n\r") == "}":
-            return found
-    except (LookupError, TypeError, ValueError, RecursionError):
-        pass
-    return parse_json(text)
 
 
 def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -177,11 +148,8 @@ def _no_constant(name: str) -> Any:
 
 
 _HOOKS: dict[str, Any] = {"object_pairs_hook": _no_name_twice, "parse_constant": _no_constant}
-_strictly = json.JSONDecoder(**_HOOKS)
-_name: Any = vars(decoder)["scanstring"]
-_last: dict[str, tuple[str, Any]] = {}
-_MOST_ALIKE, _MOST_NAMES = 100_000, 100
-"""Characters and entries that are kept of the text before."""
+STRICT = json.JSONDecoder(**_HOOKS)
+"""It refuses names that stand twice, NaN and infinity."""
 
 
 # --- what all documents share -----------------------------------------------------------------

@@ -441,9 +441,7 @@ class Estimation:
             return ()
         known = dict.fromkeys(design.formula.outcome_columns, "outcome" in parts)
         known |= dict.fromkeys(design.formula.covariate_columns, "covariates" in parts)
-        ranges = [n for n in design.columns.numeric if n in design.bounds and n in known]
-        declared = [n for n in ranges if design.bounds.source(n) == "declared"]
-        return tuple(n for n in declared if known[n] is public)
+        return tuple(n for n in design.declared if known[n] is public)
 
     def _affords_a_check(self, public: bool) -> bool:
         """Whether a check that nobody asked for is cheap by public numbers.

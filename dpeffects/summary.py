@@ -1,10 +1,9 @@
 """Summary: titled blocks of text, built once, rendered in several ways.
 
 Results hold no formats. What a release has to say is in methods of its class, which
-`report.about_records` puts on a page. Others, and pictures, are in modules of the package `report`
-that a class names, ``class Combined(..., words="about_sites")``; `of_report` loads them when
-something is shown. There `summarise`, `tabulate`, `describe`, `brief` and `draw` have a function
-for it.
+`report.about_records` puts on a page. Others, and pictures, are in modules that a class names,
+``class Result(..., pictures="report.plots.interval_plots")``, which are loaded when it is shown.
+There `summarise`, `tabulate`, `describe`, `brief` and `draw` have a function for it.
 """
 
 from __future__ import annotations
@@ -287,7 +286,7 @@ class Report(Named):
 class Shown(Named):
     """Whatever has a summary: it prints as text, and as HTML in a notebook.
 
-    A class says by ``words`` and ``pictures`` which modules of `report` describe and draw it.
+    A class says by ``words`` and ``pictures`` which modules of the package describe and draw it.
     """
 
     _shown_by: ClassVar[dict[str, str]] = {}
@@ -310,7 +309,7 @@ class Shown(Named):
 def _load(result: Any, modules: str) -> None:
     """Load what the class of a result says that it is shown by."""
     if name := getattr(type(result), "_shown_by", {}).get(modules):
-        of_report(name)
+        import_module(f"dpeffects.{name}")
 
 
 class ByType:

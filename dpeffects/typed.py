@@ -272,20 +272,6 @@ def any_of(checks: Iterable[Check], words: str) -> Check:
     return checked
 
 
-def remembered(check: Check) -> Check:
-    """The same check, made once for an object that comes again and again; nobody may change it."""
-    last: tuple[Any, Any] = (object(), None)
-
-    def checked(value: Any, name: str) -> Any:
-        nonlocal last
-        known = last  # another thread may read too
-        if value is not known[0]:
-            known = last = value, check(value, name)
-        return known[1]
-
-    return checked
-
-
 # --- by type ----------------------------------------------------------------------------------
 
 

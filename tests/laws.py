@@ -28,8 +28,8 @@ from dpeffects.inference.estimate import (
 from dpeffects.inference.moment_regression import LinearFit
 from dpeffects.inference.rates import ArmSums, RateTable
 from dpeffects.inference.tables import ArmTable
-from dpeffects.sites.combination import combine
-from dpeffects.sites.rules import RULES
+from dpeffects.services.sites.combination import combine
+from dpeffects.services.sites.rules import RULES
 from tests.kinds_of_summaries import made
 from tests.releases import release
 

@@ -24,7 +24,7 @@ from dpeffects.estimators import proved, registry
 from dpeffects.estimators.default.curves import spike_and_slab
 from dpeffects.guarantee import KINDS
 from dpeffects.privacy.charges import Noisy
-from dpeffects.sites.rules import RULES
+from dpeffects.services.sites.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ROOT / "docs" / "guide"

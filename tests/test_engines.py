@@ -13,14 +13,15 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects import flow
-from dpeffects.design import engines, queries, table
+from dpeffects.design import engines, frames, table
 from dpeffects.design import read as design
-from dpeffects.design.arms import ARMS, Outcome, ScaledSquare
-from dpeffects.design.columns import Columns
+from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare
+from dpeffects.design.clipped import AnyOutside
+from dpeffects.errors import DataError
 from dpeffects.formula import parse
 from dpeffects.privacy import rows as private_rows
-from dpeffects.privacy.rows import Block
-from dpeffects.privacy.sets import Box
+from dpeffects.privacy.curator import Sum, Sums
+from dpeffects.privacy.sets import COUNT, Box, Cube
 
 N = 3001
 # bounds that are no round numbers in binary, and clip some values
@@ -138,6 +139,15 @@ def arrow(data, folder):
 HOLDERS = [polars_eager, arrow, polars_lazy, polars_file, duckdb_relation, parquet, csv]
 
 
+@pytest.mark.parametrize("name", ["*", "^x$", "^$"])
+def test_names_that_an_engine_takes_as_patterns_are_refused(name):
+    polars, plain = pytest.importorskip("polars"), pd.DataFrame({name: [1.0], "^y": [2.0]})
+    with pytest.raises(DataError, match="pattern"):
+        frames.unpack(polars.DataFrame(plain.to_dict("list")), None, [name])
+    assert frames.unpack(plain, None, [name, "^y"])[0].columns == [name, "^y"]
+    assert frames.unpack(polars.DataFrame({"^y": [2.0]}), None, ["^y"])[0].columns == ["^y"]
+
+
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("call", CALLS)
 def test_every_engine_gives_the_same_numbers(call, tmp_path, monkeypatch):
@@ -224,26 +234,50 @@ def test_kinds_of_treatment(kind, tmp_path):
         assert answer(holder(data, tmp_path), "means", **more) == expected
 
 
-@pytest.mark.parametrize("interval", [(0.1, 0.7), (1.0, 1.0 + 2**-52), (-1e9, 1e-3), (0.0, 1e-90)])
-@pytest.mark.parametrize("what", ["sum", "square"])
-def test_sums_of_an_engine_are_those_of_the_grid(interval, what):
-    """Ends, halves between steps, values beyond: on ranges where a clip is needed and not."""
-    nw = pytest.importorskip("narwhals.stable.v2")
-    polars, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
-    rng = np.random.default_rng(5)
-    lower, upper = interval
-    phi = Outcome() if what == "sum" else ScaledSquare(*interval)
-    grid = (Box(*interval) if what == "sum" else Box(0, 1)).on(1000, 1.0)
-    halves = lower + (rng.integers(0, 2**20, 300) + 0.5) * grid.unit * (upper - lower)
+@pytest.mark.parametrize("interval", [(0.1, 0.7), (1.0, 1.0 + 2**-52), (-1e9, 1e-3), (0.0, 1e-40)])
+def test_sums_that_come_with_the_checks_are_those_of_the_rows(interval, monkeypatch):
+    """Ends, halves between steps, values beyond: what is known is not read again, and nothing else
+    is taken for it: not on another grid, nor of columns as they are."""
+    duckdb = pytest.importorskip("duckdb")
+    rng, (lower, upper) = np.random.default_rng(5), interval
+    halves = lower + (rng.integers(0, 2**20, 300) + 0.5) * 2**-21 * (upper - lower)
     y = np.concatenate([rng.uniform(lower, upper, 300), halves, [lower, upper, -1e300, 1e300]])
-    t = rng.integers(0, 2, y.size)
-    block = Block(t == 1, np.clip(y, lower, upper))
-    expected = grid.totals(phi(block)[:, None].copy(), ARMS.of(block), 2)
-    columns = Columns("t", None, ("y",), {})
-    data = pd.DataFrame({"y": y, "t": t})
-    for native in (polars.from_pandas(data).lazy(), duckdb.from_df(data)):
-        found = queries.by_arm(nw.from_native(native), columns, ("y", interval), {phi: grid})
-        assert (queries.in_two_arms(found, phi) == expected).all()
+    data = pd.DataFrame({"y": y, "t": rng.integers(0, 2, y.size)})
+    read = design.read(duckdb.from_df(data), parse("y ~ t"), {"y": interval}, ())
+    rows, looks = read.encode(), []
+    look = table.PrivateTable.look
+    monkeypatch.setattr(table.PrivateTable, "look", lambda *asked: looks.append(1) or look(*asked))
+    inside, treated, n = np.clip(y, lower, upper), data["t"].to_numpy() == 1, y.size
+    z = (inside * 2.0 - lower - upper) / (upper - lower)
+    box, unit = Box(*interval), Box(0.0, 1.0)
+    cases = [(Outcome(), box, inside), (ScaledSquare(*interval), unit, z * z)]
+    cases += [(None, COUNT, np.ones(n))]
+    for phi, within, values in cases:
+        for cells in (ARMS, TREATED)[: 1 if phi else 2]:
+            grid = within.on(n, 1.0)
+            steps = grid.project(values[:, None].copy())[:, 0].astype(np.int64)
+            wanted = [[steps[treated].sum()], [steps[~treated].sum()]][: cells.size]
+            (found,) = rows.fold(Sums([Sum(phi, 1, cells, grid)]), "outcome")
+            assert found.tolist() == wanted
+    outside = AnyOutside((lower,), (upper,))
+    for rate in (1.0, 1e-9):
+        ask = Sums([Sum(outside, 1, None, Cube(0.0, 1.0).on(n, rate))])
+        (found,) = read.column("y").fold(ask, "covariates")
+        assert found[0, 0] * ask[0].grid.unit + n / 2 == 2
+        assert len(looks) == (rate < 1.0)
+    rows.fold(Sums([Sum(Outcome(), 1, ARMS, box.with_bits(8))]), "outcome")
+    read.column("y").fold(Sums([Sum(Outcome(), 1, ARMS, box.on(n, 1.0))]), "outcome")
+    assert len(looks) == 3
+
+
+@pytest.mark.parametrize(("call", "most"), [("means", 1), ("contrast", 3), ("one step", 6)])
+def test_rows_on_an_engine_are_read_as_few_times_as_releases_allow(call, most, monkeypatch):
+    duckdb = pytest.importorskip("duckdb")
+    data, looks, run = frame(), [], engines.run
+    expected = answer(data, call, epsilon=4)
+    monkeypatch.setattr(table, "run", lambda *asked: looks.append(asked[1]) or run(*asked))
+    assert answer(duckdb.from_df(data), call, epsilon=4) == expected
+    assert len(looks) == most
 
 
 # --- what is refused, before anything is charged ------------------------------------------------
@@ -386,7 +420,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 
 
 CLUSTER = {"means": lambda d: answer(d, "means"), "groups": BEYOND["groups"]}
-"""One query of the engine; functions of blocks: a propensity model, a function, sums by group."""
+"""One look at the rows; functions of blocks: a propensity model, a function, sums by group."""
 
 
 @pytest.fixture(scope="module")

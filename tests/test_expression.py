@@ -17,6 +17,7 @@ from dpeffects.formula.expression import (
     Compare,
     Cut,
     Number,
+    Pair,
     Unary,
     columns,
     evaluate,
@@ -182,6 +183,19 @@ NEEDS = [
 @pytest.mark.parametrize(("text", "expected"), NEEDS)
 def test_needs_domain(text, expected):
     assert needs_domain(read(text)) == expected
+
+
+def test_a_column_of_one_value_has_that_as_its_range():
+    assert range_of(Column("x"), {"x": (2.0, 2.0)}) == (2.0, 2.0)
+
+
+def test_two_numbers_as_one_are_told_apart_again():
+    pair = Pair(Column("x"), Column("z"), (4.0, 10.0))
+    x, z = np.array([0.0, 4.0, 1.0]), np.array([10.0, 0.0, 3.0])
+    first, second = pair.apart(pair.together(x, z))
+    for found, exact in ((first, x / 4.0), (second, z / 10.0)):
+        assert found[:2].tolist() == exact[:2].tolist()  # the ends are ends
+        assert found == pytest.approx(exact, abs=2.0**-26)
 
 
 def test_columns_are_listed_once_in_order():

@@ -10,11 +10,9 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.design import read as design
-from dpeffects.design.arms import ARMS, Outcome
 from dpeffects.design.sample import Sample
 from dpeffects.errors import DataError, DPEffectsError, FormulaError
 from dpeffects.formula import parse
-from dpeffects.privacy.sets import Box
 from dpeffects.results.conditional import load_cate
 from tests.plain import raw
 from tests.test_engines import csv, duckdb_relation, parquet, polars_file, polars_lazy
@@ -171,23 +169,6 @@ def test_engines(engine, tmp_path):
     np.testing.assert_array_equal(sorted_rows(table), expected(data))
     memory = read(frame, parse(FORMULA), BOUNDS, (), missing=POLICY)
     assert table.arm_counts == memory.arm_counts
-
-
-@pytest.mark.parametrize("text", ["y ~ t", "y ~ t2"])
-def test_sums_by_arm_that_an_engine_makes_are_those_of_memory(text, tmp_path):
-    data = columns()
-    data["t2"] = [None if v is None else int(v == "yes") for v in data["t"]]
-    policy, grid = {"y": "complete", "t": "complete", "t2": "complete"}, Box(0.0, 1.0).on(N, 1.0)
-    frame = pandas_nullable(data).astype({"t2": "Int64"})
-    policy = {k: v for k, v in policy.items() if k in text.split()}
-    memory = read(frame, parse(text), BOUNDS, (), missing=policy).encode()
-    y, treated = memory.outcome, memory.treated
-    steps = np.floor((y - 0.5) * grid.steps + 0.5)
-    wanted = [[steps[treated].sum()], [steps[~treated].sum()]]
-    for engine in (polars_lazy, duckdb_relation, nan_file, dask):
-        given = frame if engine is not nan_file else pd.DataFrame(data, dtype=object)
-        rows = read(engine(given, tmp_path), parse(text), BOUNDS, (), missing=policy)
-        np.testing.assert_array_equal(rows.encode().in_engine(Outcome(), grid, ARMS), wanted)
 
 
 @pytest.mark.sampled(3)

@@ -16,9 +16,9 @@ import dpeffects as dpe
 from dpeffects.errors import BoundsError, BudgetError, DPEffectsError, OptionError
 from dpeffects.estimators import proved
 from dpeffects.inference.hypotheses import Hypothesis
-from dpeffects.planning import rehearsal
-from dpeffects.planning.made_up import MadeUp
-from dpeffects.planning.rehearsal import Rehearsed, detectable, power, stretch
+from dpeffects.services.planning import rehearsal
+from dpeffects.services.planning.made_up import MadeUp
+from dpeffects.services.planning.rehearsal import Rehearsed, detectable, power, stretch
 from tests.cases import each
 from tests.populations import POPULATIONS, constant
 

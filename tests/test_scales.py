@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import brentq
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 import dpeffects as dpe
@@ -127,6 +128,31 @@ def test_the_law_of_a_combination_is_that_of_its_parts():
         made = means.combined(a, b)
         half = intervals.interval(made, 0.9).upper - made.value
         assert np.mean(np.abs(draws @ (a, b)) <= half) == pytest.approx(0.9, abs=0.003)
+
+
+@pytest.mark.parametrize("counts", [(200, 400, 150, 500), (4, 400, 2, 500)])
+@pytest.mark.parametrize("curve", [scales._Ratio(1.0), scales._Odds()], ids=["ratio", "odds"])
+def test_the_pair_that_fits_best_weighs_means_by_sampling_and_noise(curve, counts):
+    """Generalised least squares along the curve, moved away from its ends by noise alone."""
+    noise = np.outer([0.01, 0.02], [0.01, 0.02]) + np.diag([0.0, 0.03**2])
+    means = risks(*counts, gaussian=((0.01, 0.02), (0.0, 0.03)))
+    for q in (0.4, 0.6):
+
+        def weights(total, q=q):
+            pair = np.array(curve.at(q, total))
+            sampling = np.diag(pair * (1.0 - pair) / counts[1::2])
+            return pair, np.linalg.solve(noise + sampling, curve.slope(q, pair))
+
+        def score(total):
+            pair, own = weights(total)
+            return own @ (np.array([means.treated, means.control]) - pair)
+
+        top = curve.most(q)
+        best = brentq(score, 1e-9, top - 1e-9, xtol=1e-13)
+        pair, own = weights(best)
+        sd = math.sqrt(own @ noise @ own) / (own @ curve.slope(q, pair))
+        expected = curve.at(q, scales.within(best, sd, (0.0, top)))
+        assert scales._fitted(means, curve, q)[0] == pytest.approx(expected, rel=1e-6)
 
 
 METHODS = [

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +17,10 @@ import pytest
 import dpeffects as dpe
 from dpeffects.privacy.strata import Sizes, StratumCounts
 from dpeffects.replication import nearest
-from dpeffects.replication.papers import Found, claim, table, verdicts
+from dpeffects.replication.nearest import match
+from dpeffects.replication.papers import Found, paper_004, table, verdicts
 from dpeffects.replication.papers import verdict as register
-from dpeffects.sites.rules import RULES
+from dpeffects.services.sites.rules import RULES
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import second_reading as text
@@ -39,7 +39,7 @@ def test_matching_and_its_limits(seed):
     rng, neighbours = np.random.default_rng(seed), 1 + seed % 5
     scores, t = arms(rng, neighbours)
     near, (n_t, n_c) = text.by_distance(scores, t), (int(t.sum()), int((1 - t).sum()))
-    free = nearest.match(scores, t == 1, neighbours)
+    free = match(scores, t == 1, neighbours)
     chosen = text.taken(near, t, neighbours)
     np.testing.assert_allclose(text.weights(chosen, 40), free.weight)
     most, sides = int(free.used.max()), ((n_t, n_c), (n_c, n_t))
@@ -49,7 +49,7 @@ def test_matching_and_its_limits(seed):
         more = (neighbours, most, 2.0, 0.01, capped)
         assert raised == tuple(nearest.match_limit(*side, *more) for side in sides)
         pair = (neighbours * raised[0], neighbours * raised[1])
-        limited = nearest.match(scores, t == 1, neighbours, pair)
+        limited = match(scores, t == 1, neighbours, pair)
         ours = text.weights(text.taken(near, t, neighbours, raised), 40)
         np.testing.assert_allclose(ours, limited.weight)
 
@@ -125,10 +125,10 @@ def test_the_algorithm_of_weighting():
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_reading_belongs_to_a_statement(paper):
     names = {
-        (name, item)
+        (name, claim.item)
         for key in ("000", "001", "002", "003", "004")
-        for item, _, _, judge in register._CLAIMS[key]
-        for name in register._names(judge)[1]
+        for claim in register.claims(key)
+        for name in claim.names
     }
     rows = table(f"{paper}_readings")
     for row in rows.itertuples():
@@ -155,13 +155,10 @@ def test_what_does_not_come_back_was_read_again():
 
 def test_only_a_plain_reading_brings_a_statement_back(tmp_path, monkeypatch):
     monkeypatch.setattr("dpeffects.replication.papers.on_file._folder", lambda: tmp_path)
-    monkeypatch.setattr(register, "_CLAIMS", defaultdict(list))
-
-    def below() -> Found:
-        return Found("0.5", False, "because")
-
-    below.__module__ = "dpeffects.replication.papers.paper_004"
-    claim("004", "Figure 1", "anything")(below)
+    judged = Found("0.5", False, "because")
+    monkeypatch.setattr(paper_004, "_below", lambda: judged, raising=False)
+    said = register.Claim("004", "Figure 1", "anything", "below")
+    monkeypatch.setattr(register, "claims", lambda key: [said])
     for plain, verdict in ((False, "does not"), (True, "comes back")):
         row = {"claim": "below", "item": "", "reading": "as printed", "found": "0.1"}
         rows = [row | {"plain": plain, "holds": True, "cases": 1}]

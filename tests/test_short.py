@@ -10,7 +10,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import DPEffectsError, OptionError
 from dpeffects.results.record import Reported
-from dpeffects.sites import Combined
+from dpeffects.services.sites import Combined
 from dpeffects.summary import Pairs, Prose
 from tests.cases import each
 from tests.kinds_of_summaries import NAMES, made

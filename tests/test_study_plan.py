@@ -12,7 +12,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import BoundsError, OptionError
 from dpeffects.inference.intervals import p_value
-from dpeffects.planning.made_up import MadeUp
+from dpeffects.services.planning.made_up import MadeUp
 
 BOUNDS = {"pain": (0, 100), "walk": (0, 10), "died": [0, 1], "age": (18, 90), "sex": ["f", "m"]}
 FORMULA = "pain + walk + died ~ t"

@@ -9,7 +9,8 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import BoundsError, DataError, FormulaError, OptionError, ReleaseError
 from dpeffects.formula.expression import Column, Pair, Survival
-from dpeffects.inference.tables import ArmTable, together
+from dpeffects.inference.tables import ArmTable
+from dpeffects.services.sites.together import tables as together
 from tests.calls import ENGINES
 
 TRUE = np.array([[0.1, 0.3, 0.2, 0.4], [0.25, 0.25, 0.3, 0.2]])

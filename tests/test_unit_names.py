@@ -11,7 +11,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import BudgetError, ReleaseError
 from dpeffects.guarantee import Guarantee, column_of, rows_of
-from dpeffects.sites.site_documents import SiteRelease
+from dpeffects.services.sites.site_documents import SiteRelease
 from tests.privacy.test_budget import NAMES
 
 BOUNDS = {"y": (0, 1), "x": (0, 1)}

@@ -34,7 +34,7 @@ from scipy.special import log_ndtr
 import dpeffects as dpe
 from dpeffects.privacy.strata import StratumCounts
 from dpeffects.replication import nearest
-from dpeffects.sites.rules import mvagg
+from dpeffects.services.sites.rules import mvagg
 
 FULL = "--full" in sys.argv
 pd.options.display.width = 100
@@ -597,7 +597,7 @@ beside(
     "I* is the argmin over all subsets of the sites (algorithm 3, line 1)",
     f"the prefix has the least variance of all {len(subsets)} subsets in {equal} of {trials} "
     "trials, and takes a sort for any number of sites",
-    "proved in the docstring of dpeffects.sites.rules.mvagg; no privacy is involved",
+    "proved in the docstring of dpeffects.services.sites.rules.mvagg; no privacy is involved",
 )
 
 # %%

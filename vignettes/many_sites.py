@@ -23,8 +23,8 @@ import dpeffects as dpe
 from dpeffects.errors import MissingExtraError
 from dpeffects.privacy.strata import Sizes, Smoothing, StratumCounts, excess
 from dpeffects.replication.papers import kept, references, spread, verdicts
-from dpeffects.sites.error_distribution import Errors
-from dpeffects.sites.rules import RULES as PACKAGE_RULES
+from dpeffects.services.sites.error_distribution import Errors
+from dpeffects.services.sites.rules import RULES as PACKAGE_RULES
 
 FULL = "--full" in sys.argv
 REPEATS, OTHER_SEEDS = 100, 10_000

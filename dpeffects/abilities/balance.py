@@ -31,7 +31,7 @@ from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_tables import TableWeight
 from dpeffects.estimators.default.standard import varying_columns
 from dpeffects.estimators.margins import MarginAsked, cube, margins
-from dpeffects.estimators.option_checks import check_clip, check_flag, checked, whole
+from dpeffects.estimators.option_checks import check_clip, checked, flag, whole
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.estimators.weighting import inverse_weights
@@ -41,12 +41,9 @@ from dpeffects.inference.joint import Margin, agreeing
 from dpeffects.inference.monotone import not_negative
 from dpeffects.inference.noisy import COUNTED, RARE, noise_ratio
 from dpeffects.lazy import pd
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy import COUNT, Block, Cells, Curator, Split, entries
 from dpeffects.privacy.losses import sigmoid, unit_norm
 from dpeffects.privacy.minimise import Weights
-from dpeffects.privacy.release import Split
-from dpeffects.privacy.rows import Block, Cells
-from dpeffects.privacy.sets import COUNT, entries
 from dpeffects.privacy.tight_sets import cube_noise_sd
 from dpeffects.privacy.units import seen_as
 from dpeffects.results import several, tabled, words
@@ -71,14 +68,12 @@ class BalanceOptions(Options):
     kept within [clip, 1 - clip] in the weights; ``bins``: of the histogram.
     """
 
-    adjusted: bool | None = None
-    overlap: bool | None = None
+    adjusted: bool | None = flag(None)
+    overlap: bool | None = flag(None)
     clip: float = checked(0.1, check_clip)
     bins: int = whole(20, 2, 200)
 
     def __post_init__(self) -> None:
-        check_flag("adjusted", self.adjusted, optional=True)
-        check_flag("overlap", self.overlap, optional=True)
         super().__post_init__()
         if self.adjusted and self.overlap is False:
             raise OptionError("adjusted=True needs the propensity model: leave overlap=False out")
@@ -416,7 +411,7 @@ BALANCE = MethodSpec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Balance(several.SeveralRows, pictures="plots.diagnostics"):
+class Balance(several.SeveralRows, pictures="report.plots.diagnostics"):
     """Overlap and balance of two arms; made by `dp_balance`.
 
     Parameters

@@ -36,6 +36,7 @@ from dpeffects.estimators.default.auto import AutoOptions
 from dpeffects.estimators.default.centres import clipped_term, residual
 from dpeffects.estimators.default.clipped_contrast import ClippedContrastOptions, StudyOptions
 from dpeffects.estimators.default.one_step import OneStepOptions
+from dpeffects.estimators.option_checks import check_column, checked
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.formula import Formula, parse
@@ -43,11 +44,7 @@ from dpeffects.formula.expression import Categorical, Column, Cut, Taken, is_bin
 from dpeffects.inference import intervals, scales
 from dpeffects.inference.compliers import STRONG, Wald
 from dpeffects.inference.estimate import Estimate, Influence, Unavailable
-from dpeffects.privacy.budget import Budget, Share
-from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.release import Split
-from dpeffects.privacy.rows import Block
-from dpeffects.privacy.sets import Box
+from dpeffects.privacy import Block, Box, Budget, Curator, Share, Split
 from dpeffects.privacy.units import with_outcome
 from dpeffects.results.numbers import to_error
 from dpeffects.results.tabled import Tabled, TableEffects, Term
@@ -77,12 +74,7 @@ class LateOptions(StudyOptions):
     refuse, before anything is paid, a result that cannot be adjusted for them.
     """
 
-    instrument: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.instrument, str):
-            raise OptionError(f"instrument must be the name of a column, got {self.instrument!r}")
+    instrument: str = checked("", check_column)
 
     def of_formula(self, written: Formula) -> Formula:
         """The instrument in the place of the treatment, which becomes a part of the outcome."""

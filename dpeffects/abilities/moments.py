@@ -23,6 +23,7 @@ from dpeffects.documents import refuse_twins
 from dpeffects.errors import OptionError, ReleaseError, did_you_mean
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.option_checks import choice
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.formula import parse
@@ -56,9 +57,8 @@ from dpeffects.inference.moment_regression import (
 from dpeffects.inference.noisy import OWN, noise_ratio
 from dpeffects.inference.table_one import Difference, hidden
 from dpeffects.lazy import pd
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy import Box, Curator, entries
 from dpeffects.privacy.rows import Block as RowBlock
-from dpeffects.privacy.sets import Box, entries
 from dpeffects.privacy.tight_sets import Gram
 from dpeffects.results import average, export, several, tabled
 from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error
@@ -94,16 +94,10 @@ class MomentsOptions(Options):
     ``factors``: what ``subgroups`` names, factors by whose levels effects are wanted.
     """
 
-    design: str = "observational"
+    design: str = choice("observational", "randomised")
     factors: str | None = None
-    plan: Layout = field(init=False, repr=False)
+    plan: Layout = field(default=None, init=False, repr=False)  # type: ignore[assignment]
     """Columns of z, once the data are known."""
-
-    def __post_init__(self) -> None:
-        if self.design not in ("observational", "randomised"):
-            raise OptionError(
-                f'design must be "observational" or "randomised", got {self.design!r}'
-            )
 
     def resolve(self, facts: Facts) -> Options:
         """Lay out the columns of z."""

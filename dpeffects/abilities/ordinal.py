@@ -17,9 +17,7 @@ from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
 from dpeffects.estimators.arm_tables import TableOptions, fit_table, table_spec
 from dpeffects.formula.expression import Column, Expression, Ordered
-from dpeffects.inference import intervals, ordered_levels
-from dpeffects.inference.estimate import Unavailable
-from dpeffects.inference.noisy import ratio_of
+from dpeffects.inference import Unavailable, intervals, ordered_levels, ratio_of
 from dpeffects.lazy import pd
 from dpeffects.privacy.curator import Curator
 from dpeffects.results.export import frame_of
@@ -67,7 +65,7 @@ class Chance(Term):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class OrdinalEffects(TableEffects, pictures="plots.by_arm"):
+class OrdinalEffects(TableEffects, pictures="report.plots.by_arm"):
     """An outcome of ordered levels in two arms, from one noisy table.
 
     Its terms are differences in the share of records at a level or a higher one ("at least mild"),

@@ -9,11 +9,9 @@ model.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
@@ -23,16 +21,13 @@ from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
 from dpeffects.estimators import arm_tables, spec
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.option_checks import between, is_number
+from dpeffects.estimators.option_checks import between, check_bins, checked
 from dpeffects.estimators.row import row
+from dpeffects.inference import Estimate, SamplingVariance, Unavailable, check_conf_level
 from dpeffects.inference.bins import MOST, Scale, number_of_bins, place
-from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.inference.intervals import check_conf_level
 from dpeffects.inference.quantiles import Distributions
 from dpeffects.inference.tables import ArmTable
-from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.rows import Block, Cells
-from dpeffects.privacy.sets import COUNT, entries
+from dpeffects.privacy import COUNT, Block, Cells, Curator, entries
 from dpeffects.results.export import frame_of
 from dpeffects.results.numbers import with_ends
 from dpeffects.results.tabled import ARMS, Inverted, Tabled, TableEffects, normal, table_by_arm
@@ -65,27 +60,14 @@ class QuantileOptions(arm_tables.TableOptions):
     """
 
     quantiles: tuple[float, ...] = (0.1, 0.25, 0.5, 0.75, 0.9)
-    bins: int | tuple[float, ...] | None = None
+    bins: int | tuple[float, ...] | None = checked(None, check_bins, 4, 500)
     place_share: float | None = between(None, 0.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "quantiles", check_quantiles(self.quantiles))
-        if isinstance(self.bins, int | float):
-            whole = isinstance(self.bins, int) and not isinstance(self.bins, bool)
-            if not whole or not 4 <= self.bins <= 500:
-                raise OptionError(f"bins must be a whole number from 4 to 500, got {self.bins!r}")
-        elif self.bins is not None:
-            self._check_ends()
-
-    def _check_ends(self) -> None:
-        ends = self.bins
-        if not (isinstance(ends, tuple | list) and len(ends) <= 500 and all(map(is_number, ends))):
-            raise OptionError("bins must be how many there are, or their ends in order")
-        ordered = tuple(float(x) for x in ends)
-        if len(ordered) < 2 or not all(a < b < math.inf for a, b in pairwise(ordered)):
-            raise OptionError("bins must be how many there are, or their ends in order")
-        object.__setattr__(self, "bins", ordered)
+        if self.bins is not None and not isinstance(self.bins, int):
+            object.__setattr__(self, "bins", tuple(map(float, self.bins)))
 
     def resolve(self, facts: spec.Facts) -> spec.Options:
         """Decide whether a first stage is needed, and whether to adjust."""
@@ -173,7 +155,7 @@ TABLE = arm_tables.table_spec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class QuantileEffects(TableEffects, pictures="plots.by_arm"):
+class QuantileEffects(TableEffects, pictures="report.plots.by_arm"):
     """Quantiles of the outcome in two arms and their differences, from one noisy table.
 
     An effect at a quantile compares the two distributions: the median of what all records would

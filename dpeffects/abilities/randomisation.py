@@ -25,7 +25,7 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.calls import public_call, released
 from dpeffects.errors import OptionError
-from dpeffects.estimators.option_checks import choice, is_number, whole
+from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.hypotheses import ALTERNATIVES
@@ -38,9 +38,7 @@ from dpeffects.inference.randomisation_law import (
     p_value,
 )
 from dpeffects.lazy import pd
-from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.rows import Block, Cells
-from dpeffects.privacy.sets import COUNT, Box
+from dpeffects.privacy import COUNT, Block, Box, Cells, Curator
 from dpeffects.results import export, record, tabled, words
 from dpeffects.results.numbers import number
 from dpeffects.summary import Pairs, Table
@@ -76,7 +74,7 @@ class RandomisationOptions(Options):
     public; ``alternative``: "two-sided", "greater" or "less".
     """
 
-    treated_share: float | None = None
+    treated_share: float | None = between(None, 1e-6, 1.0 - 1e-6)
     treated: int | None = whole(None, 1)
     alternative: str = choice(*ALTERNATIVES)
 
@@ -84,9 +82,6 @@ class RandomisationOptions(Options):
         super().__post_init__()
         if not (self.treated_share is None or self.treated is None):
             raise OptionError(_HOW)
-        share = self.treated_share
-        if share is not None and not (is_number(share) and 1e-6 <= share <= 1.0 - 1e-6):
-            raise OptionError(f"treated_share must be between 0 and 1, got {share!r}")
 
     def resolve(self, facts: Facts) -> RandomisationOptions:
         """Refuse an outcome that is not 0 and 1 by its declaration."""

@@ -25,19 +25,15 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
-from dpeffects.estimators import arm_tables, option_checks, spec
+from dpeffects.estimators import arm_tables, spec
 from dpeffects.estimators import constants as hand
+from dpeffects.estimators.option_checks import check_column, check_positive, checked
 from dpeffects.estimators.row import row
 from dpeffects.formula.expression import Column, Expression, Pair, columns
-from dpeffects.inference import intervals, scales
-from dpeffects.inference.estimate import Means, Unavailable
+from dpeffects.inference import COUNTED, Means, Unavailable, intervals, noise_ratio, scales
 from dpeffects.inference.intervals import NO_TEST, Interval
-from dpeffects.inference.noisy import COUNTED, noise_ratio
 from dpeffects.inference.rates import ArmSums, RateTable
-from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Asked, Curator
-from dpeffects.privacy.rows import Block
-from dpeffects.privacy.sets import Box, entries
+from dpeffects.privacy import Asked, Block, Box, Curator, Noisy, entries
 from dpeffects.privacy.tight_sets import WithSizes
 from dpeffects.results.numbers import number, numbers
 from dpeffects.results.tabled import ARMS, Tabled, TableEffects, Term
@@ -63,15 +59,8 @@ class RateOptions(arm_tables.TableOptions):
     {tables}
     """
 
-    offset: str = ""
-    per: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.offset, str):
-            raise OptionError(f"offset must be the name of a column, got {self.offset!r}")
-        if not (option_checks.is_number(self.per) and 1e-100 < self.per < 1e100):
-            raise OptionError(f"per must be a positive number, got {self.per!r}")
+    offset: str = checked("", check_column)
+    per: float = checked(1.0, check_positive, 1e-100, 1e100)
 
     def of_outcome(self, written: Expression) -> Expression:
         """Events and time as one number."""

@@ -34,16 +34,12 @@ from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.estimators.weighting.propensity import LINEAR
 from dpeffects.formula.discrete import joined
 from dpeffects.formula.expression import Categorical, Cut, Factor, source
-from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference import COUNTED, Unavailable, check_conf_level, noise_ratio
 from dpeffects.inference.interaction import interaction
-from dpeffects.inference.intervals import check_conf_level
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
-from dpeffects.inference.noisy import COUNTED, noise_ratio
 from dpeffects.inference.scales import mean_noise
 from dpeffects.inference.table_one import arm_sizes, hidden, table_one, variable_name, within_noise
-from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.rows import Cells
-from dpeffects.privacy.sets import entries
+from dpeffects.privacy import Cells, Curator, entries
 from dpeffects.privacy.units import seen_as
 from dpeffects.results import average, export, record, several, words
 from dpeffects.results.numbers import number, to_error
@@ -419,7 +415,7 @@ TABLE = MethodSpec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class StudyEffects(several.Based, several.AtOnce, pictures="plots.several_outcomes"):
+class StudyEffects(several.Based, several.AtOnce, pictures="report.plots.several_outcomes"):
     """Effects on several outcomes, in subgroups too, and the baseline variables by arm.
 
     All of it follows from one joint release. Intervals hold, and p-values are adjusted, for all
@@ -632,9 +628,6 @@ class StudyEffects(several.Based, several.AtOnce, pictures="plots.several_outcom
     def _glance(self) -> dict[str, Any]:
         counts = {"outcomes": len(self.outcomes), "arms": len(self.sums.arms)}
         return super()._glance() | counts | {"subgroups": len(self.subgroups)}
-
-    def _based(self, effect: Estimate) -> Estimate:
-        return replace(effect, basis=self.stands_on)
 
     def __repr__(self) -> str:
         count = len(self.sums.outcomes)

@@ -22,13 +22,11 @@ from dpeffects.calls import OfTables, public_call, released
 from dpeffects.errors import OptionError
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_tables import TableOptions, fit_table, table_spec
-from dpeffects.estimators.option_checks import is_number
+from dpeffects.estimators.option_checks import check_bins, check_positive, checked
 from dpeffects.formula.expression import Expression, Survival
-from dpeffects.inference.estimate import Estimate, SamplingVariance
-from dpeffects.inference.intervals import check_conf_level
+from dpeffects.inference import COUNTED, Estimate, SamplingVariance, check_conf_level, noise_ratio
 from dpeffects.inference.life_table import LifeTable, Shares
 from dpeffects.inference.monotone import isotonic
-from dpeffects.inference.noisy import COUNTED, noise_ratio
 from dpeffects.lazy import pd
 from dpeffects.privacy.curator import Curator
 from dpeffects.results.export import frame_of
@@ -48,27 +46,12 @@ class SurvivalOptions(TableOptions):
     {tables}
     """
 
-    horizon: float = 1.0
-    bins: int | tuple[float, ...] = 12
+    horizon: float = checked(1.0, check_positive)
+    bins: int | tuple[float, ...] = checked(12, check_bins, 2, 200)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (is_number(self.horizon) and 0.0 < self.horizon < math.inf):
-            raise OptionError(f"horizon must be a positive number, got {self.horizon!r}")
-        whole = isinstance(self.bins, int) and not isinstance(self.bins, bool)
-        if whole and not 2 <= self.bins <= 200:  # type: ignore[operator]
-            raise OptionError(f"bins must be a whole number from 2 to 200, got {self.bins!r}")
-        if not whole:
-            self._check_ends()
-
-    def _check_ends(self) -> None:
-        ends = self.bins
-        fine = isinstance(ends, tuple | list) and 2 <= len(ends) <= 200
-        if not fine or not all(is_number(x) for x in ends):  # type: ignore[union-attr]
-            raise OptionError("bins must be a number of intervals, or the ends of the intervals")
-        inside = (0.0, *map(float, ends), float(self.horizon))  # type: ignore[arg-type]
-        inside = tuple(dict.fromkeys(inside))
-        if list(inside) != sorted(inside) or inside[-1] != float(self.horizon):
+        if list(self.edges) != sorted(self.edges) or self.edges[-1] != self.horizon:
             raise OptionError("the ends of bins must increase from 0 to the horizon")
 
     @property
@@ -108,7 +91,7 @@ TABLE = table_spec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SurvivalEffects(TableEffects, pictures="plots.by_arm"):
+class SurvivalEffects(TableEffects, pictures="report.plots.by_arm"):
     """Survival of two arms up to a horizon, from one noisy life table.
 
     Whatever is asked of it, at whatever times, follows from the table and costs nothing.

@@ -11,7 +11,7 @@ import dpeffects as dpe
 from dpeffects import abilities
 from dpeffects.cli.arguments import Values, in_a_shell
 from dpeffects.cli.commands import Command
-from dpeffects.cli.output import put_result, put_text
+from dpeffects.cli.output import put_result
 from dpeffects.errors import OptionError
 from dpeffects.estimators import default_learner, get
 from dpeffects.estimators.learners.r_learner import RELEASES
@@ -19,10 +19,7 @@ from dpeffects.files import column_names, is_parquet, read_data
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.results.export import plain
 from dpeffects.results.scaled import SCALES, ScaledEffect
-from dpeffects.sites import signing
 from dpeffects.summary import Pairs, Summary
-
-_WHO_PAYS = ("data", "ledger", "dataset", "seed")
 
 # --- data in the form that a method takes -----------------------------------------------------
 
@@ -113,99 +110,6 @@ def _on_scale(fit: dpe.Result, args: argparse.Namespace) -> ScaledEffect | Unava
         return Unavailable(str(error))
 
 
-# --- the release of a site --------------------------------------------------------------------
-
-
-def _signed(*, sign: str | None = None) -> None:
-    """Signature.
-
-    Parameters
-    ----------
-    sign
-        Private key of this site (PEM); see dpeffects keygen.
-    """
-
-
-def _read_key(args: argparse.Namespace) -> None:
-    """Read the key before anything is paid: one that cannot be read must not cost anything."""
-    if args.sign is not None:
-        args.private_key = signing.read_private(args.sign)
-
-
-def _with_key_and_data(args: argparse.Namespace, values: Values) -> Values:
-    _read_key(args)
-    return with_data_for_method(args, values)
-
-
-def _show_release(args: argparse.Namespace, release: Any) -> None:
-    """Sign the release of a site where that was asked for, and write it."""
-    if args.sign is not None:
-        release = signing.sign(release, args.private_key)
-    put_text(args, repr(release), release.to_json())
-
-
-# --- a whole study ----------------------------------------------------------------------------
-
-
-def _at_site(
-    *,
-    protocol: str | None = None,
-    site: str | None = None,
-    request: str | None = None,
-    sign: str | None = None,
-) -> None:
-    """Protocol and sites.
-
-    Parameters
-    ----------
-    protocol
-        TOML with all that is asked; see protocol-template.
-    site
-        Make the release of this site, for combine-studies.
-    request
-        Identifier of the request that the site answers.
-    sign
-        Private key of this site (PEM); see dpeffects keygen.
-    """
-
-
-def _prepare(args: argparse.Namespace, values: Values) -> Values:
-    """Refuse arguments that do not go together; read the key and the data."""
-    asked = {f.name for f in fields(dpe.Protocol)} & vars(args).keys() | {"option"}
-    given = [name for name in sorted(asked) if getattr(args, name, None) is not None]
-    if args.protocol is not None and given:
-        raise OptionError(f"{given[0]} is what the protocol says: leave it out, or write it there")
-    if args.protocol is None:
-        if "formula" not in given or "epsilon" not in given:
-            raise OptionError("give a formula and --epsilon, or a file with --protocol")
-        if args.site is not None:
-            raise OptionError("--site needs --protocol: all sites run the same one")
-    for name in ("sign", "request"):
-        if getattr(args, name) is not None and args.site is None:
-            raise OptionError(f"--{name} is for a release: say which site's with --site")
-    for name in ("format", "record", "plot"):
-        if getattr(args, name) is not None and args.site is not None:
-            raise OptionError(f"--{name} is not for the release of a site, which is JSON")
-    _read_key(args)
-    if args.protocol is not None:
-        values = {name: values[name] for name in _WHO_PAYS}
-        args.read_protocol = dpe.read_protocol(args.protocol)
-    return with_data(values, batches=True)
-
-
-def _run_study(args: argparse.Namespace, values: Values) -> Any:
-    if args.protocol is None:
-        return dpe.dp_study(**values)
-    if args.site is None:
-        return args.read_protocol.run(**values)
-    site = {"site": args.site, "request": args.request or ""}
-    return dpe.study_release(args.read_protocol, **values, **site)
-
-
-def _show_study(args: argparse.Namespace, made: Any) -> None:
-    (_show_release if isinstance(made, dpe.StudyRelease) else put_result)(args, made)
-
-
 # --- the commands -----------------------------------------------------------------------------
 
 
@@ -243,24 +147,5 @@ COMMANDS = (
     *(
         by_blocks(name.removeprefix("dp_").replace("_", "-"), call)
         for name, call in abilities.calls().items()
-        if name != "dp_study"
-    ),
-    Command(
-        "release",
-        dpe.site_release,
-        like=(dpe.dp_ate, dpe.site_release),
-        more=_signed,
-        prepare=_with_key_and_data,
-        show=_show_release,
-        **in_a_shell("release"),
-    ),
-    Command(
-        "study",
-        dpe.dp_study,
-        more=_at_site,
-        prepare=_prepare,
-        call=_run_study,
-        show=_show_study,
-        **in_a_shell("study"),
     ),
 )

@@ -18,13 +18,12 @@ from dpeffects.cli.commands import make_parser, one_line
 from dpeffects.errors import BoundsError, DPEffectsError
 
 _PLACES = (
-    *("cli.estimates", "cli.studies", "cli.ledger_commands", "cli.setup"),
-    *("evidence.evidence_commands", "replication.vignette_commands"),
+    *("cli.estimates", "cli.free_commands", "cli.ledger_commands"),
+    *("services.service_commands", "evidence.evidence_commands", "replication.vignette_commands"),
 )
-"""Where commands are."""
-COMMANDS = tuple(
-    command for place in _PLACES for command in import_module(f"dpeffects.{place}").COMMANDS
-)
+"""Where commands are; one of a wing takes the place of that of the core with its name."""
+_MODULES = [import_module(f"dpeffects.{place}") for place in _PLACES]
+COMMANDS = tuple({command.name: command for x in _MODULES for command in x.COMMANDS}.values())
 ERROR, INTERRUPTED = 2, 130
 _ACCEPT = re.compile(r"Write (accept_\w+)=True")
 """How Python accepts a guarantee that is not exact; here it is an option."""

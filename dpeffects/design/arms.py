@@ -1,9 +1,9 @@
-"""Row functions of the arms, which an engine can compute in its own words too."""
+"""Row functions of the arms."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,11 +19,7 @@ class Outcome:
 
     def __call__(self, rows: Block) -> FloatArray:
         """Values of some rows."""
-        return self.expression(rows.outcome)
-
-    def expression(self, outcome: Any) -> Any:
-        """The same for an engine's column."""
-        return outcome
+        return rows.outcome
 
 
 @dataclass(frozen=True)
@@ -33,9 +29,9 @@ class ScaledSquare(Outcome):
     low: float
     high: float
 
-    def expression(self, outcome: Any) -> Any:
-        """The same for an engine's column."""
-        z = (outcome * 2.0 - self.low - self.high) / (self.high - self.low)
+    def __call__(self, rows: Block) -> FloatArray:
+        """Values of some rows."""
+        z = (rows.outcome * 2.0 - self.low - self.high) / (self.high - self.low)
         return z * z
 
 
@@ -66,6 +62,11 @@ class EachArm:
     def cells(self) -> Cells:
         """One cell for each arm, the reference first."""
         return Cells(self, self.count)
+
+
+def arm_cells(arms: int) -> Cells:
+    """Treated and control records, or one cell for each of more arms."""
+    return ARMS if arms == 2 else EachArm(arms).cells
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray, Interval
+from dpeffects.arrays import BoolArray, Interval
 from dpeffects.errors import OptionError
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.rows import Block
@@ -69,19 +69,18 @@ class Outside:
     upper: tuple[float, ...]
     reads: ClassVar[tuple[str, ...]] = ("covariates",)
 
-    def __call__(self, rows: Block) -> FloatArray:
+    def __call__(self, rows: Block) -> BoolArray:
         """Which values of some rows are outside."""
         values = rows.covariates
-        outside = (values < np.array(self.lower)) | (values > np.array(self.upper))
-        return outside.astype(np.float64)
+        return (values < np.array(self.lower)) | (values > np.array(self.upper))
 
 
 class AnyOutside(Outside):
     """1 for each record with a value outside its range."""
 
-    def __call__(self, rows: Block) -> FloatArray:
+    def __call__(self, rows: Block) -> BoolArray:
         """Which of some rows have a value outside."""
-        return super().__call__(rows).max(axis=1, keepdims=True)
+        return np.asarray(super().__call__(rows).any(axis=1))
 
 
 @dataclass(frozen=True)

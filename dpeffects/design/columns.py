@@ -77,6 +77,13 @@ class Design:
         """Whether the outcome is 0 or 1, by its declared type and range or as a comparison."""
         return self.values[-1] == 2 and self.recipe.outcome_range == (0.0, 1.0)
 
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """Columns of outcome and covariates whose ranges somebody declared."""
+        known = {*self.formula.outcome_columns, *self.formula.covariate_columns}
+        ranges = [x for x in self.columns.numeric if x in self.bounds and x in known]
+        return tuple(x for x in ranges if self.bounds.source(x) == "declared")
+
     def strata(self) -> Strata:
         """Read the covariates as strata; raises where one is not discrete."""
         numeric, bounds = self.columns.numeric, self.bounds
@@ -207,7 +214,7 @@ class Columns:
         """Number of levels of the treatment."""
         return 2 if self.arms is None else len(self.arms)
 
-    def arm(self, frame: nw.DataFrame[Any]) -> IntArray:
+    def arm(self, frame: nw.DataFrame[Any]) -> npt.NDArray[Any]:
         """Number of each record's arm; who is not in the first is treated."""
         if self.computed is not None:
             return self._computed(frame, self.computed)
@@ -223,7 +230,7 @@ class Columns:
                 f"first: bounds={{'{self.treatment}': [CONTROL, TREATED]}}; of a dose write "
                 f"I({dose} > 1) or cut({dose}, [0, 1, 5])"
             )
-        return (values == 1).astype(np.int64)
+        return np.asarray(values == 1)
 
     def _computed(self, frame: nw.DataFrame[Any], treatment: ex.Expression | ex.Cut) -> IntArray:
         """Arms that are computed, as covariates are; the first where a number is missing."""
@@ -286,7 +293,9 @@ def numbers(column: nw.Series[Any], lenient: bool = False) -> npt.NDArray[Any]:
     Missing values, which only a ``lenient`` column has, are NaN.
     """
     values = _plain(column, lenient)
-    if (np.isinf(values) if lenient else ~np.isfinite(values)).any():
+    with np.errstate(all="ignore"):
+        sound = math.isfinite(values.sum())  # then all values are
+    if not sound and (np.isinf(values) if lenient else ~np.isfinite(values)).any():
         raise DataError(f"column {column.name!r} holds infinite values")
     return values
 
@@ -307,8 +316,10 @@ def codes(column: nw.Series[Any], levels: Sequence[Any], lenient: bool = False) 
     if lenient:
         there = ~missing_in(column)
         values = list(compress(values, there))
+    kind = object if column.dtype == nw.String else None
     try:
-        found = np.asarray(pd.Index(list(present(levels))).get_indexer(pd.Index(values)))
+        known, given = (pd.Index(list(x), dtype=kind) for x in (present(levels), values))
+        found = np.asarray(known.get_indexer(given))
     except TypeError:  # lists and the like are no levels
         found = np.array([-1])
     if (found < 0).any():
@@ -332,9 +343,16 @@ def missing_in(column: nw.Series[Any]) -> BoolArray:
     return np.asarray(column.is_null().to_numpy(), dtype=np.bool_)
 
 
+def has_missing(column: nw.Series[Any]) -> bool:
+    """Whether a value is null or NaN."""
+    if column.dtype.is_float() and not column.null_count():
+        return bool(np.isnan(np.asarray(column.to_numpy(), np.float64).min(initial=0.0)))
+    return column.null_count() > 0
+
+
 def refuse_missing(frame: nw.DataFrame[Any], names: Iterable[str]) -> None:
     """Refuse nulls and NaN by column."""
-    if bad := [name for name in names if missing_in(frame[name]).any()]:
+    if bad := [name for name in names if has_missing(frame[name])]:
         each = listed(f'"{name}": "complete"' for name in bad)
         raise DataError(
             f"missing values in {listed(bad)}: dropping rows silently would change n, which is "

@@ -1,10 +1,9 @@
 """Rows that stay where they are: polars lazy frames, DuckDB, Parquet files, Dask and Spark.
 
-An engine is asked for two things. Counts and sums by arm are one query of integer sums, which it
-runs itself (`dpeffects.design.queries`). Everything else is a function of batches of rows (`run`),
-which DuckDB and polars feed in bounded memory, and which Dask and Spark run where the partitions
-are; a frame in memory is one batch. Only integers come back, and they add up the same in every
-order: two engines with the same seed give the same numbers. Float sums of an engine are never used.
+An engine is asked for one thing, a function of batches of rows (`run`), which DuckDB and polars
+feed in bounded memory, and which Dask and Spark run where the partitions are; a frame in memory is
+one batch. Only integers come back, and they add up the same in every order: two engines with the
+same seed give the same numbers. Sums of an engine's own are never used.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ def _units_of(frame: nw.DataFrame[Any], sample: Sample) -> Records:
 
 
 def refuse_unnamed(frame: nw.LazyFrame[Any], column: str) -> None:
-    """Refuse names of units or clusters that cannot be used, before anything is released."""
+    """Refuse names of units that cannot be used, before anything is released."""
     run(frame, [column], partial(_looked_at, column=column))
 
 

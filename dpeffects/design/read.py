@@ -84,8 +84,6 @@ def read(
     frame = _typed(frame, kinds, known, formula)
     sample.check_types(frame.collect_schema(), given)
     rows = engines.rows_in(frame)
-    if isinstance(frame, nw.LazyFrame) and sample.cluster is not None:
-        engines.refuse_unnamed(frame, sample.cluster)
     sizes = None if sample.unit is None else engines.unit_sizes(frame, sample)
     n = rows if sizes is None else sizes.names.size
     if n < 4:

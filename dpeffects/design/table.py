@@ -7,24 +7,24 @@ engine hands out one after the other each time that the curator asks for a sum.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
-from dpeffects.design import queries
-from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare
+from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare, arm_cells
+from dpeffects.design.clipped import AnyOutside
 from dpeffects.design.columns import Columns, Design, Recipe, refuse_missing
 from dpeffects.design.engines import AnyFrame, Combine, run
-from dpeffects.design.queries import Ready
 from dpeffects.design.sample import Sample
 from dpeffects.errors import DataError, OptionError
 from dpeffects.files import by_declaration
 from dpeffects.formula.encoding import Arrays
-from dpeffects.formula.expression import Column, Expression, Number
+from dpeffects.formula.expression import Expression, Number
+from dpeffects.privacy.curator import Sum, Sums, all_reads
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.rows import (
     MOST_ROWS,
@@ -32,15 +32,14 @@ from dpeffects.privacy.rows import (
     About,
     Block,
     ByRecord,
-    Cells,
     Records,
-    RowFunction,
     Rows,
     Summand,
     Totals,
     added,
     joined,
 )
+from dpeffects.privacy.sets import Box, Cube
 from dpeffects.privacy.units import UnitSizes
 
 MOST_STRATA = 2**21
@@ -94,18 +93,30 @@ class RowBatch:
 
     @classmethod
     def read(
-        cls, frame: nw.DataFrame[Any], columns: Columns, names: Iterable[str], counted: Counted
+        cls,
+        frame: nw.DataFrame[Any],
+        columns: Columns,
+        names: Iterable[str],
+        counted: Counted,
+        check: Sequence[str] = (),
     ) -> RowBatch:
-        """Read the treatment and some columns; raises where a value cannot be used."""
+        """Read the treatment and some columns; raises where a value cannot be used.
+
+        Columns to ``check`` are read too, and have no missing values but where these may be.
+        """
+        refuse_missing(frame, [name for name in check if name not in columns.lenient])
         parts = counted[0].parts(frame, counted[1])
         arm = columns.arm(frame)
         several = arm if columns.arm_count > 2 else None
-        return cls(arm > 0, several, *columns.read(frame, names), parts)
+        wanted = dict.fromkeys([*check, *names])
+        return cls(arm > 0, several, *columns.read(frame, wanted), parts)
 
     def arm_counts(self, arms: int) -> IntArray:
         """Number of rows of each arm, the reference first, whether they count or not."""
-        arm = self.treated.astype(np.int64) if self.arm is None else self.arm
-        return np.bincount(arm, minlength=arms)
+        if self.arm is not None:
+            return np.bincount(self.arm, minlength=arms)
+        treated = np.count_nonzero(self.treated)
+        return np.array([self.treated.size - treated, treated])
 
     def _starts(self) -> range:
         return range(0, self.treated.size, ROWS)
@@ -164,8 +175,8 @@ class RowBatch:
 class PrivateTable:
     """Columns that were checked where they are: in a ``batch`` in memory, or on an engine.
 
-    ``arm_counts`` are the numbers of records of the arms, ``ready`` sums by arm that came with the
-    checks, ``kinds`` what the text of a CSV file was read as.
+    ``arm_counts`` are the numbers of records of the arms, ``kinds`` what the text of a CSV file was
+    read as, ``ready`` sums that came with the checks.
     """
 
     design: Design
@@ -173,20 +184,49 @@ class PrivateTable:
     arm_counts: tuple[int, ...]
     counted: Counted
     kinds: Mapping[str, str]
-    ready: Ready = field(default_factory=dict)
     batch: RowBatch | None = None
+    ready: tuple[tuple[Any, IntArray], ...] = ()
 
     @classmethod
     def checked(
         cls, frame: AnyFrame, design: Design, rows: int, counted: Counted, kinds: Mapping[str, str]
     ) -> PrivateTable:
-        """Refuse what cannot be used, and count the arms."""
-        if isinstance(frame, nw.LazyFrame):
-            counts, ready = _checked_on_engine(frame, design, rows)
-            return cls(design, frame, counts, counted, kinds, ready)
-        batch = _usable(frame, design.formula.columns, design.columns, counted)
-        counts = tuple(batch.arm_counts(design.columns.arm_count).tolist())
-        return cls(design, frame, counts, counted, kinds, batch=batch)
+        """Refuse what cannot be used, and count the arms, in one look; rows in memory are kept.
+
+        On an engine the sums that most methods begin with come from the same look.
+        """
+        check, table = design.formula.columns, cls(design, frame, (), counted, kinds)
+        if isinstance(frame, nw.DataFrame):
+            batch = RowBatch.read(frame, design.columns, (), counted, check)
+            arms = batch.arm_counts(design.columns.arm_count)
+            return replace(table, arm_counts=tuple(arms.tolist()), batch=batch)
+        first = [] if counted[0].weighted or design.missing else _first_sums(design)
+        asks = [Ask(x, all_reads(*(y.phi for y in x)), recipe) for recipe, x in first]
+        *found, arms = table.look(asks, check=check)
+        if arms.sum() != rows:
+            raise DataError(_CHANGING)
+        asked = [(recipe, x) for recipe, sums in first for x in sums]
+        ready = tuple(zip(asked, found, strict=True))
+        return replace(table, arm_counts=tuple(arms.tolist()), ready=ready)
+
+    def look(
+        self, asks: Sequence[Ask], combine: Combine = added, check: Sequence[str] = ()
+    ) -> Totals:
+        """Combine functions of blocks on an engine; last come the numbers of records of the arms.
+
+        Columns to ``check`` are looked at too, for values that cannot be used.
+        """
+        columns = self.design.columns
+        names = [*columns.treatment_reads, *self.sample.read_columns, *check]
+        names += [name for ask in asks for name in ask.needs]
+        work = partial(
+            _add, columns=columns, asks=asks, combine=combine, counted=self.counted, check=check
+        )
+        *found, seen = run(self.frame, names, work, combine)
+        arms = seen.reshape(-1, columns.arm_count).sum(axis=0)
+        if self.arm_counts and tuple(arms) != self.arm_counts:
+            raise DataError(_CHANGING)
+        return (*found, arms)
 
     @property
     def sample(self) -> Sample:
@@ -229,8 +269,7 @@ class PrivateTable:
         if self.batch is None:
             frame = by_declaration(self.frame, table.kinds)
             how = (table.design.columns, grouping)
-            known, ready = self._about(**about), dict(self.ready)
-            return LazyRows(replace(self, frame=frame), recipe, known, how, ready)
+            return LazyRows(replace(self, frame=frame), recipe, self._about(**about), how)
 
         def strata() -> tuple[IntArray, int]:
             discrete = grouping.discrete or table.design.strata()  # the latter says why not
@@ -245,56 +284,43 @@ class PrivateTable:
         return About(self.design.n, weighted=self.sample.weighted, most_rows=most, **known)
 
 
-def _usable(
-    frame: nw.DataFrame[Any], names: Sequence[str], columns: Columns, counted: Counted
-) -> RowBatch:
-    """Read columns; raises where a value cannot be used."""
-    refuse_missing(frame, [name for name in names if name not in columns.lenient])
-    return RowBatch.read(frame, columns, names, counted)
+def _first_sums(design: Design) -> list[tuple[Recipe | Unclipped, Sums]]:
+    """What most methods begin with, where all ranges are known: sums and squares of outcomes by
+    arm, and how many records have a value outside its range."""
+    n, recipe, names = design.n, design.recipe, design.declared
+    found: list[tuple[Recipe | Unclipped, Sums]] = []
+    if design.formula.outcome_columns:
+        ends, cells = recipe.outcome_range, arm_cells(design.columns.arm_count)
+        sums = Sum(Outcome(), 1, cells, Box(*ends).on(n, 1.0))
+        squares = Sum(ScaledSquare(*ends), 1, cells, Box(0.0, 1.0).on(n, 1.0))
+        found.append((recipe, Sums((sums, squares))))
+    if names:
+        lower, upper = zip(*map(design.bounds.interval, names), strict=True)
+        outside = Sum(AnyOutside(lower, upper), 1, None, Cube(0.0, 1.0).on(n, 1.0))
+        found.append((Unclipped(names), Sums((outside,))))
+    return found
 
 
-def _counts(frame: nw.DataFrame[Any], names: Sequence[str], columns: Columns) -> Totals:
-    """Numbers of records of the arms; raises where a value cannot be used."""
-    batch = _usable(frame, names, columns, (Sample(), None))
-    return (batch.arm_counts(columns.arm_count),)
+class Ask(NamedTuple):
+    """A function of blocks, and what their parts are made of.
 
-
-def _checked_on_engine(
-    frame: nw.LazyFrame[Any], design: Design, n: int
-) -> tuple[tuple[int, ...], Ready]:
-    """Refuse what cannot be used, and count the arms, in one query.
-
-    Where the outcome is one column with a known range, its sums by arm come with it.
+    ``strata`` says how rows find their stratum: by which columns, and by what is made of them.
     """
-    columns, bounds, outcome = design.columns, design.bounds, None
-    match design.formula.outcome:
-        case Column(name) if name in bounds:
-            outcome = (name, bounds.interval(name))
 
-    def look(names: Sequence[str]) -> tuple[int, ...]:
-        names = tuple(dict.fromkeys([*names, *columns.treatment_reads]))
-        return tuple(run(frame, names, partial(_counts, names=names, columns=columns))[0].tolist())
+    function: Summand
+    parts: tuple[str, ...]
+    recipe: Recipe | Unclipped
+    strata: tuple[Columns, Recipe] | None = None
 
-    if columns.computed is not None:
-        counts = look(design.formula.columns)
-        if not all(counts):
-            raise columns.empty_arm()
-        return counts, {}
-    sums = queries.usual_sums(outcome[1], n) if outcome else {}
-    read = tuple(dict.fromkeys([*columns.numeric, *columns.levels]))
-    try:
-        found = queries.by_arm(frame, columns, outcome, sums, read)
-    except DataError:  # an engine that stumbles over a value does not say in which column
-        found = {}
-    arms = range(columns.arm_count)
-    usable = [sum(arm[f"usable {name}"] for arm in found.values()) for name in read]
-    if set(found) != set(arms) or any(count != n for count in usable):
-        look(design.formula.columns)  # says why, as for rows in memory
-        raise columns.empty_arm()
-    if doubtful := queries.doubtful(frame, columns):
-        look(doubtful)
-    ready = {queries.key_of(phi, x): queries.in_two_arms(found, phi) for phi, x in sums.items()}
-    return tuple(found[arm]["count"] for arm in arms), ready
+    @property
+    def own(self) -> tuple[str, ...]:
+        """Columns that outcomes and covariates are made of."""
+        return self.recipe.reads(x for x in self.parts if x in ("outcome", "covariates"))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """All columns that are read."""
+        return self.own + (self.strata[1].reads(["strata"]) if self.strata else ())
 
 
 @dataclass(frozen=True)
@@ -308,7 +334,6 @@ class LazyRows:
     recipe: Recipe | Unclipped
     about: About
     strata: tuple[Columns, Recipe] | None = None
-    ready: Ready = field(default_factory=dict)
 
     @property
     def n_strata(self) -> int | None:
@@ -317,51 +342,28 @@ class LazyRows:
         return None if discrete is None else discrete.count
 
     def fold(self, function: Summand, *parts: str) -> Totals:
-        """Add up a function of blocks, wherever they are."""
-        return self._run(function, parts, added)
+        """Add up a function of blocks, wherever they are, but where all its sums are known."""
+        if isinstance(function, Sums):
+            known = [x for x in map(self._known, function) if x is not None]
+            if len(known) == len(function):
+                return tuple(known)
+        return self._look(function, parts, added)
+
+    def _known(self, asked: Sum) -> IntArray | None:
+        """Records by arm, and sums that came with the checks."""
+        counts = self.table.arm_counts
+        if asked.phi is None and asked.cells in (ARMS, TREATED) and not self.about.weighted:
+            return np.array([[sum(counts[1:])], [counts[0]]])[: asked.cells.size]
+        ready = self.table.ready
+        return next((total for key, total in ready if key == (self.recipe, asked)), None)
 
     def gather(self, function: ByRecord, *parts: str) -> Records:
         """A few values for each record, in the order in which the engine hands them out now."""
-        return self._run(function, parts, joined)
+        return self._look(function, parts, joined)
 
-    def _run(self, function: Summand, parts: tuple[str, ...], combine: Combine) -> Totals:
-        table, columns = self.table, self.table.design.columns
+    def _look(self, function: Summand, parts: tuple[str, ...], combine: Combine) -> Totals:
         strata = self.strata if "strata" in parts else None
-        made = tuple(part for part in parts if part in ("outcome", "covariates"))
-        names = [*columns.treatment_reads, *self.recipe.reads(made), *table.sample.read_columns]
-        names += strata[1].reads(["strata"]) if strata else ()
-        work = partial(
-            _add,
-            function=function,
-            own=(columns, self.recipe),
-            parts=made,
-            strata=strata,
-            combine=combine,
-            counted=table.counted,
-        )
-        *found, seen = run(table.frame, names, work, combine)
-        counts = [sum(table.arm_counts), sum(table.arm_counts[1:])]
-        if seen.reshape(-1, 2).sum(axis=0).tolist() != counts:
-            raise DataError(_CHANGING)
-        return tuple(found)
-
-    def in_engine(self, phi: RowFunction | None, grid: Any, cells: Cells | None) -> IntArray | None:
-        """Sums by arm of functions of the outcome, where that is a column."""
-        frame: Any = self.table.frame
-        columns, counts = self.table.design.columns, self.table.arm_counts
-        term, plain = self.recipe.outcome_term, columns.computed is None
-        if cells not in (ARMS, TREATED):
-            return None
-        if phi is None:
-            return np.array([[sum(counts[1:])], [counts[0]]], np.int64)[: cells.size]
-        if not (isinstance(phi, Outcome | ScaledSquare) and isinstance(term, Column) and plain):
-            return None
-        key = queries.key_of(phi, grid)
-        if key not in self.ready:
-            outcome = (term.name, self.about.outcome_range)
-            sums = queries.by_arm(frame, columns, outcome, {phi: grid})
-            self.ready[key] = queries.in_two_arms(sums, phi)
-        return self.ready[key][: cells.size]
+        return self.table.look([Ask(function, parts, self.recipe, strata)], combine)[:-1]
 
     def in_memory(self, why: str) -> Rows:
         """Refuse: these rows are not in memory."""
@@ -370,25 +372,21 @@ class LazyRows:
 
 def _add(
     frame: nw.DataFrame[Any],
-    function: Summand,
-    own: tuple[Columns, Recipe | Unclipped],
-    parts: tuple[str, ...],
-    strata: tuple[Columns, Recipe] | None,
+    columns: Columns,
+    asks: Sequence[Ask],
     combine: Combine,
     counted: Counted,
+    check: Sequence[str],
 ) -> Totals:
-    """Apply a function to the blocks of a batch; last come counts, of all rows and of treated."""
-    columns, recipe = own
-    batch = RowBatch.read(frame, columns, recipe.reads(parts), counted)
-    index = None
-    if strata:
-        by, how = strata
-        read = by.read(frame, how.reads(["strata"]))
-        index = replace(batch, numeric=read[0], codes=read[1]).strata(how)
-
-    def totals(block: Block) -> Totals:
-        counts = np.array([block.treated.size, np.count_nonzero(block.treated)], dtype=np.int64)
+    """Apply functions to the blocks of a batch; last come the numbers of records of the arms."""
+    names = (name for ask in asks for name in ask.own)
+    batch, found = RowBatch.read(frame, columns, names, counted, check), list[IntArray]()
+    for function, parts, recipe, strata in asks:
+        index = None
+        if strata:
+            by, how = strata
+            read = by.read(frame, how.reads(["strata"]))
+            index = replace(batch, numeric=read[0], codes=read[1]).strata(how)
         with np.errstate(all="ignore"):  # of this thread
-            return (*function(block), counts)
-
-    return combine(map(totals, batch.blocks(recipe, parts, index)))
+            found += combine(map(function, batch.blocks(recipe, parts, index)))
+    return (*found, batch.arm_counts(columns.arm_count))

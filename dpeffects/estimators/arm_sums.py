@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
-from dpeffects.design.arms import ARMS, TREATED, EachArm, Outcome, ScaledSquare
+from dpeffects.design import arms as of_arms
+from dpeffects.design.arms import TREATED, Outcome, ScaledSquare
 from dpeffects.errors import EstimationError
 from dpeffects.estimators import constants as hand
-from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.rows import Block, Cells
-from dpeffects.privacy.sets import COUNT, Box
+from dpeffects.privacy import COUNT, Block, Box, Cells, Curator, Noisy
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +41,7 @@ class OfArm:
 
 def arm_cells(curator: Curator) -> Cells:
     """Treated and control records, or one cell for each of more arms."""
-    return ARMS if curator.arms == 2 else EachArm(curator.arms).cells
+    return of_arms.arm_cells(curator.arms)
 
 
 def treated_count(curator: Curator, share: str) -> Noisy:

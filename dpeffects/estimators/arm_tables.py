@@ -34,26 +34,11 @@ from dpeffects.estimators.default.standard import Standard, some_columns, unit_c
 from dpeffects.estimators.option_checks import between, flag, whole
 from dpeffects.estimators.row import Row, row
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.weighting import propensity
 from dpeffects.estimators.weighting.inverse_weights import Propensity, relative_weights
-from dpeffects.estimators.weighting.propensity import (
-    LINEAR,
-    PropensityModel,
-    Setting,
-    WeightSpreads,
-    beyond_clip,
-    caution_about,
-    clipped_share,
-    fitted_model,
-    kept_slopes,
-    plan,
-    reweighted,
-    standardised,
-)
 from dpeffects.inference.estimate import with_another
 from dpeffects.inference.tables import ArmTable, Confounding
-from dpeffects.privacy.curator import Asked, Curator
-from dpeffects.privacy.rows import Block, Cells, RowFunction
-from dpeffects.privacy.sets import COUNT, Box, entries
+from dpeffects.privacy import COUNT, Asked, Block, Box, Cells, Curator, RowFunction, entries
 from dpeffects.results.tabled import Tabled, TableEffects
 
 _REST = {"counts": 0.06, "spread": 0.15, "unadjusted": 0.1, "overlap": 0.02, "table": 0.67}
@@ -123,13 +108,13 @@ class TableOptions(StudyOptions):
         prices = {p: (p * epsilon, (1.0 - p) * _REST["table"] * epsilon / noise) for p in parts}
         delta, width = facts.budget.delta / 3.0, 1 + _bends.bent(self.baseline, self.degree).columns
         setting = _setting(facts.n, width, self.confounded, delta)
-        part, strength = plan(setting, prices)
-        kept = kept_slopes(strength, width, facts.n)
+        part, strength = propensity.plan(setting, prices)
+        kept = propensity.kept_slopes(strength, width, facts.n)
         return part, min(1.0, hand.UNDO * kept)
 
 
-def _setting(n: int, width: int, confounded: float, delta: float = 0.0) -> Setting:
-    return Setting((n, n), width, hand.RARE, delta, confounded=confounded)
+def _setting(n: int, width: int, confounded: float, delta: float = 0.0) -> propensity.Setting:
+    return propensity.Setting((n, n), width, hand.RARE, delta, confounded=confounded)
 
 
 def table_shares(level: str, options: TableOptions) -> dict[str, float]:
@@ -195,7 +180,7 @@ class Adjustment:
     the weight that they lack.
     """
 
-    model: PropensityModel
+    model: propensity.PropensityModel
     score: Propensity
     standard: Standard
     options: TableOptions
@@ -225,16 +210,16 @@ class Adjustment:
             estimate = math.sqrt(2.0) / noise_sd
         known = arm_counts(curator, "counts").shares()
         added = _bends.bends(options.baseline, options.degree)
-        curator, standard = standardised(curator, "spread", added)
+        curator, standard = propensity.standardised(curator, "spread", added)
         setting = _setting(curator.n, curator.width, options.confounded)
-        how = setting, estimate, known, WeightSpreads.of(standard)
-        model = fitted_model(curator, *how, "model")
+        how = setting, estimate, known, propensity.WeightSpreads.of(standard)
+        model = propensity.fitted_model(curator, *how, "model")
         noise = 0.5 / deviation * noise_sd / curator.n
         limits = model.limits(estimand, noise, hand.LEAST_DEPTH)
         score = model.within(limits)
-        label, cells = "records beyond the clip", beyond_clip(score)
+        label, cells = "records beyond the clip", propensity.beyond_clip(score)
         beyond = curator.sums(label, None, COUNT, cells, share="overlap")
-        found = clipped_share(curator.n, beyond, *model.beyond(estimand, limits))
+        found = propensity.clipped_share(curator.n, beyond, *model.beyond(estimand, limits))
         return cls(model, score, standard, options, estimand, *found)
 
     @property
@@ -256,7 +241,7 @@ class Adjustment:
         """What noise, shrinkage and clip of the model leave of confounding."""
         model, d = self.model, self.model.spreads.size
         kept = model.kept * max(1.0 - hand.TRUNCATED * self.lost, 0.0)
-        far = reweighted(self.estimand, float(model.scores.mean()))
+        far = propensity.reweighted(self.estimand, float(model.scores.mean()))
         noise = model.noise_variance * (1.0 + model.noise_variance)
         level = abs(float(far[0] - far[1])) * model.level_sd
         return Confounding(
@@ -383,7 +368,7 @@ def tabled(
     fields = {**own, "stands_on": basis, "warning": warning}
     if adjustment is None:
         return Tabled(kind, fields)
-    return Tabled(kind, fields, (LINEAR,), adjustment.details)
+    return Tabled(kind, fields, (propensity.LINEAR,), adjustment.details)
 
 
 def basis_of(options: TableOptions, adjustment: Adjustment | None) -> tuple[str, str]:
@@ -393,6 +378,6 @@ def basis_of(options: TableOptions, adjustment: Adjustment | None) -> tuple[str,
     if adjustment is None:
         return "association", "NOT ADJUSTED for covariates"
     kept = adjustment.model.kept
-    of_model = caution_about(kept, adjustment.clipped, adjustment.lost)
+    of_model = propensity.caution_about(kept, adjustment.clipped, adjustment.lost)
     said = with_another(adjustment.standard.caution, of_model, options.left_out)
     return "adjusted" if kept >= hand.NOTHING else "association", said

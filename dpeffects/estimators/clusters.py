@@ -20,9 +20,7 @@ from dpeffects.estimators.row import row
 from dpeffects.inference.estimate import Effects, Estimate, Influence, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import sampling_variance
 from dpeffects.inference.scales import likely, variance_at
-from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.rows import Block, RowFunction
-from dpeffects.privacy.sets import Box
+from dpeffects.privacy import Block, Box, Curator, RowFunction
 from dpeffects.privacy.units import cluster_count, squares_of_sums
 
 SHARE = "clusters"

@@ -24,11 +24,8 @@ from dpeffects.estimators.row import row
 from dpeffects.formula import Formula
 from dpeffects.formula.expression import Categorical, Missing, columns, number_columns, source
 from dpeffects.inference.joint import ROOM, Margin
-from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Asked, Curator
-from dpeffects.privacy.rows import Block, Cells
-from dpeffects.privacy.sets import COUNT, Cube, Within
-from dpeffects.privacy.tight_sets import WithSquares
+from dpeffects.privacy import COUNT, Asked, Block, Cells, Cube, Curator, Noisy, WithSquares
+from dpeffects.privacy.sets import Within
 
 
 def cube(columns: int, half: float = 0.5) -> Cube:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from itertools import pairwise
 from numbers import Integral
 from typing import Any
 
@@ -39,11 +40,31 @@ def check_between(name: str, value: Any, least: float, most: float) -> None:
         raise OptionError(f"{name} must be between {least:g} and {most:g}, got {quoted(value)}")
 
 
-def check_flag(name: str, value: Any, *, optional: bool = False) -> None:
-    """Refuse what is not True or False, nor None where that is a choice."""
-    if not (isinstance(value, bool) or (optional and value is None)):
-        choices = "True, False or None" if optional else "True or False"
-        raise OptionError(f"{name} must be {choices}, got {quoted(value)}")
+def check_flag(name: str, value: Any) -> None:
+    """Refuse what is not True or False."""
+    if not isinstance(value, bool):
+        raise OptionError(f"{name} must be True or False, got {quoted(value)}")
+
+
+def check_positive(name: str, value: Any, least: float = 0.0, most: float = math.inf) -> None:
+    """Refuse what is not a positive number, between two that are not in the range."""
+    if not (is_number(value) and least < value < most):
+        raise OptionError(f"{name} must be a positive number, got {quoted(value)}")
+
+
+def check_column(name: str, value: Any) -> None:
+    """Refuse what is no name of a column."""
+    if not isinstance(value, str):
+        raise OptionError(f"{name} must be the name of a column, got {quoted(value)}")
+
+
+def check_bins(name: str, value: Any, least: int, most: int) -> None:
+    """Refuse what is neither a number of bins in a range nor their ends."""
+    if is_number(value):
+        return check_whole(name, value, least, most)
+    ends = value if isinstance(value, tuple | list) and all(map(is_number, value)) else ()
+    if not 2 <= len(ends) <= most or not all(a < b < math.inf for a, b in pairwise(ends)):
+        raise OptionError(f"{name} must be how many there are, or their ends, which must increase")
 
 
 def check_penalty(name: str, value: Any) -> None:

@@ -17,9 +17,7 @@ from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.moment_models import reliable, shrunk
 from dpeffects.estimators.default.standard import Standard
 from dpeffects.estimators.row import row
-from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.rows import Block
-from dpeffects.privacy.sets import Box, entries
+from dpeffects.privacy import Block, Box, Curator, entries
 from dpeffects.privacy.tight_sets import Gram, matrix_noise_sd
 
 SHARE, PART = "slopes", 0.2

@@ -14,8 +14,7 @@ from dpeffects.formula.encoding import EncodedColumn
 from dpeffects.formula.expression import Expression, Survival
 from dpeffects.guarantee import KINDS
 from dpeffects.inference.estimate import Effects, Estimate
-from dpeffects.privacy.budget import Budget, Share
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy import Budget, Curator, Share
 
 Contrasts = tuple[tuple[int, int], ...]
 """Pairs of arms, by their numbers: the first of a pair against the second."""

@@ -9,7 +9,7 @@ add up to the whole (`agreeing`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -177,7 +177,7 @@ class JointSums(OfArrays):
     ``unadjusted`` the whole without weights. Outcomes of weighted records are what predictions by
     baseline variables leave of them where ``missed`` says how much these miss of what they could
     explain, as mean squares by outcome: an indicator then has more room (`ROOM`). ``sites`` are
-    what sites released by themselves, where this is all of them together (`together`),
+    what sites released by themselves, where this is all of them together,
     ``site_names`` their names, and ``target`` the arms whose records an effect is for.
     """
 
@@ -384,72 +384,6 @@ class _Outcome:
         """Squared mean deviations of z from its mean by arm, as large as noise lets them be."""
         variance = np.clip(self.room**2 * (self.variances + self.scales), 0.0, 0.25)
         return 4.0 * variance**2 if self.two_valued else 2.0 / math.pi * variance
-
-
-def together(sites: Mapping[str, JointSums], estimand: str = "ATE") -> JointSums:
-    """Studies of disjoint groups of records, such as sites, as one.
-
-    Each site's effects stand for its own records, or for those that the estimand is about, so that
-    sites that differ in their outcomes and in how many are treated do not confound the two.
-    Baseline variables by arm are those of all records: sums add up. Where records have weights,
-    both arms of a site count for the same records, as in `tables.together`.
-    """
-    everyone = tuple(sites.values())
-    arms = np.array([x.plain.records[:, 0] for x in everyone])
-    target = {"ATT": (0,), "ATC": (1,)}.get(estimand, tuple(range(arms.shape[1])))
-    parts = arms[:, target].sum(axis=1)[:, None] * arms.sum(axis=0) / arms[:, target].sum()
-    scaled = [_scaled(x, part) for x, part in zip(everyone, parts, strict=True)]
-    worst = [x.confounding for x in everyone if x.confounding is not None]
-    return replace(
-        everyone[0],
-        outcomes=tuple(map(_one_column, zip(*(x.outcomes for x in everyone), strict=True))),
-        baseline_columns=tuple(
-            map(_one_column, zip(*(x.baseline_columns for x in everyone), strict=True))
-        ),
-        whole=_added([x.whole for x in scaled]),
-        groups=tuple(map(_added, zip(*(x.groups for x in scaled), strict=True))),
-        baseline=_all_added([x.baseline for x in scaled]),
-        weighted_baseline=_all_added([x.weighted_baseline for x in scaled]),
-        unadjusted=_all_added([x.unadjusted for x in scaled]),
-        normal=all(x.normal for x in everyone),
-        unequal=(),
-        confounding=max(worst, key=lambda x: x.part * x.prior + x.moved, default=None),
-        sites=everyone,
-        site_names=tuple(sites),
-        target=target,
-    )
-
-
-def _one_column(columns: Sequence[StudyColumn]) -> StudyColumn:
-    """A column of all sites; it has two values where they all say so."""
-    return replace(columns[0], two_valued=all(column.two_valued for column in columns))
-
-
-def _scaled(site: JointSums, records: FloatArray) -> JointSums:
-    """A site whose weights add up to so many records by arm; as it is where there are none."""
-    if site.unadjusted is None:
-        return site
-    factor = records / site.whole.records[:, 0]
-    return replace(
-        site,
-        whole=site.whole.times(factor),
-        groups=tuple(margin.times(factor) for margin in site.groups),
-        weighted_baseline=site.weighted_baseline and site.weighted_baseline.times(factor),
-    )
-
-
-def _all_added(margins: Sequence[Margin | None]) -> Margin | None:
-    there = [margin for margin in margins if margin is not None]
-    return _added(there) if len(there) == len(margins) else None
-
-
-def _added(margins: Sequence[Margin]) -> Margin:
-    """Margins of disjoint groups of records as one."""
-    added = {
-        name: np.sum([getattr(x, name) for x in margins], axis=0)
-        for name in ("sizes", "sums", "squares", "noise")
-    }
-    return replace(margins[0], **added, opposite=sum(x.opposite for x in margins))
 
 
 def _noise_in_means(at: Margin, pair: list[int]) -> FloatArray:

@@ -12,7 +12,7 @@ multinomial, and each has independent noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -159,35 +159,6 @@ class ArmTable(OfArrays):
             change = np.array([np.atleast_1d(np.subtract(*pair)) for pair in pairs])
         found: FloatArray = np.nan_to_num(change / (2.0 * steps[:, None])).T
         return found.reshape(-1, *at.shape)
-
-
-def together(tables: Sequence[ArmTable]) -> ArmTable:
-    """Tables of disjoint groups of records, such as sites, as one.
-
-    Within each group both arms count for all of its records, so that groups that differ in their
-    outcomes and in how many are treated do not confound the two. An arm has as many in all as it
-    has in the groups together.
-    """
-    sizes = np.array([table.sizes for table in tables])
-    total = sizes.sum(axis=1)
-    factor = total[:, None] / sizes * (sizes.sum(axis=0) / total.sum())
-    counts = sum(f[:, None] * table.counts for f, table in zip(factor, tables, strict=True))
-    noise = factor**2 * np.array([table.noise_variance for table in tables])
-    squares = factor**2 * sizes * np.array([table.unequal for table in tables])
-    one, other = noise.sum(axis=0).tolist()
-    first, second = (squares.sum(axis=0) / (factor * sizes).sum(axis=0)).tolist()
-    # what weights leave may have the same sign everywhere: it does not average out
-    left = [table.confounding for table in tables if table.confounding is not None]
-    worst = max(left, key=lambda x: x.part * x.prior + x.moved, default=None)
-    plain = [table.unadjusted for table in tables if table.unadjusted is not None]
-    return ArmTable(
-        np.asarray(counts),
-        (one, other),
-        (first, second),
-        all(table.gaussian for table in tables),
-        worst,
-        together(plain) if len(plain) == len(tables) else None,
-    )
 
 
 @dataclass(frozen=True, eq=False)

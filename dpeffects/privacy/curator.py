@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property, partial
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,12 +31,11 @@ from dpeffects.privacy.rows import (
     RowFunction,
     Rows,
     Source,
-    Summand,
     Totals,
     evaluate,
     rehearse,
 )
-from dpeffects.privacy.sets import COUNT, BoxGrid, OnGrid, Sensitivity, Steps, Within
+from dpeffects.privacy.sets import COUNT, OnGrid, Sensitivity, Steps, Within
 
 Exact = tuple[OnGrid, IntArray, Sensitivity]
 """A grid, totals without noise, and how far one record moves them."""
@@ -51,6 +50,38 @@ class Asked(NamedTuple):
     cells: Cells | None = None
     share: str = ""
     part: float | Fraction = 1.0
+
+
+class Sum(NamedTuple):
+    """Sums of a row function by cell, on the grid of a set of so many columns."""
+
+    phi: Phi
+    columns: int
+    cells: Cells | None
+    grid: OnGrid
+
+    def __call__(self, block: Block) -> IntArray:
+        """What a block adds: a few rows at a time stay close to the processor."""
+        phi, columns, cells, grid = self
+        size, rows = cells.size if cells else 1, max(ROWS // columns, 2**13)
+        total: IntArray | int = 0
+        for start in range(0, block.size, rows):
+            some = block.some(slice(start, start + rows)) if block.size > rows else block
+            cell = cells.of(some) if cells else None
+            weight = some.weight if some.weight.size else None
+            if phi is None and cell is not None and weight is None:
+                total = total + np.bincount(cell, minlength=size + 1)[:size, None]
+            else:
+                total = total + grid.totals(values_of(phi, some, columns), cell, size, weight)
+        return np.asarray(total)
+
+
+class Sums(tuple[Sum, ...]):
+    """Several sums, from one look at the rows."""
+
+    def __call__(self, block: Block) -> Totals:
+        """What a block adds to each."""
+        return tuple(x(block) for x in self)
 
 
 _PARTS = {"treated": "treatment", "arm": "treatment", "strata": "covariates"}
@@ -170,25 +201,17 @@ class Curator:
 
     def _exact(self, asked: Sequence[Asked], rates: Sequence[float], most: int = 30) -> list[Exact]:
         """Totals of several sums, from one look at the rows."""
-        grids: list[OnGrid] = []
-        totals: dict[int, Any] = {}
-        left: dict[int, Summand] = {}
-        for k, ((_, phi, within, cells, _, _), rate) in enumerate(zip(asked, rates, strict=True)):
+        summands = []
+        for (_, phi, within, cells, _, _), rate in zip(asked, rates, strict=True):
             rehearse(phi, within.columns, cells, self.width)
-            grids.append(grid := within.on(self.units, rate, most, self.weighted))
-            plain = isinstance(grid, BoxGrid) and grid.squared_radius is None
-            if plain and not self.weighted:
-                totals[k] = self._source.in_engine(phi, grid, cells)
-            if totals.get(k) is None:
-                left[k] = partial(_block_totals, phi, within.columns, cells, grid)
-        if left:
-            reads = all_reads(*(f for k in left for f in (asked[k].phi, asked[k].cells)))
-            found = self._source.fold(partial(_together, [*left.values()]), *reads)
-            totals |= dict(zip(left, found, strict=True))
+            grid = within.on(self.units, rate, most, self.weighted)
+            summands.append(Sum(phi, within.columns, cells, grid))
+        reads = all_reads(*(f for x in asked for f in (x.phi, x.cells)))
+        totals = self._source.fold(Sums(summands), *reads)
         exact = []
-        for k, (grid, cells) in enumerate(zip(grids, (x.cells for x in asked), strict=True)):
+        for (_, _, cells, grid), total in zip(summands, totals, strict=True):
             moves = grid.reach.sensitivity(cells.size if cells else None, self._is_public(cells))
-            exact.append((grid, totals[k] if cells else totals[k][0], moves))
+            exact.append((grid, total if cells else total[0], moves))
         return exact
 
     def _is_public(self, *functions: Phi | Cells) -> bool:
@@ -229,28 +252,6 @@ class Curator:
 def all_reads(*functions: Phi | Cells) -> tuple[str, ...]:
     """The parts of a row that some functions read."""
     return tuple(dict.fromkeys(x for f in functions if f is not None for x in f.reads))
-
-
-def _together(functions: Sequence[Summand], block: Block) -> Totals:
-    """What a block adds to several totals."""
-    return tuple(total for function in functions for total in function(block))
-
-
-def _block_totals(
-    phi: Phi, columns: int, cells: Cells | None, grid: OnGrid, block: Block
-) -> Totals:
-    """What a block adds to the totals: a few rows at a time stay close to the processor."""
-    size, rows = cells.size if cells else 1, max(ROWS // columns, 2**13)
-    total: IntArray | int = 0
-    for start in range(0, block.size, rows):
-        some = block.some(slice(start, start + rows)) if block.size > rows else block
-        cell = cells.of(some) if cells else None
-        weight = some.weight if some.weight.size else None
-        if phi is None and cell is not None and weight is None:
-            total = total + np.bincount(cell, minlength=size + 1)[:size, None]
-        else:
-            total = total + grid.totals(values_of(phi, some, columns), cell, size, weight)
-    return (np.asarray(total),)
 
 
 def values_of(phi: Phi, block: Block, columns: int) -> FloatArray:

@@ -253,9 +253,6 @@ class Source(Protocol):
         to the next.
         """
 
-    def in_engine(self, phi: Phi, grid: Any, cells: Cells | None) -> IntArray | None:
-        """Totals by cell as an engine computes them; None where it has no words for them."""
-
     def in_memory(self, why: str) -> Rows:
         """Return the rows in memory; raises where they are not, and says why they must be."""
 
@@ -309,9 +306,6 @@ class Rows:
     def gather(self, function: ByRecord, *parts: str) -> Records:
         """A few values for each record, in the order of the rows."""
         return joined(self._map(function, parts))
-
-    def in_engine(self, phi: Phi, grid: Any, cells: Cells | None) -> None:
-        """There is no engine."""
 
     def in_memory(self, why: str) -> Rows:
         """These rows."""

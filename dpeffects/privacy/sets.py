@@ -299,6 +299,15 @@ class BoxGrid(OnGrid):
     step: float
     weighted: bool = False
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both make the same whole numbers of all values."""
+        return isinstance(other, BoxGrid) and self._known == other._known
+
+    @property
+    def _known(self) -> list[Any]:
+        own = [np.asarray(x).tolist() for x in vars(self.box).values()]
+        return [type(self.box), *own, self.steps, self.weighted]
+
     @property
     def unit(self) -> float:
         """Value of one step of the sums."""
@@ -317,7 +326,7 @@ class BoxGrid(OnGrid):
         return None if self.box.radius is None else math.floor(self.box.radius * self.steps) ** 2
 
     def _to_steps(self, values: FloatArray) -> None:
-        """Halves are rounded up, as every engine can (`tight_sets.in_steps`)."""
+        """Halves are rounded up."""
         if self.box.centre.any():
             values -= self.box.centre
         values *= self.steps

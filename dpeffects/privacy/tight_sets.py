@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -293,18 +293,3 @@ def norm_of_sum(
     norm = np.array([math.isqrt(sum(int(x) ** 2 for x in totals))], np.int64)
     steps = Steps(norm, Sensitivity(math.ceil(moves.l2) + 1, moves.l2 + 1.0), grid.unit)
     return curator._releaser.release(label, steps, share=share, claim=9, part=part)
-
-
-def in_steps(grid: BoxGrid, values: Any, j: int = 0) -> Any:
-    """`BoxGrid.project` of one column in the words of an engine: the same operations (claim 5)."""
-    import narwhals.stable.v2 as nw
-
-    if grid.squared_radius is not None:
-        raise OptionError("an engine has no words for a ball")
-    (low, high), centre = (float(end[j]) for end in grid.ends), float(grid.box.centre[j])
-    middle = min(max(0.0, low), high)
-    steps = ((values - centre if centre else values) * grid.steps + 0.5).floor()
-    above = nw.when(steps > high).then(nw.lit(high)).otherwise(steps)
-    inside = nw.when(steps < low).then(nw.lit(low)).otherwise(above)
-    usable = nw.when(values.is_finite()).then(inside).otherwise(nw.lit(middle))
-    return usable.cast(nw.Int64)

@@ -26,8 +26,6 @@ from dpeffects.privacy.rows import (
     About,
     Block,
     ByRecord,
-    Cells,
-    Phi,
     Records,
     RowFunction,
     Rows,
@@ -145,9 +143,6 @@ class View:
         """A few values of each record."""
         return self.source.gather(*self._through(function, parts))
 
-    def in_engine(self, phi: Phi, grid: Any, cells: Cells | None) -> None:
-        """An engine has no words for weights."""
-
     def in_memory(self, why: str) -> Rows:
         """Refuse: positions of rows say nothing here."""
         raise OptionError(f"{why}: leave out weights, subset, unit and more than two arms")
@@ -238,9 +233,6 @@ class TwoArms:
     def gather(self, function: ByRecord, *parts: str) -> Records:
         """Refuse: places of records are those of all."""
         raise PrivacyError("records of two arms are added up, not handed out")
-
-    def in_engine(self, phi: Phi, grid: Any, cells: Cells | None) -> None:
-        """An engine has no words for it."""
 
     def in_memory(self, why: str) -> Rows:
         """Refuse: they may be anywhere."""

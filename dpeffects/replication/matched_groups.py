@@ -37,9 +37,7 @@ from dpeffects.estimators.default.score import Score
 from dpeffects.estimators.option_checks import whole
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import MethodSpec
-from dpeffects.privacy.curator import Asked, Curator
-from dpeffects.privacy.rows import Block, Cells
-from dpeffects.privacy.sets import COUNT
+from dpeffects.privacy import COUNT, Asked, Block, Cells, Curator
 
 GROUPS, FEWEST = 10, 5
 """Matched groups: five leave 10 % of an imbalance along a normal score, ten 4, twenty 2. Errors

@@ -58,8 +58,7 @@ from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators.option_checks import check_clip, checked, choice, whole
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy import Curator, Noisy
 from dpeffects.privacy.parts import ESTIMATORS, EffectTerms, Folds, isolated
 from dpeffects.replication import sample_aggregate
 from dpeffects.replication.block_learner import models_of

@@ -103,14 +103,10 @@ from dpeffects.inference.estimate import (
     SamplingVariance,
     Unavailable,
 )
-from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Asked, Curator
+from dpeffects.privacy import COUNT, Asked, Block, Box, Budget, Cells, Curator, Noisy, RowFunction
 from dpeffects.privacy.losses import sigmoid, unit_norm
 from dpeffects.privacy.minimise import Weights
 from dpeffects.privacy.parts import halves
-from dpeffects.privacy.rows import Block, Cells, RowFunction
-from dpeffects.privacy.sets import COUNT, Box
 from dpeffects.privacy.tight_sets import norm_of_sum
 from dpeffects.replication.weighting_error import WeightingError
 

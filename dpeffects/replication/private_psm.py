@@ -57,10 +57,10 @@ from dpeffects.estimators.default.centres import between_arms
 from dpeffects.estimators.default.levels import with_design
 from dpeffects.estimators.option_checks import (
     check_penalty,
+    check_positive,
     check_whole,
     checked,
     flag,
-    is_number,
     whole,
 )
 from dpeffects.estimators.row import row
@@ -74,12 +74,11 @@ from dpeffects.inference.estimate import (
     SamplingVariance,
     Unavailable,
 )
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy import Block, Curator
 from dpeffects.privacy.losses import least_penalty, sigmoid
 from dpeffects.privacy.matched import MatchedRecords
 from dpeffects.privacy.minimise import propensity_weights, public_propensity_model
 from dpeffects.privacy.noise import flip_chance
-from dpeffects.privacy.rows import Block
 from dpeffects.replication.matched_groups import FEWEST, GROUPS, SHARE, MatchedOptions
 from dpeffects.replication.nearest import Matches, feasible, match_into, match_limit, pairs
 
@@ -104,11 +103,6 @@ def _check_limit(name: str, value: Any) -> None:
         check_whole(name, limit, 1)
 
 
-def _check_positive(name: str, value: Any) -> None:
-    if not (is_number(value) and 0 < value < math.inf):
-        raise OptionError(f"{name} must be a positive number, got {value!r}")
-
-
 @dataclass(frozen=True)
 class PrivatePSMOptions(Options):
     """Options of private matching.
@@ -128,7 +122,7 @@ class PrivatePSMOptions(Options):
 
     neighbors: int = whole(5, 1)
     match_limit: int | tuple[int, int] | None = checked(None, _check_limit)
-    error_coefficient: float | None = checked(None, _check_positive)
+    error_coefficient: float | None = checked(None, check_positive)
     penalty: float | None = checked(None, check_penalty)
     debias: bool = flag(True)
     groups: int = whole(GROUPS, FEWEST, 100)

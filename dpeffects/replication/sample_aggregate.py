@@ -44,12 +44,8 @@ from dpeffects.estimators.option_checks import check_clip, checked, choice, flag
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance
-from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy import Block, Box, Cells, Curator, Noisy, WithSquares, reads
 from dpeffects.privacy.parts import answer, by_block
-from dpeffects.privacy.rows import Block, Cells, reads
-from dpeffects.privacy.sets import Box
-from dpeffects.privacy.tight_sets import WithSquares
 from dpeffects.replication.block_learner import ESTIMATOR_NAMES, BlockLearner, models_of, weights_of
 from dpeffects.replication.unproved.models import wrap_models
 

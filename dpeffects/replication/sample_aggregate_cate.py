@@ -18,13 +18,6 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.parts import by_block
 from dpeffects.replication import sample_aggregate
 from dpeffects.replication.block_learner import BlockLearner, check_at_points
-from dpeffects.replication.sample_aggregate import (
-    SampleAggregateOptions,
-    default_blocks,
-    mean_answer,
-    released_arms,
-    small_parts,
-)
 
 _BIAS = (
     "Learners are fitted in blocks of {} records: what they miss at that size is in the effects. "
@@ -33,7 +26,7 @@ _BIAS = (
 
 
 @dataclass(frozen=True)
-class SampleAggregateAtPointsOptions(SampleAggregateOptions):
+class SampleAggregateAtPointsOptions(sample_aggregate.SampleAggregateOptions):
     """Options of sample and aggregate at points.
 
     ``learner``: "dr_learner" (default) or "r_learner". ``second_stage``: the regressor of the last
@@ -72,13 +65,15 @@ def fit(curator: Curator, options: SampleAggregateAtPointsOptions, points: Float
     lower, upper = curator.outcome_range
     interval = options.effect_range or (lower - upper, upper - lower)
     learner, count = options.at(points), len(points)
-    treated, smaller = released_arms(curator, "count")
-    blocks = options.blocks or default_blocks(
+    treated, smaller = sample_aggregate.released_arms(curator, "count")
+    blocks = options.blocks or sample_aggregate.default_blocks(
         curator.n, curator.width, curator.epsilon("effect"), learner.flexible, smaller
     )
     answers = by_block(curator, learner, blocks, count)
-    noisy, answered = mean_answer(answers, "effects at points", interval, "effect", count)
-    few = small_parts(curator, learner.flexible, treated, blocks, "block")
+    noisy, answered = sample_aggregate.mean_answer(
+        answers, "effects at points", interval, "effect", count
+    )
+    few = sample_aggregate.small_parts(curator, learner.flexible, treated, blocks, "block")
     notes = (f"{few}." if few else "", _BIAS.format(curator.n // blocks, answered, blocks))
     return Effects(at_points(noisy, 0.0, 1.0), tuple(filter(None, notes)))
 

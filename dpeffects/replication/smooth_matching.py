@@ -49,9 +49,7 @@ from dpeffects.errors import BudgetError
 from dpeffects.estimators.option_checks import choice, flag
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.privacy.budget import Share
-from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy import Curator, Noisy, Share
 from dpeffects.privacy.strata import (
     LEAST_BETA,
     Lattice,

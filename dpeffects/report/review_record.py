@@ -25,15 +25,11 @@ from dpeffects.privacy.noise import SecureNoise
 from dpeffects.report.paragraph import versions
 from dpeffects.report.word import ENDING, word_file
 from dpeffects.results.numbers import joined, number
-from dpeffects.results.record import Record
-from dpeffects.sites.combination import Combined
-from dpeffects.sites.site_documents import SiteRelease
+from dpeffects.results.record import Paid, Record
 from dpeffects.summary import Pairs, Prose, Report, Summary, Table, describe, summarise
 
 FORMAT = "dpeffects release record"
 ASK, MET, NOT_MET = "for the board", "met", "NOT MET"
-Part = Record | SiteRelease
-"""One guarantee and what was paid for it: a whole result, or one site of a combination."""
 Check = tuple[str, str, str]
 """A question of docs/review_board.md, its answer, and whether it is met."""
 
@@ -49,7 +45,7 @@ def write_about(
     if path is None:
         return Report(paragraph)
     target = _target(path)
-    parts = fit.releases if isinstance(fit, Combined) else (fit,)
+    parts = fit._paid
     now = datetime.now(UTC).isoformat(timespec="seconds")
     document = {
         "format": FORMAT,
@@ -61,7 +57,7 @@ def write_about(
             dict(zip(("check", "answer", "verdict"), row, strict=True)) for row in checklist(parts)
         ],
         "claims": {str(s.claim): title_of(s.claim) for part in parts for s in part.spends},
-        "result": fit.to_dict(conf_level) if isinstance(fit, Record) else fit.to_dict(),
+        "result": fit.to_dict(conf_level),
     }
     twin = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     file = twin_of(target)
@@ -80,7 +76,7 @@ def write_about(
 
 
 def _page(
-    parts: Sequence[Part], summary: Summary, paragraph: str, now: str, twin: dict[str, str]
+    parts: Sequence[Paid], summary: Summary, paragraph: str, now: str, twin: dict[str, str]
 ) -> Summary:
     columns = ("check", "this release", "verdict")
     blocks = (
@@ -126,7 +122,7 @@ def twin_of(target: Path) -> Path:
     return twin
 
 
-def checklist(parts: Sequence[Part]) -> list[Check]:
+def checklist(parts: Sequence[Paid]) -> list[Check]:
     """Answer the questions of docs/review_board.md."""
     holds = all(part.guarantee.holds for part in parts)
     return [
@@ -138,41 +134,32 @@ def checklist(parts: Sequence[Part]) -> list[Check]:
         _noise(parts),
         ("The ledger", _each(parts, _ledger), ASK),
         _person(parts),
-        ("Cautions", _each(parts, lambda p: _caution(p) or "none"), "accuracy, not privacy"),
+        ("Cautions", _each(parts, lambda p: p.doubts or "none"), "accuracy, not privacy"),
     ]
 
 
-def _each(parts: Sequence[Part], say: Callable[[Part], str]) -> str:
+def _each(parts: Sequence[Paid], say: Callable[[Paid], str]) -> str:
     """Say it once if all parts agree, else by site."""
     said: dict[str, list[str]] = {}
     for part in parts:
-        said.setdefault(say(part), []).append(_site(part))
+        said.setdefault(say(part), []).append(part.site)
     if len(said) == 1:
         return next(iter(said))
     return "; ".join(f"{', '.join(sites)}: {text}" for text, sites in said.items())
 
 
-def _ledger(part: Part) -> str:
-    name = "" if isinstance(part, SiteRelease) else part.allotment
-    paid = f"Paid by its allotment {name}. " if name else ""
+def _ledger(part: Paid) -> str:
+    paid = f"Paid by its allotment {part.allotment}. " if part.allotment else ""
     return f"{paid}A result does not know what else was released: see the ledger."
 
 
-def _site(part: Part) -> str:
-    return part.site if isinstance(part, SiteRelease) else ""
-
-
-def _caution(part: Part) -> str:
-    return "; ".join(part.released.cautions) if isinstance(part, SiteRelease) else part.doubts
-
-
-def _total(part: Part) -> tuple[float, float]:
+def _total(part: Paid) -> tuple[float, float]:
     return sum(s.epsilon for s in part.spends), sum(s.delta for s in part.spends)
 
 
-def _price(part: Part) -> str:
+def _price(part: Paid) -> str:
     charges = sum(not s.covered for s in part.spends)
-    asked = None if isinstance(part, SiteRelease) else part.epsilon_asked
+    asked = part.epsilon_asked
     of = "" if asked is None else f" of epsilon = {number(asked)}"
     return (
         f"epsilon = {number(part.guarantee.epsilon)}, delta = {number(part.guarantee.delta)}; "
@@ -181,7 +168,7 @@ def _price(part: Part) -> str:
     )
 
 
-def _within(parts: Sequence[Part]) -> bool:
+def _within(parts: Sequence[Paid]) -> bool:
     """Tell whether charges sum to no more than what is promised."""
     return all(
         spent <= promised * (1 + 1e-9)
@@ -202,7 +189,7 @@ def _unit(guarantee: Guarantee) -> str:
     return f"{guarantee.unit}: only that is protected; covariates and treatment count as public"
 
 
-def _person(parts: Sequence[Part]) -> Check:
+def _person(parts: Sequence[Paid]) -> Check:
     columns = dict.fromkeys(filter(None, (column_of(part.guarantee.unit) for part in parts)))
     if not columns:
         return "One person, one record", "Not known from a result; if not, multiply epsilon.", ASK
@@ -211,24 +198,24 @@ def _person(parts: Sequence[Part]) -> Check:
     return "One person, one unit", text, ASK
 
 
-def _bounds_check(parts: Sequence[Part]) -> Check:
+def _bounds_check(parts: Sequence[Paid]) -> Check:
     counts = Counter(source for part in parts for _, _, source in part.bounds)
     text = ", ".join(f"{count} {source}" for source, count in counts.items()) or "none"
     return "Bounds", text, NOT_MET if "data" in counts else ASK if "declared" in counts else MET
 
 
-def _noise(parts: Sequence[Part]) -> Check:
-    sources = {"" if isinstance(part, SiteRelease) else part.noise_source for part in parts}
+def _noise(parts: Sequence[Paid]) -> Check:
+    sources = {part.noise_source for part in parts}
     text = "; ".join(sources) or "not part of a site's release"
     if sources == {SecureNoise.description}:
         return "Noise", text, MET
     return "Noise", text, ASK if sources == {""} else NOT_MET
 
 
-def _charges(parts: Sequence[Part]) -> Table:
+def _charges(parts: Sequence[Paid]) -> Table:
     rows = tuple(
         (
-            _site(part),
+            part.site,
             s.label,
             s.share,
             s.mechanism,
@@ -246,8 +233,8 @@ def _charges(parts: Sequence[Part]) -> Table:
     return _without_site(Table(title, (*columns, "claim"), rows, "llllrrrrl"))
 
 
-def _bounds(parts: Sequence[Part]) -> Table:
-    rows = tuple((_site(part), *bound) for part in parts for bound in part.bounds)
+def _bounds(parts: Sequence[Paid]) -> Table:
+    rows = tuple((part.site, *bound) for part in parts for bound in part.bounds)
     return _without_site(Table("All bounds", ("site", "column", "bounds", "source"), rows, "llll"))
 
 

@@ -8,10 +8,8 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpeffects.errors import OptionError, checked_call
+from dpeffects.inference import Estimate, Interval, Unavailable, scales
 from dpeffects.inference import intervals as inference
-from dpeffects.inference import scales
-from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.inference.intervals import Interval
 from dpeffects.lazy import pd
 from dpeffects.results import words
 from dpeffects.results.export import frame_of, or_nan
@@ -29,7 +27,7 @@ _WITH = {"treated": "with treatment", "control": "without"}
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Result(OneEstimate, pictures="plots.interval_plots"):
+class Result(OneEstimate, pictures="report.plots.interval_plots"):
     """A private treatment effect, ready to print, export or combine.
 
     Parameters

@@ -15,8 +15,7 @@ from dpeffects import dates, documents, errors, summary, typed
 from dpeffects.arrays import FloatArray
 from dpeffects.design.bounds import SOURCES, Bound, Bounds
 from dpeffects.guarantee import Guarantee
-from dpeffects.inference.estimate import Unavailable
-from dpeffects.inference.intervals import Interval, check_conf_level
+from dpeffects.inference import Interval, Unavailable, check_conf_level
 from dpeffects.lazy import pd
 
 T = TypeVar("T")

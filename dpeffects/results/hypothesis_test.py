@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.inference.hypotheses import EQUIVALENCE, Evidence, Hypothesis, check_test_level
-from dpeffects.inference.intervals import Interval
-from dpeffects.inference.noisy import ratio_of
+from dpeffects.inference import Estimate, Hypothesis, Interval, Unavailable, ratio_of
+from dpeffects.inference.hypotheses import EQUIVALENCE, Evidence, check_test_level
 from dpeffects.lazy import pd
 from dpeffects.results.export import AtALevel, JsonRecord, frame_of, or_nan
 from dpeffects.results.numbers import NOT_AVAILABLE, number, with_ends

@@ -101,8 +101,23 @@ def _by_term(result: Any, name: str, column: str) -> pd.Series:
     return table.set_index("term")[column].rename(None)
 
 
+@dataclass(frozen=True)
+class Paid:
+    """One guarantee and what was paid for it: a whole result, or a site of a combination."""
+
+    n: int
+    guarantee: Guarantee
+    spends: tuple[Spend, ...]
+    bounds: tuple[Bound, ...]
+    doubts: str = ""
+    site: str = ""
+    epsilon_asked: float | None = None
+    noise_source: str = ""
+    allotment: str = ""
+
+
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Record(Reported, Coefficients, words="about_records"):
+class Record(Reported, Coefficients, words="report.about_records"):
     """What was estimated and how, what is promised, and what was paid for it.
 
     Parameters
@@ -243,6 +258,12 @@ class Record(Reported, Coefficients, words="about_records"):
         """A line about effects."""
         name = "association" if self.associated else self.estimand
         return self._line(f"{name} {what}, {self.method}")
+
+    @property
+    def _paid(self) -> tuple[Paid, ...]:
+        """Whom a review board asks about: this release, or all that it is made of."""
+        own = (self.n, self.guarantee, self.spends, self.bounds, self.doubts)
+        return (Paid(*own, "", self.epsilon_asked, self.noise_source, self.allotment),)
 
     def _headed(self, conf_level: float) -> Mapping[str, str]:
         """Lines for the head of the summary, by their names; empty ones are left out there."""

@@ -10,10 +10,9 @@ from typing import Any
 
 from dpeffects.errors import OptionError, not_among
 from dpeffects.guarantee import alarm
+from dpeffects.inference import Estimate, Interval, Means, Unavailable, scales
 from dpeffects.inference import intervals as inference
-from dpeffects.inference import scales
-from dpeffects.inference.estimate import Estimate, Means, Unavailable
-from dpeffects.inference.intervals import NO_TEST, Interval
+from dpeffects.inference.intervals import NO_TEST
 from dpeffects.lazy import pd
 from dpeffects.results.export import AtALevel, effect_row, frame_of, or_nan
 from dpeffects.results.numbers import number, with_ends

@@ -16,10 +16,8 @@ from numbers import Real
 from typing import Any
 
 from dpeffects.errors import OptionError
+from dpeffects.inference import Interval, SamplingVariance, Unavailable, scales
 from dpeffects.inference import intervals as inference
-from dpeffects.inference import scales
-from dpeffects.inference.estimate import SamplingVariance, Unavailable
-from dpeffects.inference.intervals import Interval
 from dpeffects.lazy import pd
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
 from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error, with_error
@@ -36,7 +34,7 @@ _RANGE = re.compile(r"\[([-+0-9.e]+), ([-+0-9.e]+)\]")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SensitivityAnalysis(OneEstimate, pictures="plots.diagnostics"):
+class SensitivityAnalysis(OneEstimate, pictures="report.plots.diagnostics"):
     """What unmeasured confounding would do to an effect; made by ``fit.sensitivity()``.
 
     Parameters

@@ -12,10 +12,9 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.errors import OptionError, not_among
 from dpeffects.estimands import ESTIMANDS
+from dpeffects.inference import Effects, Estimate, Hypothesis, Unavailable, ratio_of
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import NO_EFFECT, Effects, Estimate, Unavailable
-from dpeffects.inference.hypotheses import Hypothesis
-from dpeffects.inference.noisy import ratio_of
+from dpeffects.inference.estimate import NO_EFFECT
 from dpeffects.lazy import pd
 from dpeffects.results import words
 from dpeffects.results.average import Result
@@ -68,6 +67,9 @@ class Based:
         """What nobody should overlook about the estimates; empty when all is well."""
         return "; ".join(filter(None, (NO_EFFECT if self.associated else "", self.warning)))
 
+    def _based(self, estimate: Estimate) -> Estimate:
+        return replace(estimate, basis=self.stands_on)
+
 
 class Labels(NamedTuple):
     """What the effects of a result are for, in words: one ("contrast"), all, and their names."""
@@ -80,7 +82,7 @@ class Labels(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SeveralEffects(SeveralRows, pictures="plots.interval_plots"):
+class SeveralEffects(SeveralRows, pictures="report.plots.interval_plots"):
     """One `Estimate` for each label: an arm, a subset, a group, a period, an outcome, a point.
 
     Intervals and p-values are for one effect at a time, or for the family of all of them.

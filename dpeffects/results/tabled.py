@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from dpeffects.arrays import FloatArray
+from dpeffects.inference import Estimate, Unavailable, noise_ratio, ratio_of, with_another
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Estimate, Unavailable, with_another
 from dpeffects.inference.intervals import NO_TEST, Interval, check_conf_level
-from dpeffects.inference.noisy import noise_ratio, ratio_of
 from dpeffects.inference.simultaneous import reach, two_sided
 from dpeffects.inference.tables import ArmTable, Confounding, Functional
 from dpeffects.lazy import pd
@@ -195,7 +194,7 @@ class Termed(SeveralRows):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class TableEffects(Based, Termed, pictures="plots.interval_plots"):
+class TableEffects(Based, Termed, pictures="report.plots.interval_plots"):
     """Numbers that are all made of one noisy table of records by arm.
 
     Parameters
@@ -233,9 +232,6 @@ class TableEffects(Based, Termed, pictures="plots.interval_plots"):
         """A number that the table gives, by a functional of the two distributions over cells."""
         law = self.table.law(functional)
         return Term(name, self._based(law.estimate(possible=possible)), scale, tested)
-
-    def _based(self, estimate: Estimate) -> Estimate:
-        return replace(estimate, basis=self.stands_on)
 
     def conf_int_of_effect(self, conf_level: float = 0.95) -> FloatArray:
         """Intervals for effects, where these are associations: with `allowed` for confounding."""

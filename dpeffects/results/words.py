@@ -9,9 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from dpeffects.estimands import ESTIMANDS, LATE
-from dpeffects.inference.estimate import Unavailable
-from dpeffects.inference.intervals import Interval
-from dpeffects.inference.noisy import ratio_of
+from dpeffects.inference import Interval, Unavailable, ratio_of
 from dpeffects.inference.table_one import hidden, within_noise
 from dpeffects.results.numbers import NOT_AVAILABLE, to_error, with_ends
 from dpeffects.summary import MOST_ROWS, Table, printed

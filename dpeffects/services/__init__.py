@@ -1,1 +1,1 @@
-"""What answers people who may not see the data: questions of a centre to sites."""
+"""What answers people who may not see the data: plans, releases of sites, questions."""

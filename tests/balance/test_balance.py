@@ -307,7 +307,7 @@ def test_exports():
     ("change", "error", "says"),
     [
         ({"estimand": "ATO"}, OptionError, "ATE, ATT, ATC"),
-        ({"adjusted": "yes"}, OptionError, "True, False or None"),
+        ({"adjusted": "yes"}, OptionError, "True or False"),
         ({"clip": 0.5}, OptionError, "clip"),
         ({"bins": 1}, OptionError, "bins"),
         ({"bins": 10.0}, OptionError, "bins"),

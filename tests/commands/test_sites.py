@@ -12,7 +12,7 @@ import pytest
 
 from dpeffects import cli
 from dpeffects.design.codebook import read_bounds
-from dpeffects.sites import SiteRelease
+from dpeffects.services.sites import SiteRelease
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[2])}
 FORMULA = "y ~ t | age_group + sex"

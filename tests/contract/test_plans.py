@@ -13,7 +13,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import BudgetError
 from dpeffects.formula import expression, parse
-from dpeffects.planning import rehearsal
+from dpeffects.services.planning import rehearsal
 from tests.cases import each
 
 INDICATORS = (

@@ -25,10 +25,10 @@ from dpeffects.errors import DPEffectsError, EstimationError, ReleaseError
 from dpeffects.inference.estimate import SamplingVariance, Unavailable
 from dpeffects.inference.intervals import interval
 from dpeffects.services.federation import collect
-from dpeffects.sites import Combined, SiteRelease, StudyRelease, combine
-from dpeffects.sites.notes import away, named
-from dpeffects.sites.robust import MedianLaw
-from dpeffects.sites.rules import RULES, supported
+from dpeffects.services.sites import Combined, SiteRelease, StudyRelease, combine
+from dpeffects.services.sites.notes import away, named
+from dpeffects.services.sites.robust import MedianLaw
+from dpeffects.services.sites.rules import RULES, supported
 from tests.federation.sites import question
 from tests.sites.examples import estimate, release, releases
 

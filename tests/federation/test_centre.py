@@ -14,7 +14,7 @@ from dpeffects.errors import ReleaseError
 from dpeffects.guarantee import Guarantee
 from dpeffects.services.federation import answer, collect
 from dpeffects.services.federation.centre import NoReply
-from dpeffects.sites import SiteRelease
+from dpeffects.services.sites import SiteRelease
 from tests.federation.sites import frame, policy, question
 
 ASKED = question()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dpeffects.services.federation import flower
-from dpeffects.sites import SiteRelease
+from dpeffects.services.sites import SiteRelease
 
 pytest.importorskip("flwr", reason='needs pip install "dpeffects[federation]"')
 httpx = pytest.importorskip("httpx")

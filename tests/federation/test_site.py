@@ -10,7 +10,7 @@ import pytest
 
 from dpeffects.errors import EstimationError
 from dpeffects.services.federation import answer, site
-from dpeffects.sites import SiteRelease
+from dpeffects.services.sites import SiteRelease
 from tests.federation.sites import frame, policy, question
 from tests.federation.test_policy import REFUSED, UNFIT
 

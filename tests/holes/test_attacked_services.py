@@ -16,8 +16,8 @@ from dpeffects.evidence.simulations.simulation import append, on_file
 from dpeffects.services.federation import SitePolicy, demo
 from dpeffects.services.federation.site import answer
 from dpeffects.services.federation.store import Price, Store
-from dpeffects.sites.plausible import why_not
-from dpeffects.sites.signing import make_keys
+from dpeffects.services.sites.plausible import why_not
+from dpeffects.services.sites.signing import make_keys
 from tests.commands.shell import ESTIMATE, FORMULA, refused, write_files
 from tests.federation.sites import ENTRIES, N, frame, question
 from tests.releases import BOUNDS

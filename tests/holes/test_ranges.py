@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -178,21 +177,3 @@ def test_values_of_a_term_lie_in_its_range(term, x, z, seed):
     assert np.isfinite(values).all()
     assert values.min() >= lower
     assert values.max() <= upper
-
-
-def test_an_engine_clips_what_is_no_number_as_memory_does():
-    """Engines do not agree how NaN compares with a number; the encoded sums must not depend on
-    the engine."""
-    import narwhals.stable.v2 as nw
-
-    from dpeffects.design.queries import within
-
-    values = [*NASTY, 0.25, 3.0]
-    native = pl.LazyFrame({"v": values})
-    found = nw.from_native(native).select(v=within(nw.col("v"), 0.0, 1.0)).collect()["v"]
-    assert found.to_numpy().tolist() == clip(np.array(values), (0.0, 1.0)).tolist()
-    duckdb = pytest.importorskip("duckdb")
-    table = pl.DataFrame({"v": values}).to_arrow()
-    lazy = nw.from_native(duckdb.from_arrow(table))
-    found = lazy.select(v=within(nw.col("v"), 0.0, 1.0)).collect()["v"]
-    assert found.to_numpy().tolist() == clip(np.array(values), (0.0, 1.0)).tolist()

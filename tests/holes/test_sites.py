@@ -23,9 +23,9 @@ from dpeffects.estimators import proved
 from dpeffects.ledgers.memory import Ledger
 from dpeffects.services.federation import Question, SitePolicy, answer, collect, site, trial_runs
 from dpeffects.services.federation.records import SiteColumns
-from dpeffects.sites import SiteRelease, combine, dp_multisite, site_release
-from dpeffects.sites.plausible import why_not
-from dpeffects.sites.signing import make_keys, read_private, sign
+from dpeffects.services.sites import SiteRelease, combine, dp_multisite, site_release
+from dpeffects.services.sites.plausible import why_not
+from dpeffects.services.sites.signing import make_keys, read_private, sign
 from tests.federation.sites import policy, question
 from tests.sites.examples import SPEND, estimate, release
 

@@ -12,7 +12,8 @@ from dpeffects.abilities.survival import SurvivalEffects
 from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.formula.expression import Column, Survival
-from dpeffects.inference.tables import ArmTable, Confounding, together
+from dpeffects.inference.tables import ArmTable, Confounding
+from dpeffects.services.sites.together import tables as together
 from tests.calls import ENGINES
 
 FORMULA = "Surv(time, died) ~ t | x1 + x2"

@@ -13,7 +13,7 @@ import dpeffects as dpe
 from dpeffects.errors import DPEffectsError, OptionError
 from dpeffects.inference.estimate import Estimate
 from dpeffects.privacy.budget import as_written
-from dpeffects.sites.site_documents import begin_release
+from dpeffects.services.sites.site_documents import begin_release
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
 FORMULA = "y ~ t | x1 + x2"

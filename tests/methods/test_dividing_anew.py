@@ -93,6 +93,15 @@ def test_what_is_left_counts_a_pool_that_was_drawn_from():
         counted(first, "c")
 
 
+def test_what_is_left_is_not_what_other_shares_will_need():
+    prices = {"a": Share(0.5, 2.0**-20), "b": Share(0.25, 2.0**-21), "c": Share(0.25, 2.0**-22)}
+    budget = Budget(1.0, 2.0**-19)
+    first, ledger = curator(budget, Split(prices))
+    left = first.left(budget, ["b"])
+    assert left == Budget(0.25, 2.0**-19 - 2.0**-20 - 2.0**-22)
+    assert ledger.spent == (0, 0)
+
+
 def test_the_same_rows_in_the_same_secret_order():
     first, _ = curator(Budget(1.0), Split({"a": Share(1.0)}))
     order = first._order

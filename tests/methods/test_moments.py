@@ -227,6 +227,20 @@ def test_noise_in_coefficients_is_what_their_law_says(data: pd.DataFrame) -> Non
     assert np.std(squares) == pytest.approx(fit.residual_noise, rel=0.15)
 
 
+def test_records_that_count_twice_with_twice_the_noise_change_nothing(data: pd.DataFrame) -> None:
+    """All that a regression says is about means: sums, their noise and n grow together."""
+    one = dpe.dp_moments(FORMULA, data, **ASKED, epsilon=2.0, seed=1).matrix
+    grown = {"n": 8.0 * one.n, "unequal": 8.0 * one.unequal, "variance": 64.0 * one.variance}
+    two = replace(one, entries=tuple(8.0 * x for x in one.entries), **grown)
+    outcome, of = ([c.name for c in one.columns].index(x) + 1 for x in ("cost", "age"))
+    for fit in (small := regress(one, outcome, [1, of]), regress(two, outcome, [1, of])):
+        for name in ("estimates", "sampling", "noise", "residual_variance", "residual_noise"):
+            assert np.array(getattr(fit, name)) == pytest.approx(np.array(getattr(small, name)))
+    assert not small.cut
+    assert regress(replace(one, variance=one.n**2), outcome, [1, of]).cut  # nothing but noise
+    assert math.isnan(replace(small, total_variance=0.0).explained)
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_releases_have_the_noise_that_they_state(data: pd.DataFrame, delta: float) -> None:
@@ -265,6 +279,8 @@ def test_sites_add_up(data: pd.DataFrame, tmp_path) -> None:
     both = north + south
     assert both.n == len(data)
     assert both.matrix.variance == north.matrix.variance + south.matrix.variance
+    noisy = (replace(x.matrix, size_variance=2.0 + k) for k, x in enumerate((north, south)))
+    assert next(noisy).plus(next(noisy)).size_variance == 5.0
     whole = dpe.dp_moments(FORMULA, data, **ASKED, epsilon=EXACT, seed=1)
     asked = "cost ~ t + age + region"
     assert both.regression(asked).fit.estimates == pytest.approx(

@@ -119,6 +119,15 @@ def test_a_coarser_look_at_the_number_of_successes_is_never_smaller(monkeypatch)
         monkeypatch.setattr(randomisation_law, "_MOST", most)
         coarse = [p_value(statistic, t, m, "two-sided") for t, m in ((120.0, 20.0), (9.0, 55.0))]
         assert all(c >= e for c, e in zip(coarse, exact, strict=True))
+    # every second number: one success more changes no chance by more than this factor
+    assert all(c <= math.exp(1 / 4 + 1 / 12) * e for c, e in zip(coarse, exact, strict=True))
+
+
+def test_released_numbers_of_successes_go_to_the_nearest_multiple():
+    statistic = RandomisationStatistic(Assignment(600, 2, 5, False), Noise(4.0, 41.0))
+    assert statistic.step == 20
+    for count in range(-30, 620):
+        assert abs(20 * statistic.bucket(count) - count) <= 10
 
 
 def released(design, successes, statistic, rng):

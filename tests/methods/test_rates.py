@@ -143,6 +143,17 @@ def test_variance_of_noisy_rates_by_simulation() -> None:
     )
 
 
+def test_what_is_left_of_confounding_does_not_depend_on_the_unit_of_time() -> None:
+    """By hand for rare events, whose mean deviation is twice their rate."""
+    about = Confounding(0.1, 0.5, 0.3, 0.01, far=(0.4, 0.6))
+    sums = ArmSums((30.0, 20.0), (5000.0, 4000.0), (0.1, 0.1))
+    table = RateTable(sums, (30.0, 20.0), (0.0, 0.0), (1.0, 1.0), (5000.0, 4000.0), about)
+    (year,), (thousand,) = table.means(1.0).parts, table.means(1000.0).parts
+    apart = 0.4 * 2 * 30 / 5000 + 0.6 * 2 * 20 / 4000
+    assert year.treated - year.control == pytest.approx(apart * math.sqrt(0.01 + 0.3 * 0.1))
+    assert thousand.treated == pytest.approx(1000.0 * year.treated)
+
+
 @pytest.mark.parametrize(
     "sums", [((-3.0, -1.0), (-5.0, 2.0)), ((0.0, 0.0), (0.0, 0.0)), ((5.0, -8.0), (100.0, 90.0))]
 )

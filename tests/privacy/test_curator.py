@@ -16,7 +16,7 @@ from dpeffects.privacy.parts import halves
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, Cells, evaluate, reads
 from dpeffects.privacy.sets import COUNT, Box, Cube, Sensitivity, Steps, add_up
-from dpeffects.privacy.tight_sets import Bins, Gram, WithSizes, WithSquares, in_steps
+from dpeffects.privacy.tight_sets import Bins, Gram, WithSizes, WithSquares
 from tests.privacy.hostile import curator, moved, pairs_of_records, pairs_of_units
 from tests.privacy.planted import BUGS, plant
 
@@ -340,16 +340,3 @@ def test_a_row_function_cannot_write_to_rows():
 
     with pytest.raises(ValueError, match="read-only"):
         curator([1, 2, 3]).sums("x", writes, Box(0, 1), share="a")
-
-
-def test_an_engine_is_asked_for_boxes_only():
-    """Its expression has the ends of a box, not a ball."""
-    with pytest.raises(OptionError, match="no words for a ball"):
-        in_steps(Box(0.0, 1.0, radius=0.1).on(10, 1.0), None)
-    held, asked = curator([1, 2, 3]), []
-    source = type("Engine", (type(held._source),), {"in_engine": lambda *rest: asked.append(rest)})
-    held._source = source(**vars(held._source))
-    outcome = reads("outcome")(lambda rows: rows.outcome)
-    for within in (Box(0.0, 1.0, radius=0.1), WithSquares(1), Bins(1, 3), Box(0.0, 1.0)):
-        held.exact_sums(outcome, within, None, rate=1.0)
-    assert len(asked) == 1

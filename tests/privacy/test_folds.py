@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.privacy.parts import ESTIMATORS, EffectTerms, Folds
+from dpeffects.privacy.parts import ESTIMATORS, EffectTerms, Folds, predictions
 from tests.cases import each
 from tests.privacy.bare import change, curator, replaced
 
@@ -283,6 +283,16 @@ def test_a_fold_that_comes_or_goes_attains_the_bound():
     assert 0.3 < change(*pair, call) <= 1.0
 
 
+def test_inverse_propensities_stay_within_the_clip_whatever_models_say():
+    said = np.array([np.nan, -np.inf, 1e300, 0.0, 1.0, 0.3, 0.05, 0.95])
+    held, _ = curator(np.zeros(8), np.arange(8) % 2 == 0, np.zeros((8, 1)))
+    folds = Folds(held, lambda *_: lambda new: np.stack([said] * 3), EffectTerms("aipw", 0.1), 2)
+    expected = np.array([0.5, 0.1, 0.9, 0.1, 0.9, 0.3, 0.1, 0.9])
+    for _, (one, other, *_), _ in folds._nuisances():
+        assert 1.0 / one == pytest.approx(expected)
+        assert 1.0 / other == pytest.approx(1.0 - expected)
+
+
 def test_a_row_that_cannot_be_predicted_does_not_change_the_others():
     def picky(rows, treated, outcome):
         def predict(new):
@@ -298,6 +308,9 @@ def test_a_row_that_cannot_be_predicted_does_not_change_the_others():
     other[4] = 1.0
     y, t = rng.random(12), np.arange(12) % 2 == 0
     assert change(curator(y, t, x), curator(y, t, other), ask(picky, "aipw")) <= 1.0
+    found = predictions(picky, (x, t, y), other, 0)
+    assert np.flatnonzero(np.isnan(found).any(axis=0)).tolist() == [4]
+    assert (np.delete(found[1], 4) == np.delete(x[:, 0], 4)).all()
 
 
 def test_refusals():

@@ -291,6 +291,8 @@ def test_a_pace_costs_its_price(epsilon, smoothing):
         logs = [(decimal.Decimal(x.numerator) / x.denominator).ln() for x in (falls, widens)]
         assert logs[1] - logs[0] <= decimal.Decimal(epsilon)
     assert 1 <= first <= ladders.PARTS // 2
+    share = 1.0 / (1.0 + math.exp((1.0 - smoothing) * epsilon / 2.0))
+    assert first == pytest.approx(max(ladders.PARTS * share, 1.0), abs=0.5)
     for wrong in (0.0, 0.5):
         with pytest.raises(OptionError, match="smoothing"):
             Pace.of(epsilon, wrong)

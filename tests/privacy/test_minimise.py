@@ -16,7 +16,7 @@ from scipy.special import ndtr
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
 from dpeffects.estimators.weighting.inverse_weights import default_strength, least_strength
-from dpeffects.privacy import losses, minimise
+from dpeffects.privacy import descent, losses, minimise
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget, Share, as_written
 from dpeffects.privacy.ledger import CallLedger
@@ -368,6 +368,10 @@ def test_a_logistic_objective_pays_for_noise_volume_and_solver(epsilon, delta, n
     assert last.scale[0] >= 2.0 * math.sqrt(d) * tau * 0.2 / last.epsilon
     gaussian = inside.mechanism == "Gaussian"
     assert released.noise_sd == pytest.approx(inside.scale[0] * (1 if gaussian else math.sqrt(2)))
+    grid = 2.0 ** (math.floor(math.log2(released.noise_sd)) - 30)  # of the noise inside
+    far = p.problem.solver_error(n, minimise.largest_noise(inside.scale[0], d, gaussian))
+    far += math.sqrt(d) * grid / (2.0 * p.strength)
+    assert last.scale[0] * last.epsilon == pytest.approx(2.0 * math.sqrt(d) * far, rel=0.04)
     assert last.scale[0] < 1e-3 * released.noise_sd / p.strength  # and it hardly adds noise
 
 
@@ -570,6 +574,21 @@ def test_products_are_exact_and_a_rows_own():
             assert value == pytest.approx(exact, rel=1e-15, abs=1e-15 * np.abs(weights).max())
         few = rng.permutation(40)[:7]
         assert (along(rows[few], weights) == values[few]).all()
+
+
+def test_weights_in_two_parts_lose_nothing():
+    """What floats leave out of large weights counts in products, and stays after a step."""
+    rng = np.random.default_rng(16)
+    rows, apart = np.array([[1.0, -1.0]]), np.array([3.0, 1.0]) * 2.0**-62
+    for size in (1e-30, 1.0, 1e12):
+        weights = np.full(2, size)
+        found = descent.exact_dots(rows, weights, 1, size * apart) / size
+        assert found == pytest.approx(2.0**-61, rel=1e-6, abs=0.0)
+        step, tail = rng.normal(size=(2, 2)) * size * np.array([[0.7], [1e-17]])
+        new, left = descent._minus(weights, tail, step)
+        for parts in zip(new, left, weights, tail, step, strict=True):
+            one, two, *before = (Fraction(float(x)) for x in parts)
+            assert abs(one + two - (before[0] + before[1] - before[2])) <= Fraction(size) / 2**100
 
 
 def test_products_with_thousands_of_weights_lose_next_to_nothing():

@@ -16,13 +16,14 @@ from dpeffects.errors import PrivacyError
 from dpeffects.evidence.auditing import audit
 from dpeffects.ledgers.composition import COMPOSITIONS
 from dpeffects.privacy import shaped
-from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.noise import SecureNoise, laplace_scale, matrix_scale
+from dpeffects.privacy.budget import Budget, Share
+from dpeffects.privacy.noise import LEAST_SIGMA, SecureNoise, laplace_scale, matrix_scale
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Cells
-from dpeffects.privacy.sets import Box, Cube, entries
+from dpeffects.privacy.sets import Box, Cube, Matrices, Sensitivity, Steps, entries
 from dpeffects.privacy.tight_sets import Gram, cube_noise_sd, matrix_noise_sd
 from dpeffects.seeded import SeededNoise
+from tests.privacy import problems
 from tests.privacy.hostile import curator
 from tests.privacy.planted import plant_line
 
@@ -144,6 +145,22 @@ def test_rounding_agrees_with_many_more_bits(monkeypatch):
     )
     drawn, exact = rounding(Generated(2))
     assert drawn != exact
+
+
+def test_what_bits_leave_open_is_drawn_on():
+    """Numbers below 1 in size, known to 1, have products of two that are known to 2 each."""
+
+    class Numbers:
+        step, asked = 1, 0
+
+        def to(self, least):
+            self.asked += 1
+            return [0, 0, 0, 0], 1 if self.asked == 1 else 1000
+
+    numbers = Numbers()
+    # by what is known at first a difference may be 4 / 5, which is 1 when it is rounded
+    assert shaped.wishart_difference(1, 1, Fraction(1, 5), lambda count: numbers).tolist() == [[0]]
+    assert numbers.asked == 2
 
 
 def of_one_column(noise):
@@ -342,6 +359,18 @@ def test_matrices_are_sums_of_products_of_rows_in_the_ball():
     assert noisy.sd == pytest.approx(matrix_noise_sd(3, 4.0, 1e6))
 
 
+def test_no_gaussian_noise_is_drawn_on_too_coarse_a_grid():
+    """Where that off the diagonal would be, the whole release has a finer one."""
+    rows = problems.held(np.zeros((1, 1)), np.array([True]))
+    held, shape = problems.curator(rows), Matrices(3, 1, 1)
+    steps = Steps(np.arange(6), Sensitivity(1, 1.0), 1.0, shape)
+    release, price = held._releaser.gaussian, Share(1.0, 1e-6)
+    noisy = release("m", steps, 1.2 * LEAST_SIGMA, price, share="a", claim=26)
+    assert noisy.value.tolist() == list(range(6))
+    scales = [scale for _, scale in held._releaser._noise.drawn]
+    assert scales == pytest.approx([2.4 * LEAST_SIGMA, 2.4 * LEAST_SIGMA * math.sqrt(0.5)])
+
+
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("within", [ball(), Cube(np.full(3, -4.0), np.full(3, 4.0))], ids=str)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -386,6 +415,10 @@ def test_noise_for_matrices_is_planned_from_public_numbers():
     assert Fraction(scale) * Fraction(0.5) >= 2**36
     assert top == 10_000 * 2**36 + 2**20 * math.ceil(scale)
     assert matrix_scale(2, 12, 2**36, 10_000, 1e9) == matrix_scale(2, 12, 2**36, 10_000, 1e8)
+    assert matrix_scale(1, 1, 2**57, 1, 2.0**20)[0] >= 2**37
+    assert matrix_scale(1000, 2, 2**36, 10, 1.0)[0] >= 2**36
+    with pytest.raises(PrivacyError):
+        matrix_scale(1, 1, 2**57 + 1, 1, 2.0**20)
     for bad in (
         (2, 501, 2**36, 10),
         (1001, 2, 2**36, 10),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from dpeffects.errors import DataError, OptionError, PrivacyError
 from dpeffects.privacy.matched import whole_weights
 from dpeffects.privacy.sets import COUNT, Box, bits_for
-from dpeffects.privacy.tight_sets import in_steps
 
 NASTY = np.array(
     [np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, -5e-324, 1e-310, 2.0**-1022, 1e308, -1e308, 1e300]
@@ -91,53 +89,26 @@ def test_too_small_an_epsilon_is_refused():
         bits_for(2.0**52, 1.0)
 
 
+def test_noise_of_the_finest_grid_takes_half_of_the_room():
+    """That of a sum of records of size ``largest`` is below 2^55 steps, and not below 2^54."""
+    for rate, largest in ((2.0**-40, 1.0), (2.0**-30, 8.0), (1e-9, 5.0)):
+        steps = 2.0 ** bits_for(1.0, rate, largest, most=60) * largest / rate
+        assert 2.0**54 < steps <= 2.0**55
+
+
+def test_sets_of_no_width_and_of_too_much():
+    wide = Box([0.0, 5.0], [1.0, 5.0])  # a column that does not vary beside one that does
+    assert wide.half.tolist() == [0.5, 0.0]
+    for ends in ((0.0, 0.0), (-1.5e100, 1.5e100), (1.0, 0.0)):
+        with pytest.raises(OptionError, match="ends"):
+            Box(*ends)
+    assert Box(0, 2**31, whole=True).half == 2**30
+    with pytest.raises(OptionError, match="whole numbers"):
+        Box(0, 2**31 + 2, whole=True)
+
+
 def test_weights_round_to_sixteen_bits():
     assert whole_weights(np.array([1.0, -0.5, 1 / 3])).tolist() == [65536, -32768, 21845]
     for bad in (np.inf, np.nan, 2.0**30):
         with pytest.raises(PrivacyError):
             whole_weights(np.array([bad]))
-
-
-# --- the same whole numbers in every engine -------------------------------------------------------
-
-
-def on_polars(values, grid, j):
-    pl = pytest.importorskip("polars")
-    frame = nw.from_native(pl.DataFrame({"v": values}).lazy())
-    return frame.select(in_steps(grid, nw.col("v"), j).alias("v")).collect("polars")["v"].to_numpy()
-
-
-def on_duckdb(values, grid, j):
-    duckdb, pl = pytest.importorskip("duckdb"), pytest.importorskip("polars")
-    table = pl.DataFrame({"v": values}).with_row_index("k").to_arrow()
-    frame = nw.from_native(duckdb.from_arrow(table)).with_columns(
-        in_steps(grid, nw.col("v"), j).alias("v")
-    )
-    return frame.sort("k").collect("polars")["v"].to_numpy()
-
-
-@pytest.mark.parametrize("engine", [on_polars, on_duckdb], ids=["polars", "duckdb"])
-@pytest.mark.parametrize("name", BOXES)
-@pytest.mark.parametrize("bits", [8, 30])
-def test_engines_have_the_same_whole_numbers(engine, name, bits):
-    box = BOXES[name]
-    grid = box.on(1000, 1.0) if box.whole else box.with_bits(bits)
-    values = values_for(grid, box)
-    here = grid.project(values[:, None].copy())[:, 0]
-    assert (engine(values, grid, 0) == here).all()
-
-
-@pytest.mark.parametrize("engine", [on_polars, on_duckdb], ids=["polars", "duckdb"])
-def test_engines_have_the_same_whole_numbers_in_every_column(engine):
-    box = Box([0.0, -1.0, 2.0], [1.0, 5.0, 2.5], centre=[0.5, 0.0, 2.0])
-    grid = box.on(10**5, 0.1)
-    for j in range(3):
-        values = np.tile(values_for(grid, box, j)[:, None], 3)
-        here = grid.project(values.copy())[:, j]
-        assert (engine(values[:, j], grid, j) == here).all()
-
-
-def test_an_engine_has_no_ball():
-    grid = Box(-1.0, 1.0, radius=0.5).on(10, 1.0)
-    with pytest.raises(OptionError, match="ball"):
-        in_steps(grid, nw.col("v"))

@@ -234,8 +234,8 @@ def test_the_number_of_clusters_moves_by_one():
     counts = set()
     for rows in contents(0, SPREAD, 2):
         ask = lambda c: cluster_count(c, "k", share="a", part=1.0)  # noqa: E731
-        value, declared, _ = drawn(curator(table([*MANY, *rows])), ask)
-        assert declared == 1
+        value, declared, released = drawn(curator(table([*MANY, *rows])), ask)
+        assert (declared, released.spend.claim) == (1, 30)
         counts.add(value)
     assert counts == {2, 3}
 

@@ -6,7 +6,7 @@ from zlib import crc32
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.charges import Spend
-from dpeffects.sites import SiteRelease
+from dpeffects.services.sites import SiteRelease
 
 SPEND = Spend("sums by arm", "estimate", 1.0, 0.0, "Laplace", (1.0,), (1.25, 2.0), 7)
 

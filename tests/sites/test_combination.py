@@ -14,9 +14,10 @@ from scipy import stats
 import dpeffects as dpe
 from dpeffects.errors import EstimationError, OptionError, ReleaseError
 from dpeffects.guarantee import Guarantee
-from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import Estimate, Means, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import interval, p_value
-from dpeffects.sites import combine
+from dpeffects.inference.weighted import combined_means
+from dpeffects.services.sites import combine
 from tests.cases import each
 from tests.sites.examples import estimate, release, releases
 
@@ -33,6 +34,13 @@ def flat(text):
 
 
 # --- numbers -------------------------------------------------------------------------------------
+
+
+def test_means_of_sites_are_combined_where_all_have_them():
+    with_means = replace(estimate(), means=Means(2.0, 1.0, Unavailable("none")))
+    assert combined_means([with_means, with_means], [0.3, 0.7], None).treated == pytest.approx(2.0)
+    assert combined_means([with_means, estimate()], [0.3, 0.7], None) is None
+    assert combined_means([with_means, estimate()], [1.0, 0.0], None) is not None
 
 
 def test_weights_and_estimate():

@@ -12,7 +12,7 @@ from dpeffects.inference.estimate import (
     Part,
     SamplingVariance,
 )
-from dpeffects.sites import SiteRelease
+from dpeffects.services.sites import SiteRelease
 from tests.sites.examples import estimate, release
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "site_release.md").read_text()

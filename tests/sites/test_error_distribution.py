@@ -6,9 +6,9 @@ from scipy import integrate, stats
 
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.inference.intervals import law_of, plausible_variances, sampling_variance
-from dpeffects.sites import rules as inflation
-from dpeffects.sites.error_distribution import Errors, SumLaw
-from dpeffects.sites.rules import inflation_ivw, inflation_mvagg, ivw, mvagg
+from dpeffects.services.sites import rules as inflation
+from dpeffects.services.sites.error_distribution import Errors, SumLaw
+from dpeffects.services.sites.rules import inflation_ivw, inflation_mvagg, ivw, mvagg
 
 SITES = [
     Estimate(0.0, SamplingVariance(1.0, 0.3, 30.0), (0.5, 0.2)),

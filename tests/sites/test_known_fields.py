@@ -6,12 +6,12 @@ from dataclasses import fields, replace
 
 import pytest
 
-from dpeffects import documents
-from dpeffects.documents import checksum, parse_alike, parse_json
+from dpeffects.documents import checksum, parse_json
 from dpeffects.errors import ReleaseError
 from dpeffects.inference.estimate import Means, MeansPart, MeansVariance, Part, SamplingVariance
-from dpeffects.sites import SiteRelease, document
-from dpeffects.sites.document import Signature
+from dpeffects.services.sites import SiteRelease, alike, document
+from dpeffects.services.sites.alike import parse_alike
+from dpeffects.services.sites.document import Signature
 from dpeffects.typed import FieldError
 from tests.sites.examples import estimate, release
 
@@ -47,7 +47,7 @@ def afresh(text):
     """Read a document as if it were the first."""
     document._checks.cache_clear()
     document.SENT._made.clear()
-    documents._last.clear()
+    alike._last.clear()
     return SiteRelease.from_json(text)
 
 
@@ -164,6 +164,6 @@ def test_what_is_kept_is_bounded():
     for j in range(300):
         parse_alike(f'{{"field {j}":{j}}}')
     parse_alike('{"n":"' + "x" * 200_000 + '"}')
-    assert sum(len(text) for text, _ in documents._last.values()) < 200_000
-    assert len(documents._last) <= 100
-    documents._last.clear()
+    assert sum(len(text) for text, _ in alike._last.values()) < 200_000
+    assert len(alike._last) <= 100
+    alike._last.clear()

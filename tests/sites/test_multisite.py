@@ -14,7 +14,7 @@ from dpeffects.errors import (
     OptionError,
 )
 from dpeffects.flow import Estimation
-from dpeffects.sites import combine, dp_multisite, multisite, site_release
+from dpeffects.services.sites import combine, dp_multisite, multisite, site_release
 
 N = 900
 RNG = np.random.default_rng(0)

@@ -13,9 +13,9 @@ from scipy import stats
 
 from dpeffects.errors import ReleaseError
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
-from dpeffects.sites import SiteRelease, combine, signing, site_release
-from dpeffects.sites.error_distribution import Errors
-from dpeffects.sites.rules import inflation_ivw, inflation_mvagg, ivw, mvagg
+from dpeffects.services.sites import SiteRelease, combine, signing, site_release
+from dpeffects.services.sites.error_distribution import Errors
+from dpeffects.services.sites.rules import inflation_ivw, inflation_mvagg, ivw, mvagg
 from tests.sites.examples import estimate, release, releases
 from tests.sites.test_release import _never_crashes, changed, paths
 from tests.test_results import make

@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 from dpeffects.inference.estimate import Estimate, SamplingVariance
-from dpeffects.sites import combine
-from dpeffects.sites.error_distribution import Errors
-from dpeffects.sites.random_effects import random_effects
+from dpeffects.services.sites import combine
+from dpeffects.services.sites.error_distribution import Errors
+from dpeffects.services.sites.random_effects import random_effects
 from tests.sites.examples import releases
 
 

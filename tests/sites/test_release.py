@@ -18,7 +18,7 @@ from dpeffects.errors import OptionError, ReleaseError
 from dpeffects.estimators import proved
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.sites import SiteRelease, site_release
+from dpeffects.services.sites import SiteRelease, site_release
 from tests.cases import each
 from tests.sites.examples import estimate, release
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from statsmodels.stats.meta_analysis import combine_effects
 
-from dpeffects.sites.rules import all_sites, heterogeneity, ivw, largest, mvagg
+from dpeffects.services.sites.rules import all_sites, heterogeneity, ivw, largest, mvagg
 
 
 def objective(n, v, subset):

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from dpeffects.documents import canonical, checksum
 from dpeffects.errors import MissingExtraError, ReleaseError
-from dpeffects.sites import SiteRelease, combine
-from dpeffects.sites.signing import make_keys, read_keys, sign
+from dpeffects.services.sites import SiteRelease, combine
+from dpeffects.services.sites.signing import make_keys, read_keys, sign
 from tests.sites.examples import release
 
 

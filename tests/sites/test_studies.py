@@ -13,7 +13,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.documents import checksum
 from dpeffects.errors import BoundsError, DataError, OptionError, ReleaseError
-from dpeffects.sites import signing
+from dpeffects.services.sites import signing
 
 BOUNDS = {"y": (0, 10), "died": (0, 1), "sex": ["f", "m"], "age": (18, 90)}
 NAMES = ("North", "South")

@@ -50,12 +50,13 @@ def _plain(facts: Facts) -> Iterator[int]:
 def degree(facts: Facts) -> int:
     """How far columns bend by the public rule: as far as records times epsilon carry them.
 
+    Noise of each entry of a matrix of k columns grows like k, and that of a slope like k sqrt(k).
     Where covariates are public there is no noise, and records alone have to: those of an arm of
     half the usual size.
     """
     each = hand.BENT_RECORDS_WITH_DELTA if facts.budget.delta else hand.BENT_RECORDS
     able = hand.MOST_POOLED if facts.budget.delta else hand.MOST_COLUMNS
-    most = min(facts.n * float(facts.budget.epsilon) / each, able)
+    most = min((facts.n * float(facts.budget.epsilon) / each) ** (2.0 / 3.0), able)
     if facts.level == "label":
         most = facts.n / (2.0 * facts.arms * hand.BASIS_RECORDS)
     fits = [k for k in (SQUARES, PRODUCTS) if facts.columns + len(bends(facts, k)) <= most]
@@ -74,16 +75,19 @@ def bent(facts: Facts, degree: int) -> Facts:
 
 
 def left_out(facts: Facts, degree: int) -> str:
-    """What the first lines say where the public rule leaves out squares or products."""
-    if len(bends(facts, PRODUCTS)) == len(bends(facts, degree)):
+    """What the first lines say that the public rule leaves out.
+
+    Steps are left out everywhere but where covariates are public (`balancing`).
+    """
+    if len(bends(facts, PRODUCTS)) > len(bends(facts, degree)):
+        start, what = "NO PRODUCTS", "products"
+        if degree < SQUARES:
+            start, what = "LINES ONLY", "squares and products"
+        not_for = "so that confounding by them is not adjusted for"
+        return f"{start}: n and epsilon do not carry {what} of the columns, {not_for}"
+    if facts.level == "label" or not bends(facts, SQUARES):
         return ""
-    start, what = "NO PRODUCTS", "products"
-    if degree < SQUARES:
-        start, what = "LINES ONLY", "squares and products"
-    return (
-        f"{start}: n and epsilon do not carry {what} of the columns, so that confounding by them "
-        "is not adjusted for"
-    )
+    return "NO STEPS: jumps and sharp bends are not adjusted for beyond squares and products"
 
 
 def added_words(facts: Facts, degree: int) -> dict[str, str]:

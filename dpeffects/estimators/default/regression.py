@@ -28,7 +28,7 @@ from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import arm_counts, arm_sums
 from dpeffects.estimators.default import one_step
-from dpeffects.estimators.default.bends import SQUARES, added_words, bends, bent, degree
+from dpeffects.estimators.default.bends import added_words, bends, bent, degree
 from dpeffects.estimators.default.centres import Centres, centres_of, residual
 from dpeffects.estimators.default.clipped_contrast import details
 from dpeffects.estimators.default.forecast import Forecast, outcome_sd
@@ -240,7 +240,7 @@ class First:
             parts=(Part("clipped outcomes", self.bias**2),) if self.bias else (),
             possible=(-self.centres.range, self.centres.range),
             basis="randomised" if options.randomised else "adjusted",
-            caution=self.centres.with_caution(options.left_out or _no_steps(options)),
+            caution=self.centres.with_caution(options.left_out),
         )
 
     def _longest(self, left: float) -> tuple[float, float]:
@@ -248,13 +248,6 @@ class First:
         explained = (1.0 - left) * self.spread
         longest = self.clip + math.sqrt(1.1 * self.columns * explained)
         return longest, hand.GAP * longest
-
-
-def _no_steps(options: OneStepOptions) -> str:
-    """What the first lines say where all that bends is left to the public rule."""
-    if options.flexible is not None or options.randomised or not bends(options.facts, SQUARES):
-        return ""
-    return "NO STEPS: jumps and sharp bends of the outcome are not adjusted for, nor looked for"
 
 
 def _posterior(seen: float, sd: float, usual: float) -> float:

@@ -240,9 +240,15 @@ def _margin(
     below[-1] = above[-1] = counts.value[half] / 2.0
     code = float(below.max() + above.max()) > hand.CODE * n and hand.CLEAR * counts.sd < n
     middle = np.append([lengths[0]], 0.5 * (lengths + np.append(lengths[1:], 0.0)))[: half + 1]
-    if code:
-        weights = np.array([below.max(), above.max()]) / n
-        sd = math.sqrt(float(weights @ middle[[below.argmax(), above.argmax()]] ** 2))
+    if code:  # two values at distances a and b from their mean have the variance a b
+        common, rare, distance = below, above, 1.0 - mean
+        if below.max() < above.max():
+            common, rare, distance = above, below, mean
+        # noise alone makes a class of this size in one column of a hundred
+        feigned = counts.sd / math.sqrt(2.0) * math.log(100.0 * rare.size)
+        if rare.max() > feigned:
+            distance = float(middle[rare.argmax()])
+        sd = math.sqrt(float(middle[common.argmax()]) * distance)
     close = middle < min(2.0 * hand.LONG_SDS * sd, 1.0)
     apart = (above - below) / n * close
     noise = math.sqrt(2.0) * counts.sd / n

@@ -36,17 +36,11 @@ from dpeffects.design.features import Features, unit_rows
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums
 from dpeffects.estimators.row import row
-from dpeffects.estimators.weighting.inverse_weights import (
-    Propensity,
-    covering_noise,
-    least_strength,
-    propensity_model,
-)
-from dpeffects.privacy.curator import Curator
+from dpeffects.estimators.weighting import inverse_weights
+from dpeffects.privacy import Block, Curator, RowFunction, reads
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.losses import Huber, along, unit_norm
 from dpeffects.privacy.minimise import minimise
-from dpeffects.privacy.rows import Block, RowFunction, reads
 from dpeffects.results.shape import BINS, spectrum
 
 
@@ -63,7 +57,7 @@ class Nuisance:
     functions adds to effects.
     """
 
-    propensity: Propensity
+    propensity: inverse_weights.Propensity
     means: tuple[float, float]
     outcome_range: Interval
     features: Features
@@ -243,11 +237,11 @@ def first_stage(
     offset = math.log(share / (1.0 - share))
     slopes, penalty = np.zeros(d), 0.0
     if not randomised:
-        model = propensity_model(curator, None, offset, "propensity")
+        model = inverse_weights.propensity_model(curator, None, offset, "propensity")
         slopes, penalty = model.value, model.strength
     by_count = float(((means - lower - half) / sizes).sum()) ** 2 * counts.release.variance
     base = Nuisance(
-        propensity=Propensity.within(slopes, offset, (clip, 1.0 - clip)),
+        propensity=inverse_weights.Propensity.within(slopes, offset, (clip, 1.0 - clip)),
         means=(float(means[0]), float(means[1])),
         outcome_range=curator.outcome_range,
         features=features,
@@ -264,9 +258,9 @@ def first_stage(
     strength, _ = planned_penalty(
         features,
         information=n / (2.0 if by_arm else 1.0),
-        noise=covering_noise(norms, epsilon, delta, size),
+        noise=inverse_weights.covering_noise(norms, epsilon, delta, size),
         spread=hand.EFFECT_SD / threshold,
-        least=least_strength(epsilon, 1.0),
+        least=inverse_weights.least_strength(epsilon, 1.0),
     )
     problem = Huber(outcome_terms(base), features.size, strength, by_arm=by_arm)
     outcome = minimise(curator, "outcome function", problem, "outcome")

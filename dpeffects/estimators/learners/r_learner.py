@@ -65,13 +65,9 @@ from dpeffects.inference.estimate import (
     SamplingVariance,
     Unavailable,
 )
-from dpeffects.privacy.budget import Share
-from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy import Box, Cells, Curator, Noisy, Share, entries
 from dpeffects.privacy.losses import Huber
 from dpeffects.privacy.minimise import minimise, noisy_predictions, noisy_weights
-from dpeffects.privacy.rows import Cells
-from dpeffects.privacy.sets import Box, entries
 from dpeffects.privacy.tight_sets import Bins
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.shape import BINS, shape_of

@@ -30,13 +30,10 @@ from dpeffects.estimators.weighting.inverse_weights import (
     least_strength,
     propensity_model,
 )
-from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy import Block, Cells, Curator, Noisy, WithSquares
 from dpeffects.privacy.losses import sigmoid, unit_l1, unit_norm
 from dpeffects.privacy.minimise import Weights
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
-from dpeffects.privacy.rows import Block, Cells
-from dpeffects.privacy.tight_sets import WithSquares
 from dpeffects.privacy.units import recoded
 from dpeffects.roots import root
 

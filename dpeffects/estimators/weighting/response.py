@@ -31,9 +31,7 @@ from dpeffects.estimators.weighting.propensity import (
 )
 from dpeffects.inference.estimate import Effects, Estimate, MeansPart, Part, Unavailable
 from dpeffects.inference.intervals import sampling_variance
-from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.rows import Block, reads
-from dpeffects.privacy.sets import COUNT
+from dpeffects.privacy import COUNT, Block, Curator, reads
 from dpeffects.privacy.units import recoded, seen_as
 
 SHARES = {"observed": 0.04, "response columns": 0.05, "response": 0.25}

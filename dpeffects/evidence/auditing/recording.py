@@ -28,12 +28,11 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.inference.ladder_noise import stairs
-from dpeffects.privacy import losses
-from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy import Block, Noisy, losses
 from dpeffects.privacy.ladder import PARTS, TOP, Ladder
 from dpeffects.privacy.minimise import Fit
 from dpeffects.privacy.noise import NoiseSource, flip_chance, triangles
-from dpeffects.privacy.rows import Block, Records
+from dpeffects.privacy.rows import Records
 
 
 def by_record(fit: Fit, weights: FloatArray) -> Records:

@@ -9,7 +9,7 @@ import numpy as np
 from dpeffects.errors import DataError, OptionError
 from dpeffects.lazy import pd
 from dpeffects.report.plots import style as look
-from dpeffects.report.plots.planned import against_epsilon, legend_beside, series_line
+from dpeffects.services.planning.planned_plot import against_epsilon, legend_beside, series_line
 
 _NEEDED = ("data", "fit", "epsilon", "guarantee", "level", "error")
 _NEAR = 1.1

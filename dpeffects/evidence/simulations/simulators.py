@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.arrays import FloatArray, Interval
+from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.datasets.descriptions import INDICATOR, catalogue, named, read_bundled, require_known
 from dpeffects.design.bounds import Declared, declare
 from dpeffects.errors import DataError, OptionError, checked_call, did_you_mean
@@ -89,15 +89,11 @@ def _ihdp(
     return declare(made, {**catalogue()["ihdp"].bounds, **means})
 
 
-Array = npt.NDArray[np.float64]
-Range = tuple[float, float]
-
-
-def _sigmoid(z: Array) -> Array:
+def _sigmoid(z: FloatArray) -> FloatArray:
     return 1.0 / (1.0 + np.exp(-z))
 
 
-def _bernoulli(rng: np.random.Generator, p: Array) -> npt.NDArray[np.int64]:
+def _bernoulli(rng: np.random.Generator, p: FloatArray) -> IntArray:
     return (rng.random(len(p)) < p).astype(np.int64)
 
 
@@ -106,18 +102,18 @@ def _check_between(name: str, value: float, lower: float, upper: float) -> None:
         raise OptionError(f"{name} must be between {lower:g} and {upper:g}, got {value!r}")
 
 
-def _support(lower: float, upper: float, effect: float) -> Range:
+def _support(lower: float, upper: float, effect: float) -> Interval:
     """Return the support of an untreated outcome, extended by the effect of treatment."""
     return lower + min(effect, 0.0), upper + max(effect, 0.0)
 
 
 def _declared(
-    covariates: Array | Mapping[str, npt.NDArray[Any]],
-    treatment: npt.NDArray[np.int64],
+    covariates: FloatArray | Mapping[str, npt.NDArray[Any]],
+    treatment: IntArray,
     outcome: npt.NDArray[Any],
-    mu0: Array,
-    effect: Array | float,
-    outcome_range: Range,
+    mu0: FloatArray,
+    effect: FloatArray | float,
+    outcome_range: Interval,
     bounds: Mapping[str, Any] | None = None,
 ) -> Declared:
     """Return the frame and its bounds; columns of a matrix are x1, x2, ... within [0, 1]."""
@@ -193,7 +189,7 @@ _SLOPE = 8.0
 """Slope of the propensity's logit in the weighted covariates: from -4 to 4 over their range."""
 
 
-def _confounders(rng: np.random.Generator, n: int) -> tuple[Array, Array, npt.NDArray[np.int64]]:
+def _confounders(rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray, IntArray]:
     """Return ten uniform covariates, their weighted sum in [0, 1], and the treatment."""
     x = rng.random((n, len(_WEIGHTS)))
     risk = x @ _WEIGHTS
@@ -241,7 +237,7 @@ def _three_arms(rng: np.random.Generator, n: int, *, effect: float = 0.2) -> Dec
 # --- rows that have something in common, missing outcomes, surveys ------------------------------
 
 
-def _share_of(rng: np.random.Generator, group: npt.NDArray[np.int64], icc: float) -> Array:
+def _share_of(rng: np.random.Generator, group: IntArray, icc: float) -> FloatArray:
     """Return what rows of one group have in common, and what they have not, within 0.3 of zero.
 
     The first column has the part ``icc`` of the variance of their sum.
@@ -254,7 +250,7 @@ def _share_of(rng: np.random.Generator, group: npt.NDArray[np.int64], icc: float
 
 
 def _study(
-    x: Array, treatment: npt.NDArray[np.int64], error: Array, effect: float, **more: Any
+    x: FloatArray, treatment: IntArray, error: FloatArray, effect: float, **more: Any
 ) -> Declared:
     """Return a frame whose effects rise with x1, to twice ``effect``, as its outcomes do.
 
@@ -270,7 +266,7 @@ def _study(
     return _declared(columns, treatment, outcome, mu0, effects, (0.0, 1.0), bounds)
 
 
-def _assign(rng: np.random.Generator, x: Array, randomised: bool, more: Any = 0.0) -> Any:
+def _assign(rng: np.random.Generator, x: FloatArray, randomised: bool, more: Any = 0.0) -> Any:
     """Return a treatment that is the likelier, the larger x1 and x2 are, unless it is random."""
     return _bernoulli(
         rng, _sigmoid((0.0 if randomised else 3.0) * (x[:, 0] + x[:, 1] - 1.0) + more)
@@ -453,13 +449,18 @@ def _rates(
 # --- effects that differ between people -------------------------------------------------------
 
 
-def _theta(a: Array, b: Array) -> Array:
+def _theta(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return the conditional effect exp(2 a) + 3 sin(4 b)."""
     return np.exp(2.0 * a) + 3.0 * np.sin(4.0 * b)
 
 
 def _partially_linear(
-    rng: np.random.Generator, x: Array, beta: Array, gamma: Array, effect: Array, within: Range
+    rng: np.random.Generator,
+    x: FloatArray,
+    beta: FloatArray,
+    gamma: FloatArray,
+    effect: FloatArray,
+    within: Interval,
 ) -> Declared:
     """Draw treatment 1{x . beta >= eta} and outcome effect * treatment + x . gamma + noise.
 
@@ -552,7 +553,7 @@ def _tcga_like(
     """
     _check_between("covariates", covariates, 10, 20_000)
     _check_between("effect", effect, -2.0, 2.0)
-    columns: dict[str, Array] = {}
+    columns: dict[str, FloatArray] = {}
     factors = rng.normal(size=(n, 12))
     spread = np.geomspace(4.0, 1.5, covariates)
     for start in range(0, covariates, step := 250):
@@ -571,23 +572,12 @@ def _tcga_like(
 
 
 SIMULATORS: dict[str, Callable[..., Declared]] = {
-    "private_psm": _private_psm,
-    "multisite": _multisite,
-    "confounded": _confounded,
-    "binary": _binary,
-    "three_arms": _three_arms,
-    "clustered": _clustered,
-    "repeated": _repeated,
-    "missing_outcomes": _missing_outcomes,
-    "survey": _survey,
-    "survival": _survival,
-    "rates": _rates,
-    "cate_1": _cate_1,
-    "cate_2": _cate_2,
-    "mimic_like": _mimic_like,
-    "tcga_like": _tcga_like,
-    "ihdp_a": ihdp_a,
-    "ihdp_b": ihdp_b,
+    draw.__name__.removeprefix("_"): draw
+    for draw in (
+        *(_private_psm, _multisite, _confounded, _binary, _three_arms, _clustered, _repeated),
+        *(_missing_outcomes, _survey, _survival, _rates, _cate_1, _cate_2, _mimic_like),
+        *(_tcga_like, ihdp_a, ihdp_b),
+    )
 }
 
 

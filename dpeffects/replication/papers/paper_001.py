@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dpeffects.lazy import pd
+from dpeffects.replication.papers.judged import Found
 from dpeffects.replication.papers.on_file import table
-from dpeffects.replication.papers.verdict import Found, claim
 
 _INFINITE = 1e6
 _BUDGETS = (0.5, 1.0, 5.0, 10.0)
@@ -69,7 +68,6 @@ def _function(data: str, learner: str, epsilon: float, noise: str = "objective")
 # --- algorithms, theorems and lemmas ------------------------------------------------------------
 
 
-@claim("001", "Algorithm 1", "A draw of a Gaussian process with the kernel's covariance is added")
 def _process() -> Found:
     row = _one("001_algorithm_1")
     return Found(
@@ -80,11 +78,6 @@ def _process() -> Found:
     )
 
 
-@claim(
-    "001",
-    "Algorithm 2",
-    "Later answers are drawn from N(V'C^-1 G, K - V'C^-1 V), G the former private outputs",
-)
 def _iterative() -> Found:
     far = table("001_algorithm_2").iloc[-1]
     return Found(
@@ -95,7 +88,6 @@ def _iterative() -> Found:
     )
 
 
-@claim("001", "Algorithm 2", "Iterative answers have the law of a batch (section C.1)")
 def _same_law() -> Found:
     rows = table("001_algorithm_2")
     gap = float((rows["sd"] / rows["batch sd"] - 1).abs().max())
@@ -106,7 +98,6 @@ def _same_law() -> Found:
     )
 
 
-@claim("001", "Theorem 1", "The finite release is (epsilon, delta)-DP for any base learner")
 def _finite_is_private() -> Found:
     rows = table("001_theorem_1")
     forest = rows[(rows["stage"] == "forest") & (rows["n"] == 2700)].iloc[0]
@@ -117,7 +108,6 @@ def _finite_is_private() -> Found:
     )
 
 
-@claim("001", "Theorem 1", "The noise need not grow with the number of queries d")
 def _many_queries() -> Found:
     rows = table("001_theorem_1").query("n == 2700").set_index("stage")
     said = "{stage} {own point:.3g} (se {own point se:.2g}) at one point, "
@@ -127,14 +117,12 @@ def _many_queries() -> Found:
     )
 
 
-@claim("001", "Theorem 1", "The noise may shrink with n like sqrt(ln n) / n")
 def _with_n() -> Found:
     rows = table("001_theorem_1").query("stage == 'forest'").sort_values("n")
     said = _each(rows, "{own point:.3g} (se {own point se:.2g}) at n = {n:,}")
     return Found(f"epsilon of a forest at the record's own point: {said}", False)
 
 
-@claim("001", "Theorem 2", "Equation 18 is (epsilon, delta)-DP for any Gaussian kernel")
 def _functional_noise() -> Found:
     rows = table("001_theorem_2").query("case == 'any loss with constant L' and h == 1")
     said = _each(rows, "{epsilon:.2g} in {dimension:.0f}")
@@ -144,7 +132,6 @@ def _functional_noise() -> Found:
     )
 
 
-@claim("001", "Theorem 2", "It holds with L as the upper bound of the domain (section H.3)")
 def _lipschitz() -> Found:
     r, dr = (
         _one("001_theorem_2", case=f"{learner}, lambda 1")
@@ -167,14 +154,6 @@ def _exact_delta(item: str) -> Found:
     )
 
 
-for _item, _printed in {
-    "Corollary 9": "Noise of sqrt(2 log(2 / delta)) / epsilon suffices (Hall et al. 2013)",
-    "Definition 2": "Noise of sqrt(2 ln(1.25 / delta)) / epsilon suffices",
-}.items():
-    claim("001", _item, _printed)(partial(_exact_delta, _item))
-
-
-@claim("001", "Lemma 1", "The score does not react to small errors of the nuisances")
 def _orthogonal() -> Found:
     part = "derivative of the mean score"
     ours = [_one("001_lemma_1", part=part, case=case) for case in ("R-learner", "DR-learner")]
@@ -187,7 +166,6 @@ def _orthogonal() -> Found:
     )
 
 
-@claim("001", "Lemma 1", "The influence of records that train the nuisances can be neglected")
 def _neglected() -> Found:
     rows = table("001_lemma_1").query("part != 'derivative of the mean score'").set_index("case")
     said = _each(rows, "{case} {mean:.3g} (se {se:.2g})", "; ")
@@ -206,17 +184,6 @@ def _formula_row(item: str, learner: str) -> Found:
     )
 
 
-claim(
-    "001", "Lemma 2", "The noise of the R-learner is the largest influence times c(eps, delta, n)"
-)(partial(_formula_row, "Lemma 2", "R-learner"))
-claim("001", "Lemma 2b", "The noise of the DR-learner is the largest influence times c")(
-    partial(_formula_row, "Lemma 2b", "DR-learner")
-)
-
-
-@claim(
-    "001", "Lemma 3", "One record moves f by at most L / (lambda n) K(x, x) in the kernel's norm"
-)
 def _kernel_bound() -> Found:
     rows = table("001_lemma_3")
     worst = rows.sort_values("over printed").iloc[-1]
@@ -228,7 +195,6 @@ def _kernel_bound() -> Found:
     )
 
 
-@claim("001", "Lemma 3", "... for the penalty lambda ||f|| (equations 13 and 46)")
 def _unsquared() -> Found:
     row = _one("001_equation_13")
     return Found(
@@ -238,7 +204,6 @@ def _unsquared() -> Found:
     )
 
 
-@claim("001", "Lemma 4", "The smooth sensitivity is at most sqrt(log n) / n times the gross error")
 def _smooth() -> Found:
     rows = table("001_theorem_1").query("n == 2700").set_index("stage")
     said = _each(rows, "{stage} {moved:.3g} (se {moved se:.2g}) of {lemma 4:.2g}", "; ")
@@ -248,7 +213,6 @@ def _smooth() -> Found:
     )
 
 
-@claim("001", "Lemma 5", "Equations 29 and 30 follow from equation 31")
 def _algebra() -> Found:
     rows = table("001_formulas")
     return Found(
@@ -258,7 +222,6 @@ def _algebra() -> Found:
     )
 
 
-@claim("001", "Lemma 5", "They are the influence functions of the R- and the DR-learner")
 def _whose_influence() -> Found:
     rows = table("001_lemma_5").query("learner == 'DR-learner'").set_index("cells")
     said = _each(rows, "{ratio:.3g} (se {se:.2g}) for {cells} cells")
@@ -268,7 +231,6 @@ def _whose_influence() -> Found:
     )
 
 
-@claim("001", "Appendix D", "The private estimate is consistent: its error vanishes as n grows")
 def _consistent() -> Found:
     rows = table("001_consistency").sort_values("n")
     first, last = rows.iloc[0], rows.iloc[-1]
@@ -282,20 +244,17 @@ def _consistent() -> Found:
 # --- figures --------------------------------------------------------------------------------------
 
 
-@claim("001", "Figure 1", "Published estimates do not allow private information to be inferred")
 def _setting() -> Found:
     row = _one("001_theorem_1", stage="forest", n=2700)
     return Found(f"finite release by a forest, claimed epsilon 1: {row['own point']:.0f}", False)
 
 
-@claim("001", "Figure 2", "DP-CATE can be used with any machine learning model")
 def _any_model() -> Found:
     rows = table("001_figure_2")
     said = _each(rows, "{model} {plain:.3g} (se {se:.2g})")
     return Found(f"it runs; PEHE before noise: {said}", True)
 
 
-@claim("001", "Figure 3", "With a growing budget predictions converge to those without privacy")
 def _settles() -> Found:
     rows = table("001_finite").query("data == 'data set 1' and learner == 'R-learner'")
     said = "; ".join(
@@ -305,7 +264,6 @@ def _settles() -> Found:
     return Found(f"noise sd at epsilon 0.5, 1 and 10: {said}", True)
 
 
-@claim("001", "Figure 3", "The predictions under forest and network are almost identical")
 def _identical() -> Found:
     forest, network = (_fit("data set 1", "R-learner", stage) for stage in ("forest", "network"))
     return Found(
@@ -327,15 +285,6 @@ def _functions_settle(learner: str) -> Found:
     )
 
 
-claim("001", "Figure 4", "Functions converge to those of the non-private learner")(
-    partial(_functions_settle, "R-learner")
-)
-claim("001", "Figure 10", "Functions of the DR-learner converge as those of the R-learner do")(
-    partial(_functions_settle, "DR-learner")
-)
-
-
-@claim("001", "Figure 5", "The PEHE falls with the budget towards that of the non-private learner")
 def _data_set_2() -> Found:
     said = []
     for stage in ("forest", "network"):
@@ -351,7 +300,6 @@ def _data_set_2() -> Found:
     )
 
 
-@claim("001", "Figure 5", "DP-CATE makes correct predictions")
 def _useful() -> Found:
     constant = _constant("data set 2")
     network = _finite("data set 2", "R-learner", "network", 1.0)
@@ -363,7 +311,6 @@ def _useful() -> Found:
     )
 
 
-@claim("001", "Figure 6", "The effect of ventilation grows with hematocrit (MIMIC-III)")
 def _hematocrit() -> Found:
     row = _one("001_figure_6", epsilon=1.0)
     return Found(
@@ -373,7 +320,6 @@ def _hematocrit() -> Found:
     )
 
 
-@claim("001", "Figure 6", "Smaller budgets show as a larger variation of the predictions")
 def _variation() -> Found:
     rows = table("001_figure_6")
     said = _each(rows, "{noise sd:.3g} (se {noise sd se:.2g}) at {epsilon:g}")
@@ -381,7 +327,6 @@ def _variation() -> Found:
     return Found(f"stand-in: noise sd {said}", falls)
 
 
-@claim("001", "Figure 7", "Predictions come to the constant effect as the budget grows (TCGA)")
 def _constant_effect() -> Found:
     said, settles = [], True
     for genes, rows in table("001_figure_7").groupby("genes"):
@@ -391,7 +336,6 @@ def _constant_effect() -> Found:
     return Found(f"stand-in, effect 1: PEHE at epsilon 0.5, 1, 5, 10: {'; '.join(said)}", settles)
 
 
-@claim("001", "Figure 7", "The loss in precision due to the guarantee is fairly small")
 def _small_loss() -> Found:
     rows = table("001_figure_7").query("epsilon == 1")
     said = "{genes:,.0f} genes: PEHE {pehe:.3g} (se {se:.2g}) and {plain:.2g} without noise"
@@ -401,7 +345,6 @@ def _small_loss() -> Found:
     )
 
 
-@claim("001", "Figure 8", "Noise on the output is the most suitable of four mechanisms")
 def _mechanisms() -> Found:
     said, better = [], []
     for learner in ("R-learner", "DR-learner"):
@@ -418,7 +361,6 @@ def _mechanisms() -> Found:
     return Found(f"PEHE of functions at epsilon 1: {'; '.join(said)}", not any(better))
 
 
-@claim("001", "Figure 9", "Noise of the DR-learner is extremely enlarged")
 def _enlarged() -> Found:
     ratios = {
         stage: _fit("data set 1", "DR-learner", stage)["noise sd"]
@@ -429,7 +371,6 @@ def _enlarged() -> Found:
     return Found(f"times the noise of the R-learner: {said}", min(ratios.values()) > 3)
 
 
-@claim("001", "Figure 10", "They converge more rapidly than finite releases")
 def _rapidly() -> Found:
     finite = _fit("data set 1", "DR-learner", "network")["noise sd"]
     low, high = (_function("data set 1", "DR-learner", epsilon) for epsilon in (0.5, 5.0))
@@ -442,7 +383,6 @@ def _rapidly() -> Found:
     )
 
 
-@claim("001", "Figure 11", "The error that privacy adds to DP-EBM is by far worse")
 def _boosting() -> Found:
     network = _one("001_finite", data="data set 1", learner="R-learner", stage="network")
     said, worse = [], {}
@@ -462,7 +402,6 @@ def _boosting() -> Found:
     )
 
 
-@claim("001", "Figure 11", "For small budgets DP-EBM is not reliable")
 def _not_reliable() -> Found:
     rows = table("001_figure_11").query("epsilon == 0.5")
     said = _each(rows, "{learner} {pehe:.3g} (se {se:.2g})")
@@ -473,7 +412,6 @@ def _not_reliable() -> Found:
     )
 
 
-@claim("001", "Figure 12", "DP-CATE is superior to existing methods for private CATE estimation")
 def _superior() -> Found:
     best = table("001_figure_11").groupby("epsilon")["pehe"].min()
     ours = {e: _function("data set 1", "DR-learner", e) for e in _BUDGETS}
@@ -487,7 +425,6 @@ def _superior() -> Found:
     )
 
 
-@claim("001", "Figure 13", "DP-CATE is better than k-anonymisation for almost all budgets")
 def _anonymous() -> Found:
     rows = table("001_figure_13")
     said = _each(rows, "{pehe:.3g} (se {se:.2g}) for k = {k:.0f}")
@@ -497,7 +434,6 @@ def _anonymous() -> Found:
     return Found(f"PEHE {said}; finite release {shown} at epsilon 0.5, 1, 5, 10", wins >= 3)
 
 
-@claim("001", "Figure 14", "The PEHE falls with the budget to that of the non-private model")
 def _data_set_1() -> Found:
     said = []
     for stage in ("forest", "network", "linear"):
@@ -507,7 +443,6 @@ def _data_set_1() -> Found:
     return Found(f"epsilon 0.5, 1, 5, 10: {'; '.join(said)}", True)
 
 
-@claim("001", "Figure 15", "PEHE in % of the non-private PEHE for epsilon from 0.1 to 0.2")
 def _percent() -> Found:
     said = []
     for stage in ("forest", "network", "linear"):
@@ -517,14 +452,10 @@ def _percent() -> Found:
     return Found("; ".join(said), None)
 
 
-@claim(
-    "001", "Appendix H", "14,719 samples, a tenth of which are the d = 1312 queries", place="H.2"
-)
 def _tenth() -> Found:
     return Found(f"a tenth of 14,719 is {14_719 // 10 + 1:,}", False)
 
 
-@claim("001", "Appendix H", "Functions have 50 basis functions and lambda = 1", place="H.3")
 def _lambda() -> Found:
     one, small, wrong = (
         _one("001_theorem_2", case=f"DR-learner, lambda {case}")

@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dpeffects.replication.papers import on_file
-from dpeffects.replication.papers.verdict import Found, claim
+from dpeffects.replication.papers.judged import Found
 
-_TWO = ("002", "003")
 _RULES = {"002": ("AggAll", "AggLargest"), "003": ("AggAll", "AggLargest", "IVW")}
 """What MVAgg is compared with: the first version has no inverse-variance weights."""
 _MOSTLY = 0.75
 table: Callable[[str], Any] = on_file.table
-both = partial(claim, _TWO)
-"""Registers a claim that both versions make."""
 
 
 # --- algorithms, theorem, lemma ------------------------------------------------------------------
@@ -46,36 +42,22 @@ def _noise(algorithm: str, what: str) -> Found:
     return Found(f"{what} at epsilon 0.5, 1, 4: {shown}", bool(far < 3.0))
 
 
-@both("Algorithm 1", "exact single matching, in turn within strata")
 def _matching_agrees() -> Found:
     text = _mismatches("Algorithm 1", "estimate")
     return Found(f'smooth_matching(matching="round_robin"): {text}', text.startswith("0 "))
 
 
-@both("Figure 2", "nobody is used more than ceil(|other arm| / |own arm|) + 1 times")
 def _matching_is_balanced() -> Found:
     row = _check("Figure 2", "used")
     text = f"exceeded by {row['mismatches']} of {row['cases']:,} records in random strata"
     return Found(text, bool(row["mismatches"] == 0))
 
 
-@both("Algorithm 2", "noise of scale 2 S / epsilon, with all of (epsilon, delta)")
-def _noise_of_algorithm_2() -> Found:
-    return _noise("2, the paper", "mean absolute noise over 2 S / epsilon")
-
-
-@both("Algorithm 3", "the argmin over all subsets of sites")
 def _subsets_by_sorting() -> Found:
     text = _mismatches("Algorithm 3", "MVAgg")
     return Found(f"against all subsets of 8 sites: {text}", text.startswith("0 "))
 
 
-@claim("003", "Algorithm 4", "difference in means with noise of scale B / epsilon in each arm")
-def _noise_of_algorithm_4() -> Found:
-    return _noise("Algorithm 4", 'diff_in_means(arms="public"), noise over the expected')
-
-
-@both("Definition 1", "beta = epsilon / (2 ln(2 / delta)) gives (epsilon, delta)-DP", "section II")
 def _smooth_laplace_is_private() -> Found:
     rows = table("003_definition_1")
     worst = rows.loc[rows["smooth_laplace"].idxmax()]
@@ -87,7 +69,6 @@ def _smooth_laplace_is_private() -> Found:
     return Found(text, bool(used <= 1.0))
 
 
-@both("Theorem 1", "local sensitivity at most 4 (1 + R) B / N")
 def _local_bound_holds() -> Found:
     printed, ours = _check("Theorem 1", "printed"), _check("Theorem 1", "above ours")
     text = (
@@ -98,7 +79,6 @@ def _local_bound_holds() -> Found:
     return Found(text, bool(printed["mismatches"] == 0), why)
 
 
-@both("Theorem 1", "S of equation (1) is beta-smooth")
 def _bound_is_smooth() -> Found:
     row = _check("Theorem 1", "ln S")
     text = (
@@ -108,7 +88,6 @@ def _bound_is_smooth() -> Found:
     return Found(text, bool(row["mismatches"] == 0))
 
 
-@both("Lemma 1", "E[S_DP] = S")
 def _released_mean() -> Found:
     rows = table("003_lemma_1")
     one = rows[rows["released"] == "S"].iloc[-1]
@@ -116,7 +95,6 @@ def _released_mean() -> Found:
     return Found(text, bool(abs(one["mean"] - 1.0) < 3.0 * one["se"]))
 
 
-@both("Lemma 1", "the variance of the noise is estimated by 8 S_DP^2 / epsilon^2")
 def _released_square() -> Found:
     rows = table("003_lemma_1")
     two = rows[rows["released"] == "S^2"].iloc[-1]
@@ -129,7 +107,6 @@ def _released_square() -> Found:
     return Found(text, bool(abs(two["mean"] - 1.0) < 3.0 * two["se"]), why)
 
 
-@both("Lemma 1", "sigma = sqrt(2 ln(1.25 / delta)) beta / epsilon satisfies (epsilon, delta)-DP")
 def _gaussian_noise_is_private() -> Found:
     rows = table("003_definition_1")
     used = rows[rows["epsilon_of_site"] <= 40.0]
@@ -138,7 +115,6 @@ def _gaussian_noise_is_private() -> Found:
     return Found(text, bool(worst["gaussian"] <= 1.0))
 
 
-@both("Proposition 1", "the global sensitivity is at least B")
 def _global_sensitivity() -> Found:
     example, most = _check("Proposition 1", "example"), _check("Proposition 1", "above")
     text = (
@@ -148,7 +124,6 @@ def _global_sensitivity() -> Found:
     return Found(text, bool(example["mismatches"] == 0))
 
 
-@both("Appendix C", "V estimates the variance of matching")
 def _printed_variance() -> Found:
     rows = table("003_appendix_c").set_index("variance")
     printed, ours = rows.loc["printed"], rows.loc["variance within arms of strata"]
@@ -159,7 +134,6 @@ def _printed_variance() -> Found:
     return Found(text, bool(abs(printed["mean"] - 1.0) < 0.1))
 
 
-@both("Appendix C", "the bound of the variance's local sensitivity")
 def _variance_bound() -> Found:
     row = _check("Appendix C", "above the bound")
     text = (
@@ -177,20 +151,10 @@ def _sizes(study: str, why: str) -> Found:
     return Found(text, bool(same), why.format(here.get("without a stroke", 0)))
 
 
-for _paper, _section in (("002", "Section 4.1"), ("003", "Section IV-A")):
-    claim(_paper, _section, "IST has N = 18,995 people, 9,705 treated and 9,703 controls")(
-        partial(_sizes, "IST", "18,995 seems to be the number without a stroke: {:,}.")
-    )
-    claim(_paper, _section, "STAR has 10,331 pupils, 2,643 treated and 7,688 controls")(
-        partial(_sizes, "STAR", "The file that the package loads has two pupils fewer.")
-    )
-
-
-@both("Figure 1", "raw data stays at the site, and only private estimates leave")
 def _what_leaves_a_site() -> Found:
     from dataclasses import fields
 
-    from dpeffects.sites import SiteRelease
+    from dpeffects.services.sites import SiteRelease
 
     text = f"a release has {len(fields(SiteRelease)) + 2} fields, none of them of single records"
     return Found(text, True)
@@ -199,7 +163,6 @@ def _what_leaves_a_site() -> Found:
 # --- figures 6 and 7 -----------------------------------------------------------------------------
 
 
-@both("Figure 6", "the smooth sensitivity is about O(1/N) for balanced data")
 def _falls_with_records() -> Found:
     rows = table("003_figure_6").query("bound == 'printed'")
     times = rows["records"] * rows["mean"]
@@ -209,7 +172,6 @@ def _falls_with_records() -> Found:
     return Found(text, bool(settled and times.iloc[-1] < times.iloc[0]))
 
 
-@both("Figure 7", "it grows with imbalance, and is least for balanced data")
 def _grows_with_imbalance() -> Found:
     rows = table("003_figure_7").query("bound == 'printed'")
     mean, se = rows["mean"].to_numpy(), rows["se"].to_numpy()
@@ -218,7 +180,6 @@ def _grows_with_imbalance() -> Found:
     return Found(text, bool((apart > 2.0).all()))
 
 
-@both("Figure 7", "even for imbalanced data it is below the global one, about 1")
 def _below_global() -> Found:
     rows = table("003_figure_7").query("bound == 'printed'")
     worst = rows.loc[rows["mean"].idxmax()]
@@ -273,17 +234,6 @@ def _least_spread(figure: str, paper: str) -> Found:
     return Found(text, bool(share >= _MOSTLY))
 
 
-for _paper in _TWO:
-    _names = "three" if _paper == "002" else "four"
-    claim(_paper, "Figure 3", f"MVAgg generally has the least error of the {_names} rules")(
-        partial(_generally_best, "3", _paper)
-    )
-    claim(_paper, "Figure 3", "the standard deviations of MVAgg are mostly the smallest")(
-        partial(_least_spread, "3", _paper)
-    )
-
-
-@both("Figure 3", "the estimate is never less accurate as alpha grows, for all rules")
 def _falls_with_alpha() -> Found:
     frame = _errors("3")
     rises = {}
@@ -295,7 +245,6 @@ def _falls_with_alpha() -> Found:
     return Found(text, not any(rises.values()))
 
 
-@both("Figure 3", "AggAll is worst where epsilon_1 is much larger than epsilon_2")
 def _all_sites_is_worst() -> Found:
     cell = _alpha(_errors("3"), high=1 / 8).iloc[0]
     worst = max(("MVAgg", "AggLargest", "IVW"), key=lambda rule: cell["error", rule])
@@ -307,7 +256,6 @@ def _all_sites_is_worst() -> Found:
     return Found(text, bool(apart and cell["error", "AggAll"] > cell["error", worst]))
 
 
-@both("Figure 3", "AggLargest gets relatively worse as alpha grows")
 def _largest_gets_worse() -> Found:
     frame = _errors("3")["error"]
     ratio = frame["AggLargest"] / frame["MVAgg"]
@@ -315,17 +263,12 @@ def _largest_gets_worse() -> Found:
     return Found(text, bool(ratio.iloc[-1] > 1.5 * ratio.iloc[0]))
 
 
-@claim("003", "Figure 3", "IVW is comparable, but relatively worse as alpha gets smaller")
 def _inverse_variance_at_small_alpha() -> Found:
     cell = _alpha(_errors("3"), high=1 / 8).iloc[0]
     more, se = cell["above_mvagg", "IVW"], cell["above_se", "IVW"]
     text = f"at alpha 1/8 IVW has {1.0 + more / cell['error', 'MVAgg']:.2f} times the error of "
     text += f"MVAgg ({more / se:+.1f} standard errors from 1)"
     return Found(text, bool(more > 2.0 * se))
-
-
-_THREE = {"002": "5", "003": "4"}
-"""The figure of IST at three sites; the other is STAR."""
 
 
 def _ratios(alpha: float, rule: str) -> dict[str, float]:
@@ -339,31 +282,26 @@ def _by_split(ratios: dict[str, float]) -> str:
     return ", ".join(f"{split} {ratio:.1f}x" for split, ratio in ratios.items())
 
 
-for _paper, _number in _THREE.items():
-    _who = "MVAgg outperforms" if _paper == "002" else "MVAgg and IVW outperform"
-
-    @claim(_paper, f"Figure {_number}", f"{_who} AggAll and AggLargest in most cases")
-    def _better_than_others(paper: str = _paper) -> Found:
-        frame = _errors("4")
-        beaten = _beaten(frame, ("AggAll", "AggLargest"))
-        text = f"one of these is better than MVAgg beyond two standard errors in {beaten.sum()} of "
-        return Found(text + f"{len(frame)}", bool(beaten.mean() <= 1.0 - _MOSTLY))
-
-    @claim(_paper, f"Figure {_number}", "the gain on AggLargest is largest at 1:1:1")
-    def _gain_on_largest() -> Found:
-        ratios = _ratios(8.0, "AggLargest")
-        text = f"error of AggLargest by that of MVAgg at alpha 8: {_by_split(ratios)}"
-        near = ratios["1:1:1"] >= 0.9 * max(ratios.values())
-        return Found(text, bool(near))
-
-    @claim(_paper, f"Figure {_number}", "the gain on AggAll at small alpha is largest at 18:1:1")
-    def _gain_on_all() -> Found:
-        ratios = _ratios(1 / 8, "AggAll")
-        text = f"error of AggAll by that of MVAgg at alpha 1/8: {_by_split(ratios)}"
-        return Found(text, max(ratios, key=lambda split: ratios[split]) == "18:1:1")
+def _better_than_others() -> Found:
+    frame = _errors("4")
+    beaten = _beaten(frame, ("AggAll", "AggLargest"))
+    text = f"one of these is better than MVAgg beyond two standard errors in {beaten.sum()} of "
+    return Found(text + f"{len(frame)}", bool(beaten.mean() <= 1.0 - _MOSTLY))
 
 
-@claim("003", "Figure 4", "IVW is generally a little better than MVAgg")
+def _gain_on_largest() -> Found:
+    ratios = _ratios(8.0, "AggLargest")
+    text = f"error of AggLargest by that of MVAgg at alpha 8: {_by_split(ratios)}"
+    near = ratios["1:1:1"] >= 0.9 * max(ratios.values())
+    return Found(text, bool(near))
+
+
+def _gain_on_all() -> Found:
+    ratios = _ratios(1 / 8, "AggAll")
+    text = f"error of AggAll by that of MVAgg at alpha 1/8: {_by_split(ratios)}"
+    return Found(text, max(ratios, key=lambda split: ratios[split]) == "18:1:1")
+
+
 def _inverse_variance_at_three_sites() -> Found:
     frame = _errors("4")
     better, worse = _beaten(frame, ("IVW",)).sum(), _beats(frame, "IVW").sum()
@@ -371,12 +309,6 @@ def _inverse_variance_at_three_sites() -> Found:
     return Found(text, bool(better > worse))
 
 
-claim("002", "Figure 4", "on STAR MVAgg is best for all alphas")(
-    partial(_generally_best, "5", "002")
-)
-
-
-@claim("003", "Figure 5", "on STAR MVAgg is best for alpha much larger than 1")
 def _star_large_alpha() -> Found:
     frame = _alpha(_errors("5"), low=4.0)
     beaten = _beaten(frame, _RULES["003"])
@@ -384,7 +316,6 @@ def _star_large_alpha() -> Found:
     return Found(text + " (alpha 4, 8)", bool(not beaten.any()))
 
 
-@claim("003", "Figure 5", "on STAR IVW outperforms MVAgg for alpha below 1")
 def _star_small_alpha() -> Found:
     frame = _alpha(_errors("5"), high=0.5)
     better = _beaten(frame, ("IVW",))
@@ -453,27 +384,3 @@ def _smooth_is_small(figure: str, of: tuple[str, ...]) -> Found:
     ours = f"{own.max():.2f} and {_alpha(own, low=8.0).max():.3f}"
     text = f"at most {at_most:.2f}, and {large:.3f} at alpha 8; the package's own choices {ours}"
     return Found(text, bool(at_most < 1.0 and large <= 0.1))
-
-
-for _paper in _TWO:
-    _who = "MVAgg outperforms" if _paper == "002" else "MVAgg and IVW outperform"
-    _whose = ("MVAgg",) if _paper == "002" else ("MVAgg", "IVW")
-    for _figure in ("8", "9", "10", "11"):
-        _judges: dict[str, Callable[[str], Found]] = {
-            f"{_who} AggAll and AggLargest in general": _outperforms,
-            "for large alpha MVAgg has a much smaller spread": _spread_of_all,
-            "SmoothDPMatching is much better than GlobalDPMatching": _smooth_below_global,
-            "errors of GlobalDPMatching can be around 1 or more": _global_is_large,
-            f"smooth with {' or '.join(_whose)}: below 1 always, around 0.1 or less for large "
-            "alpha": partial(_smooth_is_small, of=_whose),
-        }
-        for _printed, _judge in _judges.items():
-            claim(_paper, f"Figure {_figure}", _printed)(partial(_judge, _figure))
-
-for _figure in ("8", "9", "10", "11"):
-    claim("003", f"Figure {_figure}", "MVAgg is best for alpha much smaller than 1")(
-        partial(_against_inverse_variance, _figure, 0.0, 0.25, "MVAgg")
-    )
-    claim("003", f"Figure {_figure}", "IVW is best for alpha near 1")(
-        partial(_against_inverse_variance, _figure, 1.0, 1.0, "IVW")
-    )

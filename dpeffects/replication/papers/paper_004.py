@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dpeffects.lazy import pd
+from dpeffects.replication.papers.judged import Found
 from dpeffects.replication.papers.on_file import table
-from dpeffects.replication.papers.verdict import Found, claim
 
 PRINTED = {
     "004_table_2": {
@@ -41,7 +41,6 @@ def _each(values: pd.Series, form: str = "{:.3f}") -> str:
 # --- the algorithm and what is proved of it ----------------------------------------------------
 
 
-@claim("004", "Algorithm 1", "Two disjoint halves: weights with noise, then a weighted mean")
 def _the_algorithm_is_in_the_package() -> Found:
     z = table("004_algorithm_1")["z"]
     return Found(
@@ -51,7 +50,6 @@ def _the_algorithm_is_in_the_package() -> Found:
     )
 
 
-@claim("004", "Algorithm 1", "The output is private with respect to all of D", "section 3.2")
 def _nothing_bounds_the_propensities() -> Found:
     rows = _cells("004_table_2", "printed, model noise, rows not scaled")
     return Found(
@@ -60,7 +58,6 @@ def _nothing_bounds_the_propensities() -> Found:
     )
 
 
-@claim("004", "Lemma 3", "The bias g has (-1)^t in the exponent", "equation 8")
 def _the_sign_in_the_bias() -> Found:
     frame = table("004_figure_1")
     off = {
@@ -76,7 +73,6 @@ def _the_sign_in_the_bias() -> Found:
     )
 
 
-@claim("004", "Lemma 3", "The bias goes to zero as epsilon or the number of points m + n grows")
 def _the_bias_by_n() -> Found:
     frame = table("004_lemma_3")
     first, last = frame.iloc[0], frame.iloc[-1]
@@ -87,7 +83,6 @@ def _the_bias_by_n() -> Found:
     )
 
 
-@claim("004", "Lemma 6", "Two noisy estimates are within eta with probability 1 - gamma")
 def _lemma_6() -> Found:
     frame = table("004_lemma_6")
     printed = frame[frame["version"] == "printed"]
@@ -101,7 +96,6 @@ def _lemma_6() -> Found:
     )
 
 
-@claim("004", "Corollary 7", "P(|tau_n - tau| >= Delta) is at most |g| / Delta")
 def _corollary_7() -> Found:
     frame = table("004_corollary_7")
     low = frame["happens"] - 3 * frame["se"]
@@ -115,34 +109,22 @@ def _corollary_7() -> Found:
     )
 
 
-def _theorem(number: int, of: str, both: bool) -> None:
-    event = "before and after the last noise" if both else "by noise in the model"
-    more = " times Phi(|tau_n| / sigma_n)" if both else ""
-    printed = f"The {of} has a wrong sign {event} in at most exp(-2 (tau + g)^2 / eta^2){more}"
-
-    @claim("004", f"Theorem {number}", printed)
-    def judge() -> Found:
-        frame = table("004_theorems")
-        frame = frame[frame["theorem"] == number]
-        drawn = frame[frame["data"] == "random"]
-        turned = frame[frame["data"] != "random"].iloc[0]
-        broken = int((drawn["happens"] - 3 * drawn["se"] > drawn["printed, most"]).sum())
-        fails = bool(turned["happens"] - 3 * turned["se"] > turned["printed, most"])
-        return Found(
-            f"random data: broken in {broken} of {len(drawn)} cases; data whose bias turns the "
-            f"sign: happens {turned['happens']:.3f}, bound {turned['printed, most']:.3f}",
-            holds=not (broken or fails),
-            why="The bound squares tau + g, so it is false where the bias turns the sign, and true "
-            "where it does not"
-            + ("; it also has the random estimate tau_n in it." if both else "."),
-        )
+def _theorem(number: int, both: bool) -> Found:
+    frame = table("004_theorems")
+    frame = frame[frame["theorem"] == number]
+    drawn = frame[frame["data"] == "random"]
+    turned = frame[frame["data"] != "random"].iloc[0]
+    broken = int((drawn["happens"] - 3 * drawn["se"] > drawn["printed, most"]).sum())
+    fails = bool(turned["happens"] - 3 * turned["se"] > turned["printed, most"])
+    return Found(
+        f"random data: broken in {broken} of {len(drawn)} cases; data whose bias turns the "
+        f"sign: happens {turned['happens']:.3f}, bound {turned['printed, most']:.3f}",
+        holds=not (broken or fails),
+        why="The bound squares tau + g, so it is false where the bias turns the sign, and true "
+        "where it does not" + ("; it also has the random estimate tau_n in it." if both else "."),
+    )
 
 
-for _number, _of in {4: "ATE", 5: "ATE", 8: "ATT", 9: "ATC", 10: "ATT", 11: "ATC"}.items():
-    _theorem(_number, _of, both=_number in (5, 10, 11))
-
-
-@claim("004", "Appendix F", "The ATT and the ATC are sums divided by n")
 def _divided_by_n() -> Found:
     frame = table("004_appendix_f")
     att = frame[frame["estimand"] == "ATT"].set_index("way")
@@ -157,7 +139,6 @@ def _divided_by_n() -> Found:
 # --- figures ------------------------------------------------------------------------------------
 
 
-@claim("004", "Figure 1", "The bias decreases when m and epsilon increase")
 def _the_bias_falls() -> Found:
     frame = table("004_figure_1")
     ordered = frame.sort_values(["epsilon", "m"])
@@ -181,7 +162,6 @@ def _fewer(first: pd.Series, last: pd.Series) -> bool:
     return bool(first["wrong signs"] - last["wrong signs"] > 2 * error)
 
 
-@claim("004", "Figure 2", "Fewer wrong signs as epsilon grows", "a")
 def _fewer_wrong_signs() -> Found:
     both, model = _signs("printed, both noises", 0.1), _signs("printed, model noise", 0.1)
     return Found(
@@ -192,7 +172,6 @@ def _fewer_wrong_signs() -> Found:
     )
 
 
-@claim("004", "Figure 2", "Fewer wrong signs for the larger effect", "b")
 def _fewer_for_the_larger() -> Found:
     small, large = (_signs("printed, both noises", effect).iloc[0] for effect in (0.1, 2.0))
     return Found(
@@ -202,7 +181,6 @@ def _fewer_for_the_larger() -> Found:
     )
 
 
-@claim("004", "Figure 2", "Estimates converge to those without noise as m grows", "c, d")
 def _converges_with_m() -> Found:
     frame = table("004_figure_2_means").query("effect == 2.0")
     model = frame[frame["setting"] == "model noise"].set_index("m")
@@ -217,7 +195,6 @@ def _converges_with_m() -> Found:
     )
 
 
-@claim("004", "Figure 2", "Increasing tau yields exponentially larger mean estimates", "c, d")
 def _linear_in_the_effect() -> Found:
     frame = table("004_figure_2_means").query("setting == 'model noise' and m == 500")
     low, middle, high = frame.sort_values("effect")["mean"]
@@ -231,7 +208,6 @@ def _linear_in_the_effect() -> Found:
 # --- tables -------------------------------------------------------------------------------------
 
 
-@claim("004", "Table 1", "Key quantities")
 def _symbols() -> Found:
     return Found("a list of symbols", holds=None)
 
@@ -242,12 +218,10 @@ def _without_noise(name: str) -> tuple[str, float, float]:
     return f"{mean:,.2f} (se {se:,.2f}, {own['runs']:,.0f} runs)", mean, se
 
 
-@claim("004", "Table 2", "The average tau-hat is 4.80")
 def _average_on_ihdp() -> Found:
     return Found(_without_noise("004_table_2")[0], holds=None)
 
 
-@claim("004", "Table 2", "n = 500, and 100 treated and 100 controls", "section 4")
 def _two_sizes() -> Found:
     few, many = (
         _cells("004_table_2", "printed, model noise, rows not scaled", n)["wrong signs"]
@@ -259,7 +233,6 @@ def _two_sizes() -> Found:
     )
 
 
-@claim("004", "Table 2", "Mean of tau-hat_n: -237487.30, 32.34, 8.37, 5.22, 5.31")
 def _means_on_ihdp() -> Found:
     own = _cells("004_table_2", "printed, model noise")
     return Found(
@@ -283,17 +256,6 @@ def _shares(name: str, noise: str, setting: str, others: str = "") -> Found:
     )
 
 
-@claim("004", "Table 2", "Wrong signs of tau-hat_n: .515, .425, .344, .287, .229")
-def _signs_of_the_model_on_ihdp() -> Found:
-    other = "printed, model noise, rows not scaled"
-    return _shares("004_table_2", "model noise", "printed, model noise", other)
-
-
-@claim("004", "Table 2", "Wrong signs of what is released: .517, .425, .347, .301, .228")
-def _signs_of_both_on_ihdp() -> Found:
-    return _shares("004_table_2", "both noises", "printed, both noises")
-
-
 def _falls(name: str, setting: str) -> tuple[bool, str]:
     own = _cells(name, setting)
     first, last = own.iloc[0], own.iloc[-1]
@@ -302,13 +264,11 @@ def _falls(name: str, setting: str) -> tuple[bool, str]:
     return bool(first["wrong signs"] - last["wrong signs"] > 2 * error), text
 
 
-@claim("004", "Table 2", "Larger epsilon: closer means and fewer wrong signs", "section 4")
 def _larger_epsilon_on_ihdp() -> Found:
     holds, text = _falls("004_table_2", "printed, both noises")
     return Found(f"both noises, epsilon 0.2 to 0.99: {text}", holds=holds)
 
 
-@claim("004", "Table 3", "The average tau-hat is 902.11")
 def _average_on_lalonde() -> Found:
     text, mean, se = _without_noise("004_table_3")
     return Found(
@@ -316,7 +276,6 @@ def _average_on_lalonde() -> Found:
     )
 
 
-@claim("004", "Table 3", "Mean of tau-hat_n: 872.21, 899.15, 895.26, 906.70, 904.17")
 def _means_on_lalonde() -> Found:
     own = _cells("004_table_3", "printed, model noise")
     printed = np.array(PRINTED["004_table_3"]["model noise: mean"])
@@ -326,17 +285,6 @@ def _means_on_lalonde() -> Found:
     )
 
 
-@claim("004", "Table 3", "Wrong signs of tau-hat_n: .143, .072, .049, .027, .035")
-def _signs_of_the_model_on_lalonde() -> Found:
-    return _shares("004_table_3", "model noise", "printed, model noise")
-
-
-@claim("004", "Table 3", "Wrong signs of what is released: .154, .071, .05, .039, .034")
-def _signs_of_both_on_lalonde() -> Found:
-    return _shares("004_table_3", "both noises", "printed, both noises")
-
-
-@claim("004", "Table 3", "Larger epsilon: closer means and fewer wrong signs", "section 4")
 def _larger_epsilon_on_lalonde() -> Found:
     model, text = _falls("004_table_3", "printed, model noise")
     both, other = _falls("004_table_3", "printed, both noises")

@@ -1,18 +1,17 @@
 """What the papers say, claim by claim, with what was measured here and a verdict.
 
-Each paper has a module whose functions read the tables on file and judge one statement each. No
-number is typed: when a table is made anew, the page of verdicts follows. A statement that does not
-come back is read again (``benchmarks/second_reading.py``), and the row says what was tried.
+Statements are in ``claims.toml``; each paper has a module whose functions read the tables on file
+and judge them. No number is typed: when a table is made anew, the page of verdicts follows. What
+does not come back is read again (``benchmarks/second_reading.py``): the row says what was tried.
 """
 
 from __future__ import annotations
 
 import textwrap
 import tomllib
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,10 @@ from tabulate import tabulate
 
 from dpeffects.errors import OptionError, did_you_mean
 from dpeffects.lazy import pd
+from dpeffects.replication.papers import paper_000, paper_001, paper_003, paper_004
+from dpeffects.replication.papers.judged import VERDICTS, Found
 from dpeffects.replication.papers.on_file import table, table_names
 
-VERDICTS = {True: "comes back", False: "does not", None: "cannot be checked"}
 _MAIN = {
     "comes back": "What comes back ({}), among it:",
     "does not": "What does not ({}), and why:",
@@ -31,6 +31,9 @@ _MAIN = {
 }
 _SHORT = 60
 """A reason that begins with a sentence this short has two."""
+_JUDGES = {x.__name__[-3:]: x for x in (paper_000, paper_001, paper_003, paper_004)}
+_VERSIONS = {"002": "003"}
+"""What is judged by the functions of another version."""
 _COLUMNS = ["where", "the paper", "measured here", "verdict", "why"]
 
 
@@ -58,24 +61,6 @@ class Paper:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was measured for a claim.
-
-    ``holds``: True where the claim comes back, False where it does not, None where it cannot be
-    checked. ``why`` explains the last two, and may explain the first. Where it has no number of
-    its own, it stands in ``verdicts.toml``.
-    """
-
-    measured: str
-    holds: bool | None
-    why: str = ""
-
-    def __post_init__(self) -> None:
-        if self.holds not in VERDICTS:
-            raise ValueError(f"holds must be True, False or None, got {self.holds!r}")
-
-
-@dataclass(frozen=True)
 class VerdictRow:
     """One row of the page of verdicts."""
 
@@ -100,34 +85,55 @@ class VerdictRow:
             raise ValueError(f"a claim that does not come back needs a reason: {self.measured}")
 
 
-_CLAIMS: defaultdict[str, list[tuple[str, str, str, Callable[[], Found]]]] = defaultdict(list)
+@dataclass(frozen=True)
+class Claim:
+    """A statement of a paper, and what judges it; ``claims.toml`` has them all, and the words."""
+
+    judges: str
+    item: str
+    says: str
+    judge: str
+    given: Sequence[Any] = ()
+    name: str = ""
+    place: str = ""
+    of: str = ""
+
+    def found(self) -> Found:
+        """Judge it by the tables on file."""
+        found: Found = getattr(_JUDGES[self.judges], f"_{self.judge}")(*self.given)
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """What it is called in other files: alone and with what it judges."""
+        name = self.name or self.judge
+        return [name, *(f"{name}:{word}" for word in self.given)]
+
+    @property
+    def reason(self) -> str:
+        """What ``verdicts.toml`` says of it."""
+        own = _words("verdicts").get(f"paper_{self.judges}", {})
+        return str(own.get(self.names[0], "")).format(**own)
+
+    def readings(self) -> list[tuple[str, bool]]:
+        """Other readings of it: what came out, and whether a plain one brings it back."""
+        file, found = f"{self.judges}_readings", []
+        if file in table_names():
+            rows = table(file)
+            here = rows["item"].isna() | rows["item"].eq(self.item)
+            rows = rows[rows["claim"].isin(self.names) & here]
+            said = rows["reading"] + ": " + rows["found"].astype(str)
+            found = list(zip(said, rows["plain"] & rows["holds"], strict=True))
+        argued = _words("tried").get(f"paper_{self.judges}", {})
+        return found + [(said, False) for name in self.names for said in argued.get(name, ())]
 
 
-def claim(
-    paper: str | Sequence[str], item: str, printed: str, place: str = ""
-) -> Callable[[Callable[[], Found]], Callable[[], Found]]:
-    """Register a function that judges one statement of a paper.
-
-    Parameters
-    ----------
-    paper, item
-        A key, or several, and one of the ``items`` of ``texts.toml``: ``"000", "Figure 2"``.
-    printed
-        The paper's sentence or number.
-    place
-        Where it stands, if the item's name does not say so.
-    """
-    keys = (paper,) if isinstance(paper, str) else paper
-    for key in keys:
-        if item not in papers()[key].items:
-            raise ValueError(f"{item!r} is not among the items of paper {key} in texts.toml")
-
-    def register(judge: Callable[[], Found]) -> Callable[[], Found]:
-        for key in keys:
-            _CLAIMS[key].append((item, printed, place, judge))
-        return judge
-
-    return register
+def claims(key: str) -> list[Claim]:
+    """Return the statements of a paper, in the order of its items."""
+    judges = _VERSIONS.get(key, key)
+    known = _words("claims")[f"paper_{judges}"]
+    made = [Claim(judges, x, **own) for x in papers()[key].items for own in known.get(x, ())]
+    return [claim for claim in made if claim.of in ("", key)]
 
 
 @cache
@@ -143,33 +149,6 @@ def papers() -> dict[str, Paper]:
 def _words(file: str) -> dict[str, dict[str, Any]]:
     """A file of words beside this one, by module or paper."""
     return tomllib.loads(Path(__file__).with_name(f"{file}.toml").read_text(encoding="utf-8"))
-
-
-def _names(judge: Callable[[], Found]) -> tuple[str, list[str]]:
-    """The module of a function that judges, and its names: alone and with what it judges."""
-    function, given = (judge.func, judge.args) if isinstance(judge, partial) else (judge, ())
-    name = function.__name__.lstrip("_")
-    return function.__module__.rpartition(".")[2], [name, *(f"{name}:{word}" for word in given)]
-
-
-def _reason(judge: Callable[[], Found]) -> str:
-    """What ``verdicts.toml`` says of a function that judges."""
-    module, names = _names(judge)
-    own = _words("verdicts").get(module, {})
-    return str(own.get(names[0], "")).format(**own)
-
-
-def _readings(judge: Callable[[], Found], item: str) -> list[tuple[str, bool]]:
-    """Other readings of a statement: what came out, and whether a plain one brings it back."""
-    module, names = _names(judge)
-    file, found = f"{module[-3:]}_readings", []
-    if file in table_names():
-        rows = table(file)
-        rows = rows[rows["claim"].isin(names) & (rows["item"].isna() | rows["item"].eq(item))]
-        said = rows["reading"] + ": " + rows["found"].astype(str)
-        found = list(zip(said, rows["plain"] & rows["holds"], strict=True))
-    argued = _words("tried").get(module, {})
-    return found + [(said, False) for name in names for said in argued.get(name, ())]
 
 
 def references(*keys: str) -> str:
@@ -197,7 +176,7 @@ def verdicts(paper: str = "") -> Verdicts:
     True
     """
     chosen = [_known(paper).key] if paper else list(papers())
-    return Verdicts(tuple(row for key in chosen for row in _rows(papers()[key])))
+    return Verdicts(tuple(_row(key, claim) for key in chosen for claim in claims(key)))
 
 
 def _known(key: str) -> Paper:
@@ -206,23 +185,17 @@ def _known(key: str) -> Paper:
     return papers()[key]
 
 
-def _rows(paper: Paper) -> list[VerdictRow]:
-    """The claims of a paper, judged, in the order of its items."""
-    ordered = sorted(_CLAIMS[paper.key], key=lambda entry: paper.items.index(entry[0]))
-    return [_row(paper.key, *entry) for entry in ordered]
-
-
-def _row(key: str, item: str, printed: str, place: str, judge: Callable[[], Found]) -> VerdictRow:
+def _row(key: str, claim: Claim) -> VerdictRow:
     """A claim as it was first judged, or as a plain reading brings it back."""
-    first = judge()
-    others = [] if first.holds else _readings(judge, item)
+    first = claim.found()
+    others = [] if first.holds else claim.readings()
     measured, verdict = first.measured, VERDICTS[first.holds]
     back = next((said for said, holds in others if holds), "")
     if back:
         measured, verdict = f"{measured}. Read again, {back}", VERDICTS[True]
     tried = tuple(said for said, _ in others if said != back)
-    why = first.why or _reason(judge)
-    return VerdictRow(key, item, place, printed, measured, verdict, why, tried)
+    why, about = first.why or claim.reason, (claim.item, claim.place, claim.says)
+    return VerdictRow(key, *about, measured, verdict, why, tried)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import BudgetError, MissingExtraError
-from dpeffects.privacy.budget import Budget, Share
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy import Budget, Curator, Share
 from dpeffects.replication.unproved.claimed import charge_library, library_seed, rows_of
 
 LIBRARY = "interpret-core: DP-EBM"

@@ -12,9 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray
-from dpeffects.privacy.budget import Share
-from dpeffects.privacy.charges import Noisy, Spend
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy import Curator, Noisy, Share, Spend
 from dpeffects.privacy.sets import Sensitivity, Steps
 
 Estimator = Callable[[FloatArray, BoolArray, FloatArray], tuple[FloatArray, float]]

@@ -19,8 +19,7 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import spread_points
 from dpeffects.errors import MissingExtraError, OptionError
-from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Curator
+from dpeffects.privacy import Curator, Noisy
 from dpeffects.replication.unproved.claimed import claimed_effects
 from dpeffects.replication.unproved.models import FittedModel, Predict, wrap_models
 

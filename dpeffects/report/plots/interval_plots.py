@@ -1,4 +1,4 @@
-"""Effects: estimates with their intervals, sites with what they add up to, conditional effects.
+"""Effects: estimates with their intervals, and conditional effects.
 
 Differences in differences by period: what was before treatment, and what came after.
 """
@@ -15,24 +15,21 @@ import numpy as np
 from dpeffects.abilities.did import EventStudy
 from dpeffects.errors import OptionError
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import NO_EFFECT, SHARE, Unavailable
+from dpeffects.inference.estimate import SHARE, Unavailable
 from dpeffects.report.plots import style as look
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction
-from dpeffects.results.numbers import number, to_error
+from dpeffects.results.numbers import number
 from dpeffects.results.several import SeveralEffects, SubsetEffects
 from dpeffects.results.tabled import TableEffects
 from dpeffects.results.words import percent, relation
-from dpeffects.sites.combination import Combined
 from dpeffects.summary import draw
 
 _THICK: dict[str, Any] = {"color": look.YELLOW, "linewidth": 6.0, "solid_capstyle": "butt"}
 _MIDDLE: dict[str, Any] = {"color": look.FILL, "linewidth": 3.5, "solid_capstyle": "butt"}
 _COVERED = {"noise": "noise only", "effect": "noise, sampling, shrinkage"}
-_ROWS = 60
+ROWS = 60
 """Rows of a picture."""
-_ERRORS = 4.0
-"""Standard errors in an interval, about, for the digits that are shown."""
 _NOWHERE = "where the records are was not released"
 _STRIP = 0.12
 """Part of the height in which bars show where records are."""
@@ -172,105 +169,6 @@ def _legend(ax: Any, kinds: set[str], conf_level: float) -> None:
     handles = [entry for kind, entry in entries.items() if kind in kinds]
     if handles:
         look.legend_above(ax, handles)
-
-
-def forest(combined: Combined, *, conf_level: float | None = None, ax: Any = None) -> Any:
-    """Draw the sites' estimates and the combined effect; return the axes.
-
-    Squares grow with a site's weight; hollow circles are sites without weight. The diamond is as
-    wide as the interval of the combined effect.
-
-    Parameters
-    ----------
-    combined
-        What `combine` or `dp_multisite` returned.
-    conf_level
-        Level of the intervals; by default that of the combination.
-    ax
-        Axes to draw on; by default those of a new figure.
-
-    Examples
-    --------
-    >>> import matplotlib; matplotlib.use("Agg")
-    >>> import dpeffects as dpe
-    >>> nsw = dpe.load_data("lalonde")
-    >>> sent = [
-    ...     dpe.site_release("earnings_1978 ~ treatment", nsw[start::2], site=site,
-    ...                      method="diff_in_means", epsilon=1)
-    ...     for start, site in enumerate(["North", "South"])
-    ... ]
-    >>> [t.get_text() for t in forest(dpe.combine(sent, "all")).get_yticklabels()]
-    ['North', 'South', 'combined (all)']
-    """
-    conf_level = combined.conf_level if conf_level is None else conf_level
-    whole = combined.conf_int(conf_level)
-    heaviest = np.argsort(combined.weights)[::-1][:_ROWS]
-    shown = [(combined.releases[i], combined.weights[i]) for i in sorted(heaviest)]
-    last = len(shown)
-    estimates = [*(release.estimate for release, _ in shown), combined.estimate]
-    weights = [*(weight for _, weight in shown), 1.0]
-    ends = [inference.interval(release.released, conf_level) for release, _ in shown]
-    more, hidden = len(combined.releases) - last, percent(1.0 - sum(weights[:-1]), ".1f")
-    left = f"; {more} more sites have {hidden} of the weight" if more else ""
-    with labelled(
-        ax,
-        [*(release.site for release, _ in shown), f"combined ({combined.rule})"],
-        ends,
-        below=relation(combined),
-        title=_caption(combined) + left,
-        beside=_columns(estimates, weights, [*ends, whole], conf_level),
-        alarms=[look.alarm(combined.status), NO_EFFECT if combined.associated else ""],
-        width=7.0,
-        marker="",
-    ) as axes:
-        for row, (value, weight) in enumerate(zip(estimates[:-1], weights[:-1], strict=True)):
-            size = 3.0 + 9.0 * np.sqrt(weight)  # an area that grows with the weight
-            mark = (
-                {"marker": "s", "markersize": size}
-                if weight > 0.0
-                else {"marker": "o", "mfc": "white"}
-            )
-            axes.plot([value], [row], color=look.INK, gid="site", **mark)
-        _diamond(axes, last, combined.estimate, whole)
-        axes.axhline(last - 0.5, color=look.SOFT, linewidth=0.6)
-        axes.axvline(combined.estimate, color=look.BLUE, linewidth=0.8, zorder=0.4)
-    return axes
-
-
-def _diamond(ax: Any, row: int, estimate: float, interval: Any) -> None:
-    if isinstance(interval, Unavailable):
-        ax.plot([estimate], [row], "D", color=look.BLUE, mfc="white", gid="combined")
-        return
-    low, high = interval
-    corners = ([low, estimate, high, estimate], [row, row - 0.28, row, row + 0.28])
-    ax.fill(*corners, facecolor=look.BLUE, edgecolor=look.INK, linewidth=0.8, gid="combined")
-
-
-def _columns(
-    estimates: list[float], weights: list[float], intervals: list[Any], conf_level: float
-) -> list[tuple[str, ...]]:
-    """Estimates, intervals and weights, to be written beside the rows."""
-    texts: list[tuple[str, ...]] = [(f"estimate [{percent(conf_level, 'g')} interval]", "weight")]
-    for middle, interval, weight in zip(estimates, intervals, weights, strict=True):
-        text = f"{middle:.4g} [n/a]"
-        if not isinstance(interval, Unavailable):
-            low, high = interval
-            text = "{} [{}, {}]".format(*to_error((middle, low, high), (high - low) / _ERRORS))
-        texts.append((text, percent(weight, ".1f")))
-    return texts
-
-
-def _caption(combined: Combined) -> str:
-    test = combined.heterogeneity
-    if isinstance(test, Unavailable):
-        return f"Heterogeneity {test}"
-    absent = [site for site in combined.left_out if site not in {r.site for r in combined.releases}]
-    silent = f"; no release from {', '.join(absent)}" if absent else ""
-    p = "< 0.0001" if test.p_value < 1e-4 else f"= {test.p_value:.3g}"
-    return (
-        f"Heterogeneity: Q = {test.q:.3g} on {test.df} df, p {p}; "
-        f"tau = {test.tau2**0.5:.3g}; I² = {100 * test.i2:.0f} %{silent}"
-    )
 
 
 def curve(
@@ -431,7 +329,7 @@ def _shares(fit: SeveralEffects) -> list[float] | None:
 
 def _rows(fit: Any, points: Any, what: str, caption: str, ax: Any, below: str = "") -> Any:
     """Effects with intervals, a row each, and their shares of records where all are known."""
-    left, points = len(points[_ROWS:]), points[:_ROWS]
+    left, points = len(points[ROWS:]), points[:ROWS]
     middle, low, high = points[["estimate", "conf_low", "conf_high"]].to_numpy(dtype=float).T
     known, places = ~np.isnan(low), np.arange(len(points))
     beside: list[tuple[str, ...]] = []
@@ -470,7 +368,6 @@ def terms(fit: TableEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any
 
 draw.register(TableEffects, terms)
 draw.register(Result, estimate)
-draw.register(Combined, forest)
 draw.register(CateFunction, curve)
 draw.register(SeveralEffects, contrasts)
 

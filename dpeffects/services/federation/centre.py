@@ -14,14 +14,14 @@ from dpeffects.abilities.study import StudyEffects
 from dpeffects.errors import DPEffectsError, ReleaseError
 from dpeffects.formula import parse
 from dpeffects.services.federation.question import Question
-from dpeffects.sites import (
+from dpeffects.services.sites import (
     Combined,
     SiteRelease,
     StudyRelease,
     combine,
     combine_studies,
 )
-from dpeffects.sites.plausible import why_not, why_not_study
+from dpeffects.services.sites.plausible import why_not, why_not_study
 
 MAX_REPLY = 5_000_000
 _LONGEST = 300
@@ -151,26 +151,26 @@ def _plain(reply: Any) -> Mapping[str, Any]:
 
 def _check(site: str, release: SiteRelease | StudyRelease, question: Question) -> None:
     """Refuse a release that answers something else than what was asked, or promises less."""
-    if release.site != site:
-        raise ReleaseError(f"wrong site name: calls itself {_clean(release.site)}")
-    if release.request != question.request:
-        raise ReleaseError("answers another request")
-    if isinstance(release, StudyRelease):
-        if question.study is None or release.protocol != question.study.fingerprint:
-            raise ReleaseError("answers for another protocol")
-    elif release.method != question.method:
-        raise ReleaseError("answers for another method")
-    if release.estimand != question.estimand:
-        raise ReleaseError("answers for another estimand")
-    if not _same_formula(release.formula, question.formula):
-        raise ReleaseError("answers for another formula")
-    guarantee = release.guarantee
-    if guarantee.epsilon > question.epsilon or guarantee.delta > question.delta:
-        raise ReleaseError("spent more than was asked for")
-    if guarantee.void:
-        raise ReleaseError("the release is not private")
-    if reason := why_not(release) if isinstance(release, SiteRelease) else why_not_study(release):
-        raise ReleaseError(f"not plausible: {reason}")
+    spent = release.guarantee
+    if isinstance(release, SiteRelease):
+        what, same, reason = "method", release.method == question.method, why_not(release)
+    else:
+        asked = question.study and question.study.fingerprint
+        what, same, reason = "protocol", release.protocol == asked, why_not_study(release)
+    wrong = {
+        f"wrong site name: calls itself {_clean(release.site)}": release.site != site,
+        "answers another request": release.request != question.request,
+        f"answers for another {what}": not same,
+        "answers for another estimand": release.estimand != question.estimand,
+        "answers for another formula": not _same_formula(release.formula, question.formula),
+        "spent more than was asked for": spent.epsilon > question.epsilon
+        or spent.delta > question.delta,
+        "the release is not private": spent.void,
+        f"not plausible: {reason}": reason,
+    }
+    for words, found in wrong.items():
+        if found:
+            raise ReleaseError(words)
 
 
 def _same_formula(released: str, asked: str) -> bool:

@@ -24,11 +24,11 @@ from dpeffects.formula.encoding import width_of
 from dpeffects.lazy import pd
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
-from dpeffects.protocols import Protocol
 from dpeffects.services.federation.question import STUDY, Question, check_name
 from dpeffects.services.federation.records import SiteColumns, read_columns
 from dpeffects.services.federation.store import Price, Store
 from dpeffects.services.federation.trial_runs import Rehearsal
+from dpeffects.services.protocols import Protocol
 from dpeffects.typed import SETTINGS, at_least
 
 _MOST_BYTES = 10_000_000
@@ -236,10 +236,8 @@ class SitePolicy:
 
     def _check_same_bounds(self, study: Protocol, used: Sequence[str]) -> None:
         """Refuse a protocol that declares other bounds than the site does."""
-        try:
+        with documents.refused(RefusalError, also=BoundsError):
             asked = matched(study.bounds, used)
-        except BoundsError as error:
-            raise RefusalError(str(error)) from None
         for name, declared in asked.items():
             own = self.bounds.get(name)
             either = isinstance(declared, RangeOrLevels) and list(declared) == list(own or ())

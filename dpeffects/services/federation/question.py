@@ -14,8 +14,8 @@ from dpeffects.errors import DPEffectsError, QuestionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.formula import Formula, parse
 from dpeffects.privacy.budget import Budget
-from dpeffects.protocols import Protocol
-from dpeffects.sites.rules import RULES
+from dpeffects.services.protocols import Protocol
+from dpeffects.services.sites.rules import RULES
 from dpeffects.typed import SETTINGS, FieldError, one_of, quoted
 
 Scalar = str | int | float | bool | None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpeffects.protocols import Protocol
-from dpeffects.sites import SiteRelease, StudyRelease, site_release
-from dpeffects.sites.site_documents import begin_study
+from dpeffects.services.protocols import Protocol
+from dpeffects.services.sites import SiteRelease, StudyRelease, site_release
+from dpeffects.services.sites.site_documents import begin_study
 
 
 def released(

@@ -14,9 +14,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from dpeffects import writing
 from dpeffects.errors import QuestionError
-from dpeffects.protocols import read_protocol
 from dpeffects.services.federation.centre import Collected, NoReply, collect
 from dpeffects.services.federation.question import Question
+from dpeffects.services.protocols import read_protocol
 
 _PAUSE = 0.5
 

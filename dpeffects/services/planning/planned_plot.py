@@ -1,0 +1,89 @@
+"""Plans: half-widths by epsilon and method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dpeffects.errors import OptionError
+from dpeffects.report.plots import style as look
+from dpeffects.results.words import percent
+from dpeffects.services.planning import Plan
+from dpeffects.summary import draw
+
+EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+def half_width(
+    plan: Any,
+    epsilons: Sequence[float] | None = None,
+    *,
+    what: str = "half_width",
+    ax: Any = None,
+) -> Any:
+    """Draw the planned half-width against epsilon for each method; return the axes.
+
+    Parameters
+    ----------
+    plan
+        A `Plan`.
+    epsilons
+        Where to rehearse; by default from 0.1 to 10.
+    what
+        "half_width" of the interval, or "noise_sd", the standard deviation of the noise.
+    ax
+        Axes to draw on; by default those of a new figure.
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("Agg")
+    >>> import dpeffects as dpe
+    >>> study = dpe.plan("y ~ t", n=500, epsilon=1, bounds={"y": (0, 1)}, repeats=2,
+    ...                  method="diff_in_means")
+    >>> half_width(study, [0.5, 2.0]).get_ylabel()
+    'half-width of the 95 % interval, in units of y'
+    """
+    if what not in ("half_width", "noise_sd"):
+        raise OptionError(f'what must be "half_width" or "noise_sd", got {what!r}')
+    epsilons = EPSILONS if epsilons is None else epsilons
+    planned = plan.against(epsilons)
+    label = "noise sd"
+    if what == "half_width":
+        label = f"half-width of the {percent(plan.setting.conf_level, 'g')} interval"
+    with look.canvas(ax) as axes:
+        for k, (method, part) in enumerate(planned.groupby("method", sort=False)):
+            series_line(axes, k, part["epsilon"], part[what], str(method))
+        against_epsilon(axes, list(epsilons), "epsilon", f"{label}, in units of {plan.outcome}")
+        axes.set_title(f"n = {plan.setting.n}, planned without data")
+    return axes
+
+
+def series_line(ax: Any, k: int, x: Any, y: Any, label: str) -> Any:
+    """Draw the line number ``k``."""
+    style = look.series(k)
+    line = {"color": style.color, "linestyle": style.linestyle, "marker": style.marker}
+    return ax.plot(x, y, label=look.short(label), **line)[0]
+
+
+def against_epsilon(ax: Any, epsilons: list[float], x: str, y: str) -> None:
+    """Label logarithmic axes, with the epsilons at theirs as plain numbers, and add a legend."""
+    from matplotlib.ticker import NullLocator
+
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    values = sorted(set(epsilons))
+    ax.set_xticks(values, [f"{value:g}" for value in values])
+    ax.xaxis.set_minor_locator(NullLocator())
+    look.plain_ticks(ax.yaxis)
+    ax.set(xlabel=x, ylabel=y)
+    legend_beside(ax)
+
+
+def legend_beside(ax: Any) -> None:
+    """Put the legend beside the picture, where it covers nothing."""
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+
+
+@draw.register
+def _(plan: Plan, epsilons: Sequence[float] | None = None, *, ax: Any = None) -> Any:
+    return half_width(plan, epsilons, ax=ax)

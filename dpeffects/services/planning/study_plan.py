@@ -1,0 +1,493 @@
+"""A plan of a study: what every interval will be like, from public numbers alone.
+
+The study is rehearsed on made-up records, so that the budget is divided, and noise chosen, as it
+will be. In the place of the rehearsed sums come the expected ones (`_Planner`); standard errors,
+intervals and all else then follow by the code that makes them of released sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from dpeffects.abilities.study import StudyEffects, dp_study
+from dpeffects.arrays import FloatArray
+from dpeffects.design.bounds import Bounds
+from dpeffects.errors import OptionError, checked_call
+from dpeffects.estimators.option_checks import is_number
+from dpeffects.formula import Formula
+from dpeffects.formula.discrete import joined
+from dpeffects.inference.estimate import NO_EFFECT, Estimate
+from dpeffects.inference.intervals import std_error
+from dpeffects.inference.joint import Margin, StudyColumn
+from dpeffects.lazy import pd
+from dpeffects.results.export import frame_of, or_nan
+from dpeffects.results.numbers import figure
+from dpeffects.results.words import percent
+from dpeffects.services.planning.inverse import Invertible, planned_table
+from dpeffects.services.planning.made_up import ALIGNED, MadeUp
+from dpeffects.services.planning.rehearsal import Planned, Rehearsed, detectable
+from dpeffects.services.planning.setting import (
+    COVARIATE_SD,
+    PlannedLaw,
+    PlanSetting,
+    declared_bounds,
+    known_names,
+    read_formula,
+    refuse_several,
+    shares_by_name,
+    with_terms,
+)
+from dpeffects.services.protocols import Protocol
+from dpeffects.summary import Block, Notes, Table, noise_cells, starred
+
+_RELEASED = ("release", "share", "noise", "epsilon", "delta")
+_SHOWN = 25
+"""Cells that will say noise, in a summary."""
+_RECORDS, _MOST_RECORDS = 200, 50_000
+"""Records that are rehearsed: a few, but at most so many where weights depend on them."""
+_REPEATS = 3
+"""Rehearsals where weights depend on the records."""
+
+
+@dataclass(frozen=True)
+class PlannedEffect:
+    """What to expect of one effect.
+
+    ``single`` is the half-width of the interval for it alone, ``half_width`` that of the one which
+    holds for all of its family at once: the outcomes on all records, or by all levels of a factor.
+    """
+
+    term: str
+    subgroup: str
+    level: str
+    noise_sd: float
+    std_error: float
+    single: float
+    half_width: float
+    detectable: float
+
+
+@dataclass(frozen=True)
+class PlannedDifference:
+    """Noise in a standardised difference of Table 1, before and after weighting; NaN for none."""
+
+    variable: str
+    level: str
+    noise_sd: float
+    weighted_noise_sd: float
+
+
+@dataclass(frozen=True, repr=False)
+class StudyPlan(Invertible):
+    """The expected accuracy of every effect of a study; print it, or ask it for the inverse.
+
+    Parameters
+    ----------
+    setting
+        The study, and what is assumed.
+    effects
+        One for each outcome (and contrast), on all records and in each subgroup.
+    baseline
+        Noise in the standardised differences of Table 1.
+    releases
+        What is released: the label, the share of the budget, the noise and its price.
+    basis
+        What will entitle differences to be called effects.
+    noise
+        Cells of the study's tables that will say "noise" in the place of a number.
+    """
+
+    setting: PlanSetting
+    effects: tuple[PlannedEffect, ...]
+    baseline: tuple[PlannedDifference, ...]
+    releases: tuple[tuple[str, str, str, float, float], ...]
+    basis: str
+    noise: tuple[str, ...] = ()
+    _title = "Plan of a study: no data was touched"
+    _about = "term"
+
+    def tidy(self) -> pd.DataFrame:
+        """One row for each effect; ``subgroup`` and ``level`` are empty for all records.
+
+        ``noise_sd`` is the standard deviation of the privacy noise, ``half_width`` that of the
+        interval that holds for the whole family at once, ``single`` that of the one for this effect
+        alone, ``detectable`` the smallest effect whose interval (for the family) excludes 0 with
+        the wanted power: NaN where there is no test, because nothing is adjusted for.
+        """
+        return frame_of([vars(x) for x in self.effects])
+
+    def baseline_frame(self) -> pd.DataFrame:
+        """Noise in the standardised differences of Table 1, one row each."""
+        return frame_of(
+            [vars(x) for x in self.baseline], [f.name for f in fields(PlannedDifference)]
+        )
+
+    def shares_frame(self) -> pd.DataFrame:
+        """What is released, with which noise, and at what price."""
+        return frame_of(list(self.releases), list(_RELEASED))
+
+    def _reasons(self) -> dict[str, str]:
+        return {x.term: "" for x in self.effects if not x.subgroup}
+
+    def _figures_at(self, of: str) -> Callable[[str, float], Planned]:
+        """The half-width of the interval for all outcomes at once."""
+        planner, terms, s = _Planner(self.setting), list(self._reasons()), self.setting
+
+        def at(term: str, value: float) -> Planned:
+            n, epsilon = (round(value), s.epsilon) if of == "n" else (s.n, value)
+            halves = []
+            for fit in planner.expected(n, epsilon):
+                each = 1.0 - (1.0 - s.conf_level) / len(fit.effects)
+                effect = fit.effects[terms.index(term)]
+                one = replace(fit, labels=fit.labels[:1], effects=(effect,))
+                low, high = one.conf_int(each)[0]
+                halves.append((high - low) / 2.0)
+            return Planned("study", half_width=float(np.median(halves)))
+
+        return at
+
+    def _alert(self) -> str:
+        return starred([NO_EFFECT] if self.basis == "association" else [])
+
+    def _blocks(self) -> Iterable[Block]:
+        s = self.setting
+        yield s.header()
+        levels = f"{percent(s.conf_level)} intervals for all at once, {percent(s.power)} power"
+        figures = ("noise_sd", "std_error", "single", "half_width", "detectable")
+        for factor in dict.fromkeys(x.subgroup for x in self.effects):
+            title = f"By {factor}" if factor else f"All records ({levels})"
+            texts = {"term": "outcome"} | ({"level": "level"} if factor else {})
+            rows = [x for x in self.effects if x.subgroup == factor]
+            yield planned_table(title, rows, texts, figures)
+        if self.baseline:
+            weighted = any(x.weighted_noise_sd > 0.0 for x in self.baseline)
+            names = ("variable", "level", "noise sd", "weighted")[: 4 if weighted else 3]
+            cells = [
+                (x.variable, x.level, figure(x.noise_sd, ".3f"), figure(x.weighted_noise_sd, ".3f"))
+                for x in self.baseline
+            ]
+            title = "Noise in the standardised differences of Table 1"
+            yield Table(title, names, tuple(x[: len(names)] for x in cells), "llrr"[: len(names)])
+        split = ((*x[:3], f"{x[3]:.3g}", f"{x[4]:.3g}") for x in self.releases)
+        yield Table("What is released", _RELEASED, tuple(split), "lllrr")
+        if self.noise:
+            left = len(self.noise) - _SHOWN
+            others = [f"and {left} more, in noise"] if left > 0 else []
+            said = "; ".join([*self.noise[:_SHOWN], *others])
+            yield Notes((f"Tables will say noise in the place of {said}.",))
+
+
+# --- what is expected ---------------------------------------------------------------------------
+
+
+class _Planner:
+    """Rehearses a study, and puts expected sums in the place of those that it released."""
+
+    def __init__(self, setting: PlanSetting) -> None:
+        self.setting, self._made = setting, MadeUp(setting, columns=True)
+        self.expected = cache(self._expected)
+
+    def _expected(self, n: int, epsilon: float) -> list[StudyEffects]:
+        """The study as expected with so many records and this epsilon, once or several times.
+
+        Where records may count by weights, these depend on what the records are like.
+        """
+        weighs = self.setting.design != "randomised" and self.setting.covariates
+        records, repeats = (min(n, _MOST_RECORDS), _REPEATS) if weighs else (_RECORDS, 1)
+        fits = [self._rehearsed(records, epsilon, seed) for seed in range(repeats)]
+        return [self._as_expected(fit, n) for fit in fits]
+
+    def _rehearsed(self, n: int, epsilon: float, seed: int) -> StudyEffects:
+        s = self.setting
+        names = ("subgroups", "design", "contrasts", "delta")
+        asked: dict[str, Any] = {name: getattr(s, name) for name in names}
+        asked |= {"epsilon": epsilon, "shares": s.shares or None, "seed": seed}
+        records, _ = self._made.records(n, seed)
+        return dp_study(s.formula, records, **asked, **s.options)
+
+    def _as_expected(self, fit: StudyEffects, n: int) -> StudyEffects:
+        """The result with expected sums, and what follows from them.
+
+        Where records count by weights, what they add up to is as in the rehearsal.
+        """
+        sums, laws = fit.sums, self._outcome_laws(fit.sums.outcomes)
+        law = np.array([((x.mean - x.low) / w - 0.5, (x.sd / w) ** 2) for x, w in laws])
+        plain = counted = n * self.setting.arms(sums.arms)
+        if sums.unadjusted is not None:
+            counted = np.maximum(sums.whole.sizes[:, 0], 1.0) * (n / fit.n)
+        groups = [_expected(x, counted, law, self._level_shares(x)) for x in sums.groups]
+        # how far arms are apart by confounding, before weights, as `plan` has it
+        crude = self.setting.confounding * ALIGNED * np.sqrt([x.r2 for x, _ in laws] * law[:, 1])
+        own = self._baseline_laws(sums.baseline_columns)
+        sums = replace(
+            sums,
+            whole=_expected(sums.whole, counted, law),
+            groups=tuple(groups),
+            baseline=sums.baseline and _expected(sums.baseline, plain, own),
+            weighted_baseline=sums.weighted_baseline
+            and _expected(sums.weighted_baseline, counted, own),
+            unadjusted=sums.unadjusted and _expected(sums.unadjusted, plain, law, apart=crude),
+        )
+        effects = tuple(replace(x, basis=fit.stands_on) for x in sums.effects())
+        return replace(fit, n=n, sums=sums, effects=effects)
+
+    def _level_shares(self, margin: Margin) -> FloatArray:
+        given = self.setting.subgroup_shares.get(margin.factor, {})
+        levels = [level.removeprefix(f"{margin.factor} ") for level in margin.levels]
+        return shares_by_name(f"subgroup_shares[{margin.factor!r}]", given, levels)
+
+    def _outcome_laws(self, columns: Sequence[StudyColumn]) -> list[tuple[PlannedLaw, float]]:
+        """What each outcome is taken to be like, and its width."""
+        s, names, found = self.setting, [column.name for column in columns], []
+        for what, given in (("outcome_mean", s.outcome_mean), ("outcome_sd", s.outcome_sd)):
+            known_names(what, given, names)
+        for c in columns:
+            mean = _usual_risk(c, columns) if c.two_valued else None
+            found.append((s.law(c.name, c.low, c.high, c.two_valued, mean), c.width))
+        return found
+
+    def _baseline_laws(self, columns: Sequence[StudyColumn]) -> FloatArray:
+        """The same of the baseline variables."""
+        found = []
+        for c in columns:
+            if c.two_valued:
+                risk = _usual_risk(c, columns)
+                found.append((risk - 0.5, risk * (1.0 - risk)))
+            else:
+                found.append((0.0, self.setting.covariate_sd.get(c.name, COVARIATE_SD) ** 2))
+        return np.array(found).reshape(-1, 2)
+
+
+def _usual_risk(column: StudyColumn, columns: Sequence[StudyColumn]) -> float:
+    """A half, or that of a level where all levels are equally frequent."""
+    if not column.variable:
+        return 0.5
+    return 1.0 / (1 + sum(c.variable == column.variable for c in columns))
+
+
+def _expected(
+    margin: Margin,
+    by_arm: FloatArray,
+    law: FloatArray,
+    by_level: FloatArray | float = 1.0,
+    apart: FloatArray | float = 0.0,
+) -> Margin:
+    """A margin with the sums that are expected of arms and levels of these sizes.
+
+    ``law`` has means and variances of the columns; two arms are so far ``apart``.
+    """
+    sizes, (means, variances) = np.outer(by_arm, by_level), law.T
+    sides = np.linspace(0.5, -0.5, len(by_arm))[:, None, None] * apart
+    own = means + sides
+    each = sizes[..., None]
+    return replace(margin, sizes=sizes, sums=each * own, squares=each * (variances + own**2))
+
+
+# --- the plan -----------------------------------------------------------------------------------
+
+
+def _planned(fit: StudyEffects, setting: PlanSetting) -> list[PlannedEffect]:
+    """All effects of an expected study."""
+    families: list[Any] = [("", fit), *((name, fit.by(name)) for name in fit.subgroups)]
+    rows = []
+    found: dict[Any, float] = {}  # effects with the same law
+    for subgroup, family in families:
+        ends = [family.conf_int(setting.conf_level, simultaneous=x) for x in (False, True)]
+        single, together = ((x[:, 1] - x[:, 0]) / 2.0 for x in ends)
+        for i, effect in enumerate(family.effects):
+            label = family.labels[i] if subgroup else f"{family.labels[i]} | "
+            term, _, level = label.rpartition(" | ")
+            law = (effect.laplace, effect.gaussian, effect.sampling, effect.parts, effect.possible)
+            if (subgroup, law) not in found:
+                half = math.nan if fit.associated else float(together[i])
+                found[subgroup, law] = _detectable(effect, half, setting.power)
+            rows.append(
+                PlannedEffect(
+                    term,
+                    subgroup,
+                    level,
+                    math.sqrt(effect.noise_variance),
+                    or_nan(std_error(effect)),
+                    float(single[i]),
+                    float(together[i]),
+                    found[subgroup, law],
+                )
+            )
+    return rows
+
+
+def _detectable(effect: Estimate, half_width: float, power: float) -> float:
+    """The effect whose interval excludes 0 with this chance; errors have the law of an effect."""
+    noise, error = math.sqrt(effect.noise_variance), or_nan(std_error(effect))
+    variance = error**2 - 2.0 * math.fsum(x**2 for x in effect.laplace)
+    law = Rehearsed(noise, error, half_width, half_width, error, max(variance, 0.0), effect.laplace)
+    largest = effect.possible[1] if effect.possible else math.inf
+    return detectable([law], power, largest)
+
+
+def _differences(fit: StudyEffects) -> list[PlannedDifference]:
+    """Noise in the standardised differences of Table 1."""
+    names = ("smd_noise_sd", "smd_weighted_noise_sd")
+    return [
+        PlannedDifference(row["variable"], row["level"], *(row.get(x, math.nan) for x in names))
+        for row in fit.table1().to_dict("records")
+    ]
+
+
+def _medians(rows: Sequence[Any]) -> Any:
+    """One row of several rehearsals: medians of numbers; texts are the same in all."""
+    entries = zip(*(vars(row).values() for row in rows), strict=True)
+    return type(rows[0])(*(x[0] if isinstance(x[0], str) else float(np.median(x)) for x in entries))
+
+
+@checked_call
+def plan_study(
+    formula: str | Protocol,
+    *,
+    n: int,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    bounds: Any = None,
+    subgroups: str | Sequence[str] = (),
+    design: str = "observational",
+    outcome_mean: Mapping[str, float] | None = None,
+    outcome_sd: Mapping[str, float] | None = None,
+    share_treated: float | Mapping[str, float] | None = None,
+    subgroup_shares: Mapping[str, Mapping[str, float]] | None = None,
+    confounding: float | None = None,
+    covariate_sd: float | Mapping[str, float] | None = None,
+    conf_level: float = 0.95,
+    power: float = 0.8,
+    contrasts: str = "reference",
+    shares: Mapping[str, float] | None = None,
+    **options: Any,
+) -> StudyPlan:
+    r"""Predict every interval of a study, without touching data.
+
+    Parameters
+    ----------
+    formula
+        As in :func:`dp_study`, or the study's `Protocol`, which says all that follows but ``n`` and
+        what is expected.
+    epsilon, subgroups, delta, bounds, design, contrasts, shares
+        As in :func:`dp_study`. Every column needs declared bounds.
+    n
+        Number of records, or of units, that count.
+    outcome_mean
+        A guess of the mean of each outcome, by its name; by default the middle of its range. Of an
+        outcome with two values it is the risk. A mean far from the middle makes noise in the sizes
+        of the arms count.
+    outcome_sd
+        A guess of the standard deviation of each outcome within arms, by its name; by default a
+        sixth of its range. An outcome with the range (0, 1) and no standard deviation has the two
+        values 0 and 1.
+    share_treated
+        Share of treated records; by default arms are of the same size. Of more than two arms it is
+        a mapping of names to shares.
+    subgroup_shares
+        Shares of the levels of each factor, as in ``{"sex": {"female": 0.3}}``; levels that are not
+        named have equal parts of the rest.
+    confounding, covariate_sd
+        As in :func:`plan`.
+    conf_level, power
+        Of the intervals, and for the smallest detectable effects.
+    **options
+        Options of the method; ``print(dpe.methods("study"))`` describes them.
+
+    Returns
+    -------
+    StudyPlan
+
+    Notes
+    -----
+    Widths are those of intervals around estimates whose variances come out as expected. Outcomes
+    are one family, and so are all outcomes at all levels of a factor. How near plans come to
+    studies is in ``benchmarks/results/study.md``.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> study = dpe.plan_study(
+    ...     "pain + died ~ treatment", n=5000, epsilon=1, design="randomised",
+    ...     bounds={"pain": (0, 100), "died": (0, 1)},
+    ...     outcome_sd={"pain": 20}, outcome_mean={"died": 0.1},
+    ... )
+    >>> study.tidy()["half_width"].round(3).tolist()
+    [1.323, 0.02]
+
+    In a shell::
+
+        dpeffects plan-study "pain + died ~ t | age" --n 5000 --epsilon 1 \
+            --bounds bounds.toml --design randomised --outcome-sd pain=12 \
+            --outcome-mean died=0.1
+        dpeffects plan-study "pain + died ~ t" --n 5000 --epsilon 1 \
+            --bounds bounds.toml --design randomised --half-width 0.05
+        dpeffects plan-study protocol.toml --n 5000 --outcome-sd pain=12
+    """
+    given = dict(locals())
+    if isinstance(formula, Protocol):
+        said = {"epsilon": epsilon, "delta": delta, "bounds": bounds, "subgroups": subgroups}
+        for name, value in (said | options).items():
+            if value or (name == "delta" and value != 0.0):
+                raise OptionError(f"{name} is what the protocol says: leave it out")
+        del given["options"]
+        return plan_study(**given | _asked(formula))
+    if epsilon is None:
+        raise OptionError("epsilon must be given: the whole price of the study")
+    refuse_several(epsilon, options, "call plan_study once for each")
+    joined(subgroups, "subgroups", crossed=False)
+    given["subgroups"] = (subgroups,) if isinstance(subgroups, str) else tuple(subgroups)
+    for name in ("outcome_mean", "outcome_sd"):
+        given[name] = _numbers(name, given[name])
+    for name in ("subgroup_shares", "shares"):
+        given[name] = _by_name(name, given[name])
+    del given["formula"], given["bounds"]
+    parsed, known = _columns(formula, given["subgroups"], bounds)
+    setting = PlanSetting.checked(parsed, known, **given)
+    fits = _Planner(setting).expected(n, setting.epsilon)
+    known_names("subgroup_shares", setting.subgroup_shares, fits[0].subgroups)
+    effects = zip(*(_planned(fit, setting) for fit in fits), strict=True)
+    baseline = zip(*map(_differences, fits), strict=True)
+    return StudyPlan(
+        setting,
+        tuple(map(_medians, effects)),
+        tuple(map(_medians, baseline)),
+        tuple((x.label, x.share, x.mechanism, x.epsilon, x.delta) for x in fits[0].spends),
+        fits[0].stands_on,
+        tuple(noise_cells(fits[0].tables(conf_level))),
+    )
+
+
+def _asked(protocol: Protocol) -> dict[str, Any]:
+    """What a protocol says of a plan: who counts is in the number of records."""
+    names = ("formula", "epsilon", "delta", "bounds", "subgroups", "design", "contrasts", "shares")
+    found = {name: getattr(protocol, name) for name in names} | dict(protocol.options)
+    checks = protocol.check_bounds
+    return found | ({} if checks is None else {"check_bounds": checks})
+
+
+def _columns(formula: str, by: Sequence[str], bounds: Any) -> tuple[Formula, Bounds]:
+    """The formula of a study, and the bounds of all columns."""
+    parsed, _ = read_formula(formula, bounds, several=True)
+    whole, given = read_formula(with_terms(parsed, by).source, bounds, several=True)
+    known, _ = declared_bounds(whole.with_outcomes_as_columns(), given, several=True)
+    return parsed, known
+
+
+def _by_name(what: str, given: Any) -> Mapping[str, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise OptionError(f"{what} must be a mapping of names, got {given!r}")
+    return dict(given or {})
+
+
+def _numbers(what: str, given: Any) -> dict[str, float]:
+    for name, value in (found := _by_name(what, given)).items():
+        if not is_number(value):
+            raise OptionError(f"{what}[{name!r}] must be a number, got {value!r}")
+    return {name: float(value) for name, value in found.items()}
