@@ -156,8 +156,8 @@ INTERRUPTED = """
 import signal, sys, time
 from dpeffects import cli
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start this in the background
-from dpeffects.cli import studies
-studies._method_table = lambda: (print("at work", flush=True), time.sleep(600))
+from dpeffects.cli import free_commands
+free_commands._method_table = lambda: (print("at work", flush=True), time.sleep(600))
 sys.exit(cli.main(["methods"]))
 """
 
