@@ -156,7 +156,7 @@ def checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
     spec.check_level(request.level)
     released = {"release": request.release} if spec.conditional else {}
     spec, options = spec.with_options({**request.options, **released})
-    spec.check_estimand(request.estimand)  # options may leave less
+    spec.check_estimand(request.estimand, " with these options")
     if spec.needs_delta and not request.budget.delta:
         raise OptionError(f"{spec.name} needs a delta: write delta=1e-5, for example")
     if spec.guarantee == "none" and request.ledger is not None:

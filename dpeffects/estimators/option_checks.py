@@ -40,10 +40,10 @@ def check_between(name: str, value: Any, least: float, most: float) -> None:
         raise OptionError(f"{name} must be between {least:g} and {most:g}, got {quoted(value)}")
 
 
-def check_flag(name: str, value: Any) -> None:
-    """Refuse what is not True or False."""
+def check_flag(name: str, value: Any, known: str = "True or False") -> None:
+    """Refuse what is neither True nor False."""
     if not isinstance(value, bool):
-        raise OptionError(f"{name} must be True or False, got {quoted(value)}")
+        raise OptionError(f"{name} must be {known}, got {quoted(value)}")
 
 
 def check_positive(name: str, value: Any, least: float = 0.0, most: float = math.inf) -> None:
@@ -108,5 +108,5 @@ def whole(default: int | None, least: int, most: int | None = None) -> Any:
 
 
 def flag(default: bool | None) -> Any:
-    """True or False."""
-    return checked(default, check_flag)
+    """True or False, or None where that is the default."""
+    return checked(default, check_flag, *(["True, False or None"] if default is None else []))

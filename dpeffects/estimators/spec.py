@@ -250,12 +250,12 @@ class MethodSpec:
             raise OptionError(f"{self.name}: {not_among('level', level, self.levels)}")
         return level
 
-    def check_estimand(self, estimand: str) -> str:
+    def check_estimand(self, estimand: str, how: str = "") -> str:
         """Return the estimand if the method has it."""
         if estimand not in self.estimands:
             names, hint = ", ".join(self.estimands), nearest(estimand, self.estimands)
             hint = "; call dp_cate" if self.conditional else hint
-            raise OptionError(f"{self.name} estimates {names}, not {estimand}{hint}")
+            raise OptionError(f"{self.name}{how} estimates {names}, not {estimand}{hint}")
         return estimand
 
     def with_options(self, given: Mapping[str, Any]) -> tuple[MethodSpec, Options]:
