@@ -51,16 +51,20 @@ def degree(facts: Facts) -> int:
     """How far columns bend by the public rule: as far as records times epsilon carry them.
 
     Noise of each entry of a matrix of k columns grows like k, and that of a slope like k sqrt(k).
-    Where covariates are public there is no noise, and records alone have to: those of an arm of
-    half the usual size.
+    A product counts for more than one column: it costs what a square costs and confounds less
+    often. Where covariates are public there is no noise, and records alone have to carry all: those
+    of an arm of half the usual size.
     """
     each = hand.BENT_RECORDS_WITH_DELTA if facts.budget.delta else hand.BENT_RECORDS
     able = hand.MOST_POOLED if facts.budget.delta else hand.MOST_COLUMNS
-    most = min((facts.n * float(facts.budget.epsilon) / each) ** (2.0 / 3.0), able)
+    most, product = (facts.n * float(facts.budget.epsilon) / each) ** (2.0 / 3.0), hand.PRODUCT
     if facts.level == "label":
-        most = facts.n / (2.0 * facts.arms * hand.BASIS_RECORDS)
-    fits = [k for k in (SQUARES, PRODUCTS) if facts.columns + len(bends(facts, k)) <= most]
-    return max(fits, default=LINES)
+        able = most = facts.n / (2.0 * facts.arms * hand.BASIS_RECORDS)
+        product = 1
+    squares, both = (facts.columns + len(bends(facts, k)) for k in (SQUARES, PRODUCTS))
+    if both <= able and squares + product * (both - squares) <= most:
+        return PRODUCTS
+    return SQUARES if squares <= min(able, most) else LINES
 
 
 def chosen(facts: Facts, flexible: int | None) -> Bends:
