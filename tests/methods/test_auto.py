@@ -294,3 +294,23 @@ def test_the_public_rule_asks_for_no_more_columns_than_methods_take(columns, del
     made = dpe.dp_ate(f"y ~ t | {' + '.join(names)}", data, seed=1, **call)
     low, high = made.conf_int()
     assert low < 0.0 < high
+
+
+@pytest.mark.parametrize(
+    ("columns", "squares", "products"), [(10, 9_900, 127_000), (5, 3_500, 18_100)]
+)
+def test_records_times_epsilon_that_squares_and_products_take(columns, squares, products):
+    """The figures of the guide's page on the default, to the next hundred or thousand."""
+    rng, names = np.random.default_rng(3), [f"x{j}" for j in range(columns)]
+    frame = pd.DataFrame(rng.random((2_000, columns)), columns=names)
+    frame = frame.assign(t=rng.integers(0, 2, 2_000), y=rng.random(2_000))
+    given = {"bounds": dict.fromkeys([*names, "y"], (0.0, 1.0)), "seed": 1}
+    added = [
+        dpe.dp_ate(
+            f"y ~ t | {' + '.join(names)}", frame, epsilon=records / 2_000, **given
+        ).details.get("columns added", "none")
+        for records in (0.99 * squares, squares, 0.99 * products, products)
+    ]
+    pairs = columns * (columns - 1) // 2
+    some, all_of_them = f"{columns} squares", f"{columns} squares, {pairs} products"
+    assert added == ["none", some, some, all_of_them]
