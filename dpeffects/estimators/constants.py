@@ -217,9 +217,9 @@ NARROW, NARROWER = 2.0, 3.0
 nor, in a trial, where they spread the latter times less and covariates explain nothing, by more
 than it has to gain. With the former in trials, too, it would widen some by .1 at n epsilon
 2,000."""
-BENT_RECORDS, BENT_RECORDS_WITH_DELTA, PRODUCT = 110.0, 33.0, 2
-"""Records times epsilon that k columns take, over k to the power 1.5, and how many columns a
-product counts for. Where records just carry them (n 20,000, seeds 12 to 38 of the benchmark's
+BENT_RECORDS, BENT_RECORDS_WITH_DELTA = 110.0, 33.0
+"""Records times epsilon that k columns take, over k to the power 1.5, where a product counts for
+two columns. Where records just carry them (n 20,000, seeds 12 to 38 of the benchmark's
 populations), squares make intervals 1.7 times as long (with a delta 1.1 times) and mend 2 bent
 populations of 3. Products that count for one column make them 1.7 times as long, too, and mend 2 of
 8; with three times the records it is 1.2 times."""
@@ -236,8 +236,10 @@ CODE = 0.75
 lengths on either side: its square is a line, and products of codes may be none at all. Of normal
 columns a half is."""
 CLEAR = 12.0
-"""Records are so many times the noise of a class at least where a code is told from a number: the
-largest of all classes is noise in some columns otherwise, n 4,000, epsilon 1, 11 columns."""
+"""Records are so many times the noise of a class at least where distances from means are counted by
+class: otherwise the largest of all classes is noise in some columns, n 4,000, epsilon 1, 11
+columns, and the budget is better spent on scales. At n epsilon 2,000, ten columns, the error of the
+effect was .039 with counts and is .015 without."""
 
 # --- models out of moments (`moment_models`, `posterior`) ----------------------------------------
 

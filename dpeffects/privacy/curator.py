@@ -125,10 +125,10 @@ class Curator:
         """Return the delta of a named share."""
         return self._releaser.share(share).delta
 
-    def noise_sd(self, share: str, part: float = 1.0) -> float:
-        """Standard deviation of the noise in a sum that a record moves by 1."""
-        rate = self._releaser.rate(share, part)
-        return (1.0 if share in self._releaser.split.mu else math.sqrt(2.0)) / rate
+    def noise_sd(self, share: str, part: float = 1.0, sums: int = 1) -> float:
+        """Standard deviation of the noise in each of some sums that a record moves by 1."""
+        gaussian = share in self._releaser.split.mu
+        return math.sqrt(sums if gaussian else 2 * sums**2) / self._releaser.rate(share, part)
 
     def is_public(self, what: str) -> bool:
         """True when "treatment", "covariates" or "outcome" is public in this call."""

@@ -51,18 +51,18 @@ def degree(facts: Facts) -> int:
     """How far columns bend by the public rule: as far as records times epsilon carry them.
 
     Noise of each entry of a matrix of k columns grows like k, and that of a slope like k sqrt(k).
-    A product counts for more than one column: it costs what a square costs and confounds less
-    often. Where covariates are public there is no noise, and records alone have to carry all: those
-    of an arm of half the usual size.
+    A product counts twice, as it stands in the matrix of all products: it costs what a square costs
+    and confounds less often. Where covariates are public there is no noise, and records alone have
+    to carry all: those of an arm of half the usual size.
     """
     each = hand.BENT_RECORDS_WITH_DELTA if facts.budget.delta else hand.BENT_RECORDS
     able = hand.MOST_POOLED if facts.budget.delta else hand.MOST_COLUMNS
-    most, product = (facts.n * float(facts.budget.epsilon) / each) ** (2.0 / 3.0), hand.PRODUCT
+    most, times = (facts.n * float(facts.budget.epsilon) / each) ** (2.0 / 3.0), 2
     if facts.level == "label":
         able = most = facts.n / (2.0 * facts.arms * hand.BASIS_RECORDS)
-        product = 1
+        times = 1
     squares, both = (facts.columns + len(bends(facts, k)) for k in (SQUARES, PRODUCTS))
-    if both <= able and squares + product * (both - squares) <= most:
+    if both <= able and squares + times * (both - squares) <= most:
         return PRODUCTS
     return SQUARES if squares <= min(able, most) else LINES
 

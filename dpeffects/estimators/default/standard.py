@@ -1,10 +1,10 @@
 """Covariates in standard units, and the squares and products that are added to them.
 
 Means of the columns are released, then the mean logarithm of how far records lie from them, which
-gives the scale: it takes little noise to hide, and a range that is much too wide costs little. How
-many records lie how far on either side gives the shape. Squares are taken of columns that are cut,
-and made free of a line by the released skewness, so that no column is close to a combination of the
-others.
+gives the scale: it takes little noise to hide, and a range that is much too wide costs little.
+Where noise does not drown it, how many records lie how far on either side gives the shape. Squares
+are taken of columns that are cut, and made free of a line by the released skewness, so that no
+column is close to a combination of the others.
 """
 
 from __future__ import annotations
@@ -180,33 +180,26 @@ def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = 
     if other.size:
         own_columns, classes = (columns[other], means[other]), 2 * limits(1.0).size + 1
         ends = Cube(np.zeros(other.size), np.ones(other.size))
-        counts, logs = curator.several(
-            Asked(
-                "distances of covariates from their means",
-                distance_classes(*own_columns),
-                Bins(other.size, classes),
-                None,
-                share,
-                0.25,
-            ),
-            Asked(
-                "logarithms of distances of covariates",
-                log_distances(*own_columns),
-                ends,
-                None,
-                share,
-                0.25,
-            ),
-        )
+        public = curator.is_public("covariates")
+        clear = public or hand.CLEAR * curator.noise_sd(share, 0.25, 2 * other.size) < n
+        label, part = "logarithms of distances of covariates", 0.25 if clear else 0.5
+        asked = [Asked(label, log_distances(*own_columns), ends, None, share, part)]
+        if clear:
+            label, within = "distances of covariates from their means", Bins(other.size, classes)
+            asked += [Asked(label, distance_classes(*own_columns), within, None, share, part)]
+        logs, *told = curator.several(*asked)
         usual, error = _typical(n, logs, math.sqrt(noise))
-        usual = np.minimum(usual, sds[other])
-        for j, own, sd in zip(other, counts.value.reshape(other.size, -1), usual, strict=True):
-            found = replace(counts, value=own)
-            margin = _margin(n, found, float(means[j]), math.sqrt(noise), float(sd), error)
-            means[j], sds[j], skewness[j], codes[j], seen, unknown[j] = margin
-            variances[j] = min(seen, variances[j])
-            if own[own.size // 2] > hand.POINT * n:
-                points.append(curator.names[columns[j]])
+        sds[other] = usual = np.minimum(usual, sds[other])
+        variances[other], codes[other] = usual**2, False
+        unknown[other] = usual**2 * _rough(error)
+        for counts in told:
+            for j, own, sd in zip(other, counts.value.reshape(other.size, -1), usual, strict=True):
+                found = replace(counts, value=own)
+                margin = _margin(n, found, float(means[j]), math.sqrt(noise), float(sd), error)
+                means[j], sds[j], skewness[j], codes[j], seen, unknown[j] = margin
+                variances[j] = min(seen, variances[j])
+                if own[own.size // 2] > hand.POINT * n:
+                    points.append(curator.names[columns[j]])
     said = f"RANGES TOO WIDE: hardly adjusted for {', '.join(points)}" if points else ""
     two = set(columns[codes].tolist())
     bends = tuple(pair for pair in bends if not set(pair) <= two)
@@ -228,6 +221,11 @@ def _typical(n: int, logs: Noisy, mean_sd: float) -> tuple[FloatArray, float]:
     return np.sqrt(np.maximum(seen**2 - mean_sd**2, 0.25 * seen**2)), error * math.sqrt(kept)
 
 
+def _rough(error: float) -> float:
+    """Relative error of the variance of a column whose scale has this one."""
+    return min(math.hypot(hand.ROUGH, 2.0 * error), 1.0)
+
+
 def _margin(
     n: int, counts: Noisy, mean: float, mean_sd: float, sd: float, error: float
 ) -> tuple[float, float, float, bool, float, float]:
@@ -238,7 +236,7 @@ def _margin(
     lengths, half = limits(1.0), counts.value.size // 2
     below, above = counts.value[: half + 1].copy(), counts.value[half:][::-1].copy()
     below[-1] = above[-1] = counts.value[half] / 2.0
-    code = float(below.max() + above.max()) > hand.CODE * n and hand.CLEAR * counts.sd < n
+    code = float(below.max() + above.max()) > hand.CODE * n
     middle = np.append([lengths[0]], 0.5 * (lengths + np.append(lengths[1:], 0.0)))[: half + 1]
     if code:  # two values at distances a and b from their mean have the variance a b
         common, rare, distance = below, above, 1.0 - mean
@@ -259,7 +257,7 @@ def _margin(
     third_sd = noise * math.sqrt(float((u**3 * close) @ u**3))
     skewness = third * hand.SKEWNESS**2 / (hand.SKEWNESS**2 + third_sd**2)
     square = middle**2 * close
-    usual = sd**2, sd**2 * min(math.hypot(hand.ROUGH, 2.0 * error), 1.0)
+    usual = sd**2, sd**2 * _rough(error)
     seen = float((above + below) @ square) / n, max(noise * math.hypot(*square), 1e-9)
     variance = combined(*seen, *usual)
     return (
