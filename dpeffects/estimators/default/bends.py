@@ -56,7 +56,7 @@ def degree(facts: Facts) -> int:
     to carry all: those of an arm of half the usual size.
     """
     each = hand.BENT_RECORDS_WITH_DELTA if facts.budget.delta else hand.BENT_RECORDS
-    able = hand.MOST_POOLED if facts.budget.delta else hand.MOST_COLUMNS
+    able: float = hand.MOST_POOLED if facts.budget.delta else hand.MOST_COLUMNS
     most, times = (facts.n * float(facts.budget.epsilon) / each) ** (2.0 / 3.0), 2
     if facts.level == "label":
         able = most = facts.n / (2.0 * facts.arms * hand.BASIS_RECORDS)
