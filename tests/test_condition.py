@@ -180,6 +180,8 @@ REFUSED = [
     ("np.isnan(x)", "methods and modules"),
     ("x.isna()", "write is_na(x)"),
     ("isnull(x)", "write is_na(x)"),
+    ("is_Missing(x)", "write is_na(x)"),
+    ("between(x, 18, 65)", "write 18 <= x <= 65"),
     ("x is None", "write is_na(x)"),
     ("x IS NOT NULL", "write is_na(x)"),
     ("x == None", "write is_na(x)"),
