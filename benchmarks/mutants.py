@@ -209,15 +209,16 @@ def page() -> None:
         tables[heading] = table.assign(
             **{"killed, %": (100 * groups["now"].mean()).round(1).values}
         )
-    why, live = tomllib.loads(EXPLAINED.read_text()), rows["mutant"][~rows["now"]]
+    why, live, code = tomllib.loads(EXPLAINED.read_text()), rows["mutant"][~rows["now"]], sample()
     reasons = [why.get(name, "not explained yet") for name in live]
     shown = live.str.replace("|", "\\|")
     tables["Those that live"] = pd.DataFrame({"mutant": shown, "why": reasons})
+    gone = (~rows["mutant"].isin(code)).sum()
+    first, now = rows["first"].mean(), rows["now"].mean()
     lead = (
-        f"{len(rows)} mutants, a random sample (seed {SEED}) of about {len(sample())}. "
-        f"{rows['first'].mean():.1%} were killed at first; {rows['now'].mean():.1%} are now, with "
-        f"tests that were written for some of the others; {len(live)} live. What stands in brackets "
-        "is replaced."
+        f"{len(rows)} mutants, a random sample (seed {SEED}) of {len(code)}; {gone} are of lines "
+        f"that changed since. {first:.1%} were killed at first; {now:.1%} are now, with tests that "
+        f"were written for some of the others; {len(live)} live. What is in brackets is replaced."
     )
     save("mutants", "Small faults that `make test` finds", tables, lead=lead)
 

@@ -242,6 +242,13 @@ def test_a_condition_is_text(text):
         read_condition(text)
 
 
+def test_text_of_twenty_thousand_characters_is_read_and_no_more():
+    text = f"x == '{'a' * 19_993}'"
+    assert values_in(read_condition(text)) == {"x": ("a" * 19_993,)}
+    with pytest.raises(FormulaError, match="20000 characters at most"):
+        read_condition(f"{text} ")
+
+
 def test_deep_and_long_text_is_refused_not_run():
     for text in (
         "(" * 5000 + "x" + ")" * 5000,
