@@ -1,6 +1,6 @@
 """How many small faults in the code that privacy rests on `make test` finds.
 
-    python benchmarks/mutants.py                  # goes on until 300 were tried: a minute for each
+    python benchmarks/mutants.py                  # goes on until 300 were tried
     python benchmarks/mutants.py tests/test_x.py  # those that live, by these tests
 
 A mutant is a module with one operator, number, name, statement or returned value replaced. It is
@@ -153,7 +153,8 @@ class Copy:
     """A copy of the tree in which mutants are tried."""
 
     def __init__(self) -> None:
-        self.place = Path(tempfile.mkdtemp()) / "copy"
+        self.folder = tempfile.TemporaryDirectory()  # gone when this is
+        self.place = Path(self.folder.name) / "copy"
         aside = shutil.ignore_patterns(".git", ".venv*", "_build", "__pycache__")
         shutil.copytree(ROOT, self.place, ignore=aside)
 
@@ -173,13 +174,13 @@ class Copy:
         path, source = self.place / mutant.file, mutant.source
         path.write_bytes(source[: mutant.start] + mutant.after.encode() + source[mutant.end :])
         pytest = [*PYTEST, "-x", mutant.file, *tests]
-        for command in (["ruff", "check", mutant.file], pytest, ["mypy"]):
+        ruff = ["ruff", "check", "--select", "F,B,RUF059", mutant.file]  # its style is not ours
+        for command in (ruff, pytest, ["mypy"]):
             if found := self.failing(*command):
                 break
         path.write_bytes(source)
-        if not found or ("::" in found[0] and self.failing(*PYTEST, found[0])):
-            return ""
-        return found[0]
+        seen = command is pytest and found not in ([], ["time"])
+        return "" if not found or (seen and self.failing(*PYTEST, found[0])) else found[0]
 
 
 def attempt(tests: list[str], size: int) -> None:
