@@ -1,46 +1,29 @@
 """How many small faults in the code that privacy rests on `make test` finds.
 
-    pip install pytest-cov
-    python benchmarks/mutants.py cover /tmp/lines       # which test runs which line: half an hour
-    python benchmarks/mutants.py run /tmp/lines         # about ten seconds for each mutant
-    python benchmarks/mutants.py again tests/test_x.py  # those that live, by these files too
-    python benchmarks/mutants.py page                   # the page from what is kept
+    python benchmarks/mutants.py                  # goes on until 300 were tried
+    python benchmarks/mutants.py tests/test_x.py  # those that live, by these tests
 
-A mutant has one token of a module replaced. Mutants are a random sample, in random order, so that a
-run that was stopped is a sample too; a run goes on where the last one stopped. All tests are
-collected once. Each mutant has a process that starts from there, with the code of the functions
-that differ put into them, and runs the tests that run its line: one case of each test before
-others, the quickest before others. Where no function differs, as in a constant, tests are run in a
-copy of the tree; there ruff and mypy look at those that live. A mutant is killed by the first that
-fails, or by taking far too long. What killed is run again without a mutant at the end.
+A mutant is a module with one operator, number, name, statement or returned value replaced. It is
+tried in a copy of the tree: by ruff, by the tests that import the module and by kept outputs, and
+by mypy. The first that fails, or takes too long, kills it. Mutants are a random sample of all; what
+came of each is kept, so that a run goes on where the last one stopped.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import gc
 import os
 import random
 import re
-import resource
 import shutil
-import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from itertools import accumulate, zip_longest
 from pathlib import Path
-from textwrap import shorten
-from types import CodeType, FunctionType
 from typing import Any
 
 import pandas as pd
@@ -53,397 +36,198 @@ WHERE = (
     *(f"dpeffects/design/{name}.py" for name in READERS),
     "dpeffects/documents.py",
 )
-SEED, SIZE = 40, 300
+SEED, PATIENCE = 40, 600.0
+"""Of the sample; seconds that the tests of a mutant may take."""
 KEPT, EXPLAINED = RESULTS / "mutants.csv", RESULTS / "mutants.toml"
-ELSEWHERE = "in no function"
-Codes = dict[CodeType, CodeType]
-FIRST = 40
-"""Tests that are run before the rest: four in five mutants live no longer."""
-SECONDS = 60.0
-"""Of tests as they took when lines were counted: what is later is not run, and kills nothing."""
-PATIENCE, LEAST = 5, 40
-"""A mutant may take so many times what its tests took, and at least so many seconds."""
-MEMORY = 16 * 2**30
-SWAPS = {
-    **{ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="},
-    **{ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in"},
-    **{ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "*"},
-    **{ast.Pow: "*", ast.BitAnd: "|", ast.BitOr: "&", ast.And: "or", ast.Or: "and"},
-}
-TOKEN = re.compile(rb"is\s+not\b|not\s+in\b|is\b|in\b|and\b|or\b|[<>=!]=|//|\*\*|[-+*/%<>&|]")
+PYTEST = ("pytest", "-q", "-p", "no:cacheprovider", "--doctest-modules")
+PAIRS = [(ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot)]
+PAIRS += [(ast.In, ast.NotIn), (ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.And, ast.Or)]
+PAIRS += [(ast.BitAnd, ast.BitOr), (ast.Break, ast.Continue)]
+SWAPS = {ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult, ast.Pow: ast.Mult}
+SWAPS |= {a: b for pair in PAIRS for a, b in (pair, pair[::-1])}
 NAMES = {"min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum"}
-WORDS = ("strict", "stacklevel")
-"""Arguments that only tell where a mistake is ours."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One token, or statement, of a file and what stands there instead."""
+    """A module in which ``after`` stands instead of ``source[start:end]``."""
 
     file: str
-    line: int
-    column: int
-    before: str
+    source: bytes
+    start: int
+    end: int
     after: str
     kind: str
 
     @property
     def name(self) -> str:
-        old = shorten(self.before, 40) or self.before
-        return f"{self.file}:{self.line}:{self.column} {old} -> {self.after or 'nothing'}"
+        """The line with its change; the number of a line changes with others."""
+        first, after = self.source.rfind(b"\n", 0, self.start) + 1, self.source[self.end :]
+        before = " ".join(self.source[self.start : self.end].decode().split())
+        head, tail = self.source[first : self.start].decode(), after.partition(b"\n")[0].decode()
+        return f"{self.file}: {head.lstrip()}[{before[:60]} -> {self.after}]{tail.rstrip()}"
 
 
-def mutants(file: str, source: bytes) -> Iterator[Mutant]:
-    """All mutants of a module: not of annotations, decorators, messages or `__repr__`."""
-    starts = [0]
-    for line in source.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-
-    def span(node: ast.AST) -> tuple[int, int]:
-        first = starts[node.lineno - 1] + node.col_offset
-        return first, starts[node.end_lineno - 1] + node.end_col_offset
-
-    def made(start: int, end: int, after: str, kind: str) -> Mutant:
-        line = source.count(b"\n", 0, start)
-        before = source[start:end].decode()
-        return Mutant(file, line + 1, start - starts[line], before, after, kind)
-
-    def between(left: ast.AST, right: ast.AST, op: ast.AST, kind: str) -> Iterator[Mutant]:
-        start, end = span(left)[1], span(right)[0]
-        gap = re.sub(rb"#.*", lambda x: b" " * len(x[0]), source[start:end])
-        if type(op) in SWAPS and (found := TOKEN.search(gap)):
-            yield made(start + found.start(), start + found.end(), SWAPS[type(op)], kind)
-
-    def own(node: ast.AST, inside: ast.AST | None) -> Iterator[Mutant]:
-        match node:
-            case ast.Compare():
-                sides = [node.left, *node.comparators]
-                for left, right, op in zip(sides, sides[1:], node.ops, strict=False):
-                    yield from between(left, right, op, "comparison")
-            case ast.BoolOp():
-                for left, right in zip(node.values, node.values[1:], strict=False):
-                    yield from between(left, right, node.op, "and, or, not")
-            case ast.BinOp() if not (_text(node.left) or _text(node.right)):
-                if inside is not None or not isinstance(node.op, ast.BitOr):  # no alias of types
-                    yield from between(node.left, node.right, node.op, "arithmetic")
-            case ast.AugAssign() if not _text(node.value):
-                yield from between(node.target, node.value, node.op, "arithmetic")
-            case ast.UnaryOp(op=ast.Not()):
-                start = span(node)[0]
-                yield made(start, start + len("not "), "", "and, or, not")
-            case ast.Constant(value=bool()):
-                yield made(*span(node), str(not node.value), "constant")
-            case ast.Constant(value=int() | float()):
-                after = 1 - node.value if node.value in (0, 1) else node.value + 1
-                after = after if after != node.value else 2 * node.value
-                yield made(*span(node), repr(after), "constant")
-            case ast.Return(value=ast.AST()) if not _none(node.value) and not _none(inside.returns):
-                yield made(*span(node.value), "None", "return")
-            case ast.Expr(value=ast.Call()):
-                yield made(*span(node), "pass", "statement")
-            case ast.Name(id=name) | ast.Attribute(attr=name) if name in NAMES:
-                end = span(node)[1]
-                yield made(end - len(name), end, NAMES[name], "min, max")
-            case ast.Break():
-                yield made(*span(node), "continue", "statement")
-            case ast.Continue():
-                yield made(*span(node), "break", "statement")
-
-    def walk(node: ast.AST, inside: ast.AST | None) -> Iterator[Mutant]:
-        yield from own(node, inside)
-        if isinstance(node, ast.FunctionDef | ast.Lambda):
-            inside = node
-        for field, value in ast.iter_fields(node):
-            if field in ("annotation", "returns", "decorator_list"):
-                continue
-            for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST) and not _left_out(child):
-                    yield from walk(child, inside)
-
-    return walk(ast.parse(source), None)
+def changes(node: ast.AST, function: Any) -> Iterator[tuple[str, ast.AST]]:
+    """What may stand instead of a node, and the kind of the change."""
+    match node:
+        case ast.Compare(left, ops, right):
+            for k, op in enumerate(ops):
+                swapped = SWAPS[type(op)]()
+                yield "comparison", ast.Compare(left, [*ops[:k], swapped, *ops[k + 1 :]], right)
+        case ast.BoolOp(op=op) | ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in SWAPS:
+            union = function is None and isinstance(op, ast.BitOr)  # of types
+            if not union and not any(map(_text, ast.iter_child_nodes(node))):
+                kind = "and, or, not" if isinstance(node, ast.BoolOp) else "arithmetic"
+                yield kind, type(node)(**{**vars(node), "op": SWAPS[type(op)]()})
+        case ast.UnaryOp(ast.Not(), operand):
+            yield "and, or, not", operand
+        case ast.Constant(bool() as value):
+            yield "constant", ast.Constant(not value)
+        case ast.Constant(int() | float() as value):
+            new = 1 - value if value in (0, 1) else value + 1
+            yield "constant", ast.Constant(new if new != value else 2 * value)
+        case ast.Return(ast.AST() as value):
+            if "None" not in (ast.unparse(value), ast.unparse(function.returns)):
+                yield "return", ast.Return(ast.Constant(None))
+        case ast.Name(name) if name in NAMES:
+            yield "min, max", ast.Name(NAMES[name])
+        case ast.Attribute(value, name) if name in NAMES:
+            yield "min, max", ast.Attribute(value, NAMES[name])
+        case ast.Expr(ast.Call()):
+            yield "statement", ast.Pass()
+        case ast.Break() | ast.Continue():
+            yield "statement", SWAPS[type(node)]()
 
 
 def _text(node: ast.AST) -> bool:
     return isinstance(node, ast.JoinedStr) or isinstance(getattr(node, "value", None), str)
 
 
-def _none(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
-def _left_out(node: ast.AST) -> bool:
-    typed = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+def left_out(node: ast.AST) -> bool:
+    """Messages, and arguments that only tell where a mistake is ours."""
     shown = isinstance(node, ast.FunctionDef) and node.name == "__repr__"
-    word = isinstance(node, ast.keyword) and node.arg in WORDS
-    return typed or shown or word or isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr)
+    ours = isinstance(node, ast.keyword) and node.arg in ("strict", "stacklevel")
+    return shown or ours or isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr)
 
 
-def mutated(source: bytes, mutant: Mutant) -> bytes:
-    """The module with the mutant, of as many lines."""
-    lines = source.splitlines(keepends=True)
-    start = sum(map(len, lines[: mutant.line - 1])) + mutant.column
-    old = mutant.before.encode()
-    new = mutant.after.encode() + b"\n" * old.count(b"\n")
-    return source[:start] + new + source[start + len(old) :]
+def mutants(file: str, source: bytes) -> Iterator[Mutant]:
+    """All mutants of a module."""
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+
+    def walk(node: Any, function: ast.AST | None) -> Iterator[Mutant]:
+        for kind, new in changes(node, function):
+            ends = starts[node.lineno - 1] + node.col_offset
+            ends = ends, starts[node.end_lineno - 1] + node.end_col_offset
+            after = ast.unparse(ast.fix_missing_locations(new))
+            simple = isinstance(new, ast.stmt | ast.Constant | ast.Name | ast.Attribute)
+            yield Mutant(file, source, *ends, after if simple else f"({after})", kind)
+        function = node if isinstance(node, ast.FunctionDef | ast.Lambda) else function
+        for field, value in ast.iter_fields(node):
+            if field not in ("annotation", "returns", "decorator_list"):
+                for child in value if isinstance(value, list) else [value]:
+                    if isinstance(child, ast.AST) and not left_out(child):
+                        yield from walk(child, function)
+
+    return walk(ast.parse(source), None)
 
 
-@dataclass
-class Lines:
-    """Which tests run which lines of which file, and how long a test takes."""
-
-    tests: dict[tuple[str, int], set[str]]
-    seconds: dict[str, float]
-
-    @classmethod
-    def read(cls, place: str) -> Lines:
-        """Read ``place``.data, as pytest-cov has made it, and ``place``.log."""
-        tests, seconds = defaultdict(set), Counter()
-        query = "select path, context, numbits from line_bits join file on file.id = file_id "
-        with sqlite3.connect(f"{place}.data") as data:
-            for path, test, bits in data.execute(query + "join context on context.id = context_id"):
-                name = "dpeffects/" + path.rpartition("/dpeffects/")[2]
-                for line in (8 * k + b for k, x in enumerate(bits) for b in range(8) if x >> b & 1):
-                    tests[name, line].add(test.rpartition("|")[0])
-        log = Path(f"{place}.log").read_text()
-        for took, test in re.findall(r"^([\d.]+)s \w+ +(.+)$", log, re.M):
-            seconds[test] += float(took)
-        return cls(tests, seconds)
-
-    def of(self, mutant: Mutant, source: bytes) -> list[str]:
-        """The tests that run a statement or, of one that is run by importing, use its name."""
-        around = [x for x in ast.walk(ast.parse(source)) if isinstance(x, ast.stmt)]
-        around = [x for x in around if x.lineno <= mutant.line <= x.end_lineno][-1]
-        end = around.body[0].lineno - 1 if hasattr(around, "body") else around.end_lineno
-        found = self._running(mutant.file, range(around.lineno, max(end, around.lineno) + 1))
-        if found == {""}:
-            target = getattr(around, "targets", [getattr(around, "target", around)])[0]
-            name = getattr(target, "id", getattr(target, "name", ""))
-            code = enumerate(source.decode().splitlines(), 1)
-            uses = [line for line, text in code if re.search(rf"\b{name}\b", text)]
-            found = self._running(mutant.file, uses)
-        cases, ranked = Counter(), []
-        for test in sorted(found - {""}, key=lambda x: (self.seconds.get(x, 0.0), x)):
-            function = test.partition("[")[0]
-            ranked.append((cases[function], len(ranked), test))
-            cases[function] += 1
-        until = accumulate(self.seconds.get(test, 0.0) for *_, test in sorted(ranked))
-        return [x for (*_, x), took in zip(sorted(ranked), until, strict=True) if took <= SECONDS]
-
-    def _running(self, file: str, lines: Iterable[int]) -> set[str]:
-        return set().union(*(self.tests.get((file, line), set()) for line in lines))
-
-
-class Tests:
-    """All tests, collected once: each mutant is tried in a process that starts from there."""
-
-    def __init__(self, use: Callable[[Tests], None]) -> None:
-        self.use, self.items, self.log = use, {}, Path(tempfile.mkdtemp()) / "failed"
-        self.copy = self.log.with_name("copy")
-
-    def pytest_runtestloop(self, session: Any) -> bool:
-        gc.unfreeze()
-        self.items = {item.nodeid: item for item in session.items}
-        aside = shutil.ignore_patterns(".git", ".venv*", "_build", "__pycache__")
-        shutil.copytree(ROOT, self.copy, ignore=aside)
-        self.use(self)
-        return True
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.failed:
-            with self.log.open("a") as log:
-                log.write(report.nodeid + "\n")
-
-    def failing(self, names: list[str], seconds: float, codes: Codes | None = None) -> list[str]:
-        """Which tests fail, or the first where ``codes`` replace others; "time" if it lasts."""
-        self.log.write_text("")
-        if not (child := os.fork()):
-            try:
-                self._child(names, LEAST + int(PATIENCE * seconds), codes)
-            finally:
-                os._exit(0)
-        status = os.waitpid(child, 0)[1]
-        with suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)  # what it has started
-        return self.log.read_text().splitlines() + ["time"] * os.WIFSIGNALED(status)
-
-    def _child(self, names: list[str], seconds: int, codes: Codes | None) -> None:
-        os.setsid()
-        for stream in (1, 2):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        signal.alarm(PATIENCE * seconds)
-        if codes is not None:
-            functions = [x for x in gc.get_objects() if isinstance(x, FunctionType)]
-            functions = [x for x in functions if x.__code__ in codes]
-            self.log.write_text("" if functions else ELSEWHERE)
-            for function in functions:
-                function.__code__ = codes[function.__code__]
-        order = {name: k // FIRST for k, name in enumerate(names)}
-        items = [item for name, item in self.items.items() if name in order]
-        items.sort(key=lambda item: order[item.nodeid])
-        for item, after in zip_longest(items, items[1:]):
-            if codes is not None and self.log.stat().st_size:
-                return
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
-
-    def killer(self, mutant: Mutant, names: list[str], seconds: float) -> str:
-        """What kills a mutant: a test, time, ruff or mypy."""
-        source = (ROOT / mutant.file).read_bytes()
-        names = [x for x in self.items if x.startswith(f"{mutant.file}::")] + names  # doctests
-        made = partial(compile, filename=mutant.file, mode="exec", dont_inherit=True)
-        killed = self.failing(names, seconds, swapped(made(source), made(mutated(source, mutant))))
-        if killed == ["time"] and self.failing(names, seconds):
-            killed = []  # nor do they pass without it
-        if killed and killed != [ELSEWHERE]:
-            return killed[0]
-        pytest = ["pytest", "-xq", "-p", "no:cacheprovider", "--doctest-modules", *names]
-        ways = [pytest] * bool(names and killed) + [["ruff", "check", "-q", mutant.file], ["mypy"]]
-        (self.copy / mutant.file).write_bytes(mutated(source, mutant))
-        env = {**os.environ, "PYTHONPATH": str(self.copy), "PYTHONDONTWRITEBYTECODE": "1"}
-        given = {"cwd": self.copy, "env": env, "capture_output": True, "text": True}
-        try:
-            for way in ways:
-                limit = PATIENCE * (LEAST + PATIENCE * seconds)
-                done = subprocess.run([sys.executable, "-m", *way], **given, timeout=limit)
-                if done.returncode and "ERROR: not found" not in done.stderr:
-                    return way[0]
-        except subprocess.TimeoutExpired:
-            return "time"
-        finally:
-            (self.copy / mutant.file).write_bytes(source)
-        return ""
-
-
-def swapped(old: CodeType, new: CodeType) -> Codes:
-    """The code of each function of a module that differs, and what stands for it."""
-    found = {} if old == new else {old: new}
-    inner = [[x for x in code.co_consts if isinstance(x, CodeType)] for code in (old, new)]
-    if len(inner[0]) == len(inner[1]):
-        for pair in zip(*inner, strict=True):
-            found |= swapped(*pair)
-    return found
-
-
-def sample() -> list[Mutant]:
-    """All mutants in random order."""
+def sample() -> dict[str, Mutant]:
+    """All mutants by their names, in random order."""
     files = sorted({str(x.relative_to(ROOT)) for glob in WHERE for x in ROOT.glob(glob)})
     found = [mutant for file in files for mutant in mutants(file, (ROOT / file).read_bytes())]
-    return random.Random(SEED).sample(found, len(found))
+    return {mutant.name: mutant for mutant in random.Random(SEED).sample(found, len(found))}
 
 
-def read() -> dict[str, dict[str, Any]]:
-    """What is kept, by the mutants' names."""
-    if not KEPT.exists():
-        return {}
-    return pd.read_csv(KEPT, index_col="mutant", keep_default_na=False).to_dict("index")
+def importing(file: str) -> list[str]:
+    """The files of tests that import a module, and the test of outputs that are kept."""
+    package, _, name = file.removesuffix(".py").replace("/", ".").rpartition(".")
+    used = re.compile(rf"{package}\.{name}\b|from {package} import .*\b{name}\b")
+    files = [x for x in ROOT.glob("tests/**/test_*.py") if used.search(x.read_text())]
+    return ["tests/commands/test_golden.py", *(str(x.relative_to(ROOT)) for x in sorted(files))]
 
 
-def keep(rows: dict[str, dict[str, Any]]) -> None:
-    pd.DataFrame.from_dict(rows, "index").rename_axis("mutant").to_csv(KEPT)
+class Copy:
+    """A copy of the tree in which mutants are tried."""
+
+    def __init__(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()  # gone when this is
+        self.place = Path(self.folder.name) / "copy"
+        aside = shutil.ignore_patterns(".git", ".venv*", "_build", "__pycache__")
+        shutil.copytree(ROOT, self.place, ignore=aside)
+
+    def failing(self, *command: str) -> list[str]:
+        """The tests that fail, or else the program; "time" if it takes too long."""
+        env = {**os.environ, "PYTHONPATH": str(self.place), "PYTHONDONTWRITEBYTECODE": "1"}
+        given = {"cwd": self.place, "env": env, "capture_output": True, "text": True}
+        try:
+            done = subprocess.run([sys.executable, "-m", *command], **given, timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            return ["time"]
+        named = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.M)
+        return (named or [command[0]]) if done.returncode else []
+
+    def killer(self, mutant: Mutant, tests: list[str]) -> str:
+        """What kills a mutant, or nothing: nor has a test that fails without it."""
+        path, source = self.place / mutant.file, mutant.source
+        path.write_bytes(source[: mutant.start] + mutant.after.encode() + source[mutant.end :])
+        pytest = [*PYTEST, "-x", mutant.file, *tests]
+        ruff = ["ruff", "check", "--select", "F,B,RUF059", mutant.file]  # its style is not ours
+        for command in (ruff, pytest, ["mypy"]):
+            if found := self.failing(*command):
+                break
+        path.write_bytes(source)
+        seen = command is pytest and found not in ([], ["time"])
+        return "" if not found or (seen and self.failing(*PYTEST, found[0])) else found[0]
 
 
-def run(tests: Tests, lines: Lines, size: int) -> None:
-    """Try the mutants that were not tried, and leave out tests that fail without a mutant too."""
-    wrong = {"any"}
-    while wrong:
-        kept = read()
-        for mutant in sample()[:size]:
-            if kept.get(mutant.name, {}).get("seconds", "") != "":
-                continue
-            start, names = time.perf_counter(), lines.of(mutant, (ROOT / mutant.file).read_bytes())
-            names = [name for name in names if name in tests.items]
-            by = tests.killer(mutant, names, sum(lines.seconds.get(x, 0.0) for x in names))
-            took = round(time.perf_counter() - start, 1)
-            kept[mutant.name] = {"kind": mutant.kind, "tests": len(names), "killed": by}
-            kept[mutant.name] |= {"later": "", "seconds": took}
-            keep(kept)
-            print(mutant.name, "|", by or "lives", took, flush=True)
-        killers = {row["killed"] for row in kept.values()} & set(tests.items)
-        wrong = set(tests.failing([*killers], sum(lines.seconds.get(x, 0.0) for x in killers)))
-        print("fail without a mutant:", wrong or "none", flush=True)
-        tests.items = {name: item for name, item in tests.items.items() if name not in wrong}
-        keep({name: row for name, row in kept.items() if row["killed"] not in wrong})
-
-
-def again(tests: Tests, files: list[str]) -> None:
-    """Try those that live with whole files of tests."""
-    names, kept = [x for x in tests.items if x.partition("::")[0] in files], read()
-    if failed := tests.failing(names, SECONDS):
-        raise SystemExit(f"fail without a mutant: {failed}")
-    for mutant in sample():
-        row = kept.get(mutant.name, {"killed": "not tried"})
-        if not (row["killed"] or row["later"]):
-            row["later"] = tests.killer(mutant, names, SECONDS)
-            keep(kept)
-            print(mutant.name, "|", row["later"] or "lives", flush=True)
+def attempt(tests: list[str], size: int) -> None:
+    """Try more mutants, at random, or by some tests, which may be new, those that live."""
+    kept = pd.read_csv(KEPT, index_col="mutant", keep_default_na=False).to_dict("index")
+    copy, mutant = Copy(), sample()
+    names = [x for x in mutant if x not in kept][: max(size - len(kept), 0)]
+    if tests:
+        names = [x for x in mutant if x in kept and not kept[x]["killed"] + kept[x]["later"]]
+    for name in names:
+        row = kept.setdefault(name, {"kind": mutant[name].kind, "killed": "", "later": ""})
+        found = copy.killer(mutant[name], tests or importing(mutant[name].file))
+        row["later" if tests else "killed"] = found
+        pd.DataFrame.from_dict(kept, "index").rename_axis("mutant").to_csv(KEPT)
+        print(name, "|", found or "lives", flush=True)
 
 
 def page() -> None:
-    rows = pd.DataFrame.from_dict(read(), "index").rename_axis("mutant").reset_index()
-    rows["folder"] = rows["mutant"].str.extract(r"dpeffects/(\w+)")
-    why = tomllib.loads(EXPLAINED.read_text()) if EXPLAINED.exists() else {}
-    first, later = rows["killed"] != "", (rows["killed"] != "") | (rows["later"] != "")
-    by = {"folder": "By place", "kind": "By what was changed"}
+    rows = pd.read_csv(KEPT, keep_default_na=False)
+    rows["place"] = rows["mutant"].str.extract(r"dpeffects/(\w+)")
+    rows["first"] = rows["killed"] != ""
+    rows["now"] = rows["first"] | (rows["later"] != "")
     tables = {}
-    for column, heading in by.items():
-        groups = pd.DataFrame({column: rows[column], "mutants": 1, "first": first, "now": later})
-        table = groups.groupby(column).sum().reset_index()
-        table["killed, %"] = (100 * table["now"] / table["mutants"]).round(1)
-        tables[heading] = table
-    live = rows[~later]
-    tables["Those that live"] = pd.DataFrame(
-        {
-            "mutant": live["mutant"].str.replace("|", "\\|"),
-            "why": [why.get(x, "not explained yet") for x in live["mutant"]],
-        }
-    )
-    rest = int((rows["seconds"].astype(str) == "").sum())
-    how = rows["killed"].where(
-        rows["killed"].isin(["", "time", "import", "ruff", "mypy"]), "a test"
-    )
+    for column, heading in {"place": "By place", "kind": "By what was changed"}.items():
+        groups = rows.groupby(column)
+        table = groups[["first", "now"]].sum().assign(mutants=groups.size()).reset_index()
+        tables[heading] = table.assign(
+            **{"killed, %": (100 * groups["now"].mean()).round(1).values}
+        )
+    why, live, code = tomllib.loads(EXPLAINED.read_text()), rows["mutant"][~rows["now"]], sample()
+    reasons = [why.get(name, "not explained yet") for name in live]
+    shown = live.str.replace("|", "\\|")
+    tables["Those that live"] = pd.DataFrame({"mutant": shown, "why": reasons})
+    gone = (~rows["mutant"].isin(code)).sum()
+    first, now = rows["first"].mean(), rows["now"].mean()
     lead = (
-        f"{len(rows)} mutants of {len(sample())}, a random sample (seed {SEED}): "
-        f"{first.mean():.1%} were killed at first, {later.mean():.1%} are now, {len(live)} live. "
-        "At first by: "
-        + ", ".join(f"{name or 'nothing'} {n}" for name, n in how.value_counts().items())
-        + f". Of tests that run a mutant's line the quickest were run, {SECONDS:.0f} s at most. "
-        "Lines are those of the code that was mutated."
-        + f" Of {rest} that live not all of these were run yet."
-        * bool(rest)
+        f"{len(rows)} mutants, a random sample (seed {SEED}) of {len(code)}; {gone} are of lines "
+        f"that changed since. {first:.1%} were killed at first; {now:.1%} are now, with tests that "
+        f"were written for some of the others; {len(live)} live. What is in brackets is replaced."
     )
     save("mutants", "Small faults that `make test` finds", tables, lead=lead)
 
 
-def collected(use: Callable[[Tests], None]) -> None:
-    """Collect all tests and doctests, and use them."""
-    import pytest
-
-    os.chdir(ROOT)
-    sys.path[0] = str(ROOT)  # benchmarks/coverage.py is not the library
-    options = ["-qs", "-p", "no:cacheprovider", "--doctest-modules", "dpeffects", "tests"]
-    pytest.main(options, plugins=[Tests(use)])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("step", choices=["cover", "run", "again", "page"])
-    parser.add_argument("given", nargs="*", help="the place of lines, or files of tests")
-    parser.add_argument("--size", type=int, default=SIZE)
-    args = parser.parse_args()
-    if args.step == "cover":
-        [place] = args.given
-        options = ["-q", "-vv", "--durations=0", "--cov=dpeffects", "--cov-report="]
-        with open(f"{place}.log", "w") as log:
-            command = [sys.executable, "-m", "pytest", *options, "--cov-context=test"]
-            env = {**os.environ, "COVERAGE_FILE": f"{place}.data"}
-            subprocess.run(command, cwd=ROOT, env=env, stdout=log)
-    elif args.step == "run":
-        collected(partial(run, lines=Lines.read(*args.given), size=args.size))
-    elif args.step == "again":
-        collected(partial(again, files=args.given))
-    page()
-
-
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tests", nargs="*", help="by which those that live are tried")
+    parser.add_argument("--size", type=int, default=300, help="how many are tried in all")
+    args = parser.parse_args()
+    attempt(args.tests, args.size)
+    page()

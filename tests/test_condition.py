@@ -180,6 +180,8 @@ REFUSED = [
     ("np.isnan(x)", "methods and modules"),
     ("x.isna()", "write is_na(x)"),
     ("isnull(x)", "write is_na(x)"),
+    ("is_Missing(x)", "write is_na(x)"),
+    ("between(x, 18, 65)", "write 18 <= x <= 65"),
     ("x is None", "write is_na(x)"),
     ("x IS NOT NULL", "write is_na(x)"),
     ("x == None", "write is_na(x)"),
@@ -238,6 +240,13 @@ def test_refusals_say_what_to_write(text, advice):
 def test_a_condition_is_text(text):
     with pytest.raises(FormulaError, match="a condition as text"):
         read_condition(text)
+
+
+def test_text_of_twenty_thousand_characters_is_read_and_no_more():
+    text = f"x == '{'a' * 19_993}'"
+    assert values_in(read_condition(text)) == {"x": ("a" * 19_993,)}
+    with pytest.raises(FormulaError, match="20000 characters at most"):
+        read_condition(f"{text} ")
 
 
 def test_deep_and_long_text_is_refused_not_run():

@@ -180,6 +180,11 @@ def test_other_calls_give_the_same_numbers(call, tmp_path, monkeypatch):
     assert run(parquet(data, tmp_path)) == expected
 
 
+def test_a_machine_that_does_not_say_its_memory_is_taken_to_have_16_gib(monkeypatch):
+    monkeypatch.delattr(os, "sysconf")
+    assert engines.memory() == 16 * 1024**3
+
+
 def test_threads_give_the_same_numbers(monkeypatch):
     data = frame()
     expected = answer(data, "ipw")

@@ -184,6 +184,9 @@ def test_shapes_of_intervals():
     )
     assert nothing.region()[0].lower == -1
     assert nothing.weak
+    for f_statistic in (9.5, 10.5):  # below 10 an instrument is called weak
+        first = Estimate(math.sqrt(f_statistic), SamplingVariance(1.0, 0.0, 9.0))
+        assert Wald(first, first, 0.0, 0.0, 0.0, (-1.0, 1.0)).weak == (f_statistic < 10.0)
     zero = Estimate(0.0, SamplingVariance(0.0, 0.0, 0.0))
     still = Wald(zero, zero, 0.0, 0.0, 0.0, (-1.0, 1.0))
     assert still.value == 0.0

@@ -72,16 +72,21 @@ def defined(path):
     return names
 
 
-@pytest.mark.parametrize("folder", TEXTS)
-def test_named_code_is_there(folder):
-    lines = re.findall(r"^\*Code: (.*?)\.\*$", TEXTS[folder].read_text(), flags=re.M | re.S)
-    assert lines
-    for line in lines:
+def named_code(text):
+    """Files, and names of their functions and classes, of the lines that name code."""
+    for line in re.findall(r"^\*Code: (.*?)\.\*$", text, flags=re.M | re.S):
         for part in " ".join(line.split()).split("; "):
             file, names = part.split(": ")
-            path = ROOT / folder / file.strip("`")
-            assert path.exists(), part
-            assert {name.strip("`") for name in names.split(", ")} <= defined(path), part
+            yield file.strip("`"), {name.strip("`") for name in names.split(", ")}
+
+
+@pytest.mark.parametrize("folder", TEXTS)
+def test_named_code_is_there(folder):
+    found = list(named_code(TEXTS[folder].read_text()))
+    assert found
+    for file, names in found:
+        assert (ROOT / folder / file).exists(), file
+        assert names <= defined(ROOT / folder / file), file
 
 
 @pytest.mark.parametrize("folder", TEXTS)
@@ -123,6 +128,20 @@ def test_claims_that_code_gives_are_there(path):
         assert numbers <= {0}
     else:
         assert numbers <= set(CLAIMS)
+
+
+@each("path", sorted((ROOT / "privacy").glob("*.py")))
+def test_a_claim_names_the_code_that_gives_it(path):
+    tree = ast.parse(path.read_text())
+    inner = [(f"{c.name}.", c.body) for c in tree.body if isinstance(c, ast.ClassDef)]
+    kinds = ast.FunctionDef | ast.ClassDef
+    nodes = [
+        (a + x.name, x) for a, b in [("", tree.body), *inner] for x in b if isinstance(x, kinds)
+    ]
+    for line, number in claimed(tree):
+        giving = [name for name, x in nodes if x.lineno <= line <= x.end_lineno][-1]
+        code = dict(named_code(CLAIMS[number][1]))[path.name]
+        assert {giving} & {*code, *(name.partition(".")[0] for name in code)}, (line, number)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "privacy").glob("*.py")), ids=lambda p: p.stem)

@@ -164,6 +164,14 @@ def test_bins_follow_whatever_noise_says(scale, seed):
     assert ends.size <= 70
 
 
+def test_a_frequent_whole_number_has_a_bin_of_its_own():
+    scale = Scale(0, 365, True)
+    each = scale.each()
+    for number in (1, 30, 364):
+        counts = np.full((2, each.size + 1), 1.0) + 900.0 * (np.arange(each.size + 1) == number)
+        assert {number - 1.0, float(number)} <= set(place(scale, each, counts, Q, 30))
+
+
 def test_smooth_curves_that_rise_are_those_of_scipy():
     rng = np.random.default_rng(8)
     for size in (3, 4, 9):

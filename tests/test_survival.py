@@ -14,7 +14,7 @@ import dpeffects as dpe
 from dpeffects.abilities.survival import SurvivalEffects
 from dpeffects.errors import OptionError
 from dpeffects.formula.expression import Column, Survival
-from dpeffects.inference.life_table import LifeTable
+from dpeffects.inference.life_table import LifeTable, Shares
 from dpeffects.inference.simultaneous import critical_value
 from dpeffects.inference.tables import ArmTable
 from tests.calls import ENGINES
@@ -102,6 +102,17 @@ def test_intervals_are_those_of_wilson_and_newcombe_without_censoring_and_noise(
     low, high = found.ratios(ALONE)
     expected = confint_proportions_2indep(7, 100, 30, 200, method="score", compare="ratio")
     assert np.log([low[0], high[0]]) == pytest.approx(np.log(expected), abs=0.1)
+
+
+def test_noise_that_arms_share_counts_in_differences_and_ratios():
+    """Without sampling error: a normal law, and Fieller's quadratic equation."""
+    (x, y), (a, b), c, q = (0.5, 0.4), (4e-4, 9e-4), 3e-4, ALONE**2
+    values, noise, sizes = np.array([[[x], [y]], [[a], [b]], [[1e15], [1e15]]])
+    found = Shares(values, values, values, sizes, noise, np.array([c]), noise)
+    far = math.sqrt(q * (a + b - 2.0 * c))
+    assert np.ravel(found.differences(ALONE)) == pytest.approx([x - y - far, x - y + far], abs=1e-6)
+    ends = np.roots([y * y - q * b, -2.0 * (x * y - q * c), x * x - q * a])
+    assert np.ravel(found.ratios(ALONE)) == pytest.approx(np.sort(ends), rel=1e-3)
 
 
 def test_a_joint_band_is_as_wide_as_simulated_errors_say():
@@ -279,6 +290,17 @@ def test_hazards_that_cross_are_noticed_and_proportional_ones_are_not():
     parallel = dpe.simulate("survival", n, 3, randomised=True, prognosis=0.0)
     fit = dpe.dp_survival(FORMULA, parallel, epsilon=1, seed=1, **TRIAL)
     assert "with time" not in str(fit.summary())
+
+
+def test_bins_in_which_one_arm_is_lost_in_noise_say_nothing_of_a_drift():
+    control = [100, 100, 100, 100, 100, 100, 100, 100, 200]
+    found = []
+    for late in ([0, 30, 0, 0, 10], [30, 0, 0, 0, 10]):
+        cells = np.array([[300, 100, 500, 60, *late], control], float)
+        table = LifeTable(ArmTable(cells, (50.0, 50.0)), np.arange(5.0))
+        assert table.reach == (2, 4)
+        found.append(table.drift)
+    assert found[0] == pytest.approx(found[1], rel=0.02)
 
 
 def test_other_times_cost_nothing_and_must_be_within_the_horizon():

@@ -229,6 +229,12 @@ def test_a_matrix_without_an_inverse_gives_a_direction_all_the_same(hessian):
     assert step @ gradient > 0
 
 
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
+def test_a_matrix_with_an_inverse_gives_newton_s_step_for_gradients_of_any_size(size):
+    hessian, gradient = np.array([[2.0, 1.0], [1.0, 3.0]]), size * np.array([1.0, -2.0])
+    assert descent.direction(hessian, gradient) == pytest.approx(size * np.array([1.0, -1.0]))
+
+
 def test_products_solve_ordinary_problems_without_a_hessian(monkeypatch):
     """As effect functions of hundreds of covariates need; the careful solver is not asked."""
     rng = np.random.default_rng(9)

@@ -9,7 +9,8 @@ import statsmodels.api as sm
 
 import dpeffects as dpe
 from dpeffects.errors import DPEffectsError
-from dpeffects.inference.joint import Margin, agreeing
+from dpeffects.inference.intervals import std_error
+from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
 
 FORMULA = "pain + cost + died ~ t | age + region"
 BOUNDS = {
@@ -98,6 +99,27 @@ def test_margins_agree_as_generalised_least_squares_would_have_them():
     np.testing.assert_allclose(new[1].noise[0], covariance[0, 0])
     np.testing.assert_allclose(new[2].noise[0], covariance[2, 2])
     np.testing.assert_allclose(new[0].noise[0], covariance[:2, :2].sum())
+
+
+def test_noise_of_means_of_noisy_sizes_is_that_of_draws():
+    """A size that noise moves by a seventh: not less than the linear part says, nor far more."""
+    rng, (size, mean, draws) = np.random.default_rng(5), (100.0, 0.3, 200_000)
+    sizes = rng.normal(size, 14.0, (1, draws))
+    sums = rng.normal(size * mean, 5.0, (1, draws, 1))
+    seen = Margin(sizes, sums, 0.0 * sums, (14.0**2, 5.0**2, 1.0))
+    stated = sum(part.mean() for part in seen.mean_noise())
+    assert 1.0 <= stated / ((seen.means() - mean) ** 2).mean() < 1.3
+
+
+def test_a_variance_of_a_subgroup_that_is_noise_is_that_of_the_whole():
+    known, one = 1e-3, np.ones((2, 1))
+    noise = (1e-12, 1e-12, 1e-12)
+    whole = Margin(1000.0 * one, 0.0 * one[..., None], 1000.0 * known * one[..., None], noise)
+    squares = np.full((2, 1, 1), 100.0 * (known + 0.02))  # off by two standard deviations
+    group = Margin(100.0 * one, 0.0 * one[..., None], squares, (1e-12, 1e-12, 1.0), "g", ("a",))
+    study = JointSums(("0", "1"), ((1, 0),), (StudyColumn("y"),), whole, (group,))
+    [(_, (effect,))] = study.effects_by_level(0)
+    assert std_error(effect) == pytest.approx(np.sqrt(2.0 * known / 99.0), rel=0.1)
 
 
 @pytest.mark.sampled(2)

@@ -82,6 +82,14 @@ def test_the_law_of_the_statistic_is_that_of_all_assignments(name, alternative):
         assert beyond(successes) == pytest.approx(expected, abs=2e-6)
 
 
+@pytest.mark.parametrize(("n", "successes", "treated"), [(10, 3, 4), (10, 8, 7), (40, 39, 1)])
+def test_successes_among_a_fixed_number_of_treated_are_hypergeometric(n, successes, treated):
+    values, chances = randomisation_law._hypergeometric(n, successes, treated)
+    law = stats.hypergeom(n, successes, treated)
+    assert (values[0], values[-1]) == law.support()
+    assert chances == pytest.approx(law.pmf(values), rel=1e-9)
+
+
 @pytest.mark.parametrize("centre", randomisation_law.CENTRES)
 @pytest.mark.parametrize("successes", [0, 3, 40, 97, 100])
 def test_sums_have_the_moments_that_the_design_says(centre, successes):

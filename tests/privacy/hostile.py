@@ -142,7 +142,7 @@ def random_set(rng):
         half, radius = np.abs(high), float(scale * rng.uniform(0.1, 3))
         return Gram(Box(-half, half, centre=0.0, radius=radius))
     if kind == 5:
-        return WithSquares(k, float(rng.choice([0.0, 0.5, 1.7])))
+        return WithSquares(k, float(rng.choice([0.0, 0.5, 2.0])))
     if kind == 6:
         return Bins(k, int(rng.integers(1, 9)))
     if kind == 7:

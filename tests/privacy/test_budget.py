@@ -13,7 +13,7 @@ from dpeffects.guarantee import column_of, rows_of
 from dpeffects.ledgers.memory import Ledger
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.charges import Spend
-from dpeffects.privacy.ledger import Terms
+from dpeffects.privacy.ledger import CallLedger, Terms
 
 
 def spend(epsilon, delta=0.0):
@@ -88,6 +88,17 @@ def test_the_parent_is_charged_first_and_can_refuse():
     assert child.spends == parent.spends == ()
     child.charge(spend(0.5))
     assert len(parent.spends) == 1
+
+
+def test_a_call_reserves_no_more_of_another_than_is_left():
+    whole, terms = CallLedger(Budget(1.0, 1e-6)), Terms("record")
+    for more in (Budget(1.25, 1e-6), Budget(1.0, 2e-6)):
+        with pytest.raises(BudgetError, match="left of the call's budget"):
+            whole.reserve(more, terms, {})
+    whole.reserve(Budget(1.0, 1e-6), terms, {}).charge(spend(0.5), terms)
+    with pytest.raises(BudgetError, match="left of the call's budget"):
+        whole.reserve(Budget(0.75), terms, {})
+    assert whole.spent == (Fraction(1, 2), 0)
 
 
 def test_threads_cannot_overspend_together():

@@ -307,8 +307,9 @@ def test_no_rows_keep_their_columns():
 def test_a_set_has_room_for_its_sums():
     with pytest.raises(OptionError, match="whole numbers"):
         Box(0.0, 1e30, whole=True)
-    with pytest.raises(OptionError, match="from 0 to 2"):
-        WithSquares(2, -1.0)
+    for count in (-1.0, 2.01):
+        with pytest.raises(OptionError, match="from 0 to 2"):
+            WithSquares(2, count)
     for box in (Box(-np.ones(2), np.ones(2)), Box(np.zeros(2), np.ones(2), radius=1.0)):
         with pytest.raises(OptionError, match="a radius and centre 0"):
             Gram(box)

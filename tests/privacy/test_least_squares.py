@@ -252,6 +252,17 @@ def test_public_numbers_are_checked():
             fit.squares((1, 0), (1.0, 1.0), wrong, share="a")
 
 
+def test_there_is_room_for_a_million_million_products_and_five_hundred_columns():
+    def made(columns, n):
+        return RowProducts(None, columns, 1.0, 1.0, 1.0, None, n, False, 2)
+
+    assert made(255, 2**24).bits == 17
+    assert made(500, 2**20).bits == 18
+    for columns, n in ((255, 2**24 + 1), (501, 2**20)):
+        with pytest.raises(OptionError, match="too many records or columns"):
+            made(columns, n)
+
+
 def test_an_audit_knows_the_loss_of_every_release():
     rng = np.random.default_rng(9)
     numbers, arm, weight, unit = table_of(rng, 2, (60, 40))

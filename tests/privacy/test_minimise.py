@@ -205,6 +205,40 @@ def test_gradients_are_rounded_by_less_than_is_accounted_for():
         assert np.linalg.norm((got - exact).astype(float)) <= bound
 
 
+def test_the_gradient_after_a_step_is_within_its_bound():
+    """So that the last step of a logistic regression needs no look at the rows."""
+    rng, closest = np.random.default_rng(12), 0.0
+    for _ in range(40):
+        n, d = int(rng.integers(1, 30)), int(rng.integers(2, 4))
+        x = np.column_stack([np.ones(n), rng.choice([0.0, 1.0], (n, d - 1))])
+        case = problems.logistic(rng.random(n) < 0.5, x, 0.01 * n)
+        w = rng.normal(size=d) * 2.0
+        before, hessian = case.at(case.curator._source, np.zeros(d), case.quick, w, np.zeros(d))
+        for step in (descent.direction(hessian, before), rng.normal(size=d) * 0.1):
+            after = case.gradient(w - step) / n + 0.01 * (w - step)
+            closest = max(closest, np.linalg.norm(after) / case._after(step, before, hessian))
+    assert 0.5 < closest <= 1.0
+
+
+def test_products_have_no_more_bits_than_exact_sums_have_room_for(monkeypatch):
+    """Rows of ones and losses as steep as they can be, by Hessians, by products and carefully."""
+    seen, real = set(), descent.exact_products
+
+    def watched(rows, terms, bits):
+        assert np.abs(rows).max() * np.abs(terms).max() <= 2.0**bits
+        seen.add(bits)
+        return real(rows, terms, bits)
+
+    monkeypatch.setattr(descent, "exact_products", watched)
+    ones, all_treated = np.ones((5, 2)), np.ones(5, bool)
+    for dense, newton in itertools.product((512, 0), (descent.newton, lambda *_: None)):
+        monkeypatch.setattr(descent, "DENSE", dense)
+        monkeypatch.setattr(descent, "newton", newton)
+        fit_logistic(ones, all_treated, 0.01)
+        huber(ones / math.sqrt(2.0), np.ones(5), np.full(5, 9.0), 1.0).solve(np.zeros(2))
+    assert len(seen) > 3
+
+
 # --- noise on the weights of the logistic regression ------------------------------------------
 
 

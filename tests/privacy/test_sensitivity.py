@@ -162,6 +162,14 @@ def test_matched_squares_are_what_they_say():
     assert float(got) == pytest.approx(total, rel=0.01)
 
 
+def test_squares_of_heavy_pairs_do_not_overflow():
+    weight, other = 2.0**29, np.array([1, 0], np.int32)
+    records = MatchedRecords(curator(np.array([0.0, 1.0]), np.array([True, False]))[0], no_score)
+    tables, contrasts = [np.arange(2)[:, None], other[:, None]], np.array([[1.0, -1.0]])
+    got = records.imputed_squares(tables, contrasts, other, np.full((1, 2), weight), "a")
+    assert float(got) == pytest.approx(2.0 + weight / 2.0, rel=1e-6)
+
+
 def in_arms(rng, n, arms=3):
     """Random arms, none of them empty, scores, and matches in each arm, often too few."""
     arm = rng.permutation(np.concatenate([np.arange(arms), rng.integers(arms, size=n - arms)]))
