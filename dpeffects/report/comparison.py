@@ -210,12 +210,8 @@ def _names(names: Sequence[str] | None, size: int) -> tuple[str, ...]:
 
 
 def _bound(names: Sequence[str], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    named = []
-    for name, frame in zip(names, frames, strict=True):
-        own = frame.drop(columns="fit", errors="ignore")  # a covariate may have that name
-        own.insert(0, "fit", name)
-        named.append(own)
-    return pd.concat(named, ignore_index=True)
+    own = [x.drop(columns="fit", errors="ignore") for x in frames]  # a covariate may be called so
+    return pd.concat(own, keys=names, names=["fit"]).reset_index("fit").reset_index(drop=True)
 
 
 def _unused(label: str, cells: Cells) -> str:

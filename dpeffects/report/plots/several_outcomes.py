@@ -11,13 +11,10 @@ from dpeffects.errors import OptionError
 from dpeffects.lazy import pd
 from dpeffects.report.plots import style as look
 from dpeffects.report.plots.diagnostics import love
-from dpeffects.report.plots.interval_plots import labelled
+from dpeffects.report.plots.interval_plots import ROWS, labelled
 from dpeffects.results.numbers import to_error
 from dpeffects.results.words import percent, relation
 from dpeffects.summary import draw, printed
-
-_ROWS = 60
-"""Rows of a picture."""
 
 
 def outcomes(
@@ -66,7 +63,7 @@ def outcomes(
         standardised = len({(column.low, column.high) for column in columns}) > 1
     units = [fit.sums.spread(j) if standardised else 1.0 for j in range(len(columns))]
     rows = _rows(fit, conf_level, simultaneous, by)
-    left, rows = len(rows[_ROWS:]), rows[:_ROWS]
+    left, rows = len(rows[ROWS:]), rows[:ROWS]
     unit = [units[place // len(fit.sums.contrasts)] for place in rows["place"]]
     drawn = rows[["estimate", "conf_low", "conf_high"]].div(unit, axis=0).to_numpy(dtype=float)
     head = f"estimate [{percent(conf_level, 'g')} interval]"
