@@ -26,7 +26,7 @@ from dpeffects.report.paragraph import versions
 from dpeffects.report.word import ENDING, word_file
 from dpeffects.results.numbers import joined, number
 from dpeffects.results.record import Paid, Record
-from dpeffects.summary import Pairs, Prose, Report, Summary, Table, describe, summarise
+from dpeffects.summary import Pairs, Prose, Report, Summary, Table, named, summarise
 
 FORMAT = "dpeffects release record"
 ASK, MET, NOT_MET = "for the board", "met", "NOT MET"
@@ -41,7 +41,7 @@ def write_about(
     overwrite: bool,
 ) -> Report | Path:
     """Return the paragraph about a result, or write its record for a review board to a path."""
-    paragraph = describe(fit, conf_level)
+    paragraph = named(f"{fit._words}.described")(fit, conf_level)
     if path is None:
         return Report(paragraph)
     target = _target(path)

@@ -27,7 +27,7 @@ _WITH = {"treated": "with treatment", "control": "without"}
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Result(OneEstimate, pictures="report.plots.interval_plots"):
+class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
     """A private treatment effect, ready to print, export or combine.
 
     Parameters

@@ -42,7 +42,7 @@ Points = int | Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class CateFunction(SeveralRows, documents.Filed, pictures="report.plots.interval_plots"):
+class CateFunction(SeveralRows, documents.Filed, picture="report.plots.interval_plots.curve"):
     """A released effect function: query it as often as you like, save it, plot it.
 
     Parameters

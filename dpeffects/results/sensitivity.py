@@ -34,7 +34,7 @@ _RANGE = re.compile(r"\[([-+0-9.e]+), ([-+0-9.e]+)\]")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SensitivityAnalysis(OneEstimate, pictures="report.plots.diagnostics"):
+class SensitivityAnalysis(OneEstimate, picture="report.plots.diagnostics.sensitivity"):
     """What unmeasured confounding would do to an effect; made by ``fit.sensitivity()``.
 
     Parameters

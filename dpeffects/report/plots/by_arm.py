@@ -13,7 +13,7 @@ from dpeffects.report.plots import style as look
 from dpeffects.results.numbers import number
 from dpeffects.results.tabled import ARMS
 from dpeffects.results.words import percent
-from dpeffects.summary import draw, printed
+from dpeffects.summary import printed
 
 _SHOWN = 0.97
 """Share of records of both arms that the picture reaches to."""
@@ -200,8 +200,3 @@ def _at_risk(ax: Any, fit: SurvivalEffects, curves: Any) -> None:
                 annotation_clip=False,
                 gid=f"at risk {arm}",
             )
-
-
-draw.register(SurvivalEffects, survival)
-draw.register(QuantileEffects, distributions)
-draw.register(OrdinalEffects, levels)

@@ -23,7 +23,6 @@ from dpeffects.results.numbers import number
 from dpeffects.results.several import SeveralEffects, SubsetEffects
 from dpeffects.results.tabled import TableEffects
 from dpeffects.results.words import percent, relation
-from dpeffects.summary import draw
 
 _THICK: dict[str, Any] = {"color": look.YELLOW, "linewidth": 6.0, "solid_capstyle": "butt"}
 _MIDDLE: dict[str, Any] = {"color": look.FILL, "linewidth": 3.5, "solid_capstyle": "butt"}
@@ -366,12 +365,6 @@ def terms(fit: TableEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any
     return _rows(fit, named, "", "", ax, below)
 
 
-draw.register(TableEffects, terms)
-draw.register(Result, estimate)
-draw.register(CateFunction, curve)
-draw.register(SeveralEffects, contrasts)
-
-
 def event_study(
     fit: EventStudy, *, conf_level: float = 0.95, simultaneous: bool = True, ax: Any = None
 ) -> Any:
@@ -419,6 +412,3 @@ def event_study(
         at_once = ", all at once" if simultaneous else ""
         axes.set_title(f"{percent(conf_level, 'g')} intervals{at_once}", fontsize=look.SMALL)
     return axes
-
-
-draw.register(EventStudy, event_study)

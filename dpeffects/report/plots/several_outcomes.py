@@ -14,7 +14,7 @@ from dpeffects.report.plots.diagnostics import love
 from dpeffects.report.plots.interval_plots import ROWS, labelled
 from dpeffects.results.numbers import to_error
 from dpeffects.results.words import percent, relation
-from dpeffects.summary import draw, printed
+from dpeffects.summary import printed
 
 
 def outcomes(
@@ -142,8 +142,10 @@ def _caption(conf_level: float, simultaneous: bool, by: str | None, left: int) -
     return f"{text}. {left} more rows are in tidy()" if left else text
 
 
-@draw.register
-def _(fit: StudyEffects, *, kind: str = "forest", most: int | None = None, **asked: Any) -> Any:
+def of_study(
+    fit: StudyEffects, *, kind: str = "forest", most: int | None = None, **asked: Any
+) -> Any:
+    """Draw the effects of a study, or the differences of its Table 1."""
     if kind not in ("forest", "love"):
         raise OptionError(f'kind must be "forest" or "love", got {kind!r}')
     if kind == "love":
