@@ -16,7 +16,8 @@ from dpeffects.formula import Formula, parse
 from dpeffects.privacy.budget import Budget
 from dpeffects.services.protocols import Protocol
 from dpeffects.services.sites.rules import RULES
-from dpeffects.typed import SETTINGS, FieldError, one_of, quoted
+from dpeffects.services.strangers import one_of
+from dpeffects.typed import SETTINGS, FieldError, quoted
 
 Scalar = str | int | float | bool | None
 
