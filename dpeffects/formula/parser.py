@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any, TypeAlias
 
-from dpeffects.errors import FormulaError, shorten
+from dpeffects.errors import FormulaError, advised, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import Categorical, Column, Expression, Factor, Level
 from dpeffects.formula.factors import Quotes, Token, read_factor, translated, unquote
@@ -263,14 +263,6 @@ def _check_treatment(treatment: Treatment) -> None:
 # --- the covariate part: operators
 
 _OPERATORS = {"+", "-", "*", ":", "**"}
-_OPERATOR_ADVICE = {
-    "/": "write a + a:b, or I(a / b) for a ratio",
-    "^": "write (a + b)**2 for interactions, or I(a ** 2) for a square",
-    **dict.fromkeys("<>=!", "write a comparison as I(x > 3)"),
-    **dict.fromkeys("&@?;,$", "write terms joined by + or :"),
-}
-
-
 _ARGUMENTS_INSTEAD = (
     "; clusters, units and instruments are arguments: cluster=, unit=, and instrument= of dp_late"
 )
@@ -412,7 +404,7 @@ def _check_operators(tokens: Sequence[Token], text: str) -> None:
 
 def _operator_advice(before: str, word: str, after: str) -> str:
     if word not in _OPERATORS:
-        known = [_OPERATOR_ADVICE[c] for c in word if c in _OPERATOR_ADVICE]
+        known = [advice for c in word if (advice := advised("operators").get(c))]
         return known[0] if known else "write one operator between two terms"
     if before == "(" or (not before and word not in ("+", "-")):
         return "write a term before it, and - 1 outside brackets"

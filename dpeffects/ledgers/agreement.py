@@ -277,13 +277,8 @@ def price_of(spend: Spend) -> Cost:
     return Cost(Fraction(spend.epsilon), Fraction(spend.delta))
 
 
-def charge_body(spend: Spend, terms: Terms | None) -> dict[str, Any]:
-    """Return a charge for an entry."""
-    return {"spend": spend.to_dict(), "terms": terms}
-
-
 def read_charge(body: Mapping[str, Any]) -> tuple[Spend, Terms | None]:
-    """Read what `charge_body` wrote."""
+    """Read the body of an entry that charges."""
     return read_stored(Spend, body["spend"]), read_stored(Terms | None, body["terms"])
 
 
