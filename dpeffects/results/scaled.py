@@ -112,23 +112,18 @@ def scaled_effect(
     """
     inference.check_conf_level(conf_level)
     scale = check_scale(scale)
-    p: float | Unavailable = Unavailable(NO_TEST)
-    if scale in ("difference", "nnt"):
-        if scale == "nnt":
-            _require(released.means, scale)
-        value, through = released.point, False
-        ends, p = inference.interval(released, conf_level), inference.p_value(released)
-        if scale == "nnt":
-            value, ends, through = _needed(value, ends)
-    else:
-        means, through = _require(released.means, scale), False
+    means = None if scale == "difference" else _require(released.means, scale)
+    value, ends = released.point, inference.interval(released, conf_level)
+    p, through = inference.p_value(released), False
+    if scale == "nnt":
+        value, ends, through = _needed(value, ends)
+    elif means is not None:
         found = (scales.odds if scale == "odds" else scales.ratio)(means, conf_level)
-        value, ends = found.value, found.interval
-        p = p if released.associated else found.p_value
-        if scale == "lift":
-            value -= 1.0
-            if not isinstance(ends, Unavailable):
-                ends = Interval(ends.lower - 1.0, ends.upper - 1.0, conf_level)
+        less = 1.0 if scale == "lift" else 0.0
+        value, ends = found.value - less, found.interval
+        p = Unavailable(NO_TEST) if released.associated else found.p_value
+        if less and not isinstance(ends, Unavailable):
+            ends = Interval(ends.lower - less, ends.upper - less, conf_level)
     named = f"{capital(related(treatment, outcome, released.associated))}, {SCALES[scale]}"
     shown: tuple[float, Interval | Unavailable] = (value, ends)
     if scale == "nnt":
