@@ -8,7 +8,6 @@ canonical text, and the same checksum and signature, when it is written again.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -95,6 +94,11 @@ def _of(*kinds: type) -> Check:
         return value
 
     return check
+
+
+PLAIN: dict[Any, Check] = {kind: _of(kind) for kind in (str, int, bool, Path)}
+PLAIN |= {float: _of(int, float), Any: lambda value, _: value}
+"""Checks of single values, by type."""
 
 
 # --- several values ---------------------------------------------------------------------------
@@ -219,9 +223,6 @@ class Types:
         Whether objects must have all the fields of their dataclass, and no others.
     longest
         Most entries of a list.
-    limits
-        Checks of fields of dataclasses, by dataclass, that their types do not say; a field with
-        None is left out.
 
     Examples
     --------
@@ -235,10 +236,8 @@ class Types:
         *,
         exact: bool = True,
         longest: float = LONGEST,
-        limits: Mapping[type, Mapping[str, Check | None]] | None = None,
     ) -> None:
         self._plain, self._exact, self._longest = plain, exact, longest
-        self._limits = limits or {}
         self._made: dict[Any, Check] = {}
 
     def of(self, hint: Any) -> Check:
@@ -277,7 +276,7 @@ class Types:
 
     def record(self, kind: Any) -> Check:
         """Make the check for a dataclass."""
-        lacking = () if self._exact else [f.name for f in fields(kind) if _has_default(f)]
+        lacking = () if self._exact else [f.name for f in fields(kind) if has_default(f)]
         return record(kind, self.fields(kind), lacking, exact=self._exact)
 
     def either(self, kinds: tuple[Any, ...]) -> Check:
@@ -285,52 +284,19 @@ class Types:
         choices = [self.of(kind) for kind in kinds if kind is not NoneType]
         if len(choices) < len(kinds):
             choices = [if_there(check) for check in choices]
-        return choices[0] if len(choices) == 1 else any_of(choices, _words(kinds))
+        return choices[0] if len(choices) == 1 else any_of(choices, words_of(kinds))
 
     def fields(self, record: Any) -> dict[str, Check]:
-        """The checks of the fields of a dataclass: by its limits, others by their types."""
-        hints, limits = get_type_hints(record, include_extras=True), self._limits.get(record, {})
-        names = [f.name for f in fields(record)]
-        found = {name: limits[name] if name in limits else self.of(hints[name]) for name in names}
-        return {name: check for name, check in found.items() if check}
-
-    def names(self, record: Any, given: Any, what: str) -> None:
-        """Refuse what lacks a field of a dataclass that has no default, or has others."""
-        needed = [f.name for f in fields(record) if not _has_default(f)]
-        check_names(given, needed, [f.name for f in fields(record)], what)
-
-    def check(self, made: Any) -> None:
-        """Refuse a dataclass whose fields are not of the types that it declares.
-
-        Lists in them become tuples.
-        """
-        for name, check in self.fields(type(made)).items():
-            if (found := check(value := getattr(made, name), name)) != value:
-                object.__setattr__(made, name, found)
+        """The checks of the fields of a dataclass, by their types."""
+        hints = get_type_hints(record, include_extras=True)
+        return {f.name: self.of(hints[f.name]) for f in fields(record)}
 
 
-def _words(kinds: Iterable[Any]) -> str:
+def words_of(kinds: Iterable[Any]) -> str:
+    """Name types in the words of JSON."""
     return " or ".join(_KINDS.get(get_origin(kind) or kind, "a value") for kind in kinds)
 
 
-def _has_default(field: Field[Any]) -> bool:
+def has_default(field: Field[Any]) -> bool:
+    """Whether a field of a dataclass may be left out."""
     return field.default is not MISSING or field.default_factory is not MISSING
-
-
-class _Settings(Types):
-    """Checks of what somebody wrote by hand."""
-
-    def make(self, hint: Any) -> Check:
-        """Make the check for a type; what is wrong is said of the whole value."""
-        check, outer, inner = super().make(hint), get_origin(hint), get_args(hint)
-        if outer is tuple:
-            return any_of([check], f"a list of {_words(inner[:1])}")
-        return any_of([check], _words(inner)) if outer in (Union, UnionType) else check
-
-
-SETTINGS = _Settings(
-    {kind: _of(kind) for kind in (str, int, bool, Path)}
-    | {float: _of(int, float), Any: lambda value, _: value},
-    longest=math.inf,
-)
-"""Checks of settings that somebody wrote by hand, and not of what strangers sent."""

@@ -22,8 +22,8 @@ from dpeffects.formula import Formula, parse
 from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
 from dpeffects.request import Request, checked
-from dpeffects.services.strangers import at_least
-from dpeffects.typed import SETTINGS, FieldError, kind, quoted
+from dpeffects.services.strangers import SETTINGS, at_least
+from dpeffects.typed import FieldError, kind, quoted
 
 _MOST_BYTES = 1_000_000
 _WHERE_IT_IS_RUN = ("data", "ledger", "dataset", "seed")

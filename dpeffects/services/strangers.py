@@ -1,14 +1,31 @@
-"""Checks of what others send: texts, words, whole numbers and arrays, as they may stand there."""
+"""Checks of what strangers send, and of settings that somebody wrote by hand."""
 
 from __future__ import annotations
 
+import math
 import sys
-from typing import Any
+from dataclasses import fields
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.typed import LONGEST, Check, FieldError, kind, many, number, quoted
+from dpeffects.typed import (
+    LONGEST,
+    PLAIN,
+    Check,
+    FieldError,
+    Types,
+    any_of,
+    check_names,
+    has_default,
+    kind,
+    many,
+    number,
+    quoted,
+    words_of,
+)
 
 
 def text(value: Any, name: str) -> str:
@@ -72,3 +89,32 @@ def array(value: Any, name: str) -> FloatArray:
 
 def _numbers(value: Any, name: str) -> Any:
     return many(_numbers)(value, name) if isinstance(value, list) else number(value, name)
+
+
+class _Settings(Types):
+    """Checks of what somebody wrote by hand."""
+
+    def make(self, hint: Any) -> Check:
+        """Make the check for a type; what is wrong is said of the whole value."""
+        check, outer, inner = super().make(hint), get_origin(hint), get_args(hint)
+        if outer is tuple:
+            return any_of([check], f"a list of {words_of(inner[:1])}")
+        return any_of([check], words_of(inner)) if outer in (Union, UnionType) else check
+
+    def names(self, record: Any, given: Any, what: str) -> None:
+        """Refuse what lacks a field of a dataclass that has no default, or has others."""
+        needed = [f.name for f in fields(record) if not has_default(f)]
+        check_names(given, needed, [f.name for f in fields(record)], what)
+
+    def check(self, made: Any) -> None:
+        """Refuse a dataclass whose fields are not of the types that it declares.
+
+        Lists in them become tuples.
+        """
+        for name, check in self.fields(type(made)).items():
+            if (found := check(value := getattr(made, name), name)) != value:
+                object.__setattr__(made, name, found)
+
+
+SETTINGS = _Settings(PLAIN, longest=math.inf)
+"""Checks of settings that somebody wrote by hand, and not of what strangers sent."""

@@ -29,8 +29,7 @@ from dpeffects.services.federation.records import SiteColumns, read_columns
 from dpeffects.services.federation.store import Price, Store
 from dpeffects.services.federation.trial_runs import Rehearsal
 from dpeffects.services.protocols import Protocol
-from dpeffects.services.strangers import at_least
-from dpeffects.typed import SETTINGS
+from dpeffects.services.strangers import SETTINGS, at_least
 
 _MOST_BYTES = 10_000_000
 _ROLES = ("outcome", "treatment", "covariates", "subgroups")

@@ -16,8 +16,8 @@ from dpeffects.formula import Formula, parse
 from dpeffects.privacy.budget import Budget
 from dpeffects.services.protocols import Protocol
 from dpeffects.services.sites.rules import RULES
-from dpeffects.services.strangers import one_of
-from dpeffects.typed import SETTINGS, FieldError, quoted
+from dpeffects.services.strangers import SETTINGS, one_of
+from dpeffects.typed import FieldError, quoted
 
 Scalar = str | int | float | bool | None
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, get_type_hints
 
 import numpy as np
 
@@ -123,7 +123,20 @@ _PLAIN = {
     int: strangers.at_least(0),
     bool: strangers.flag,
 }
-SENT = WithReasons(_PLAIN | {np.ndarray: strangers.array}, limits=LIMITS)
+
+
+class _Sent(WithReasons):
+    """Checks of what a site sends."""
+
+    def fields(self, record: Any) -> dict[str, Check]:
+        """The checks of the fields of a dataclass: by its limits, others by their types."""
+        hints, limits = get_type_hints(record, include_extras=True), LIMITS.get(record, {})
+        names = [f.name for f in fields(record)]
+        found = {name: limits[name] if name in limits else self.of(hints[name]) for name in names}
+        return {name: check for name, check in found.items() if check}
+
+
+SENT = _Sent(_PLAIN | {np.ndarray: strangers.array})
 
 
 def written(value: Any) -> Any:
