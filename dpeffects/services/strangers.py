@@ -1,16 +1,21 @@
-"""Checks of what strangers send, and of settings that somebody wrote by hand."""
+"""Checks of what strangers send, and of settings and questions that somebody wrote by hand."""
 
 from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, ClassVar, Self, Union, get_args, get_origin
 
 import numpy as np
 
+from dpeffects import documents
 from dpeffects.arrays import FloatArray
+from dpeffects.errors import DPEffectsError
+from dpeffects.files import toml_key, toml_text
 from dpeffects.typed import (
     LONGEST,
     PLAIN,
@@ -118,3 +123,49 @@ class _Settings(Types):
 
 SETTINGS = _Settings(PLAIN, longest=math.inf)
 """Checks of settings that somebody wrote by hand, and not of what strangers sent."""
+
+
+@contextmanager
+def refused(
+    raised: type[DPEffectsError], words: str = "", also: type[Exception] = FieldError
+) -> Iterator[None]:
+    """Whatever is wrong with a document is this error, and begins with some words."""
+    try:
+        yield
+    except (FieldError, also) as error:
+        raise raised(f"{words}{error}") from None
+
+
+class Checked(documents.Document):
+    """A document that somebody wrote; what is wrong is said of what it is ``CALLED``."""
+
+    __slots__ = ()
+    CALLED: ClassVar[str] = ""
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Self:
+        """Check plain values and read them; anything wrong with them is an error."""
+        with refused(cls.ERROR, cls.CALLED):
+            return cls._checked(values)
+
+    @classmethod
+    def _checked(cls, values: Any, text: str = "") -> Self:
+        """Read plain values, perhaps of a text."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read JSON text strictly: no name twice, no NaN or infinity."""
+        with refused(cls.ERROR, cls.CALLED):
+            return cls._checked(documents.parse_json(text), text if isinstance(text, str) else "")
+
+
+def toml_value(value: Any) -> str:
+    """Return a value as TOML writes it."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{toml_key(k)} = {toml_value(x)}" for k, x in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return toml_text(value) if isinstance(value, str) else repr(value)

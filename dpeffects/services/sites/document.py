@@ -40,7 +40,7 @@ def check_site(site: Any, request: Any = "") -> str:
 
     The identifier of the request that the site answers is checked with it, and may be empty.
     """
-    with documents.refused(ReleaseError):
+    with strangers.refused(ReleaseError):
         strangers.text_or_none(request, "request")
         return _site(site, "site")
 
@@ -232,7 +232,7 @@ class Sent(documents.Filed):
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Read JSON text strictly; what many sites send alike is read and checked once."""
-        with documents.refused(ReleaseError):
+        with strangers.refused(ReleaseError):
             return cls._checked(parse_alike(text), text if isinstance(text, str) else "")
 
     @classmethod
