@@ -59,7 +59,7 @@ class Formula:
     def __post_init__(self) -> None:
         _ = self.levels  # raises on two level lists for one column
         _check_treatment(self.treatment)
-        columns = self.treatment_columns, self.outcome_columns, self._covariates
+        columns = self.treatment_columns, self.outcome_columns, self.covariate_columns
         roles = zip(("treatment", "outcome", "covariates"), columns, strict=True)
         for (role, own), (other, names) in combinations(roles, 2):
             if both := [name for name in own if name in names]:
@@ -93,24 +93,20 @@ class Formula:
         """The treatment, where it is computed; None where it is a column."""
         return None if isinstance(self.treatment, Column | Categorical) else self.treatment
 
-    @property
+    @cached_property
     def covariate_columns(self) -> tuple[str, ...]:
         """Columns the covariates are computed from, in order, each once."""
-        return tuple(self._covariates)
+        return tuple(dict.fromkeys(name for x in self.factors for name in ex.columns(x)))
 
     @cached_property
     def factors(self) -> tuple[Factor, ...]:
         """The factors of all covariate terms, in order."""
         return tuple(factor for term in self.terms for factor in term)
 
-    @cached_property
-    def _covariates(self) -> dict[str, None]:
-        return {name: None for factor in self.factors for name in ex.columns(factor)}
-
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns: outcome, treatment, covariates."""
-        return (*self.outcome_columns, *self.treatment_columns, *self._covariates)
+        return (*self.outcome_columns, *self.treatment_columns, *self.covariate_columns)
 
     @cached_property
     def flags(self) -> frozenset[str]:

@@ -127,12 +127,8 @@ class CateFunction(SeveralRows, documents.Filed, picture="report.plots.interval_
         transformation or by levels have none.
         """
         along = self.function.bandwidths
-        ranges = {name: self.space.interval(name) for name in self._plain}
-        return (
-            {name: along[self._plain[name]] * (high - low) for name, (low, high) in ranges.items()}
-            if along.size
-            else {}
-        )
+        ends = {name: self.space.interval(name) for name in (self._plain if along.size else ())}
+        return {name: along[self._plain[name]] * (high - low) for name, (low, high) in ends.items()}
 
     @cached_property
     def _plain(self) -> dict[str, int]:
