@@ -776,7 +776,7 @@ def _results(fit: StudyEffects, conf_level: float, simultaneous: bool, most: int
         if known and means:
             ratios = [mean_noise(means, treated) for treated in (True, False)]
             cells = (*map(printed, cells, ratios), *cells[2:])
-        rows.append((_named(row["term"], column), *cells, words.p_cell(row)))
+        rows.append((_named(row["term"], column), *cells, words.p_text(row["p_value"])))
     arms = fit.sums.arms if two else ()
     columns = ("outcome", *arms, "difference", *words.limits(conf_level), "p-value")
     what = "Associations with" if fit.associated else "Effects of"
@@ -834,7 +834,7 @@ def _by_level(
         column, _ = fit._about(i)
         for k, row in enumerate(shown[i :: len(names)]):
             name = "" if k else _named(label, column)
-            p = "" if k or i >= len(p_values) else words.p_cell({"p_value": p_values[i]})
+            p = "" if k or i >= len(p_values) else words.p_text(p_values[i])
             where = effects.subsets[i + k * len(names)]
             rows.append((name, where, *_cells(row, column), p))
     what = "Associations" if fit.associated else "Effects"
