@@ -129,7 +129,10 @@ def scaled_effect(
     if scale == "nnt":
         named += f" for one {'fewer' if value < 0.0 and not through else 'more'} with {outcome} = 1"
         named += " (negative: for one fewer)" if through else ""
-        shown = shown if through else _as_numbers_of_people(value, ends)
+        if not through:  # numbers of people, whose sign words say
+            shown = abs(value), ends
+            if isinstance(ends, Interval):
+                shown = abs(value), Interval(*sorted(map(abs, ends)), conf_level)
     words = _said(scale, named, *shown, p, through)
     if scale != "difference":
         about = about | {"std_error": NO_ERROR}
@@ -167,16 +170,6 @@ def _needed(
     lower = 1.0 / high if high else math.inf
     upper = 1.0 / low if low else math.inf
     return one, Interval(lower, upper, ends.conf_level), low <= 0.0 <= high
-
-
-def _as_numbers_of_people(
-    value: float, ends: Interval | Unavailable
-) -> tuple[float, Interval | Unavailable]:
-    """A number needed to treat and its interval without their sign, which words say."""
-    if isinstance(ends, Unavailable):
-        return abs(value), ends
-    low, high = sorted(map(abs, ends))
-    return abs(value), Interval(low, high, ends.conf_level)
 
 
 def _said(

@@ -213,21 +213,12 @@ def curve(
     >>> curve(fit, "x1").get_xlabel()
     'x1'
     """
-    if isinstance(fit, CateFunction):
-        return _function(fit, along or fit.covariates[0], at, conf_level, covers, ax)
-    if along is not None or at is not None or covers is not None:
-        raise OptionError("along, at and covers are for effect functions; these are single effects")
-    return contrasts(fit, conf_level=conf_level, simultaneous=simultaneous, ax=ax)
-
-
-def _function(
-    fit: CateFunction,
-    along: str,
-    at: Mapping[str, Any] | None,
-    conf_level: float,
-    covers: str | None,
-    ax: Any,
-) -> Any:
+    if not isinstance(fit, CateFunction):
+        if along is not None or at is not None or covers is not None:
+            told = "along, at and covers are for effect functions; these are single effects"
+            raise OptionError(told)
+        return contrasts(fit, conf_level=conf_level, simultaneous=simultaneous, ax=ax)
+    along = along or fit.covariates[0]
     points = fit.curve(along, at=at, conf_level=conf_level, covers=covers)
     found = fit.records(along)
     caption = f"{percent(conf_level, 'g')} band: {_COVERED[points['covers'].iloc[0]]}"
