@@ -231,11 +231,7 @@ class Types:
     """
 
     def __init__(
-        self,
-        plain: Mapping[Any, Check],
-        *,
-        exact: bool = True,
-        longest: float = LONGEST,
+        self, plain: Mapping[Any, Check], *, exact: bool = True, longest: float = LONGEST
     ) -> None:
         self._plain, self._exact, self._longest = plain, exact, longest
         self._made: dict[Any, Check] = {}
