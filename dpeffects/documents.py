@@ -156,10 +156,14 @@ STRICT = json.JSONDecoder(**_HOOKS)
 
 
 class Document:
-    """A dataclass that is written as JSON and read from it; what is wrong is an ``ERROR``."""
+    """A dataclass that is written as JSON and read from it.
+
+    What is wrong is an ``ERROR``, whose words begin with what it is ``CALLED``.
+    """
 
     __slots__ = ()
     ERROR: ClassVar[type[DPEffectsError]] = DataError
+    CALLED: ClassVar[str] = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from types import UnionType
-from typing import Any, ClassVar, Self, Union, get_args, get_origin
+from typing import Any, Self, Union, get_args, get_origin
 
 import numpy as np
 
@@ -137,10 +137,9 @@ def refused(
 
 
 class Checked(documents.Document):
-    """A document that somebody wrote; what is wrong is said of what it is ``CALLED``."""
+    """A document that somebody wrote, read with every check."""
 
     __slots__ = ()
-    CALLED: ClassVar[str] = ""
 
     @classmethod
     def from_dict(cls, values: Any) -> Self:
