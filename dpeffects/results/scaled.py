@@ -132,7 +132,8 @@ def scaled_effect(
         if not through:  # numbers of people, whose sign words say
             shown = abs(value), ends
             if isinstance(ends, Interval):
-                shown = abs(value), Interval(*sorted(map(abs, ends)), conf_level)
+                low, high = sorted(map(abs, ends))
+                shown = abs(value), Interval(low, high, conf_level)
     words = _said(scale, named, *shown, p, through)
     if scale != "difference":
         about = about | {"std_error": NO_ERROR}
