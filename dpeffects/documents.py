@@ -10,8 +10,8 @@ import json
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -169,17 +169,6 @@ class Document:
         """Return plain values, for JSON."""
         raise NotImplementedError
 
-    @classmethod
-    def from_dict(cls, values: Any) -> Self:
-        """Check plain values and read them; anything wrong with them is an error."""
-        with refused(cls.ERROR, cls.CALLED):
-            return cls._checked(values)
-
-    @classmethod
-    def _checked(cls, values: Any, text: str = "") -> Self:
-        """Read plain values, perhaps of a text."""
-        raise NotImplementedError
-
     def to_json(self, indent: int | None = None) -> str:
         """Return `to_dict` as JSON text: the canonical one, if it is not indented."""
         if indent is None:
@@ -189,8 +178,7 @@ class Document:
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Read JSON text strictly: no name twice, no NaN or infinity."""
-        with refused(cls.ERROR, cls.CALLED):
-            return cls._checked(parse_json(text), text if isinstance(text, str) else "")
+        raise NotImplementedError
 
 
 class Filed(Document):
@@ -222,17 +210,6 @@ class Filed(Document):
             raise cls.ERROR(f"{path}: it cannot be read as text") from None
         except cls.ERROR as error:
             raise cls.ERROR(f"{path}: {error}") from None
-
-
-@contextmanager
-def refused(
-    raised: type[DPEffectsError], words: str = "", also: type[Exception] = FieldError
-) -> Iterator[None]:
-    """Whatever is wrong with a document is this error, and begins with some words."""
-    try:
-        yield
-    except (FieldError, also) as error:
-        raise raised(f"{words}{error}") from None
 
 
 def sealed(form: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -216,16 +216,11 @@ def _attempt(path: str, read: Any) -> Any:
         raise
     except ImportError:
         raise DataError("reading Parquet needs pyarrow: pip install pyarrow") from None
-    except UnicodeError:
-        raise DataError(f"{path} cannot be read: it is not UTF-8 text") from None
-    except OSError as error:
-        why = error.strerror or f"it is not {kind}, or it is damaged"
-        raise DataError(f"{path} cannot be read: {why}") from None
-    except MemoryError:
-        raise DataError(f"{path} cannot be read: it does not fit in memory") from None
     except Exception as error:  # of the parser, about the file
-        empty = type(error).__name__ == "EmptyDataError"
-        why = "it is empty" if empty else f"it is not {kind}, or it is damaged"
+        why = getattr(error, "strerror", "") or f"it is not {kind}, or it is damaged"
+        known = {UnicodeError: "it is not UTF-8 text", MemoryError: "it does not fit in memory"}
+        why = next((words for own, words in known.items() if isinstance(error, own)), why)
+        why = "it is empty" if type(error).__name__ == "EmptyDataError" else why
         raise DataError(f"{path} cannot be read: {why}") from None
 
 
@@ -261,14 +256,3 @@ def toml_text(text: str) -> str:
     import json
 
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def toml_value(value: Any) -> str:
-    """Return a value as TOML writes it."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{toml_key(k)} = {toml_value(x)}" for k, x in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(toml_value, value))}]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return toml_text(value) if isinstance(value, str) else repr(value)

@@ -8,7 +8,6 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, IntArray
 from dpeffects.errors import OptionError, quoted
-from dpeffects.privacy.ladder import Ladder
 from dpeffects.privacy.noise import (
     NoiseSource,
     SecureNoise,
@@ -74,30 +73,6 @@ class SeededNoise(NoiseSource):
     def permutation(self, n: int) -> IntArray:
         """An order from a seeded generator of its own."""
         return self._orders.permutation(n)
-
-
-class NoNoise(SeededNoise):
-    """What is released is what is there; only the order of the records is drawn, from a seed."""
-
-    void = ("no noise was added",)
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.description = f"none (records in an order of seed {seed})"
-
-    def laplace(self, values: IntArray, *scale: float) -> IntArray:
-        """The values themselves, for all kinds of noise."""
-        return values.copy()
-
-    gaussian = matrices = cubes = respond = laplace  # type: ignore[assignment]
-
-    def along(self, ladder: Ladder) -> int:
-        """The value itself, on its grid."""
-        return ladder.place
-
-    def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
-        """The bits themselves."""
-        return bits.copy()
 
 
 def noise_source(seed: int | NoiseSource | None) -> NoiseSource:

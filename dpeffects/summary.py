@@ -1,9 +1,8 @@
 """Summary: titled blocks of text, built once, rendered in several ways.
 
 Results hold no formats. What a release has to say is in methods of its class, which
-`report.about_records` puts on a page. Others, and pictures, are in modules that a class names,
-``class Result(..., pictures="report.plots.interval_plots")``, which are loaded when it is shown.
-There `summarise`, `tabulate`, `describe`, `brief` and `draw` have a function for it.
+`report.about_records` puts on a page. What draws it is a function that a class names,
+``class Result(..., picture="report.plots.interval_plots.estimate")``, loaded when it is shown.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -234,7 +232,7 @@ def noise_cells(tables: Mapping[str, Summary]) -> dict[str, float]:
     }
 
 
-def _explained(summary: Summary) -> Summary:
+def explained(summary: Summary) -> Summary:
     """Say what cells that are mostly noise mean, where there are any."""
     if not (ratios := sorted(noise_cells({"": summary}).values())):
         return summary
@@ -286,18 +284,24 @@ class Report(Named):
 class Shown(Named):
     """Whatever has a summary: it prints as text, and as HTML in a notebook.
 
-    A class says by ``words`` and ``pictures`` which modules of the package describe and draw it.
+    A class names the function of the package that draws it, ``picture``, and the module that has
+    the ``words`` about it, where they are not in methods of its own.
     """
 
-    _shown_by: ClassVar[dict[str, str]] = {}
+    _picture: ClassVar[str] = ""
+    _words: ClassVar[str] = ""
 
-    def __init_subclass__(cls, **modules: str) -> None:
+    def __init_subclass__(cls, *, picture: str = "", words: str = "") -> None:
         super().__init_subclass__()
-        cls._shown_by = cls._shown_by | modules
+        cls._picture, cls._words = picture or cls._picture, words or cls._words
 
     def summary(self, form: str = "full") -> Summary:
         """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
         return show(self, form)
+
+    def _brief(self, **options: Any) -> Summary:
+        """The short summary: by default what the whole one begins with."""
+        return summarise(self, **options).shortened()
 
     def _repr_html_(self) -> str:
         return self.summary().as_html()
@@ -306,59 +310,27 @@ class Shown(Named):
         return self.summary().as_text()
 
 
-def _load(result: Any, modules: str) -> None:
-    """Load what the class of a result says that it is shown by."""
-    if name := getattr(type(result), "_shown_by", {}).get(modules):
-        import_module(f"dpeffects.{name}")
+def named(function: str) -> Any:
+    """Load a function of the package by its dotted name."""
+    module, _, name = function.rpartition(".")
+    return getattr(import_module(f"dpeffects.{module}"), name)
 
 
-class ByType:
-    """A function of which each type of result has its own, in the module that the type names.
-
-    A type that names none says what it has to say by a method, ``_summary`` or ``_plot``.
-    """
-
-    def __init__(self, what: str, modules: str = "words") -> None:
-        self.what, self.modules = what, modules
-        self._known = singledispatch(self._unknown)
-        self.register = self._known.register
-
-    def __call__(self, result: Any, *args: Any, **options: Any) -> Any:
-        """Call the function for the type of a result."""
-        _load(result, self.modules)
-        found = self._known.dispatch(type(result))(result, *args, **options)
-        if self.what == "tables":
-            return {name: _explained(table) for name, table in found.items()}
-        return _explained(found) if isinstance(found, Summary) else found
-
-    def _unknown(self, result: Any, *args: Any, **options: Any) -> Any:
-        if own := getattr(type(result), f"_{self.what}", None):
-            return own(result, *args, **options)
-        raise NotImplementedError(f"no {self.what} of {type(result).__name__}")
+def summarise(result: Any, **options: Any) -> Summary:
+    """Build the summary of a result."""
+    return explained(result._summary(**options))
 
 
-summarise = ByType("summary")
-"""Build the summary of a result."""
-tabulate = ByType("tables")
-"""Build the tables of a result, each as a summary of its own."""
-describe = ByType("paragraph")
-"""Write the paragraph on methods and results for a paper."""
-draw = ByType("plot", "pictures")
-"""Draw a result; return the axes."""
+def draw(result: Any, *args: Any, **options: Any) -> Any:
+    """Draw a result; return the axes."""
+    return named(result._picture)(result, *args, **options)
 
 
-@singledispatch
-def brief(result: Any, **options: Any) -> Summary:
-    """Build the short summary of a result: by default what the whole one begins with."""
-    return summarise(result, **options).shortened()
-
-
-def show(result: Any, form: str, **options: Any) -> Summary:
+def show(result: Shown, form: str, **options: Any) -> Summary:
     """Build the summary of a result in one of the `FORMS`."""
     if check_form(form) == "full":
         return summarise(result, **options)
-    _load(result, "words")
-    return brief(result, **options)
+    return result._brief(**options)
 
 
 def check_form(form: Any) -> str:

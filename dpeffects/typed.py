@@ -8,7 +8,6 @@ canonical text, and the same checksum and signature, when it is written again.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -16,10 +15,6 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
-
-import numpy as np
-
-from dpeffects.arrays import FloatArray
 
 T = TypeVar("T")
 Check = Callable[[Any, str], Any]
@@ -52,37 +47,6 @@ def quoted(value: Any) -> str:
 
 
 # --- single values ----------------------------------------------------------------------------
-
-
-def text(value: Any, name: str) -> str:
-    """A printable text of one line; control characters could forge what a reader sees."""
-    if type(value) is str and 0 < len(value) <= LONGEST and value.isprintable():
-        return sys.intern(value)  # many releases hold the same texts
-    if not text_or_none(value, name):
-        raise FieldError(f"{name} is empty")
-    return str(value)
-
-
-def text_or_none(value: Any, name: str) -> str:
-    """The same, or an empty text."""
-    if not isinstance(value, str):
-        raise FieldError(f"{name} must be text, not {kind(value)}")
-    if len(value) > LONGEST:
-        raise FieldError(f"{name} is longer than {LONGEST} characters")
-    if not value.isprintable():
-        raise FieldError(f"{name} holds characters that cannot be printed")
-    return str(value)
-
-
-def one_of(*allowed: str) -> Check:
-    """One of a few words."""
-
-    def check(value: Any, name: str) -> str:
-        if not isinstance(value, str) or value not in allowed:
-            raise FieldError(f"{name} must be {' or '.join(allowed)}, got {quoted(value)}")
-        return value
-
-    return check
 
 
 def number_in(least: float = -MOST, most: float = MOST) -> Check:
@@ -118,25 +82,6 @@ NotNegative = Annotated[float, not_negative]
 Positive = Annotated[float, positive]
 
 
-def at_least(least: int) -> Check:
-    """A whole number that floats hold exactly."""
-
-    def check(value: Any, name: str) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= 2**53:
-            told = f"must be a whole number from {least} to 2^53"
-            raise FieldError(f"{name} {told}, got {quoted(value)}")
-        return value
-
-    return check
-
-
-def flag(value: Any, name: str) -> bool:
-    """True or false."""
-    if not isinstance(value, bool):
-        raise FieldError(f"{name} must be true or false")
-    return value
-
-
 def _of(*kinds: type) -> Check:
     """A value of these types, whatever it is; a number that is not finite is none."""
     words = _KINDS[kinds[-1]]
@@ -149,6 +94,11 @@ def _of(*kinds: type) -> Check:
         return value
 
     return check
+
+
+PLAIN: dict[Any, Check] = {kind: _of(kind) for kind in (str, int, bool, Path)}
+PLAIN |= {float: _of(int, float), Any: lambda value, _: value}
+"""Checks of single values, by type."""
 
 
 # --- several values ---------------------------------------------------------------------------
@@ -236,19 +186,6 @@ def if_there(check: Check) -> Check:
     return lambda value, name: None if value is None else check(value, name)
 
 
-def array(value: Any, name: str) -> FloatArray:
-    """Numbers in lists of lists of the same lengths."""
-    found = many(_numbers)(value, name)
-    try:
-        return np.array(found, dtype=np.float64)
-    except ValueError:
-        raise FieldError(f"{name} must have lists of the same lengths") from None
-
-
-def _numbers(value: Any, name: str) -> Any:
-    return many(_numbers)(value, name) if isinstance(value, list) else number(value, name)
-
-
 def mapping(key: Check, check: Check) -> Check:
     """An object of any names, whose entries all pass a check."""
 
@@ -286,9 +223,6 @@ class Types:
         Whether objects must have all the fields of their dataclass, and no others.
     longest
         Most entries of a list.
-    limits
-        Checks of fields of dataclasses, by dataclass, that their types do not say; a field with
-        None is left out.
 
     Examples
     --------
@@ -297,15 +231,9 @@ class Types:
     """
 
     def __init__(
-        self,
-        plain: Mapping[Any, Check],
-        *,
-        exact: bool = True,
-        longest: float = LONGEST,
-        limits: Mapping[type, Mapping[str, Check | None]] | None = None,
+        self, plain: Mapping[Any, Check], *, exact: bool = True, longest: float = LONGEST
     ) -> None:
         self._plain, self._exact, self._longest = plain, exact, longest
-        self._limits = limits or {}
         self._made: dict[Any, Check] = {}
 
     def of(self, hint: Any) -> Check:
@@ -344,7 +272,7 @@ class Types:
 
     def record(self, kind: Any) -> Check:
         """Make the check for a dataclass."""
-        lacking = () if self._exact else [f.name for f in fields(kind) if _has_default(f)]
+        lacking = () if self._exact else [f.name for f in fields(kind) if has_default(f)]
         return record(kind, self.fields(kind), lacking, exact=self._exact)
 
     def either(self, kinds: tuple[Any, ...]) -> Check:
@@ -352,52 +280,19 @@ class Types:
         choices = [self.of(kind) for kind in kinds if kind is not NoneType]
         if len(choices) < len(kinds):
             choices = [if_there(check) for check in choices]
-        return choices[0] if len(choices) == 1 else any_of(choices, _words(kinds))
+        return choices[0] if len(choices) == 1 else any_of(choices, words_of(kinds))
 
     def fields(self, record: Any) -> dict[str, Check]:
-        """The checks of the fields of a dataclass: by its limits, others by their types."""
-        hints, limits = get_type_hints(record, include_extras=True), self._limits.get(record, {})
-        names = [f.name for f in fields(record)]
-        found = {name: limits[name] if name in limits else self.of(hints[name]) for name in names}
-        return {name: check for name, check in found.items() if check}
-
-    def names(self, record: Any, given: Any, what: str) -> None:
-        """Refuse what lacks a field of a dataclass that has no default, or has others."""
-        needed = [f.name for f in fields(record) if not _has_default(f)]
-        check_names(given, needed, [f.name for f in fields(record)], what)
-
-    def check(self, made: Any) -> None:
-        """Refuse a dataclass whose fields are not of the types that it declares.
-
-        Lists in them become tuples.
-        """
-        for name, check in self.fields(type(made)).items():
-            if (found := check(value := getattr(made, name), name)) != value:
-                object.__setattr__(made, name, found)
+        """The checks of the fields of a dataclass, by their types."""
+        hints = get_type_hints(record, include_extras=True)
+        return {f.name: self.of(hints[f.name]) for f in fields(record)}
 
 
-def _words(kinds: Iterable[Any]) -> str:
+def words_of(kinds: Iterable[Any]) -> str:
+    """Name types in the words of JSON."""
     return " or ".join(_KINDS.get(get_origin(kind) or kind, "a value") for kind in kinds)
 
 
-def _has_default(field: Field[Any]) -> bool:
+def has_default(field: Field[Any]) -> bool:
+    """Whether a field of a dataclass may be left out."""
     return field.default is not MISSING or field.default_factory is not MISSING
-
-
-class _Settings(Types):
-    """Checks of what somebody wrote by hand."""
-
-    def make(self, hint: Any) -> Check:
-        """Make the check for a type; what is wrong is said of the whole value."""
-        check, outer, inner = super().make(hint), get_origin(hint), get_args(hint)
-        if outer is tuple:
-            return any_of([check], f"a list of {_words(inner[:1])}")
-        return any_of([check], _words(inner)) if outer in (Union, UnionType) else check
-
-
-SETTINGS = _Settings(
-    {kind: _of(kind) for kind in (str, int, bool, Path)}
-    | {float: _of(int, float), Any: lambda value, _: value},
-    longest=math.inf,
-)
-"""Checks of settings that somebody wrote by hand, and not of what strangers sent."""

@@ -411,7 +411,7 @@ BALANCE = MethodSpec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Balance(several.SeveralRows, pictures="report.plots.diagnostics"):
+class Balance(several.SeveralRows, picture="report.plots.diagnostics.of_balance"):
     """Overlap and balance of two arms; made by `dp_balance`.
 
     Parameters

@@ -111,7 +111,7 @@ class PreTrends:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class EventStudy(AtOnce, pictures="report.plots.interval_plots"):
+class EventStudy(AtOnce, picture="report.plots.interval_plots.event_study"):
     """Differences in differences by period, all against the last period before treatment.
 
     Intervals hold, and p-values are adjusted, for all periods at once (Bonferroni), unless

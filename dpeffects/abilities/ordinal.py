@@ -65,7 +65,7 @@ class Chance(Term):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class OrdinalEffects(TableEffects, pictures="report.plots.by_arm"):
+class OrdinalEffects(TableEffects, picture="report.plots.by_arm.levels"):
     """An outcome of ordered levels in two arms, from one noisy table.
 
     Its terms are differences in the share of records at a level or a higher one ("at least mild"),

@@ -155,7 +155,7 @@ TABLE = arm_tables.table_spec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class QuantileEffects(TableEffects, pictures="report.plots.by_arm"):
+class QuantileEffects(TableEffects, picture="report.plots.by_arm.distributions"):
     """Quantiles of the outcome in two arms and their differences, from one noisy table.
 
     An effect at a quantile compares the two distributions: the median of what all records would

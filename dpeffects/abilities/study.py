@@ -44,7 +44,7 @@ from dpeffects.privacy.units import seen_as
 from dpeffects.results import average, export, record, several, words
 from dpeffects.results.numbers import number, to_error
 from dpeffects.results.scaled import mean_rows
-from dpeffects.summary import NAMED, NOISE, SHOWN, Summary, Table, draw, printed, tabulate
+from dpeffects.summary import NAMED, NOISE, SHOWN, Summary, Table, draw, named, printed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -415,7 +415,7 @@ TABLE = MethodSpec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class StudyEffects(several.Based, several.AtOnce, pictures="report.plots.several_outcomes"):
+class StudyEffects(several.Based, several.AtOnce, picture="report.plots.several_outcomes.of_study"):
     """Effects on several outcomes, in subgroups too, and the baseline variables by arm.
 
     All of it follows from one joint release. Intervals hold, and p-values are adjusted, for all
@@ -568,7 +568,10 @@ class StudyEffects(several.Based, several.AtOnce, pictures="report.plots.several
         more than two arms also "means". Each is printed, and has ``as_latex()``, ``as_html()``,
         ``as_markdown()`` and ``as_docx("table.docx")``.
         """
-        return tabulate(self, conf_level=conf_level, simultaneous=simultaneous)
+        tables: dict[str, Summary] = named(f"{self._words}.tables_of")(
+            self, conf_level=conf_level, simultaneous=simultaneous
+        )
+        return tables
 
     def plot(
         self,
@@ -773,7 +776,7 @@ def _results(fit: StudyEffects, conf_level: float, simultaneous: bool, most: int
         if known and means:
             ratios = [mean_noise(means, treated) for treated in (True, False)]
             cells = (*map(printed, cells, ratios), *cells[2:])
-        rows.append((_named(row["term"], column), *cells, words.p_cell(row)))
+        rows.append((_named(row["term"], column), *cells, words.p_text(row["p_value"])))
     arms = fit.sums.arms if two else ()
     columns = ("outcome", *arms, "difference", *words.limits(conf_level), "p-value")
     what = "Associations with" if fit.associated else "Effects of"
@@ -831,7 +834,7 @@ def _by_level(
         column, _ = fit._about(i)
         for k, row in enumerate(shown[i :: len(names)]):
             name = "" if k else _named(label, column)
-            p = "" if k or i >= len(p_values) else words.p_cell({"p_value": p_values[i]})
+            p = "" if k or i >= len(p_values) else words.p_text(p_values[i])
             where = effects.subsets[i + k * len(names)]
             rows.append((name, where, *_cells(row, column), p))
     what = "Associations" if fit.associated else "Effects"

@@ -91,7 +91,7 @@ TABLE = table_spec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SurvivalEffects(TableEffects, pictures="report.plots.by_arm"):
+class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
     """Survival of two arms up to a horizon, from one noisy life table.
 
     Whatever is asked of it, at whatever times, follows from the table and costs nothing.

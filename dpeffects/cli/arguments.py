@@ -135,7 +135,8 @@ def add_parameters(
             settings["help"] += f" (default {written})" if written not in ("", "False") else ""
         flag = flag or prefix + name.replace("_", "-")
         parser.add_argument(flag, **{"dest": name, "required": required} | settings)
-    if any(_passes_on(function) for function in functions):
+    signatures = map(inspect.signature, functions)
+    if any(x.kind is x.VAR_KEYWORD for each in signatures for x in each.parameters.values()):
         parser.add_argument("--option", **_PAIRS, help="an option of the method")
 
 
@@ -160,11 +161,6 @@ def _parameters(functions: Iterable[Function]) -> dict[str, inspect.Parameter]:
             if parameter.kind is not parameter.VAR_KEYWORD:
                 named.setdefault(name, parameter)
     return named
-
-
-def _passes_on(function: Function) -> bool:
-    parameters = inspect.signature(function).parameters.values()
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 @cache

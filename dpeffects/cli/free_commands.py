@@ -1,18 +1,11 @@
-"""Commands that spend nothing: methods, sensitivity, bounds-template.
-
-``dpeffects demo``: a whole study on bundled data, command by command, as demo.toml has them.
-"""
+"""Commands that spend nothing: methods, sensitivity, bounds-template."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import shlex
-import tempfile
 import textwrap
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from string import Template
@@ -23,8 +16,7 @@ from dpeffects import documents
 from dpeffects.cli.arguments import Values, in_a_shell
 from dpeffects.cli.commands import Command, one_line
 from dpeffects.cli.output import format_of
-from dpeffects.datasets import load_data
-from dpeffects.errors import DataError, DPEffectsError, OptionError
+from dpeffects.errors import DataError
 from dpeffects.estimators import conditional_methods, registry, table_methods
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.files import column_names, is_parquet, read_schema, toml_key
@@ -98,75 +90,6 @@ def _read_effect(args: argparse.Namespace, values: Values) -> Values:
 
 # --- the beginning of a study -------------------------------------------------------------------
 
-_DEMO = tomllib.loads(Path(__file__).with_name("demo.toml").read_text(encoding="utf-8"))
-
-
-def demo(parser: Any, *, folder: str | None = None, seed: int | None = None) -> None:
-    """Run a whole study on bundled data, and explain it.
-
-    Parameters
-    ----------
-    folder
-        Work there and leave the files; default: a new one, gone.
-    seed
-        The same numbers every time.
-
-    In a shell::
-
-        dpeffects demo
-        dpeffects demo --folder study
-    """
-    if seed is not None and seed < 0:
-        raise OptionError(f"seed must be a non-negative integer, got {seed}")
-    with _folder(folder) as place, contextlib.chdir(place):
-        _write_files(_DEMO["columns"])
-        for number, step in enumerate(_DEMO["steps"], 1):
-            line = step["line"] + (
-                f" --seed {seed}" if "seeded" in step and seed is not None else ""
-            )
-            print(textwrap.fill(f"{number}. {step['about']}", 80))
-            print(f"\n$ dpeffects {line}", flush=True)
-            try:
-                typed = parser.parse_args(shlex.split(line.replace("\\\n", "")))
-                typed.run(typed)
-            except DPEffectsError as error:
-                print(f"dpeffects: {error}")
-            print()
-    if folder is None:
-        print("The files are gone. To read smoking.html: dpeffects demo --folder study")
-    else:
-        print(f"The files are in {folder}; smoking.html has everything about the effect.")
-
-
-@contextlib.contextmanager
-def _folder(path: str | None) -> Iterator[str]:
-    if path is None:
-        with tempfile.TemporaryDirectory() as folder:
-            yield folder
-        return
-    try:
-        Path(path).mkdir(parents=True, exist_ok=True)
-        is_empty = not any(Path(path).iterdir())
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not a path"
-        raise OptionError(f"--folder: {path} cannot be used: {reason}") from None
-    if not is_empty:
-        raise OptionError(f"--folder: {path} is not empty")
-    yield path
-
-
-def _write_files(names: Mapping[str, str]) -> None:
-    births = load_data("birthweight")
-    births.frame[list(names)].rename(columns=names).to_csv("births.csv", index=False)
-    entries = ["[bounds]"]
-    for old, new in list(names.items())[1:]:
-        low, high = births.bounds.interval(old)
-        flag = (low, high) == (0.0, 1.0)
-        declared = "{levels = [false, true]}" if flag else f"{{range = [{low:g}, {high:g}]}}"
-        entries.append(f"{toml_key(new)} = {declared}")
-    Path("bounds.toml").write_text("\n".join([*entries, ""]), encoding="utf-8")
-
-
 _ENTRIES = {
     "number": "{range = []}  # number: a range",
     "text": "{levels = []}  # text: levels",
@@ -237,5 +160,4 @@ COMMANDS = (
         **in_a_shell("sensitivity"),
     ),
     Command("bounds-template", bounds_template, **in_a_shell("bounds-template")),
-    Command("demo", demo, output=None, **in_a_shell("demo")),
 )

@@ -47,26 +47,15 @@ TREATED = Cells(control, 1)
 """Treated records; the others are dropped."""
 
 
-@dataclass(frozen=True)
-class EachArm:
+@reads("arm")
+def arm_number(rows: Block) -> IntArray:
     """The number of a record's arm, where there are more than two."""
-
-    count: int
-    reads: ClassVar[tuple[str, ...]] = ("arm",)
-
-    def __call__(self, rows: Block) -> IntArray:
-        """Arms of some rows."""
-        return rows.arm
-
-    @property
-    def cells(self) -> Cells:
-        """One cell for each arm, the reference first."""
-        return Cells(self, self.count)
+    return rows.arm
 
 
 def arm_cells(arms: int) -> Cells:
     """Treated and control records, or one cell for each of more arms."""
-    return ARMS if arms == 2 else EachArm(arms).cells
+    return ARMS if arms == 2 else Cells(arm_number, arms)
 
 
 @dataclass(frozen=True)

@@ -118,20 +118,16 @@ class RowBatch:
         treated = np.count_nonzero(self.treated)
         return np.array([self.treated.size - treated, treated])
 
-    def _starts(self) -> range:
-        return range(0, self.treated.size, ROWS)
-
-    def _cut(self, start: int) -> tuple[Arrays, Arrays]:
-        """Numbers and codes of a block."""
-        some = slice(start, start + ROWS)
-        one, other = (
-            {name: x[some] for name, x in part.items()} for part in (self.numeric, self.codes)
-        )
-        return one, other
+    def _cut(self) -> Iterator[tuple[slice, Arrays, Arrays]]:
+        """Where each block is, its numbers and its codes."""
+        for start in range(0, self.treated.size, ROWS):
+            some = slice(start, start + ROWS)
+            parts = [{k: x[some] for k, x in part.items()} for part in (self.numeric, self.codes)]
+            yield some, parts[0], parts[1]
 
     def strata(self, recipe: Recipe) -> IntArray:
         """Stratum of each row."""
-        return np.concatenate([recipe.strata(*self._cut(start)) for start in self._starts()])
+        return np.concatenate([recipe.strata(*parts) for _, *parts in self._cut()])
 
     def blocks(
         self, recipe: Recipe | Unclipped, parts: Iterable[str], strata: IntArray | None
@@ -140,8 +136,7 @@ class RowBatch:
         whole = {**self.counted}
         whole |= {} if self.arm is None else {"arm": self.arm}
         whole |= {} if strata is None else {"strata": strata}
-        for start in self._starts():
-            some, (numeric, coded) = slice(start, start + ROWS), self._cut(start)
+        for some, numeric, coded in self._cut():
             treated, made = self.treated[some], {name: x[some] for name, x in whole.items()}
             if "outcome" in parts:
                 made["outcome"] = recipe.outcome(numeric, treated.size)
@@ -152,15 +147,15 @@ class RowBatch:
 
     def rows(self, recipe: Recipe | Unclipped, **about: Any) -> Rows:
         """These rows for the curator, covariates encoded when they are first asked for."""
-        starts, size = self._starts(), self.treated.size
 
         def covariates() -> FloatArray:
-            out = np.empty((size, recipe.width), order="F")
-            for start in starts:
-                recipe.covariates(*self._cut(start), out[start : start + ROWS])
+            out = np.empty((self.treated.size, recipe.width), order="F")
+            for some, numeric, coded in self._cut():
+                recipe.covariates(numeric, coded, out[some])
             return out
 
-        outcome = [recipe.outcome(self._cut(k)[0], min(ROWS, size - k)) for k in starts]
+        treated = self.treated
+        outcome = [recipe.outcome(numeric, treated[some].size) for some, numeric, _ in self._cut()]
         return Rows(
             np.concatenate(outcome),
             treated=self.treated,

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpeffects.arrays import BoolArray
-from dpeffects.errors import DataError, FormulaError, shorten
+from dpeffects.errors import DataError, FormulaError, advised, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula import factors
 from dpeffects.formula.expression import All, Compare, Condition, Either, Level, Missing, Not, OneOf
@@ -114,23 +114,7 @@ def _is_in(value: Any, wanted: set[Level]) -> bool:
 # --- from text
 
 _EXAMPLE = "write a condition such as age >= 18 & sex == 'f', with other names in backticks"
-_TYPED = {
-    r"\b(?i:is\s+(not\s+)?(null|none|na|nan))\b": "write is_na(x), or ~is_na(x)",
-    r"&&": "write & or `and`",
-    r"\|\|": "write | or `or`",
-    r"<>": "write != for `is not equal`",
-    r"!(?!=)": "write ~ or `not`",
-    r"(?<![<>=!])=(?!=)|={3}": "write == to compare",
-    r"\b(AND|OR|NOT|IN)\b": "write & | ~ and in, in small letters",
-    r"@": "write the value itself, without @",
-}
 _MISSING = "write is_na(x) for a missing value, and ~is_na(x) for one that is there"
-_METHODS = {
-    **dict.fromkeys(("isna", "isnull", "notna", "notnull", "is_null", "is_nan"), _MISSING),
-    "isin": "write x in ['a', 'b']",
-    "is_in": "write x in ['a', 'b']",
-    "between": "write 18 <= x <= 65",
-}
 _FORBIDDEN = {
     "#": "a condition has no comments; remove `#`",
     "%": "`%` is not available; compute it beforehand and give it as a column",
@@ -219,8 +203,8 @@ class _ConditionReader(factors.FactorReader):
         return super().level(node)
 
     def method(self, node: ast.Attribute) -> NoReturn:
-        if node.attr in _METHODS:
-            self.refuse(_METHODS[node.attr])
+        if node.attr in advised("conditions"):
+            self.refuse(advised("conditions")[node.attr])
         super().method(node)
 
     def call(self, node: ast.Call, depth: int) -> ex.Expression:
@@ -229,8 +213,9 @@ class _ConditionReader(factors.FactorReader):
         return super().call(node, depth)
 
     def unknown(self, name: str) -> NoReturn:
-        if name in _METHODS or name.lower() in ("is_na", "is.na", "ismissing", "is_missing"):
-            self.refuse(_METHODS.get(name, _MISSING))
+        known = advised("conditions")
+        if name in known or name.lower() in ("is_na", "is.na", "ismissing", "is_missing"):
+            self.refuse(known.get(name, _MISSING))
         super().unknown(name)
 
 
@@ -260,7 +245,7 @@ def read_condition(text: str) -> Condition:
         raise FormulaError(f"a condition has {MAX_LENGTH} characters at most; give it as a column")
     bare, quotes = factors.unquote(text, _FORBIDDEN)
     reader = _ConditionReader(text.strip(), "python", quotes)
-    for pattern, advice in _TYPED.items():
+    for pattern, advice in advised("signs").items():
         if re.search(pattern, bare):
             reader.refuse(advice)
     words = bare.replace("&", " and ").replace("|", " or ").replace("~", " not ")

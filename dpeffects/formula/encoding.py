@@ -181,7 +181,14 @@ class Encoding:
             if not column.parts:
                 out[:, j] = 1.0
             for k, part in enumerate(column.parts):
-                _fill(out[:, j], part, columns, codes, work, first=k == 0)
+                if part.factor not in work:
+                    work[part.factor] = prepared(part.factor, columns, codes)
+                ready = work[part.factor]
+                if isinstance(part.factor, Categorical | Cut):
+                    ready = ready == part.index
+                elif isinstance(part.factor, Spline):
+                    ready = ready[:, part.index]
+                out[:, j] = out[:, j] * ready if k else ready
         return out
 
 
@@ -351,29 +358,6 @@ def _labels(factor: Factor, reduced: bool) -> list[tuple[str, FactorColumn]]:
 def _times(a: Interval, b: Interval) -> Interval:
     corners = [x * y for x in a for y in b]
     return min(corners), max(corners)
-
-
-def _fill(
-    values: Floats,
-    part: FactorColumn,
-    columns: Arrays,
-    codes: Arrays,
-    work: dict[Factor, NDArray[Any]],
-    first: bool,
-) -> None:
-    """Write a part into `values`, or multiply by it if it is not the first of its column."""
-    factor = part.factor
-    if factor not in work:
-        work[factor] = prepared(factor, columns, codes)
-    ready = work[factor]
-    if isinstance(factor, Categorical | Cut):
-        ready = ready == part.index
-    elif isinstance(factor, Spline):
-        ready = ready[:, part.index]
-    if first:
-        values[:] = ready
-    else:
-        values *= ready
 
 
 def prepared(factor: Factor, columns: Arrays, codes: Arrays) -> NDArray[Any]:

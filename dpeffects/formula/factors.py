@@ -117,22 +117,6 @@ EQUALITY = {ast.Eq: "==", ast.NotEq: "!="}
 COMPARISON = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", **EQUALITY}
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
-_NODE_ADVICE: dict[type[ast.AST], str] = {
-    ast.Subscript: "subscripts are not available; give the values as a column of their own",
-    ast.Lambda: "lambda is not available; write the expression itself, as I(x ** 2)",
-    ast.BoolOp: "`and`, `or` are not available; write a product, as I((x > 1) * (x < 3))",
-    ast.BinOp: "only + - * / ** are available; a power is written x ** 2",
-    ast.IfExp: "`if` is not available; write I(x > 3)",
-    ast.JoinedStr: "strings stand only in C(x, levels=[...])",
-    **dict.fromkeys(
-        (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
-        "comprehensions are not available; write the values out",
-    ),
-    **dict.fromkeys(
-        (ast.List, ast.Tuple, ast.Set, ast.Dict),
-        "lists stand only in C(x, levels=[...]), cut(x, [...]) and bs(x, knots=[...], ...)",
-    ),
-}
 _SHAPES = ("C", "cut", "bs", "Surv")
 
 
@@ -200,7 +184,7 @@ class FactorReader:
             case ast.Attribute():
                 self.refuse(f"a name with a dot stands in backticks here: `{ast.unparse(node)}`")
         self.refuse(
-            _NODE_ADVICE.get(type(node))
+            advised("nodes").get(type(node).__name__)
             or f"only + - * / **, comparisons and these functions are available: {_allowed()}"
         )
 

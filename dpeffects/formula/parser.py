@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any, TypeAlias
 
-from dpeffects.errors import FormulaError, shorten
+from dpeffects.errors import FormulaError, advised, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import Categorical, Column, Expression, Factor, Level
 from dpeffects.formula.factors import Quotes, Token, read_factor, translated, unquote
@@ -59,7 +59,7 @@ class Formula:
     def __post_init__(self) -> None:
         _ = self.levels  # raises on two level lists for one column
         _check_treatment(self.treatment)
-        columns = self.treatment_columns, self.outcome_columns, self._covariates
+        columns = self.treatment_columns, self.outcome_columns, self.covariate_columns
         roles = zip(("treatment", "outcome", "covariates"), columns, strict=True)
         for (role, own), (other, names) in combinations(roles, 2):
             if both := [name for name in own if name in names]:
@@ -93,24 +93,20 @@ class Formula:
         """The treatment, where it is computed; None where it is a column."""
         return None if isinstance(self.treatment, Column | Categorical) else self.treatment
 
-    @property
+    @cached_property
     def covariate_columns(self) -> tuple[str, ...]:
         """Columns the covariates are computed from, in order, each once."""
-        return tuple(self._covariates)
+        return tuple(dict.fromkeys(name for x in self.factors for name in ex.columns(x)))
 
     @cached_property
     def factors(self) -> tuple[Factor, ...]:
         """The factors of all covariate terms, in order."""
         return tuple(factor for term in self.terms for factor in term)
 
-    @cached_property
-    def _covariates(self) -> dict[str, None]:
-        return {name: None for factor in self.factors for name in ex.columns(factor)}
-
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns: outcome, treatment, covariates."""
-        return (*self.outcome_columns, *self.treatment_columns, *self._covariates)
+        return (*self.outcome_columns, *self.treatment_columns, *self.covariate_columns)
 
     @cached_property
     def flags(self) -> frozenset[str]:
@@ -263,14 +259,6 @@ def _check_treatment(treatment: Treatment) -> None:
 # --- the covariate part: operators
 
 _OPERATORS = {"+", "-", "*", ":", "**"}
-_OPERATOR_ADVICE = {
-    "/": "write a + a:b, or I(a / b) for a ratio",
-    "^": "write (a + b)**2 for interactions, or I(a ** 2) for a square",
-    **dict.fromkeys("<>=!", "write a comparison as I(x > 3)"),
-    **dict.fromkeys("&@?;,$", "write terms joined by + or :"),
-}
-
-
 _ARGUMENTS_INSTEAD = (
     "; clusters, units and instruments are arguments: cluster=, unit=, and instrument= of dp_late"
 )
@@ -412,7 +400,7 @@ def _check_operators(tokens: Sequence[Token], text: str) -> None:
 
 def _operator_advice(before: str, word: str, after: str) -> str:
     if word not in _OPERATORS:
-        known = [_OPERATOR_ADVICE[c] for c in word if c in _OPERATOR_ADVICE]
+        known = [advice for c in word if (advice := advised("operators").get(c))]
         return known[0] if known else "write one operator between two terms"
     if before == "(" or (not before and word not in ("+", "-")):
         return "write a term before it, and - 1 outside brackets"

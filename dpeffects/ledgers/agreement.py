@@ -98,32 +98,21 @@ class Agreement:
         """Return epsilon and delta of the largest call that fits, rounded down."""
         return self.composition.largest_call(self.left(state))
 
-    def check(
-        self,
-        state: State,
-        epsilon: Fraction,
-        delta: Fraction,
-        terms: Terms | None,
-        allotment: str = "",
-    ) -> None:
-        """Raise BudgetError unless a call with this budget fits."""
+    def check(self, state: State, price: Cost, terms: Terms | None, allotment: str = "") -> None:
+        """Raise BudgetError unless a call at this price fits."""
         require_like(self.terms(state), terms)
-        if not self.composition.of_call(epsilon, delta).within(self.left(state, allotment)):
-            raise self._refusal(state, (epsilon, delta), allotment)
+        if not self.composition.of_call(*price).within(self.left(state, allotment)):
+            raise self._refusal(state, price, allotment)
 
     def _refusal(
-        self,
-        state: State,
-        needed: tuple[Fraction, Fraction],
-        allotment: str = "",
-        hold: Hold | None = None,
+        self, state: State, price: Cost, allotment: str = "", hold: Hold | None = None
     ) -> BudgetError:
         """Say what is needed, what is left, or is of a call, and what is kept for others."""
         shown, allowed = self.composition.largest_call, self.budget
         left = shown(hold.left if hold else self.left(state, allotment))
         kept = shown(NONE if hold or allotment else kept_in(state.allotments))
         return BudgetError(
-            f"this needs epsilon = {float(needed[0]):.6g}, delta = {float(needed[1]):.3g}, but of "
+            f"this needs epsilon = {float(price[0]):.6g}, delta = {float(price[1]):.3g}, but of "
             f"({allowed.epsilon:.6g}, {allowed.delta:.3g}) only "
             f"({left[0]:.6g}, {left[1]:.3g}) is left"
             + (f" in the allotment {allotment!r}" if allotment else "")
@@ -151,8 +140,7 @@ class Agreement:
             return state
         size = self._size(share)
         if not size.within(self.left(state)):
-            epsilon, delta = self.composition.largest_call(size)
-            raise self._refusal(state, (Fraction(epsilon), Fraction(delta)))
+            raise self._refusal(state, Cost(*map(Fraction, self.composition.largest_call(size))))
         return replace(state, held=state.held.plus(size)).with_part(
             name, AllotmentTotals(share, size)
         )
@@ -181,9 +169,10 @@ class Agreement:
         self, state: State, budget: Budget, terms: Terms | None, allotment: str = ""
     ) -> tuple[State, Hold]:
         """Hold the whole budget of a call, out of an allotment where it is of one, or refuse it."""
-        self.check(state, *budget.exact, terms, allotment)
-        cost = self.composition.of_call(*budget.exact)
-        hold = Hold(cost, whole=Cost(*budget.exact), allotment=allotment)
+        whole = Cost(*budget.exact)
+        self.check(state, whole, terms, allotment)
+        cost = self.composition.of_call(*whole)
+        hold = Hold(cost, whole=whole, allotment=allotment)
         if allotment:
             return state.with_part(allotment, state.allotments[allotment].less(cost)), hold
         return replace(state, held=state.held.plus(cost)), hold
@@ -277,13 +266,8 @@ def price_of(spend: Spend) -> Cost:
     return Cost(Fraction(spend.epsilon), Fraction(spend.delta))
 
 
-def charge_body(spend: Spend, terms: Terms | None) -> dict[str, Any]:
-    """Return a charge for an entry."""
-    return {"spend": spend.to_dict(), "terms": terms}
-
-
 def read_charge(body: Mapping[str, Any]) -> tuple[Spend, Terms | None]:
-    """Read what `charge_body` wrote."""
+    """Read the body of an entry that charges."""
     return read_stored(Spend, body["spend"]), read_stored(Terms | None, body["terms"])
 
 

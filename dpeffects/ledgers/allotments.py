@@ -93,7 +93,7 @@ class Divisible(Account):
         self, epsilon: Fraction, delta: Fraction, terms: Terms | None, allotment: str = ""
     ) -> None:
         """Raise BudgetError unless this much is left on these terms; charges nothing."""
-        self.agreement.check(self.state, epsilon, delta, terms, allotment)
+        self.agreement.check(self.state, Cost(epsilon, delta), terms, allotment)
 
     @abstractmethod
     def charge(self, spend: Spend, terms: Terms | None = None, *, allotment: str = "") -> None:

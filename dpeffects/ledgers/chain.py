@@ -91,7 +91,9 @@ class Chain:
         with self.store.session(write=False) as session:
             if faults := self.store.faults(session):
                 raise LedgerError(f"{name} is not sound: {'; '.join(faults)}")
-            replay = Replay.of(Transaction(session))
+            replay = Replay()
+            for entry in Transaction(session).all():
+                replay.follow(entry)
         for who, seen in known.items():
             if seen[1] not in replay.digests:
                 raise _set_back(self.store, seen, who)
@@ -250,16 +252,8 @@ class Replay:
     entries: int = 0
     charges: int = 0
 
-    @classmethod
-    def of(cls, transaction: Transaction) -> Replay:
-        """Replay all entries, or raise LedgerError where they do not fit together."""
-        replay = cls()
-        for entry in transaction.all():
-            replay.follow(entry)
-        return replay
-
     def follow(self, entry: LedgerEntry) -> None:
-        """Apply an entry, and compare."""
+        """Apply an entry, and compare; LedgerError where it does not fit those before."""
         tree = "requests" if entry.kind in ("request", "reply") else "calls"
         try:
             state, hold = self._after(entry)

@@ -19,7 +19,6 @@ from dpeffects.errors import BudgetError, LedgerError, OptionError, checked_call
 from dpeffects.lazy import pd
 from dpeffects.ledgers.agreement import (
     Agreement,
-    charge_body,
     payments,
     price_of,
     require_name,
@@ -101,7 +100,7 @@ class DurableLedger(Shown, Divisible):
                 if call and hold is None:
                     raise BudgetError("the reservation of this call was settled: it pays no more")
                 state, hold = self.agreement.charge(before, hold, spend, terms, allotment)
-                body = charge_body(spend, terms) | _named(allotment)
+                body = {"spend": spend.to_dict(), "terms": terms} | _named(allotment)
                 transaction.add("charge", self.dataset, body, state, hold, call)
         except LedgerError as error:
             raise LedgerError(f"{error}; no noise was drawn for this charge{so_far}") from error

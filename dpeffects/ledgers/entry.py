@@ -21,7 +21,7 @@ from dpeffects.errors import LedgerError
 from dpeffects.ledgers.tree import Nodes, Read, changed, key_of
 from dpeffects.privacy.budget import round_up
 from dpeffects.privacy.ledger import Terms
-from dpeffects.typed import SETTINGS, Types
+from dpeffects.typed import PLAIN, Types
 
 START = "0" * 64
 """Stands for the digest before the first entry."""
@@ -230,11 +230,7 @@ def _digest(content: Sequence[Any]) -> str:
     return hashlib.sha256(to_text(list(content)).encode()).hexdigest()
 
 
-_STORED = Types(
-    {kind: SETTINGS.of(kind) for kind in (str, int, float, bool, Any)}
-    | {Fraction: lambda text, _: Fraction(text)},
-    longest=math.inf,
-)
+_STORED = Types(PLAIN | {Fraction: lambda text, _: Fraction(text)}, longest=math.inf)
 
 
 def read_stored(hint: Any, value: Any) -> Any:

@@ -107,18 +107,14 @@ class Ledger(InMemory, Divisible):
 
     def charge(self, spend: Spend, terms: Terms | None = None, *, allotment: str = "") -> None:
         """Record a charge, or refuse it. Call before the noise is drawn, never after."""
-        self._charge(spend, terms, None, self._parent, allotment)
+        self._charge(spend, terms, allotment=allotment)
 
     def _charge(
-        self,
-        spend: Spend,
-        terms: Terms | None,
-        hold: Hold | None,
-        above: Account | None,
-        allotment: str = "",
+        self, spend: Spend, terms: Terms | None, of: Reserved | None = None, allotment: str = ""
     ) -> Hold | None:
         """Charge what a call has reserved, or what is left; what is charged too comes first."""
         self._require_own_process()
+        hold, above = (of.hold, of.above) if of else (None, self._parent)
         with self._lock:
             state, hold = self.agreement.charge(self._state, hold, spend, terms, allotment)
             if above is not None:
@@ -144,7 +140,7 @@ class Reserved(Account):
     """The part of a ledger in memory that one call may charge."""
 
     def __init__(self, ledger: Ledger, hold: Hold, above: Account | None) -> None:
-        self._ledger, self._hold, self._above = ledger, hold, above
+        self._ledger, self.hold, self.above = ledger, hold, above
         self.allotment_name = hold.allotment
 
     def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
@@ -153,17 +149,17 @@ class Reserved(Account):
     def charge(self, spend: Spend, terms: Terms | None = None) -> None:
         """Record a charge against the reservation, or refuse it."""
         with self._ledger._lock:
-            charged = self._ledger._charge(spend, terms, self._hold, self._above)
-            self._hold = charged or self._hold
+            charged = self._ledger._charge(spend, terms, self)
+            self.hold = charged or self.hold
 
     def settle(self) -> None:
         """End the reservation; a second time does nothing."""
         with self._ledger._lock:
-            if not self._hold.open:
+            if not self.hold.open:
                 return
-            self._hold = self._ledger._settle(self._hold)
-        if self._above is not None:
-            self._above.settle()
+            self.hold = self._ledger._settle(self.hold)
+        if self.above is not None:
+            self.above.settle()
 
 
 class OneCall(Account):

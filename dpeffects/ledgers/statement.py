@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -94,14 +92,9 @@ class Statement:
         return json.dumps(everything, indent=2, default=to_plain) + "\n"
 
     def _csv(self) -> str:
-        text = StringIO(newline="")
-        writer = csv.DictWriter(text, COLUMNS)
-        writer.writeheader()
-        for row in self.charges():
-            writer.writerow(
-                {k: "; ".join(map(str, v)) if isinstance(v, list) else v for k, v in row.items()}
-            )
-        return text.getvalue()
+        rows = [{k: _joined(x) for k, x in row.items()} for row in self.charges()]
+        frame = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
+        return str(frame.to_csv(index=False, lineterminator="\r\n"))
 
     def summary(self) -> Summary:
         """Return totals, what is left, open calls and the newest charges."""
@@ -195,6 +188,10 @@ def _table(rows: list[dict[str, Any]]) -> tuple[Table, ...]:
 
 def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _joined(value: Any) -> Any:
+    return "; ".join(map(str, value)) if isinstance(value, list) else value
 
 
 def _up(value: Fraction, digits: int = 6) -> str:

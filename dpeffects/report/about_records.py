@@ -30,8 +30,8 @@ _BASIS = {
 """A sentence on what the estimate rests on; what an association lacks is in its caution."""
 
 
-@summary.summarise.register
-def _(fit: Record, conf_level: float = 0.95, **asked: Any) -> summary.Summary:
+def whole(fit: Record, conf_level: float = 0.95, **asked: Any) -> summary.Summary:
+    """Build the summary of a release."""
     check_conf_level(conf_level)
     first, *others = header(fit).rows
     own = fit._headed(conf_level)
@@ -43,19 +43,19 @@ def _(fit: Record, conf_level: float = 0.95, **asked: Any) -> summary.Summary:
     return summary.Summary(fit._titled.format(fit), alert(fit), blocks)
 
 
-@summary.tabulate.register
-def _(fit: Record, **asked: Any) -> dict[str, summary.Summary]:
+def tables_of(fit: Record, **asked: Any) -> dict[str, summary.Summary]:
+    """Build the tables of a release, each as a summary of its own."""
     tables = {}
     for name, table, notes in fit._apart(**asked):
         blocks = replace(table, title=""), summary.noted(notes)
         tables[name] = summary.Summary(table.title, alert(fit), tuple(x for x in blocks if x))
     if fit.spends:
         tables["budget"] = summary.Summary("Privacy budget", alert(fit), (budget(fit),))
-    return tables
+    return {name: summary.explained(table) for name, table in tables.items()}
 
 
-@summary.describe.register
-def _(fit: Record, conf_level: float) -> str:
+def described(fit: Record, conf_level: float) -> str:
+    """Write the paragraph on methods and results for a paper."""
     about = (fit._lacks(conf_level), fit._subject, fit._verb)
     return paragraph(fit, (*fit._findings(conf_level), *_shown(fit, conf_level)), *about)
 
@@ -88,8 +88,8 @@ def _if_random(fit: Record) -> str:
     return "treatment was randomised, as nothing or hardly anything is adjusted for"
 
 
-@summary.brief.register
-def _(result: Record, **asked: Any) -> summary.Summary:
+def brief(result: Record, **asked: Any) -> summary.Summary:
+    """Build the short summary of a release."""
     return short(result, result.guarantee.short(), **asked)
 
 

@@ -97,7 +97,7 @@ def header(result: Record) -> Pairs:
         ("Assumes", assumed(result)),
         sized(result),
         ("Who counts", "; ".join(result.sample.values())),
-        ("Guarantee", _PRICE.sub(_whole, result.guarantee.sentence())),
+        ("Guarantee", _PRICE.sub(lambda x: _unbroken(x[0]), result.guarantee.sentence())),
     ]
     return Pairs(tuple((name, text) for name, text in rows if text))
 
@@ -208,10 +208,6 @@ def _by_source(bounds: list[Bound], what: str) -> Iterator[str]:
 def _unbroken(text: str) -> str:
     """Keep a range on one line; long lists of levels may break."""
     return text.replace(" ", NO_BREAK) if len(text) <= 40 else text
-
-
-def _whole(match: re.Match[str]) -> str:
-    return _unbroken(match[0])
 
 
 def budget(result: Record) -> Table:

@@ -14,7 +14,7 @@ from dpeffects.lazy import pd
 from dpeffects.results.numbers import NOT_AVAILABLE, number
 from dpeffects.results.scaled import SCALES, check_scale
 from dpeffects.results.words import effect_cells, percent
-from dpeffects.summary import Notes, Prose, Shown, Summary, Table, check_form, starred
+from dpeffects.summary import Block, Notes, Prose, Shown, Summary, Table, check_form, starred
 
 _STATS = ("std_error", "conf_int")
 _FACTS = ("outcome", "estimand", "method", "level", "epsilon", "delta", "guarantee", "n")
@@ -65,12 +65,10 @@ class Comparison(Shown):
         panels = [named] if width is None else _panels(named, width)
         title = f"{len(self.fits)} result{'s' if len(self.fits) > 1 else ''} side by side"
         tables = (_table(labels, panel) for panel in panels)
-        notes = (
-            [Notes(self._notes())]
-            if check_form(form) == "full"
-            else [Prose('Everything: summary("full")')]
-        )
-        return Summary(title, self._alert(), (*tables, *notes))
+        last: Block = Prose('Everything: summary("full")')
+        if check_form(form) == "full":
+            last = Notes(self._notes())
+        return Summary(title, self._alert(), (*tables, last))
 
     def as_text(self, width: int = 80) -> str:
         """Return the table as text, in panels no wider than ``width``."""
@@ -210,12 +208,8 @@ def _names(names: Sequence[str] | None, size: int) -> tuple[str, ...]:
 
 
 def _bound(names: Sequence[str], frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    named = []
-    for name, frame in zip(names, frames, strict=True):
-        own = frame.drop(columns="fit", errors="ignore")  # a covariate may have that name
-        own.insert(0, "fit", name)
-        named.append(own)
-    return pd.concat(named, ignore_index=True)
+    own = [x.drop(columns="fit", errors="ignore") for x in frames]  # a covariate may be called so
+    return pd.concat(own, keys=names, names=["fit"]).reset_index("fit").reset_index(drop=True)
 
 
 def _unused(label: str, cells: Cells) -> str:

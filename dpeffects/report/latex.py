@@ -96,17 +96,15 @@ def _table(table: Table) -> str:
     columns = zip(table.align, [(w + 2) / total for w in widths], strict=True)
     spec = table.align if narrow else "".join(_column(side, share) for side, share in columns)
     lines = [_lines(row, widths) for row in table.rows]
-    name = "longtable" if sum(lines) > _LONG else "tabular"
-    open_ = rf"\begin{{{name}}}" + ("[l]" if name == "longtable" else "") + f"{{@{{}}{spec}@{{}}}}"
+    begin, repeat, end = r"\noindent\begin{tabular}", [], r"\end{tabular}\par"
+    if sum(lines) > _LONG:
+        begin, repeat, end = r"\begin{longtable}[l]", [r"\endhead"], r"\end{longtable}"
     heads = [_row(table.columns), r"\midrule"] if any(table.columns) else []
     rows = [_row(row) for row in table.rows]
     if table.total and rows:
         rows.insert(-1, r"\midrule")
-    start = r"\noindent" if name == "tabular" else ""
-    stop = r"\par" if name == "tabular" else ""
-    repeat = [r"\endhead"] if name == "longtable" else []
-    body = [start + open_, r"\toprule", *heads, *repeat, *rows, r"\bottomrule"]
-    return "\n".join([*body, rf"\end{{{name}}}{stop}"])
+    opening = f"{begin}{{@{{}}{spec}@{{}}}}"
+    return "\n".join([opening, r"\toprule", *heads, *repeat, *rows, r"\bottomrule", end])
 
 
 def _column(side: str, share: float) -> str:

@@ -26,7 +26,7 @@ from dpeffects.report.paragraph import versions
 from dpeffects.report.word import ENDING, word_file
 from dpeffects.results.numbers import joined, number
 from dpeffects.results.record import Paid, Record
-from dpeffects.summary import Pairs, Prose, Report, Summary, Table, describe, summarise
+from dpeffects.summary import Pairs, Prose, Report, Summary, Table, named, summarise
 
 FORMAT = "dpeffects release record"
 ASK, MET, NOT_MET = "for the board", "met", "NOT MET"
@@ -41,7 +41,7 @@ def write_about(
     overwrite: bool,
 ) -> Report | Path:
     """Return the paragraph about a result, or write its record for a review board to a path."""
-    paragraph = describe(fit, conf_level)
+    paragraph = named(f"{fit._words}.described")(fit, conf_level)
     if path is None:
         return Report(paragraph)
     target = _target(path)
@@ -127,7 +127,7 @@ def checklist(parts: Sequence[Paid]) -> list[Check]:
     holds = all(part.guarantee.holds for part in parts)
     return [
         ("Status", _each(parts, lambda p: p.guarantee.status), MET if holds else NOT_MET),
-        ("Epsilon and delta", _each(parts, _price), ASK if _within(parts) else NOT_MET),
+        ("Epsilon and delta", _each(parts, _price), ASK if all(map(_within, parts)) else NOT_MET),
         ("Unit", _each(parts, lambda p: _unit(p.guarantee)), ASK),
         ("Public", _each(parts, lambda p: ", ".join(p.guarantee.public) or "nothing"), ASK),
         _bounds_check(parts),
@@ -168,15 +168,10 @@ def _price(part: Paid) -> str:
     )
 
 
-def _within(parts: Sequence[Paid]) -> bool:
+def _within(part: Paid) -> bool:
     """Tell whether charges sum to no more than what is promised."""
-    return all(
-        spent <= promised * (1 + 1e-9)
-        for part in parts
-        for spent, promised in zip(
-            _total(part), (part.guarantee.epsilon, part.guarantee.delta), strict=True
-        )
-    )
+    epsilon, delta = (spent / (1 + 1e-9) for spent in _total(part))
+    return epsilon <= part.guarantee.epsilon and delta <= part.guarantee.delta
 
 
 def _unit(guarantee: Guarantee) -> str:
@@ -213,24 +208,15 @@ def _noise(parts: Sequence[Paid]) -> Check:
 
 
 def _charges(parts: Sequence[Paid]) -> Table:
-    rows = tuple(
-        (
-            part.site,
-            s.label,
-            s.share,
-            s.mechanism,
-            _all(s.sensitivity),
-            _all(s.scale),
-            "covered" if s.covered else number(s.epsilon),
-            "covered" if s.covered else number(s.delta),
-            f"{s.claim}. {title_of(s.claim)}",
-        )
-        for part in parts
-        for s in part.spends
-    )
+    rows = []
+    for site, s in [(part.site, spend) for part in parts for spend in part.spends]:
+        sizes = _all(s.sensitivity), _all(s.scale)
+        price = ("covered",) * 2 if s.covered else (number(s.epsilon), number(s.delta))
+        claim = f"{s.claim}. {title_of(s.claim)}"
+        rows.append((site, s.label, s.share, s.mechanism, *sizes, *price, claim))
     columns = ("site", "release", "share", "mechanism", "sensitivity", "scale", "epsilon", "delta")
     title = "All charges, with the claim behind each (dpeffects/privacy/PROOFS.md)"
-    return _without_site(Table(title, (*columns, "claim"), rows, "llllrrrrl"))
+    return _without_site(Table(title, (*columns, "claim"), tuple(rows), "llllrrrrl"))
 
 
 def _bounds(parts: Sequence[Paid]) -> Table:

@@ -10,11 +10,11 @@ from typing import Any
 
 from dpeffects import writing
 from dpeffects.errors import MissingExtraError, OptionError
-from dpeffects.report.layout import clean, column_widths
+from dpeffects.report.layout import clean, column_widths, fits
 from dpeffects.summary import Block, Notes, Pairs, Summary, Table
 
 ENDING = ".docx"
-_SIZE, _WIDE = 8.5, 110
+_SIZE, _WIDE = 8.5, 108
 """Points of letters in tables, and characters of a table beyond which pages are turned."""
 _LINE = 96
 
@@ -62,15 +62,10 @@ def _pages(document: Any, summary: Summary) -> None:
 
     section = document.sections[0]
     tables = [block for block in summary.blocks if isinstance(block, Table)]
-    if any(_width(table) > _WIDE for table in tables):
+    if not all(fits(table, _WIDE) for table in tables):
         section.orientation = WD_ORIENT.LANDSCAPE
         section.page_width, section.page_height = section.page_height, section.page_width
     section.left_margin = section.right_margin = Cm(2)
-
-
-def _width(table: Table) -> int:
-    columns = zip(table.columns, *table.rows, strict=True)
-    return sum(max(map(len, column)) + 2 for column in columns)
 
 
 def _block(document: Any, block: Block) -> None:
@@ -112,10 +107,10 @@ def _table(document: Any, table: Table, ruled: bool = True) -> None:
             _write(cell, text, table.align[j], bold=not ruled and j == 0)
     if ruled:
         last = len(rows) - 1
-        _rule(made.rows[0], top=12)
-        if heads:
-            _rule(made.rows[0], top=12, bottom=6)
-        _rule(made.rows[last], bottom=12, top=6 if table.total else 12 if last == 0 else 0)
+        lines = {0: (12, 6 if heads else 0)}
+        lines[last] = (6 if table.total else 12 if last == 0 else 0, 12)
+        for i, (top, bottom) in lines.items():
+            _rule(made.rows[i], top=top, bottom=bottom)
     document.add_paragraph().paragraph_format.space_after = 0
 
 
@@ -135,8 +130,6 @@ def _rule(row: Any, *, top: int = 0, bottom: int = 0) -> None:
     """Lines above and below all cells of a row, in eighths of a point."""
     for cell in row.cells:
         properties = cell._tc.get_or_add_tcPr()
-        for old in properties.findall(_name("tcBorders")):
-            properties.remove(old)
         borders = _element("tcBorders")
         for side, size in (("top", top), ("bottom", bottom)):
             if size:
@@ -148,14 +141,6 @@ def _rule(row: Any, *, top: int = 0, bottom: int = 0) -> None:
 
 def _element(name: str, **attributes: str) -> Any:
     from docx.oxml import OxmlElement
-
-    found = OxmlElement(f"w:{name}")
-    for key, value in attributes.items():
-        found.set(_name(key), value)
-    return found
-
-
-def _name(name: str) -> str:
     from docx.oxml.ns import qn
 
-    return str(qn(f"w:{name}"))
+    return OxmlElement(f"w:{name}", {qn(f"w:{key}"): x for key, x in attributes.items()})

@@ -27,7 +27,7 @@ _WITH = {"treated": "with treatment", "control": "without"}
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Result(OneEstimate, pictures="report.plots.interval_plots"):
+class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
     """A private treatment effect, ready to print, export or combine.
 
     Parameters
@@ -393,15 +393,10 @@ class Result(OneEstimate, pictures="report.plots.interval_plots"):
         return Table(title, columns, cells, "lrr", total=True)
 
     def _noted(self, conf_level: float) -> Sequence[str]:
-        interval = self.conf_int(conf_level)
-        law = (
-            self._law
-            if not isinstance(interval, Unavailable)
-            else [
-                f"Standard error, interval and p-value are {interval}.",
-                self._noise_alone(conf_level),
-            ]
-        )
+        interval, law = self.conf_int(conf_level), self._law
+        if isinstance(interval, Unavailable):
+            missing = f"Standard error, interval and p-value are {interval}."
+            law = [missing, self._noise_alone(conf_level)]
         return *law, *self._cut(conf_level), self._risks, *self.notes
 
     @property

@@ -42,7 +42,7 @@ Points = int | Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class CateFunction(SeveralRows, documents.Filed, pictures="report.plots.interval_plots"):
+class CateFunction(SeveralRows, documents.Filed, picture="report.plots.interval_plots.curve"):
     """A released effect function: query it as often as you like, save it, plot it.
 
     Parameters
@@ -127,12 +127,8 @@ class CateFunction(SeveralRows, documents.Filed, pictures="report.plots.interval
         transformation or by levels have none.
         """
         along = self.function.bandwidths
-        ranges = {name: self.space.interval(name) for name in self._plain}
-        return (
-            {name: along[self._plain[name]] * (high - low) for name, (low, high) in ranges.items()}
-            if along.size
-            else {}
-        )
+        ends = {name: self.space.interval(name) for name in (self._plain if along.size else ())}
+        return {name: along[self._plain[name]] * (high - low) for name, (low, high) in ends.items()}
 
     @cached_property
     def _plain(self) -> dict[str, int]:

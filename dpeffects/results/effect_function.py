@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -62,18 +63,14 @@ class EffectFunction(JsonRecord):
 
     def __call__(self, covariates: FloatArray) -> FloatArray:
         """Effects at encoded rows."""
-        out = np.empty(len(covariates))
-        for part in self._blocks(len(covariates)):
-            rows = self.features(covariates[part])
-            out[part] = self.average + self.unit * along(rows, self.weights)
-        return out
+        rows = self._blocks(covariates)
+        parts = [self.average + self.unit * along(x, self.weights) for x in rows]
+        return np.concatenate([np.empty(0), *parts])
 
     def sd(self, covariates: FloatArray, covers: str) -> FloatArray:
         """Pointwise standard deviation of the noise, or of the whole error ("effect")."""
-        out = np.empty(len(covariates))
-        for part in self._blocks(len(covariates)):
-            out[part] = self._sd(self.features(covariates[part]), covers)
-        return out
+        parts = [self._sd(x, covers) for x in self._blocks(covariates)]
+        return np.concatenate([np.empty(0), *parts])
 
     def over_records(self, covers: str) -> tuple[float, float]:
         """Average of the effects over covariates that spread by their margins, and its sd."""
@@ -138,9 +135,11 @@ class EffectFunction(JsonRecord):
         information = self.information if self.information is not None else self.usual
         return shape_of(self.features, self.margins, information, self.strength)
 
-    def _blocks(self, n: int) -> list[slice]:
+    def _blocks(self, covariates: FloatArray) -> Iterator[FloatArray]:
+        """Features of encoded rows, some at a time."""
         step = max(256, _ENTRIES // self.features.size)
-        return [slice(start, start + step) for start in range(0, n, step)]
+        starts = range(0, len(covariates), step)
+        return (self.features(covariates[start : start + step]) for start in starts)
 
     @property
     def bandwidths(self) -> FloatArray:

@@ -252,7 +252,7 @@ def require(ok: bool, what: str) -> None:
 
 def finite(value: Any) -> float:
     """Return a finite number, or raise ValueError."""
-    return float(typed.SETTINGS.of(float)(value, "a number"))
+    return float(typed.PLAIN[float](value, "a number"))
 
 
 def _not_written(value: Any, name: str) -> None:
@@ -265,11 +265,7 @@ def _array(value: Any, name: str) -> FloatArray:
     return array
 
 
-_PLAIN = _Plain(
-    {kind: typed.SETTINGS.of(kind) for kind in (str, int, bool)} | {np.ndarray: _array},
-    exact=False,
-    longest=math.inf,
-)
+_PLAIN = _Plain(typed.PLAIN | {np.ndarray: _array}, exact=False, longest=math.inf)
 
 
 def _read_float(value: Any) -> float:

@@ -13,7 +13,7 @@ from dpeffects.inference.hypotheses import EQUIVALENCE, Evidence, check_test_lev
 from dpeffects.lazy import pd
 from dpeffects.results.export import AtALevel, JsonRecord, frame_of, or_nan
 from dpeffects.results.numbers import NOT_AVAILABLE, number, with_ends
-from dpeffects.results.words import Lines, capital, cells_of_rows, p_cell, p_text, percent, relation
+from dpeffects.results.words import Lines, capital, cells_of_rows, p_text, percent, relation
 from dpeffects.summary import Notes, Pairs, Shown, Summary, Table, starred
 
 _LAW = (
@@ -276,7 +276,7 @@ class Tests(Shown, JsonRecord):
             found.append(row | {"std_error": error})
         for row, (value, _, *ends) in zip(found, cells_of_rows(found), strict=True):
             shown = {True: "yes", False: "no", None: NOT_AVAILABLE}[row["shown"]]
-            rows.append((row["term"], value, *ends, p_cell(row), shown))
+            rows.append((row["term"], value, *ends, p_text(row["p_value"]), shown))
         columns = ("", "estimate", f"{first._level} low".strip(), "high", "p-value", "shown")
         table = Table(capital(first.what), columns, tuple(rows), "lrrrrr")
         blocks = (Pairs(tuple(first._tested)), table, first._notes)

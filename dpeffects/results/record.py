@@ -16,7 +16,7 @@ from dpeffects.lazy import pd
 from dpeffects.privacy.charges import Spend
 from dpeffects.results.export import READERS, JsonRecord, frame_of, plain, read
 from dpeffects.results.words import Lines, headline
-from dpeffects.summary import Block, Named, Report, Shown, Table, of_report
+from dpeffects.summary import Block, Named, Report, Shown, Table, named, of_report
 
 Bound = tuple[str, str, str]
 """Name, range or levels in words, and source: declared, dtype, public, private or data."""
@@ -229,6 +229,12 @@ class Record(Reported, Coefficients, words="report.about_records"):
         bounds = [dict(zip(_BOUND, bound, strict=True)) for bound in self.bounds]
         found = {name: plain(getattr(self, x)(conf_level)) for name, x in self._at_level.items()}
         return found | super().to_dict() | {"bounds": bounds}
+
+    def _summary(self, **asked: Any) -> Any:
+        return named(f"{self._words}.whole")(self, **asked)
+
+    def _brief(self, **asked: Any) -> Any:
+        return named(f"{self._words}.brief")(self, **asked)
 
     # What it has to say of itself, in plain words: `report` asks for it, and has the formats.
 

@@ -112,29 +112,28 @@ def scaled_effect(
     """
     inference.check_conf_level(conf_level)
     scale = check_scale(scale)
-    p: float | Unavailable = Unavailable(NO_TEST)
-    if scale in ("difference", "nnt"):
-        if scale == "nnt":
-            _require(released.means, scale)
-        value, through = released.point, False
-        ends, p = inference.interval(released, conf_level), inference.p_value(released)
-        if scale == "nnt":
-            value, ends, through = _needed(value, ends)
-    else:
-        means, through = _require(released.means, scale), False
+    means = None if scale == "difference" else _require(released.means, scale)
+    value, ends = released.point, inference.interval(released, conf_level)
+    p, through = inference.p_value(released), False
+    if scale == "nnt":
+        value, ends, through = _needed(value, ends)
+    elif means is not None:
         found = (scales.odds if scale == "odds" else scales.ratio)(means, conf_level)
-        value, ends = found.value, found.interval
-        p = p if released.associated else found.p_value
-        if scale == "lift":
-            value -= 1.0
-            if not isinstance(ends, Unavailable):
-                ends = Interval(ends.lower - 1.0, ends.upper - 1.0, conf_level)
+        less = 1.0 if scale == "lift" else 0.0
+        value, ends = found.value - less, found.interval
+        p = Unavailable(NO_TEST) if released.associated else found.p_value
+        if less and not isinstance(ends, Unavailable):
+            ends = Interval(ends.lower - less, ends.upper - less, conf_level)
     named = f"{capital(related(treatment, outcome, released.associated))}, {SCALES[scale]}"
     shown: tuple[float, Interval | Unavailable] = (value, ends)
     if scale == "nnt":
         named += f" for one {'fewer' if value < 0.0 and not through else 'more'} with {outcome} = 1"
         named += " (negative: for one fewer)" if through else ""
-        shown = shown if through else _as_numbers_of_people(value, ends)
+        if not through:  # numbers of people, whose sign words say
+            shown = abs(value), ends
+            if isinstance(ends, Interval):
+                low, high = sorted(map(abs, ends))
+                shown = abs(value), Interval(low, high, conf_level)
     words = _said(scale, named, *shown, p, through)
     if scale != "difference":
         about = about | {"std_error": NO_ERROR}
@@ -172,16 +171,6 @@ def _needed(
     lower = 1.0 / high if high else math.inf
     upper = 1.0 / low if low else math.inf
     return one, Interval(lower, upper, ends.conf_level), low <= 0.0 <= high
-
-
-def _as_numbers_of_people(
-    value: float, ends: Interval | Unavailable
-) -> tuple[float, Interval | Unavailable]:
-    """A number needed to treat and its interval without their sign, which words say."""
-    if isinstance(ends, Unavailable):
-        return abs(value), ends
-    low, high = sorted(map(abs, ends))
-    return abs(value), Interval(low, high, ends.conf_level)
 
 
 def _said(

@@ -29,12 +29,13 @@ OUTCOME_SD = "outcome sd"
 """Where the details of a method have the standard deviation of outcomes, if it was released."""
 _DIFFERENCES = (0.1, 0.25, 0.5, 1.0)
 """By how much the prevalence of a confounder may differ between the arms."""
+_FIGURES = ("tipping_bias", "risk_ratio", "e_value", "robustness_value")
 _SAID = said("sensitivity")
 _RANGE = re.compile(r"\[([-+0-9.e]+), ([-+0-9.e]+)\]")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SensitivityAnalysis(OneEstimate, pictures="report.plots.diagnostics"):
+class SensitivityAnalysis(OneEstimate, picture="report.plots.diagnostics.sensitivity"):
     """What unmeasured confounding would do to an effect; made by ``fit.sensitivity()``.
 
     Parameters
@@ -239,16 +240,15 @@ class SensitivityAnalysis(OneEstimate, pictures="report.plots.diagnostics"):
 
     def figures(self) -> dict[str, float | Unavailable]:
         """What moves the estimate, and the limit of its interval, to no effect."""
-        names = ("tipping_bias", "risk_ratio", "e_value", "robustness_value")
         found: dict[str, float | Unavailable] = {}
         ratios = self.risk_ratio(self.estimate), self.risk_ratio_limit
         ends = ("", self.estimate, ratios[0]), ("_limit", self.limit, ratios[1])
         for end, value, ratio in ends:
-            figures: tuple[float | Unavailable, ...] = (value,) * len(names)
+            figures: tuple[float | Unavailable, ...] = (value,) * len(_FIGURES)
             if not isinstance(value, Unavailable):
                 robust = self.robustness_value(value)
                 figures = (abs(value), ratio, _e_value(ratio), robust)
-            found |= {name + end: x for name, x in zip(names, figures, strict=True)}
+            found |= {name + end: x for name, x in zip(_FIGURES, figures, strict=True)}
         return found
 
     def plot(self, *, ax: Any = None) -> Any:
@@ -303,8 +303,7 @@ class SensitivityAnalysis(OneEstimate, pictures="report.plots.diagnostics"):
             ("estimate", self.estimate, ""),
             (f"{low if self.estimate > 0.0 else high} limit", self.limit, "_limit"),
         ):
-            names = ("tipping_bias", "risk_ratio", "e_value", "robustness_value")
-            bias, *ratios, share = (figures[name + end] for name in names)
+            bias, *ratios, share = (figures[name + end] for name in _FIGURES)
             part = "n/a" if isinstance(share, Unavailable) else percent(share, ".1f")
             rows.append((name, self._text(value), self._text(bias), *map(_short, ratios), part))
         columns = ("", "value", "bias to zero", "risk ratio", "E-value", "robustness value")

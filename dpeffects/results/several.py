@@ -82,7 +82,7 @@ class Labels(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SeveralEffects(SeveralRows, pictures="report.plots.interval_plots"):
+class SeveralEffects(SeveralRows, picture="report.plots.interval_plots.contrasts"):
     """One `Estimate` for each label: an arm, a subset, a group, a period, an outcome, a point.
 
     Intervals and p-values are for one effect at a time, or for the family of all of them.

@@ -194,7 +194,7 @@ class Termed(SeveralRows):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class TableEffects(Based, Termed, pictures="report.plots.interval_plots"):
+class TableEffects(Based, Termed, picture="report.plots.interval_plots.terms"):
     """Numbers that are all made of one noisy table of records by arm.
 
     Parameters

@@ -54,11 +54,6 @@ def p_text(p: float | Unavailable) -> str:
     return "<0.0001" if p < 1e-4 else f"{p:.4f}"
 
 
-def p_cell(row: Mapping[Any, Any]) -> str:
-    """The p-value of a row of `tidy`, for a table."""
-    return p_text(row["p_value"])
-
-
 def limits(conf_level: float) -> tuple[str, str]:
     """Return the heads of the two columns of an interval.
 
@@ -173,7 +168,7 @@ def effects_table(
     """Return rows of `tidy` as a table; ``heads`` are those of label, estimate and error."""
     rows = []
     for row, cells in zip(found, cells_of_rows(found), strict=True):
-        rows.append((row["term"], *cells, *((p_cell(row),) if tested else ())))
+        rows.append((row["term"], *cells, *((p_text(row["p_value"]),) if tested else ())))
     columns = (*heads, *limits(conf_level), *(("p-value",) if tested else ()))
     return Table(title, columns, tuple(rows), "l" + "r" * (len(columns) - 1))
 

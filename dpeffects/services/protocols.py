@@ -16,13 +16,14 @@ from dpeffects.design import codebook
 from dpeffects.design.sample import Sample
 from dpeffects.errors import DataError, DPEffectsError, OptionError, nearest
 from dpeffects.estimators import table_methods
-from dpeffects.files import read_toml, toml_key, toml_value
+from dpeffects.files import read_toml, toml_key
 from dpeffects.flow import Estimation
 from dpeffects.formula import Formula, parse
 from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
 from dpeffects.request import Request, checked
-from dpeffects.typed import SETTINGS, FieldError, at_least, kind, quoted
+from dpeffects.services.strangers import SETTINGS, Checked, at_least, refused, toml_value
+from dpeffects.typed import FieldError, kind, quoted
 
 _MOST_BYTES = 1_000_000
 _WHERE_IT_IS_RUN = ("data", "ledger", "dataset", "seed")
@@ -31,7 +32,7 @@ _TABLES = ("bounds", "shares", "missing", "options")
 
 
 @dataclass(frozen=True)
-class Protocol(documents.Document):
+class Protocol(Checked):
     """What a study asks: the arguments of :func:`dp_study`, but for the data and who pays.
 
     Parameters
@@ -92,7 +93,7 @@ class Protocol(documents.Document):
             own["options"] = {k: x for k, x in self.options.items() if x is not None}
         for name, value in own.items():
             object.__setattr__(self, name, value)
-        with documents.refused(OptionError):
+        with refused(OptionError):
             SETTINGS.check(self)
         for name in ("epsilon", "delta"):  # 1 and 1.0 are the same protocol
             object.__setattr__(self, name, float(getattr(self, name)))
@@ -188,7 +189,7 @@ class Protocol(documents.Document):
         """Read plain values; what is missing, unknown or of another kind is an error."""
         if not isinstance(values, Mapping):
             raise OptionError(f"{where} is a table, not {kind(values)}")
-        with documents.refused(OptionError, f"{where}: ", DPEffectsError):
+        with refused(OptionError, f"{where}: ", DPEffectsError):
             _check_names(values)
             given = {name: x for name, x in values.items() if x is not None}
             bounds = given.get("bounds", {})

@@ -23,7 +23,7 @@ import dpeffects.design
 import dpeffects.estimators
 import dpeffects.replication
 from dpeffects.abilities import balance, late, moments, quantile, randomisation, rate
-from dpeffects.design.arms import ARMS, ArmByCell, EachArm, Outcome, ScaledSquare, control
+from dpeffects.design.arms import ARMS, ArmByCell, Outcome, ScaledSquare, arm_number, control
 from dpeffects.design.bounds import SEARCHES, magnitude
 from dpeffects.design.clipped import AnyOutside, Outside
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
@@ -183,7 +183,7 @@ CASES = {
     "Outcome": [Outcome()],
     "ScaledSquare": [ScaledSquare(0.1, 0.7)],
     "control": [control],
-    "EachArm": [EachArm(3)],
+    "arm_number": [arm_number],
     "magnitude": [magnitude],
     "RoughSize": [bins.function for bins, _ in SEARCHES[1:]],
     "AnyOutside": [AnyOutside((0.2,) * D, (0.7,) * D)],

@@ -7,20 +7,46 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from dpeffects import abilities, effects
+from dpeffects.arrays import BoolArray, IntArray
 from dpeffects.errors import OptionError, checked_call, not_among
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import default_learner, get
 from dpeffects.guarantee import KINDS
 from dpeffects.inference.estimate import Estimate, Means, Unavailable
 from dpeffects.lazy import pd
+from dpeffects.privacy.ladder import Ladder
 from dpeffects.results.numbers import to_error
-from dpeffects.seeded import NoNoise
+from dpeffects.seeded import SeededNoise
 
 _CALLS = abilities.calls() | {
     name: call for name, call in vars(effects).items() if name.startswith("dp_")
 }
 _UNLIMITED = 1e9
 """The largest epsilon there is: a method makes every choice as if it could afford anything."""
+
+
+class NoNoise(SeededNoise):
+    """What is released is what is there; only the order of the records is drawn, from a seed."""
+
+    void = ("no noise was added",)
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.description = f"none (records in an order of seed {seed})"
+
+    def laplace(self, values: IntArray, *scale: float) -> IntArray:
+        """The values themselves, for all kinds of noise."""
+        return values.copy()
+
+    gaussian = matrices = cubes = respond = laplace  # type: ignore[assignment]
+
+    def along(self, ladder: Ladder) -> int:
+        """The value itself, on its grid."""
+        return ladder.place
+
+    def flip(self, bits: BoolArray, epsilon: float) -> BoolArray:
+        """The bits themselves."""
+        return bits.copy()
 
 
 @dataclass(frozen=True)

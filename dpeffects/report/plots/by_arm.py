@@ -13,7 +13,7 @@ from dpeffects.report.plots import style as look
 from dpeffects.results.numbers import number
 from dpeffects.results.tabled import ARMS
 from dpeffects.results.words import percent
-from dpeffects.summary import draw, printed
+from dpeffects.summary import printed
 
 _SHOWN = 0.97
 """Share of records of both arms that the picture reaches to."""
@@ -187,21 +187,6 @@ def _at_risk(ax: Any, fit: SurvivalEffects, curves: Any) -> None:
         texts = [(arm, 0.0, -22.0, "right")]
         texts += [(cells[k], fit.edges[k], 0.0, "center") for k in picked]
         for text, time, aside, align in texts:
-            ax.annotate(
-                text,
-                (time, 0.0),
-                (aside, -46.0 - 11.0 * row),
-                xycoords=("data", "axes fraction"),
-                textcoords="offset points",
-                ha=align,
-                va="top",
-                fontsize=look.SMALL,
-                color=look.series(row).color,
-                annotation_clip=False,
-                gid=f"at risk {arm}",
-            )
-
-
-draw.register(SurvivalEffects, survival)
-draw.register(QuantileEffects, distributions)
-draw.register(OrdinalEffects, levels)
+            where, by = ("data", "axes fraction"), (aside, -46.0 - 11.0 * row)
+            how = {"ha": align, "va": "top", "color": look.series(row).color}
+            look.outside(ax, text, (time, 0.0), where, by, gid=f"at risk {arm}", **how)

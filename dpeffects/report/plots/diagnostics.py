@@ -19,7 +19,7 @@ from dpeffects.results.numbers import number
 from dpeffects.results.record import Record
 from dpeffects.results.sensitivity import SensitivityAnalysis
 from dpeffects.results.words import percent, relation
-from dpeffects.summary import NOISE, draw
+from dpeffects.summary import NOISE
 
 _CUSTOMARY = 0.1
 """Differences beyond this are usually called unbalanced."""
@@ -255,8 +255,10 @@ def _caption(fit: Record, total: float) -> str:
     return f"Budget of {fit.method}: {spent}, delta {delta:.3g}"
 
 
-@draw.register
-def _(balance: Balance, kind: str = "love", *, most: int | None = _MOST, ax: Any = None) -> Any:
+def of_balance(
+    balance: Balance, kind: str = "love", *, most: int | None = _MOST, ax: Any = None
+) -> Any:
+    """Draw the differences of a balance, or its scores."""
     if kind not in ("love", "overlap"):
         raise OptionError(f'kind must be "love" or "overlap", got {kind!r}')
     return love(balance, most=most, ax=ax) if kind == "love" else overlap(balance, ax=ax)
@@ -312,6 +314,3 @@ def sensitivity(found: SensitivityAnalysis, *, ax: Any = None) -> Any:
         axes.set(xlabel="bias by confounding", ylabel=relation(found))
         look.legend_above(axes, axes.get_legend_handles_labels()[0], 3)
     return axes
-
-
-draw.register(SensitivityAnalysis, sensitivity)

@@ -23,7 +23,6 @@ from dpeffects.results.numbers import number
 from dpeffects.results.several import SeveralEffects, SubsetEffects
 from dpeffects.results.tabled import TableEffects
 from dpeffects.results.words import percent, relation
-from dpeffects.summary import draw
 
 _THICK: dict[str, Any] = {"color": look.YELLOW, "linewidth": 6.0, "solid_capstyle": "butt"}
 _MIDDLE: dict[str, Any] = {"color": look.FILL, "linewidth": 3.5, "solid_capstyle": "butt"}
@@ -214,21 +213,12 @@ def curve(
     >>> curve(fit, "x1").get_xlabel()
     'x1'
     """
-    if isinstance(fit, CateFunction):
-        return _function(fit, along or fit.covariates[0], at, conf_level, covers, ax)
-    if along is not None or at is not None or covers is not None:
-        raise OptionError("along, at and covers are for effect functions; these are single effects")
-    return contrasts(fit, conf_level=conf_level, simultaneous=simultaneous, ax=ax)
-
-
-def _function(
-    fit: CateFunction,
-    along: str,
-    at: Mapping[str, Any] | None,
-    conf_level: float,
-    covers: str | None,
-    ax: Any,
-) -> Any:
+    if not isinstance(fit, CateFunction):
+        if along is not None or at is not None or covers is not None:
+            told = "along, at and covers are for effect functions; these are single effects"
+            raise OptionError(told)
+        return contrasts(fit, conf_level=conf_level, simultaneous=simultaneous, ax=ax)
+    along = along or fit.covariates[0]
     points = fit.curve(along, at=at, conf_level=conf_level, covers=covers)
     found = fit.records(along)
     caption = f"{percent(conf_level, 'g')} band: {_COVERED[points['covers'].iloc[0]]}"
@@ -366,12 +356,6 @@ def terms(fit: TableEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any
     return _rows(fit, named, "", "", ax, below)
 
 
-draw.register(TableEffects, terms)
-draw.register(Result, estimate)
-draw.register(CateFunction, curve)
-draw.register(SeveralEffects, contrasts)
-
-
 def event_study(
     fit: EventStudy, *, conf_level: float = 0.95, simultaneous: bool = True, ax: Any = None
 ) -> Any:
@@ -419,6 +403,3 @@ def event_study(
         at_once = ", all at once" if simultaneous else ""
         axes.set_title(f"{percent(conf_level, 'g')} intervals{at_once}", fontsize=look.SMALL)
     return axes
-
-
-draw.register(EventStudy, event_study)

@@ -11,13 +11,10 @@ from dpeffects.errors import OptionError
 from dpeffects.lazy import pd
 from dpeffects.report.plots import style as look
 from dpeffects.report.plots.diagnostics import love
-from dpeffects.report.plots.interval_plots import labelled
+from dpeffects.report.plots.interval_plots import ROWS, labelled
 from dpeffects.results.numbers import to_error
 from dpeffects.results.words import percent, relation
-from dpeffects.summary import draw, printed
-
-_ROWS = 60
-"""Rows of a picture."""
+from dpeffects.summary import printed
 
 
 def outcomes(
@@ -66,7 +63,7 @@ def outcomes(
         standardised = len({(column.low, column.high) for column in columns}) > 1
     units = [fit.sums.spread(j) if standardised else 1.0 for j in range(len(columns))]
     rows = _rows(fit, conf_level, simultaneous, by)
-    left, rows = len(rows[_ROWS:]), rows[:_ROWS]
+    left, rows = len(rows[ROWS:]), rows[:ROWS]
     unit = [units[place // len(fit.sums.contrasts)] for place in rows["place"]]
     drawn = rows[["estimate", "conf_low", "conf_high"]].div(unit, axis=0).to_numpy(dtype=float)
     head = f"estimate [{percent(conf_level, 'g')} interval]"
@@ -145,8 +142,10 @@ def _caption(conf_level: float, simultaneous: bool, by: str | None, left: int) -
     return f"{text}. {left} more rows are in tidy()" if left else text
 
 
-@draw.register
-def _(fit: StudyEffects, *, kind: str = "forest", most: int | None = None, **asked: Any) -> Any:
+def of_study(
+    fit: StudyEffects, *, kind: str = "forest", most: int | None = None, **asked: Any
+) -> Any:
+    """Draw the effects of a study, or the differences of its Table 1."""
     if kind not in ("forest", "love"):
         raise OptionError(f'kind must be "forest" or "love", got {kind!r}')
     if kind == "love":

@@ -173,17 +173,15 @@ def interval(ax: Any, row: float, low: float, high: float, **line: Any) -> None:
 
 def beside(ax: Any, row: float, text: str, place: float = 8.0, align: str = "left") -> None:
     """Write a text at the right of a row, so many points from the axes."""
-    ax.annotate(
-        text,
-        (1.0, row),
-        xycoords=ax.get_yaxis_transform(),
-        xytext=(place, 0.0),
-        textcoords="offset points",
-        ha=align,
-        va="center",
-        fontsize=SMALL,
-        annotation_clip=False,
-    )
+    outside(ax, text, (1.0, row), ax.get_yaxis_transform(), (place, 0.0), ha=align, va="center")
+
+
+def outside(
+    ax: Any, text: str, at: tuple[float, float], where: Any, by: tuple[float, float], **how: Any
+) -> None:
+    """Write a text, which may be outside of the axes, so many points from a place."""
+    away = {"xytext": by, "textcoords": "offset points", "annotation_clip": False}
+    ax.annotate(text, at, xycoords=where, fontsize=SMALL, **away, **how)
 
 
 def plain_ticks(axis: Any) -> None:

@@ -22,6 +22,7 @@ from dpeffects.services.sites import (
     combine_studies,
 )
 from dpeffects.services.sites.plausible import why_not, why_not_study
+from dpeffects.services.strangers import refused
 
 MAX_REPLY = 5_000_000
 _LONGEST = 300
@@ -132,7 +133,7 @@ def _read(site: str, reply: Any, question: Question) -> SiteRelease | StudyRelea
     if body.get("request") != question.request:
         raise ReleaseError("answers another request")
     kind = SiteRelease if question.study is None else StudyRelease
-    with documents.refused(ReleaseError, "malformed: ", ReleaseError):
+    with refused(ReleaseError, "malformed: ", ReleaseError):
         release = kind.from_dict(body.get("release", {}))
     _check(site, release, question)
     return release
@@ -142,7 +143,7 @@ def _plain(reply: Any) -> Mapping[str, Any]:
     if isinstance(reply, str):
         if len(reply) > MAX_REPLY:
             raise ReleaseError("malformed: the reply is too long")
-        with documents.refused(ReleaseError, "malformed: "):
+        with refused(ReleaseError, "malformed: "):
             reply = documents.parse_json(reply)
     if not isinstance(reply, Mapping):
         raise ReleaseError("malformed: the reply is not an object")

@@ -24,10 +24,10 @@ from typing import Any
 
 from dpeffects.datasets import load_data
 from dpeffects.errors import MissingExtraError
-from dpeffects.files import toml_value
 from dpeffects.ledgers import create_ledger
 from dpeffects.services.federation import flower, operate
 from dpeffects.services.federation.policy import SitePolicy
+from dpeffects.services.strangers import toml_value
 
 Program = subprocess.Popen[bytes]
 

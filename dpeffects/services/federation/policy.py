@@ -29,7 +29,7 @@ from dpeffects.services.federation.records import SiteColumns, read_columns
 from dpeffects.services.federation.store import Price, Store
 from dpeffects.services.federation.trial_runs import Rehearsal
 from dpeffects.services.protocols import Protocol
-from dpeffects.typed import SETTINGS, at_least
+from dpeffects.services.strangers import SETTINGS, at_least, refused
 
 _MOST_BYTES = 10_000_000
 _ROLES = ("outcome", "treatment", "covariates", "subgroups")
@@ -103,14 +103,14 @@ class SitePolicy:
         """Read a policy file; paths in it are relative to the file."""
         path = Path(path)
         values = read_toml(documents.read(path, _MOST_BYTES, PolicyError), path, PolicyError)
-        with documents.refused(PolicyError, f"{path}: ", PolicyError):
+        with refused(PolicyError, f"{path}: ", PolicyError):
             return cls.from_dict(values, path.parent)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], folder: Path = Path()) -> SitePolicy:
         """Check the entries of a policy file."""
         entries = dict(values)
-        with documents.refused(PolicyError, also=BoundsError):
+        with refused(PolicyError, also=BoundsError):
             SETTINGS.names(cls, values, "a policy")
             for name in ("data", "ledger", *({"anchor"} & set(values))):
                 SETTINGS.of(str)(values[name], name)
@@ -125,7 +125,7 @@ class SitePolicy:
         )
 
     def __post_init__(self) -> None:
-        with documents.refused(PolicyError, also=DPEffectsError):
+        with refused(PolicyError, also=DPEffectsError):
             SETTINGS.check(self)
             check_name("site", self.site)
             Budget(self.max_epsilon, self.max_delta)
@@ -236,7 +236,7 @@ class SitePolicy:
 
     def _check_same_bounds(self, study: Protocol, used: Sequence[str]) -> None:
         """Refuse a protocol that declares other bounds than the site does."""
-        with documents.refused(RefusalError, also=BoundsError):
+        with refused(RefusalError, also=BoundsError):
             asked = matched(study.bounds, used)
         for name, declared in asked.items():
             own = self.bounds.get(name)

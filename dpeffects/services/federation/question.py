@@ -16,7 +16,8 @@ from dpeffects.formula import Formula, parse
 from dpeffects.privacy.budget import Budget
 from dpeffects.services.protocols import Protocol
 from dpeffects.services.sites.rules import RULES
-from dpeffects.typed import SETTINGS, FieldError, one_of, quoted
+from dpeffects.services.strangers import SETTINGS, Checked, one_of, refused
+from dpeffects.typed import FieldError, quoted
 
 Scalar = str | int | float | bool | None
 
@@ -44,7 +45,7 @@ _COUNTING = frozenset(
 
 
 @dataclass(frozen=True)
-class Question(documents.Document):
+class Question(Checked):
     """One question to all sites.
 
     Parameters
@@ -100,7 +101,7 @@ class Question(documents.Document):
         return None if self.protocol is None else Protocol.from_dict(self.protocol)
 
     def __post_init__(self) -> None:
-        with documents.refused(QuestionError, self.CALLED, DPEffectsError):
+        with refused(QuestionError, self.CALLED, DPEffectsError):
             self._check()
         for name in ("epsilon", "delta", "deadline"):  # 1 and 1.0 are the same question
             object.__setattr__(self, name, float(getattr(self, name)))

@@ -8,8 +8,6 @@ from typing import Any
 from dpeffects.errors import OptionError
 from dpeffects.report.plots import style as look
 from dpeffects.results.words import percent
-from dpeffects.services.planning import Plan
-from dpeffects.summary import draw
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
@@ -82,8 +80,3 @@ def against_epsilon(ax: Any, epsilons: list[float], x: str, y: str) -> None:
 def legend_beside(ax: Any) -> None:
     """Put the legend beside the picture, where it covers nothing."""
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
-
-
-@draw.register
-def _(plan: Plan, epsilons: Sequence[float] | None = None, *, ax: Any = None) -> Any:
-    return half_width(plan, epsilons, ax=ax)

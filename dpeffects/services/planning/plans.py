@@ -41,7 +41,7 @@ _FIGURES = ("noise_sd", "std_error", "half_width", "detectable", "power")
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Invertible, pictures="services.planning.planned_plot"):
+class Plan(Invertible, picture="services.planning.planned_plot.half_width"):
     """The expected accuracy of each method; print it, plot it, or ask it for the inverse.
 
     ``noise_sd`` is the standard deviation of the privacy noise, ``half_width`` that of the interval

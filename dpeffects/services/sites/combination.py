@@ -46,7 +46,7 @@ _TOO_FEW = "fewer than two sites have a usable variance"
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Combined(Result, words="services.sites.page", pictures="services.sites.forest_plot"):
+class Combined(Result, words="services.sites.page", picture="services.sites.forest_plot.forest"):
     """One effect from many sites; made by `combine`.
 
     It has what a `Result` has; its guarantee is the weakest of the sites'. With the rule "random"

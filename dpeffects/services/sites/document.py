@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, get_type_hints
 
 import numpy as np
 
@@ -24,12 +24,13 @@ from dpeffects.inference.joint import JointSums, Margin, StudyColumn
 from dpeffects.privacy.charges import Spend
 from dpeffects.results.export import WithReasons
 from dpeffects.results.record import Bound
+from dpeffects.services import strangers
 from dpeffects.services.sites.alike import parse_alike, remembered
 from dpeffects.typed import Check, FieldError
 
 KINDS_SENT = ("exact", "asymptotic")
 """Kinds of guarantees that a release may have."""
-BASIS = typed.one_of("", *BASES)
+BASIS = strangers.one_of("", *BASES)
 _LONGEST_UNIT = 100
 _MOST_SAID = 20
 
@@ -39,13 +40,13 @@ def check_site(site: Any, request: Any = "") -> str:
 
     The identifier of the request that the site answers is checked with it, and may be empty.
     """
-    with documents.refused(ReleaseError):
-        typed.text_or_none(request, "request")
+    with strangers.refused(ReleaseError):
+        strangers.text_or_none(request, "request")
         return _site(site, "site")
 
 
 def _site(value: Any, name: str) -> str:
-    site = typed.text(value, name)
+    site = strangers.text(value, name)
     if site != site.strip() or len(site) > 100:
         raise FieldError("site must have at most 100 characters and no spaces around them")
     return site
@@ -54,8 +55,8 @@ def _site(value: Any, name: str) -> str:
 def _unit(value: Any, name: str) -> str:
     """Records, outcomes, or all rows of one value of a column, as `rows_of` writes it."""
     if isinstance(value, str) and column_of(value) and len(value) <= _LONGEST_UNIT:
-        return typed.text(value, name)
-    return typed.one_of("record", "outcome")(value, name)
+        return strangers.text(value, name)
+    return strangers.one_of("record", "outcome")(value, name)
 
 
 def _ends(value: Any, name: str) -> tuple[float, float]:
@@ -69,7 +70,10 @@ def _sample(value: Any, name: str) -> dict[str, str]:
     """Who counts, in words, by argument."""
     if not isinstance(value, Mapping) or len(value) > _MOST_SAID:
         raise FieldError(f"{name} must be an object of at most {_MOST_SAID} texts")
-    return {typed.text(key, name): typed.text(said, f"{name}.{key}") for key, said in value.items()}
+    return {
+        strangers.text(key, name): strangers.text(said, f"{name}.{key}")
+        for key, said in value.items()
+    }
 
 
 def _largest(value: Any, name: str) -> float:
@@ -87,14 +91,14 @@ LIMITS: dict[type, dict[str, Check | None]] = {
         "gaussian": typed.not_negative,
         "possible": typed.if_there(_ends),
         "basis": BASIS,
-        "caution": typed.text_or_none,
+        "caution": strangers.text_or_none,
         **dict.fromkeys(("details", "influence", "allowed")),
     },
     Guarantee: {
         "epsilon": typed.positive,
         "delta": typed.number_in(0.0, 1.0),
         "unit": _unit,
-        "kind": typed.one_of(*KINDS_SENT),
+        "kind": strangers.one_of(*KINDS_SENT),
     },
     Spend: {
         "epsilon": typed.not_negative,
@@ -103,18 +107,36 @@ LIMITS: dict[type, dict[str, Check | None]] = {
         "scale": _sizes,
     },
     StudyColumn: {
-        **dict.fromkeys(("variable", "level", "first"), typed.text_or_none),
-        "missing": typed.at_least(-1),
+        **dict.fromkeys(("variable", "level", "first"), strangers.text_or_none),
+        "missing": strangers.at_least(-1),
     },
-    Margin: {"factor": typed.text_or_none, "levels": typed.many(typed.text_or_none)},
+    Margin: {"factor": strangers.text_or_none, "levels": typed.many(strangers.text_or_none)},
     JointSums: dict.fromkeys(("sites", "site_names", "target")),
 }
 """What fields of dataclasses hold, where their types do not say it; those with None are not sent:
 they are a centre's, or the site's own."""
 
 
-_PLAIN = {str: typed.text, float: typed.number, int: typed.at_least(0), bool: typed.flag}
-SENT = WithReasons(_PLAIN | {np.ndarray: typed.array}, limits=LIMITS)
+_PLAIN = {
+    str: strangers.text,
+    float: typed.number,
+    int: strangers.at_least(0),
+    bool: strangers.flag,
+}
+
+
+class _Sent(WithReasons):
+    """Checks of what a site sends."""
+
+    def fields(self, record: Any) -> dict[str, Check]:
+        """The checks of the fields of a dataclass: by its limits, others by their types."""
+        hints, limits = get_type_hints(record, include_extras=True), LIMITS.get(record, {})
+        names = [f.name for f in fields(record)]
+        found = {name: limits[name] if name in limits else self.of(hints[name]) for name in names}
+        return {name: check for name, check in found.items() if check}
+
+
+SENT = _Sent(_PLAIN | {np.ndarray: strangers.array})
 
 
 def written(value: Any) -> Any:
@@ -161,15 +183,15 @@ class Sent(documents.Filed):
     ERROR = ReleaseError
 
     site: Annotated[str, _site]
-    estimand: Annotated[str, typed.one_of(*AVERAGES)]
+    estimand: Annotated[str, strangers.one_of(*AVERAGES)]
     formula: str
     treatment: str
-    n: Annotated[int, typed.at_least(1)]
+    n: Annotated[int, strangers.at_least(1)]
     guarantee: Guarantee
     spends: tuple[Spend, ...] = ()
     bounds: tuple[Bound, ...] = ()
     sample: Annotated[Mapping[str, str], _sample] = field(default_factory=dict)
-    request: Annotated[str, typed.text_or_none] = ""
+    request: Annotated[str, strangers.text_or_none] = ""
     signature: Signature | None = None
 
     @classmethod
@@ -210,7 +232,7 @@ class Sent(documents.Filed):
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Read JSON text strictly; what many sites send alike is read and checked once."""
-        with documents.refused(ReleaseError):
+        with strangers.refused(ReleaseError):
             return cls._checked(parse_alike(text), text if isinstance(text, str) else "")
 
     @classmethod
@@ -224,7 +246,7 @@ class Sent(documents.Filed):
         found = {name: check(values[name], name) for name, check in checks.items()}
         if "signature" in values:
             found["signature"] = SENT.of(Signature)(values["signature"], "signature")
-        typed.text(values["checksum"], "checksum")
+        strangers.text(values["checksum"], "checksum")
         documents.require_unchanged(values, text)
         made = cls(**found)
         made.check()

@@ -13,7 +13,6 @@ from dpeffects.report.plots.interval_plots import ROWS, labelled
 from dpeffects.results.numbers import to_error
 from dpeffects.results.words import percent, relation
 from dpeffects.services.sites.combination import Combined
-from dpeffects.summary import draw
 
 _ERRORS = 4.0
 """Standard errors in an interval, about, for the digits that are shown."""
@@ -116,6 +115,3 @@ def _caption(combined: Combined) -> str:
         f"Heterogeneity: Q = {test.q:.3g} on {test.df} df, p {p}; "
         f"tau = {test.tau2**0.5:.3g}; I² = {100 * test.i2:.0f} %{silent}"
     )
-
-
-draw.register(Combined, forest)

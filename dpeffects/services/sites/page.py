@@ -34,8 +34,8 @@ _PROMISES, _SHOWN = 5, 25
 """Guarantees said in words; sites shown one by one, of more those with the largest weights."""
 
 
-@summary.summarise.register
-def _(fit: Combined, conf_level: float | None = None) -> summary.Summary:
+def whole(fit: Combined, conf_level: float | None = None) -> summary.Summary:
+    """Build the summary of a combination."""
     conf_level = fit.conf_level if conf_level is None else conf_level
     count = f"{len(fit.releases)} site{'' if len(fit.releases) == 1 else 's'}"
     blocks = (
@@ -55,8 +55,8 @@ def _(fit: Combined, conf_level: float | None = None) -> summary.Summary:
     )
 
 
-@summary.describe.register
-def _(fit: Combined, conf_level: float) -> str:
+def described(fit: Combined, conf_level: float) -> str:
+    """Write the paragraph on methods and results for a paper."""
     interval = fit.conf_int(conf_level)
     sentences = [
         _opening(fit, interval),
@@ -72,8 +72,8 @@ def _(fit: Combined, conf_level: float) -> str:
     return " ".join(filter(None, sentences))
 
 
-@summary.brief.register
-def _(fit: Combined, conf_level: float | None = None) -> summary.Summary:
+def brief(fit: Combined, conf_level: float | None = None) -> summary.Summary:
+    """Build the short summary of a combination."""
     level = fit.conf_level if conf_level is None else conf_level
     return short(fit, _in_a_line(fit), conf_level=level)
 

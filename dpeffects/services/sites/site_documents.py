@@ -29,6 +29,7 @@ from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
 from dpeffects.results import Result
 from dpeffects.results.numbers import with_error
+from dpeffects.services import strangers
 from dpeffects.services.protocols import Protocol, read_protocol
 from dpeffects.services.sites import document
 from dpeffects.typed import FieldError
@@ -79,7 +80,7 @@ class SiteRelease(document.Sent):
     released: Estimate
     outcome: str
     method: str
-    level: Annotated[str, typed.one_of("sample", "label")]
+    level: Annotated[str, strangers.one_of("sample", "label")]
 
     @classmethod
     def from_result(cls, result: Result, site: str, *, request: str = "") -> SiteRelease:
@@ -247,9 +248,9 @@ class StudyRelease(document.Sent):
     FORMAT, MOST_BYTES = "dpeffects study release", 50_000_000
 
     sums: JointSums
-    protocol: Annotated[str, typed.text_or_none] = ""
+    protocol: Annotated[str, strangers.text_or_none] = ""
     stands_on: Annotated[str, document.BASIS] = ""
-    warning: Annotated[str, typed.text_or_none] = ""
+    warning: Annotated[str, strangers.text_or_none] = ""
     notes: tuple[str, ...] = ()
 
     @classmethod
