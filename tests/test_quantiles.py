@@ -14,7 +14,6 @@ from dpeffects.inference.bins import MOST, Scale, place
 from dpeffects.inference.monotone import Rising
 from dpeffects.inference.quantiles import Distributions
 from dpeffects.inference.tables import ArmTable
-from tests.calls import ENGINES
 from tests.cases import each
 
 Q = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -317,18 +316,6 @@ def test_quantiles_beyond_the_declared_range_are_said_first():
 # --- the call -----------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("engine", [name for name in ENGINES if name])
-@pytest.mark.parametrize("formula", ["cost ~ t | x", "visits ~ t", "log(cost + 1) ~ t"])
-def test_engines_give_the_same_bits(engine, formula):
-    data = made(2000)
-    given = {"design": "observational"}
-    here, there = (qte(formula, x, **given) for x in (data, ENGINES[engine](data)))
-    assert here.ends == there.ends
-    assert here.table == there.table
-    assert here.tidy().equals(there.tidy())
-
-
 @pytest.mark.parametrize(
     "more",
     [
@@ -350,14 +337,6 @@ def test_rows_that_do_not_count_alike(more):
     middle = fit.quantiles(0.5).iloc[0]
     assert middle["control"] == pytest.approx(2000.0, rel=0.15)
     assert middle["control_low"] < middle["control"] < middle["control_high"]
-
-
-def test_json_and_back():
-    fit = qte("cost ~ t | x", made(), design="observational")
-    again = dpe.QuantileEffects.from_json(fit.to_json())
-    assert again.to_json() == fit.to_json()
-    assert again.tidy().equals(fit.tidy())
-    assert again.distribution().equals(fit.distribution())
 
 
 @pytest.mark.parametrize(

@@ -133,18 +133,6 @@ def made(n: int = 400, seed: int = 1) -> pd.DataFrame:
     return pd.DataFrame(frame)
 
 
-@pytest.mark.parametrize("engine", ["polars", "duckdb"])
-@pytest.mark.parametrize("formula", ["Surv(time, died) ~ t", "Surv(time, died == 1) ~ t | x"])
-def test_engines_count_the_same(engine: str, formula: str) -> None:
-    pytest.importorskip(engine)
-    data, more = made(), {"bounds": {"x": (0, 1)}, "seed": 3}
-    asked = {**ASKED, "design": "observational"}
-    here = dpe.dp_survival(formula, data, **asked, **more)
-    there = dpe.dp_survival(formula, ENGINES[engine](data), **asked, **more)
-    assert here.table == there.table
-    assert type(here).from_json(here.to_json()) == here
-
-
 @pytest.mark.parametrize("engine", ["", "polars", "duckdb"])
 def test_an_event_that_is_not_zero_or_one_is_refused_by_name_only(engine: str) -> None:
     if engine:

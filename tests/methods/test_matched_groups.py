@@ -144,17 +144,6 @@ def test_several_arms_have_groups_of_their_own():
     assert len({s.epsilon for s in counts}) == 1
 
 
-@pytest.mark.parametrize("engine", ["polars", "duckdb"])
-def test_rows_may_be_on_an_engine_and_nothing_is_collected(engine):
-    pytest.importorskip(engine)
-    from tests.calls import ENGINES
-
-    frame = data(3000)
-    here, there = fit(frame), fit(ENGINES[engine](frame))
-    assert there.estimate == pytest.approx(here.estimate, abs=1e-9)
-    assert not any("Collected" in note for note in there.notes)
-
-
 def test_what_is_printed_is_as_it_was():
     """By seed, as before groups were matched by this name."""
     from tests.methods.test_private_psm import data as older

@@ -16,7 +16,6 @@ from dpeffects.formula.expression import Column, Pair
 from dpeffects.inference.rates import ArmSums, RateTable
 from dpeffects.inference.tables import Confounding
 from dpeffects.privacy.rows import Block
-from tests.calls import ENGINES
 
 BOUNDS = {"events": (0, 10), "years": (0, 5), "x1": (0, 1), "x2": (0, 1), "x3": (0, 1)}
 ASKED = {"offset": "years", "epsilon": 1.0, "bounds": BOUNDS}
@@ -179,17 +178,6 @@ def test_rates_not_bounded_away_from_zero_have_no_upper_end() -> None:
     low, high = fit.conf_int()[3]
     assert low == 0.0
     assert high == math.inf
-
-
-@pytest.mark.parametrize("engine", ["polars", "duckdb"])
-@pytest.mark.parametrize("formula", [PLAIN, ADJUSTED])
-def test_engines_add_up_the_same(engine: str, formula: str) -> None:
-    pytest.importorskip(engine)
-    data, asked = made(), {**ASKED, "adjust": "|" in formula, "seed": 3}
-    here = dpe.dp_rate(formula, data, **asked)
-    there = dpe.dp_rate(formula, ENGINES[engine](data), **asked)
-    assert here.table == there.table
-    assert type(here).from_json(here.to_json()) == here
 
 
 def test_csv_files_codebooks_and_dots_know_the_offset(tmp_path) -> None:
