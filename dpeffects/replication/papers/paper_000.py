@@ -36,10 +36,6 @@ def by_data(values: Any) -> str:
     return ", ".join(f"{data} {value:.2g}" for data, value in values.items())
 
 
-def _not_measured() -> Found:
-    return Found("-", None)
-
-
 def _figure_2() -> Any:
     ends = ("", "_rivals", "_aim", "_ours")
     return pd.concat([table(f"000_figure_2{end}") for end in ends], ignore_index=True)
@@ -379,21 +375,6 @@ def _chosen_division() -> Found:
     return Found(said, share > 0.8)
 
 
-def _several_treatments() -> Found:
-    rows = table("000_section_v").query("level == 'label' and epsilon == 1")
-    rows = rows.rename(columns={"difference in means": "means"})
-    off = (rows["estimate"] - rows["truth"]).abs()
-    confounding = (rows["means"] - rows["truth"]).abs()
-    return Found(
-        "; ".join(
-            f"{r.contrast} {r.estimate:.3f} (se {r.se:.3f}), true {r.truth:.3f}, difference in "
-            f"means {r.means:.3f}"
-            for r in rows.itertuples()
-        ),
-        bool((off < 0.5 * confounding).all()),
-    )
-
-
 def _several_treatments_flipped() -> Found:
     rows = table("000_section_v").query("level == 'sample' and epsilon == 1")
     near = (rows["estimate"] - rows["difference in means"]).abs()
@@ -440,20 +421,6 @@ def _equation_5() -> Found:
     )
 
 
-def _equation_6() -> Found:
-    row = _value("Equation 6", "squared").iloc[0]
-    same = bool(abs(row.value - 1) < CLEAR * row.se)
-    return Found(f"{row.value:.3f} times (se {row.se:.3f})", same)
-
-
-def _equation_7() -> Found:
-    rows = _value("Equation 7", "bias")
-    return Found(
-        f"the bias is {between(rows['value'])} times the guess in {len(rows)} cases",
-        bool(((rows["value"] > 0.5) & (rows["value"] < 2)).all()),
-    )
-
-
 def _equation_8() -> Found:
     rows = _value("Equation 8", "variance")
     said = ", ".join(f"{row.what.split(': ')[1]}: {row.value:.2f}" for row in rows.itertuples())
@@ -488,27 +455,6 @@ def _theorem(level: str) -> Found:
     )
 
 
-def _definition_6() -> Found:
-    return Found("appendix C compares tables of the same size that differ in one record", False)
-
-
-def _definition_7() -> Found:
-    rows = table("000_theorems_1_2").query("level == 'label' and epsilon >= 0.5")
-    return Found(
-        f"the exact sensitivity of the sums is at most {rows['largest ratio'].max():.2f} times "
-        f"(k + 1) B in {len(rows)} settings in which everybody has N matches",
-        bool(rows["largest ratio"].max() <= 1 + 1e-9),
-    )
-
-
-def _lemma_4() -> Found:
-    rows = table("000_lemma_4")
-    return Found(
-        f"at most {rows['largest ratio'].max():.2f} times that over {rows['runs'].sum()} pairs",
-        bool(rows["largest ratio"].max() <= 1),
-    )
-
-
 def _theorem_3() -> Found:
     rows = table("000_theorem_3")
     worst = rows.loc[((rows["ratio"] - 1) / rows["se"]).idxmax()]
@@ -516,13 +462,6 @@ def _theorem_3() -> Found:
         f"squared error {between(rows['ratio'])} times the bound in {len(rows)} cases (largest se "
         f"{rows['se'].max():.2f})",
         bool(worst["ratio"] - 1 < 3 * worst["se"]),
-    )
-
-
-def _theorem_3_count() -> Found:
-    rows = table("000_theorem_3")
-    return Found(
-        f"the bound is {between(rows['printed'])} times as large as with uses beyond k N", False
     )
 
 

@@ -68,26 +68,6 @@ def _function(data: str, learner: str, epsilon: float, noise: str = "objective")
 # --- algorithms, theorems and lemmas ------------------------------------------------------------
 
 
-def _process() -> Found:
-    row = _one("001_algorithm_1")
-    return Found(
-        f"products of our {row['features']:.0f} features differ from the kernel by "
-        f"{row['mean difference']:.2g} on average over {row['cases']:,.0f} pairs of points, at "
-        f"most {row['largest difference']:.2g}",
-        bool(row["largest difference"] < 0.1),
-    )
-
-
-def _iterative() -> Found:
-    far = table("001_algorithm_2").iloc[-1]
-    return Found(
-        f"where the fitted effect is {far['fitted']:g}, an answer far from earlier ones has the "
-        f"mean {_number(far['mean as printed'], far['as printed se'])}; given the earlier noise in "
-        f"place of the outputs it has {_number(far['mean'], far['se'])}",
-        False,
-    )
-
-
 def _same_law() -> Found:
     rows = table("001_algorithm_2")
     gap = float((rows["sd"] / rows["batch sd"] - 1).abs().max())
@@ -95,40 +75,6 @@ def _same_law() -> Found:
         f"conditioned on the noise, deviations differ from the batch's by at most {gap:.1%} over "
         f"{rows['runs'].iloc[0]:,} draws",
         bool(gap < 0.03),
-    )
-
-
-def _finite_is_private() -> Found:
-    rows = table("001_theorem_1")
-    forest = rows[(rows["stage"] == "forest") & (rows["n"] == 2700)].iloc[0]
-    return Found(
-        f"n = 2,700, claimed epsilon 1: one changed outcome gives a forest's answer at that "
-        f"record an epsilon of {_number(forest['own point'], forest['own point se'])}",
-        False,
-    )
-
-
-def _many_queries() -> Found:
-    rows = table("001_theorem_1").query("n == 2700").set_index("stage")
-    said = "{stage} {own point:.3g} (se {own point se:.2g}) at one point, "
-    said = _each(rows, said + "{300 points:.3g} (se {se:.2g}) at 300", "; ")
-    return Found(
-        f"epsilon where 1 is claimed: {said}", bool((rows["300 points"] < 1 + 2 * rows["se"]).all())
-    )
-
-
-def _with_n() -> Found:
-    rows = table("001_theorem_1").query("stage == 'forest'").sort_values("n")
-    said = _each(rows, "{own point:.3g} (se {own point se:.2g}) at n = {n:,}")
-    return Found(f"epsilon of a forest at the record's own point: {said}", False)
-
-
-def _functional_noise() -> Found:
-    rows = table("001_theorem_2").query("case == 'any loss with constant L' and h == 1")
-    said = _each(rows, "{epsilon:.2g} in {dimension:.0f}")
-    return Found(
-        f"h = 1, claimed epsilon 1: exact epsilon {said} dimensions",
-        bool((rows["epsilon"] <= 1).all()),
     )
 
 
@@ -166,15 +112,6 @@ def _orthogonal() -> Found:
     )
 
 
-def _neglected() -> Found:
-    rows = table("001_lemma_1").query("part != 'derivative of the mean score'").set_index("case")
-    said = _each(rows, "{case} {mean:.3g} (se {se:.2g})", "; ")
-    return Found(
-        f"epsilon of a record that trains only the nuisances, of a claimed 1: {said}",
-        bool((rows["mean"] - 2 * rows["se"] < 1).all()),
-    )
-
-
 def _formula_row(item: str, learner: str) -> Found:
     row = _one("001_lemma_2", item=item, learner=learner)
     return Found(
@@ -195,42 +132,6 @@ def _kernel_bound() -> Found:
     )
 
 
-def _unsquared() -> Found:
-    row = _one("001_equation_13")
-    return Found(
-        f"without the square one record moves the best function by {row['ours']:g}, where "
-        f"{row['printed']:.2g} is printed",
-        bool(row["ours"] <= row["printed"]),
-    )
-
-
-def _smooth() -> Found:
-    rows = table("001_theorem_1").query("n == 2700").set_index("stage")
-    said = _each(rows, "{stage} {moved:.3g} (se {moved se:.2g}) of {lemma 4:.2g}", "; ")
-    return Found(
-        f"one record moves the answer at its own point, of the bound: {said}",
-        bool((rows["moved"] - 2 * rows["moved se"] <= rows["lemma 4"]).all()),
-    )
-
-
-def _algebra() -> Found:
-    rows = table("001_formulas")
-    return Found(
-        f"{rows['mismatches'].sum()} of {rows['cases'].sum():,} random cases differ, the package's "
-        "pseudo-outcomes (equations 4 and 5) among them",
-        bool(rows["mismatches"].sum() == 0),
-    )
-
-
-def _whose_influence() -> Found:
-    rows = table("001_lemma_5").query("learner == 'DR-learner'").set_index("cells")
-    said = _each(rows, "{ratio:.3g} (se {se:.2g}) for {cells} cells")
-    return Found(
-        f"true influence on a learner of means in cells, over the printed: {said}",
-        bool((rows["ratio"] - 2 * rows["se"] <= 1).all()),
-    )
-
-
 def _consistent() -> Found:
     rows = table("001_consistency").sort_values("n")
     first, last = rows.iloc[0], rows.iloc[-1]
@@ -242,17 +143,6 @@ def _consistent() -> Found:
 
 
 # --- figures --------------------------------------------------------------------------------------
-
-
-def _setting() -> Found:
-    row = _one("001_theorem_1", stage="forest", n=2700)
-    return Found(f"finite release by a forest, claimed epsilon 1: {row['own point']:.0f}", False)
-
-
-def _any_model() -> Found:
-    rows = table("001_figure_2")
-    said = _each(rows, "{model} {plain:.3g} (se {se:.2g})")
-    return Found(f"it runs; PEHE before noise: {said}", True)
 
 
 def _settles() -> Found:
@@ -311,15 +201,6 @@ def _useful() -> Found:
     )
 
 
-def _hematocrit() -> Found:
-    row = _one("001_figure_6", epsilon=1.0)
-    return Found(
-        f"stand-in, epsilon 1: slope {_number(row['slope'], row['slope se'])} where "
-        f"{row['true slope']:.3g} was put in",
-        None,
-    )
-
-
 def _variation() -> Found:
     rows = table("001_figure_6")
     said = _each(rows, "{noise sd:.3g} (se {noise sd se:.2g}) at {epsilon:g}")
@@ -334,15 +215,6 @@ def _constant_effect() -> Found:
         said.append(f"{genes:,} genes {values} ({rows['plain'].iloc[0]:.2g} without noise)")
         settles &= bool((rows["pehe"].diff().dropna() < 0).all())
     return Found(f"stand-in, effect 1: PEHE at epsilon 0.5, 1, 5, 10: {'; '.join(said)}", settles)
-
-
-def _small_loss() -> Found:
-    rows = table("001_figure_7").query("epsilon == 1")
-    said = "{genes:,.0f} genes: PEHE {pehe:.3g} (se {se:.2g}) and {plain:.2g} without noise"
-    said = _each(rows, said, "; ")
-    return Found(
-        f"stand-in, effect 1, epsilon 1: {said}", bool((rows["pehe"] < 2 * rows["plain"]).all())
-    )
 
 
 def _mechanisms() -> Found:

@@ -30,34 +30,6 @@ def _check(item: str, words: str) -> Any:
     return found[(found["item"] == item) & found["check"].str.contains(words)].iloc[0]
 
 
-def _mismatches(item: str, words: str) -> str:
-    row = _check(item, words)
-    return f"{row['mismatches']} of {row['cases']:,} differ"
-
-
-def _noise(algorithm: str, what: str) -> Found:
-    rows = table("003_noise").query("algorithm.str.contains(@algorithm)")
-    far = ((rows["mean"] - 1.0).abs() / rows["se"]).max()
-    shown = ", ".join(f"{r['mean']:.2f} (se {r['se']:.2f})" for _, r in rows.iterrows())
-    return Found(f"{what} at epsilon 0.5, 1, 4: {shown}", bool(far < 3.0))
-
-
-def _matching_agrees() -> Found:
-    text = _mismatches("Algorithm 1", "estimate")
-    return Found(f'smooth_matching(matching="round_robin"): {text}', text.startswith("0 "))
-
-
-def _matching_is_balanced() -> Found:
-    row = _check("Figure 2", "used")
-    text = f"exceeded by {row['mismatches']} of {row['cases']:,} records in random strata"
-    return Found(text, bool(row["mismatches"] == 0))
-
-
-def _subsets_by_sorting() -> Found:
-    text = _mismatches("Algorithm 3", "MVAgg")
-    return Found(f"against all subsets of 8 sites: {text}", text.startswith("0 "))
-
-
 def _smooth_laplace_is_private() -> Found:
     rows = table("003_definition_1")
     worst = rows.loc[rows["smooth_laplace"].idxmax()]
@@ -77,15 +49,6 @@ def _local_bound_holds() -> Found:
     )
     why = f"Centred outcomes halve it: ours is exceeded by {ours['mismatches']}, and is attained."
     return Found(text, bool(printed["mismatches"] == 0), why)
-
-
-def _bound_is_smooth() -> Found:
-    row = _check("Theorem 1", "ln S")
-    text = (
-        f"ln S moves by up to {row['ratio']:.2f} beta, by more than beta in {row['mismatches']} of "
-        f"{row['cases']} pairs of neighbours"
-    )
-    return Found(text, bool(row["mismatches"] == 0))
 
 
 def _released_mean() -> Found:
@@ -132,15 +95,6 @@ def _printed_variance() -> Found:
         f"arms of strata {ours['mean']:.3f} (se {ours['se']:.3f})"
     )
     return Found(text, bool(abs(printed["mean"] - 1.0) < 0.1))
-
-
-def _variance_bound() -> Found:
-    row = _check("Appendix C", "above the bound")
-    text = (
-        f"exceeded by {row['mismatches']} of {row['cases']:,} pairs; at most {row['ratio']:.2g} of "
-        "it is reached"
-    )
-    return Found(text, bool(row["mismatches"] == 0))
 
 
 def _sizes(study: str, why: str) -> Found:

@@ -50,14 +50,6 @@ def _the_algorithm_is_in_the_package() -> Found:
     )
 
 
-def _nothing_bounds_the_propensities() -> Found:
-    rows = _cells("004_table_2", "printed, model noise, rows not scaled")
-    return Found(
-        f"single estimates on IHDP up to {rows['largest'].max():,.0f}, with outcomes of some tens",
-        holds=False,
-    )
-
-
 def _the_sign_in_the_bias() -> Found:
     frame = table("004_figure_1")
     off = {
@@ -206,10 +198,6 @@ def _linear_in_the_effect() -> Found:
 
 
 # --- tables -------------------------------------------------------------------------------------
-
-
-def _symbols() -> Found:
-    return Found("a list of symbols", holds=None)
 
 
 def _without_noise(name: str) -> tuple[str, float, float]:
