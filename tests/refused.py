@@ -30,11 +30,20 @@ def refused(
     return str(caught.value)
 
 
-def refusals(call: Callable[..., Any], *cases: tuple[Any, ...]) -> Callable[..., None]:
-    """A test of all cases: what is changed about a call, the words, and the error if another."""
+def refusals(
+    call: Callable[..., Any], *cases: tuple[Any, ...], error: type[Exception] = OptionError
+) -> Callable[..., None]:
+    """A test of all cases: what is changed about a call, the words, and the error if another.
 
-    @each(("change", "words", "error"), [(*case, OptionError)[:3] for case in cases])
-    def test(change: dict[str, Any], words: str, error: type[Exception]) -> None:
-        refused(words, call, error=error, **change)
+    A case may begin with a formula.
+    """
+
+    @each("case", cases)
+    def test(case: tuple[Any, ...]) -> None:
+        formula = {"formula": case[0]} if isinstance(case[0], str) else {}
+        change, *rest = case[len(formula) :]
+        words = next((x for x in rest if isinstance(x, str)), "")
+        other = next((x for x in rest if not isinstance(x, str)), error)
+        refused(words, call, error=other, **formula | change)
 
     return test

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,6 +17,7 @@ from dpeffects.inference.monotone import Rising
 from dpeffects.inference.quantiles import Distributions
 from dpeffects.inference.tables import ArmTable
 from tests.cases import each
+from tests.refused import refusals
 
 Q = (0.1, 0.25, 0.5, 0.75, 0.9)
 HUGE = 1e7
@@ -339,29 +342,21 @@ def test_rows_that_do_not_count_alike(more):
     assert middle["control_low"] < middle["control"] < middle["control_high"]
 
 
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        ({"quantiles": []}, OptionError),
-        ({"quantiles": [0.0, 0.5]}, OptionError),
-        ({"quantiles": [0.5, 0.5]}, OptionError),
-        ({"quantiles": "median"}, OptionError),
-        ({"quantiles": float("nan")}, OptionError),
-        ({"bins": 2}, OptionError),
-        ({"bins": (3.0, 1.0)}, OptionError),
-        ({"bins": "many"}, OptionError),
-        ({"place_share": 1.0}, OptionError),
-        ({"place_share": -0.1}, OptionError),
-        ({"adjust": True}, OptionError),
-        ({"bounds": {"cost": ["a", "b"]}}, DataError),
-    ],
-    ids=str,
+test_refusals_cost_nothing = refusals(
+    partial(qte, "cost ~ t", made(200)),
+    ({"quantiles": []}, OptionError),
+    ({"quantiles": [0.0, 0.5]}, OptionError),
+    ({"quantiles": [0.5, 0.5]}, OptionError),
+    ({"quantiles": "median"}, OptionError),
+    ({"quantiles": float("nan")}, OptionError),
+    ({"bins": 2}, OptionError),
+    ({"bins": (3.0, 1.0)}, OptionError),
+    ({"bins": "many"}, OptionError),
+    ({"place_share": 1.0}, OptionError),
+    ({"place_share": -0.1}, OptionError),
+    ({"adjust": True}, OptionError),
+    ({"bounds": {"cost": ["a", "b"]}}, DataError),
 )
-def test_refusals_cost_nothing(change, error):
-    ledger = dpe.Ledger(epsilon=1)
-    with pytest.raises(error):
-        qte("cost ~ t", made(200), ledger=ledger, **change)
-    assert ledger.spent == (0.0, 0.0)
 
 
 # --- pictures and words -------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import json
 import math
+import re
 import warnings
 from pathlib import Path
 
@@ -25,8 +26,8 @@ from dpeffects.errors import (
     FormulaError,
     OptionError,
 )
-from tests.cases import each
 from tests.cate.cases import AT, BOUNDS, FORMULA, LEARNERS, frame, run
+from tests.refused import refusals
 
 
 @pytest.fixture(scope="module")
@@ -620,15 +621,10 @@ BAD = {
 }
 
 
-@each(("error", "says", "given"), BAD.values())
-def test_one_clear_error_and_nothing_charged(error, says, given):
-    ledger = dpe.Ledger(10.0, 1e-3)
-    with pytest.raises(error) as caught:
-        run(**{"ledger": ledger, **given})
-    assert isinstance(caught.value, DPEffectsError)
-    assert says in str(caught.value)
-    assert ledger.spends == ()
-    assert ledger.spent == (0, 0)
+test_one_clear_error_and_nothing_charged = refusals(
+    run,
+    *((given, re.escape(says), error) for error, says, given in BAD.values()),
+)
 
 
 def test_a_tiny_delta_is_refused_before_anything_is_charged():
