@@ -18,17 +18,17 @@ class Found:
     """What was measured for a claim.
 
     ``holds``: True where the claim comes back, False where it does not, None where it cannot be
-    checked. ``why`` explains the last two, and may explain the first. Where it has no number of
-    its own, it stands in ``verdicts.toml``.
+    checked; of several things all have to hold. ``why`` explains the last two, and may explain the
+    first. Where it has no number of its own, it stands in ``verdicts.toml``.
     """
 
     measured: str
-    holds: bool | None
+    holds: Any
     why: str = ""
 
     def __post_init__(self) -> None:
-        if self.holds not in VERDICTS:
-            raise ValueError(f"holds must be True, False or None, got {self.holds!r}")
+        known = None if self.holds is None else bool(np.all(self.holds))
+        object.__setattr__(self, "holds", known)
 
 
 def rows(name: str, said: str, holds: str | bool, each: str = "", between: str = ", ") -> Found:
@@ -49,4 +49,4 @@ def rows(name: str, said: str, holds: str | bool, each: str = "", between: str =
             known[fold] = {column: getattr(numbers[column], fold)() for column in numbers}
         known["each"] = between.join(each.format(**row) for _, row in chosen.iterrows())
     true: Any = chosen.eval(holds, engine="python") if isinstance(holds, str) and holds else holds
-    return Found(said.format(**known), None if holds == "" else bool(np.all(true)))
+    return Found(said.format(**known), None if holds == "" else true)
