@@ -1,7 +1,6 @@
 """Signatures: what the centre refuses."""
 
 import base64
-import builtins
 import copy
 import os
 import stat
@@ -179,15 +178,8 @@ def test_openssl_reads_the_keys(tmp_path):
         assert done.returncode == 0
 
 
-def test_without_cryptography_the_extra_is_named(monkeypatch, tmp_path):
-    real = builtins.__import__
-
-    def refuse(name, *args, **kwargs):
-        if name.split(".")[0] == "cryptography":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+def test_without_cryptography_the_extra_is_named(without, tmp_path):
+    without("cryptography")
     for call in (
         lambda: make_keys("North", tmp_path),
         lambda: sign(release(), tmp_path / "x"),
