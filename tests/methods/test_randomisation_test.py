@@ -20,7 +20,6 @@ from dpeffects.inference.randomisation_law import (
     RandomisationStatistic,
     p_value,
 )
-from tests.commands.shell import run
 from tests.refused import refusals
 
 DESIGNS = {
@@ -278,15 +277,3 @@ def test_outcomes_of_all_kinds_are_read():
     ):
         found = dpe.dp_randomisation_test(formula, data, bounds=bounds, **given)
         assert (found.total, found.successes) == (known.total, known.successes)
-
-
-def test_on_the_command_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    trial().to_csv("trial.csv", index=False)
-    (tmp_path / "bounds.toml").write_text("y = [0, 1]\n")
-    code, out, _ = run(
-        capsys, "randomisation-test", "I(y > 0) ~ t", "trial.csv", "--epsilon", "1",
-        "--bounds", "bounds.toml", "--treated", "200", "--seed", "1",
-    )  # fmt: skip
-    assert code == 0
-    assert "Private randomisation test" in out
