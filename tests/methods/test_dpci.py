@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import dpeffects as dpe
@@ -14,20 +13,11 @@ from dpeffects.replication.dpci import CrossFitted
 from dpeffects.replication.model_folds import FoldModels
 from dpeffects.replication.unproved.models import FittedModel
 from dpeffects.seeded import SeededNoise
+from tests.methods.test_model_folds import BOUNDS, EFFECT, FORMULA, frame
 from tests.plain import plain
 from tests.refused import refusals
 
-BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
-FORMULA = "y ~ t | x1 + x2"
-EFFECT, DELTA = 0.15, 1e-5
-
-
-def frame(n, seed=0):
-    rng = np.random.default_rng(seed)
-    x1, x2 = rng.random((2, n))
-    t = rng.random(n) < 0.2 + 0.6 * x1
-    y = 0.1 + 0.5 * x1 + EFFECT * t + 0.2 * (rng.random(n) - 0.5)
-    return pd.DataFrame({"y": y, "t": t, "x1": x1, "x2": x2})
+DELTA = 1e-5
 
 
 def run(n=1000, seed=0, **given):

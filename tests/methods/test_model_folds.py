@@ -20,7 +20,7 @@ FORMULA = "y ~ t | x1 + x2"
 EFFECT = 0.15
 
 
-def frame(n, seed=0):
+def frame(n=400, seed=0):
     """Treatment and outcome both rise with x1: unadjusted, the effect is twice as large."""
     rng = np.random.default_rng(seed)
     x1, x2 = rng.random((2, n))
