@@ -246,7 +246,7 @@ def test_effects_on_a_part_are_weighted_by_all_records():
     [
         *((x, {}, "") for x in ([], None, 3, "north.json", THREE[0], THREE[0].to_dict(), [3])),
         ([THREE[0], THREE[1], THREE[0].to_dict()], {}, "'S0' stands twice"),
-        *((THREE, {"rule": x}, "one of ivw, mvagg, all") for x in ("best", None, 3, ["mvagg"])),
+        *((THREE, {"rule": x}, ", ".join(RULES)) for x in ("best", None, 3, ["mvagg"])),
         *((THREE, {"conf_level": x}, "conf_level") for x in (0, 1, 95, "0.95", True, None)),
         (THREE, {"conf_level": math.nan}, "conf_level"),
     ],
