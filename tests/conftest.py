@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import subprocess
 import sys
@@ -38,6 +39,22 @@ def pytest_runtest_makereport():
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report():
     return _listed((yield))
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """A function that takes a library away."""
+    right = builtins.__import__
+
+    def take_away(library):
+        def refuse(name, *args, **kwargs):
+            if name.split(".")[0] == library:
+                raise ImportError(name)
+            return right(name, *args, **kwargs)
+
+        monkeypatch.setattr(builtins, "__import__", refuse)
+
+    return take_away
 
 
 @contextmanager

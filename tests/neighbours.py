@@ -60,7 +60,7 @@ class Pair:
         return self.one.loc[[self.record, *rest]], self.other.loc[places]
 
 
-def frame(n: int, seed: int) -> pd.DataFrame:
+def frame(n: int = 60, seed: int = 0) -> pd.DataFrame:
     """Confounded records."""
     rng = np.random.default_rng(seed)
     x1, x2 = rng.random(n), rng.uniform(-1, 1, n)

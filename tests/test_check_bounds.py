@@ -11,7 +11,6 @@ from dpeffects.design.clipped import Clipped
 from dpeffects.errors import OptionError
 from dpeffects.flow import Estimation, Request
 from tests.commands.shell import run
-from tests.test_engines import duckdb_relation, parquet, polars_lazy
 
 N = 4000
 BOUNDS = {"y": (0, 1), "age": (18, 90), "x": (-5, 5), "g": ["a", "b"]}
@@ -81,14 +80,6 @@ def test_notes_caution_and_charge():
     assert "clipped" not in str(call(check_bounds=False))
     more = call(shares={"check_bounds": 0.5}).spends
     assert max(s.epsilon for s in more if "outside" in s.label) > 0.2
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("holder", [polars_lazy, duckdb_relation, parquet])
-@pytest.mark.parametrize("more", [{}, {"subset": "age >= 14"}])
-def test_the_same_bits_on_engines(holder, more, tmp_path):
-    fit, other = call(**more), call(holder(table(), tmp_path), **more)
-    assert (fit.estimate, fit.notes, fit.caution) == (other.estimate, other.notes, other.caution)
 
 
 def test_other_functions_have_it(tmp_path):

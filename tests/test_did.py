@@ -17,6 +17,7 @@ from dpeffects.design.sample import Sample
 from dpeffects.errors import DataError, DPEffectsError, OptionError
 from dpeffects.formula import parse
 from dpeffects.inference.estimate import Unavailable
+from tests.refused import refusals
 from tests.replay import replay
 
 BOUNDS = {"y": (0, 100), "x": (0, 1), "s": ["a", "b"]}
@@ -329,13 +330,11 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_what_is_refused(case):
-    given, message = WRONG[case]
-    ledger = dpe.Ledger(1.0)
-    with pytest.raises(DPEffectsError, match=message):
-        dpe.dp_did("y ~ t", people(50), epsilon=1, ledger=ledger, **TWO | given)
-    assert ledger.spends == ()
+test_what_is_refused = refusals(
+    lambda **given: dpe.dp_did("y ~ t", people(50), epsilon=1, **TWO | given),
+    *WRONG.values(),
+    error=DPEffectsError,
+)
 
 
 def test_what_else_is_refused():

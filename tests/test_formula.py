@@ -3,8 +3,6 @@
 import builtins
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 from formulaic.parser import DefaultFormulaParser
@@ -314,11 +312,6 @@ def test_nothing_is_run(code, place, tmp_path, monkeypatch):
     monkeypatch.undo()
     assert not ran
     assert not path.exists()
-
-
-def test_formulaic_is_imported_on_first_use_only():
-    code = "import sys, dpeffects.formula; assert 'formulaic' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def reads_or_refuses(text):

@@ -517,6 +517,11 @@ def test_importing_the_package_loads_hardly_anything():
     assert not modules & {"numpy", "pandas", "narwhals", "scipy", "opendp"}
 
 
+def test_importing_a_folder_loads_no_library_until_it_is_needed():
+    code = "import dpeffects.results, dpeffects.inference, dpeffects.datasets, dpeffects.formula"
+    assert not loaded_by(code) & {"scipy", "pandas", "tabulate", "statsmodels", "formulaic"}
+
+
 def test_the_default_call_loads_no_library_that_it_can_do_without():
     code = """
 import pandas as pd, dpeffects as dpe

@@ -106,13 +106,6 @@ def dask(data, folder):
     return dd.from_pandas(data, npartitions=3)
 
 
-def nan_file(data, folder):
-    polars_nan(data.astype(object).where(data.notna(), None).to_dict("list")).write_parquet(
-        folder / "nan.parquet"
-    )
-    return str(folder / "nan.parquet")
-
-
 ENGINES = [polars_lazy, polars_file, duckdb_relation, parquet, csv, dask]
 
 

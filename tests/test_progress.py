@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import io
 import sys
 
@@ -61,16 +60,9 @@ def test_short_work_has_no_bar(open_terminal, monkeypatch):
     assert "counting" not in terminal.getvalue()
 
 
-def test_without_tqdm_there_is_no_bar(open_terminal, monkeypatch):
+def test_without_tqdm_there_is_no_bar(open_terminal, without):
     terminal = open_terminal()
-    right = builtins.__import__
-
-    def refuse(name, *args, **kwargs):
-        if name.startswith("tqdm"):
-            raise ImportError(name)
-        return right(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    without("tqdm")
     items = [1, 2]
     assert bar(items, "counting") is items
     assert terminal.getvalue() == ""

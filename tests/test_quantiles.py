@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,8 +16,8 @@ from dpeffects.inference.bins import MOST, Scale, place
 from dpeffects.inference.monotone import Rising
 from dpeffects.inference.quantiles import Distributions
 from dpeffects.inference.tables import ArmTable
-from tests.calls import ENGINES
 from tests.cases import each
+from tests.refused import refusals
 
 Q = (0.1, 0.25, 0.5, 0.75, 0.9)
 HUGE = 1e7
@@ -325,18 +327,6 @@ def test_quantiles_beyond_the_declared_range_are_said_first():
 # --- the call -----------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("engine", [name for name in ENGINES if name])
-@pytest.mark.parametrize("formula", ["cost ~ t | x", "visits ~ t", "log(cost + 1) ~ t"])
-def test_engines_give_the_same_bits(engine, formula):
-    data = made(2000)
-    given = {"design": "observational"}
-    here, there = (qte(formula, x, **given) for x in (data, ENGINES[engine](data)))
-    assert here.ends == there.ends
-    assert here.table == there.table
-    assert here.tidy().equals(there.tidy())
-
-
 @pytest.mark.parametrize(
     "more",
     [
@@ -360,37 +350,21 @@ def test_rows_that_do_not_count_alike(more):
     assert middle["control_low"] < middle["control"] < middle["control_high"]
 
 
-def test_json_and_back():
-    fit = qte("cost ~ t | x", made(), design="observational")
-    again = dpe.QuantileEffects.from_json(fit.to_json())
-    assert again.to_json() == fit.to_json()
-    assert again.tidy().equals(fit.tidy())
-    assert again.distribution().equals(fit.distribution())
-
-
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        ({"quantiles": []}, OptionError),
-        ({"quantiles": [0.0, 0.5]}, OptionError),
-        ({"quantiles": [0.5, 0.5]}, OptionError),
-        ({"quantiles": "median"}, OptionError),
-        ({"quantiles": float("nan")}, OptionError),
-        ({"bins": 2}, OptionError),
-        ({"bins": (3.0, 1.0)}, OptionError),
-        ({"bins": "many"}, OptionError),
-        ({"place_share": 1.0}, OptionError),
-        ({"place_share": -0.1}, OptionError),
-        ({"adjust": True}, OptionError),
-        ({"bounds": {"cost": ["a", "b"]}}, DataError),
-    ],
-    ids=str,
+test_refusals_cost_nothing = refusals(
+    partial(qte, "cost ~ t", made(200)),
+    ({"quantiles": []}, OptionError),
+    ({"quantiles": [0.0, 0.5]}, OptionError),
+    ({"quantiles": [0.5, 0.5]}, OptionError),
+    ({"quantiles": "median"}, OptionError),
+    ({"quantiles": float("nan")}, OptionError),
+    ({"bins": 2}, OptionError),
+    ({"bins": (3.0, 1.0)}, OptionError),
+    ({"bins": "many"}, OptionError),
+    ({"place_share": 1.0}, OptionError),
+    ({"place_share": -0.1}, OptionError),
+    ({"adjust": True}, OptionError),
+    ({"bounds": {"cost": ["a", "b"]}}, DataError),
 )
-def test_refusals_cost_nothing(change, error):
-    ledger = dpe.Ledger(epsilon=1)
-    with pytest.raises(error):
-        qte("cost ~ t", made(200), ledger=ledger, **change)
-    assert ledger.spent == (0.0, 0.0)
 
 
 # --- pictures and words -------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tests.releases import release
 
 
 @each("name", NAMES)
-def test_a_screen_with_the_cautions_first(name):
+def test_a_screen_with_the_cautions_first_and_a_name_of_one_line(name):
     result = made(name)
     full, short = result.summary(), result.summary("short")
     assert (short.title, short.alert) == (full.title, full.alert)
@@ -29,13 +29,17 @@ def test_a_screen_with_the_cautions_first(name):
     assert lines[-1].startswith("Everything: ")
     for render in ("as_html", "as_latex", "as_markdown"):
         assert "Everything" in getattr(short, render)()
+    assert not [line for line in str(full).splitlines() if line.strip().startswith("%")]
+    if not name.startswith(("plan", "comparison")):
+        assert repr(result).startswith("<dpeffects ")
+        assert "\n" not in repr(result)
 
 
 @each("name", NAMES)
 def test_a_release_in_about_ten_lines(name):
-    if not isinstance(made(name), Reported):
-        return
     result = made(name)
+    if not isinstance(result, Reported):
+        return
     pairs, last = result.summary("short").blocks
     assert isinstance(pairs, Pairs)
     assert isinstance(last, Prose)
@@ -49,15 +53,9 @@ def test_a_release_in_about_ten_lines(name):
     else:
         assert said["Guarantee"] == holds.short()
         assert ("VOID" in said["Guarantee"]) == bool(holds.void)
-
-
-@each("name", NAMES)
-def test_a_level_that_is_none_is_refused(name):
-    if not isinstance(made(name), Reported):
-        return
     for form in ("full", "short"):
         with pytest.raises((OptionError, TypeError), match="conf_level"):
-            made(name).summary(form, conf_level=7)
+            result.summary(form, conf_level=7)
 
 
 def _derived(result):
@@ -116,18 +114,6 @@ def test_one_is_not_many():
     alone = made("study without baseline")
     assert "on 1 outcome," in repr(alone)
     assert "All 1 intervals" not in str(alone)
-
-
-@each("name", [x for x in NAMES if not x.startswith(("plan", "comparison"))])
-def test_a_name_is_one_line(name):
-    assert repr(made(name)).startswith("<dpeffects ")
-    assert "\n" not in repr(made(name))
-
-
-@each("name", NAMES)
-def test_no_line_ends_between_a_number_and_its_per_cent(name):
-    lines = str(made(name).summary()).splitlines()
-    assert not [line for line in lines if line.strip().startswith("%")]
 
 
 def test_what_is_adjusted_for():

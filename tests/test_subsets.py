@@ -18,7 +18,7 @@ from dpeffects.ledgers import create_ledger, open_ledger
 from dpeffects.ledgers.memory import Ledger, OneCall
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
-from tests.test_counting import BOUNDS, CALLS, COUNTING, FORMULA, HOLDERS, IDS, frame, run
+from tests.test_counting import BOUNDS, CALLS, COUNTING, FORMULA, IDS, frame, run
 
 GIVEN = {"bounds": BOUNDS, "seed": 1}
 THREE = {"a": "g == 'a'", "b": "g == 'b'", "c": "g == 'c'"}
@@ -219,15 +219,6 @@ def test_other_averages_have_subsets_too(function):
     call = getattr(dpe, function)
     found = call(FORMULA, frame(), "one_step", epsilon=3, by="g", **GIVEN)
     assert found.estimand == function[-3:].upper()
-
-
-@pytest.mark.long
-def test_engines_agree(tmp_path):
-    data = frame()
-    expected = fit(data, by="g + cut(x1, [0, 0.5, 1])").to_dict()
-    for holder in HOLDERS:
-        found = fit(holder(data, tmp_path), by="g + cut(x1, [0, 0.5, 1])").to_dict()
-        assert found == expected, holder.__name__
 
 
 def test_noise_is_not_the_same_in_all():

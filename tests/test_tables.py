@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +14,7 @@ from dpeffects.formula.expression import Column, Pair, Survival
 from dpeffects.inference.tables import ArmTable
 from dpeffects.services.sites.together import tables as together
 from tests.calls import ENGINES
+from tests.refused import refusals
 
 TRUE = np.array([[0.1, 0.3, 0.2, 0.4], [0.25, 0.25, 0.3, 0.2]])
 ASKED = {"horizon": 1.0, "bins": 4, "epsilon": 1.0, "design": "randomised"}
@@ -133,18 +136,6 @@ def made(n: int = 400, seed: int = 1) -> pd.DataFrame:
     return pd.DataFrame(frame)
 
 
-@pytest.mark.parametrize("engine", ["polars", "duckdb"])
-@pytest.mark.parametrize("formula", ["Surv(time, died) ~ t", "Surv(time, died == 1) ~ t | x"])
-def test_engines_count_the_same(engine: str, formula: str) -> None:
-    pytest.importorskip(engine)
-    data, more = made(), {"bounds": {"x": (0, 1)}, "seed": 3}
-    asked = {**ASKED, "design": "observational"}
-    here = dpe.dp_survival(formula, data, **asked, **more)
-    there = dpe.dp_survival(formula, ENGINES[engine](data), **asked, **more)
-    assert here.table == there.table
-    assert type(here).from_json(here.to_json()) == here
-
-
 @pytest.mark.parametrize("engine", ["", "polars", "duckdb"])
 def test_an_event_that_is_not_zero_or_one_is_refused_by_name_only(engine: str) -> None:
     if engine:
@@ -158,25 +149,18 @@ def test_an_event_that_is_not_zero_or_one_is_refused_by_name_only(engine: str) -
     assert ledger.spent == (0.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"horizon": -1.0}, "horizon must be a positive"),
-        ({"horizon": float("nan")}, "horizon must be a positive"),
-        ({"bins": 1}, "bins must be a whole number"),
-        ({"bins": [0.5, 0.2]}, "must increase"),
-        ({"bins": [0.5, 3.0]}, "must increase"),
-        ({"design": "trial"}, "design must be"),
-        ({"adjust": True}, "needs covariates"),
-        ({"cluster": "x"}, "cluster is for average effects"),
-        ({"missing": "weight"}, "average effects"),
-    ],
+test_refusals_cost_nothing = refusals(
+    partial(dpe.dp_survival, "Surv(time, died) ~ t", made(), **ASKED),
+    ({"horizon": -1.0}, "horizon must be a positive"),
+    ({"horizon": float("nan")}, "horizon must be a positive"),
+    ({"bins": 1}, "bins must be a whole number"),
+    ({"bins": [0.5, 0.2]}, "must increase"),
+    ({"bins": [0.5, 3.0]}, "must increase"),
+    ({"design": "trial"}, "design must be"),
+    ({"adjust": True}, "needs covariates"),
+    ({"cluster": "x"}, "cluster is for average effects"),
+    ({"missing": "weight"}, "average effects"),
 )
-def test_refusals_cost_nothing(change: dict[str, object], message: str) -> None:
-    ledger = dpe.Ledger(2.0)
-    with pytest.raises(OptionError, match=message):
-        dpe.dp_survival("Surv(time, died) ~ t", made(), **{**ASKED, **change}, ledger=ledger)
-    assert ledger.spent == (0.0, 0.0)
 
 
 def test_surv_stands_where_it_belongs() -> None:

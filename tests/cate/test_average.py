@@ -15,7 +15,8 @@ from dpeffects.flow import Estimation, Request
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.shape import BINS, spread_by
 from dpeffects.seeded import SeededNoise
-from tests.cate.cases import FORMULA, frame, run
+from tests.cate.cases import FORMULA, run
+from tests.neighbours import frame
 from tests.populations import POPULATIONS
 
 CONFOUNDED = POPULATIONS["three confounders"]

@@ -25,8 +25,11 @@ from dpeffects.errors import (
     FormulaError,
     OptionError,
 )
+from tests.calls import AT
 from tests.cases import each
-from tests.cate.cases import AT, BOUNDS, FORMULA, LEARNERS, frame, run
+from tests.cate.cases import BOUNDS, FORMULA, LEARNERS, run
+from tests.neighbours import frame
+from tests.refused import refusals
 
 
 @pytest.fixture(scope="module")
@@ -473,16 +476,8 @@ def test_a_file_with_all_frequencies_written_out_is_read():
     assert (again.effect(AT) == fit.effect(AT)).all()
 
 
-@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())
+@each("damage", [*DAMAGED.values(), *ACCEPTED.values()])
 def test_damaged_files(damage, tmp_path):
-    doc = document()
-    damage(doc)
-    with pytest.raises(DPEffectsError):
-        load(doc, tmp_path)
-
-
-@pytest.mark.parametrize("damage", ACCEPTED.values(), ids=ACCEPTED.keys())
-def test_damaged_files_that_are_read(damage, tmp_path):
     doc = document()
     damage(doc)
     with pytest.raises(DPEffectsError):
@@ -536,99 +531,67 @@ def test_any_change_of_a_file_gives_our_error_or_an_answer(tmp_path_factory, pla
 
 # --- bad arguments ----------------------------------------------------------------------------
 
-BAD = {
-    "unknown method": (OptionError, "k_anonymous, one_step, r_learner", {"method": "t_learner"}),
-    "unknown release": (OptionError, "function, points, groups", {"release": "curve"}),
-    "unknown option": (OptionError, "'trees'", {"trees": 5}),
-    "no other level": (OptionError, "level must be", {"level": "label"}),
-    "points without at": (OptionError, "needs at", {"release": "points"}),
-    "groups without by": (OptionError, "needs by", {"release": "groups"}),
-    "at without points": (OptionError, "at is for", {"at": AT}),
-    "by without groups": (OptionError, "by is for", {"by": "g"}),
-    "continuous by": (FormulaError, "discrete", {"release": "groups", "by": "x1"}),
-    "by the outcome": (FormulaError, "outcome", {"release": "groups", "by": "y"}),
-    "by the treatment": (FormulaError, "treatment", {"release": "groups", "by": "t"}),
-    "by nothing": (OptionError, "must be terms", {"release": "groups", "by": ""}),
-    "by a constant": (OptionError, "names no column", {"release": "groups", "by": "1"}),
-    "by a missing column": (DataError, "'z'", {"release": "groups", "by": "z"}),
-    "by a number": (OptionError, "must be terms", {"release": "groups", "by": 3}),
-    "too many groups": (
-        OptionError,
-        "1200 groups",
-        {"release": "groups", "by": f"g + cut(x1, {[i / 400 for i in range(401)]})"},
-    ),
-    "at without a column": (DataError, "'g'", {"release": "points", "at": {"x1": [0], "x2": [0]}}),
-    "at with NaN": (
-        DataError,
-        "missing",
-        {"release": "points", "at": {**AT, "x1": [math.nan] * 3}},
-    ),
-    "at with a new level": (
-        DataError,
-        "levels",
-        {"release": "points", "at": {**AT, "g": ["a", "b", "z"]}},
-    ),
-    "at with text": (DataError, "numeric", {"release": "points", "at": {**AT, "x1": list("abc")}}),
-    "at without rows": (
-        OptionError,
-        "at has 0 rows",
-        {"release": "points", "at": {"x1": [], "x2": [], "g": []}},
-    ),
-    "at of another kind": (DataError, "frame", {"release": "points", "at": 3}),
-    "points without bounds": (
-        OptionError,
-        "declared bounds for x1",
+test_one_clear_error_and_nothing_charged = refusals(
+    run,
+    ({"method": "t_learner"}, "k_anonymous, one_step, r_learner"),
+    ({"release": "curve"}, "function, points, groups"),
+    ({"trees": 5}, "'trees'"),
+    ({"level": "label"}, "level must be"),
+    ({"release": "points"}, "needs at"),
+    ({"release": "groups"}, "needs by"),
+    ({"at": AT}, "at is for"),
+    ({"by": "g"}, "by is for"),
+    ({"release": "groups", "by": "x1"}, "discrete", FormulaError),
+    ({"release": "groups", "by": "y"}, "outcome", FormulaError),
+    ({"release": "groups", "by": "t"}, "treatment", FormulaError),
+    ({"release": "groups", "by": ""}, "must be terms"),
+    ({"release": "groups", "by": "1"}, "names no column"),
+    ({"release": "groups", "by": "zz"}, "'zz'", DataError),
+    ({"release": "groups", "by": 3}, "must be terms"),
+    ({"release": "groups", "by": f"g + cut(x1, {[i / 400 for i in range(401)]})"}, "1200 groups"),
+    ({"release": "points", "at": {"x1": [0], "x2": [0]}}, "'g'", DataError),
+    ({"release": "points", "at": {**AT, "x1": [math.nan] * 3}}, "missing", DataError),
+    ({"release": "points", "at": {**AT, "g": ["a", "b", "z"]}}, "levels", DataError),
+    ({"release": "points", "at": {**AT, "x1": list("abc")}}, "numeric", DataError),
+    ({"release": "points", "at": {"x1": [], "x2": [], "g": []}}, "at has 0 rows"),
+    ({"release": "points", "at": 3}, "frame", DataError),
+    (
         {"release": "points", "at": AT, "bounds": {k: BOUNDS[k] for k in ("y", "x2", "g")}},
+        "declared bounds for x1",
     ),
-    "no covariates": (OptionError, "needs covariates", {"formula": "y ~ t"}),
-    "a constant for covariates": (OptionError, "needs covariates", {"formula": "y ~ t | 1"}),
-    "no epsilon": (BudgetError, "positive", {"epsilon": 0}),
-    "negative epsilon": (BudgetError, "positive", {"epsilon": -1.0}),
-    "epsilon in words": (BudgetError, "number", {"epsilon": "one"}),
-    "delta of one": (BudgetError, "delta", {"delta": 1.0}),
-    "unknown kernel": (OptionError, "kernel", {"kernel": "laplace"}),
-    "unknown noise": (OptionError, "noise", {"noise": "laplace"}),
-    "unknown second stage": (OptionError, "second_stage", {"second_stage": "forest"}),
-    "bandwidth": (OptionError, "bandwidth", {"bandwidth": 0.0}),
-    "bandwidth in words": (OptionError, "bandwidth", {"bandwidth": "wide"}),
-    "bandwidth NaN": (OptionError, "bandwidth", {"bandwidth": math.nan}),
-    "clip": (OptionError, "clip", {"clip": 0.5}),
-    "threshold": (OptionError, "threshold", {"threshold": True}),
-    "penalty": (OptionError, "penalty", {"penalty": 0.0}),
-    "a penalty that noise cannot pay": (OptionError, "at least", {"penalty": 1e-3}),
-    "the same with bounds to be found": (
-        OptionError,
-        "at least",
+    ({"formula": "y ~ t"}, "needs covariates"),
+    ({"formula": "y ~ t | 1"}, "needs covariates"),
+    ({"epsilon": 0}, "positive", BudgetError),
+    ({"epsilon": -1.0}, "positive", BudgetError),
+    ({"epsilon": "one"}, "number", BudgetError),
+    ({"delta": 1.0}, "delta", BudgetError),
+    ({"kernel": "laplace"}, "kernel"),
+    ({"noise": "laplace"}, "noise"),
+    ({"second_stage": "forest"}, "second_stage"),
+    ({"bandwidth": 0.0}, "bandwidth"),
+    ({"bandwidth": "wide"}, "bandwidth"),
+    ({"bandwidth": math.nan}, "bandwidth"),
+    ({"clip": 0.5}, "clip"),
+    ({"threshold": True}, "threshold"),
+    ({"penalty": 0.0}, "penalty"),
+    ({"penalty": 1e-3}, "at least"),
+    (
         {"penalty": 1e-4, "data": frame(2000), "bounds": {k: BOUNDS[k] for k in ("y", "x2", "g")}},
+        "at least",
     ),
-    "an odd number of waves": (OptionError, "even", {"n_features": 7}),
-    "features in words": (OptionError, "n_features", {"n_features": "many"}),
-    "lipschitz": (OptionError, "lipschitz", {"lipschitz": -1.0}),
-    "two losses": (OptionError, "one of them", {"lipschitz": 1.0, "threshold": 0.5}),
-    "share": (OptionError, "unknown share", {"shares": {"estimate": 1.0}}),
-    "seed": (OptionError, "seed", {"seed": -1}),
-    "variance": (OptionError, "variance", {"variance": "no"}),
-    "no data": (DataError, "frame", {"data": 3}),
-    "NaN": (DataError, "missing values in x1", {"data": frame().assign(x1=math.nan)}),
-    "undeclared levels": (
-        BoundsError,
-        '"g"',
-        {"bounds": {k: BOUNDS[k] for k in ("y", "x1", "x2")}},
-    ),
-    "an undeclared level": (DataError, "levels", {"data": frame().assign(g="z")}),
-    "bounds for nothing": (BoundsError, "'zz'", {"bounds": {**BOUNDS, "zz": (0, 1)}}),
-}
-
-
-@each(("error", "says", "given"), BAD.values())
-def test_one_clear_error_and_nothing_charged(error, says, given):
-    ledger = dpe.Ledger(10.0, 1e-3)
-    with pytest.raises(error) as caught:
-        run(**{"ledger": ledger, **given})
-    assert isinstance(caught.value, DPEffectsError)
-    assert says in str(caught.value)
-    assert ledger.spends == ()
-    assert ledger.spent == (0, 0)
+    ({"n_features": 7}, "even"),
+    ({"n_features": "many"}, "n_features"),
+    ({"lipschitz": -1.0}, "lipschitz"),
+    ({"lipschitz": 1.0, "threshold": 0.5}, "one of them"),
+    ({"shares": {"estimate": 1.0}}, "unknown share"),
+    ({"seed": -1}, "seed"),
+    ({"variance": "no"}, "variance"),
+    ({"data": 3}, "frame", DataError),
+    ({"data": frame().assign(x1=math.nan)}, "missing values in x1", DataError),
+    ({"bounds": {k: BOUNDS[k] for k in ("y", "x1", "x2")}}, '"g"', BoundsError),
+    ({"data": frame().assign(g="z")}, "levels", DataError),
+    ({"bounds": {**BOUNDS, "zz": (0, 1)}}, "'zz'", BoundsError),
+)
 
 
 def test_a_tiny_delta_is_refused_before_anything_is_charged():
@@ -659,23 +622,12 @@ def test_too_many_points_are_refused_before_anything_is_charged():
         lambda f: f.curve("x1", at={"g": "z"}),
         lambda f: f.curve("x1", at={"x2": "text"}),
         lambda f: f.plot("zz"),
-    ],
-)
-def test_bad_questions_to_a_function(fit, ask):
-    with pytest.raises(DPEffectsError):
-        ask(fit)
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
         lambda f: f.bands(ONE, "0.9"),
         lambda f: f.curve("x1", points=-1),
         lambda f: f.curve("x1", at={"x2": [0.0, 0.1]}),
     ],
-    ids=["level", "points", "at"],
 )
-def test_more_bad_questions_to_a_function(fit, ask):
+def test_bad_questions_to_a_function(fit, ask):
     with pytest.raises(DPEffectsError):
         ask(fit)
 
@@ -686,14 +638,6 @@ def test_pure_epsilon_is_enough(method, path):
     fit = run(method, path, delta=0.0)
     assert fit.guarantee.delta == 0.0
     assert {s.mechanism for s in fit.spends} <= {"Laplace", "no draw"}
-
-
-def test_frames_of_other_libraries_give_the_same():
-    polars = pytest.importorskip("polars")
-    data = frame(100)
-    for path in ("function", "points", "groups"):
-        one, two = (run(path=path, data=d) for d in (data, polars.from_pandas(data)))
-        assert one.to_dict() == two.to_dict()
 
 
 def test_an_intercept_is_always_there():

@@ -1,25 +1,11 @@
 """``dpeffects balance``: overlap and balance from a file."""
 
-import json
-
 import pytest
 
 import dpeffects as dpe
 from tests.commands.shell import ESTIMATE, FORMULA, refused, run
-from tests.commands.shell import study as records
 
 DECLARED = {"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]}
-
-
-def test_the_command_gives_what_the_function_gives(study, capsys):
-    more = ["--seed", 2, "--bins", 10, "--no-adjusted", "--estimand", "ATT", "--format", "json"]
-    code, out, err = run(capsys, "balance", FORMULA, *ESTIMATE, *more)
-    assert (code, err) == (0, "")
-    found = dpe.dp_balance(
-        FORMULA, records(), epsilon=1, bounds=DECLARED, seed=2, bins=10, adjusted=False,
-        estimand="ATT",
-    )  # fmt: skip
-    assert json.loads(out) == json.loads(found.to_json())
 
 
 def test_record_and_plot(study, capsys):

@@ -10,45 +10,37 @@ LIFE = ["survival", "Surv(age, y) ~ t", "--horizon", "90", "--bins", "6", *TRIAL
 BOUNDS = {"y": (0, 1), "age": (18, 90), "sex": ["f", "m"]}
 
 
+DESIGN = {"design": "randomised"}
+SAME = {
+    "survival": ("Surv(age, y) ~ t", {"horizon": 90, "bins": 6, **DESIGN}),
+    "qte": ("age ~ t", {"quantiles": [0.25, 0.5], **DESIGN}),
+    "ordinal": ("sex ~ t", DESIGN),
+    "rate": ("y ~ t", {"offset": "age", "per": 1000, **DESIGN}),
+    "moments": ("y ~ t | age", {"subgroups": ["sex"], **DESIGN}),
+    "late": ("age ~ y", {"instrument": "t", **DESIGN}),
+    "balance": ("y ~ t | age + sex", {"bins": 10, "adjusted": False, "estimand": "ATT"}),
+    "randomisation-test": ("I(y > 0) ~ t", {"treated_share": 0.5, "alternative": "greater"}),
+}
+
+
+def typed(name, value):
+    """An argument as it is written in a shell."""
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{'' if value else 'no-'}{flag}"]
+    return [f"--{flag}", *(value if isinstance(value, list) else [value])]
+
+
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize(
-    ("arguments", "kind", "made"),
-    [
-        (
-            LIFE,
-            dpe.SurvivalEffects,
-            ("dp_survival", "Surv(age, y) ~ t", {"horizon": 90, "bins": 6}),
-        ),
-        (
-            ["qte", "age ~ t", *ESTIMATE, "--quantiles", "0.25", "0.5", *TRIAL[5:]],
-            dpe.QuantileEffects,
-            ("dp_qte", "age ~ t", {"quantiles": [0.25, 0.5]}),
-        ),
-        (["ordinal", "sex ~ t", *TRIAL], dpe.OrdinalEffects, ("dp_ordinal", "sex ~ t", {})),
-        (
-            ["rate", "y ~ t", "--offset", "age", "--per", "1000", *TRIAL],
-            dpe.RateEffects,
-            ("dp_rate", "y ~ t", {"offset": "age", "per": 1000}),
-        ),
-        (
-            ["moments", "y ~ t | age", "--subgroups=sex", *TRIAL],
-            dpe.Moments,
-            ("dp_moments", "y ~ t | age", {"subgroups": ["sex"]}),
-        ),
-        (
-            ["late", "age ~ y", "--instrument", "t", *TRIAL],
-            dpe.LateEffect,
-            ("dp_late", "age ~ y", {"instrument": "t"}),
-        ),
-    ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
-)
-def test_a_command_gives_what_the_function_gives(study, capsys, arguments, kind, made):
-    assert run(capsys, *arguments, "1", "--out", "fit.json")[0] == 0
-    name, formula, options = made
-    given = {"epsilon": 1, "bounds": BOUNDS, "design": "randomised", "seed": 1}
-    fit = getattr(dpe, name)(formula, "data.csv", **given, **options)
-    assert kind.from_json((study / "fit.json").read_text()).to_dict() == fit.to_dict()
+@pytest.mark.parametrize("command", SAME)
+def test_a_command_gives_what_the_function_gives(study, capsys, command):
+    formula, given = SAME[command]
+    more = [word for name, value in given.items() for word in typed(name, value)]
+    asked = [*ESTIMATE, "--seed", 1, "--out", "fit.json"]
+    assert run(capsys, command, formula, *asked, *more)[0] == 0
+    call = getattr(dpe, f"dp_{command.replace('-', '_')}")
+    fit = call(formula, "data.csv", epsilon=1, bounds=BOUNDS, seed=1, **given)
+    assert type(fit).from_json((study / "fit.json").read_text()).to_dict() == fit.to_dict()
 
 
 def test_sites_add_their_files(study, capsys):

@@ -16,7 +16,8 @@ from dpeffects.estimators import conditional_methods
 from dpeffects.guarantee import KINDS
 from dpeffects.privacy.budget import as_written
 from dpeffects.results import CateEffects, CateFunction
-from tests.cate.cases import FORMULA, LEARNERS, PATHS, frame, run
+from tests.cate.cases import FORMULA, LEARNERS, PATHS, run
+from tests.neighbours import frame
 
 SPECS = {name: s for name, s in conditional_methods().items() if s.guarantee == "exact"}
 ONE_PATH = {name: "groups" if name == "one_step" else "points" for name in SPECS}

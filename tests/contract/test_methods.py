@@ -8,7 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import dpeffects as dpe
@@ -18,6 +17,7 @@ from dpeffects.estimators import proved, table_methods
 from dpeffects.privacy.budget import as_written
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.seeded import SeededNoise
+from tests.neighbours import frame
 from tests.plain import plain
 
 SPECS = proved()
@@ -44,14 +44,6 @@ STRATA = "y ~ t | g + cut(x1, [0, 0.5, 1])"
 
 def formula(name):
     return STRATA if SPECS[name].needs_strata else FORMULA
-
-
-def frame(n=60, seed=0):
-    rng = np.random.default_rng(seed)
-    x1, x2 = rng.random(n), rng.uniform(-1, 1, n)
-    t = rng.random(n) < 0.3 + 0.4 * x1
-    y = np.clip(0.3 * x1 + 0.2 * t + 0.4 * rng.random(n), 0, 1)
-    return pd.DataFrame({"y": y, "t": t, "x1": x1, "x2": x2, "g": rng.choice(list("abc"), n)})
 
 
 def run(name, level, options, data=None, **more):

@@ -15,6 +15,9 @@ from tests.federation.sites import question
 
 GOOD = question(options={"arms": "private"}).to_dict()
 
+DEEP: list = []
+for _ in range(10**5):
+    DEEP = [DEEP]
 BAD = {
     "no request": ("request", {"request": ""}),
     "request with a slash": ("request", {"request": "../x"}),
@@ -43,15 +46,31 @@ BAD = {
     "ledger": ("'ledger' cannot be an option", {"options": {"ledger": None}}),
     "epsilon twice": ("'epsilon' cannot be an option", {"options": {"epsilon": 9}}),
     "dunder": ("not the name of an option", {"options": {"__class__": 1}}),
+    "many terms": ("", {"formula": "y ~ t | " + " + ".join(["x"] * 3000)}),
+    "many points": ("", {"formula": f"y ~ t | cut(x, {[i / 30 for i in range(300)]})"}),
+    "many levels": ("", {"formula": f"y ~ t | C(x, levels={list(range(300))})"}),
+    "a list of lists": ("", {"formula": [[]] * 10**6}),
+    "a request without end": ("", {"request": "a" * 10**7}),
+    "many options": ("", {"options": {f"o{i}": 1 for i in range(10**5)}}),
+    "a long option": ("", {"options": {"design": "a" * 10**6}}),
+    "a huge option": ("", {"options": {"design": 10**400}}),
+    "a listed option": ("", {"options": {"design": [1, 2]}}),
+    "a huge deadline": ("", {"deadline": 10**400}),
+    "many entries": ("", {f"more{i}": 1 for i in range(10**5)}),
+    "a deep formula": ("", {"formula": DEEP}),
+    "a deep option": ("", {"options": {"design": DEEP}}),
+    "a deep request": ("", {"request": DEEP}),
 }
 
 
 @each("case", BAD)
 def test_bad_questions_are_refused(case):
+    """In a line; a question is small, and whatever is not is not worked on, nor quoted."""
     words, change = BAD[case]
     with pytest.raises(QuestionError) as error:
         Question.from_dict({**GOOD, **change})
     assert words in str(error.value)
+    assert len(str(error.value)) < 6000
 
 
 @pytest.mark.parametrize("missing", ["request", "formula", "epsilon"])

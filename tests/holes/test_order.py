@@ -13,112 +13,52 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.stats import chi2
 
-import dpeffects as dpe
 from dpeffects.guarantee import Guarantee
 from dpeffects.privacy import noise as noises
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.privacy.parts import fixed_generator
 from dpeffects.seeded import SeededNoise
-from tests.calls import Jumping
-from tests.replay import replay
+from tests.calls import CALLS, ate
+from tests.cases import each
 
-BOUNDS = {"y": (0, 1), "x": (0, 1), "g": ["a", "b"]}
-N = 60
-
-
-def frame(seed):
-    rng = np.random.default_rng(seed)
-    x = rng.random(N)
-    t = rng.random(N) < 0.3 + 0.4 * x
-    y = np.clip(0.4 * x + 0.2 * t + 0.4 * rng.random(N), 0.01, 0.99)
-    g = np.where(rng.random(N) < 0.5, "a", "b")
-    return pd.DataFrame({"y": y, "t": t, "x": x, "g": g})
+BY_PLACES = [
+    *("private_psm, printed", "private_psm, not debiased", "private_psm, one neighbour"),
+    *("private_psm, label", "private_psm, label, exhausted", "private_ipw, split"),
+    *("sample_aggregate", "sample_aggregate, any model", "sample_aggregate, points"),
+    *("model_folds", "model_folds, any model", "model_folds, any model's predictions"),
+    "smooth_matching, round robin",
+]
 
 
-def neighbours(seed, label):
-    """The record with the smallest outcome gets the largest, and more where more is private."""
-    data = frame(seed)
-    other, j = data.copy(), int(data["y"].argmin())
-    other.loc[j, "y"] = 1.0
-    if not label:
-        other.loc[j, ["x", "t"]] = 1.0 - data.loc[j, "x"], not data.loc[j, "t"]
-    return data, other
-
-
-def ate(method, formula="y ~ t | x", **given):
-    def run(data, noise):
-        call = {"epsilon": 1.0, "bounds": BOUNDS, "seed": noise, **given}
-        return dpe.dp_ate(formula, data, method, **call)
-
-    return run
-
-
-def points(data, noise):
-    given = {"bounds": BOUNDS, "release": "points", "at": {"x": [0.2, 0.8]}, "seed": noise}
-    given |= {"blocks": 6, "effect_range": (-0.05, 0.05)}
-    return dpe.dp_cate("y ~ t | x", data, "sample_aggregate", epsilon=1, **given)
-
-
-ANY = {"estimator": "regression", "outcome": Jumping()}
-PATHS = {
-    "private_psm": ate("private_psm", as_printed=True),
-    "private_psm, no debiasing": ate("private_psm", as_printed=True, debias=False, neighbors=1),
-    "private_psm, label": ate("private_psm", level="label"),
-    "private_psm, label, ties": ate("private_psm", "y ~ t | g", level="label", match_limit=1),
-    "private_ipw, halves": ate("private_ipw", split=True),
-    "sample_aggregate": ate("sample_aggregate", blocks=6),
-    "sample_aggregate, any model": ate("sample_aggregate", blocks=12, **ANY),
-    "model_folds": ate("model_folds", folds=4),
-    "model_folds, any model": ate("model_folds", folds=12, **ANY),
-    "model_folds, predictions": ate("model_folds", folds=12, average="predictions", **ANY),
-    "round robin": ate("smooth_matching", "y ~ t | g", matching="round_robin", delta=1e-5),
-    "effects at points": points,
-}
-ONLY_SUMS = {
-    "diff_in_means": ate("diff_in_means"),
-    "private_ipw": ate("private_ipw"),
-    "auto": ate("auto"),
-    "strata": ate("global_matching", "y ~ t | g"),
-}
-
-
-def replayed(run, label, seed, column):
-    """Run on neighbours that are sorted by a column, or in two orders of their own."""
-    data, other = neighbours(seed, label)
-    rng = np.random.default_rng(seed)
-    if column:
-        first, second = (d[column].to_numpy().argsort(kind="stable") for d in (data, other))
-    else:  # any order, as an engine may choose it
-        first, second = rng.permutation(N), rng.permutation(N)
-    tables = [d.iloc[k].reset_index(drop=True) for d, k in ((data, first), (other, second))]
-    found = replay(run, *tables, seed=seed, orders=[second.argsort()[first]])
-    assert not found.violations
-    return found
+def moved(call):
+    """The most that a release moves on neighbours that are sorted by the outcome."""
+    worst = 0.0
+    for seed, name in itertools.product(range(3), ["outcome from end to end", "duplicates"]):
+        found = call.replay(name, unordered=True, seed=seed)
+        assert not found.violations
+        assert found.permutations == 1, "one secret order a call"
+        worst = max(worst, found.largest)
+    return worst
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("path", PATHS)
-def test_sorted_neighbours_move_no_release_by_more_than_declared(path):
+@pytest.mark.parametrize("name", BY_PLACES)
+def test_sorted_neighbours_move_no_release_by_more_than_declared(name):
     """Blocks, folds, halves, matches and scores went by the place of a record in the table.
 
     Sorted by the outcome, one record moved scores by 23 times what was declared, block means by 10.
     """
-    worst = 0.0
-    for seed, column in itertools.product(range(3), ["y", "x", None]):
-        found = replayed(PATHS[path], "label" in path, seed, column)
-        assert found.permutations == 1, "one secret order a call"
-        worst = max(worst, found.largest)
-    assert 0.0 < worst <= 1.0
+    assert 0.0 < moved(CALLS[name]) <= 1.0
 
 
-@pytest.mark.parametrize("path", ONLY_SUMS)
-def test_sums_need_no_order(path):
+@each("name", ["diff_in_means", "private_ipw", "auto", "global_matching"])
+def test_sums_need_no_order(name):
     """Exact sums are the same in every order, so that no time goes into drawing one."""
-    assert replayed(ONLY_SUMS[path], False, 1, "y").permutations == 0
+    found = CALLS[name].replay("outcome from end to end", unordered=True)
+    assert (found.violations, found.permutations) == ((), 0)
 
 
 @pytest.mark.real_noise
@@ -218,12 +158,9 @@ def test_what_a_block_draws_does_not_shift_other_blocks(method, model, monkeypat
     answers of all later blocks changed with one record, by 11 times what was declared."""
     monkeypatch.setitem(sys.modules, "torch", small_torch())
     number = {"sample_aggregate": {"blocks": 12}, "model_folds": {"folds": 12}}[method]
-    run = ate(method, estimator="regression", outcome=model(), variance=False, **number)
-    worst = 0.0
-    for seed in range(4):
-        random.seed(seed)  # so that the test repeats itself, whatever it finds
-        worst = max(worst, replayed(run, False, seed, "y").largest)
-    assert 0.0 < worst <= 1.0
+    random.seed(1)  # so that the test repeats itself, whatever it finds
+    call = ate(method, estimator="regression", outcome=model(), variance=False, **number)
+    assert 0.0 < moved(call) <= 1.0
 
 
 def test_generators_are_given_back(monkeypatch):

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError
-
-
-def test_the_package_loads_no_statistics_until_they_are_needed():
-    code = "import sys, dpeffects; print([m for m in sys.modules if m.startswith('scipy.')])"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
 
 
 def records(n: int = 400, seed: int = 0) -> pd.DataFrame:

@@ -23,11 +23,12 @@ CALLS = {
     for delta in (0.0, 1e-5)
     if delta or not spec.needs_delta
 }
+GAUSSIAN = {"noise": "gaussian", "propensity": "output"}
 OPTIONS = {
-    "gaussian weights": ("private_ipw", "sample", {"noise": "gaussian", "propensity": "output"}),
-    "two halves": ("private_ipw", "sample", {"split": True, "noise": "gaussian"}),
-    "moments": ("one_step", "sample", {"pool": "models"}),
-    "all Gaussian": ("one_step", "sample", {"pool": "all"}),
+    "gaussian weights": ("private_ipw", "sample", 1e-5, GAUSSIAN),
+    "two halves": ("private_ipw", "sample", 1e-5, {"split": True, "noise": "gaussian"}),
+    "moments": ("one_step", "sample", 1e-5, {"pool": "models"}),
+    "all Gaussian": ("one_step", "sample", 1e-5, {"pool": "all"}),
 }
 
 
@@ -48,10 +49,11 @@ def rebuilt(noise):
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", [*CALLS, *OPTIONS])
 def test_an_export_has_all_of_the_noise(call, tmp_path):
     """to_dict()["released"] left the Gaussian part of the noise out."""
-    fit = fitted(*CALLS[call])
+    name, level, delta, options = OPTIONS.get(call) or (*CALLS[call], {})
+    fit = fitted(name, level, delta, **options)
     for found in (fit.to_dict(), json.loads(fit.to_json())):
         assert rebuilt(found["released"]) == pytest.approx(fit.noise_variance, rel=1e-12)
         assert found["noise_variance"] == fit.noise_variance
@@ -62,17 +64,9 @@ def test_an_export_has_all_of_the_noise(call, tmp_path):
     assert rebuilt(sent) == pytest.approx(fit.noise_variance, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_an_export_has_the_noise_of_other_options_too(name):
-    """Options that ask for Gaussian noise had an export without any noise."""
-    method, level, options = OPTIONS[name]
-    fit = fitted(method, level, 1e-5, **options)
-    assert rebuilt(fit.to_dict()["released"]) == pytest.approx(fit.noise_variance, rel=1e-12)
-
-
 def test_some_of_these_calls_draw_gaussian_noise():
     """Without it the tests above would show nothing."""
-    assert fitted("private_ipw", "sample", 1e-5, **OPTIONS["gaussian weights"][2]).released.gaussian
+    assert fitted("private_ipw", "sample", 1e-5, **GAUSSIAN).released.gaussian
 
 
 @pytest.mark.parametrize("name", ["points", "groups"])
@@ -83,19 +77,12 @@ def test_conditional_effects_say_which_noise_is_in_them(name):
         assert rebuilt(found) == pytest.approx(effect.noise_variance, rel=1e-12)
 
 
-def test_a_combination_exports_its_noise_and_its_cautions():
-    """A combination's JSON had neither the noise in the effect nor the sites' cautions."""
-    fit = release("sites")
-    found = fit.to_dict()
-    assert found["noise_variance"] == pytest.approx(fit.glance()["noise_variance"][0])
-    assert found["caution"] == fit.caution
-
-
-def test_a_balance_exports_its_caution():
-    """A model that is mostly noise was a warning on the screen and no word in the JSON."""
-    found = replace(release("balance"), model_noise=0.9)
-    assert found.caution
-    assert found.to_dict()["caution"] == found.caution
+def test_combinations_and_balances_export_their_noise_and_cautions():
+    """These were warnings on the screen and no word in the JSON."""
+    fit, noisy = release("sites"), replace(release("balance"), model_noise=0.9)
+    assert fit.to_dict()["noise_variance"] == pytest.approx(fit.glance()["noise_variance"][0])
+    assert fit.to_dict()["caution"] == fit.caution
+    assert noisy.to_dict()["caution"] == noisy.caution != ""
 
 
 # --- the kind of the guarantee ----------------------------------------------------------------
@@ -148,20 +135,12 @@ def test_pictures_paragraphs_and_records_have_the_words_of_the_kind(kind, tmp_pa
     assert KINDS[kind].words.upper() in plain((tmp_path / "record.html").read_text("utf-8"))
 
 
-def test_what_is_void_and_unproved_says_both():
-    """Of a seeded method without privacy a table said "NOT PRIVATE, seeded, none"."""
+def test_comparisons_and_lines_say_what_is_void_unproved_or_not_private():
+    """A table of a seeded method without privacy said "NOT PRIVATE, seeded, none", the title of
+    every comparison was "private effects side by side", and a line ended in "none"."""
     table = str(dpe.compare(of_kind("library", void=("seeded",))))
-    words = KINDS["library"].words.upper()
-    assert f"NOT PRIVATE: seeded; {words}" in plain(table)
-
-
-def test_a_table_is_not_called_private_if_its_results_are_not():
-    """The title of every comparison was "private effects side by side"."""
+    assert f"NOT PRIVATE: seeded; {KINDS['library'].words.upper()}" in plain(table)
     assert "private" not in str(dpe.compare(of_kind("none"))).splitlines()[0].lower()
-
-
-def test_a_result_without_privacy_says_so_in_its_line():
-    """The line of a result without privacy ended in "none", like one without a caution."""
     assert "NOT PRIVATE" in repr(of_kind("none"))
 
 

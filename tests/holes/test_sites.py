@@ -16,12 +16,11 @@ from dpeffects.errors import (
     EstimationError,
     OptionError,
     PolicyError,
-    QuestionError,
     ReleaseError,
 )
 from dpeffects.estimators import proved
 from dpeffects.ledgers.memory import Ledger
-from dpeffects.services.federation import Question, SitePolicy, answer, collect, site, trial_runs
+from dpeffects.services.federation import SitePolicy, answer, collect, site, trial_runs
 from dpeffects.services.federation.records import SiteColumns
 from dpeffects.services.sites import SiteRelease, combine, dp_multisite, site_release
 from dpeffects.services.sites.plausible import why_not
@@ -335,42 +334,6 @@ def test_a_question_beyond_its_time_is_stopped():
     task = trial_runs.Rehearsal("y ~ t | x", slow, layout, 500_000, 0, 4000)
     assert trial_runs._tried(task) == trial_runs.TOO_LARGE
     assert trial_runs._tried(replace(task, n=200, seconds=60)) == ""
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"formula": "y ~ t | " + " + ".join(["x"] * 3000)},
-        {"formula": f"y ~ t | cut(x, {points(300)})"},
-        {"formula": "y ~ t | C(x, levels=[" + ", ".join(map(str, range(300))) + "])"},
-        {"formula": [[]] * 10**6},
-        {"request": "a" * 10**7},
-        {"options": {f"o{i}": 1 for i in range(10**5)}},
-        {"options": {"design": "a" * 10**6}},
-        {"options": {"design": 10**400}},
-        {"options": {"design": [1, 2]}},
-        {"deadline": 10**400},
-        {f"more{i}": 1 for i in range(10**5)},
-    ],
-    ids=range(11),
-)
-def test_questions_of_any_size_are_refused_in_a_line(change):
-    """A question is small; whatever is not is refused without being worked on or quoted."""
-    values = {"request": "q", "formula": "y ~ t", "epsilon": 1.0, **change}
-    with pytest.raises(QuestionError) as error:
-        Question.from_dict(values)
-    assert len(str(error.value)) < 6000
-
-
-def test_a_nested_question_is_refused():
-    deep = []
-    for _ in range(10**5):
-        deep = [deep]
-    for values in ({"formula": deep}, {"options": {"design": deep}}, {"request": deep}):
-        with pytest.raises(QuestionError):
-            Question.from_dict({"request": "q", "formula": "y ~ t", "epsilon": 1.0, **values})
-    with pytest.raises(QuestionError):
-        Question.from_json("[" * 60_000)
 
 
 # --- what a centre takes -------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from dpeffects.abilities import study as joint
 from dpeffects.errors import OptionError
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
 from dpeffects.inference.tables import Confounding
-from tests.calls import ENGINES
 
 BOUNDS = {"pain": (0, 10), "x": (0, 1), "sex": ["f", "m"], "grade": ["i", "ii", "iii"]}
 FORMULA = "pain + died ~ t | x + sex"
@@ -239,23 +238,6 @@ def test_a_flag_that_is_an_outcome_serves_both() -> None:
     mean = data.groupby("t")["score"].mean()
     assert fit.estimates == pytest.approx([mean[1] - mean[0], share[1] - share[0]], abs=1e-3)
     assert fit.sums.whole.sums.shape[2] == 2
-
-
-@pytest.mark.parametrize("engine", ["polars", "duckdb"])
-def test_engines_have_the_same_bits(engine: str) -> None:
-    data = people(600)
-    given = {
-        "subgroups": "sex",
-        "epsilon": 4.0,
-        "bounds": {**BOUNDS, "score": (0, 10)},
-        "missing": "available",
-        "seed": 1,
-    }
-    formula = "score + died ~ t | x + sex"
-    one = dpe.dp_study(formula, data, **given)
-    assert dpe.dp_study(formula, ENGINES[engine](data), **given).sums == one.sums
-    other = dpe.dp_study(formula, data.sample(frac=1.0, random_state=1), **given)
-    assert other.sums == one.sums
 
 
 def test_refusals_come_before_the_charge() -> None:

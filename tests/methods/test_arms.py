@@ -29,7 +29,6 @@ from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows
 from dpeffects.privacy.sets import Box
 from dpeffects.seeded import SeededNoise
-from tests.calls import ENGINES
 
 FORMULA = "outcome ~ treatment | x1 + x2 + x3"
 LEVELS = ["none", "low", "high"]
@@ -253,19 +252,6 @@ def test_records_of_two_public_arms_are_theirs():
 
 
 # --- everywhere -----------------------------------------------------------------------------------
-
-
-@pytest.mark.sampled(7)
-@pytest.mark.parametrize("engine", ["polars", "duckdb"])
-@pytest.mark.parametrize("level", ["sample", "label"])
-@pytest.mark.parametrize("method", ADDITIVE)
-def test_engines_have_the_same_bits(method, level, engine):
-    pytest.importorskip(engine)
-    frame = data(900)
-    here = fit(frame, method, level=level)
-    there = fit(ENGINES[engine](frame.frame), method, level=level, bounds=BOUNDS)
-    assert there.estimates.tolist() == here.estimates.tolist()
-    assert there.effects == here.effects
 
 
 @pytest.mark.sampled(5)

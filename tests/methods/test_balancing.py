@@ -11,7 +11,6 @@ import pytest
 from scipy.optimize import minimize
 
 import dpeffects as dpe
-from dpeffects.design import engines, table
 from dpeffects.errors import DPEffectsError, EstimationError
 from dpeffects.estimators.default import balancing
 from dpeffects.estimators.default.balancing import (
@@ -24,14 +23,12 @@ from dpeffects.estimators.default.balancing import (
     lengths_part,
 )
 from dpeffects.estimators.spec import Facts, MethodSpec, Options
-from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows
 from tests.privacy.bare import Bare, change
-from tests.test_engines import csv, duckdb_relation, parquet, polars_eager, polars_lazy
 
 
 @dataclass(frozen=True)
@@ -499,19 +496,3 @@ def test_what_cannot_be_balanced_is_said():
 
 
 # --- wherever the rows are ------------------------------------------------------------------------
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("estimand", ["ATE", "ATT"])
-def test_every_engine_gives_the_same_numbers(estimand, tmp_path, monkeypatch):
-    data = records(901, 3, seed=6)
-    expected = run(data, estimand, columns=3).to_dict()
-    shuffled = data.sample(frac=1, random_state=3)
-    assert run(shuffled, estimand, columns=3).to_dict() == expected
-    for holder in (polars_eager, polars_lazy, duckdb_relation, parquet, csv):
-        assert run(holder(shuffled, tmp_path), estimand, columns=3).to_dict() == expected
-    monkeypatch.setattr(private_rows, "ROWS", 100)
-    monkeypatch.setattr(table, "ROWS", 70)
-    monkeypatch.setattr(engines, "_BATCH", 300)
-    assert run(data, estimand, columns=3).to_dict() == expected
-    assert run(parquet(data, tmp_path), estimand, columns=3).to_dict() == expected

@@ -5,29 +5,19 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.errors import OptionError
 from dpeffects.replication.block_learner import RidgeLogistic, RidgeRegression
 from dpeffects.replication.dpci import CrossFitted
 from dpeffects.replication.model_folds import FoldModels
 from dpeffects.replication.unproved.models import FittedModel
 from dpeffects.seeded import SeededNoise
+from tests.methods.test_model_folds import BOUNDS, EFFECT, FORMULA, frame
 from tests.plain import plain
+from tests.refused import refusals
 
-BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
-FORMULA = "y ~ t | x1 + x2"
-EFFECT, DELTA = 0.15, 1e-5
-
-
-def frame(n, seed=0):
-    rng = np.random.default_rng(seed)
-    x1, x2 = rng.random((2, n))
-    t = rng.random(n) < 0.2 + 0.6 * x1
-    y = 0.1 + 0.5 * x1 + EFFECT * t + 0.2 * (rng.random(n) - 0.5)
-    return pd.DataFrame({"y": y, "t": t, "x1": x1, "x2": x2})
+DELTA = 1e-5
 
 
 def run(n=1000, seed=0, **given):
@@ -142,19 +132,12 @@ def test_one_record_can_move_it_by_many_times_the_noise():
     assert shift**2 / 2 - shift * 6 > 1000
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"accept_asymptotic": False}, "accept_asymptotic=True"),
-        ({"delta": 0.0}, "delta"),
-        ({"folds": 1}, "folds"),
-        ({"folds": 101}, "needs 1010 records"),
-        ({"clip": 0.6}, "clip"),
-        ({"propensity": 3}, "propensity"),
-    ],
+test_refusals = refusals(
+    run,
+    ({"accept_asymptotic": False}, "accept_asymptotic=True"),
+    ({"delta": 0.0}, "delta"),
+    ({"folds": 1}, "folds"),
+    ({"folds": 101}, "needs 1010 records"),
+    ({"clip": 0.6}, "clip"),
+    ({"propensity": 3}, "propensity"),
 )
-def test_refusals(given, words):
-    ledger = dpe.Ledger(1.0, DELTA)
-    with pytest.raises(OptionError, match=words):
-        run(ledger=ledger, **given)
-    assert not ledger.spends

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.replication.k_anonymous import anonymised, microaggregate
 from dpeffects.replication.unproved.claimed import unprotected
+from tests.methods.test_model_folds import BOUNDS, FORMULA, frame
 from tests.plain import plain
 from tests.privacy.bare import curator
-
-BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
-FORMULA = "y ~ t | x1 + x2"
-
-
-def frame(n=400, seed=0):
-    rng = np.random.default_rng(seed)
-    x1, x2 = rng.random((2, n))
-    t = rng.random(n) < 0.2 + 0.6 * x1
-    y = 0.1 + 0.5 * x1 + 0.15 * t + 0.2 * (rng.random(n) - 0.5)
-    return pd.DataFrame({"y": y, "t": t, "x1": x1, "x2": x2})
 
 
 def run(data=None, **given):

@@ -18,6 +18,7 @@ from dpeffects.replication.private_psm import (
     mixture_of,
     share_variance,
 )
+from tests.refused import refusals
 
 FORMULA = "outcome ~ treatment | x1 + x2 + x3"
 LEVELS = ["none", "low", "high"]
@@ -328,13 +329,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("change", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_refusals_come_before_the_charge(change, words):
-    ledger = dpe.Ledger(1.0)
-    with pytest.raises(OptionError) as caught:
-        fit(data(1000), ledger=ledger, **({"level": None} if "method" in change else {}), **change)
-    assert words in str(caught.value)
-    assert ledger.remaining == (1.0, 0.0)
+test_refusals_come_before_the_charge = refusals(
+    lambda **given: fit(data(1000), **({"level": None} if "method" in given else {}), **given),
+    *REFUSED.values(),
+)
 
 
 def test_one_effect_is_wanted_elsewhere():

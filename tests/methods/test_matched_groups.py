@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
 
 import dpeffects as dpe
-from dpeffects.errors import OptionError
 from dpeffects.estimators.default.score import Score
 from dpeffects.replication import matched_groups
 from tests.privacy.bare import Block
+from tests.refused import refusals
 
 BOUNDS = {"y": (0, 3), "x1": (-4, 4), "x2": (-4, 4)}
 FORMULA = "y ~ t | x1 + x2"
@@ -144,17 +146,6 @@ def test_several_arms_have_groups_of_their_own():
     assert len({s.epsilon for s in counts}) == 1
 
 
-@pytest.mark.parametrize("engine", ["polars", "duckdb"])
-def test_rows_may_be_on_an_engine_and_nothing_is_collected(engine):
-    pytest.importorskip(engine)
-    from tests.calls import ENGINES
-
-    frame = data(3000)
-    here, there = fit(frame), fit(ENGINES[engine](frame))
-    assert there.estimate == pytest.approx(here.estimate, abs=1e-9)
-    assert not any("Collected" in note for note in there.notes)
-
-
 def test_what_is_printed_is_as_it_was():
     """By seed, as before groups were matched by this name."""
     from tests.methods.test_private_psm import data as older
@@ -170,20 +161,12 @@ def test_what_is_printed_is_as_it_was():
     assert printed(older(800), **limited, **given).estimate == pytest.approx(0.21600826150538874)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"neighbors": 3}, "neighbors is for"),
-        ({"debias": False}, "as_printed=True"),
-        ({"groups": 5, "level": "label"}, 'groups is for level="sample"'),
-        ({"groups": 5, "as_printed": True}, "groups is for"),
-        ({"groups": 1}, "from 5"),
-        ({"estimand": "ATT", "as_printed": True}, "ATE, not ATT"),
-    ],
+test_options_of_the_other_matching_are_refused_before_anything_is_paid = refusals(
+    partial(fit, data(500), seed=None),
+    ({"neighbors": 3}, "neighbors is for"),
+    ({"debias": False}, "as_printed=True"),
+    ({"groups": 5, "level": "label"}, 'groups is for level="sample"'),
+    ({"groups": 5, "as_printed": True}, "groups is for"),
+    ({"groups": 1}, "from 5"),
+    ({"estimand": "ATT", "as_printed": True}, "ATE, not ATT"),
 )
-def test_options_of_the_other_matching_are_refused_before_anything_is_paid(given, words):
-    ledger = dpe.Ledger(1.0)
-    estimand = given.pop("estimand", "ATE")
-    with pytest.raises(OptionError, match=words):
-        fit(data(500), estimand, ledger=ledger, seed=None, **given)
-    assert not ledger.spends

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,15 +12,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 
 import dpeffects as dpe
-from dpeffects.errors import OptionError
 from tests.plain import plain
+from tests.refused import refusals
 
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1)}
 FORMULA = "y ~ t | x1 + x2"
 EFFECT = 0.15
 
 
-def frame(n, seed=0):
+def frame(n=400, seed=0):
     """Treatment and outcome both rise with x1: unadjusted, the effect is twice as large."""
     rng = np.random.default_rng(seed)
     x1, x2 = rng.random((2, n))
@@ -100,24 +102,17 @@ def test_folds_without_an_arm_are_no_failure():
         assert np.isfinite(fit.estimate)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"folds": 1}, "folds must be"),
-        ({"folds": 51}, "at most 50 folds"),
-        ({"average": "medians"}, "average must be one of"),
-        ({"estimator": "dml"}, "estimator must be one of"),
-        ({"clip": 0.5}, "clip must be"),
-        ({"clip": 0.0}, "clip must be"),
-        ({"effect_range": (1, 0)}, "effect_range"),
-        ({"effect_range": (-1, 1), "average": "predictions"}, "effect_range has no meaning"),
-        ({"outcome": 3}, "outcome"),
-        ({"outcome": DecisionTreeRegressor(), "estimator": "ipw"}, "outcome has no meaning"),
-        ({"propensity": LogisticRegression(), "estimator": "regression"}, "propensity has no"),
-    ],
+test_refusals = refusals(
+    partial(run, 200, epsilon=1.0),
+    ({"folds": 1}, "folds must be"),
+    ({"folds": 51}, "at most 50 folds"),
+    ({"average": "medians"}, "average must be one of"),
+    ({"estimator": "dml"}, "estimator must be one of"),
+    ({"clip": 0.5}, "clip must be"),
+    ({"clip": 0.0}, "clip must be"),
+    ({"effect_range": (1, 0)}, "effect_range"),
+    ({"effect_range": (-1, 1), "average": "predictions"}, "effect_range has no meaning"),
+    ({"outcome": 3}, "outcome"),
+    ({"outcome": DecisionTreeRegressor(), "estimator": "ipw"}, "outcome has no meaning"),
+    ({"propensity": LogisticRegression(), "estimator": "regression"}, "propensity has no"),
 )
-def test_refusals(given, words):
-    ledger = dpe.Ledger(1.0)
-    with pytest.raises(OptionError, match=words):
-        run(200, epsilon=1.0, ledger=ledger, **given)
-    assert not ledger.spends

@@ -17,7 +17,6 @@ from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.row import Row
 from dpeffects.inference.moment_regression import MomentMatrix, regress
 from dpeffects.privacy.rows import Block
-from tests.calls import ENGINES
 
 FORMULA = "cost + died ~ t | age + sex + region"
 BOUNDS = {
@@ -378,14 +377,6 @@ def test_three_arms(data: pd.DataFrame) -> None:
     assert len(kept.effects_by("sex").labels) == 4
     assert "arm" in kept.balance()
     assert kept.summary().as_text()
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_engines_give_the_same_bits(data: pd.DataFrame, engine: str, tmp_path) -> None:
-    asked = {**ASKED, "epsilon": 1.0, "seed": 4}
-    here = dpe.dp_moments(FORMULA, data, **asked)
-    assert dpe.dp_moments(FORMULA, ENGINES[engine](data), **asked) == here
-    assert dpe.dp_moments(FORMULA, data.sample(frac=1.0, random_state=1), **asked) == here
 
 
 def test_rows_that_count_differently(data: pd.DataFrame) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,6 @@ import pytest
 from scipy import stats
 
 import dpeffects as dpe
-from dpeffects.errors import OptionError
 from dpeffects.inference import randomisation_law
 from dpeffects.inference.randomisation_law import (
     GAMMA,
@@ -20,7 +20,7 @@ from dpeffects.inference.randomisation_law import (
     RandomisationStatistic,
     p_value,
 )
-from tests.commands.shell import run
+from tests.refused import refusals
 
 DESIGNS = {
     "half": Assignment(7, 1, 2, fixed=False),
@@ -243,29 +243,19 @@ def test_the_result_is_shown_and_written():
     assert "treated_share" in dpe.methods("randomisation_test")
 
 
-@pytest.mark.parametrize(
-    ("formula", "given", "words"),
-    [
-        ("y ~ t", {}, "say how treatment was assigned"),
-        ("y ~ t", {"treated": 200, "treated_share": 0.5}, "say how treatment was assigned"),
-        ("y ~ t", {"treated": 400}, "less than the number of records"),
-        ("y ~ t", {"treated": 0}, "treated"),
-        ("y ~ t", {"treated_share": 1.0}, "treated_share"),
-        ("y ~ t", {"treated_share": 0.5, "alternative": "more"}, "alternative"),
-        ("x ~ t", {"treated": 200}, "an outcome of 0 and 1"),
-        ("y ~ t", {"treated": 200, "bounds": {"y": (0, 3)}}, "an outcome of 0 and 1"),
-        ("y ~ t", {"treated": 200, "bounds": None}, "an outcome of 0 and 1"),
-        ("log(y + 1) ~ t", {"treated": 200}, "an outcome of 0 and 1"),
-    ],
+test_refusals_come_before_any_charge = refusals(
+    partial(dpe.dp_randomisation_test, data=trial(), epsilon=1, bounds={"y": [0, 1], "x": (0, 1)}),
+    ("y ~ t", {}, "say how treatment was assigned"),
+    ("y ~ t", {"treated": 200, "treated_share": 0.5}, "say how treatment was assigned"),
+    ("y ~ t", {"treated": 400}, "less than the number of records"),
+    ("y ~ t", {"treated": 0}, "treated"),
+    ("y ~ t", {"treated_share": 1.0}, "treated_share"),
+    ("y ~ t", {"treated_share": 0.5, "alternative": "more"}, "alternative"),
+    ("x ~ t", {"treated": 200}, "an outcome of 0 and 1"),
+    ("y ~ t", {"treated": 200, "bounds": {"y": (0, 3)}}, "an outcome of 0 and 1"),
+    ("y ~ t", {"treated": 200, "bounds": None}, "an outcome of 0 and 1"),
+    ("log(y + 1) ~ t", {"treated": 200}, "an outcome of 0 and 1"),
 )
-def test_refusals_come_before_any_charge(formula, given, words):
-    ledger = dpe.Ledger(1.0)
-    bounds = {"y": [0, 1], "x": (0, 1)}
-    with pytest.raises(OptionError, match=words):
-        dpe.dp_randomisation_test(
-            formula, trial(), epsilon=1, ledger=ledger, **{"bounds": bounds, **given}
-        )
-    assert ledger.spent == (0, 0)
 
 
 @pytest.mark.parametrize("y", [0, 1])
@@ -295,15 +285,3 @@ def test_outcomes_of_all_kinds_are_read():
     ):
         found = dpe.dp_randomisation_test(formula, data, bounds=bounds, **given)
         assert (found.total, found.successes) == (known.total, known.successes)
-
-
-def test_on_the_command_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    trial().to_csv("trial.csv", index=False)
-    (tmp_path / "bounds.toml").write_text("y = [0, 1]\n")
-    code, out, _ = run(
-        capsys, "randomisation-test", "I(y > 0) ~ t", "trial.csv", "--epsilon", "1",
-        "--bounds", "bounds.toml", "--treated", "200", "--seed", "1",
-    )  # fmt: skip
-    assert code == 0
-    assert "Private randomisation test" in out

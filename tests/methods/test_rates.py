@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from dpeffects.formula.expression import Column, Pair
 from dpeffects.inference.rates import ArmSums, RateTable
 from dpeffects.inference.tables import Confounding
 from dpeffects.privacy.rows import Block
-from tests.calls import ENGINES
+from tests.refused import refusals
 
 BOUNDS = {"events": (0, 10), "years": (0, 5), "x1": (0, 1), "x2": (0, 1), "x3": (0, 1)}
 ASKED = {"offset": "years", "epsilon": 1.0, "bounds": BOUNDS}
@@ -181,17 +182,6 @@ def test_rates_not_bounded_away_from_zero_have_no_upper_end() -> None:
     assert high == math.inf
 
 
-@pytest.mark.parametrize("engine", ["polars", "duckdb"])
-@pytest.mark.parametrize("formula", [PLAIN, ADJUSTED])
-def test_engines_add_up_the_same(engine: str, formula: str) -> None:
-    pytest.importorskip(engine)
-    data, asked = made(), {**ASKED, "adjust": "|" in formula, "seed": 3}
-    here = dpe.dp_rate(formula, data, **asked)
-    there = dpe.dp_rate(formula, ENGINES[engine](data), **asked)
-    assert here.table == there.table
-    assert type(here).from_json(here.to_json()) == here
-
-
 def test_csv_files_codebooks_and_dots_know_the_offset(tmp_path) -> None:
     data = made(300)[["treatment", "events", "years", "x1", "x2"]]
     path = tmp_path / "data.csv"
@@ -249,33 +239,26 @@ def test_weights_and_units_count_as_they_should() -> None:
     assert fits[0].table.sums.events == pytest.approx(fits[1].table.sums.events, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "message"),
-    [
-        ({"bounds": {"events": (0, 10)}}, BoundsError, "largest that years can be"),
-        ({"bounds": {"years": (0, 5)}}, BoundsError, "largest that events can be"),
-        ({"bounds": {"events": (0, 10), "years": (5, 5)}}, BoundsError, "lower must be below"),
-        ({"bounds": {"events": (-1, 10), "years": (0, 5)}}, BoundsError, "from 0 to the largest"),
-        ({"bounds": {"events": (0, 10), "years": (-5, 5)}}, BoundsError, "from 0 to the largest"),
-        ({"offset": "months"}, DataError, "'months'"),
-        ({"offset": "events"}, OptionError, "is the outcome"),
-        ({"offset": "treatment"}, FormulaError, "also stands in the outcome"),
-        ({"offset": ""}, OptionError, "need the time"),
-        ({"offset": 3}, OptionError, "name of a column"),
-        ({"per": 0}, OptionError, "per must be"),
-        ({"design": "trial"}, OptionError, "design must be"),
-        ({"adjust": True}, OptionError, "needs covariates"),
-        ({"cluster": "x1"}, OptionError, "cluster is for average effects"),
-        ({"missing": "weight"}, OptionError, "average effects"),
-        ({"missing": {"yeras": "complete"}}, OptionError, "years"),
-        ({"horizon": 3}, OptionError, "It is for dp_survival"),
-    ],
+test_refusals_cost_nothing = refusals(
+    partial(dpe.dp_rate, PLAIN, made(), **ASKED),
+    ({"bounds": {"events": (0, 10)}}, BoundsError, "largest that years can be"),
+    ({"bounds": {"years": (0, 5)}}, BoundsError, "largest that events can be"),
+    ({"bounds": {"events": (0, 10), "years": (5, 5)}}, BoundsError, "lower must be below"),
+    ({"bounds": {"events": (-1, 10), "years": (0, 5)}}, BoundsError, "from 0 to the largest"),
+    ({"bounds": {"events": (0, 10), "years": (-5, 5)}}, BoundsError, "from 0 to the largest"),
+    ({"offset": "months"}, DataError, "'months'"),
+    ({"offset": "events"}, OptionError, "is the outcome"),
+    ({"offset": "treatment"}, FormulaError, "also stands in the outcome"),
+    ({"offset": ""}, OptionError, "need the time"),
+    ({"offset": 3}, OptionError, "name of a column"),
+    ({"per": 0}, OptionError, "per must be"),
+    ({"design": "trial"}, OptionError, "design must be"),
+    ({"adjust": True}, OptionError, "needs covariates"),
+    ({"cluster": "x1"}, OptionError, "cluster is for average effects"),
+    ({"missing": "weight"}, OptionError, "average effects"),
+    ({"missing": {"yeras": "complete"}}, OptionError, "years"),
+    ({"horizon": 3}, OptionError, "It is for dp_survival"),
 )
-def test_refusals_cost_nothing(change: dict, error: type[Exception], message: str) -> None:
-    ledger = dpe.Ledger(2.0)
-    with pytest.raises(error, match=message):
-        dpe.dp_rate(PLAIN, made(), **{**ASKED, **change}, ledger=ledger)
-    assert ledger.spent == (0.0, 0.0)
 
 
 def test_other_functions_point_to_this_one() -> None:

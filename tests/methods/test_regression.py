@@ -11,7 +11,6 @@ import pytest
 import statsmodels.api as sm
 
 import dpeffects as dpe
-from tests.calls import ENGINES
 
 BOUNDS = dict.fromkeys(("y", "x1", "x2"), (0, 1))
 FORMULA = "y ~ t | x1 + x2"
@@ -142,14 +141,6 @@ def test_words_are_those_of_the_method_that_estimated(frame, bounds, estimand, m
         assert "regression by arm" not in words
         assert "regression was chosen" not in words
     assert type(made).from_json(made.to_json()) == made
-
-
-@pytest.mark.parametrize("engine", sorted(ENGINES.keys() - {""}))
-def test_engines_give_the_same_numbers(engine):
-    pytest.importorskip(engine)
-    frame = sample()
-    here, there = fit(frame), fit(ENGINES[engine](frame))
-    assert here.released == there.released
 
 
 def test_what_a_caller_may_choose():

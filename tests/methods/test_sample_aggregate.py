@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -15,9 +16,9 @@ from dpeffects.errors import OptionError
 from dpeffects.replication.sample_aggregate import default_blocks
 from dpeffects.seeded import SeededNoise
 from tests.calls import Call
-from tests.cases import each
 from tests.methods.test_private_ipw import BOUNDS, DOORS, FORMULA, frame
 from tests.plain import plain
+from tests.refused import refusals
 
 
 def run(data=None, estimand="ATE", **more):
@@ -387,49 +388,42 @@ class Broken(NoPredict):
         raise RuntimeError("out of order")
 
 
-@each(
-    ("bad", "words"),
-    [
-        ({"outcome": "forest"}, r"'forest' has no fit/predict; pass a scikit-learn regressor"),
-        ({"outcome": 3}, "outcome: 3 has no fit/predict"),
-        ({"outcome": NoPredict()}, "has no fit/predict"),
-        ({"outcome": NoPredict}, r"NoPredict is a class; pass an object: NoPredict\(\)"),
-        ({"outcome": Broken()}, "made-up records, the size of a block .out of order."),
-        ({"propensity": "logit"}, "has no fit/predict_proba; pass a scikit-learn classifier"),
-        ({"propensity": Spy()}, "has no fit/predict_proba"),
-        ({"blocks": 0}, "blocks must be a whole number from 2"),
-        ({"blocks": 1}, "blocks must be a whole number from 2"),
-        ({"blocks": 2.5}, "blocks must be a whole number"),
-        ({"blocks": True}, "blocks must be a whole number"),
-        ({"blocks": "many"}, "blocks must be a whole number"),
-        ({"blocks": 5000}, "blocks = 5000 for 400 records.*at most 100"),
-        ({"blocks": 101}, "a block needs 4 records, so at most 100"),
-        ({"effect_range": (1, -1)}, r"lower must be below upper, got \(1, -1\)"),
-        ({"effect_range": (1, 1)}, "lower must be below upper"),
-        ({"effect_range": (0, float("inf"))}, "two numbers"),
-        ({"effect_range": (0, float("nan"))}, "two numbers"),
-        ({"effect_range": (-1e308, 1e308)}, "too wide"),
-        ({"effect_range": (0,)}, "two numbers"),
-        ({"effect_range": 1.0}, "two numbers"),
-        ({"effect_range": "ab"}, "two numbers"),
-        ({"effect_range": (True, 2)}, "two numbers"),
-        ({"estimator": "matching"}, "estimator must be one of aipw, ipw, regression"),
-        ({"estimator": "dr_learner"}, "estimator must be one of"),
-        ({"estimator": "ipw", "outcome": Spy()}, 'outcome has no meaning with estimator="ipw"'),
-        ({"estimator": "regression", "crossfit": True}, "crossfit has no meaning"),
-        ({"clip": 0.0}, "clip"),
-        ({"clip": 0.5}, "clip"),
-        ({"clip": True}, "clip"),
-        ({"crossfit": 2}, "crossfit"),
-        ({"block": 20}, "did you mean 'blocks'|Did you mean 'blocks'"),
-        ({"level": "label"}, "level"),
-    ],
+test_bad_options_charge_nothing = refusals(
+    partial(run, frame(400)),
+    ({"outcome": "forest"}, r"'forest' has no fit/predict; pass a scikit-learn regressor"),
+    ({"outcome": 3}, "outcome: 3 has no fit/predict"),
+    ({"outcome": NoPredict()}, "has no fit/predict"),
+    ({"outcome": NoPredict}, r"NoPredict is a class; pass an object: NoPredict\(\)"),
+    ({"outcome": Broken()}, "made-up records, the size of a block .out of order."),
+    ({"propensity": "logit"}, "has no fit/predict_proba; pass a scikit-learn classifier"),
+    ({"propensity": Spy()}, "has no fit/predict_proba"),
+    ({"blocks": 0}, "blocks must be a whole number from 2"),
+    ({"blocks": 1}, "blocks must be a whole number from 2"),
+    ({"blocks": 2.5}, "blocks must be a whole number"),
+    ({"blocks": True}, "blocks must be a whole number"),
+    ({"blocks": "many"}, "blocks must be a whole number"),
+    ({"blocks": 5000}, "blocks = 5000 for 400 records.*at most 100"),
+    ({"blocks": 101}, "a block needs 4 records, so at most 100"),
+    ({"effect_range": (1, -1)}, r"lower must be below upper, got \(1, -1\)"),
+    ({"effect_range": (1, 1)}, "lower must be below upper"),
+    ({"effect_range": (0, float("inf"))}, "two numbers"),
+    ({"effect_range": (0, float("nan"))}, "two numbers"),
+    ({"effect_range": (-1e308, 1e308)}, "too wide"),
+    ({"effect_range": (0,)}, "two numbers"),
+    ({"effect_range": 1.0}, "two numbers"),
+    ({"effect_range": "ab"}, "two numbers"),
+    ({"effect_range": (True, 2)}, "two numbers"),
+    ({"estimator": "matching"}, "estimator must be one of aipw, ipw, regression"),
+    ({"estimator": "dr_learner"}, "estimator must be one of"),
+    ({"estimator": "ipw", "outcome": Spy()}, 'outcome has no meaning with estimator="ipw"'),
+    ({"estimator": "regression", "crossfit": True}, "crossfit has no meaning"),
+    ({"clip": 0.0}, "clip"),
+    ({"clip": 0.5}, "clip"),
+    ({"clip": True}, "clip"),
+    ({"crossfit": 2}, "crossfit"),
+    ({"block": 20}, "did you mean 'blocks'|Did you mean 'blocks'"),
+    ({"level": "label"}, "level"),
 )
-def test_bad_options_charge_nothing(bad, words):
-    ledger = dpe.Ledger(1.0)
-    with pytest.raises(OptionError, match=words):
-        run(frame(400), ledger=ledger, **bad)
-    assert ledger.spends == ()
 
 
 def test_scikit_learn_models_of_the_wrong_kind():

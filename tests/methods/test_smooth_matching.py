@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects import flow
 from dpeffects.errors import BudgetError, DPEffectsError, FormulaError, OptionError
-from dpeffects.privacy.budget import as_written
 from tests.plain import plain, stratified
 
 BOUNDS = {"y": (0, 1), "x": (0, 90), "g": ["a", "b", "c"]}
@@ -44,47 +40,6 @@ def run(name, options, data=None, formula=FORMULA, **more):
     delta = 1e-5 if name == "smooth_matching" else 0.0
     more = {"epsilon": 1.0, "delta": delta, "bounds": BOUNDS, "seed": 1, **more}
     return dpe.dp_ate(formula, frame() if data is None else data, name, **options, **more)
-
-
-@cases
-def test_result_is_complete(name, options):
-    data = frame(40_000) if "variance_noise" in options else None
-    fit = run(name, options, data, seed=None)
-    assert fit.guarantee.status == "exact"
-    assert np.isfinite(fit.estimate)
-    low, high = fit.conf_int()
-    assert low < fit.estimate < high
-    assert fit.std_error**2 >= fit.noise_variance * (1 - 1e-12)
-    assert all(len(line) <= 80 for line in str(fit.summary()).splitlines())
-    assert json.loads(fit.to_json()) == json.loads(json.dumps(fit.to_dict()))
-    assert fit.details["strata declared"] == 6
-
-
-@cases
-@pytest.mark.parametrize("epsilon", [0.3, 7.7])
-def test_the_budget_is_spent_and_never_exceeded(name, options, epsilon):
-    delta = 1e-6 if name == "smooth_matching" else 0.0
-    ledger = dpe.Ledger(epsilon, delta)
-    fit = run(name, options, epsilon=epsilon, delta=delta, ledger=ledger)
-    total = sum(Fraction(s.epsilon) for s in fit.spends)
-    assert total <= as_written(epsilon)
-    assert float(total) == pytest.approx(epsilon, rel=1e-9)
-    assert sum(Fraction(s.delta) for s in fit.spends) <= as_written(delta)
-    claims = Path(flow.__file__).with_name("privacy").joinpath("PROOFS.md").read_text()
-    for spend in fit.spends:
-        assert f"## Claim {spend.claim}." in claims
-    with pytest.raises(BudgetError):
-        run(name, options, epsilon=epsilon, delta=delta, ledger=ledger)
-
-
-@cases
-def test_variance_false_gives_its_share_to_the_estimate(name, options):
-    without = run(name, options, variance=False)
-    (spend,) = without.spends
-    assert (spend.share, spend.epsilon) == ("estimate", 1.0)
-    assert "variance=False" in str(without.std_error)
-    if name == "global_matching":
-        assert without.noise_variance < run(name, options).noise_variance
 
 
 def printed_sensitivity(data, beta):
@@ -166,12 +121,6 @@ def test_estimates_approach_the_reference_as_epsilon_grows(name, options):
     assert fit.estimate == pytest.approx(target.estimate, abs=near * target.std_error)
     more = 1.1 if options.get("matching", "means") == "means" else 1.4
     assert 0.9 * target.std_error < fit.std_error < more * target.std_error
-
-
-@cases
-def test_a_seed_repeats_and_no_seed_does_not(name, options):
-    assert run(name, options, seed=3).to_dict() == run(name, options, seed=3).to_dict()
-    assert len({run(name, options, seed=None).released.value for _ in range(3)}) == 3
 
 
 # --- bad input: clear errors, nothing charged

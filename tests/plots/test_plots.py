@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import itertools
 import math
 from dataclasses import replace
@@ -456,16 +455,9 @@ def test_parts_of_a_picture_differ_in_grey(one, two):
     assert contrast(one, two) > 2.0
 
 
-def test_without_matplotlib_the_extra_is_named(monkeypatch):
-    right = builtins.__import__
-
-    def refuse(name, *args, **kwargs):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return right(name, *args, **kwargs)
-
+def test_without_matplotlib_the_extra_is_named(without):
     fit = trial()
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    without("matplotlib")
     with pytest.raises(MissingExtraError, match=r"dpeffects\[plot\]"):
         fit.plot()
 

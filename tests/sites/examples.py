@@ -4,7 +4,7 @@ from dataclasses import replace
 from zlib import crc32
 
 from dpeffects.guarantee import Guarantee
-from dpeffects.inference.estimate import Estimate, SamplingVariance
+from dpeffects.inference.estimate import Estimate, Part, SamplingVariance
 from dpeffects.privacy.charges import Spend
 from dpeffects.services.sites import SiteRelease
 
@@ -47,3 +47,13 @@ def releases(values, variances=None, sizes=None, **changes):
         release(f"S{j}", n=n, released=estimate(x, v), **changes)
         for j, (x, v, n) in enumerate(zip(values, variances, sizes, strict=True))
     ]
+
+
+CLIP, MODEL = Part("clip", 0.04), Part("noise in the models", 0.03, noise=True)
+
+
+def with_parts(site="North", value=0.3, variance=0.01, **changes):
+    """A release with parts, known exactly but for noise that hardly matters."""
+    given = {"parts": (CLIP, MODEL), "possible": (-1.0, 1.0), "basis": "adjusted"} | changes
+    own = replace(estimate(value, variance, 0.0), laplace=(), gaussian=0.002, **given)
+    return release(site, released=own)

@@ -241,27 +241,19 @@ def test_effects_on_a_part_are_weighted_by_all_records():
     assert "not by their treated ones" not in flat(combine(sites, "ivw").summary())
 
 
-@pytest.mark.parametrize("given", [[], None, 3, "north.json", THREE[0], THREE[0].to_dict(), [3]])
-def test_not_a_list_of_releases(given):
-    with pytest.raises(ReleaseError):
-        combine(given)
-
-
-def test_a_site_stands_once():
-    with pytest.raises(ReleaseError, match="'S0' stands twice"):
-        combine([THREE[0], THREE[1], THREE[0].to_dict()])
-
-
-@pytest.mark.parametrize("rule", ["best", None, 3, ["mvagg"]])
-def test_unknown_rule(rule):
-    with pytest.raises(OptionError, match="ivw, mvagg, all, largest, random"):
-        combine(THREE, rule)
-
-
-@pytest.mark.parametrize("level", [0, 1, 95, "0.95", True, None, math.nan])
-def test_wrong_level(level):
-    with pytest.raises(OptionError, match="conf_level"):
-        combine(THREE, conf_level=level)
+@each(
+    ("given", "asked", "words"),
+    [
+        *((x, {}, "") for x in ([], None, 3, "north.json", THREE[0], THREE[0].to_dict(), [3])),
+        ([THREE[0], THREE[1], THREE[0].to_dict()], {}, "'S0' stands twice"),
+        *((THREE, {"rule": x}, ", ".join(RULES)) for x in ("best", None, 3, ["mvagg"])),
+        *((THREE, {"conf_level": x}, "conf_level") for x in (0, 1, 95, "0.95", True, None)),
+        (THREE, {"conf_level": math.nan}, "conf_level"),
+    ],
+)
+def test_what_cannot_be_combined(given, asked, words):
+    with pytest.raises(OptionError if asked else ReleaseError, match=words):
+        combine(given, **asked)
 
 
 def test_sources_may_be_mixed(tmp_path):

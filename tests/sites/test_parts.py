@@ -16,25 +16,14 @@ from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unava
 from dpeffects.services.sites import SiteRelease, combine, signing, site_release
 from dpeffects.services.sites.error_distribution import Errors
 from dpeffects.services.sites.rules import inflation_ivw, inflation_mvagg, ivw, mvagg
-from tests.sites.examples import estimate, release, releases
-from tests.sites.test_release import _never_crashes, changed, paths
+from tests.sites.examples import CLIP, MODEL, estimate, release, releases, with_parts
 from tests.test_results import make
-
-CLIP, MODEL = Part("clip", 0.04), Part("noise in the models", 0.03, noise=True)
-
-
-def second(site="North", value=0.3, variance=0.01, **changes):
-    """A release with parts, known exactly but for noise that hardly matters."""
-    given = {"parts": (CLIP, MODEL), "possible": (-1.0, 1.0), "basis": "adjusted"} | changes
-    own = replace(estimate(value, variance, 0.0), laplace=(), gaussian=0.002, **given)
-    return release(site, released=own)
-
 
 # --- the document --------------------------------------------------------------------------------
 
 
 def test_everything_travels():
-    sent = second()
+    sent = with_parts()
     document = json.loads(sent.to_json())
     assert SiteRelease.from_dict(document) == sent
     fit = make(
@@ -62,7 +51,7 @@ def test_everything_travels():
     ],
 )
 def test_each_of_them_travels_alone(changes):
-    sent = second(**changes)
+    sent = with_parts(**changes)
     assert SiteRelease.from_json(sent.to_json()) == sent
 
 
@@ -70,7 +59,7 @@ def test_signatures_hold_with_parts_and_without(tmp_path):
     private, public = signing.make_keys("North", tmp_path)
     (tmp_path / "keys").mkdir()
     public.rename(tmp_path / "keys" / public.name)
-    for sent in (release(), second()):
+    for sent in (release(), with_parts()):
         signed = SiteRelease.from_json(signing.sign(sent, private).to_json())
         signing.verify_all([signed], tmp_path / "keys")
         broken = replace(signed, released=replace(signed.released, value=0.4))
@@ -78,39 +67,12 @@ def test_signatures_hold_with_parts_and_without(tmp_path):
             signing.verify_all([broken], tmp_path / "keys")
 
 
-GOOD = second().to_dict()
-BAD = {
-    "no basis": (("released", "basis"), KeyError, "lacks the field basis"),
-    "another basis": (("released", "basis"), "certain", "basis must be"),
-    "one end": (("released", "possible"), [1.0], "a lower and an upper end"),
-    "ends the wrong way round": (("released", "possible"), [1.0, -1.0], "a lower and an upper end"),
-    "a range of words": (("released", "possible"), ["a", "b"], "possible must be a number"),
-    "negative part": (("released", "parts", 0, "variance"), -1.0, "not be negative"),
-    "part without a name": (("released", "parts", 0, "name"), "", "is empty"),
-    "noise in words": (("released", "parts", 0, "noise"), "no", "true or false"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_what_is_wrong_is_said(case):
-    path, value, words = BAD[case]
-    with pytest.raises(ReleaseError, match=words):
-        SiteRelease.from_dict(changed(path, value, GOOD))
-
-
-@pytest.mark.parametrize("value", [None, True, 3, -1.5, "x", "", [], {}, [[]], {"a": 1}])
-def test_wrong_types_everywhere(value):
-    for path in paths(GOOD):
-        if path != ("checksum",):
-            _never_crashes(changed(path, value, GOOD))
-
-
 # --- combining -----------------------------------------------------------------------------------
 
 
 def test_noise_parts_are_independent_and_biases_common():
     """All errors are normal here, so the interval has a closed form."""
-    sent = [second("A", 0.1, 0.01), second("B", 0.3, 0.05)]
+    sent = [with_parts("A", 0.1, 0.01), with_parts("B", 0.3, 0.05)]
     fit = combine(sent, "all")
     independent = 0.25 * (0.01 + 0.05) + 0.5 * (0.002 + 0.03)
     common = (0.5 * 0.2 + 0.5 * 0.2) ** 2  # standard deviations add up
@@ -140,7 +102,7 @@ def test_biases_do_not_change_what_choosing_the_weights_hides():
 
 def test_more_sites_do_not_average_a_bias_out():
     few, many = (
-        combine([second(f"S{j}", 0.1, 1e-6, parts=(CLIP,)) for j in range(k)], "ivw")
+        combine([with_parts(f"S{j}", 0.1, 1e-6, parts=(CLIP,)) for j in range(k)], "ivw")
         for k in (2, 200)
     )
     assert many.std_error >= math.sqrt(0.04)
@@ -149,7 +111,7 @@ def test_more_sites_do_not_average_a_bias_out():
 
 @pytest.mark.parametrize("rule", ["mvagg", "ivw", "all", "largest", "random"])
 def test_one_site_keeps_its_interval(rule):
-    sent = second(value=0.1)
+    sent = with_parts(value=0.1)
     fit = combine([sent], rule)
     total = 0.01 + 0.002 + 0.03 + 0.04
     half = 1.959963985 * math.sqrt(total)
@@ -159,24 +121,26 @@ def test_one_site_keeps_its_interval(rule):
 
 def test_random_effects_keep_the_common_bias():
     """It does not show in how far sites are apart, and more sites do not average it out."""
-    sites = [second(f"S{j}", 0.1) for j in range(400)]
-    plain = combine([second(f"S{j}", 0.1, parts=(MODEL,)) for j in range(400)], "random")
+    sites = [with_parts(f"S{j}", 0.1) for j in range(400)]
+    plain = combine([with_parts(f"S{j}", 0.1, parts=(MODEL,)) for j in range(400)], "random")
     assert plain.std_error < 0.02
     assert combine(sites, "random").std_error == pytest.approx(0.2, rel=0.01)
 
 
 def test_the_interval_is_cut_to_what_is_possible_for_the_mean():
-    wide = replace(second("B", 0.9, possible=(-2.0, 2.0)), bounds=(("y", "[0, 2]", "declared"),))
-    sent = [second("A", 0.9), wide]
+    wide = replace(
+        with_parts("B", 0.9, possible=(-2.0, 2.0)), bounds=(("y", "[0, 2]", "declared"),)
+    )
+    sent = [with_parts("A", 0.9), wide]
     fit = combine(sent, "all")
     assert fit.possible == (-1.5, 1.5)
     assert combine(sent[:1], "all").conf_int().upper == 1.0
-    assert combine([second("A", 1.4)], "all").estimate == 1.0
-    assert combine([second("A"), second("B", possible=None)], "all").possible is None
+    assert combine([with_parts("A", 1.4)], "all").estimate == 1.0
+    assert combine([with_parts("A"), with_parts("B", possible=None)], "all").possible is None
 
 
 def test_an_association_makes_the_combination_one():
-    adjusted, loose = second("A"), second("B", basis="association")
+    adjusted, loose = with_parts("A"), with_parts("B", basis="association")
     fit = combine([adjusted, loose], "all")
     assert fit.basis == "association"
     assert isinstance(fit.p_value, Unavailable)
@@ -187,17 +151,17 @@ def test_an_association_makes_the_combination_one():
     assert "Effects are combined with an association (B)" in text
     assert fit.report().text.startswith("The association of t with y was combined")
     assert type(fit).from_json(fit.to_json()).basis == "association"
-    unused = combine([second("A", variance=1e-4), replace(loose, n=10)], "largest")
+    unused = combine([with_parts("A", variance=1e-4), replace(loose, n=10)], "largest")
     assert unused.basis == "adjusted"
     assert not isinstance(unused.p_value, Unavailable)
     assert "no confounder is missing from the formula" in " ".join(str(unused.summary()).split())
-    both = combine([adjusted, second("B", basis="randomised")], "all")
+    both = combine([adjusted, with_parts("B", basis="randomised")], "all")
     assert both.basis == ""
     assert "randomised because the sites said so: B" in " ".join(str(both.summary()).split())
 
 
 def test_releases_with_parts_and_without_combine():
-    fit = combine([*releases([0.2, 0.3]), second("New")], "ivw")
+    fit = combine([*releases([0.2, 0.3]), with_parts("New")], "ivw")
     assert fit.basis == ""
     assert fit.possible is None
     assert sum(fit.weights) == pytest.approx(1.0)
@@ -208,7 +172,7 @@ def test_clipped_outcomes_need_less_noise_and_not_none():
     scale = 0.5 / 1000  # of range / (n epsilon)
 
     def of(factor, **changes):
-        sent = second(parts=(), **changes)
+        sent = with_parts(parts=(), **changes)
         return replace(sent, released=replace(sent.released, gaussian=(factor * scale) ** 2))
 
     combine([of(0.011)], "all")

@@ -36,10 +36,6 @@ def by_data(values: Any) -> str:
     return ", ".join(f"{data} {value:.2g}" for data, value in values.items())
 
 
-def _not_measured() -> Found:
-    return Found("-", None)
-
-
 def _figure_2() -> Any:
     ends = ("", "_rivals", "_aim", "_ours")
     return pd.concat([table(f"000_figure_2{end}") for end in ends], ignore_index=True)
@@ -87,15 +83,13 @@ def _falling() -> Found:
     return Found(
         f"clearly smaller at epsilon 4 than at 0.5 in {fallen} of {fallen + len(rest)} lines, "
         f"clearly larger in {risen}; the others are {', '.join(rest)}",
-        bool(risen == 0 and fallen > 0.6 * (fallen + len(rest))),
+        risen == 0 and fallen > 0.6 * (fallen + len(rest)),
     )
 
 
 def _label_beats() -> Found:
     said, wins, losses, total = _beats(LABEL, RIVALS)
-    return Found(
-        f"clearly smaller to clearly larger: {said}", bool(losses == 0 and wins > 0.5 * total)
-    )
+    return Found(f"clearly smaller to clearly larger: {said}", losses == 0 and wins > 0.5 * total)
 
 
 def _sample_beats() -> Found:
@@ -104,7 +98,7 @@ def _sample_beats() -> Found:
     return Found(
         f"clearly smaller to clearly larger: {said}. This package's default has a clearly smaller "
         f"error in {int((ours > CLEAR).sum())} of {len(ours)} cells",
-        bool(losses == 0 and wins > 0.5 * total),
+        losses == 0 and wins > 0.5 * total,
     )
 
 
@@ -118,7 +112,7 @@ def _lalonde_at_3() -> Found:
     own, rest = rows.loc[[LABEL, SAMPLE]], rows.loc[rows.index.intersection(list(RIVALS))]
     return Found(
         f"{_said(own)}; {_said(rest)}",
-        bool((own["error"] < 0.2).all() and (rest["error"] > 1).mean() > 0.5),
+        (own["error"] < 0.2).all() and (rest["error"] > 1).mean() > 0.5,
     )
 
 
@@ -126,7 +120,7 @@ def _similar_at_4() -> Found:
     label, sample = (_cells(_figure_2(), name, 4.0) for name in (LABEL, SAMPLE))
     return Found(
         f"label {_said(label)}; sample {_said(sample)}",
-        bool((sample["error"] - label["error"]).abs().max() < 0.1),
+        (sample["error"] - label["error"]).abs().max() < 0.1,
     )
 
 
@@ -136,7 +130,7 @@ def _ipw_is_poorest() -> Found:
     worst = rows.loc[rows.groupby("data")["error"].idxmax()].set_index("data")["setting"]
     return Found(
         "worst at epsilon 0.5: " + ", ".join(f"{d} {s}" for d, s in worst.items()),
-        bool((worst == "IPW-PP").mean() > 0.5),
+        (worst == "IPW-PP").mean() > 0.5,
     )
 
 
@@ -168,13 +162,13 @@ def _aim_is_worse() -> Found:
     label, more, fewer, _ = _beats(LABEL, ("AIM",))
     return Found(
         f"clearly smaller to clearly larger: sample level and {said}; label level and {label}",
-        bool(losses == fewer == 0 and wins + more > 0),
+        losses == fewer == 0 and wins + more > 0,
     )
 
 
 def _label_at_a_half() -> Found:
     cells = _cells(_figure_2(), LABEL, 0.5)
-    return Found(_said(cells), bool((cells["error"] + cells["se"] < 0.2).sum() >= 2))
+    return Found(_said(cells), (cells["error"] + cells["se"] < 0.2).sum() >= 2)
 
 
 def _with_adaptive(figure: str, level: str) -> Any:
@@ -255,7 +249,7 @@ def _small_first() -> Found:
     ours, _ = _k_ratio(table("000_figure_3_ours"), 0.5)
     return Found(
         f"error at k = 50 over k = 1, epsilon 0.5: {by_data(ratio)} (private_psm: {by_data(ours)})",
-        bool((gap > CLEAR).mean() > 0.5),
+        (gap > CLEAR).mean() > 0.5,
     )
 
 
@@ -294,7 +288,7 @@ def _c_matters() -> Found:
     return Found(
         f"c = 1 is clearly worse than 0.01 in {int((high > CLEAR).sum())} of {len(high)} cells, "
         f"c = 0.0001 in {int((low > CLEAR).sum())}",
-        bool((high > CLEAR).any() and (low > CLEAR).any()),
+        (high > CLEAR).any() and (low > CLEAR).any(),
     )
 
 
@@ -312,7 +306,7 @@ def _large_worse(figure: str, keys: list[str]) -> Found:
     if figure == "000_figure_5":
         ours, own = gap_and_ratio(f"{figure}_ours")
         said += f" (private_psm: clearly worse in {int((ours > CLEAR).sum())}, {between(own)})"
-    return Found(said, bool((gap > CLEAR).mean() > 0.5))
+    return Found(said, (gap > CLEAR).mean() > 0.5)
 
 
 def _smallest_not_best() -> Found:
@@ -329,7 +323,7 @@ def _h_matters() -> Found:
         f"h = 1 is clearly worse than 0.0001 in {int((gap > CLEAR).sum())} of {len(gap)} cells, "
         f"clearly better in {int((gap < -CLEAR).sum())}; ratio "
         f"{between(large['error'] / small['error'])}",
-        bool((gap > CLEAR).mean() > 0.5),
+        (gap > CLEAR).mean() > 0.5,
     )
 
 
@@ -344,7 +338,7 @@ def _neighbours() -> Found:
     return Found(
         f"largest over smallest error of the four N: median {np.median(ratios):.2g}, at most "
         f"{max(ratios):.2g}; clearly different in {int(clear)} of {len(ratios)} cells",
-        bool(clear <= 0.3 * len(ratios)),
+        clear <= 0.3 * len(ratios),
     )
 
 
@@ -354,10 +348,7 @@ def _few_for_treatments() -> Found:
     many = rows[rows["second"] >= 0.5].groupby(["data", "epsilon"])["error"].mean()
     ratio = few / many
     said = ", ".join(f"{d} at {e:g}: {r:.2g}" for (d, e), r in ratio.items())
-    return Found(
-        f"mean error with a share of 0.1 over that with 0.5 or more: {said}",
-        bool((ratio > 1).all()),
-    )
+    return Found(f"mean error with a share of 0.1 over that with 0.5 or more: {said}", ratio > 1)
 
 
 def _no_best_division() -> Found:
@@ -379,21 +370,6 @@ def _chosen_division() -> Found:
     return Found(said, share > 0.8)
 
 
-def _several_treatments() -> Found:
-    rows = table("000_section_v").query("level == 'label' and epsilon == 1")
-    rows = rows.rename(columns={"difference in means": "means"})
-    off = (rows["estimate"] - rows["truth"]).abs()
-    confounding = (rows["means"] - rows["truth"]).abs()
-    return Found(
-        "; ".join(
-            f"{r.contrast} {r.estimate:.3f} (se {r.se:.3f}), true {r.truth:.3f}, difference in "
-            f"means {r.means:.3f}"
-            for r in rows.itertuples()
-        ),
-        bool((off < 0.5 * confounding).all()),
-    )
-
-
 def _several_treatments_flipped() -> Found:
     rows = table("000_section_v").query("level == 'sample' and epsilon == 1")
     near = (rows["estimate"] - rows["difference in means"]).abs()
@@ -404,7 +380,7 @@ def _several_treatments_flipped() -> Found:
         f"an arm is replaced with probability {rows['replaced'].iloc[0]:.4f}, by the formula "
         f"{expected:.4f}; corrected for it, {said}: nearer to the differences in means than to the "
         f"truth in {int((near < off).sum())} of {len(rows)}",
-        bool(abs(rows["replaced"].iloc[0] - expected) < 1e-4),
+        abs(rows["replaced"].iloc[0] - expected) < 1e-4,
     )
 
 
@@ -416,7 +392,7 @@ def _literal(item: str) -> Found:
     said = "; ".join(
         f"{row.what}: {row.mismatches} of {row.cases} differ" for row in rows.itertuples()
     )
-    return Found(said, bool(rows["mismatches"].sum() == 0))
+    return Found(said, rows["mismatches"].sum() == 0)
 
 
 def _algorithm_4() -> Found:
@@ -436,28 +412,14 @@ def _equation_5() -> Found:
     return Found(
         "pairs in which the treated record has the higher score: "
         f"{between(printed['value'])} with 0 and 1, {between(coded['value'])} with -1 and 1",
-        bool((printed["value"].to_numpy() >= coded["value"].to_numpy()).all()),
-    )
-
-
-def _equation_6() -> Found:
-    row = _value("Equation 6", "squared").iloc[0]
-    same = bool(abs(row.value - 1) < CLEAR * row.se)
-    return Found(f"{row.value:.3f} times (se {row.se:.3f})", same)
-
-
-def _equation_7() -> Found:
-    rows = _value("Equation 7", "bias")
-    return Found(
-        f"the bias is {between(rows['value'])} times the guess in {len(rows)} cases",
-        bool(((rows["value"] > 0.5) & (rows["value"] < 2)).all()),
+        printed["value"].to_numpy() >= coded["value"].to_numpy(),
     )
 
 
 def _equation_8() -> Found:
     rows = _value("Equation 8", "variance")
     said = ", ".join(f"{row.what.split(': ')[1]}: {row.value:.2f}" for row in rows.itertuples())
-    return Found(f"true over printed, {said}", bool((rows["value"] < 1.1).all()))
+    return Found(f"true over printed, {said}", rows["value"] < 1.1)
 
 
 def _equation_9() -> Found:
@@ -468,7 +430,7 @@ def _equation_9() -> Found:
     return Found(
         f"the minimiser is {ratio.value:.3f} times that, in all of {ratio.runs} cases; at the "
         f"printed k equation 8 is {100 * (worse.value - 1):.1f} % above its minimum",
-        bool(abs(ratio.value - 1) < 0.01),
+        abs(ratio.value - 1) < 0.01,
     )
 
 
@@ -488,41 +450,13 @@ def _theorem(level: str) -> Found:
     )
 
 
-def _definition_6() -> Found:
-    return Found("appendix C compares tables of the same size that differ in one record", False)
-
-
-def _definition_7() -> Found:
-    rows = table("000_theorems_1_2").query("level == 'label' and epsilon >= 0.5")
-    return Found(
-        f"the exact sensitivity of the sums is at most {rows['largest ratio'].max():.2f} times "
-        f"(k + 1) B in {len(rows)} settings in which everybody has N matches",
-        bool(rows["largest ratio"].max() <= 1 + 1e-9),
-    )
-
-
-def _lemma_4() -> Found:
-    rows = table("000_lemma_4")
-    return Found(
-        f"at most {rows['largest ratio'].max():.2f} times that over {rows['runs'].sum()} pairs",
-        bool(rows["largest ratio"].max() <= 1),
-    )
-
-
 def _theorem_3() -> Found:
     rows = table("000_theorem_3")
     worst = rows.loc[((rows["ratio"] - 1) / rows["se"]).idxmax()]
     return Found(
         f"squared error {between(rows['ratio'])} times the bound in {len(rows)} cases (largest se "
         f"{rows['se'].max():.2f})",
-        bool(worst["ratio"] - 1 < 3 * worst["se"]),
-    )
-
-
-def _theorem_3_count() -> Found:
-    rows = table("000_theorem_3")
-    return Found(
-        f"the bound is {between(rows['printed'])} times as large as with uses beyond k N", False
+        worst["ratio"] - 1 < 3 * worst["se"],
     )
 
 
@@ -546,7 +480,7 @@ def _table_iii() -> Found:
     return Found(
         f"time grows as n^{growth['all pairs']:.1f} by Algorithm 2 as printed, as "
         f"n^{growth['on the line']:.1f} with one sort",
-        bool(growth["all pairs"] < 1.5),
+        growth["all pairs"] < 1.5,
     )
 
 
@@ -556,7 +490,7 @@ def _costs(column: str) -> Any:
 
 def _table_iv_fast() -> Found:
     cost = _costs("s").loc[OURS]
-    return Found(f"at most {cost.to_numpy().max():.2f} s", bool(cost.to_numpy().max() < 1))
+    return Found(f"at most {cost.to_numpy().max():.2f} s", cost.to_numpy().max() < 1)
 
 
 def _table_iv_levels() -> Found:
@@ -565,14 +499,14 @@ def _table_iv_levels() -> Found:
     gap = (sample["s"] - label["s"]) / np.hypot(sample["se"], label["se"])
     ratio = sample["s"] / label["s"]
     return Found(
-        f"sample over label: {by_data(ratio)}", bool((gap > -CLEAR).all() and (gap > CLEAR).any())
+        f"sample over label: {by_data(ratio)}", (gap > -CLEAR).all() and (gap > CLEAR).any()
     )
 
 
 def _aim_over_others(column: str, which: str, far: float) -> Found:
     cost = _costs(column)
     ratio = cost.loc["AIM"] / cost.drop(index="AIM").max()
-    return Found(f"AIM over the {which}: {by_data(ratio)}", bool((ratio > far).all()))
+    return Found(f"AIM over the {which}: {by_data(ratio)}", ratio > far)
 
 
 def _table_v_least() -> Found:
@@ -580,6 +514,5 @@ def _table_v_least() -> Found:
     own, least = cost.loc[OURS].max(), cost.drop(index=OURS).min()
     said = ", ".join(f"{data} {own[data]:.0f} and {least[data]:.0f}" for data in own.index)
     return Found(
-        f"megabytes of the sample level and of the least of the others: {said}",
-        bool((own <= least).all()),
+        f"megabytes of the sample level and of the least of the others: {said}", own <= least
     )

@@ -30,34 +30,6 @@ def _check(item: str, words: str) -> Any:
     return found[(found["item"] == item) & found["check"].str.contains(words)].iloc[0]
 
 
-def _mismatches(item: str, words: str) -> str:
-    row = _check(item, words)
-    return f"{row['mismatches']} of {row['cases']:,} differ"
-
-
-def _noise(algorithm: str, what: str) -> Found:
-    rows = table("003_noise").query("algorithm.str.contains(@algorithm)")
-    far = ((rows["mean"] - 1.0).abs() / rows["se"]).max()
-    shown = ", ".join(f"{r['mean']:.2f} (se {r['se']:.2f})" for _, r in rows.iterrows())
-    return Found(f"{what} at epsilon 0.5, 1, 4: {shown}", bool(far < 3.0))
-
-
-def _matching_agrees() -> Found:
-    text = _mismatches("Algorithm 1", "estimate")
-    return Found(f'smooth_matching(matching="round_robin"): {text}', text.startswith("0 "))
-
-
-def _matching_is_balanced() -> Found:
-    row = _check("Figure 2", "used")
-    text = f"exceeded by {row['mismatches']} of {row['cases']:,} records in random strata"
-    return Found(text, bool(row["mismatches"] == 0))
-
-
-def _subsets_by_sorting() -> Found:
-    text = _mismatches("Algorithm 3", "MVAgg")
-    return Found(f"against all subsets of 8 sites: {text}", text.startswith("0 "))
-
-
 def _smooth_laplace_is_private() -> Found:
     rows = table("003_definition_1")
     worst = rows.loc[rows["smooth_laplace"].idxmax()]
@@ -66,7 +38,7 @@ def _smooth_laplace_is_private() -> Found:
         f"needs {used:.2g} of its delta at most up to a share of 40 / 3, the paper's largest, and "
         f"{worst['smooth_laplace']:.2g} at {worst['share']:.3g}"
     )
-    return Found(text, bool(used <= 1.0))
+    return Found(text, used <= 1.0)
 
 
 def _local_bound_holds() -> Found:
@@ -76,23 +48,14 @@ def _local_bound_holds() -> Found:
         f"{printed['ratio']:.2g} of it is reached"
     )
     why = f"Centred outcomes halve it: ours is exceeded by {ours['mismatches']}, and is attained."
-    return Found(text, bool(printed["mismatches"] == 0), why)
-
-
-def _bound_is_smooth() -> Found:
-    row = _check("Theorem 1", "ln S")
-    text = (
-        f"ln S moves by up to {row['ratio']:.2f} beta, by more than beta in {row['mismatches']} of "
-        f"{row['cases']} pairs of neighbours"
-    )
-    return Found(text, bool(row["mismatches"] == 0))
+    return Found(text, printed["mismatches"] == 0, why)
 
 
 def _released_mean() -> Found:
     rows = table("003_lemma_1")
     one = rows[rows["released"] == "S"].iloc[-1]
     text = f"mean {one['mean']:.4f} (se {one['se']:.4f}) for S = 1"
-    return Found(text, bool(abs(one["mean"] - 1.0) < 3.0 * one["se"]))
+    return Found(text, abs(one["mean"] - 1.0) < 3.0 * one["se"])
 
 
 def _released_square() -> Found:
@@ -104,7 +67,7 @@ def _released_square() -> Found:
         f"{ours['mean']:.3f} (se {ours['se']:.3f})"
     )
     why = f"Too large by exp(sigma^2) = {math.exp(two['sigma'] ** 2):.3f}; the package corrects it."
-    return Found(text, bool(abs(two["mean"] - 1.0) < 3.0 * two["se"]), why)
+    return Found(text, abs(two["mean"] - 1.0) < 3.0 * two["se"], why)
 
 
 def _gaussian_noise_is_private() -> Found:
@@ -112,7 +75,7 @@ def _gaussian_noise_is_private() -> Found:
     used = rows[rows["epsilon_of_site"] <= 40.0]
     worst = used.loc[used["gaussian"].idxmax()]
     text = f"needs {worst['gaussian']:.2g} times its delta at a share of {worst['share']:.3g}"
-    return Found(text, bool(worst["gaussian"] <= 1.0))
+    return Found(text, worst["gaussian"] <= 1.0)
 
 
 def _global_sensitivity() -> Found:
@@ -121,7 +84,7 @@ def _global_sensitivity() -> Found:
         f"the printed pairs differ by {example['ratio']:.3g} B; over all data sets of 2 to 4 "
         f"records the largest change is {most['ratio']:.3g} of (1 + 1/N) B"
     )
-    return Found(text, bool(example["mismatches"] == 0))
+    return Found(text, example["mismatches"] == 0)
 
 
 def _printed_variance() -> Found:
@@ -131,16 +94,7 @@ def _printed_variance() -> Found:
         f"{printed['mean']:.0f} times the true variance on Synth (se {printed['se']:.2f}); within "
         f"arms of strata {ours['mean']:.3f} (se {ours['se']:.3f})"
     )
-    return Found(text, bool(abs(printed["mean"] - 1.0) < 0.1))
-
-
-def _variance_bound() -> Found:
-    row = _check("Appendix C", "above the bound")
-    text = (
-        f"exceeded by {row['mismatches']} of {row['cases']:,} pairs; at most {row['ratio']:.2g} of "
-        "it is reached"
-    )
-    return Found(text, bool(row["mismatches"] == 0))
+    return Found(text, abs(printed["mean"] - 1.0) < 0.1)
 
 
 def _sizes(study: str, why: str) -> Found:
@@ -148,7 +102,7 @@ def _sizes(study: str, why: str) -> Found:
     here = rows["ours"].astype(int)
     text = f"{here['n']:,}: {here['treated']:,} treated and {here['control']:,} controls"
     same = here["n"] == int(rows["printed"]["n"])
-    return Found(text, bool(same), why.format(here.get("without a stroke", 0)))
+    return Found(text, same, why.format(here.get("without a stroke", 0)))
 
 
 def _what_leaves_a_site() -> Found:
@@ -169,7 +123,7 @@ def _falls_with_records() -> Found:
     shown = zip(times, rows["records"], strict=True)
     text = "N S is " + ", ".join(f"{value:.0f} at {n:,}" for value, n in shown) + " records"
     settled = abs(times.iloc[-1] / times.iloc[-2] - 1.0) < 0.05
-    return Found(text, bool(settled and times.iloc[-1] < times.iloc[0]))
+    return Found(text, settled and times.iloc[-1] < times.iloc[0])
 
 
 def _grows_with_imbalance() -> Found:
@@ -177,13 +131,13 @@ def _grows_with_imbalance() -> Found:
     mean, se = rows["mean"].to_numpy(), rows["se"].to_numpy()
     apart = np.diff(mean) / np.hypot(se[1:], se[:-1])
     text = f"{rows['mean'].iloc[0]:.3f} at a = 0, {rows['mean'].iloc[-1]:.3f} at a = 4"
-    return Found(text, bool((apart > 2.0).all()))
+    return Found(text, apart > 2.0)
 
 
 def _below_global() -> Found:
     rows = table("003_figure_7").query("bound == 'printed'")
     worst = rows.loc[rows["mean"].idxmax()]
-    return Found(f"at most {worst['mean']:.3f} (se {worst['se']:.4f})", bool(worst["mean"] < 1.0))
+    return Found(f"at most {worst['mean']:.3f} (se {worst['se']:.4f})", worst["mean"] < 1.0)
 
 
 # --- errors of the rules -------------------------------------------------------------------------
@@ -223,7 +177,7 @@ def _generally_best(figure: str, paper: str) -> Found:
         if any(who.values())
         else ""
     )
-    return Found(text, bool(beaten.mean() <= 1.0 - _MOSTLY), why)
+    return Found(text, beaten.mean() <= 1.0 - _MOSTLY, why)
 
 
 def _least_spread(figure: str, paper: str) -> Found:
@@ -231,7 +185,7 @@ def _least_spread(figure: str, paper: str) -> Found:
     others = frame[list(_RULES[paper])].min(axis=1)
     share = (frame["MVAgg"] <= 1.1 * others).mean()
     text = f"within 10 % of the smallest in {100 * share:.0f} % of {len(frame)} settings"
-    return Found(text, bool(share >= _MOSTLY))
+    return Found(text, share >= _MOSTLY)
 
 
 def _falls_with_alpha() -> Found:
@@ -253,14 +207,14 @@ def _all_sites_is_worst() -> Found:
     )
     text += "next largest error"
     apart = cell["above_mvagg", "AggAll"] > 2.0 * cell["above_se", "AggAll"]
-    return Found(text, bool(apart and cell["error", "AggAll"] > cell["error", worst]))
+    return Found(text, apart and cell["error", "AggAll"] > cell["error", worst])
 
 
 def _largest_gets_worse() -> Found:
     frame = _errors("3")["error"]
     ratio = frame["AggLargest"] / frame["MVAgg"]
     text = f"{ratio.iloc[0]:.1f} times the error of MVAgg at alpha 1/8, {ratio.iloc[-1]:.1f} at 8"
-    return Found(text, bool(ratio.iloc[-1] > 1.5 * ratio.iloc[0]))
+    return Found(text, ratio.iloc[-1] > 1.5 * ratio.iloc[0])
 
 
 def _inverse_variance_at_small_alpha() -> Found:
@@ -268,7 +222,7 @@ def _inverse_variance_at_small_alpha() -> Found:
     more, se = cell["above_mvagg", "IVW"], cell["above_se", "IVW"]
     text = f"at alpha 1/8 IVW has {1.0 + more / cell['error', 'MVAgg']:.2f} times the error of "
     text += f"MVAgg ({more / se:+.1f} standard errors from 1)"
-    return Found(text, bool(more > 2.0 * se))
+    return Found(text, more > 2.0 * se)
 
 
 def _ratios(alpha: float, rule: str) -> dict[str, float]:
@@ -286,14 +240,14 @@ def _better_than_others() -> Found:
     frame = _errors("4")
     beaten = _beaten(frame, ("AggAll", "AggLargest"))
     text = f"one of these is better than MVAgg beyond two standard errors in {beaten.sum()} of "
-    return Found(text + f"{len(frame)}", bool(beaten.mean() <= 1.0 - _MOSTLY))
+    return Found(text + f"{len(frame)}", beaten.mean() <= 1.0 - _MOSTLY)
 
 
 def _gain_on_largest() -> Found:
     ratios = _ratios(8.0, "AggLargest")
     text = f"error of AggLargest by that of MVAgg at alpha 8: {_by_split(ratios)}"
     near = ratios["1:1:1"] >= 0.9 * max(ratios.values())
-    return Found(text, bool(near))
+    return Found(text, near)
 
 
 def _gain_on_all() -> Found:
@@ -306,14 +260,14 @@ def _inverse_variance_at_three_sites() -> Found:
     frame = _errors("4")
     better, worse = _beaten(frame, ("IVW",)).sum(), _beats(frame, "IVW").sum()
     text = f"better beyond two standard errors in {better} of {len(frame)}, worse in {worse}"
-    return Found(text, bool(better > worse))
+    return Found(text, better > worse)
 
 
 def _star_large_alpha() -> Found:
     frame = _alpha(_errors("5"), low=4.0)
     beaten = _beaten(frame, _RULES["003"])
     text = f"another rule is better beyond two standard errors at {beaten.sum()} of {len(frame)}"
-    return Found(text + " (alpha 4, 8)", bool(not beaten.any()))
+    return Found(text + " (alpha 4, 8)", not beaten.any())
 
 
 def _star_small_alpha() -> Found:
@@ -321,7 +275,7 @@ def _star_small_alpha() -> Found:
     better = _beaten(frame, ("IVW",))
     ratio = (frame["error", "MVAgg"] / frame["error", "IVW"]).max()
     text = f"beyond two standard errors at {better.sum()} of {len(frame)}, up to {ratio:.1f} times"
-    return Found(text, bool(better.sum() >= 2))
+    return Found(text, better.sum() >= 2)
 
 
 # --- observational studies: figures 8 to 11 say the same of each ---------------------------------
@@ -337,7 +291,7 @@ def _outperforms(figure: str) -> Found:
     counts = {rule: int(_beats(frame, rule).sum()) for rule in ("AggAll", "AggLargest")}
     text = f"MVAgg better than AggAll in {counts['AggAll']} and than AggLargest in "
     text += f"{counts['AggLargest']} of {len(frame)} settings, worse than one in {beaten.sum()}"
-    return Found(text, bool(beaten.mean() <= 1.0 - _MOSTLY and min(counts.values()) > 0))
+    return Found(text, beaten.mean() <= 1.0 - _MOSTLY and min(counts.values()) > 0)
 
 
 def _against_inverse_variance(figure: str, low: float, high: float, best: str) -> Found:
@@ -357,7 +311,7 @@ def _spread_of_all(figure: str) -> Found:
     ratio = frame[["AggAll", "AggLargest"]].min(axis=1) / frame["MVAgg"]
     text = f"alpha 4, 8: AggAll and AggLargest have {ratio.median():.1f} times its standard "
     text += f"deviation in the median setting, {ratio.min():.1f} times at least"
-    return Found(text, bool((ratio > 1.0).mean() >= _MOSTLY))
+    return Found(text, (ratio > 1.0).mean() >= _MOSTLY)
 
 
 def _smooth_below_global(figure: str) -> Found:
@@ -367,14 +321,14 @@ def _smooth_below_global(figure: str) -> Found:
     text += f"{len(ratio)} settings; the errors differ by {ratio.min():.1f} to {ratio.max():.0f} "
     text += f"times, in the median by {ratio.median():.1f} ('much' is taken as 2)"
     much = (ratio > 1.0).mean() >= _MOSTLY and ratio.median() >= 2.0
-    return Found(text, bool(much))
+    return Found(text, much)
 
 
 def _global_is_large(figure: str) -> Found:
     rows = _by_method(figure, "global_matching")["error"]
     text = f"up to {rows.max().max():.2f} of the outcome's range; MVAgg up to "
     text += f"{rows['MVAgg'].max():.2f}"
-    return Found(text, bool(rows.max().max() >= 0.9))
+    return Found(text, rows.max().max() >= 0.9)
 
 
 def _smooth_is_small(figure: str, of: tuple[str, ...]) -> Found:
@@ -383,4 +337,4 @@ def _smooth_is_small(figure: str, of: tuple[str, ...]) -> Found:
     own = _errors(figure, "package").xs("smooth_matching", level="method")["error"]["MVAgg"]
     ours = f"{own.max():.2f} and {_alpha(own, low=8.0).max():.3f}"
     text = f"at most {at_most:.2f}, and {large:.3f} at alpha 8; the package's own choices {ours}"
-    return Found(text, bool(at_most < 1.0 and large <= 0.1))
+    return Found(text, at_most < 1.0 and large <= 0.1)

@@ -46,15 +46,7 @@ def _the_algorithm_is_in_the_package() -> Found:
     return Found(
         f"private_ipw(as_printed=True) against the paper's lines, {len(z)} cases: differences over "
         f"their standard errors have sd {z.std():.2f}, largest {z.abs().max():.1f}",
-        holds=bool(z.abs().max() < 3.5 and z.std() < 1.4),
-    )
-
-
-def _nothing_bounds_the_propensities() -> Found:
-    rows = _cells("004_table_2", "printed, model noise, rows not scaled")
-    return Found(
-        f"single estimates on IHDP up to {rows['largest'].max():,.0f}, with outcomes of some tens",
-        holds=False,
+        z.abs().max() < 3.5 and z.std() < 1.4,
     )
 
 
@@ -69,7 +61,7 @@ def _the_sign_in_the_bias() -> Found:
         f"off by more than 3 se in {off['printed']} of {len(frame)} cells as printed, in "
         f"{off['proved']} with +1; at epsilon 0.4, m = 500: printed {at['g printed']:.3f}, with +1 "
         f"{at['g proved']:.3f}, simulated {at['simulated']:.3f} (se {at['se']:.4f})",
-        holds=off["printed"] == 0,
+        off["printed"] == 0,
     )
 
 
@@ -79,7 +71,7 @@ def _the_bias_by_n() -> Found:
     return Found(
         f"m = 500, epsilon 0.4: g is {first['mean']:.3f} (se {first['se']:.3f}) at n = "
         f"{first['n']:,.0f} and {last['mean']:.3f} (se {last['se']:.3f}) at n = {last['n']:,.0f}",
-        holds=bool(abs(last["mean"]) < 0.5 * abs(first["mean"])),
+        abs(last["mean"]) < 0.5 * abs(first["mean"]),
     )
 
 
@@ -92,7 +84,7 @@ def _lemma_6() -> Found:
         f"outcomes {worst['outcomes']}, gamma {worst['gamma']:g}: eta {worst['eta']:.2f}, beyond "
         f"it {worst['beyond eta']:.3f} (se {worst['se']:.3f}) of the pairs; corrected at most "
         f"{right['beyond eta'].max():.3f}",
-        holds=bool((printed["beyond eta"] <= printed["gamma"] + 2 * printed["se"]).all()),
+        printed["beyond eta"] <= printed["gamma"] + 2 * printed["se"],
     )
 
 
@@ -105,7 +97,7 @@ def _corollary_7() -> Found:
         f"broken in {broken['printed']} of {len(frame)} cells, in {broken['with the right g']} "
         f"with the right g; worst: P = {worst['happens']:.3f} (se {worst['se']:.3f}) against "
         f"{worst['with the right g']:.3f}. Chebyshev's bound: broken in {broken['corrected']}",
-        holds=broken["printed"] == 0,
+        broken["printed"] == 0,
     )
 
 
@@ -119,7 +111,7 @@ def _theorem(number: int, both: bool) -> Found:
     return Found(
         f"random data: broken in {broken} of {len(drawn)} cases; data whose bias turns the "
         f"sign: happens {turned['happens']:.3f}, bound {turned['printed, most']:.3f}",
-        holds=not (broken or fails),
+        not (broken or fails),
         why="The bound squares tau + g, so it is false where the bias turns the sign, and true "
         "where it does not" + ("; it also has the random estimate tau_n in it." if both else "."),
     )
@@ -132,7 +124,7 @@ def _divided_by_n() -> Found:
     return Found(
         f"ATT of {said['effect']:.3f}: printed {said['mean']:.3f} (se {said['se']:.3f}), divided "
         f"by a released count {ours['mean']:.3f} (se {ours['se']:.3f})",
-        holds=bool(abs(said["mean"] - said["effect"]) < 2 * said["se"]),
+        abs(said["mean"] - said["effect"]) < 2 * said["se"],
     )
 
 
@@ -147,7 +139,7 @@ def _the_bias_falls() -> Found:
     return Found(
         f"from {grid[0, 0]:.3f} (epsilon {first['epsilon']:g}, m = {first['m']:,.0f}) to "
         f"{grid[-1, -1]:.5f} (epsilon {last['epsilon']:g}, m = {last['m']:,.0f}), at every step",
-        holds=bool((np.diff(grid, axis=0) < 0).all() and (np.diff(grid, axis=1) < 0).all()),
+        (np.diff(grid, axis=0) < 0).all() and (np.diff(grid, axis=1) < 0).all(),
     )
 
 
@@ -168,7 +160,7 @@ def _fewer_wrong_signs() -> Found:
         f"effect 0.1, epsilon 0.2 to 0.99: {both['wrong signs'].iloc[0]:.2f} to "
         f"{both['wrong signs'].iloc[-1]:.2f} (se {both['se'].max():.2f}); noise in the model alone "
         f"{model['wrong signs'].iloc[0]:.2f} to {model['wrong signs'].iloc[-1]:.2f}",
-        holds=_fewer(both.iloc[0], both.iloc[-1]),
+        _fewer(both.iloc[0], both.iloc[-1]),
     )
 
 
@@ -177,7 +169,7 @@ def _fewer_for_the_larger() -> Found:
     return Found(
         f"epsilon 0.2: {small['wrong signs']:.2f} (se {small['se']:.2f}) for effect 0.1, "
         f"{large['wrong signs']:.2f} for effect 2",
-        holds=_fewer(small, large),
+        _fewer(small, large),
     )
 
 
@@ -191,7 +183,7 @@ def _converges_with_m() -> Found:
         f"effect 2, epsilon 0.4, m = 500 to 2,500: noise in the model moves the mean by "
         f"{first['moved']:.3f} (se {first['moved se']:.3f}) to {last['moved']:.4f} (se "
         f"{last['moved se']:.4f}); with both noises single estimates are {away} away",
-        holds=bool(first["moved"] - 2 * first["moved se"] > last["moved"]),
+        first["moved"] - 2 * first["moved se"] > last["moved"],
     )
 
 
@@ -201,15 +193,11 @@ def _linear_in_the_effect() -> Found:
     return Found(
         f"m = 500: {low:.2f}, {middle:.2f} and {high:.2f} at effects 0.1, 1.05 and 2; half-way is "
         f"{(low + high) / 2:.2f}",
-        holds=bool(abs(middle - (low + high) / 2) > 2 * float(frame["se"].max())),
+        abs(middle - (low + high) / 2) > 2 * float(frame["se"].max()),
     )
 
 
 # --- tables -------------------------------------------------------------------------------------
-
-
-def _symbols() -> Found:
-    return Found("a list of symbols", holds=None)
 
 
 def _without_noise(name: str) -> tuple[str, float, float]:
@@ -219,7 +207,7 @@ def _without_noise(name: str) -> tuple[str, float, float]:
 
 
 def _average_on_ihdp() -> Found:
-    return Found(_without_noise("004_table_2")[0], holds=None)
+    return Found(_without_noise("004_table_2")[0], None)
 
 
 def _two_sizes() -> Found:
@@ -229,7 +217,7 @@ def _two_sizes() -> Found:
     )
     return Found(
         f"wrong signs, rows not scaled, with n = 200: {_each(few)}; with n = 500: {_each(many)}",
-        holds=None,
+        None,
     )
 
 
@@ -238,7 +226,7 @@ def _means_on_ihdp() -> Found:
     return Found(
         f"{_each(own['mean'], '{:.2f}')} (se at most {own['se'].max():.2f}); rows not scaled: "
         + _each(_cells("004_table_2", "printed, model noise, rows not scaled")["mean"], "{:,.1f}"),
-        holds=bool(own["mean"].abs().max() > 30),
+        own["mean"].abs().max() > 30,
     )
 
 
@@ -251,8 +239,7 @@ def _shares(name: str, noise: str, setting: str, others: str = "") -> Found:
     near = np.abs(own["wrong signs"].to_numpy() - printed) < 3 * np.maximum(error, 0.01)
     more = f"; {others[9:]}: {_each(_cells(name, others)['wrong signs'])}" if others else ""
     return Found(
-        f"{_each(own['wrong signs'])} (se at most {own['wrong se'].max():.3f}){more}",
-        holds=bool(near.all()),
+        f"{_each(own['wrong signs'])} (se at most {own['wrong se'].max():.3f}){more}", near
     )
 
 
@@ -266,26 +253,22 @@ def _falls(name: str, setting: str) -> tuple[bool, str]:
 
 def _larger_epsilon_on_ihdp() -> Found:
     holds, text = _falls("004_table_2", "printed, both noises")
-    return Found(f"both noises, epsilon 0.2 to 0.99: {text}", holds=holds)
+    return Found(f"both noises, epsilon 0.2 to 0.99: {text}", holds)
 
 
 def _average_on_lalonde() -> Found:
     text, mean, se = _without_noise("004_table_3")
-    return Found(
-        text, holds=bool(abs(mean - float(PRINTED["004_table_3"]["without noise"][0])) < 3 * se)
-    )
+    return Found(text, abs(mean - float(PRINTED["004_table_3"]["without noise"][0])) < 3 * se)
 
 
 def _means_on_lalonde() -> Found:
     own = _cells("004_table_3", "printed, model noise")
     printed = np.array(PRINTED["004_table_3"]["model noise: mean"])
     near = np.abs(own["mean"].to_numpy() - printed) < 3 * np.sqrt(2) * own["se"].to_numpy()
-    return Found(
-        f"{_each(own['mean'], '{:.0f}')} (se at most {own['se'].max():.0f})", holds=bool(near.all())
-    )
+    return Found(f"{_each(own['mean'], '{:.0f}')} (se at most {own['se'].max():.0f})", near)
 
 
 def _larger_epsilon_on_lalonde() -> Found:
     model, text = _falls("004_table_3", "printed, model noise")
     both, other = _falls("004_table_3", "printed, both noises")
-    return Found(f"noise in the model: {text}; both noises: {other}", holds=model and both)
+    return Found(f"noise in the model: {text}; both noises: {other}", model and both)

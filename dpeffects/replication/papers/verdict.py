@@ -21,7 +21,7 @@ from tabulate import tabulate
 from dpeffects.errors import OptionError, did_you_mean
 from dpeffects.lazy import pd
 from dpeffects.replication.papers import paper_000, paper_001, paper_003, paper_004
-from dpeffects.replication.papers.judged import VERDICTS, Found
+from dpeffects.replication.papers.judged import VERDICTS, Found, rows
 from dpeffects.replication.papers.on_file import table, table_names
 
 _MAIN = {
@@ -100,7 +100,8 @@ class Claim:
 
     def found(self) -> Found:
         """Judge it by the tables on file."""
-        found: Found = getattr(_JUDGES[self.judges], f"_{self.judge}")(*self.given)
+        judge = rows if self.judge == "rows" else getattr(_JUDGES[self.judges], f"_{self.judge}")
+        found: Found = judge(*self.given)
         return found
 
     @property
