@@ -89,7 +89,7 @@ def nuisance(by_arm, features=SMOOTH, rng=RNG):
 
 
 def learner(weighted):
-    return Learner(nuisance(not weighted), 0.15, weighted)
+    return Learner(nuisance(not weighted), 0.15)
 
 
 BASIS = balancing.Basis(
@@ -624,7 +624,7 @@ def test_sums_by_group_are_those_of_a_group_by(weighted):
     y, t, x = records(400, D)
     y[:100] = rng.choice([0.0, 1.0], 100)
     g = rng.integers(0, 4, 400)  # of 5 groups, one is empty
-    made = Learner(nuisance(not weighted), 0.7, weighted)
+    made = Learner(nuisance(not weighted), 0.7)
     c, _ = curator(y, t, x, strata=(g, 5))
     terms, cells, top = first_stage.group_terms(made), Cells(first_stage.group, 5), made.steepest
     box = Box([-1.0, 0.0], [1.0, 1.0], centre=0.0)
@@ -666,7 +666,7 @@ def test_squares_of_gradients_are_what_they_say():
         False,
         0.2,
     )
-    made = Learner(flat, 0.15, True)
+    made = Learner(flat, 0.15)
     w = np.random.default_rng(20).normal(size=SMOOTH.size)
     row = first_stage.effect_squares(first_stage.effect_terms(made, SMOOTH), w)
     c, _ = curator(y, t, x)

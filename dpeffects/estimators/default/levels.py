@@ -200,18 +200,6 @@ def _design(
     return *pair, common
 
 
-def with_design(means: Means, estimate: Estimate, part: float) -> Means:
-    """Means of an outcome of two values, whose design is such that the variance comes out right.
-
-    ``part`` is that of the treated mean in the variance of arms of equal risk.
-    """
-    bare, own = replace(means, design=(part, 1.0 - part, 0.0)), sampling_variance(estimate)
-    if isinstance(own, Unavailable):
-        return bare
-    factor = own / max(variance_at(bare, 1.0, -1.0, *likely(bare)), 1e-300)
-    return replace(means, design=(factor * part, factor * (1.0 - part), 0.0))
-
-
 def by_arm(
     pair: Sequence[int],
     values: FloatArray,
