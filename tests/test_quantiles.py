@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtri
 
 import dpeffects as dpe
 from dpeffects.errors import DataError, OptionError
 from dpeffects.inference.bins import MOST, Scale, place
-from dpeffects.inference.monotone import Rising
 from dpeffects.inference.quantiles import Distributions
 from dpeffects.inference.tables import ArmTable
 from tests.calls import ENGINES
@@ -162,14 +160,6 @@ def test_bins_follow_whatever_noise_says(scale, seed):
     assert ends.min() >= scale.lower
     assert ends.max() < scale.upper
     assert ends.size <= 70
-
-
-def test_smooth_curves_that_rise_are_those_of_scipy():
-    rng = np.random.default_rng(8)
-    for size in (3, 4, 9):
-        x, y = np.cumsum(rng.exponential(size=(2, size)) ** 2, axis=1)
-        at = rng.uniform(x[0], x[-1], 50)
-        assert Rising(x, y)(at) == pytest.approx(PchipInterpolator(x, y)(at))
 
 
 def test_most_bins_are_around_the_quantiles_asked_for():

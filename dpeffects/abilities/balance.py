@@ -38,8 +38,8 @@ from dpeffects.estimators.weighting import inverse_weights
 from dpeffects.guarantee import counted
 from dpeffects.inference import table_one
 from dpeffects.inference.joint import Margin, agreeing
-from dpeffects.inference.monotone import not_negative
 from dpeffects.inference.noisy import COUNTED, RARE, noise_ratio
+from dpeffects.inference.tables import not_negative
 from dpeffects.lazy import pd
 from dpeffects.privacy import COUNT, Block, Cells, Curator, Split, entries
 from dpeffects.privacy.losses import sigmoid, unit_norm
@@ -205,7 +205,7 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> tabled.Tabl
         **arms.among_all("", arms.differences(arms.margin)),
     }
     if not (options.overlap and arms.usable.any()):
-        return tabled.Tabled(Balance, found)
+        return tabled.Tabled(Balance, found, named=_terms)
     offset = arms.log_odds
     price = curator.epsilon("propensity"), curator.delta("propensity")
     strength = inverse_weights.default_strength(curator.n, curator.width, *price)
@@ -226,7 +226,11 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> tabled.Tabl
         ]
         known = weighted.sizes.min() > table_one.SURE * math.sqrt(weighted.noise[0, 0])
         found |= arms.among_all("_adjusted", differences, known)
-    return tabled.Tabled(Balance, found)
+    return tabled.Tabled(Balance, found, named=_terms)
+
+
+def _terms(own: Mapping[str, Any], estimation: Any) -> dict[str, Any]:
+    return {"terms": estimation.design.encoding.names[1:]}
 
 
 def _asked(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -53,6 +54,7 @@ from dpeffects.inference.moment_regression import (
     MomentColumn,
     MomentMatrix,
     regress,
+    z_of,
 )
 from dpeffects.inference.noisy import OWN, noise_ratio
 from dpeffects.inference.table_one import Difference, hidden
@@ -254,54 +256,31 @@ def z_of_record(rows: RowBlock, layout: Layout, arm: OfArm) -> tuple[FloatArray,
     own = arm(rows)
     plain: list[FloatArray] = [(own == a).astype(np.float64) for a in range(1, layout.arms)]
     plain += [rows.covariates[:, j] for j in layout.read]
-    z = [np.full(rows.size, layout.constant)]
-    for j, column in enumerate(layout.columns):
-        one, level = column.parts
-        if column.kind == PRODUCT:
-            value = (plain[one - 1] - layout.columns[one - 1].centre) * plain[level - 1]
-        else:
-            value = plain[j] - column.centre
-        z.append(column.size * value)
-    return tuple(z)
+    return z_of(layout.columns, layout.constant, plain)
 
 
 # --- the release --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Kept:
-    """A released matrix, the options that it has, and what nobody should overlook."""
-
-    matrix: MomentMatrix
-    options: MomentsOptions
-    caution: str = ""
-
-    def with_weights(self, unequal: float) -> Kept:
-        """The same where records have weights, whose mean square is so many times their mean."""
-        return replace(self, matrix=replace(self.matrix, unequal=max(unequal, 1.0)))
-
-    def result(self, estimation: Any, about: Mapping[str, Any], notes: tuple[str, ...]) -> Moments:
-        """The result of an estimation: columns have their ranges, terms their names."""
-        design, options = estimation.design, self.options
-        ranges = design.encoding.ranges(intervals_of(design.bounds))
-        columns, first = list(self.matrix.columns), len(self.matrix.places(ARM))
-        for j, k in enumerate(options.plan.read, first):
-            low, high = ranges[k].tolist()
-            columns[j] = replace(columns[j], low=low, high=high)
-        matrix = replace(self.matrix, columns=tuple(columns))
-        outcomes = [term_of([y]) for y in parse(estimation.request.formula).outcomes]
-        there = list(dict.fromkeys(x.term for x in columns[first:] if x.kind != PRODUCT))
-        own = {
-            "outcome": ", ".join(":".join(y) for y in outcomes),
-            "matrix": matrix,
-            "outcomes": tuple(":".join(y) for y in outcomes if y in there),
-            "covariates": tuple(":".join(x) for x in there if x not in outcomes),
-            "arms": tuple(map(str, design.columns.arms or ("0", "1"))),
-            "levels": {":".join(x): _levels(design, matrix, x) for x in _terms(options.factors)},
-            "stands_on": "randomised" if options.design == "randomised" else "",
-            "warning": self.caution,
-        }
-        return Moments(notes=notes, **{**about, **own})
+def _completed(options: MomentsOptions, own: Mapping[str, Any], estimation: Any) -> dict[str, Any]:
+    """Columns with their ranges, and the names of terms, arms and levels."""
+    design, matrix = estimation.design, own["matrix"]
+    ranges = design.encoding.ranges(intervals_of(design.bounds))
+    columns, first = list(matrix.columns), len(matrix.places(ARM))
+    for j, k in enumerate(options.plan.read, first):
+        low, high = ranges[k].tolist()
+        columns[j] = replace(columns[j], low=low, high=high)
+    matrix = replace(matrix, columns=tuple(columns))
+    outcomes = [term_of([y]) for y in parse(estimation.request.formula).outcomes]
+    there = list(dict.fromkeys(x.term for x in columns[first:] if x.kind != PRODUCT))
+    return {
+        "outcome": ", ".join(":".join(y) for y in outcomes),
+        "matrix": matrix,
+        "outcomes": tuple(":".join(y) for y in outcomes if y in there),
+        "covariates": tuple(":".join(x) for x in there if x not in outcomes),
+        "arms": tuple(map(str, design.columns.arms or ("0", "1"))),
+        "levels": {":".join(x): _levels(design, matrix, x) for x in _terms(options.factors)},
+    }
 
 
 def _levels(design: Design, matrix: MomentMatrix, term: tuple[str, ...]) -> tuple[str, ...]:
@@ -318,7 +297,7 @@ def _levels(design: Design, matrix: MomentMatrix, term: tuple[str, ...]) -> tupl
 
 def fit(
     curator: Curator, options: MomentsOptions, estimand: str, contrasts: Contrasts = ()
-) -> Kept:
+) -> tabled.Tabled:
     """Release the matrix."""
     layout = options.plan
     number = np.arange(float(layout.arms))  # of two arms, treated records come first
@@ -332,7 +311,9 @@ def fit(
         n=float(curator.n),
         size_variance=curator.size_sd**2,
     )
-    return Kept(matrix, options)
+    basis = "randomised" if options.design == "randomised" else ""
+    own = {"matrix": matrix, "stands_on": basis}
+    return tabled.Tabled(Moments, own, named=partial(_completed, options))
 
 
 TABLE = MethodSpec(

@@ -39,8 +39,8 @@ class OrdinalOptions(TableOptions):
 
 def fit(curator: Curator, options: OrdinalOptions, estimand: str) -> Tabled:
     """Release the model of treatment, where there is one, and the table."""
-    levels = curator.values[-1]
-    return fit_table(OrdinalEffects, curator, options, estimand, levels)
+    made = fit_table(OrdinalEffects, curator, options, estimand, curator.values[-1])
+    return replace(made, named=lambda own, found: {"levels": found.design.outcome_levels})
 
 
 TABLE = table_spec(

@@ -132,9 +132,7 @@ def _both(rows: Block, weight: arm_tables.TableWeight | None) -> tuple[FloatArra
 
 def fit(curator: Curator, options: RateOptions, estimand: str) -> Tabled:
     """Release the model of treatment, where there is one, then sums, then squares."""
-    adjustment = (
-        arm_tables.Adjustment.released(curator, options, estimand) if options.adjust else None
-    )
+    adjustment = arm_tables.adjusted(curator, options, estimand)
     weight = adjustment.weight if adjustment else None
     asked = [Asked("events and time by arm", events_and_time(weight), _SUMS, None, "table")]
     if curator.has("unadjusted"):

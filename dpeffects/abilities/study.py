@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
@@ -33,7 +33,7 @@ from dpeffects.estimators.outcome_slopes import PART, SHARE, release_slopes, slo
 from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
 from dpeffects.estimators.weighting.propensity import LINEAR
 from dpeffects.formula.discrete import joined
-from dpeffects.formula.expression import Categorical, Cut, Factor, source
+from dpeffects.formula.expression import Categorical, Cut, source
 from dpeffects.inference import COUNTED, Unavailable, check_conf_level, noise_ratio
 from dpeffects.inference.interaction import interaction
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
@@ -41,7 +41,7 @@ from dpeffects.inference.scales import mean_noise
 from dpeffects.inference.table_one import arm_sizes, hidden, table_one, variable_name, within_noise
 from dpeffects.privacy import Cells, Curator, entries
 from dpeffects.privacy.units import seen_as
-from dpeffects.results import average, export, record, several, words
+from dpeffects.results import average, export, record, several, tabled, words
 from dpeffects.results.numbers import number, to_error
 from dpeffects.results.scaled import mean_rows
 from dpeffects.summary import NAMED, NOISE, SHOWN, Summary, Table, draw, printed, tabulate
@@ -169,71 +169,43 @@ def uses_delta(options: JointOptions, facts: Facts) -> dict[str, float | None]:
 # --- the release --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Joint:
-    """What the method hands back: sums whose columns and arms have no names yet.
+def _completed(
+    missing: tuple[int, ...], basis: str, own: Mapping[str, Any], estimation: Any
+) -> dict[str, Any]:
+    """Columns with their names and ranges, and margins that agree; then effects.
 
     ``missing`` says for each outcome which column tells where it is missing, 0 where none does.
     """
-
-    sums: JointSums
-    missing: tuple[int, ...]
-    basis: str = ""
-    caution: str = ""
-    notes: tuple[str, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-    def with_weights(self, unequal: float) -> Joint:
-        """The same where records have weights, whose mean square is so many times their mean."""
-        return replace(self, sums=self.sums.with_weights(unequal))
-
-    def result(
-        self, estimation: Any, about: Mapping[str, Any], notes: tuple[str, ...]
-    ) -> StudyEffects:
-        """The result of an estimation: columns have names and ranges, and margins agree."""
-        design, found, parts = estimation.design, self.sums, []
-        if found.groups:
-            strata = estimation.groups.design.strata()
-            for margin, factor, levels in zip(
-                found.groups, strata.factors, strata.values(), strict=True
-            ):
-                parts.append(replace(margin, factor=_named_factor(factor), levels=levels))
-        n = float(design.n) if estimation.size is None else None
-        whole, *parts = agreeing(found.whole, parts, n if found.unadjusted is None else None)
-        plain = found.unadjusted and agreeing(found.unadjusted, (), n)[0]
-        arms = tuple(map(str, design.columns.arms or ("control", "treated")))
-        columns, released = study_columns(design), whole.sums.shape[2]
-        sums = replace(
-            found,
-            arms=arms if len(arms) > 2 else arms[::-1],
-            contrasts=estimation.contrasts or ((0, 1),),
-            outcomes=tuple(
-                replace(x, missing=k - 1) for x, k in zip(columns, self.missing, strict=False)
-            ),
-            whole=whole,
-            groups=tuple(parts),
-            baseline_columns=columns[released:],
-            baseline=found.baseline and found.baseline.of_sizes((plain or whole).sizes),
-            weighted_baseline=found.weighted_baseline
-            and found.weighted_baseline.of_sizes(whole.sizes),
-            unadjusted=plain,
-        )
-        own = {
-            "outcome": " + ".join(column.name for column in sums.outcomes),
-            "labels": sums.labels,
-            "effects": tuple(replace(effect, basis=self.basis) for effect in sums.effects()),
-            "sums": sums,
-            "subgroups": tuple(margin.factor for margin in parts),
-            "stands_on": self.basis,
-            "warning": self.caution,
-            "details": self.details,
-        }
-        return StudyEffects(notes=(*self.notes, *notes), **{**about, **own})
-
-
-def _named_factor(factor: Factor) -> str:
-    """A factor as a user writes it: a column of declared levels by its name."""
-    return factor.column if isinstance(factor, Categorical) else source(factor)
+    design, found, parts = estimation.design, own["sums"], list[Margin]()
+    if found.groups:
+        strata = estimation.groups.design.strata()
+        for x, margin, levels in zip(strata.factors, found.groups, strata.values(), strict=True):
+            name = x.column if isinstance(x, Categorical) else source(x)
+            parts.append(replace(margin, factor=name, levels=levels))
+    n = float(design.n) if estimation.size is None else None
+    whole, *parts = agreeing(found.whole, parts, n if found.unadjusted is None else None)
+    plain = found.unadjusted and agreeing(found.unadjusted, (), n)[0]
+    arms = tuple(map(str, design.columns.arms or ("control", "treated")))
+    columns, released = study_columns(design), whole.sums.shape[2]
+    sums = replace(
+        found,
+        arms=arms if len(arms) > 2 else arms[::-1],
+        contrasts=estimation.contrasts or ((0, 1),),
+        outcomes=tuple(replace(x, missing=k - 1) for x, k in zip(columns, missing, strict=False)),
+        whole=whole,
+        groups=tuple(parts),
+        baseline_columns=columns[released:],
+        baseline=found.baseline and found.baseline.of_sizes((plain or whole).sizes),
+        weighted_baseline=found.weighted_baseline and found.weighted_baseline.of_sizes(whole.sizes),
+        unadjusted=plain,
+    )
+    return {
+        "outcome": " + ".join(column.name for column in sums.outcomes),
+        "labels": sums.labels,
+        "effects": tuple(replace(effect, basis=basis) for effect in sums.effects()),
+        "sums": sums,
+        "subgroups": tuple(margin.factor for margin in parts),
+    }
 
 
 def study_columns(design: Design) -> tuple[StudyColumn, ...]:
@@ -297,7 +269,9 @@ class _Release:
         return [asked] if columns.size else []
 
 
-def fit(curator: Curator, options: JointOptions, estimand: str, contrasts: Contrasts = ()) -> Joint:
+def fit(
+    curator: Curator, options: JointOptions, estimand: str, contrasts: Contrasts = ()
+) -> tabled.Tabled:
     """Release all margins from one look at the rows; which arms are compared is post-processing.
 
     Where records count by weights, one look more is for the outcomes and the baseline variables
@@ -310,6 +284,7 @@ def fit(curator: Curator, options: JointOptions, estimand: str, contrasts: Contr
         price = _UNWEIGHTED
         unadjusted, own_baseline = margins([plain.outcomes("unadjusted"), *plain.baseline(price)])
         adjustment = _adjustment(curator, options, estimand, unadjusted)
+        assert adjustment is not None
         left = _left(plain, options, adjustment, estimand, unadjusted, own_baseline)
         seen, top, price = seen_as(curator, adjustment.weight), adjustment.weight.largest, 1 - price
         counted = _Release(seen, facts, "weighted ", left)
@@ -338,12 +313,15 @@ def fit(curator: Curator, options: JointOptions, estimand: str, contrasts: Contr
     )
     notes = (*((LINEAR,) if adjustment else ()), *((_AT_RANDOM,) if any(facts.missing) else ()))
     details = adjustment.details if adjustment else {}
-    return Joint(sums, facts.missing, *arm_tables.basis_of(options, adjustment), notes, details)
+    basis, warning = arm_tables.basis_of(options, adjustment)
+    own = {"sums": sums, "stands_on": basis, "warning": warning}
+    named = partial(_completed, facts.missing, basis)
+    return tabled.Tabled(StudyEffects, own, notes, details, named)
 
 
 def _adjustment(
     curator: Curator, options: JointOptions, estimand: str, unadjusted: Margin
-) -> arm_tables.Adjustment:
+) -> arm_tables.Adjustment | None:
     """Release a propensity model of the baseline variables."""
     facts, seen = options.facts, copy(curator)
     seen.values = options.baseline.values
@@ -352,7 +330,7 @@ def _adjustment(
     deviation = math.sqrt(2.0 / math.pi) * float(np.sqrt(own[:, : facts.outcomes]).mean())
     price = curator.noise_sd("outcomes") / curator.noise_sd("unadjusted")
     noise_sd = price * math.sqrt(float(unadjusted.noise[1, 0]))
-    return arm_tables.Adjustment.released(seen, options, estimand, deviation, noise_sd)
+    return arm_tables.adjusted(seen, options, estimand, deviation, noise_sd)
 
 
 def _left(

@@ -26,7 +26,6 @@ from dpeffects.estimators.option_checks import check_bins, check_positive, check
 from dpeffects.formula.expression import Expression, Survival
 from dpeffects.inference import COUNTED, Estimate, SamplingVariance, check_conf_level, noise_ratio
 from dpeffects.inference.life_table import LifeTable, Shares
-from dpeffects.inference.monotone import isotonic
 from dpeffects.lazy import pd
 from dpeffects.privacy.curator import Curator
 from dpeffects.results.export import frame_of
@@ -153,6 +152,8 @@ class SurvivalEffects(TableEffects, pictures="report.plots.by_arm"):
         time, noisy: a part of those in the arm, or sums of weights where ``weighted`` is True.
         Neither rises. What has a ``noise_ratio`` above 1 is mostly noise.
         """
+        from scipy.optimize import isotonic_regression
+
         life = self.life
         check_conf_level(conf_level)
         risks, lower, upper = life.band(conf_level)
@@ -161,7 +162,7 @@ class SurvivalEffects(TableEffects, pictures="report.plots.by_arm"):
         of_curve = noise_ratio(np.sqrt(life.shares(life.edges[1:]).privacy), 1.0)
         rows = []
         for arm, name in enumerate(ARMS):
-            curve = 1.0 - isotonic(risks[arm]).clip(0.0, 1.0)
+            curve = 1.0 - isotonic_regression(risks[arm]).x.clip(0.0, 1.0)
             low = np.minimum.accumulate(1.0 - upper[arm])
             high = 1.0 - np.maximum.accumulate(lower[arm])
             columns = {"time": self.edges, "at_risk": at_risk[arm], "survival": [1.0, *curve]}

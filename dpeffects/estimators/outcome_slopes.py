@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.arrays import FloatArray, IntArray, symmetric
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.moment_models import reliable, shrunk
 from dpeffects.estimators.default.standard import Standard
@@ -116,10 +116,9 @@ def release_slopes(
     products_of = slopes_row(standard, outcomes, gone, centres, clips, size)
     label = "products of baseline and outcomes"
     released = curator.sums(label, products_of, _within(p, k), share=SHARE)
-    matrix = np.zeros((p + k, p + k))
-    matrix[np.triu_indices(p + k)] = released.value / curator.n
+    matrix = symmetric(released.value / curator.n, p + k)
     sd = released.sd / curator.n
-    covariance, scale, _ = shrunk(matrix[:p, :p] + np.triu(matrix[:p, :p], 1).T, sd)
+    covariance, scale, _ = shrunk(matrix[:p, :p], sd)
     values, vectors = np.linalg.eigh(covariance)
     inverse = (vectors / np.clip(values, hand.LEAST_DIRECTION * scale, None)) @ vectors.T
     slopes, missed = np.zeros((k, p)), np.ones(k)

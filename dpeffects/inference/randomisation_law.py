@@ -255,26 +255,23 @@ def _window(mean: float, sd: float, low: int, high: int) -> FloatArray:
     return np.arange(first, last + 1, dtype=float)
 
 
-def _ways(of: float, some: FloatArray) -> FloatArray:
-    """Logarithm of the number of ways to choose some of these."""
-    from scipy.special import gammaln
-
-    return np.asarray(gammaln(of + 1.0) - gammaln(some + 1.0) - gammaln(of - some + 1.0))
-
-
 def _binomial(n: int, p: float) -> tuple[FloatArray, FloatArray]:
     """Values and chances of a binomial law."""
+    from scipy.stats import binom
+
     k = _window(n * p, math.sqrt(n * p * (1.0 - p)), 0, n)
-    return k, np.exp(_ways(n, k) + k * math.log(p) + (n - k) * math.log1p(-p))
+    return k, binom.pmf(k, n, p)
 
 
 def _hypergeometric(n: int, successes: int, treated: int) -> tuple[FloatArray, FloatArray]:
     """Values and chances of how many successes are treated, of a fixed number of treated."""
+    from scipy.stats import hypergeom
+
     m, k = float(successes), float(treated)
     variance = k * m / n * (1.0 - m / n) * (n - k) / max(n - 1, 1)
     ends = max(0, treated + successes - n), min(treated, successes)
     a = _window(k * m / n, math.sqrt(variance), *ends)
-    return a, np.exp(_ways(m, a) + _ways(n - m, k - a) - _ways(n, np.array(k)))
+    return a, hypergeom.pmf(a, n, successes, treated)
 
 
 def _sum_of(

@@ -17,8 +17,8 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn
-from dpeffects.inference.monotone import not_negative
 from dpeffects.inference.noisy import COUNTED, OWN, STANDARDISED, noise_ratio
+from dpeffects.inference.tables import not_negative
 
 SURE = 1.0 / OWN
 """A variance of fewer standard deviations of its noise is not used."""

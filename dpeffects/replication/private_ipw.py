@@ -89,13 +89,13 @@ from dpeffects.estimators.weighting.propensity import (
     PropensityModel,
     Setting,
     WeightSpreads,
-    beyond_clip,
     caution_about,
     clipped_share,
     fitted_model,
     kept_slopes,
     plan,
     reweighted,
+    within_clip,
 )
 from dpeffects.inference.estimate import (
     Effects,
@@ -502,7 +502,7 @@ class Weighting:
     @property
     def asked_beyond(self) -> Asked:
         """How many records are beyond the clip, by arm if there are more than two."""
-        label, cells = "records beyond the clip", beyond_clip(self.propensities[0])
+        label, cells = "records beyond the clip", Cells(within_clip(self.propensities[0]), 1)
         if self.arms > 2:
             row = own_beyond_clip(self.propensities, OfArm(self.centres.shares))
             label, cells = f"{label} by arm", Cells(row, self.arms)

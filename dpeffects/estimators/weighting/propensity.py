@@ -29,7 +29,7 @@ from dpeffects.estimators.weighting.inverse_weights import (
     least_strength,
     propensity_model,
 )
-from dpeffects.privacy import Block, Cells, Curator, Noisy, WithSquares
+from dpeffects.privacy import Block, Curator, Noisy, WithSquares
 from dpeffects.privacy.losses import sigmoid, unit_l1, unit_norm
 from dpeffects.privacy.minimise import Weights
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
@@ -137,11 +137,6 @@ def within_clip(rows: Block, model: Propensity) -> IntArray:
     e = sigmoid(logits(unit_rows(rows.covariates), model.weights, model.offset))
     low, high = model.low * (1.0 - 1e-9), 1.0 - (1.0 - model.high) * (1.0 - 1e-9)
     return np.where((e < low) | (e > high), 0, 1)
-
-
-def beyond_clip(model: Propensity) -> Cells:
-    """One cell, of the records whose propensities are clipped."""
-    return Cells(within_clip(model), 1)
 
 
 @row("covariates")
