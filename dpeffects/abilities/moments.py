@@ -24,9 +24,10 @@ from dpeffects.documents import refuse_twins
 from dpeffects.errors import OptionError, ReleaseError, did_you_mean
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.arm_tables import table_spec
 from dpeffects.estimators.option_checks import choice
 from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
+from dpeffects.estimators.spec import Contrasts, Facts, Options
 from dpeffects.formula import parse
 from dpeffects.formula.discrete import joined
 from dpeffects.formula.expression import (
@@ -142,7 +143,7 @@ class Layout:
             x if x.kind == NUMBER else replace(x, centre=1.0 / max(_same(plain, x), 2))
             for x in plain
         ]
-        columns += _products(columns, arms, treatment, _terms(factors))
+        columns += _products(columns, factors)
         if len(columns) > 99:
             raise OptionError(f"moments of {len(columns)} columns: at most 99 are kept")
         constant, columns = _sized(columns)
@@ -195,15 +196,10 @@ def _terms(factors: str | None) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(map(term_of, terms)))
 
 
-def _products(
-    columns: Sequence[MomentColumn],
-    arms: Sequence[MomentColumn],
-    treatment: str,
-    terms: Sequence[tuple[str, ...]],
-) -> list[MomentColumn]:
+def _products(columns: Sequence[MomentColumn], factors: str | None) -> list[MomentColumn]:
     """Columns of arms times levels of factors."""
-    found = []
-    for group, term in enumerate(terms):
+    found, arms = [], [x for x in columns if x.kind == ARM]
+    for group, term in enumerate(_terms(factors)):
         own = [j for j, x in enumerate(columns, 1) if (x.term, x.kind) == (term, INDICATOR)]
         if not own or len(term) > 1:
             raise OptionError(
@@ -212,7 +208,7 @@ def _products(
             )
         for a, arm in enumerate(arms, 1):
             for j in own:
-                name, both = f"{arm.name}:{columns[j - 1].name}", tuple(sorted((treatment, *term)))
+                name, both = f"{arm.name}:{columns[j - 1].name}", tuple(sorted((*arm.term, *term)))
                 product = MomentColumn(name, both, PRODUCT, 1.0, group=group, parts=(a, j))
                 found.append(product)
     return found
@@ -316,7 +312,7 @@ def fit(
     return tabled.Tabled(Moments, own, named=partial(_completed, options))
 
 
-TABLE = MethodSpec(
+TABLE = table_spec(
     name="moments",
     title="second moments",
     about="dp_moments: one matrix of second moments; regressions, effects and balance from it",
@@ -328,10 +324,7 @@ TABLE = MethodSpec(
     fit=fit,
     fit_arms=fit,
     uses_delta=lambda options, facts: {_SHARE: entries(options.plan.set)},
-    variance_shares=(),
-    needs_covariates=False,
     needs_intercept=True,
-    tabled=True,
     several=True,
     citation="dpeffects (software): noisy second moments.",
 )

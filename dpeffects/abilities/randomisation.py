@@ -25,9 +25,10 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.calls import public_call, released
 from dpeffects.errors import OptionError
+from dpeffects.estimators.arm_tables import table_spec
 from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.spec import Facts, Options
 from dpeffects.inference.hypotheses import ALTERNATIVES
 from dpeffects.inference.randomisation_law import (
     CENTRES,
@@ -152,7 +153,7 @@ def fit(curator: Curator, options: RandomisationOptions, estimand: str) -> table
     return tabled.Tabled(RandomisationTest, own)
 
 
-TABLE = MethodSpec(
+TABLE = table_spec(
     name="randomisation_test",
     title="randomisation test",
     about=(
@@ -165,9 +166,8 @@ TABLE = MethodSpec(
     options=RandomisationOptions,
     shares=shares,
     fit=fit,
+    uses_delta=lambda options, facts: {},
     uses_covariates=False,
-    tabled=True,
-    variance_shares=(),
     citation=(
         "Berger and Boos (1994), P values maximized over a confidence set for the nuisance "
         "parameter, Journal of the American Statistical Association 89."

@@ -30,7 +30,7 @@ from dpeffects.estimators.default.bends import bends, bent
 from dpeffects.estimators.default.clipped_contrast import refuse_unadjusted
 from dpeffects.estimators.margins import ArmByLevel, Left, MarginAsked, cube, margins
 from dpeffects.estimators.outcome_slopes import PART, SHARE, release_slopes, slopes_entries, worth
-from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
+from dpeffects.estimators.spec import Contrasts, Facts, Options
 from dpeffects.estimators.weighting.propensity import LINEAR
 from dpeffects.formula.discrete import joined
 from dpeffects.formula.expression import Categorical, Cut, source
@@ -38,7 +38,7 @@ from dpeffects.inference import COUNTED, Unavailable, check_conf_level, noise_ra
 from dpeffects.inference.interaction import interaction
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
 from dpeffects.inference.scales import mean_noise
-from dpeffects.inference.table_one import arm_sizes, hidden, table_one, variable_name, within_noise
+from dpeffects.inference.table_one import OVERALL, arm_sizes, table_one, variable_name
 from dpeffects.privacy import Cells, Curator, entries
 from dpeffects.privacy.units import seen_as
 from dpeffects.results import average, export, record, several, tabled, words
@@ -58,7 +58,6 @@ _AT_RANDOM: str = (
     "An outcome is compared among the records that have it: within an arm, those that lack it are "
     "taken to be like these."
 )
-_OVERALL = "overall"
 
 Made = tuple[str, Table, tuple[str, ...]]
 """A table with its name, and notes that belong to it."""
@@ -96,11 +95,8 @@ class JointOptions(arm_tables.TableOptions):
                     "rows"
                 )
             refuse_unadjusted(self, "more than two arms are not adjusted", "Compare two arms")
-            made: Options = replace(self, adjust=False)
-        else:
-            return super().resolve(facts)
-        object.__setattr__(made, "facts", facts)
-        return made
+            return self.made_for(facts, adjust=False)
+        return super().resolve(facts)
 
     @property
     def baseline(self) -> Facts:
@@ -368,12 +364,10 @@ def _left(
     return Left(fitted, k, two)
 
 
-TABLE = MethodSpec(
+TABLE = arm_tables.table_spec(
     name="study",
     title="joint release of a study",
     about="several outcomes, subgroups and baseline variables, out of one release",
-    assumes="",
-    estimands=estimands.AVERAGES,
     levels=("sample",),
     options=JointOptions,
     shares=shares,
@@ -382,9 +376,7 @@ TABLE = MethodSpec(
     fit_arms=fit,
     citation="",
     uses_outcome=False,
-    needs_covariates=False,
     needs_intercept=True,
-    tabled=True,
     several=True,
 )
 
@@ -518,25 +510,7 @@ class StudyEffects(several.Based, several.AtOnce, pictures="report.plots.several
         Sampling error is not in noise. Numbers are possible ones: shares of a factor add up to 1.
         `tables` has it as it is printed.
         """
-        rows = []
-        for row in table_one(self.sums):
-            made: dict[str, Any] = {"variable": row.variable, "level": row.level}
-            made["share"] = row.share
-            for k, arm in enumerate((*self.sums.arms, _OVERALL)):
-                made |= {
-                    f"{arm}_n": float(row.count[k]),
-                    f"{arm}_mean": float(row.mean[k]),
-                    f"{arm}_sd": float(row.sd[k]),
-                    f"{arm}_noise_sd": float(row.noise_sd[k]),
-                    f"{arm}_noise_ratio": float(row.noise_ratio[k]),
-                }
-            for difference, name in ((row.before, "smd"), (row.after, "smd_weighted")):
-                if difference is not None:
-                    value, sd = difference.value, difference.noise_sd
-                    made |= {name: value, f"{name}_noise_sd": sd}
-                    made[f"{name}_within_noise"] = within_noise(value, sd)
-                    made[f"{name}_noise_ratio"] = hidden(value, sd)
-            rows.append(made)
+        rows = list(table_one(self.sums))
         return export.frame_of(rows, list(rows[0]) if rows else ["variable", "level", "share"])
 
     def tables(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> dict[str, Summary]:
@@ -628,7 +602,7 @@ class StudyEffects(several.Based, several.AtOnce, pictures="report.plots.several
         return f"the {words.called(self)} ({self.estimand}) of {self.treatment} on {said}"
 
     def _headed(self, conf_level: float) -> dict[str, str]:
-        names, noise = self.outcomes, _short(arm_sizes(self.sums)[1])
+        names, noise = self.outcomes, number(arm_sizes(self.sums)[1], 2)
         more = f", ... ({len(names)} outcomes)" if len(names) > NAMED else ""
         arms = [f"{arm} {size}" for arm, size in zip(self.sizes, _sizes(self), strict=True)]
         about = {
@@ -712,10 +686,6 @@ def _sizes(fit: StudyEffects) -> list[str]:
     """Numbers of records by arm."""
     sizes, noise = arm_sizes(fit.sums)
     return [printed(f"{x:.0f}", noise_ratio(noise, value=max(x, COUNTED))) for x in sizes]
-
-
-def _short(value: float) -> str:
-    return number(value, 2)
 
 
 def _percent(column: StudyColumn) -> bool:
@@ -831,10 +801,10 @@ def _by_level(
 
 def _table1(fit: StudyEffects, most: int | None) -> Made:
     """Baseline variables by arm."""
-    frame, arms = fit.table1(), (*fit.sums.arms, _OVERALL)
+    frame, arms = fit.table1(), (*fit.sums.arms, OVERALL)
     weighted = "smd_weighted" in frame
     heads = [*_sizes(fit), f"{sum(fit.sizes.values()):.0f}"]
-    rows = [("N", *heads, _short(arm_sizes(fit.sums)[1]), *("",) * (4 if weighted else 2))]
+    rows = [("N", *heads, number(arm_sizes(fit.sums)[1], 2), *("",) * (4 if weighted else 2))]
     for row in frame.to_dict("records")[:most]:
         cells, noise = _described(row, arms)
         kinds = ("smd", "smd_weighted") if weighted else ("smd",)
@@ -869,7 +839,7 @@ def _described(row: Any, arms: Sequence[str]) -> tuple[list[str], str]:
             (count,) = to_error([n], max(own * size / 100.0, 1.0), 1)
             (share,) = to_error([100.0 * row[f"{arm}_mean"]], max(own, 0.1), 1)
             cells.append(printed(f"{count} ({share}%)", row[f"{arm}_noise_ratio"]))
-        return cells, f"{_short(100.0 * noise)}%" if noise < 1.0 else "over 100%"
+        return cells, f"{number(100.0 * noise, 2)}%" if noise < 1.0 else "over 100%"
     cells = []
     for arm in arms:
         spread, ratio = row[f"{arm}_sd"], row[f"{arm}_noise_ratio"]
@@ -878,7 +848,7 @@ def _described(row: Any, arms: Sequence[str]) -> tuple[list[str], str]:
         mean, sd = to_error([row[f"{arm}_mean"], spread], error, 1)
         cell = printed(f"{mean} ({sd})", 2.0 * math.isnan(spread), f"{mean} ({NOISE})")
         cells.append(printed(cell, ratio))
-    return cells, _short(noise)
+    return cells, number(noise, 2)
 
 
 def _subgroup_sentence(fit: StudyEffects) -> str:
@@ -912,7 +882,7 @@ def _baseline_sentence(fit: StudyEffects) -> str:
     return (
         f"Of {_counted(len(rows), 'baseline variable')} or levels, the largest standardised "
         f"difference between arms is {row['smd']:.2f}, of {name}; its privacy noise has a standard "
-        f"deviation of {_short(row['smd_noise_sd'])}.{weighted}"
+        f"deviation of {number(row['smd_noise_sd'], 2)}.{weighted}"
     )
 
 

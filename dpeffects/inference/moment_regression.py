@@ -345,10 +345,13 @@ def regress(
         third = moments.third[np.ix_(place, place, place)]
         variance = gram[place] @ of_squares - np.einsum("ijk,i,j->k", third, slopes, slopes)
         robust = _sandwich(third, gram[np.ix_(place, place)], variance, inverse)
-    to_own, shift, width = _own_units(moments, place, outcome)
+    y, others = moments.columns[outcome - 1], [moments.columns[j - 1] for j in regressors]
+    width, shift = y.width, np.zeros(len(place))
+    to_own, shift[0] = np.diag([width, *(width / x.width for x in others)]), _zero(y)
+    to_own[0, 1:] = [-width * _zero(x) / x.width for x in others]
     varies = float(gram[outcome, outcome] - gram[outcome, 0] ** 2)
     return LinearFit(
-        names=("(Intercept)", *(moments.columns[j - 1].name for j in regressors)),
+        names=("(Intercept)", *(x.name for x in others)),
         estimates=tuple((to_own @ slopes + shift).tolist()),
         sampling=_rows(to_own @ robust @ to_own.T / (width**2 * moments.effective)),
         noise=_rows(to_own @ (first + second) @ to_own.T),
@@ -424,18 +427,6 @@ def _sandwich(
     between = np.einsum("ijk,k->ij", third, inverse @ variance) / variance[0]
     values, vectors = eigh(between, matrix)
     return np.asarray((vectors * np.clip(values, 0.05, 20.0)) @ vectors.T)
-
-
-def _own_units(
-    moments: MomentMatrix, place: Sequence[int], outcome: int
-) -> tuple[FloatArray, FloatArray, float]:
-    """How coefficients change from `to_units` to the units of the data: a matrix and a shift."""
-    y, columns = moments.columns[outcome - 1], [moments.columns[j - 1] for j in place[1:]]
-    found = np.diag([y.width, *(y.width / column.width for column in columns)])
-    found[0, 1:] = [-y.width * _zero(column) / column.width for column in columns]
-    shift = np.zeros(len(place))
-    shift[0] = _zero(y)
-    return found, shift, y.width
 
 
 def _zero(column: MomentColumn) -> float:

@@ -194,16 +194,6 @@ class TableLaw:
         """Covariance matrix of the privacy noise."""
         return self.moves @ self.moves.T
 
-    @property
-    def covariance(self) -> FloatArray:
-        """Covariance matrix of all errors."""
-        return self.sampling + self.noise + self.left
-
-    @property
-    def sd(self) -> FloatArray:
-        """Standard errors."""
-        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
-
     def estimate(self, i: int = 0, possible: tuple[float, float] | None = None) -> Estimate:
         """One of the numbers, ready for intervals and tests: its law has its largest noises."""
         variance, left = float(self.sampling[i, i]), float(self.left[i, i])

@@ -262,8 +262,8 @@ def arm_means(
     )
 
 
-def release_level(curator: Curator) -> Centres:
-    """Release the number of treated records and the sums of outcomes, out of the share "means"."""
+def with_released_means(curator: Curator, estimate: Estimate, estimand: str) -> Estimate:
+    """The estimate of a method that releases no level, with means around one that is released."""
     count, sums = curator.several(
         Asked("treated count", None, COUNT, TREATED, SHARE, hand.COUNT),
         Asked(
@@ -276,12 +276,7 @@ def release_level(curator: Curator) -> Centres:
         ),
     )
     counts = counts_of(curator, replace(count, value=count.value[0]))
-    return centres_of(curator, counts.shares(), replace(sums, value=sums.value[:, 0]))
-
-
-def with_released_means(curator: Curator, estimate: Estimate, estimand: str) -> Estimate:
-    """The estimate of a method that releases no level, with means around one that is released."""
-    centres = release_level(curator)
+    centres = centres_of(curator, counts.shares(), replace(sums, value=sums.value[:, 0]))
     own, share = sampling_variance(estimate), centres.share
     even = 1.0 / (centres.n * share * (1.0 - share))
     spread = centres.most_variance

@@ -115,7 +115,7 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
     terms = group_residuals(stage, heaviest, randomised)
     label = "residuals, squares and sizes by group"
     cells = Cells(group, groups) if randomised else Cells(group_and_arm, 2 * groups)
-    check = CurvesAsked.of(curator, models, score, stage.models.standard.bends)
+    check = CurvesAsked(curator.values, models, score)
     checks = [] if randomised else check.asked
     sums, *checked = curator.several(Asked(label, terms, _WITHIN, cells, "estimate"), *checks)
     left, parts, caution = 0.0, [Part("clipped outcomes", stage.bias**2)], ""

@@ -39,7 +39,7 @@ from dpeffects.estimators.default.tails import LengthsAsked, limits
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, STOOD_IN, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, with_another
-from dpeffects.inference.ladder_noise import LadderNoise
+from dpeffects.inference.ladder_noise import along_ladder, half_width
 from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.least_squares import MOST_PRODUCTS, LeastSquares, Leeway
@@ -233,7 +233,7 @@ def draw_of(leeway: Leeway, most: float, epsilon: float) -> tuple[float, float]:
     """The smoothing with the least noise, and the Laplace scale that has 95 % where it has."""
     ladder = leeway.contrast()
     halves = {
-        x: LadderNoise.of(ladder, 2.0 * most, epsilon, x).half_width(0.95)
+        x: half_width(*along_ladder(ladder, 2.0 * most, epsilon, x))
         for x in limits(0.5)[1:].tolist()  # from .35 down, each less by the root of 2
     }
     best = min(halves, key=lambda x: halves[x])
