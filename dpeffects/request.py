@@ -162,7 +162,11 @@ def checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
         raise OptionError(f"{spec.name} has no differential privacy: check_bounds is for those")
     formula = _formula(request, spec, options)
     if spec.conditional:
-        _check_release(request)
+        for name, value, release in (("at", request.at, "points"), ("by", request.by, "groups")):
+            if value is None and request.release == release:
+                raise OptionError(f'release="{release}" needs {name}=...')
+            if value is not None and request.release != release:
+                raise OptionError(f'{name} is for release="{release}", not "{request.release}"')
         refuse_private_rows(request.at, request.data, formula.covariate_columns)
     return spec, options, formula
 
@@ -212,15 +216,6 @@ def _formula(request: Request, spec: MethodSpec, options: Options) -> Formula:
         formula = replace(formula, outcome=Number(0.0))
     intercept = responds or spec.needs_intercept or not spec.uses_covariates
     return replace(formula, intercept=True) if intercept else formula
-
-
-def _check_release(request: Request) -> None:
-    """Refuse points or groups that do not go with what is released, or that are not there."""
-    for name, value, release in (("at", request.at, "points"), ("by", request.by, "groups")):
-        if value is None and request.release == release:
-            raise OptionError(f'release="{release}" needs {name}=...')
-        if value is not None and request.release != release:
-            raise OptionError(f'{name} is for release="{release}", not "{request.release}"')
 
 
 def account_of(ledger: Account | Address | None, dataset: str | None) -> Account | None:

@@ -28,19 +28,9 @@ from dpeffects.estimators.arm_tables import table_spec
 from dpeffects.estimators.option_checks import choice
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Contrasts, Facts, Options
+from dpeffects.formula import expression as ex
 from dpeffects.formula import parse
 from dpeffects.formula.discrete import joined
-from dpeffects.formula.expression import (
-    Categorical,
-    Column,
-    Cut,
-    Factor,
-    Missing,
-    Spline,
-    columns,
-    is_binary,
-    source,
-)
 from dpeffects.guarantee import weakest
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
@@ -113,10 +103,10 @@ class MomentsOptions(Options):
         return {"design": self.design, "subgroups": self.factors}
 
 
-def term_of(factors: Iterable[Factor]) -> tuple[str, ...]:
+def term_of(factors: Iterable[ex.Factor]) -> tuple[str, ...]:
     """Names of the factors of a term, in an order that does not depend on how it is written."""
-    own = (Column(x.column) if isinstance(x, Categorical) else x for x in factors)
-    return tuple(sorted({x.name if isinstance(x, Column) else source(x) for x in own}))
+    own = (ex.Column(x.column) if isinstance(x, ex.Categorical) else x for x in factors)
+    return tuple(sorted({x.name if isinstance(x, ex.Column) else ex.source(x) for x in own}))
 
 
 @dataclass(frozen=True)
@@ -165,22 +155,18 @@ def _column(facts: Facts, j: int) -> MomentColumn:
     """An encoded column; indicators of one term are one group."""
     encoded, factors = facts.encoded[j], [part.factor for part in facts.encoded[j].parts]
     number = MomentColumn(encoded.name, term_of(factors), NUMBER, 1.0, 0.5)
-    if all(isinstance(factor, Categorical | Cut) for factor in factors):
-        made_of = [{part.factor for part in x.parts} for x in facts.encoded]
+    made_of = [{part.factor for part in x.parts} for x in facts.encoded]
+    if all(isinstance(factor, ex.Categorical | ex.Cut) for factor in factors):
         return replace(number, kind=INDICATOR, group=made_of.index(set(factors)))
     flags = all(
-        isinstance(x, Categorical | Cut) or (not isinstance(x, Spline) and is_binary(x))
+        isinstance(x, ex.Categorical | ex.Cut) or (not isinstance(x, ex.Spline) and ex.is_binary(x))
         for x in factors
     )
-    if flags or (len(factors) == 1 and facts.values[j] == 2 and not _filled(facts, factors[0])):
+    # where there is an indicator of missing values, these may stand in the middle
+    filled = any(ex.Missing(x) in set().union(*made_of) for x in ex.columns(factors[0]))
+    if flags or (len(factors) == 1 and facts.values[j] == 2 and not filled):
         return replace(number, kind=INDICATOR, group=j)
     return number
-
-
-def _filled(facts: Facts, factor: Factor) -> bool:
-    """Whether missing values of a column may stand in the middle: there is an indicator of them."""
-    flags = {part.factor for x in facts.encoded for part in x.parts}
-    return any(Missing(name) in flags for name in columns(factor))
 
 
 def _same(columns: Sequence[MomentColumn], like: MomentColumn) -> int:
@@ -283,11 +269,10 @@ def _levels(design: Design, matrix: MomentMatrix, term: tuple[str, ...]) -> tupl
     """Names of the levels of a factor, the reference first."""
     (column, *_) = (x for x in matrix.columns if x.term == term)
     part = next(x.parts for x in design.encoding.columns if x.name == column.name)[0]
-    match part.factor:
-        case Categorical(_, levels):
-            return tuple(map(str, levels or ()))
-        case Cut():
-            return tuple(part.factor.labels)
+    if isinstance(part.factor, ex.Cut):
+        return tuple(part.factor.labels)
+    if isinstance(part.factor, ex.Categorical):
+        return tuple(map(str, part.factor.levels or ()))
     return (f"{column.low:g}", f"{column.high:g}")
 
 

@@ -28,13 +28,12 @@ from dpeffects.errors import OptionError
 from dpeffects.estimators.arm_tables import table_spec
 from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import Facts, Options
+from dpeffects.estimators.spec import Facts, Options, uses_no_delta
 from dpeffects.inference.hypotheses import ALTERNATIVES
 from dpeffects.inference.randomisation_law import (
     CENTRES,
     GAMMA,
     Assignment,
-    Noise,
     RandomisationStatistic,
     p_value,
 )
@@ -136,8 +135,8 @@ def fit(curator: Curator, options: RandomisationOptions, estimand: str) -> table
     cells = Cells(failure(), 1)
     count = curator.sums("number of successes", None, COUNT, cells, share="successes")
     # noise of a sum that a record moves by 1, were it on the same grid
-    noise = Noise(1.0 / curator.epsilon("sum"), count.scale)
-    centre = RandomisationStatistic(assignment, noise).centre(float(count))
+    statistic = RandomisationStatistic(assignment, 1.0 / curator.epsilon("sum"), count.scale)
+    centre = statistic.centre(float(count))
     scores = assignment.scores(centre)
     within = Box(float(min(scores)), float(max(scores)), centre=0.0, whole=True)
     total = curator.sums("sum by assignment", assignment_score(scores), within, share="sum")
@@ -166,7 +165,7 @@ TABLE = table_spec(
     options=RandomisationOptions,
     shares=shares,
     fit=fit,
-    uses_delta=lambda options, facts: {},
+    uses_delta=uses_no_delta,
     uses_covariates=False,
     citation=(
         "Berger and Boos (1994), P values maximized over a confidence set for the nuisance "
@@ -241,7 +240,7 @@ class RandomisationTest(record.Record):
     @property
     def _statistic(self) -> RandomisationStatistic:
         unit = self.scale / self.assignment.reach(self.centre)
-        return RandomisationStatistic(self.assignment, Noise(unit, self.count_scale))
+        return RandomisationStatistic(self.assignment, unit, self.count_scale)
 
     def tidy(self) -> pd.DataFrame:
         """One row for the test, with the columns of `Result.tidy`; it has no interval."""

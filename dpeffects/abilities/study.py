@@ -29,9 +29,8 @@ from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.bends import bends, bent
 from dpeffects.estimators.default.clipped_contrast import refuse_unadjusted
 from dpeffects.estimators.margins import ArmByLevel, Left, MarginAsked, cube, margins
-from dpeffects.estimators.outcome_slopes import PART, SHARE, release_slopes, slopes_entries, worth
+from dpeffects.estimators.outcome_slopes import PART, SHARE, release_slopes, slopes_within, worth
 from dpeffects.estimators.spec import Contrasts, Facts, Options
-from dpeffects.estimators.weighting.propensity import LINEAR
 from dpeffects.formula.discrete import joined
 from dpeffects.formula.expression import Categorical, Cut, source
 from dpeffects.inference import COUNTED, Unavailable, check_conf_level, noise_ratio
@@ -154,7 +153,7 @@ def uses_delta(options: JointOptions, facts: Facts) -> dict[str, float | None]:
     if options.adjust:
         found |= {"model": None, "unadjusted": outcomes}
         columns = bent(options.baseline, options.slopes).columns
-        found[SHARE] = slopes_entries(max(columns, 1), max(facts.outcomes, 1))
+        found[SHARE] = entries(slopes_within(max(columns, 1), max(facts.outcomes, 1)))
     if facts.groups:
         found["subgroups"] = len(facts.groups) * outcomes
     if baseline := _baseline_count(facts):
@@ -165,9 +164,7 @@ def uses_delta(options: JointOptions, facts: Facts) -> dict[str, float | None]:
 # --- the release --------------------------------------------------------------------------------
 
 
-def _completed(
-    missing: tuple[int, ...], basis: str, own: Mapping[str, Any], estimation: Any
-) -> dict[str, Any]:
+def _completed(missing: tuple[int, ...], own: Mapping[str, Any], estimation: Any) -> dict[str, Any]:
     """Columns with their names and ranges, and margins that agree; then effects.
 
     ``missing`` says for each outcome which column tells where it is missing, 0 where none does.
@@ -198,7 +195,7 @@ def _completed(
     return {
         "outcome": " + ".join(column.name for column in sums.outcomes),
         "labels": sums.labels,
-        "effects": tuple(replace(effect, basis=basis) for effect in sums.effects()),
+        "effects": tuple(replace(effect, basis=own["stands_on"]) for effect in sums.effects()),
         "sums": sums,
         "subgroups": tuple(margin.factor for margin in parts),
     }
@@ -227,15 +224,15 @@ class _Release:
     """What margins are asked for: those of the outcomes, and those of baseline variables."""
 
     curator: Curator
-    facts: Facts
+    options: JointOptions
     prefix: str = ""
     left: Left | None = None
 
     @property
     def gone(self) -> IntArray:
         """For each released column, the one that says where it is missing, or its own number."""
-        found = np.arange(1, self.facts.released + 1)
-        own = np.array(self.facts.missing, np.int64)
+        found = np.arange(1, self.options.facts.released + 1)
+        own = np.array(self.options.facts.missing, np.int64)
         found[: own.size] = np.where(own > 0, own, found[: own.size])
         return found
 
@@ -243,7 +240,7 @@ class _Release:
         self, share: str, level: int | None = None, price: Fraction = Fraction(1)
     ) -> MarginAsked:
         """The outcomes by arm, or by arm and level of a factor."""
-        facts, arms = self.facts, self.curator.arms
+        facts, arms = self.options.facts, self.curator.arms
         columns = np.arange(1, facts.released + 1)
         label, shape = f"{self.prefix}outcomes by arm", (arms, 1)
         cells = arm_sums.arm_cells(self.curator)
@@ -256,7 +253,8 @@ class _Release:
 
     def baseline(self, price: Fraction) -> list[MarginAsked]:
         """The baseline variables by arm, where there are any."""
-        curator, columns = self.curator, np.arange(self.facts.released + 1, self.curator.width)
+        curator, first = self.curator, self.options.facts.released + 1
+        columns = np.arange(first, curator.width)
         label = f"{self.prefix}baseline variables by arm"
         cells, shape, part = arm_sums.arm_cells(curator), (curator.arms, 1), _BASELINE_SQUARES
         asked = MarginAsked(
@@ -273,7 +271,7 @@ def fit(
     Where records count by weights, one look more is for the outcomes and the baseline variables
     without weights, and some are for the model.
     """
-    facts, plain = options.facts, _Release(curator, options.facts)
+    facts, plain = options.facts, _Release(curator, options)
     adjustment = unadjusted = own_baseline = top = None
     price, counted = Fraction(1), plain
     if options.adjust:
@@ -281,9 +279,9 @@ def fit(
         unadjusted, own_baseline = margins([plain.outcomes("unadjusted"), *plain.baseline(price)])
         adjustment = _adjustment(curator, options, estimand, unadjusted)
         assert adjustment is not None
-        left = _left(plain, options, adjustment, estimand, unadjusted, own_baseline)
+        left = _left(plain, adjustment, unadjusted, own_baseline)
         seen, top, price = seen_as(curator, adjustment.weight), adjustment.weight.largest, 1 - price
-        counted = _Release(seen, facts, "weighted ", left)
+        counted = _Release(seen, options, "weighted ", left)
     groups = [
         counted.outcomes("subgroups", g, Fraction(1, len(facts.groups)))
         for g in range(len(facts.groups))
@@ -307,12 +305,9 @@ def fit(
         unadjusted=unadjusted,
         missed=() if counted.left is None else tuple(counted.left.fitted.missed.tolist()),
     )
-    notes = (*((LINEAR,) if adjustment else ()), *((_AT_RANDOM,) if any(facts.missing) else ()))
-    details = adjustment.details if adjustment else {}
-    basis, warning = arm_tables.basis_of(options, adjustment)
-    own = {"sums": sums, "stands_on": basis, "warning": warning}
-    named = partial(_completed, facts.missing, basis)
-    return tabled.Tabled(StudyEffects, own, notes, details, named)
+    made = arm_tables.tabled(StudyEffects, options, adjustment, sums=sums)
+    notes = (*made.notes, *((_AT_RANDOM,) if any(facts.missing) else ()))
+    return replace(made, notes=notes, named=partial(_completed, facts.missing))
 
 
 def _adjustment(
@@ -330,15 +325,10 @@ def _adjustment(
 
 
 def _left(
-    plain: _Release,
-    options: JointOptions,
-    adjustment: arm_tables.Adjustment,
-    estimand: str,
-    whole: Margin,
-    baseline: Margin,
+    plain: _Release, adjustment: arm_tables.Adjustment, whole: Margin, baseline: Margin
 ) -> Left | None:
     """Release slopes of the outcomes, where there is a share for them."""
-    curator, facts = plain.curator, plain.facts
+    curator, options, facts = plain.curator, plain.options, plain.options.facts
     if not curator.has(SHARE):
         return None
     k, score = facts.outcomes, adjustment.standard
@@ -356,7 +346,7 @@ def _left(
     )
     if standard.size < score.size:
         fitted = replace(fitted, missed=np.maximum(fitted.missed, hand.STRAIGHT_SLOPES_MISS))
-    target = estimands.ESTIMANDS[estimand]
+    target = estimands.ESTIMANDS[adjustment.estimand]
     if not (target.of_treated and target.of_control):
         arm = baseline.means()[0 if target.of_treated else 1, 0] + 0.5
         fitted = fitted.around(arm[standard.columns - facts.released - 1])

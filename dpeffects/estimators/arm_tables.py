@@ -39,6 +39,7 @@ from dpeffects.estimators.weighting.inverse_weights import Propensity, relative_
 from dpeffects.inference.estimate import with_another
 from dpeffects.inference.tables import ArmTable, Confounding
 from dpeffects.privacy import COUNT, Asked, Block, Box, Cells, Curator, RowFunction, entries
+from dpeffects.results.record import Record
 from dpeffects.results.tabled import Tabled, TableEffects
 
 _REST = {"counts": 0.06, "spread": 0.15, "unadjusted": 0.1, "overlap": 0.02, "table": 0.67}
@@ -355,22 +356,17 @@ def confounding_left(options: TableOptions, adjustment: Adjustment | None) -> Co
 
 
 def tabled(
-    kind: type[TableEffects], options: TableOptions, adjustment: Adjustment | None, **own: Any
+    kind: type[Record], options: TableOptions, adjustment: Adjustment | None, **own: Any
 ) -> Tabled:
     """What a method hands back: with what differences rest on, a caution, notes and details."""
-    basis, warning = basis_of(options, adjustment)
-    fields = {**own, "stands_on": basis, "warning": warning}
-    about = ((propensity.LINEAR,), adjustment.details) if adjustment else ()
-    return Tabled(kind, fields, *about)
-
-
-def basis_of(options: TableOptions, adjustment: Adjustment | None) -> tuple[str, str]:
-    """What entitles the differences to be called effects, and a caution."""
-    if options.randomised:
-        return "randomised", ""
     if adjustment is None:
-        return "association", "NOT ADJUSTED for covariates"
-    kept = adjustment.model.kept
-    of_model = propensity.caution_about(kept, adjustment.clipped, adjustment.lost)
-    said = with_another(adjustment.standard.caution, of_model, options.left_out)
-    return "adjusted" if kept >= hand.NOTHING else "association", said
+        warning = "" if options.randomised else "NOT ADJUSTED for covariates"
+        basis = "randomised" if options.randomised else "association"
+        return Tabled(kind, {**own, "stands_on": basis, "warning": warning})
+    kept, basis, warning = adjustment.model.kept, "randomised", ""
+    if not options.randomised:
+        basis = "adjusted" if kept >= hand.NOTHING else "association"
+        of_model = propensity.caution_about(kept, adjustment.clipped, adjustment.lost)
+        warning = with_another(adjustment.standard.caution, of_model, options.left_out)
+    fields = {**own, "stands_on": basis, "warning": warning}
+    return Tabled(kind, fields, (propensity.LINEAR,), adjustment.details)

@@ -141,6 +141,10 @@ def normal(conf_level: float) -> float:
     return _NORMAL.inv_cdf(0.5 + check_conf_level(conf_level) / 2.0)
 
 
+def _no_names(own: Mapping[str, Any], estimation: Any) -> dict[str, Any]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Tabled:
     """What a method hands back: the class of the result, its own fields, notes and details.
@@ -152,7 +156,7 @@ class Tabled:
     fields: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
-    named: Callable[[Mapping[str, Any], Any], Mapping[str, Any]] = lambda own, estimation: {}
+    named: Callable[[Mapping[str, Any], Any], Mapping[str, Any]] = _no_names
 
     def with_weights(self, unequal: float) -> Tabled:
         """The same where records have weights, whose mean square is so many times their mean."""

@@ -581,11 +581,13 @@ def test_records_beyond_a_clip_are_counted():
     e = 1 / (1 + np.exp(-(unit_rows(x) @ model.weights + 0.3)))
     outside = int(np.sum((e < 0.3) | (e > 0.8)))
     c, _ = curator(y, t, x)
-    count = c.sums("count", None, COUNT, _propensity.beyond_clip(model), share="a")
+    count = c.sums("count", None, COUNT, Cells(_propensity.within_clip(model), 1), share="a")
     assert 0 < outside < 400
     assert float(count) == pytest.approx(outside)
     flat = Propensity.within(np.array([0.7, 0.0, 0.0]), 0.3, (0.3, 0.8))
-    assert not float(c.sums("count", None, COUNT, _propensity.beyond_clip(flat), share="a"))
+    assert not float(
+        c.sums("count", None, COUNT, Cells(_propensity.within_clip(flat), 1), share="a")
+    )
 
 
 def test_a_released_model_bounds_its_own_weights():

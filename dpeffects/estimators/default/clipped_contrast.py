@@ -30,7 +30,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm
-from dpeffects.estimators.default.arm_terms import ArmTerms, combination, sums_of_arms
+from dpeffects.estimators.default.arm_terms import ArmTerms, combination
 from dpeffects.estimators.default.bends import LINES, degree, left_out
 from dpeffects.estimators.default.centres import (
     Centres,
@@ -186,7 +186,7 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     seen = found.records * pi if arms > 2 else np.array([centres.n * pi[0] * pi[1]])
     spread_sd = math.hypot(*(seen * np.hypot(found.sampling_sd, between_sd)))
     spread = combined_variance(float(seen @ (found.sampling - between)), spread_sd, squares)
-    corrections = found.means + sums_of_arms(arms) @ moves
+    corrections = found.means + (moves if arms > 2 else moves[:1] - moves[1:])
     unadjusted = "" if options.randomised else "NOT ADJUSTED for covariates"
     estimates = []
     for pair in contrasts:

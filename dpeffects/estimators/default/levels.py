@@ -104,7 +104,7 @@ def with_means(
     means = Means(
         treated,
         control,
-        _sampling(estimate, centres, whose, spread, weights, unadjusted),
+        _sampling(estimate, centres, spread, weights, unadjusted),
         laplace=(*laplace, *((weights[0] * b, -weights[1] * b) for b in estimate.laplace)),
         gaussian=(*gaussian, (weights[0] * normal, -weights[1] * normal)) if normal else gaussian,
         parts=tuple(part for part in parts if part.treated or part.control),
@@ -137,12 +137,7 @@ def _level(
 
 
 def _sampling(
-    estimate: Estimate,
-    centres: Centres,
-    estimand: str,
-    spread: Spread,
-    weights: Pair,
-    unadjusted: bool,
+    estimate: Estimate, centres: Centres, spread: Spread, weights: Pair, unadjusted: bool
 ) -> tuple[MeansVariance, ...] | Unavailable:
     """Variances of both means; that of their difference is the estimate's own."""
     own, (one, other) = estimate.sampling, weights

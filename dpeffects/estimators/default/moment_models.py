@@ -118,11 +118,8 @@ class ArmModels:
 
     def pair(self, arm: int, other: int) -> Models:
         """The models of an arm against another."""
-        if (arm, other) not in self._pairs:
-            self._pairs[arm, other] = self._of_pair(arm, other)
-        return self._pairs[arm, other]
-
-    def _of_pair(self, arm: int, other: int) -> Models:
+        if (arm, other) in self._pairs:
+            return self._pairs[arm, other]
         noise = self.turn[arm] - self.turn[other]
         by_chance = float((1.0 / (self.n * self.shares[[arm, other]])).sum())
         slopes = fit_slopes(
@@ -133,7 +130,7 @@ class ArmModels:
                 treatment_sampling=self.moments.variances * by_chance,
             )
         )
-        return Models(
+        self._pairs[arm, other] = Models(
             n=self.n,
             standard=self.standard,
             clip=self.clip,
@@ -143,6 +140,7 @@ class ArmModels:
             treatment_slopes=self.vectors @ slopes.treatment * bool(self.turn.size),
             slopes=slopes,
         )
+        return self._pairs[arm, other]
 
 
 def release_models(

@@ -280,7 +280,6 @@ SPEC = MethodSpec(
     levels=("sample",),
     options=RegressionOptions,
     shares=shares,
-    uses_delta=lambda options, facts: {},
     fit_arms=fit_arms,
     may_stop=True,
     citation="dpeffects (software): regression by arm with one draw of noise.",

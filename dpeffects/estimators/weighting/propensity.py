@@ -83,13 +83,6 @@ class PropensityModel:
         """Variance of the log odds over the records that noise in the slopes makes."""
         return float(self.spreads @ self.noise_sd[1:] ** 2) / unit_norm(self.weights.size) ** 2
 
-    @property
-    def reach(self) -> tuple[float, float]:
-        """Middle and width of the log odds that records within the declared ranges can have."""
-        norm = unit_norm(self.weights.size)
-        width = max(float(np.abs(self.weights[1:]).sum()) / norm, 1e-9)
-        return self.offset + float(self.weights[0]) / norm, width
-
     def within(self, limits: Interval) -> Propensity:
         """The model with its propensities clipped."""
         return Propensity.within(self.weights, self.offset, limits)
@@ -274,7 +267,9 @@ def fitted_model(
     )
     if not public:
         return model
-    middle, width = model.reach
+    norm = unit_norm(model.weights.size)
+    middle = model.offset + float(model.weights[0]) / norm
+    width = max(float(np.abs(model.weights[1:]).sum()) / norm, 1e-9)
     row = log_odds(model.within((0.0, 1.0)), middle, width)
     mean, square = curator.sums("log odds", row, WithSquares(1), share=share).value / n
     spread = width * math.sqrt(max(float(square - mean**2), 0.0))
