@@ -23,7 +23,6 @@ import dpeffects as dpe
 from dpeffects.inference.randomisation_law import (
     CENTRES,
     Assignment,
-    Noise,
     RandomisationStatistic,
     _Beyond,
     p_value,
@@ -54,7 +53,7 @@ EFFECTS = [
 def statistic_of(n: int, share: float, epsilon: float, fixed: bool) -> RandomisationStatistic:
     part = Fraction(share).limit_denominator(100)
     design = Assignment(n, part.numerator, part.denominator, fixed)
-    return RandomisationStatistic(design, Noise(1 / (0.75 * epsilon), 1 / (0.25 * epsilon)))
+    return RandomisationStatistic(design, 1 / (0.75 * epsilon), 1 / (0.25 * epsilon))
 
 
 def release(
@@ -65,7 +64,7 @@ def release(
     def noise(scale: float) -> float:
         return float(np.subtract(*rng.geometric(1.0 - math.exp(-1.0 / scale), 2)))
 
-    count = table[0] + table[1] + noise(statistic.noise.count)
+    count = table[0] + table[1] + noise(statistic.count)
     centre = statistic.centre(count)
     total = sum(x * y for x, y in zip(table, statistic.assignment.scores(centre), strict=True))
     return float(total) + noise(statistic.scale(centre)), count
@@ -100,7 +99,7 @@ def statistics(
     def noise(scale: float) -> np.ndarray:
         return np.subtract(*rng.geometric(1.0 - math.exp(-1.0 / scale), (2, tables.shape[1])))
 
-    counts = tables[0] + tables[1] + noise(statistic.noise.count)
+    counts = tables[0] + tables[1] + noise(statistic.count)
     buckets, which = np.unique([statistic.bucket(x) for x in counts], return_inverse=True)
     best, sd = (x[which] for x in statistic.spreads(buckets))
     totals = np.zeros(len(counts))

@@ -14,6 +14,13 @@ BoolArray = np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]
 Interval = tuple[float, float]
 
 
+def symmetric(entries: FloatArray, size: int) -> FloatArray:
+    """Symmetric matrices from the entries of their upper triangles, row by row."""
+    found, (first, second) = np.zeros((*entries.shape[:-1], size, size)), np.triu_indices(size)
+    found[..., first, second] = found[..., second, first] = entries
+    return found
+
+
 class OfArrays:
     """A dataclass with arrays among its fields: equal to another where all of their fields are."""
 

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -60,9 +60,6 @@ from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.several import ArmEffects
 from dpeffects.seeded import noise_source
 
-if TYPE_CHECKING:
-    from dpeffects.estimators.weighting.response import Response
-
 _BOUNDS_SHARE = 0.5
 """Proportion for finding bounds privately, beside the method's own shares, which sum to about 1."""
 _MOST_POINTS = 10_000
@@ -106,7 +103,7 @@ class Estimation:
     size: float | None = None
     effective: float | None = None
     asked_size: int | None = None
-    response: Response | None = None
+    response: Any = None
     design: Design
     clipped: Clipped = Clipped()
     lost: str = ""
@@ -425,7 +422,7 @@ class Estimation:
             if self.adds_means:
                 released = _levels.with_released_means(curator, released, self.request.estimand)
             if self.response is not None:
-                released = self.response.completed(released, curator.n)
+                released = self.response(released, curator.n)
             if curator.has(_clusters.SHARE):
                 groups = self.sample.cluster is not None, self._cluster_count()
                 if isinstance(released, Estimate):

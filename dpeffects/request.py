@@ -14,8 +14,9 @@ from dpeffects.design.codebook import opened
 from dpeffects.design.frames import written_out
 from dpeffects.design.points import refuse_private_rows
 from dpeffects.design.sample import missing_by_column
-from dpeffects.errors import OptionError, not_among, quoted
+from dpeffects.errors import OptionError, not_among
 from dpeffects.estimators import get, registry
+from dpeffects.estimators.option_checks import check_flag
 from dpeffects.estimators.spec import ARGUMENTS, CONTRASTS, MethodSpec, Options
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Number, source
@@ -68,13 +69,9 @@ class Request:
     """The column of units, where each record was made of all rows of one (`design.panel`)."""
 
     def __post_init__(self) -> None:
-        for name, value in (
-            ("variance", self.variance),
-            ("check_bounds", self.check_bounds),
-            ("means", self.means),
-        ):
-            if not isinstance(value, bool) and (name, value) != ("check_bounds", None):
-                raise OptionError(f"{name} must be True or False, got {quoted(value)}")
+        for name in ("variance", "check_bounds", "means"):
+            if (name, value := getattr(self, name)) != ("check_bounds", None):
+                check_flag(name, value)
         whole = isinstance(self.clusters, Integral) and not isinstance(self.clusters, bool)
         if not (self.clusters is None or (whole and self.clusters >= 2)):
             raise OptionError(
@@ -165,7 +162,11 @@ def checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
         raise OptionError(f"{spec.name} has no differential privacy: check_bounds is for those")
     formula = _formula(request, spec, options)
     if spec.conditional:
-        _check_release(request)
+        for name, value, release in (("at", request.at, "points"), ("by", request.by, "groups")):
+            if value is None and request.release == release:
+                raise OptionError(f'release="{release}" needs {name}=...')
+            if value is not None and request.release != release:
+                raise OptionError(f'{name} is for release="{release}", not "{request.release}"')
         refuse_private_rows(request.at, request.data, formula.covariate_columns)
     return spec, options, formula
 
@@ -215,15 +216,6 @@ def _formula(request: Request, spec: MethodSpec, options: Options) -> Formula:
         formula = replace(formula, outcome=Number(0.0))
     intercept = responds or spec.needs_intercept or not spec.uses_covariates
     return replace(formula, intercept=True) if intercept else formula
-
-
-def _check_release(request: Request) -> None:
-    """Refuse points or groups that do not go with what is released, or that are not there."""
-    for name, value, release in (("at", request.at, "points"), ("by", request.by, "groups")):
-        if value is None and request.release == release:
-            raise OptionError(f'release="{release}" needs {name}=...')
-        if value is not None and request.release != release:
-            raise OptionError(f'{name} is for release="{release}", not "{request.release}"')
 
 
 def account_of(ledger: Account | Address | None, dataset: str | None) -> Account | None:

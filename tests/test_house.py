@@ -424,7 +424,7 @@ def test_every_rule_is_tried():
     assert {rule for rule, _, _ in PLANTED} == set(RULES)
 
 
-CORE = 29_803
+CORE = 29_414
 """Lines of code of the core, which only become fewer: lower it with them. Raising it takes a line
 in CHANGELOG.md that says what for."""
 WINGS = ("replication", "evidence", "services")

@@ -7,13 +7,11 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtri
 
 import dpeffects as dpe
 from dpeffects.errors import DataError, OptionError
 from dpeffects.inference.bins import MOST, Scale, place
-from dpeffects.inference.monotone import Rising
 from dpeffects.inference.quantiles import Distributions
 from dpeffects.inference.tables import ArmTable
 from tests.cases import each
@@ -172,14 +170,6 @@ def test_a_frequent_whole_number_has_a_bin_of_its_own():
     for number in (1, 30, 364):
         counts = np.full((2, each.size + 1), 1.0) + 900.0 * (np.arange(each.size + 1) == number)
         assert {number - 1.0, float(number)} <= set(place(scale, each, counts, Q, 30))
-
-
-def test_smooth_curves_that_rise_are_those_of_scipy():
-    rng = np.random.default_rng(8)
-    for size in (3, 4, 9):
-        x, y = np.cumsum(rng.exponential(size=(2, size)) ** 2, axis=1)
-        at = rng.uniform(x[0], x[-1], 50)
-        assert Rising(x, y)(at) == pytest.approx(PchipInterpolator(x, y)(at))
 
 
 def test_most_bins_are_around_the_quantiles_asked_for():

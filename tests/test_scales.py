@@ -447,5 +447,6 @@ def test_intervals_of_ratios_cover_in_a_small_trial_with_rare_outcomes():
         data = pd.DataFrame({"y": y, "t": t})
         about = {"design": "randomised", "epsilon": 2, "bounds": {"y": (0, 1)}, "seed": k}
         fit = dpe.dp_ate("y ~ t", data, "clipped_contrast", **about)
-        covered += scales.ratio_p_value(fit.released.means, 2.0) > 0.05
+        means = fit.released.means
+        covered += scales._fits(means, scales._Ratio.of(means), 1.0 - 1.0 / 3.0) > 0.05
     assert covered >= 108

@@ -199,14 +199,19 @@ def draws(runs=1500, seed=0):
     return one(0.0), [one(1.0) for _ in range(runs)]
 
 
+ARMS = ("treated", "control", "overall")
+
+
 def test_the_noise_that_is_shown_is_the_noise_that_is_there():
     exact, drawn = draws()
     for k, row in enumerate(exact):
-        means = np.array([run[k].mean for run in drawn])
-        smd = np.array([run[k].before.value for run in drawn])
-        assert means.std(axis=0) == pytest.approx(row.noise_sd, rel=0.1)
-        assert smd.std() == pytest.approx(row.before.noise_sd, rel=0.1)
-        assert means.mean(axis=0) == pytest.approx(row.mean, abs=4 * row.noise_sd.max() / 38)
+        noise = np.array([row[f"{arm}_noise_sd"] for arm in ARMS])
+        means = np.array([[run[k][f"{arm}_mean"] for arm in ARMS] for run in drawn])
+        smd = np.array([run[k]["smd"] for run in drawn])
+        assert means.std(axis=0) == pytest.approx(noise, rel=0.1)
+        assert smd.std() == pytest.approx(row["smd_noise_sd"], rel=0.1)
+        exact_means = [row[f"{arm}_mean"] for arm in ARMS]
+        assert means.mean(axis=0) == pytest.approx(exact_means, abs=4 * noise.max() / 38)
 
 
 def test_differences_after_weighting_stand_beside_those_before():

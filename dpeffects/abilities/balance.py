@@ -21,7 +21,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from dpeffects.arrays import BoolArray, FloatArray, IntArray, Interval
+from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.calls import OfUnits, public_call, released
 from dpeffects.design.arms import ARMS
 from dpeffects.design.features import logits
@@ -38,8 +38,8 @@ from dpeffects.estimators.weighting import inverse_weights
 from dpeffects.guarantee import counted
 from dpeffects.inference import table_one
 from dpeffects.inference.joint import Margin, agreeing
-from dpeffects.inference.monotone import not_negative
 from dpeffects.inference.noisy import COUNTED, RARE, noise_ratio
+from dpeffects.inference.tables import not_negative
 from dpeffects.lazy import pd
 from dpeffects.privacy import COUNT, Block, Cells, Curator, Split, entries
 from dpeffects.privacy.losses import sigmoid, unit_norm
@@ -205,28 +205,34 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> tabled.Tabl
         **arms.among_all("", arms.differences(arms.margin)),
     }
     if not (options.overlap and arms.usable.any()):
-        return tabled.Tabled(Balance, found)
+        return tabled.Tabled(Balance, found, named=_terms)
     offset = arms.log_odds
-    price = curator.epsilon("propensity"), curator.delta("propensity")
-    strength = inverse_weights.default_strength(curator.n, curator.width, *price)
-    weights = inverse_weights.propensity_model(curator, strength, offset, "propensity")
-    scores = release_scores(curator, weights.value, offset, options.bins)
-    noise, share = model_noise(weights, arms, scores)
-    found |= scores.fields | {"model_noise": share}
+    weights = inverse_weights.propensity_model(curator, None, offset, "propensity")
+    edges = np.linspace(0.0, 1.0, options.bins + 1)
+    records, fields = _scores(curator, weights.value, offset, edges)
+    middles = (edges[:-1] + edges[1:]) / 2.0
+    varies = max(float(records @ (middles * (1.0 - middles))) / curator.n, 0.02)
+    noise, share = model_noise(weights, arms, varies)
+    found |= fields | {"model_noise": share}
     if options.adjusted:
         limits = ESTIMANDS[estimand].clip_limits(options.clip)
         model = inverse_weights.Propensity.within(weights.value, offset, limits)
         seen = seen_as(curator, TableWeight(model, estimand))
         label = "weighted covariates by arm"
         (weighted,) = margins([_asked(seen, label, arms.columns, "adjusted", Fraction())])
-        inside = scores.inside(limits)
+        within = (middles > limits[0]) & (middles < limits[1])
+        inside = float(records @ within) / curator.n
         differences = [
             replace(x, noise_sd=math.hypot(x.noise_sd, inside * sd))
             for x, sd in zip(arms.differences(weighted), noise, strict=True)
         ]
         known = weighted.sizes.min() > table_one.SURE * math.sqrt(weighted.noise[0, 0])
         found |= arms.among_all("_adjusted", differences, known)
-    return tabled.Tabled(Balance, found)
+    return tabled.Tabled(Balance, found, named=_terms)
+
+
+def _terms(own: Mapping[str, Any], estimation: Any) -> dict[str, Any]:
+    return {"terms": estimation.design.encoding.names[1:]}
 
 
 def _asked(
@@ -316,72 +322,43 @@ class Arms:
         return tuple(texts)
 
 
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """The histogram of released scores: counts of both arms by bin, as released."""
+def _scores(
+    curator: Curator, model: FloatArray, offset: float, edges: FloatArray
+) -> tuple[FloatArray, dict[str, Any]]:
+    """Release the histogram of the scores of a released model, by arm.
 
-    n: int
-    edges: FloatArray
-    counts: FloatArray
-    count_sd: float
-
-    @property
-    def shown(self) -> FloatArray:
-        """The closest counts that are not negative and add up to n."""
-        return not_negative(self.counts.reshape(-1), self.n).reshape(2, -1)
-
-    @property
-    def information(self) -> float:
-        """Mean of e(1 - e) over the records."""
-        return max(self._mean(self._middles * (1.0 - self._middles)), 0.02)
-
-    def inside(self, limits: Interval) -> float:
-        """Share of records whose scores are not clipped at limits."""
-        return self._mean((self._middles > limits[0]) & (self._middles < limits[1]))
-
-    @property
-    def _middles(self) -> FloatArray:
-        return np.asarray(self.edges[:-1] + self.edges[1:]) / 2.0
-
-    def _mean(self, values: Any) -> float:
-        return float(self.shown.sum(axis=0) @ values) / self.n
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """Fields of a `Balance`."""
-        far = (self.edges[1:] <= hand.RARE + 1e-9) | (self.edges[:-1] >= 1.0 - hand.RARE - 1e-9)
-        outside = min(max(float(self.counts[:, far].sum()) / self.n, 0.0), 1.0)
-        return {
-            "edges": tuple(self.edges.tolist()),
-            "counts": tuple(tuple(arm) for arm in self.shown.tolist()),
-            "count_sd": self.count_sd,
-            "scores_outside": (outside, self.count_sd * math.sqrt(2.0 * far.sum()) / self.n),
-        }
-
-
-def release_scores(curator: Curator, model: FloatArray, offset: float, bins: int) -> Scores:
-    """Release the histogram of the scores of a released model, on bins of one width."""
-    edges = np.linspace(0.0, 1.0, bins + 1)
-    on_rows = model / unit_norm(model.size)  # weights on rows in [0, 1]
+    Records by bin, and fields of a `Balance`: the closest counts that are not negative and add up.
+    """
+    on_rows, n, bins = model / unit_norm(model.size), curator.n, edges.size - 1  # rows in [0, 1]
     on_rows = np.concatenate([[offset - 0.5 * on_rows[1:].sum()], on_rows])
     cells = Cells(score_bin(on_rows, edges[1:-1]), 2 * bins)
-    counts = curator.sums("histogram of scores", None, COUNT, cells, share="overlap")
-    return Scores(curator.n, edges, counts.value.reshape(2, -1), counts.sd)
+    released = curator.sums("histogram of scores", None, COUNT, cells, share="overlap")
+    counts, sd = released.value.reshape(2, -1), released.sd
+    shown = not_negative(counts.reshape(-1), n).reshape(2, -1)
+    far = (edges[1:] <= hand.RARE + 1e-9) | (edges[:-1] >= 1.0 - hand.RARE - 1e-9)
+    outside = min(max(float(counts[:, far].sum()) / n, 0.0), 1.0)
+    return shown.sum(axis=0), {
+        "edges": tuple(edges.tolist()),
+        "counts": tuple(tuple(arm) for arm in shown.tolist()),
+        "count_sd": sd,
+        "scores_outside": (outside, sd * math.sqrt(2.0 * far.sum()) / n),
+    }
 
 
-def model_noise(weights: Weights, arms: Arms, scores: Scores) -> tuple[FloatArray, float]:
+def model_noise(weights: Weights, arms: Arms, varies: float) -> tuple[FloatArray, float]:
     """What noise in a propensity model does: standard deviations in standardised differences, and
     the expected share of noise in the log odds.
 
     Noise b in the gradient moves the weights by (n v C + strength)^-1 b, with C the covariance of
-    the covariates and v the mean of e(1 - e), and a weighted difference of the covariates by C
-    times that. Where the penalty is small, this is b / (n v), however columns are correlated.
+    the covariates and v the mean of e(1 - e), ``varies``, and a weighted difference of the
+    covariates by C times that. Where the penalty is small, this is b / (n v), however columns are
+    correlated.
     Records whose scores are clipped have no part in it. The share is 1 where noise alone gives log
     odds of that size in one of twenty cases.
     """
     squared = unit_norm(weights.value.size) ** 2
     variance = np.clip(arms.spreads.squared, 2.5e-4, 0.25) / squared
-    information = arms.n * scores.information * variance
+    information = arms.n * varies * variance
     noise = weights.noise_sd * np.sqrt(variance) / (information + weights.strength)
     m, total = noise.size, float(np.sum(noise**2))
     size = float(np.sum(variance * weights.value[arms.columns] ** 2))

@@ -31,6 +31,7 @@ from dpeffects.errors import FormulaError, OptionError
 from dpeffects.estimands import LATE
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.arm_tables import table_spec
 from dpeffects.estimators.default import clipped_contrast, one_step
 from dpeffects.estimators.default.auto import AutoOptions
 from dpeffects.estimators.default.centres import clipped_term, residual
@@ -64,6 +65,10 @@ _SHAPES = {
     "everything": "The data exclude no effect that the declared range allows.",
 }
 """What an interval by Fieller's method can be, said where it is not an interval."""
+
+
+Plan = tuple[MethodSpec, Options, Facts]
+"""How an effect of the instrument is estimated."""
 
 
 @dataclass(frozen=True)
@@ -113,13 +118,13 @@ class LateOptions(StudyOptions):
         known = {"tops": (), "indicator": False, "grouped": True}
         return replace(self.facts, budget=budget, values=own, **known)
 
-    def of_residual(self, price: Share) -> tuple[MethodSpec, Options, Facts]:
+    def of_residual(self, price: Share) -> Plan:
         """How the effect on the residual is estimated: as the default does, by sums over rows."""
         facts = replace(self.facts_of(price, 2 if self.facts.two_valued else 0), grouped=True)
         chosen = AutoOptions(self.study, self.on_unadjusted).resolve(facts)
         return chosen.method, chosen.own, facts
 
-    def of_first(self, price: Share, method: MethodSpec) -> tuple[MethodSpec, Options, Facts]:
+    def of_first(self, price: Share, method: MethodSpec) -> Plan:
         """How the first stage is estimated: adjusted, where the effect on the residual is."""
         facts = self.facts_of(price, 2)
         if self.study == "randomised":
@@ -206,13 +211,13 @@ def product(rows: Block, one: Weighted, other: Weighted) -> FloatArray:
 
 def fit(curator: Curator, options: LateOptions, estimand: str) -> Tabled:
     """Release the first stage, a pilot, the effect on the residual, and their covariance."""
-    method, own, facts = options.of_residual(_price(curator, "effect"))
-    plan = options.of_first(_price(curator, "first_stage"), method)
-    first, by_taken = _fitted(curator, TAKEN, "first stage", *plan)
+    plan = options.of_residual(_price(curator, "effect"))
+    of_first = options.of_first(_price(curator, "first_stage"), plan[0])
+    first, by_taken = _fitted(curator, TAKEN, "first stage", of_first)
     ends = options.facts.tops[0], options.facts.tops[1]
     start = _pilot(curator, ends, first, by_taken)
     outcome = LessTaken(ends, start)
-    residual, by_outcome = _fitted(curator, outcome, "effect", method, own, facts)
+    residual, by_outcome = _fitted(curator, outcome, "effect", plan)
     one, other = Weighted.of(outcome, by_outcome), Weighted.of(TAKEN, by_taken)
     largest = one.largest * other.largest / curator.n**2
     both = product(one, other)
@@ -226,9 +231,8 @@ def fit(curator: Curator, options: LateOptions, estimand: str) -> Tabled:
         start,
         (-width, width),
     )
-    made = {"table": table, "stands_on": residual.basis, "warning": residual.caution}
-    made["instrument"] = options.instrument
-    return Tabled(LateEffect, made, details=residual.details)
+    made = {"table": table, "instrument": options.instrument, "stands_on": residual.basis}
+    return Tabled(LateEffect, made | {"warning": residual.caution}, details=residual.details)
 
 
 def _price(curator: Curator, share: str) -> Share:
@@ -239,11 +243,10 @@ def _fitted(
     curator: Curator,
     outcome: LessTaken,
     name: str,
-    method: MethodSpec,
-    options: Options,
-    facts: Facts,
+    plan: Plan,
 ) -> tuple[Estimate, Influence]:
     """Estimate the effect of the instrument on an outcome, and how it adds up over rows."""
+    method, options, facts = plan
     shares, able = method.shares(facts.level, options), method.uses_delta(options, facts)
     split = Split.of(facts.budget, shares, able)
     seen = with_outcome(curator, outcome, outcome.range, facts.values[-1], split, name)
@@ -271,7 +274,7 @@ def _pilot(curator: Curator, ends: Interval, first: Estimate, influence: Influen
     return 2.0 * half * min(max(found, -1.0), 1.0)
 
 
-TABLE = MethodSpec(
+TABLE = table_spec(
     name="late",
     title="effect among compliers",
     about="dp_late: effects of an instrument on outcome and treatment; their ratio",
@@ -283,42 +286,45 @@ TABLE = MethodSpec(
     shares=shares,
     fit=fit,
     uses_delta=uses_delta,
-    variance_shares=(),
-    needs_covariates=False,
-    tabled=True,
     citation="dpeffects (software): Wald's ratio from two private effects.",
 )
 
 
-@dataclass(frozen=True)
-class LateTerm(Term):
+class _OfCompliers:
     """The effect among compliers: its interval is what a test of it does not reject."""
 
-    wald: Wald = field(kw_only=True)
+    table: Wald
 
     @property
     def estimate(self) -> float:
-        """The effect, within what it can be."""
-        return self.wald.value
+        """The effect among compliers, within what it can be."""
+        return self.table.value
 
     @property
     def std_error(self) -> float | Unavailable:
-        """Its standard error, by the delta method."""
-        return self.wald.std_error
+        """Its standard error, by the delta method; the interval does not rest on it."""
+        return self.table.std_error
+
+    def conf_int(self, conf_level: float = 0.95) -> intervals.Interval:
+        """From the lowest to the highest effect that is not rejected; see `region`."""
+        pieces = self.table.region(conf_level)
+        return intervals.Interval(pieces[0].lower, pieces[-1].upper, conf_level)
+
+
+@dataclass(frozen=True)
+class LateTerm(_OfCompliers, Term):
+    """The effect among compliers among other terms."""
+
+    table: Wald = field(kw_only=True)
 
     @property
     def p_value(self) -> float | Unavailable:
         """P-value of no effect among compliers, by the interval."""
-        return Unavailable(intervals.NO_TEST) if self.released.associated else self.wald.no_effect
-
-    def conf_int(self, conf_level: float = 0.95) -> intervals.Interval:
-        """From the lowest to the highest effect that is not rejected."""
-        pieces = self.wald.region(conf_level)
-        return intervals.Interval(pieces[0].lower, pieces[-1].upper, conf_level)
+        return Unavailable(intervals.NO_TEST) if self.released.associated else self.table.no_effect
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class LateEffect(TableEffects):
+class LateEffect(_OfCompliers, TableEffects):  # type: ignore[misc]
     """The effect among compliers, from two released effects of an instrument.
 
     Parameters
@@ -344,16 +350,6 @@ class LateEffect(TableEffects):
     table: Wald  # type: ignore[assignment]
     instrument: str = ""
 
-    @property
-    def estimate(self) -> float:
-        """The effect among compliers."""
-        return self.table.value
-
-    @property
-    def std_error(self) -> float | Unavailable:
-        """Its standard error, by the delta method; the interval does not rest on it."""
-        return self.table.std_error
-
     @cached_property
     def p_value(self) -> float | Unavailable:
         """P-value of no effect among compliers, by `conf_int`: that of the row ``late``."""
@@ -375,16 +371,12 @@ class LateEffect(TableEffects):
             return "outside"
         return ("interval", "half", "everything")[open_ends]
 
-    def conf_int(self, conf_level: float = 0.95) -> intervals.Interval:  # type: ignore[override]
-        """From the lowest to the highest effect that is not rejected; see `region`."""
-        return self.terms()[0].conf_int(conf_level)  # type: ignore[return-value]
-
     def terms(self) -> Sequence[Term]:
         """The effect among compliers, both effects of the instrument, and who takes treatment."""
         table, based = self.table, self._based
         reduced = based(table.at(0.0))
         found = [
-            LateTerm("late", reduced, wald=table),
+            LateTerm("late", reduced, table=table),
             Term("first_stage", based(table.first)),
             Term("reduced_form", reduced),
         ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -23,22 +24,13 @@ from dpeffects.documents import refuse_twins
 from dpeffects.errors import OptionError, ReleaseError, did_you_mean
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.arm_tables import table_spec
 from dpeffects.estimators.option_checks import choice
 from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
+from dpeffects.estimators.spec import Contrasts, Facts, Options
+from dpeffects.formula import expression as ex
 from dpeffects.formula import parse
 from dpeffects.formula.discrete import joined
-from dpeffects.formula.expression import (
-    Categorical,
-    Column,
-    Cut,
-    Factor,
-    Missing,
-    Spline,
-    columns,
-    is_binary,
-    source,
-)
 from dpeffects.guarantee import weakest
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
@@ -53,6 +45,7 @@ from dpeffects.inference.moment_regression import (
     MomentColumn,
     MomentMatrix,
     regress,
+    z_of,
 )
 from dpeffects.inference.noisy import OWN, noise_ratio
 from dpeffects.inference.table_one import Difference, hidden
@@ -110,10 +103,10 @@ class MomentsOptions(Options):
         return {"design": self.design, "subgroups": self.factors}
 
 
-def term_of(factors: Iterable[Factor]) -> tuple[str, ...]:
+def term_of(factors: Iterable[ex.Factor]) -> tuple[str, ...]:
     """Names of the factors of a term, in an order that does not depend on how it is written."""
-    own = (Column(x.column) if isinstance(x, Categorical) else x for x in factors)
-    return tuple(sorted({x.name if isinstance(x, Column) else source(x) for x in own}))
+    own = (ex.Column(x.column) if isinstance(x, ex.Categorical) else x for x in factors)
+    return tuple(sorted({x.name if isinstance(x, ex.Column) else ex.source(x) for x in own}))
 
 
 @dataclass(frozen=True)
@@ -140,7 +133,7 @@ class Layout:
             x if x.kind == NUMBER else replace(x, centre=1.0 / max(_same(plain, x), 2))
             for x in plain
         ]
-        columns += _products(columns, arms, treatment, _terms(factors))
+        columns += _products(columns, factors)
         if len(columns) > 99:
             raise OptionError(f"moments of {len(columns)} columns: at most 99 are kept")
         constant, columns = _sized(columns)
@@ -162,22 +155,18 @@ def _column(facts: Facts, j: int) -> MomentColumn:
     """An encoded column; indicators of one term are one group."""
     encoded, factors = facts.encoded[j], [part.factor for part in facts.encoded[j].parts]
     number = MomentColumn(encoded.name, term_of(factors), NUMBER, 1.0, 0.5)
-    if all(isinstance(factor, Categorical | Cut) for factor in factors):
-        made_of = [{part.factor for part in x.parts} for x in facts.encoded]
+    made_of = [{part.factor for part in x.parts} for x in facts.encoded]
+    if all(isinstance(factor, ex.Categorical | ex.Cut) for factor in factors):
         return replace(number, kind=INDICATOR, group=made_of.index(set(factors)))
     flags = all(
-        isinstance(x, Categorical | Cut) or (not isinstance(x, Spline) and is_binary(x))
+        isinstance(x, ex.Categorical | ex.Cut) or (not isinstance(x, ex.Spline) and ex.is_binary(x))
         for x in factors
     )
-    if flags or (len(factors) == 1 and facts.values[j] == 2 and not _filled(facts, factors[0])):
+    # where there is an indicator of missing values, these may stand in the middle
+    filled = any(ex.Missing(x) in set().union(*made_of) for x in ex.columns(factors[0]))
+    if flags or (len(factors) == 1 and facts.values[j] == 2 and not filled):
         return replace(number, kind=INDICATOR, group=j)
     return number
-
-
-def _filled(facts: Facts, factor: Factor) -> bool:
-    """Whether missing values of a column may stand in the middle: there is an indicator of them."""
-    flags = {part.factor for x in facts.encoded for part in x.parts}
-    return any(Missing(name) in flags for name in columns(factor))
 
 
 def _same(columns: Sequence[MomentColumn], like: MomentColumn) -> int:
@@ -193,15 +182,10 @@ def _terms(factors: str | None) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(map(term_of, terms)))
 
 
-def _products(
-    columns: Sequence[MomentColumn],
-    arms: Sequence[MomentColumn],
-    treatment: str,
-    terms: Sequence[tuple[str, ...]],
-) -> list[MomentColumn]:
+def _products(columns: Sequence[MomentColumn], factors: str | None) -> list[MomentColumn]:
     """Columns of arms times levels of factors."""
-    found = []
-    for group, term in enumerate(terms):
+    found, arms = [], [x for x in columns if x.kind == ARM]
+    for group, term in enumerate(_terms(factors)):
         own = [j for j, x in enumerate(columns, 1) if (x.term, x.kind) == (term, INDICATOR)]
         if not own or len(term) > 1:
             raise OptionError(
@@ -210,7 +194,7 @@ def _products(
             )
         for a, arm in enumerate(arms, 1):
             for j in own:
-                name, both = f"{arm.name}:{columns[j - 1].name}", tuple(sorted((treatment, *term)))
+                name, both = f"{arm.name}:{columns[j - 1].name}", tuple(sorted((*arm.term, *term)))
                 product = MomentColumn(name, both, PRODUCT, 1.0, group=group, parts=(a, j))
                 found.append(product)
     return found
@@ -254,71 +238,47 @@ def z_of_record(rows: RowBlock, layout: Layout, arm: OfArm) -> tuple[FloatArray,
     own = arm(rows)
     plain: list[FloatArray] = [(own == a).astype(np.float64) for a in range(1, layout.arms)]
     plain += [rows.covariates[:, j] for j in layout.read]
-    z = [np.full(rows.size, layout.constant)]
-    for j, column in enumerate(layout.columns):
-        one, level = column.parts
-        if column.kind == PRODUCT:
-            value = (plain[one - 1] - layout.columns[one - 1].centre) * plain[level - 1]
-        else:
-            value = plain[j] - column.centre
-        z.append(column.size * value)
-    return tuple(z)
+    return z_of(layout.columns, layout.constant, plain)
 
 
 # --- the release --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Kept:
-    """A released matrix, the options that it has, and what nobody should overlook."""
-
-    matrix: MomentMatrix
-    options: MomentsOptions
-    caution: str = ""
-
-    def with_weights(self, unequal: float) -> Kept:
-        """The same where records have weights, whose mean square is so many times their mean."""
-        return replace(self, matrix=replace(self.matrix, unequal=max(unequal, 1.0)))
-
-    def result(self, estimation: Any, about: Mapping[str, Any], notes: tuple[str, ...]) -> Moments:
-        """The result of an estimation: columns have their ranges, terms their names."""
-        design, options = estimation.design, self.options
-        ranges = design.encoding.ranges(intervals_of(design.bounds))
-        columns, first = list(self.matrix.columns), len(self.matrix.places(ARM))
-        for j, k in enumerate(options.plan.read, first):
-            low, high = ranges[k].tolist()
-            columns[j] = replace(columns[j], low=low, high=high)
-        matrix = replace(self.matrix, columns=tuple(columns))
-        outcomes = [term_of([y]) for y in parse(estimation.request.formula).outcomes]
-        there = list(dict.fromkeys(x.term for x in columns[first:] if x.kind != PRODUCT))
-        own = {
-            "outcome": ", ".join(":".join(y) for y in outcomes),
-            "matrix": matrix,
-            "outcomes": tuple(":".join(y) for y in outcomes if y in there),
-            "covariates": tuple(":".join(x) for x in there if x not in outcomes),
-            "arms": tuple(map(str, design.columns.arms or ("0", "1"))),
-            "levels": {":".join(x): _levels(design, matrix, x) for x in _terms(options.factors)},
-            "stands_on": "randomised" if options.design == "randomised" else "",
-            "warning": self.caution,
-        }
-        return Moments(notes=notes, **{**about, **own})
+def _completed(options: MomentsOptions, own: Mapping[str, Any], estimation: Any) -> dict[str, Any]:
+    """Columns with their ranges, and the names of terms, arms and levels."""
+    design, matrix = estimation.design, own["matrix"]
+    ranges = design.encoding.ranges(intervals_of(design.bounds))
+    columns, first = list(matrix.columns), len(matrix.places(ARM))
+    for j, k in enumerate(options.plan.read, first):
+        low, high = ranges[k].tolist()
+        columns[j] = replace(columns[j], low=low, high=high)
+    matrix = replace(matrix, columns=tuple(columns))
+    outcomes = [term_of([y]) for y in parse(estimation.request.formula).outcomes]
+    there = list(dict.fromkeys(x.term for x in columns[first:] if x.kind != PRODUCT))
+    return {
+        "outcome": ", ".join(":".join(y) for y in outcomes),
+        "matrix": matrix,
+        "outcomes": tuple(":".join(y) for y in outcomes if y in there),
+        "covariates": tuple(":".join(x) for x in there if x not in outcomes),
+        "arms": tuple(map(str, design.columns.arms or ("0", "1"))),
+        "levels": {":".join(x): _levels(design, matrix, x) for x in _terms(options.factors)},
+    }
 
 
 def _levels(design: Design, matrix: MomentMatrix, term: tuple[str, ...]) -> tuple[str, ...]:
     """Names of the levels of a factor, the reference first."""
     (column, *_) = (x for x in matrix.columns if x.term == term)
     part = next(x.parts for x in design.encoding.columns if x.name == column.name)[0]
-    match part.factor:
-        case Categorical(_, levels):
-            return tuple(map(str, levels or ()))
-        case Cut():
-            return tuple(part.factor.labels)
+    if isinstance(part.factor, ex.Cut):
+        return tuple(part.factor.labels)
+    if isinstance(part.factor, ex.Categorical):
+        return tuple(map(str, part.factor.levels or ()))
     return (f"{column.low:g}", f"{column.high:g}")
 
 
 def fit(
     curator: Curator, options: MomentsOptions, estimand: str, contrasts: Contrasts = ()
-) -> Kept:
+) -> tabled.Tabled:
     """Release the matrix."""
     layout = options.plan
     number = np.arange(float(layout.arms))  # of two arms, treated records come first
@@ -332,10 +292,12 @@ def fit(
         n=float(curator.n),
         size_variance=curator.size_sd**2,
     )
-    return Kept(matrix, options)
+    basis = "randomised" if options.design == "randomised" else ""
+    own = {"matrix": matrix, "stands_on": basis}
+    return tabled.Tabled(Moments, own, named=partial(_completed, options))
 
 
-TABLE = MethodSpec(
+TABLE = table_spec(
     name="moments",
     title="second moments",
     about="dp_moments: one matrix of second moments; regressions, effects and balance from it",
@@ -347,10 +309,7 @@ TABLE = MethodSpec(
     fit=fit,
     fit_arms=fit,
     uses_delta=lambda options, facts: {_SHARE: entries(options.plan.set)},
-    variance_shares=(),
-    needs_covariates=False,
     needs_intercept=True,
-    tabled=True,
     several=True,
     citation="dpeffects (software): noisy second moments.",
 )

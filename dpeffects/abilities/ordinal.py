@@ -7,7 +7,7 @@ model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
@@ -39,8 +39,12 @@ class OrdinalOptions(TableOptions):
 
 def fit(curator: Curator, options: OrdinalOptions, estimand: str) -> Tabled:
     """Release the model of treatment, where there is one, and the table."""
-    levels = curator.values[-1]
-    return fit_table(OrdinalEffects, curator, options, estimand, levels)
+    made = fit_table(OrdinalEffects, curator, options, estimand, curator.values[-1])
+    return replace(made, named=_levels)
+
+
+def _levels(own: Mapping[str, Any], estimation: Any) -> dict[str, Any]:
+    return {"levels": estimation.design.outcome_levels}
 
 
 TABLE = table_spec(

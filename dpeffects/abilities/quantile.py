@@ -10,7 +10,7 @@ model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
@@ -101,13 +101,11 @@ def fit(curator: Curator, options: QuantileOptions, estimand: str) -> Tabled:
     """Release where records are, a model of treatment where there is one, and the table."""
     lower, upper = map(float, curator.outcome_range)
     scale = Scale(lower, upper, 0 < curator.values[-1] == int(upper - lower) + 1)
-    adjustment = (
-        arm_tables.Adjustment.released(curator, options, estimand) if options.adjust else None
-    )
+    adjustment = arm_tables.adjusted(curator, options, estimand)
     ends = _ends(curator, options, scale, adjustment)
-    table = arm_tables.release_table(curator, outcome_bin(ends), ends.size + 1, adjustment)
+    bins = outcome_bin(ends)
     own: dict[str, Any] = {
-        "table": replace(table, confounding=arm_tables.confounding_left(options, adjustment)),
+        "table": arm_tables.release_table(curator, options, bins, ends.size + 1, adjustment),
         "ends": tuple(ends.tolist()),
         "lower": scale.lower,
         "upper": scale.upper,

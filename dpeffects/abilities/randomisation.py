@@ -25,15 +25,15 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.calls import public_call, released
 from dpeffects.errors import OptionError
+from dpeffects.estimators.arm_tables import table_spec
 from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.spec import Facts, Options, uses_no_delta
 from dpeffects.inference.hypotheses import ALTERNATIVES
 from dpeffects.inference.randomisation_law import (
     CENTRES,
     GAMMA,
     Assignment,
-    Noise,
     RandomisationStatistic,
     p_value,
 )
@@ -135,8 +135,8 @@ def fit(curator: Curator, options: RandomisationOptions, estimand: str) -> table
     cells = Cells(failure(), 1)
     count = curator.sums("number of successes", None, COUNT, cells, share="successes")
     # noise of a sum that a record moves by 1, were it on the same grid
-    noise = Noise(1.0 / curator.epsilon("sum"), count.scale)
-    centre = RandomisationStatistic(assignment, noise).centre(float(count))
+    statistic = RandomisationStatistic(assignment, 1.0 / curator.epsilon("sum"), count.scale)
+    centre = statistic.centre(float(count))
     scores = assignment.scores(centre)
     within = Box(float(min(scores)), float(max(scores)), centre=0.0, whole=True)
     total = curator.sums("sum by assignment", assignment_score(scores), within, share="sum")
@@ -152,7 +152,7 @@ def fit(curator: Curator, options: RandomisationOptions, estimand: str) -> table
     return tabled.Tabled(RandomisationTest, own)
 
 
-TABLE = MethodSpec(
+TABLE = table_spec(
     name="randomisation_test",
     title="randomisation test",
     about=(
@@ -165,9 +165,8 @@ TABLE = MethodSpec(
     options=RandomisationOptions,
     shares=shares,
     fit=fit,
+    uses_delta=uses_no_delta,
     uses_covariates=False,
-    tabled=True,
-    variance_shares=(),
     citation=(
         "Berger and Boos (1994), P values maximized over a confidence set for the nuisance "
         "parameter, Journal of the American Statistical Association 89."
@@ -241,7 +240,7 @@ class RandomisationTest(record.Record):
     @property
     def _statistic(self) -> RandomisationStatistic:
         unit = self.scale / self.assignment.reach(self.centre)
-        return RandomisationStatistic(self.assignment, Noise(unit, self.count_scale))
+        return RandomisationStatistic(self.assignment, unit, self.count_scale)
 
     def tidy(self) -> pd.DataFrame:
         """One row for the test, with the columns of `Result.tidy`; it has no interval."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Unpack
 
 import numpy as np
@@ -132,9 +131,7 @@ def _both(rows: Block, weight: arm_tables.TableWeight | None) -> tuple[FloatArra
 
 def fit(curator: Curator, options: RateOptions, estimand: str) -> Tabled:
     """Release the model of treatment, where there is one, then sums, then squares."""
-    adjustment = (
-        arm_tables.Adjustment.released(curator, options, estimand) if options.adjust else None
-    )
+    adjustment = arm_tables.adjusted(curator, options, estimand)
     weight = adjustment.weight if adjustment else None
     asked = [Asked("events and time by arm", events_and_time(weight), _SUMS, None, "table")]
     if curator.has("unadjusted"):
@@ -264,13 +261,9 @@ class RateEffects(TableEffects):
     per: float = 1.0
     offset: str = ""
 
-    @cached_property
-    def _means(self) -> Means:
-        return self.table.means(self.per)
-
     def terms(self) -> Sequence[Term]:
         """Both rates, their difference and their ratio."""
-        means = self._means
+        means = self.table.means(self.per)
         rates = [
             Term(f"rate_{arm}", self._based(scales.of_mean(means, k == 0)), tested=False)
             for k, arm in enumerate(ARMS)

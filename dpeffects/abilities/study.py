@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
@@ -29,19 +29,18 @@ from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.bends import bends, bent
 from dpeffects.estimators.default.clipped_contrast import refuse_unadjusted
 from dpeffects.estimators.margins import ArmByLevel, Left, MarginAsked, cube, margins
-from dpeffects.estimators.outcome_slopes import PART, SHARE, release_slopes, slopes_entries, worth
-from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
-from dpeffects.estimators.weighting.propensity import LINEAR
+from dpeffects.estimators.outcome_slopes import PART, SHARE, release_slopes, slopes_within, worth
+from dpeffects.estimators.spec import Contrasts, Facts, Options
 from dpeffects.formula.discrete import joined
-from dpeffects.formula.expression import Categorical, Cut, Factor, source
+from dpeffects.formula.expression import Categorical, Cut, source
 from dpeffects.inference import COUNTED, Unavailable, check_conf_level, noise_ratio
 from dpeffects.inference.interaction import interaction
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
 from dpeffects.inference.scales import mean_noise
-from dpeffects.inference.table_one import arm_sizes, hidden, table_one, variable_name, within_noise
+from dpeffects.inference.table_one import OVERALL, arm_sizes, table_one, variable_name
 from dpeffects.privacy import Cells, Curator, entries
 from dpeffects.privacy.units import seen_as
-from dpeffects.results import average, export, record, several, words
+from dpeffects.results import average, export, record, several, tabled, words
 from dpeffects.results.numbers import number, to_error
 from dpeffects.results.scaled import mean_rows
 from dpeffects.summary import NAMED, NOISE, SHOWN, Summary, Table, draw, named, printed
@@ -58,7 +57,6 @@ _AT_RANDOM: str = (
     "An outcome is compared among the records that have it: within an arm, those that lack it are "
     "taken to be like these."
 )
-_OVERALL = "overall"
 
 Made = tuple[str, Table, tuple[str, ...]]
 """A table with its name, and notes that belong to it."""
@@ -96,11 +94,8 @@ class JointOptions(arm_tables.TableOptions):
                     "rows"
                 )
             refuse_unadjusted(self, "more than two arms are not adjusted", "Compare two arms")
-            made: Options = replace(self, adjust=False)
-        else:
-            return super().resolve(facts)
-        object.__setattr__(made, "facts", facts)
-        return made
+            return self.made_for(facts, adjust=False)
+        return super().resolve(facts)
 
     @property
     def baseline(self) -> Facts:
@@ -158,7 +153,7 @@ def uses_delta(options: JointOptions, facts: Facts) -> dict[str, float | None]:
     if options.adjust:
         found |= {"model": None, "unadjusted": outcomes}
         columns = bent(options.baseline, options.slopes).columns
-        found[SHARE] = slopes_entries(max(columns, 1), max(facts.outcomes, 1))
+        found[SHARE] = entries(slopes_within(max(columns, 1), max(facts.outcomes, 1)))
     if facts.groups:
         found["subgroups"] = len(facts.groups) * outcomes
     if baseline := _baseline_count(facts):
@@ -169,71 +164,41 @@ def uses_delta(options: JointOptions, facts: Facts) -> dict[str, float | None]:
 # --- the release --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Joint:
-    """What the method hands back: sums whose columns and arms have no names yet.
+def _completed(missing: tuple[int, ...], own: Mapping[str, Any], estimation: Any) -> dict[str, Any]:
+    """Columns with their names and ranges, and margins that agree; then effects.
 
     ``missing`` says for each outcome which column tells where it is missing, 0 where none does.
     """
-
-    sums: JointSums
-    missing: tuple[int, ...]
-    basis: str = ""
-    caution: str = ""
-    notes: tuple[str, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-    def with_weights(self, unequal: float) -> Joint:
-        """The same where records have weights, whose mean square is so many times their mean."""
-        return replace(self, sums=self.sums.with_weights(unequal))
-
-    def result(
-        self, estimation: Any, about: Mapping[str, Any], notes: tuple[str, ...]
-    ) -> StudyEffects:
-        """The result of an estimation: columns have names and ranges, and margins agree."""
-        design, found, parts = estimation.design, self.sums, []
-        if found.groups:
-            strata = estimation.groups.design.strata()
-            for margin, factor, levels in zip(
-                found.groups, strata.factors, strata.values(), strict=True
-            ):
-                parts.append(replace(margin, factor=_named_factor(factor), levels=levels))
-        n = float(design.n) if estimation.size is None else None
-        whole, *parts = agreeing(found.whole, parts, n if found.unadjusted is None else None)
-        plain = found.unadjusted and agreeing(found.unadjusted, (), n)[0]
-        arms = tuple(map(str, design.columns.arms or ("control", "treated")))
-        columns, released = study_columns(design), whole.sums.shape[2]
-        sums = replace(
-            found,
-            arms=arms if len(arms) > 2 else arms[::-1],
-            contrasts=estimation.contrasts or ((0, 1),),
-            outcomes=tuple(
-                replace(x, missing=k - 1) for x, k in zip(columns, self.missing, strict=False)
-            ),
-            whole=whole,
-            groups=tuple(parts),
-            baseline_columns=columns[released:],
-            baseline=found.baseline and found.baseline.of_sizes((plain or whole).sizes),
-            weighted_baseline=found.weighted_baseline
-            and found.weighted_baseline.of_sizes(whole.sizes),
-            unadjusted=plain,
-        )
-        own = {
-            "outcome": " + ".join(column.name for column in sums.outcomes),
-            "labels": sums.labels,
-            "effects": tuple(replace(effect, basis=self.basis) for effect in sums.effects()),
-            "sums": sums,
-            "subgroups": tuple(margin.factor for margin in parts),
-            "stands_on": self.basis,
-            "warning": self.caution,
-            "details": self.details,
-        }
-        return StudyEffects(notes=(*self.notes, *notes), **{**about, **own})
-
-
-def _named_factor(factor: Factor) -> str:
-    """A factor as a user writes it: a column of declared levels by its name."""
-    return factor.column if isinstance(factor, Categorical) else source(factor)
+    design, found, parts = estimation.design, own["sums"], list[Margin]()
+    if found.groups:
+        strata = estimation.groups.design.strata()
+        for x, margin, levels in zip(strata.factors, found.groups, strata.values(), strict=True):
+            name = x.column if isinstance(x, Categorical) else source(x)
+            parts.append(replace(margin, factor=name, levels=levels))
+    n = float(design.n) if estimation.size is None else None
+    whole, *parts = agreeing(found.whole, parts, n if found.unadjusted is None else None)
+    plain = found.unadjusted and agreeing(found.unadjusted, (), n)[0]
+    arms = tuple(map(str, design.columns.arms or ("control", "treated")))
+    columns, released = study_columns(design), whole.sums.shape[2]
+    sums = replace(
+        found,
+        arms=arms if len(arms) > 2 else arms[::-1],
+        contrasts=estimation.contrasts or ((0, 1),),
+        outcomes=tuple(replace(x, missing=k - 1) for x, k in zip(columns, missing, strict=False)),
+        whole=whole,
+        groups=tuple(parts),
+        baseline_columns=columns[released:],
+        baseline=found.baseline and found.baseline.of_sizes((plain or whole).sizes),
+        weighted_baseline=found.weighted_baseline and found.weighted_baseline.of_sizes(whole.sizes),
+        unadjusted=plain,
+    )
+    return {
+        "outcome": " + ".join(column.name for column in sums.outcomes),
+        "labels": sums.labels,
+        "effects": tuple(replace(effect, basis=own["stands_on"]) for effect in sums.effects()),
+        "sums": sums,
+        "subgroups": tuple(margin.factor for margin in parts),
+    }
 
 
 def study_columns(design: Design) -> tuple[StudyColumn, ...]:
@@ -259,15 +224,15 @@ class _Release:
     """What margins are asked for: those of the outcomes, and those of baseline variables."""
 
     curator: Curator
-    facts: Facts
+    options: JointOptions
     prefix: str = ""
     left: Left | None = None
 
     @property
     def gone(self) -> IntArray:
         """For each released column, the one that says where it is missing, or its own number."""
-        found = np.arange(1, self.facts.released + 1)
-        own = np.array(self.facts.missing, np.int64)
+        found = np.arange(1, self.options.facts.released + 1)
+        own = np.array(self.options.facts.missing, np.int64)
         found[: own.size] = np.where(own > 0, own, found[: own.size])
         return found
 
@@ -275,7 +240,7 @@ class _Release:
         self, share: str, level: int | None = None, price: Fraction = Fraction(1)
     ) -> MarginAsked:
         """The outcomes by arm, or by arm and level of a factor."""
-        facts, arms = self.facts, self.curator.arms
+        facts, arms = self.options.facts, self.curator.arms
         columns = np.arange(1, facts.released + 1)
         label, shape = f"{self.prefix}outcomes by arm", (arms, 1)
         cells = arm_sums.arm_cells(self.curator)
@@ -288,7 +253,8 @@ class _Release:
 
     def baseline(self, price: Fraction) -> list[MarginAsked]:
         """The baseline variables by arm, where there are any."""
-        curator, columns = self.curator, np.arange(self.facts.released + 1, self.curator.width)
+        curator, first = self.curator, self.options.facts.released + 1
+        columns = np.arange(first, curator.width)
         label = f"{self.prefix}baseline variables by arm"
         cells, shape, part = arm_sums.arm_cells(curator), (curator.arms, 1), _BASELINE_SQUARES
         asked = MarginAsked(
@@ -297,22 +263,25 @@ class _Release:
         return [asked] if columns.size else []
 
 
-def fit(curator: Curator, options: JointOptions, estimand: str, contrasts: Contrasts = ()) -> Joint:
+def fit(
+    curator: Curator, options: JointOptions, estimand: str, contrasts: Contrasts = ()
+) -> tabled.Tabled:
     """Release all margins from one look at the rows; which arms are compared is post-processing.
 
     Where records count by weights, one look more is for the outcomes and the baseline variables
     without weights, and some are for the model.
     """
-    facts, plain = options.facts, _Release(curator, options.facts)
+    facts, plain = options.facts, _Release(curator, options)
     adjustment = unadjusted = own_baseline = top = None
     price, counted = Fraction(1), plain
     if options.adjust:
         price = _UNWEIGHTED
         unadjusted, own_baseline = margins([plain.outcomes("unadjusted"), *plain.baseline(price)])
         adjustment = _adjustment(curator, options, estimand, unadjusted)
-        left = _left(plain, options, adjustment, estimand, unadjusted, own_baseline)
+        assert adjustment is not None
+        left = _left(plain, adjustment, unadjusted, own_baseline)
         seen, top, price = seen_as(curator, adjustment.weight), adjustment.weight.largest, 1 - price
-        counted = _Release(seen, facts, "weighted ", left)
+        counted = _Release(seen, options, "weighted ", left)
     groups = [
         counted.outcomes("subgroups", g, Fraction(1, len(facts.groups)))
         for g in range(len(facts.groups))
@@ -336,14 +305,14 @@ def fit(curator: Curator, options: JointOptions, estimand: str, contrasts: Contr
         unadjusted=unadjusted,
         missed=() if counted.left is None else tuple(counted.left.fitted.missed.tolist()),
     )
-    notes = (*((LINEAR,) if adjustment else ()), *((_AT_RANDOM,) if any(facts.missing) else ()))
-    details = adjustment.details if adjustment else {}
-    return Joint(sums, facts.missing, *arm_tables.basis_of(options, adjustment), notes, details)
+    made = arm_tables.tabled(StudyEffects, options, adjustment, sums=sums)
+    notes = (*made.notes, *((_AT_RANDOM,) if any(facts.missing) else ()))
+    return replace(made, notes=notes, named=partial(_completed, facts.missing))
 
 
 def _adjustment(
     curator: Curator, options: JointOptions, estimand: str, unadjusted: Margin
-) -> arm_tables.Adjustment:
+) -> arm_tables.Adjustment | None:
     """Release a propensity model of the baseline variables."""
     facts, seen = options.facts, copy(curator)
     seen.values = options.baseline.values
@@ -352,19 +321,14 @@ def _adjustment(
     deviation = math.sqrt(2.0 / math.pi) * float(np.sqrt(own[:, : facts.outcomes]).mean())
     price = curator.noise_sd("outcomes") / curator.noise_sd("unadjusted")
     noise_sd = price * math.sqrt(float(unadjusted.noise[1, 0]))
-    return arm_tables.Adjustment.released(seen, options, estimand, deviation, noise_sd)
+    return arm_tables.adjusted(seen, options, estimand, deviation, noise_sd)
 
 
 def _left(
-    plain: _Release,
-    options: JointOptions,
-    adjustment: arm_tables.Adjustment,
-    estimand: str,
-    whole: Margin,
-    baseline: Margin,
+    plain: _Release, adjustment: arm_tables.Adjustment, whole: Margin, baseline: Margin
 ) -> Left | None:
     """Release slopes of the outcomes, where there is a share for them."""
-    curator, facts = plain.curator, plain.facts
+    curator, options, facts = plain.curator, plain.options, plain.options.facts
     if not curator.has(SHARE):
         return None
     k, score = facts.outcomes, adjustment.standard
@@ -382,7 +346,7 @@ def _left(
     )
     if standard.size < score.size:
         fitted = replace(fitted, missed=np.maximum(fitted.missed, hand.STRAIGHT_SLOPES_MISS))
-    target = estimands.ESTIMANDS[estimand]
+    target = estimands.ESTIMANDS[adjustment.estimand]
     if not (target.of_treated and target.of_control):
         arm = baseline.means()[0 if target.of_treated else 1, 0] + 0.5
         fitted = fitted.around(arm[standard.columns - facts.released - 1])
@@ -390,12 +354,10 @@ def _left(
     return Left(fitted, k, two)
 
 
-TABLE = MethodSpec(
+TABLE = arm_tables.table_spec(
     name="study",
     title="joint release of a study",
     about="several outcomes, subgroups and baseline variables, out of one release",
-    assumes="",
-    estimands=estimands.AVERAGES,
     levels=("sample",),
     options=JointOptions,
     shares=shares,
@@ -404,9 +366,7 @@ TABLE = MethodSpec(
     fit_arms=fit,
     citation="",
     uses_outcome=False,
-    needs_covariates=False,
     needs_intercept=True,
-    tabled=True,
     several=True,
 )
 
@@ -540,25 +500,7 @@ class StudyEffects(several.Based, several.AtOnce, picture="report.plots.several_
         Sampling error is not in noise. Numbers are possible ones: shares of a factor add up to 1.
         `tables` has it as it is printed.
         """
-        rows = []
-        for row in table_one(self.sums):
-            made: dict[str, Any] = {"variable": row.variable, "level": row.level}
-            made["share"] = row.share
-            for k, arm in enumerate((*self.sums.arms, _OVERALL)):
-                made |= {
-                    f"{arm}_n": float(row.count[k]),
-                    f"{arm}_mean": float(row.mean[k]),
-                    f"{arm}_sd": float(row.sd[k]),
-                    f"{arm}_noise_sd": float(row.noise_sd[k]),
-                    f"{arm}_noise_ratio": float(row.noise_ratio[k]),
-                }
-            for difference, name in ((row.before, "smd"), (row.after, "smd_weighted")):
-                if difference is not None:
-                    value, sd = difference.value, difference.noise_sd
-                    made |= {name: value, f"{name}_noise_sd": sd}
-                    made[f"{name}_within_noise"] = within_noise(value, sd)
-                    made[f"{name}_noise_ratio"] = hidden(value, sd)
-            rows.append(made)
+        rows = list(table_one(self.sums))
         return export.frame_of(rows, list(rows[0]) if rows else ["variable", "level", "share"])
 
     def tables(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> dict[str, Summary]:
@@ -653,7 +595,7 @@ class StudyEffects(several.Based, several.AtOnce, picture="report.plots.several_
         return f"the {words.called(self)} ({self.estimand}) of {self.treatment} on {said}"
 
     def _headed(self, conf_level: float) -> dict[str, str]:
-        names, noise = self.outcomes, _short(arm_sizes(self.sums)[1])
+        names, noise = self.outcomes, number(arm_sizes(self.sums)[1], 2)
         more = f", ... ({len(names)} outcomes)" if len(names) > NAMED else ""
         arms = [f"{arm} {size}" for arm, size in zip(self.sizes, _sizes(self), strict=True)]
         about = {
@@ -737,10 +679,6 @@ def _sizes(fit: StudyEffects) -> list[str]:
     """Numbers of records by arm."""
     sizes, noise = arm_sizes(fit.sums)
     return [printed(f"{x:.0f}", noise_ratio(noise, value=max(x, COUNTED))) for x in sizes]
-
-
-def _short(value: float) -> str:
-    return number(value, 2)
 
 
 def _percent(column: StudyColumn) -> bool:
@@ -856,10 +794,10 @@ def _by_level(
 
 def _table1(fit: StudyEffects, most: int | None) -> Made:
     """Baseline variables by arm."""
-    frame, arms = fit.table1(), (*fit.sums.arms, _OVERALL)
+    frame, arms = fit.table1(), (*fit.sums.arms, OVERALL)
     weighted = "smd_weighted" in frame
     heads = [*_sizes(fit), f"{sum(fit.sizes.values()):.0f}"]
-    rows = [("N", *heads, _short(arm_sizes(fit.sums)[1]), *("",) * (4 if weighted else 2))]
+    rows = [("N", *heads, number(arm_sizes(fit.sums)[1], 2), *("",) * (4 if weighted else 2))]
     for row in frame.to_dict("records")[:most]:
         cells, noise = _described(row, arms)
         kinds = ("smd", "smd_weighted") if weighted else ("smd",)
@@ -894,7 +832,7 @@ def _described(row: Any, arms: Sequence[str]) -> tuple[list[str], str]:
             (count,) = to_error([n], max(own * size / 100.0, 1.0), 1)
             (share,) = to_error([100.0 * row[f"{arm}_mean"]], max(own, 0.1), 1)
             cells.append(printed(f"{count} ({share}%)", row[f"{arm}_noise_ratio"]))
-        return cells, f"{_short(100.0 * noise)}%" if noise < 1.0 else "over 100%"
+        return cells, f"{number(100.0 * noise, 2)}%" if noise < 1.0 else "over 100%"
     cells = []
     for arm in arms:
         spread, ratio = row[f"{arm}_sd"], row[f"{arm}_noise_ratio"]
@@ -903,7 +841,7 @@ def _described(row: Any, arms: Sequence[str]) -> tuple[list[str], str]:
         mean, sd = to_error([row[f"{arm}_mean"], spread], error, 1)
         cell = printed(f"{mean} ({sd})", 2.0 * math.isnan(spread), f"{mean} ({NOISE})")
         cells.append(printed(cell, ratio))
-    return cells, _short(noise)
+    return cells, number(noise, 2)
 
 
 def _subgroup_sentence(fit: StudyEffects) -> str:
@@ -937,7 +875,7 @@ def _baseline_sentence(fit: StudyEffects) -> str:
     return (
         f"Of {_counted(len(rows), 'baseline variable')} or levels, the largest standardised "
         f"difference between arms is {row['smd']:.2f}, of {name}; its privacy noise has a standard "
-        f"deviation of {_short(row['smd_noise_sd'])}.{weighted}"
+        f"deviation of {number(row['smd_noise_sd'], 2)}.{weighted}"
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -25,8 +25,7 @@ from dpeffects.estimators.arm_tables import TableOptions, fit_table, table_spec
 from dpeffects.estimators.option_checks import check_bins, check_positive, checked
 from dpeffects.formula.expression import Expression, Survival
 from dpeffects.inference import COUNTED, Estimate, SamplingVariance, check_conf_level, noise_ratio
-from dpeffects.inference.life_table import LifeTable, Shares
-from dpeffects.inference.monotone import isotonic
+from dpeffects.inference.life_table import LifeTable
 from dpeffects.lazy import pd
 from dpeffects.privacy.curator import Curator
 from dpeffects.results.export import frame_of
@@ -153,6 +152,8 @@ class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
         time, noisy: a part of those in the arm, or sums of weights where ``weighted`` is True.
         Neither rises. What has a ``noise_ratio`` above 1 is mostly noise.
         """
+        from scipy.optimize import isotonic_regression
+
         life = self.life
         check_conf_level(conf_level)
         risks, lower, upper = life.band(conf_level)
@@ -161,7 +162,7 @@ class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
         of_curve = noise_ratio(np.sqrt(life.shares(life.edges[1:]).privacy), 1.0)
         rows = []
         for arm, name in enumerate(ARMS):
-            curve = 1.0 - isotonic(risks[arm]).clip(0.0, 1.0)
+            curve = 1.0 - isotonic_regression(risks[arm]).x.clip(0.0, 1.0)
             low = np.minimum.accumulate(1.0 - upper[arm])
             high = 1.0 - np.maximum.accumulate(lower[arm])
             columns = {"time": self.edges, "at_risk": at_risk[arm], "survival": [1.0, *curve]}
@@ -175,7 +176,7 @@ class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
     def rmst(self, horizon: float | None = None, conf_level: float = 0.95) -> pd.DataFrame:
         """Restricted mean survival times until a horizon, their difference and their ratio."""
         end = self._time(self.horizon if horizon is None else horizon)
-        return self._framed(self._rmst(end), conf_level, [end])
+        return self._framed(self._compared("rmst", end), conf_level, [end])
 
     def risk(
         self, at: float | Iterable[float] | None = None, conf_level: float = 0.95
@@ -186,7 +187,7 @@ class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
         times = [self._time(x) for x in (given if several else [given])]  # type: ignore[union-attr]
         if not times:
             raise OptionError("at needs a time")
-        terms = [term for time in times for term in self._risk(time)]
+        terms = [term for time in times for term in self._compared("risk", time)]
         return self._framed(terms, conf_level, times)
 
     def hazard_ratio(self, conf_level: float = 0.95) -> pd.DataFrame:
@@ -207,7 +208,7 @@ class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
 
     def terms(self) -> Sequence[Term]:
         """Restricted means and risks at the horizon, hazard ratio and log-rank test."""
-        ends = (*self._rmst(self.horizon), *self._risk(self.horizon))
+        ends = [x for name in ("rmst", "risk") for x in self._compared(name, self.horizon)]
         return [*ends, self._hazard_ratio(), self._logrank()]
 
     def _time(self, value: Any) -> float:
@@ -239,31 +240,21 @@ class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
         tested = null is not None
         return Inverted(name, released, tested=tested, limits=limits, null=null or 0.0)
 
-    def _rmst(self, end: float) -> list[Inverted]:
-        lost = self.life.shares(np.array([end]), lost=True)
-        return self._compared("rmst", lost, end)
-
-    def _risk(self, time: float) -> list[Inverted]:
-        return self._compared("risk", self.life.shares(np.array([time])))
-
-    def _compared(self, name: str, shares: Shares, end: float | None = None) -> list[Inverted]:
-        """Shares of the arms, their difference and ratio; of ``end``, what is left of it."""
-        rest = end is not None
-        scale = -end if end is not None else 1.0
+    def _compared(self, name: str, time: float) -> list[Inverted]:
+        """Shares of the arms, their difference and ratio; of "rmst" what is left of the time."""
+        rest = name == "rmst"
+        shares, scale = self.life.shares(np.array([time]), lost=rest), -time if rest else 1.0
         values = shares.values[:, 0].clip(0.0, 1.0)
         errors = np.sqrt(shares.variances[:, 0])
-        shown = end * (1.0 - values) if end is not None else values
+        shown = time * (1.0 - values) if rest else values
 
         def ordered(low: FloatArray, high: FloatArray) -> tuple[float, float]:
-            ends = sorted((scale * float(low), scale * float(high)))
-            return ends[0], ends[1]
+            one, other = sorted((scale * float(low), scale * float(high)))
+            return one, other
 
-        def of_arm(arm: int) -> Limits:
-            def limits(z: float) -> tuple[float, float]:
-                low, high = (x[arm, 0] for x in shares.each(z))
-                return ordered(low - 1.0, high - 1.0) if rest else ordered(low, high)
-
-            return limits
+        def of_arm(arm: int, z: float) -> tuple[float, float]:
+            low, high = (x[arm, 0] for x in shares.each(z))
+            return ordered(low - 1.0, high - 1.0) if rest else ordered(low, high)
 
         def difference(z: float) -> tuple[float, float]:
             low, high = shares.differences(z)
@@ -273,16 +264,16 @@ class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
             low, high = shares.ratios(z, rest)
             return float(low[0]), float(high[0])
 
+        sds, named = abs(scale) * errors, [f"{name}_{arm}" for arm in ARMS]
         terms = [
-            self._inverted(f"{name}_{arm}", shown[k], abs(scale) * errors[k], of_arm(k), None)
-            for k, arm in enumerate(ARMS)
+            self._inverted(named[k], shown[k], sds[k], partial(of_arm, k), None) for k in (0, 1)
         ]
         raw = shares.values[:, 0]
         gap = max(min(float(raw[0] - raw[1]), 1.0), -1.0) * scale
         shared = float(shares.shared[0])
         error = abs(scale) * math.sqrt(max(float((errors**2).sum()) - 2.0 * shared, 0.0))
         terms.append(self._inverted(f"{name}_difference", gap, error, difference))
-        times, error = _ratio(shown, abs(scale) * errors, scale**2 * shared)
+        times, error = _ratio(shown, sds, scale**2 * shared)
         terms.append(self._inverted(f"{name}_ratio", times, error, ratio, 1.0))
         noise = np.sqrt(shares.privacy[:, 0])
         of_ratio = noise_ratio(abs(scale) * noise, value=shown).max()

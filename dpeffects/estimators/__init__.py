@@ -57,8 +57,8 @@ def conditional_methods() -> dict[str, MethodSpec]:
 @cache
 def table_methods() -> dict[str, MethodSpec]:
     """Return the methods that have a public function of their own, as `dp_survival`, by name."""
-    folders = map(importlib.import_module, (__name__, "dpeffects.abilities"))
-    names = [f"{x.__name__}.{m.name}" for x in folders for m in pkgutil.iter_modules(x.__path__)]
+    folder = importlib.import_module("dpeffects.abilities")
+    names = [f"{folder.__name__}.{module.name}" for module in pkgutil.iter_modules(folder.__path__)]
     own = [getattr(importlib.import_module(name), "TABLE", None) for name in names]
     return {spec.name: spec for spec in own if isinstance(spec, MethodSpec)}
 

@@ -39,6 +39,7 @@ from dpeffects.estimators.weighting.inverse_weights import Propensity, relative_
 from dpeffects.inference.estimate import with_another
 from dpeffects.inference.tables import ArmTable, Confounding
 from dpeffects.privacy import COUNT, Asked, Block, Box, Cells, Curator, RowFunction, entries
+from dpeffects.results.record import Record
 from dpeffects.results.tabled import Tabled, TableEffects
 
 _REST = {"counts": 0.06, "spread": 0.15, "unadjusted": 0.1, "overlap": 0.02, "table": 0.67}
@@ -188,40 +189,6 @@ class Adjustment:
     clipped: float
     lost: float
 
-    @classmethod
-    def released(
-        cls,
-        curator: Curator,
-        options: TableOptions,
-        estimand: str,
-        deviation: float = 0.5,
-        noise_sd: float | None = None,
-    ) -> Adjustment:
-        """Release a model; free where covariates and treatment are public.
-
-        ``deviation`` is the mean deviation of what is compared, in ranges of the outcome. The
-        smaller it is, the less truncated weights matter, and the more noise does. ``noise_sd`` is
-        the standard deviation of that in a weighted sum, by default what a table has.
-        """
-        if noise_sd is None:
-            noise_sd = hand.CELLS * curator.noise_sd("table")
-            estimate = curator.epsilon("table") / hand.CELLS
-        else:
-            estimate = math.sqrt(2.0) / noise_sd
-        known = arm_counts(curator, "counts").shares()
-        added = _bends.bends(options.baseline, options.degree)
-        curator, standard = propensity.standardised(curator, "spread", added)
-        setting = _setting(curator.n, curator.width, options.confounded)
-        how = setting, estimate, known, propensity.WeightSpreads.of(standard)
-        model = propensity.fitted_model(curator, *how, "model")
-        noise = 0.5 / deviation * noise_sd / curator.n
-        limits = model.limits(estimand, noise, hand.LEAST_DEPTH)
-        score = model.within(limits)
-        label, cells = "records beyond the clip", propensity.beyond_clip(score)
-        beyond = curator.sums(label, None, COUNT, cells, share="overlap")
-        found = propensity.clipped_share(curator.n, beyond, *model.beyond(estimand, limits))
-        return cls(model, score, standard, options, estimand, *found)
-
     @property
     def weight(self) -> TableWeight:
         """What a record counts for."""
@@ -264,11 +231,47 @@ class Adjustment:
         }
 
 
+def adjusted(
+    curator: Curator,
+    options: TableOptions,
+    estimand: str,
+    deviation: float = 0.5,
+    noise_sd: float | None = None,
+) -> Adjustment | None:
+    """Release a model, where there is to be one; free where covariates and treatment are public.
+
+    ``deviation`` is the mean deviation of what is compared, in ranges of the outcome. The
+    smaller it is, the less truncated weights matter, and the more noise does. ``noise_sd`` is
+    the standard deviation of that in a weighted sum, by default what a table has.
+    """
+    if not options.adjust:
+        return None
+    if noise_sd is None:
+        noise_sd = hand.CELLS * curator.noise_sd("table")
+        estimate = curator.epsilon("table") / hand.CELLS
+    else:
+        estimate = math.sqrt(2.0) / noise_sd
+    known = arm_counts(curator, "counts").shares()
+    added = _bends.bends(options.baseline, options.degree)
+    curator, standard = propensity.standardised(curator, "spread", added)
+    setting = _setting(curator.n, curator.width, options.confounded)
+    how = setting, estimate, known, propensity.WeightSpreads.of(standard)
+    model = propensity.fitted_model(curator, *how, "model")
+    noise = 0.5 / deviation * noise_sd / curator.n
+    limits = model.limits(estimand, noise, hand.LEAST_DEPTH)
+    score = model.within(limits)
+    label, cells = "records beyond the clip", Cells(propensity.within_clip(score), 1)
+    beyond = curator.sums(label, None, COUNT, cells, share="overlap")
+    found = propensity.clipped_share(curator.n, beyond, *model.beyond(estimand, limits))
+    return Adjustment(model, score, standard, options, estimand, *found)
+
+
 def release_table(
     curator: Curator,
+    options: TableOptions,
     bins: Row | None,
     count: int,
-    adjustment: Adjustment | None = None,
+    adjustment: Adjustment | None,
     unadjusted: ArmTable | None = None,
 ) -> ArmTable:
     """Release counts by arm and bin, out of the share "table"; by weights, where it adjusts.
@@ -277,12 +280,11 @@ def release_table(
     ``unadjusted`` is the table without weights, where it was released before. Otherwise it is now,
     if there is a share of that name.
     """
-    cells = _cells(bins, count)
-    if adjustment is None:
-        return _released(curator, cells, "table")
-    if unadjusted is None and curator.has("unadjusted"):
+    cells, left = _cells(bins, count), confounding_left(options, adjustment)
+    if adjustment and unadjusted is None and curator.has("unadjusted"):
         unadjusted = _released(curator, cells, "unadjusted")
-    return replace(_released(curator, cells, "table", adjustment), unadjusted=unadjusted)
+    table = _released(curator, cells, "table", adjustment)
+    return replace(table, unadjusted=unadjusted, confounding=left)
 
 
 def _cells(bins: Row | None, count: int) -> Cells:
@@ -305,22 +307,13 @@ def _released(
     counts = found.value.reshape(2, -1) * top[:, None]
     table = ArmTable(counts, (one, other), gaussian=found.gaussian)
     if adjustment is not None:
-        left = adjustment.confounding
-        table = replace(table, unequal=adjustment.unequal, confounding=left)
+        table = replace(table, unequal=adjustment.unequal)
     every_record = isinstance(cells.function, ArmByCell)
     if not (curator.is_public("treatment") and every_record) or curator.weighted:
         return table
     (found,) = curator.several(asked._replace(label="sizes of the arms", cells=ARMS))
     lacking = top * found.value[:, 0] - counts.sum(axis=1)
     return replace(table, counts=counts + lacking[:, None] / counts.shape[1], exact=True)
-
-
-def _deviation(table: ArmTable, cells: Sequence[int]) -> float:
-    """Mean deviation of an event that is in some cells: one as frequent as noise lets it be."""
-    noise = math.sqrt(len(cells) * sum(table.noise_variance))
-    events = max(float(table.counts[:, list(cells)].sum()), 0.0) + noise
-    share = min(events / float(table.sizes.sum()), 0.5)
-    return 2.0 * share * (1.0 - share)
 
 
 def fit_table(
@@ -338,14 +331,16 @@ def fit_table(
     Outcomes are numbers of cells, 0..count - 1; ``events`` are those of an event that may be rare;
     ``own`` are further fields of the result.
     """
-    adjustment, unadjusted, deviation = None, None, 0.5
+    unadjusted, deviation = None, 0.5
     if curator.has("unadjusted"):
         unadjusted = _released(curator, _cells(None, count), "unadjusted")
-        deviation = _deviation(unadjusted, events) if events else 0.5
-    if options.adjust:
-        adjustment = Adjustment.released(curator, options, estimand, deviation)
-    table = release_table(curator, None, count, adjustment, unadjusted)
-    table = replace(table, confounding=confounding_left(options, adjustment))
+    if unadjusted and events:  # which may be as frequent as noise lets it be
+        noise = math.sqrt(len(events) * sum(unadjusted.noise_variance))
+        seen = max(float(unadjusted.counts[:, list(events)].sum()), 0.0) + noise
+        share = min(seen / float(unadjusted.sizes.sum()), 0.5)
+        deviation = 2.0 * share * (1.0 - share)
+    adjustment = adjusted(curator, options, estimand, deviation)
+    table = release_table(curator, options, None, count, adjustment, unadjusted)
     return tabled(kind, options, adjustment, table=table, **own)
 
 
@@ -361,23 +356,17 @@ def confounding_left(options: TableOptions, adjustment: Adjustment | None) -> Co
 
 
 def tabled(
-    kind: type[TableEffects], options: TableOptions, adjustment: Adjustment | None, **own: Any
+    kind: type[Record], options: TableOptions, adjustment: Adjustment | None, **own: Any
 ) -> Tabled:
     """What a method hands back: with what differences rest on, a caution, notes and details."""
-    basis, warning = basis_of(options, adjustment)
+    if adjustment is None:
+        warning = "" if options.randomised else "NOT ADJUSTED for covariates"
+        basis = "randomised" if options.randomised else "association"
+        return Tabled(kind, {**own, "stands_on": basis, "warning": warning})
+    kept, basis, warning = adjustment.model.kept, "randomised", ""
+    if not options.randomised:
+        basis = "adjusted" if kept >= hand.NOTHING else "association"
+        of_model = propensity.caution_about(kept, adjustment.clipped, adjustment.lost)
+        warning = with_another(adjustment.standard.caution, of_model, options.left_out)
     fields = {**own, "stands_on": basis, "warning": warning}
-    if adjustment is None:
-        return Tabled(kind, fields)
     return Tabled(kind, fields, (propensity.LINEAR,), adjustment.details)
-
-
-def basis_of(options: TableOptions, adjustment: Adjustment | None) -> tuple[str, str]:
-    """What entitles the differences to be called effects, and a caution."""
-    if options.randomised:
-        return "randomised", ""
-    if adjustment is None:
-        return "association", "NOT ADJUSTED for covariates"
-    kept = adjustment.model.kept
-    of_model = propensity.caution_about(kept, adjustment.clipped, adjustment.lost)
-    said = with_another(adjustment.standard.caution, of_model, options.left_out)
-    return "adjusted" if kept >= hand.NOTHING else "association", said

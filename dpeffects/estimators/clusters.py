@@ -70,78 +70,31 @@ def with_group_variance(
     clusters: int | None,
     part: Fraction = Fraction(1),
 ) -> Estimate:
-    """An estimate whose sampling variance is that of sums of clusters or units."""
+    """An estimate whose sampling variance is that of sums of clusters or units.
+
+    That by clusters has squares of their sums of cut rows, times what the cut took away. A variance
+    of few sums is itself uncertain, as if it had more noise: that makes of the normal law about a t
+    distribution.
+    """
     influence, own = estimate.influence, estimate.sampling
     if influence is None or isinstance(own, Unavailable):
         return estimate
-    if by_cluster:
-        return _by_cluster(curator, estimate, influence, own, clusters, part)
-    largest, size, count = _largest(influence), influence.size, curator.units
-    term, box = _from_mean(influence.term, influence.mean), Box(-largest, largest)
-    label = "squares of sums by unit"
-    found = squares_of_sums(curator, label, term, box, share=SHARE, part=part)
-    few = count / (max(count - 1.0, 1.0) * size**2)
-    most = few * count * found.bound**2
-    sampling = SamplingVariance(few * float(found.total), few * found.total.scale, most)
-    return _with_variance(estimate, sampling)
-
-
-def _with_variance(estimate: Estimate, sampling: SamplingVariance) -> Estimate:
-    """The estimate with another sampling variance; those of its means change by the same factor."""
-    means, known = estimate.means, replace(estimate, sampling=sampling)
-    if means is None:
-        return known
-    design, own = means.design, sampling_variance(estimate)
-    if design is not None:
-        own = variance_at(means, 1.0, -1.0, *likely(means))
-    new = sampling_variance(known)
-    if isinstance(own, Unavailable) or isinstance(new, Unavailable):
-        return known
-    factor = new / max(own, 1e-300)
-    return replace(known, means=means.scaled(factor, sampling.noise_scale / max(new, 1e-300)))
-
-
-@row("treated")
-def _one(rows: Block) -> FloatArray:
-    """One for each row."""
-    return np.ones(rows.treated.size)
-
-
-def effective_size(curator: Curator, size: float, share: str, part: float) -> float | None:
-    """Kish's effective size, (sum of weights)^2 / (sum of their squares), by units."""
-    label = "squares of weights"
-    squares = squares_of_sums(curator, label, _one(), Box(-1.0, 1.0), share=share, part=part).total
-    if float(squares) < 2.0 * squares.sd:
-        return None
-    return min(max(size**2 / float(squares), size), curator.units)
-
-
-def _largest(influence: Influence) -> float:
-    """The largest influence, measured from its mean."""
-    largest = max(abs(influence.low), abs(influence.high))
-    return min(largest + abs(influence.mean), 2.0 * largest)
-
-
-def _by_cluster(
-    curator: Curator,
-    estimate: Estimate,
-    influence: Influence,
-    own: SamplingVariance,
-    clusters: int | None,
-    whole: Fraction,
-) -> Estimate:
-    """The variance by clusters: squares of their sums of cut rows, times what the cut took away.
-
-    A variance of few sums is itself uncertain, as if it had more noise: that makes of the normal
-    law about a t distribution.
-    """
     size, largest = influence.size, _largest(influence)
+    if not by_cluster:
+        count = float(curator.units)
+        term, box = _from_mean(influence.term, influence.mean), Box(-largest, largest)
+        label = "squares of sums by unit"
+        found = squares_of_sums(curator, label, term, box, share=SHARE, part=part)
+        few = count / (max(count - 1.0, 1.0) * size**2)
+        most = few * count * found.bound**2
+        sampling = SamplingVariance(few * float(found.total), few * found.total.scale, most)
+        return _with_variance(estimate, sampling)
     row_sd = size * math.sqrt(max(own.value, own.noise_scale, 1e-300) / curator.n)
     row_sd *= influence.uneven
     long = math.inf if curator.values[-1] == 2 else hand.LONG_SDS  # few ones are shared
     longest = max(min(long * row_sd, largest), 0.02 * largest)
     term = _from_mean(influence.term, influence.mean, longest)
-    lost, part = 1.0, whole
+    lost, whole = 1.0, part
     if longest < largest:
         part -= whole * _ROWS
         squares = curator.sums(
@@ -180,6 +133,42 @@ def _by_cluster(
         caution="; ".join(filter(None, cautions)),
         details={**estimate.details, "clusters": f"{count:.0f}{known}"},
     )
+
+
+def _with_variance(estimate: Estimate, sampling: SamplingVariance) -> Estimate:
+    """The estimate with another sampling variance; those of its means change by the same factor."""
+    means, known = estimate.means, replace(estimate, sampling=sampling)
+    if means is None:
+        return known
+    design, own = means.design, sampling_variance(estimate)
+    if design is not None:
+        own = variance_at(means, 1.0, -1.0, *likely(means))
+    new = sampling_variance(known)
+    if isinstance(own, Unavailable) or isinstance(new, Unavailable):
+        return known
+    factor = new / max(own, 1e-300)
+    return replace(known, means=means.scaled(factor, sampling.noise_scale / max(new, 1e-300)))
+
+
+@row("treated")
+def _one(rows: Block) -> FloatArray:
+    """One for each row."""
+    return np.ones(rows.treated.size)
+
+
+def effective_size(curator: Curator, size: float, share: str, part: float) -> float | None:
+    """Kish's effective size, (sum of weights)^2 / (sum of their squares), by units."""
+    label = "squares of weights"
+    squares = squares_of_sums(curator, label, _one(), Box(-1.0, 1.0), share=share, part=part).total
+    if float(squares) < 2.0 * squares.sd:
+        return None
+    return min(max(size**2 / float(squares), size), curator.units)
+
+
+def _largest(influence: Influence) -> float:
+    """The largest influence, measured from its mean."""
+    largest = max(abs(influence.low), abs(influence.high))
+    return min(largest + abs(influence.mean), 2.0 * largest)
 
 
 def _count(curator: Curator, clusters: int | None) -> float:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpeffects.arrays import FloatArray, IntArray
+from dpeffects.arrays import FloatArray, IntArray, symmetric
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.moment_models import reliable, shrunk
 from dpeffects.estimators.default.standard import Standard
 from dpeffects.estimators.row import row
-from dpeffects.privacy import Block, Box, Curator, entries
+from dpeffects.privacy import Block, Box, Curator
 from dpeffects.privacy.tight_sets import Gram, matrix_noise_sd
 
 SHARE, PART = "slopes", 0.2
@@ -39,12 +39,8 @@ def worth(n: int, baseline: int, outcomes: int, epsilon: float) -> bool:
     return baseline * (sd / (n * size)) ** 2 < hand.EXPLAINED / hand.LONG_SDS**2
 
 
-def slopes_entries(baseline: int, outcomes: int) -> float:
-    """In how many entries of equal size a record moves the matrix."""
-    return entries(_within(baseline, outcomes))
-
-
-def _within(baseline: int, outcomes: int) -> Gram:
+def slopes_within(baseline: int, outcomes: int) -> Gram:
+    """The set that products of baseline variables and outcomes lie in."""
     radius = math.sqrt(squared_radius(baseline, outcomes))
     half = np.full(baseline + outcomes, radius)
     return Gram(Box(-half, half, centre=0.0, radius=radius))
@@ -115,11 +111,10 @@ def release_slopes(
     clips = np.clip(hand.LONG_SDS * np.sqrt(variances), 0.02, 1.0)
     products_of = slopes_row(standard, outcomes, gone, centres, clips, size)
     label = "products of baseline and outcomes"
-    released = curator.sums(label, products_of, _within(p, k), share=SHARE)
-    matrix = np.zeros((p + k, p + k))
-    matrix[np.triu_indices(p + k)] = released.value / curator.n
+    released = curator.sums(label, products_of, slopes_within(p, k), share=SHARE)
+    matrix = symmetric(released.value / curator.n, p + k)
     sd = released.sd / curator.n
-    covariance, scale, _ = shrunk(matrix[:p, :p] + np.triu(matrix[:p, :p], 1).T, sd)
+    covariance, scale, _ = shrunk(matrix[:p, :p], sd)
     values, vectors = np.linalg.eigh(covariance)
     inverse = (vectors / np.clip(values, hand.LEAST_DIRECTION * scale, None)) @ vectors.T
     slopes, missed = np.zeros((k, p)), np.ones(k)

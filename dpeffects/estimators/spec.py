@@ -160,7 +160,8 @@ def with_own_delta(
     return lambda options, facts: dict.fromkeys(shares(facts.level, options))
 
 
-def _uses_no_delta(options: Options, facts: Facts) -> Mapping[str, float | None]:
+def uses_no_delta(options: Any, facts: Facts) -> Mapping[str, float | None]:
+    """No share can use a delta."""
     return {}
 
 
@@ -219,7 +220,7 @@ class MethodSpec:
     fit: Callable[[Curator, Any, Any], Any] = None  # type: ignore[assignment]
     fit_arms: Callable[[Curator, Any, Any, Contrasts], Any] | None = None
     assumes: str = ""
-    uses_delta: Callable[[Any, Facts], Mapping[str, float | None]] = _uses_no_delta
+    uses_delta: Callable[[Any, Facts], Mapping[str, float | None]] = uses_no_delta
     variance_shares: tuple[str, ...] = ("variance",)
     uses_outcome: bool = True
     uses_covariates: bool = True

@@ -120,7 +120,13 @@ class Hypothesis:
         if equivalence is not None:
             if margin is not None or null or alternative != "two-sided":
                 raise OptionError("equivalence=(low, high) goes with no other hypothesis")
-            return cls._between(equivalence)
+            pair = isinstance(equivalence, tuple | list) and len(equivalence) == 2
+            low, high = (_number("equivalence", x) for x in equivalence) if pair else (0.0, 0.0)
+            if not low < high:
+                raise OptionError(
+                    f"equivalence must be two numbers (low, high), got {equivalence!r}"
+                )
+            return cls(EQUIVALENCE, (low + high) / 2.0, low, high)
         if margin is None:
             low = null if alternative == "greater" else -math.inf
             return cls(alternative, null, low, null if alternative == "less" else math.inf)
@@ -131,14 +137,6 @@ class Hypothesis:
         if alternative == "less":
             return cls(alternative, null, -math.inf, null + margin, margin)
         return cls(EQUIVALENCE, null, null - margin, null + margin, margin)
-
-    @classmethod
-    def _between(cls, equivalence: Any) -> Hypothesis:
-        pair = isinstance(equivalence, tuple | list) and len(equivalence) == 2
-        low, high = (_number("equivalence", x) for x in equivalence) if pair else (0.0, 0.0)
-        if not low < high:
-            raise OptionError(f"equivalence must be two numbers (low, high), got {equivalence!r}")
-        return cls(EQUIVALENCE, (low + high) / 2.0, low, high)
 
     def p_value(self, evidence: Evidence) -> float:
         """The p-value; for equivalence the larger of two one-sided ones."""

@@ -196,23 +196,6 @@ def cdf(x: npt.ArrayLike, variance: float, laplace: Sequence[float] = ()) -> Flo
     return _plain(variance, laplace).cdf(x)
 
 
-def quantile(p: npt.ArrayLike, variance: float, laplace: Sequence[float] = ()) -> Floats:
-    """Quantile of N(0, variance) plus independent Laplace terms; the inverse of `cdf`.
-
-    Examples
-    --------
-    >>> round(float(quantile(0.975, 1.0)), 6)
-    1.959964
-    """
-    points = np.asarray(p, dtype=float)
-    if not np.all((points >= 0.0) & (points <= 1.0)):
-        raise OptionError(f"p is a probability between 0 and 1, got {p!r}")
-    law = _plain(variance, laplace)
-    sizes = [law.upper_point(min(q, 1.0 - q)) for q in points.ravel().tolist()]
-    out: Floats = np.copysign(np.array(sizes).reshape(points.shape), points - 0.5)
-    return out
-
-
 def interval(estimate: Estimate, conf_level: float = 0.95) -> Interval | Unavailable:
     """Confidence interval for the effect: sampling error, noise, and the variance's own noise.
 

@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg import eigh
 
-from dpeffects.arrays import BoolArray, FloatArray
+from dpeffects.arrays import BoolArray, FloatArray, symmetric
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 
 NUMBER, INDICATOR, ARM, PRODUCT = "number", "indicator", "arm", "product"
@@ -65,6 +66,24 @@ class MomentColumn:
     def width(self) -> float:
         """Width of the range; 1 where it has none, and the column does not vary."""
         return (self.high - self.low) or 1.0
+
+
+def z_of(
+    columns: Sequence[MomentColumn], constant: float, plain: Sequence[FloatArray]
+) -> tuple[FloatArray, ...]:
+    """z of some records: the constant, and columns from their centres in their sizes.
+
+    ``plain`` has the values of columns that are no products, which come last.
+    """
+    z = [np.full(len(plain[0]), constant)]
+    for j, column in enumerate(columns):
+        one, level = column.parts
+        if column.kind == PRODUCT:
+            value = (plain[one - 1] - columns[one - 1].centre) * plain[level - 1]
+        else:
+            value = plain[j] - column.centre
+        z.append(column.size * value)
+    return tuple(z)
 
 
 @dataclass(frozen=True)
@@ -123,24 +142,12 @@ class MomentMatrix:
             products = [j for j in self.places(PRODUCT) if self.columns[j - 1].parts[1] in levels]
             treated = arms if products or not levels else []
             place = [0, *treated, *levels, *products]
-            cells = [
-                {a: 1.0, g: 1.0} for a in (0, *treated) for g in (0, *levels)
-            ]  # indicators that are 1; 0 stands for none of them
-            found.append((place, np.array([self._cell(place, cell) for cell in cells])))
+            cells = [(a, g) for a in (0, *treated) for g in (0, *levels)]
+            ones = np.zeros((self.width, len(cells)))
+            ones[np.transpose(cells), range(len(cells))] = 1.0  # 0 stands for none of them
+            z = np.array(z_of(self.columns, self.constant, [*ones[1:]]))
+            found.append((place, z[place].T))
         return found
-
-    def _cell(self, place: Sequence[int], ones: dict[int, float]) -> list[float]:
-        """Columns of a record in a cell."""
-        values = {0: self.constant}
-        for j in place[1:]:
-            column = self.columns[j - 1]
-            arm, level = column.parts
-            if column.kind == PRODUCT:
-                own = (ones.get(arm, 0.0) - self.columns[arm - 1].centre) * ones.get(level, 0.0)
-            else:
-                own = ones.get(j, 0.0) - column.centre
-            values[j] = column.size * own
-        return [values[j] for j in place]
 
     def completed(self, matrix: FloatArray) -> FloatArray:
         """A matrix with those entries that its first row says; linear in the matrix."""
@@ -153,9 +160,7 @@ class MomentMatrix:
     @cached_property
     def released(self) -> FloatArray:
         """The sum of zz', with what is known of it."""
-        matrix = np.zeros((self.width, self.width))
-        matrix[np.triu_indices(self.width)] = self.entries
-        matrix = matrix + np.triu(matrix, 1).T
+        matrix = symmetric(np.array(self.entries), self.width)
         matrix[0, 0] = self.n * self.constant**2
         return self.completed(matrix)
 
@@ -212,6 +217,10 @@ class MomentMatrix:
             found.transpose(0, 2, 1)[rows] = known
             found.transpose(2, 0, 1)[rows] = known
         return found
+
+    def with_weights(self, unequal: float) -> MomentMatrix:
+        """The same where records have weights, whose mean square is so many times their mean."""
+        return replace(self, unequal=max(unequal, 1.0))
 
     def plus(self, other: MomentMatrix) -> MomentMatrix:
         """The moments of the records of both; columns are the same."""
@@ -331,11 +340,18 @@ def regress(
     residual = (left + float(np.trace(a @ first))) * moments.lost_degrees(len(place))
     spread = max(residual, 0.0) / moments.effective * inverse + first
     second = solved @ law.squared(rows.T @ spread @ rows) @ solved.T / n**2
-    robust = inverse if cut else _robust(moments, outcome, square, place, slopes, inverse)
-    to_own, shift, width = _own_units(moments, place, outcome)
+    of_squares, robust = None if cut else _square(moments, outcome, square), inverse
+    if of_squares is not None:
+        third = moments.third[np.ix_(place, place, place)]
+        variance = gram[place] @ of_squares - np.einsum("ijk,i,j->k", third, slopes, slopes)
+        robust = _sandwich(third, gram[np.ix_(place, place)], variance, inverse)
+    y, others = moments.columns[outcome - 1], [moments.columns[j - 1] for j in regressors]
+    width, shift = y.width, np.zeros(len(place))
+    to_own, shift[0] = np.diag([width, *(width / x.width for x in others)]), _zero(y)
+    to_own[0, 1:] = [-width * _zero(x) / x.width for x in others]
     varies = float(gram[outcome, outcome] - gram[outcome, 0] ** 2)
     return LinearFit(
-        names=("(Intercept)", *(moments.columns[j - 1].name for j in regressors)),
+        names=("(Intercept)", *(x.name for x in others)),
         estimates=tuple((to_own @ slopes + shift).tolist()),
         sampling=_rows(to_own @ robust @ to_own.T / (width**2 * moments.effective)),
         noise=_rows(to_own @ (first + second) @ to_own.T),
@@ -349,33 +365,8 @@ def regress(
     )
 
 
-def _robust(
-    moments: MomentMatrix,
-    outcome: int,
-    square: int | None,
-    place: list[int],
-    slopes: FloatArray,
-    inverse: FloatArray,
-) -> FloatArray:
-    """Sampling covariance over the mean variance of residuals, as far as that is known."""
-    of_squares = _square(moments, outcome, square)
-    if of_squares is None:
-        return inverse
-    third = moments.third[np.ix_(place, place, place)]
-    variance = moments.gram[place] @ of_squares
-    variance = variance - np.einsum("ijk,i,j->k", third, slopes, slopes)
-    return _sandwich(third, moments.gram[np.ix_(place, place)], variance, inverse)
-
-
 def _rows(matrix: FloatArray) -> tuple[tuple[float, ...], ...]:
     return tuple(map(tuple, matrix.tolist()))
-
-
-def _against(matrix: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Eigenvalues and eigenvectors of a matrix against another, and Cholesky's root of that."""
-    root = np.asarray(np.linalg.cholesky(other), np.float64)
-    white = np.linalg.solve(root, np.linalg.solve(root, matrix).T)
-    return root, *np.linalg.eigh((white + white.T) / 2.0)
 
 
 def _usable(
@@ -387,13 +378,14 @@ def _usable(
     there. Eigenvalues are those against the covariance of the noise, which is the same in all
     directions.
     """
-    root, values, vectors = _against(matrix, rows @ rows.T)
+    other = rows @ rows.T
+    values, vectors = eigh(matrix, other)
     noise = math.sqrt(moments.variance * len(matrix)) / max(moments.n, 1.0)
     least = max(noise, 1e-11 * float(np.abs(values).max()))
     if values[0] >= least:
         return matrix, False, np.zeros(len(matrix), bool)
-    back, raised = root @ vectors, np.maximum(values, least)
-    parts = np.linalg.solve(root.T, vectors) ** 2 / raised
+    back, raised = other @ vectors, np.maximum(values, least)
+    parts = vectors**2 / raised
     moved = parts[:, values < least].sum(axis=1) > _MOVED * parts.sum(axis=1)
     return (back * raised) @ back.T, True, moved
 
@@ -433,21 +425,8 @@ def _sandwich(
     if not variance[0] > 0.0:
         return inverse
     between = np.einsum("ijk,k->ij", third, inverse @ variance) / variance[0]
-    root, values, vectors = _against(between, matrix)
-    back = np.linalg.solve(root.T, vectors)
-    return np.asarray((back * np.clip(values, 0.05, 20.0)) @ back.T)
-
-
-def _own_units(
-    moments: MomentMatrix, place: Sequence[int], outcome: int
-) -> tuple[FloatArray, FloatArray, float]:
-    """How coefficients change from `to_units` to the units of the data: a matrix and a shift."""
-    y, columns = moments.columns[outcome - 1], [moments.columns[j - 1] for j in place[1:]]
-    found = np.diag([y.width, *(y.width / column.width for column in columns)])
-    found[0, 1:] = [-y.width * _zero(column) / column.width for column in columns]
-    shift = np.zeros(len(place))
-    shift[0] = _zero(y)
-    return found, shift, y.width
+    values, vectors = eigh(between, matrix)
+    return np.asarray((vectors * np.clip(values, 0.05, 20.0)) @ vectors.T)
 
 
 def _zero(column: MomentColumn) -> float:

@@ -14,13 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.inference.bins import Scale
-from dpeffects.inference.monotone import Rising, isotonic
 from dpeffects.inference.noisy import noise_ratio
 from dpeffects.inference.simultaneous import Largest, critical_value, reach
 from dpeffects.inference.tables import ArmTable
@@ -65,8 +64,10 @@ class Distributions:
     @cached_property
     def cumulative(self) -> FloatArray:
         """Shares of records up to the end of each bin, increasing: (2, bins)."""
+        from scipy.optimize import isotonic_regression
+
         raw = np.clip(np.cumsum(self.table.shares, axis=1)[:, :-1], 0.0, 1.0)
-        rows = [isotonic(row) for row in raw]
+        rows = [isotonic_regression(row).x for row in raw]
         return np.column_stack([np.clip(np.stack(rows), 0.0, 1.0), np.ones(2)])
 
     def _bin(self, arm: int, p: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -79,13 +80,15 @@ class Distributions:
         return at, np.clip(into, 0.0, 1.0)
 
     @cached_property
-    def _smooth(self) -> list[Rising | None]:
+    def _smooth(self) -> list[Any]:
         """Smooth inverses of the cumulative shares of both arms, None where they have few steps."""
-        found: list[Rising | None] = []
+        from scipy.interpolate import PchipInterpolator
+
+        found: list[Any] = []
         for up in self.cumulative:
             rising = np.append(np.diff(up) > 1e-12, True)
             steps = up[rising], self.edges[rising]
-            found.append(Rising(*steps) if rising.sum() > 2 else None)
+            found.append(PchipInterpolator(*steps) if rising.sum() > 2 else None)
         return found
 
     def _inverse(self, arm: int, p: FloatArray) -> tuple[FloatArray, IntArray]:

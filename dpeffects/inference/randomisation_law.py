@@ -101,27 +101,21 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Noise:
-    """The noise of a release: scales of discrete Laplace noise in whole numbers.
+class RandomisationStatistic:
+    """W, as a function of what is released: the sum, in standard deviations by the number M'.
 
-    ``unit`` is that of a sum which a record moves by 1, ``count`` that of the number of successes.
+    Scales of discrete Laplace noise in whole numbers: ``unit`` is that of a sum which a record
+    moves by 1, ``count`` that of the number of successes.
     """
 
+    assignment: Assignment
     unit: float
     count: float
-
-
-@dataclass(frozen=True)
-class RandomisationStatistic:
-    """W, as a function of what is released: the sum, in standard deviations by the number M'."""
-
-    assignment: Assignment
-    noise: Noise
 
     @cached_property
     def step(self) -> int:
         """M' is rounded to multiples of this, much finer than its noise."""
-        return max(1, math.floor(self.noise.count / 2.0))
+        return max(1, math.floor(self.count / 2.0))
 
     def bucket(self, released: float) -> int:
         """Which multiple it is rounded to."""
@@ -129,7 +123,7 @@ class RandomisationStatistic:
 
     def scale(self, centre: str) -> float:
         """Scale of the noise in the sum."""
-        return self.noise.unit * self.assignment.reach(centre)
+        return self.unit * self.assignment.reach(centre)
 
     def spreads(self, buckets: IntArray) -> tuple[IntArray, FloatArray]:
         """The centre for each rounded M', and the standard deviation of the sum with it.
@@ -177,13 +171,13 @@ def p_value(
     >>> round(p_value(nearly_no_noise, 20.0, 50.0, "two-sided"), 3)  # 30 of 50 against 20 of 50
     0.071
     """
-    n, noise = statistic.assignment.n, statistic.noise
-    half = math.ceil(_laplace_end(GAMMA, noise.count))
+    n, unit, count = statistic.assignment.n, statistic.unit, statistic.count
+    half = math.ceil(_laplace_end(GAMMA, count))
     low, high = (min(max(math.floor(successes) + x, 0), n) for x in (-half, half))
     step = math.ceil((high - low + 1) / _MOST)
     looked_at = range(min(low + step // 2, high), high + 1, step)
     between = max(high - looked_at[-1], step // 2)
-    more = math.exp(min(between * (1.0 / noise.unit + 1.0 / noise.count), 700.0))
+    more = math.exp(min(between * (1.0 / unit + 1.0 / count), 700.0))
     beyond = _Beyond(statistic, statistic.of(total, successes), alternative, (low, high))
     return min(1.0, more * max(map(beyond, looked_at)) + GAMMA)
 
@@ -205,7 +199,7 @@ class _Beyond:
         self.statistic = statistic
         self.signs = {"greater": (1.0,), "less": (-1.0,)}.get(alternative, (1.0, -1.0))
         self.w = abs(w) if len(self.signs) == 2 else w * self.signs[0]
-        self.far = math.ceil(_laplace_end(_LEFT_OUT, statistic.noise.count))
+        self.far = math.ceil(_laplace_end(_LEFT_OUT, statistic.count))
         high = min(statistic.bucket(most + self.far), statistic.bucket(statistic.assignment.n) + 1)
         self.ends = low, high = max(statistic.bucket(least - self.far), 0), high
         self.best, sd = statistic.spreads(np.arange(low, high + 1))
@@ -215,7 +209,7 @@ class _Beyond:
 
     def __call__(self, successes: int) -> float:
         """That chance, for one number of successes."""
-        statistic, count, step = self.statistic, self.statistic.noise.count, self.statistic.step
+        statistic, count, step = self.statistic, self.statistic.count, self.statistic.step
         first, last = (statistic.bucket(successes + x) for x in (-self.far, self.far))
         ends = np.arange(first, last + 2) * step - step // 2 - successes
         chance = -np.diff(_laplace_tail(ends.astype(float), count))
@@ -255,26 +249,23 @@ def _window(mean: float, sd: float, low: int, high: int) -> FloatArray:
     return np.arange(first, last + 1, dtype=float)
 
 
-def _ways(of: float, some: FloatArray) -> FloatArray:
-    """Logarithm of the number of ways to choose some of these."""
-    from scipy.special import gammaln
-
-    return np.asarray(gammaln(of + 1.0) - gammaln(some + 1.0) - gammaln(of - some + 1.0))
-
-
 def _binomial(n: int, p: float) -> tuple[FloatArray, FloatArray]:
     """Values and chances of a binomial law."""
+    from scipy.stats import binom
+
     k = _window(n * p, math.sqrt(n * p * (1.0 - p)), 0, n)
-    return k, np.exp(_ways(n, k) + k * math.log(p) + (n - k) * math.log1p(-p))
+    return k, binom.pmf(k, n, p)
 
 
 def _hypergeometric(n: int, successes: int, treated: int) -> tuple[FloatArray, FloatArray]:
     """Values and chances of how many successes are treated, of a fixed number of treated."""
+    from scipy.stats import hypergeom
+
     m, k = float(successes), float(treated)
     variance = k * m / n * (1.0 - m / n) * (n - k) / max(n - 1, 1)
     ends = max(0, treated + successes - n), min(treated, successes)
     a = _window(k * m / n, math.sqrt(variance), *ends)
-    return a, np.exp(_ways(m, a) + _ways(n - m, k - a) - _ways(n, np.array(k)))
+    return a, hypergeom.pmf(a, n, successes, treated)
 
 
 def _sum_of(

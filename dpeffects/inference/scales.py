@@ -70,11 +70,6 @@ def no_effect(means: Means) -> float | Unavailable:
     return missing if isinstance(missing, Unavailable) else _tested(means, False)[1].p_value
 
 
-def ratio_p_value(means: Means, null: float, by_odds: bool = False) -> float:
-    """The p-value of the hypothesis that the ratio, or that of odds, is ``null`` or infinite."""
-    return _fits(means, _Odds() if by_odds else _Ratio.of(means), 1.0 - 1.0 / (1.0 + null))
-
-
 def odds(means: Means, conf_level: float = 0.95) -> Compared:
     """The odds of the treated mean over those of the control mean, for an outcome of 0 and 1."""
     return _compared(means, True, conf_level)

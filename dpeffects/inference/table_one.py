@@ -9,16 +9,17 @@ two arms it is the largest between two of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn
-from dpeffects.inference.monotone import not_negative
 from dpeffects.inference.noisy import COUNTED, OWN, STANDARDISED, noise_ratio
+from dpeffects.inference.tables import not_negative
 
 SURE = 1.0 / OWN
 """A variance of fewer standard deviations of its noise is not used."""
@@ -29,7 +30,7 @@ _KNOWN = 0.006
 records counts less, down to its part of the records."""
 _UNLIKE, _COLUMNS = 0.6, 4
 """How much variances differ between columns, against their mean: worth so many of them."""
-MISSING = "missing"
+MISSING, OVERALL = "missing", "overall"
 
 
 @dataclass(frozen=True)
@@ -67,28 +68,6 @@ def within_noise(value: float, sd: float) -> bool | None:
 def hidden(value: float, sd: float) -> float:
     """Return the noise of a difference over the most that a printed one has."""
     return float(noise_ratio(sd, STANDARDISED, value, signed=True))
-
-
-@dataclass(frozen=True, eq=False)
-class BaselineRow:
-    """A baseline variable, or a level of one; arrays are by arm, and for all arms last.
-
-    ``share`` says that it has two values: ``mean`` is the share of the records that have the
-    larger one, ``count`` their number. Other means are in units of the data, and ``count`` is the
-    number of records that have a value. ``noise_sd`` is the noise in ``mean``, ``noise_ratio`` that
-    over the most of what is printed; ``sd`` is NaN where it is mostly noise.
-    """
-
-    variable: str
-    level: str
-    share: bool
-    mean: FloatArray
-    sd: FloatArray
-    noise_sd: FloatArray
-    noise_ratio: FloatArray
-    count: FloatArray
-    before: Difference
-    after: Difference | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,22 +164,25 @@ def arm_sizes(sums: JointSums) -> tuple[FloatArray, float]:
     return not_negative(sizes, max(float(sizes.sum()), 0.0)), noise
 
 
-def table_one(sums: JointSums) -> Iterator[BaselineRow]:
-    """Rows of Table 1: variables in the order of the formula, with all levels of a factor."""
-    if sums.baseline is None:
-        return
-    before, after = _sized(sums.baseline, sums.plain), sums.weighted_baseline
-    if after is not None:
-        after = _sized(after, sums.whole)
-    columns = sums.baseline_columns
+def table_one(sums: JointSums) -> Iterator[dict[str, Any]]:
+    """Rows of Table 1: variables in the order of the formula, with all levels of a factor.
+
+    ``share`` says that a row has two values: the mean is the share of the records that have the
+    larger one, n their number. Other means are in units of the data, and n is the number of records
+    that have a value. ``noise_sd`` is the noise in the mean, ``noise_ratio`` that over the most of
+    what is printed; the sd is NaN where it is mostly noise.
+    """
+    known = (sums.baseline, sums.plain), (sums.weighted_baseline, sums.whole)
+    margins = [
+        replace(x, noise=np.vstack([sized.noise[:1], x.noise[1:]]))
+        for x, sized in known
+        if x is not None
+    ]
+    columns = sums.baseline_columns if margins else ()
     flags = {flag: j for j in range(len(columns)) if (flag := _flag(columns, j)) >= 0}
     for group in _grouped(columns, set(flags)):
-        yield from _rows(columns, group, before, after)
-
-
-def _sized(margin: Margin, known: Margin) -> Margin:
-    """The same with the noise of sizes that another margin has."""
-    return replace(margin, noise=np.vstack([known.noise[:1], margin.noise[1:]]))
+        for row in _rows(columns, group, margins):
+            yield _row((*sums.arms, OVERALL), *row)
 
 
 def _grouped(columns: tuple[StudyColumn, ...], flags: set[int]) -> Iterator[list[int]]:
@@ -234,10 +216,10 @@ def _flag(columns: tuple[StudyColumn, ...], j: int) -> int:
 
 
 def _rows(
-    columns: tuple[StudyColumn, ...], group: list[int], before: Margin, after: Margin | None
-) -> Iterator[BaselineRow]:
-    """The rows of one variable."""
-    margins, column = [m for m in (before, after) if m is not None], columns[group[0]]
+    columns: tuple[StudyColumn, ...], group: list[int], margins: Sequence[Margin]
+) -> Iterator[tuple[StudyColumn, str, str, Sequence[_Moments]]]:
+    """The rows of one variable: its column, name and level, and moments in each margin."""
+    column = columns[group[0]]
     if _is_level(column):
         names = [columns[j].level for j in group]
         if column.first not in names:
@@ -245,25 +227,24 @@ def _rows(
         made = zip(*(_levels(margin, group, len(names)) for margin in margins), strict=True)
         for name, moments in zip(names, made, strict=True):
             level = MISSING if name == f"({MISSING})" else name
-            yield _row(StudyColumn(name, two_valued=True), column.variable, level, *moments)
+            yield StudyColumn(name, two_valued=True), column.variable, level, moments
         return
     variable, level = column.name, ""
     if column.two_valued and column.high != 1.0:
         level = f"{column.high:g}"
     if variable.startswith("is_na("):  # of an outcome
         variable, level = variable[6:-1], MISSING
-    moments = tuple(_of_column(margin, column.two_valued, *group) for margin in margins)
-    yield _row(column, variable, level, *moments)
+    yield column, variable, level, [_of_column(x, column.two_valued, *group) for x in margins]
     for flag in group[1:]:
-        moments = tuple(_of_column(margin, columns[flag].two_valued, flag) for margin in margins)
-        yield _row(columns[flag], variable, MISSING, *moments)
+        own = [_of_column(x, columns[flag].two_valued, flag) for x in margins]
+        yield columns[flag], variable, MISSING, own
 
 
 def _row(
-    column: StudyColumn, variable: str, level: str, own: _Moments, after: _Moments | None = None
-) -> BaselineRow:
-    """A row in units of the data."""
-    whole = own.with_all()
+    arms: Sequence[str], column: StudyColumn, variable: str, level: str, found: Sequence[_Moments]
+) -> dict[str, Any]:
+    """A row in units of the data: figures by arm, then differences before and after weighting."""
+    whole = found[0].with_all()
     means, counts, noise = whole.means + 0.5, whole.sizes, whole.size_noise
     scale = 1.0 if column.two_valued else column.width
     spread = whole.variances * whole.sizes / np.maximum(whole.sizes - 1.0, 1.0)
@@ -275,18 +256,17 @@ def _row(
     else:
         means = column.low + scale * means
         spread[spread < SURE * np.sqrt(whole.variance_noise)] = math.nan
-    return BaselineRow(
-        variable,
-        level,
-        column.two_valued,
-        means,
-        scale * np.sqrt(np.maximum(spread, 0.0)),
-        scale * np.sqrt(whole.mean_noise),
-        ratios,
-        counts,
-        own.difference(own),
-        None if after is None else after.difference(own),
-    )
+    sds, noise_sds = scale * np.sqrt(np.maximum(spread, 0.0)), scale * np.sqrt(whole.mean_noise)
+    figures = {"n": counts, "mean": means, "sd": sds, "noise_sd": noise_sds, "noise_ratio": ratios}
+    made: dict[str, Any] = {"variable": variable, "level": level, "share": column.two_valued}
+    for k, arm in enumerate(arms):
+        made |= {f"{arm}_{name}": float(x[k]) for name, x in figures.items()}
+    for name, moments in zip(("smd", "smd_weighted"), found, strict=False):
+        apart = moments.difference(found[0])
+        made |= {name: apart.value, f"{name}_noise_sd": apart.noise_sd}
+        made[f"{name}_within_noise"] = within_noise(apart.value, apart.noise_sd)
+        made[f"{name}_noise_ratio"] = hidden(apart.value, apart.noise_sd)
+    return made
 
 
 def _sizes(margin: Margin) -> FloatArray:

@@ -20,7 +20,6 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, OfArrays
 from dpeffects.inference.estimate import Estimate, Part, SamplingVariance
-from dpeffects.inference.monotone import not_negative
 
 Functional = Callable[[FloatArray], FloatArray]
 """From two distributions over the cells, (2, cells) for (treated, control), to some numbers."""
@@ -28,6 +27,20 @@ _STEP = 0.05
 """Step of numerical derivatives, in standard deviations of what is moved."""
 _SINGLE = 12
 """Laplace terms that an interval has one by one; the others add up to about a normal one."""
+
+
+def not_negative(values: FloatArray, total: float) -> FloatArray:
+    """The closest numbers (least squares) that are not negative and have a known total.
+
+    Examples
+    --------
+    >>> not_negative(np.array([5.0, -1.0, 2.0]), 5.0).tolist()
+    [4.0, 0.0, 1.0]
+    """
+    falling = np.sort(values)[::-1]
+    shifts = (np.cumsum(falling) - total) / np.arange(1, falling.size + 1)
+    above = np.flatnonzero(falling > shifts)
+    return np.asarray(np.maximum(values - shifts[above[-1] if above.size else 0], 0.0))
 
 
 @dataclass(frozen=True)
@@ -180,16 +193,6 @@ class TableLaw:
     def noise(self) -> FloatArray:
         """Covariance matrix of the privacy noise."""
         return self.moves @ self.moves.T
-
-    @property
-    def covariance(self) -> FloatArray:
-        """Covariance matrix of all errors."""
-        return self.sampling + self.noise + self.left
-
-    @property
-    def sd(self) -> FloatArray:
-        """Standard errors."""
-        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
 
     def estimate(self, i: int = 0, possible: tuple[float, float] | None = None) -> Estimate:
         """One of the numbers, ready for intervals and tests: its law has its largest noises."""

@@ -81,19 +81,21 @@ from dpeffects.estimators.default.centres import (
     squared,
 )
 from dpeffects.estimators.default.levels import Spread, arm_means, by_arm, with_means
+from dpeffects.estimators.default.standard import ask_means, release_standard
 from dpeffects.estimators.row import row
 from dpeffects.estimators.weighting.inverse_weights import Propensity, propensity_model
 from dpeffects.estimators.weighting.propensity import (
     LINEAR,
     PropensityModel,
     Setting,
-    beyond_clip,
+    WeightSpreads,
     caution_about,
     clipped_share,
+    fitted_model,
     kept_slopes,
     plan,
-    released_models,
     reweighted,
+    within_clip,
 )
 from dpeffects.inference.estimate import (
     Effects,
@@ -308,6 +310,34 @@ def uses_delta(options: PrivateIPWOptions, facts: spec.Facts) -> dict[str, float
     return {"model": None}
 
 
+def released_models(
+    curator: Curator, setting: Setting, estimate: float
+) -> tuple[tuple[PropensityModel, ...], FloatArray, float]:
+    """Release the shares of the arms, the spread of covariates, and the models.
+
+    Two arms have one model, of treatment; each of more has one against all others. All are free
+    where covariates and treatment are public. ``estimate`` is the epsilon that the estimate will
+    have, for the balance of the two. Also the shares, and what noise leaves unknown of them.
+    """
+    known = arm_counts(curator, "counts").shares()
+    columns = _spreads(curator, "spread")
+    arms = (None,) if curator.arms == 2 else range(curator.arms)
+    how = (curator, setting, estimate, known, columns)
+    return tuple(fitted_model(*how, "model", arm) for arm in arms), *known
+
+
+def _spreads(curator: Curator, share: str) -> WeightSpreads:
+    """Release means and variances of the covariates; free where these are public."""
+    (sums,) = curator.several(ask_means(curator, share))
+    standard = release_standard(curator, sums, share)
+    means, spreads, unknown = np.full((3, curator.width - 1), [[0.5], [0.002], [0.0]])
+    at = standard.columns - 1
+    means[at], unknown[at] = standard.means, standard.variance_sd
+    least = np.clip(unknown[at] / 2.0, 1e-5, 0.002)
+    spreads[at] = np.maximum(standard.variances, least)
+    return WeightSpreads(means, spreads, unknown)
+
+
 def fit_arms(
     curator: Curator, options: PrivateIPWOptions, estimand: str, contrasts: spec.Contrasts
 ) -> Effects:
@@ -472,7 +502,7 @@ class Weighting:
     @property
     def asked_beyond(self) -> Asked:
         """How many records are beyond the clip, by arm if there are more than two."""
-        label, cells = "records beyond the clip", beyond_clip(self.propensities[0])
+        label, cells = "records beyond the clip", Cells(within_clip(self.propensities[0]), 1)
         if self.arms > 2:
             row = own_beyond_clip(self.propensities, OfArm(self.centres.shares))
             label, cells = f"{label} by arm", Cells(row, self.arms)
@@ -496,7 +526,9 @@ class Weighting:
     def mean_square_weights(self) -> FloatArray:
         """Means over all records of the squared weights of each arm, over the population's size."""
         if self.arms == 2:
-            return self.models[0].mean_square_weights(self.estimand, self.limits[0])
+            (model,), (limits,) = self.models, self.limits
+            a, b, _ = model.clipped(self.estimand, limits)
+            return np.array([np.mean(model.scores * a**2), np.mean((1.0 - model.scores) * b**2)])
         pairs = zip(self.models, self.limits, strict=True)
         return np.array([np.mean(m.scores / np.clip(m.scores, *x) ** 2) for m, x in pairs])
 

@@ -54,7 +54,6 @@ from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default import one_step
 from dpeffects.estimators.default.centres import between_arms
-from dpeffects.estimators.default.levels import with_design
 from dpeffects.estimators.option_checks import (
     check_penalty,
     check_positive,
@@ -74,6 +73,8 @@ from dpeffects.inference.estimate import (
     SamplingVariance,
     Unavailable,
 )
+from dpeffects.inference.intervals import sampling_variance
+from dpeffects.inference.scales import likely, variance_at
 from dpeffects.privacy import Block, Curator
 from dpeffects.privacy.losses import least_penalty, sigmoid
 from dpeffects.privacy.matched import MatchedRecords
@@ -441,7 +442,19 @@ def _means(
         laplace=tuple((float(a), float(b)) for a, b in scales.T),
         possible=(low, high),
     )
-    return with_design(made, estimate, part) if curator.values[-1] == 2 else made
+    return _with_design(made, estimate, part) if curator.values[-1] == 2 else made
+
+
+def _with_design(means: Means, estimate: Estimate, part: float) -> Means:
+    """Means of an outcome of two values, whose design is such that the variance comes out right.
+
+    ``part`` is that of the treated mean in the variance of arms of equal risk.
+    """
+    bare, own = replace(means, design=(part, 1.0 - part, 0.0)), sampling_variance(estimate)
+    if isinstance(own, Unavailable):
+        return bare
+    factor = own / max(variance_at(bare, 1.0, -1.0, *likely(bare)), 1e-300)
+    return replace(means, design=(factor * part, factor * (1.0 - part), 0.0))
 
 
 def _caution(inputs: Inputs) -> tuple[bool, str]:

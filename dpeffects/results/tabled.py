@@ -141,21 +141,28 @@ def normal(conf_level: float) -> float:
     return _NORMAL.inv_cdf(0.5 + check_conf_level(conf_level) / 2.0)
 
 
+def _no_names(own: Mapping[str, Any], estimation: Any) -> dict[str, Any]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Tabled:
-    """What a method hands back: the class of the result, its own fields, notes and details."""
+    """What a method hands back: the class of the result, its own fields, notes and details.
+
+    ``named`` gives fields that have names and ranges of the columns of an estimation.
+    """
 
     kind: type[Record]
     fields: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    named: Callable[[Mapping[str, Any], Any], Mapping[str, Any]] = _no_names
 
     def with_weights(self, unequal: float) -> Tabled:
         """The same where records have weights, whose mean square is so many times their mean."""
-        if "table" not in self.fields:
-            return self
-        table = self.fields["table"].with_weights(unequal)
-        return replace(self, fields={**self.fields, "table": table})
+        own = {name: x for name, x in self.fields.items() if hasattr(x, "with_weights")}
+        own = {name: x.with_weights(unequal) for name, x in own.items()}
+        return replace(self, fields={**self.fields, **own})
 
     def with_caution(self, caution: str) -> Tabled:
         """The same with one more caution, or with a note where the result has no cautions."""
@@ -166,12 +173,8 @@ class Tabled:
 
     def result(self, estimation: Any, about: Mapping[str, Any], notes: tuple[str, ...]) -> Any:
         """The result of an estimation, with what all results say about themselves."""
-        design, names = estimation.design, {f.name for f in fields(self.kind)}
         own = {**self.fields, **about, "details": self.details}
-        if "levels" in names:
-            own["levels"] = design.outcome_levels
-        if "terms" in names:
-            own["terms"] = design.encoding.names[1:]
+        own |= self.named(self.fields, estimation)
         return self.kind(notes=(*self.notes, *notes), **own)
 
 

@@ -15,8 +15,8 @@ from statsmodels.stats.weightstats import DescrStatsW
 import dpeffects as dpe
 from dpeffects.errors import DataError, OptionError
 from dpeffects.inference.joint import Margin
-from dpeffects.inference.monotone import not_negative
 from dpeffects.inference.table_one import Spreads
+from dpeffects.inference.tables import not_negative
 from dpeffects.privacy.tight_sets import cube_noise_sd
 from tests.balance.columns import columns, noise
 
@@ -307,7 +307,7 @@ def test_exports():
     ("change", "error", "says"),
     [
         ({"estimand": "ATO"}, OptionError, "ATE, ATT, ATC"),
-        ({"adjusted": "yes"}, OptionError, "True or False"),
+        ({"adjusted": "yes"}, OptionError, "True, False or None"),
         ({"clip": 0.5}, OptionError, "clip"),
         ({"bins": 1}, OptionError, "bins"),
         ({"bins": 10.0}, OptionError, "bins"),

@@ -12,10 +12,8 @@ from scipy.special import log_ndtr
 import dpeffects as dpe
 from dpeffects import flow
 from dpeffects.errors import OptionError
-from dpeffects.estimators.learners.dr_learner import DRLearner
-from dpeffects.estimators.learners.r_learner import RLearner
 from dpeffects.replication.unproved.models import FittedModel
-from dpeffects.replication.unproved.paper_learner import PaperLearner
+from dpeffects.replication.unproved.paper_learner import PaperLearner, pseudo_outcomes
 from dpeffects.seeded import SeededNoise
 
 clone = pytest.importorskip("sklearn.base").clone
@@ -68,7 +66,7 @@ def test_one_changed_outcome_moves_a_forest_by_many_times_the_claimed_noise():
     outcome = frame["outcome"].to_numpy()
     record = int(np.flatnonzero(~treated)[0])
     low, high = -1.0, 8.5
-    learner = PaperLearner(RLearner(), forest, covariates[[record]], (low, high))
+    learner = PaperLearner(False, forest, covariates[[record]], (low, high))
     neighbour = outcome.copy()
     neighbour[record] = low if outcome[record] > (low + high) / 2 else high
     (before, gross), (after, _) = (learner(covariates, treated, y) for y in (outcome, neighbour))
@@ -84,8 +82,8 @@ def test_the_noise_is_the_printed_one():
     """Lemma 2b with a ridge second stage: the supremum by brute force over a grid."""
     covariates, treated, frame = rows(dpe.simulate("cate_1", n=300, seed=1))
     outcome = frame["outcome"].to_numpy()
-    for stage in (RLearner(), DRLearner()):
-        learner = PaperLearner(stage, ridge(), covariates[:5], (-1.0, 8.5))
+    for by_arm in (False, True):
+        learner = PaperLearner(by_arm, ridge(), covariates[:5], (-1.0, 8.5))
         fitted = learner._fit(covariates[:, 1:], treated, outcome)
         grid = np.array([(a, b) for a in np.linspace(0, 1, 30) for b in np.linspace(0, 1, 30)])
         score = fitted.first.propensity(grid)
@@ -97,7 +95,7 @@ def test_the_noise_is_the_printed_one():
         largest = 0.0
         for a, mean in ((1.0, m1), (0.0, m0)):
             for y in (-1.0, 8.5):
-                if not stage.weighted_residuals:
+                if by_arm:
                     value = (a - score) / (score * (1 - score)) * (y - mean) + m1 - m0 - tau
                 else:
                     value = (a - score) / np.mean(p * (1 - p))
@@ -115,21 +113,21 @@ def forests(trees=8, depth=6):
 
 
 @pytest.mark.sampled(7)
-@pytest.mark.parametrize("stage", [RLearner(), DRLearner()], ids=["R", "DR"])
+@pytest.mark.parametrize("by_arm", [False, True], ids=["R", "DR"])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_largest_influence_of_forests_is_found(stage, seed):
+def test_the_largest_influence_of_forests_is_found(by_arm, seed):
     """Forests are constant between their cuts, so one point of each cell is all of them."""
     covariates, treated, frame = rows(dpe.simulate("cate_1", n=600, seed=seed))
     x, outcome = covariates[:, 1:], frame["outcome"].to_numpy()
     regressor, classifier = forests()
     models = {"outcome": FittedModel(regressor), "propensity": FittedModel(classifier)}
-    learner = PaperLearner(stage, regressor, covariates[:1], (-1.0, 8.5), **models)
+    learner = PaperLearner(by_arm, regressor, covariates[:1], (-1.0, 8.5), **models)
     fitted = learner._fit(x, treated, outcome)
     regressor.fit(np.column_stack([x, treated]), outcome)  # the same models, for their cuts
     classifier.fit(x, treated)
     known = fitted.first.nuisances(x)
-    pseudo, weight = stage.pseudo_outcomes(1.0 * treated, outcome, *known)
-    weighted = {"sample_weight": weight} if stage.weighted_residuals else {}
+    pseudo, weight = pseudo_outcomes(by_arm, 1.0 * treated, outcome, *known)
+    weighted = {"sample_weight": weight} if not by_arm else {}
     cuts = [[], []]
     for model in (regressor, classifier, clone(regressor).fit(x, pseudo, **weighted)):
         for tree in (each.tree_ for each in model.estimators_):

@@ -14,7 +14,7 @@ from dpeffects.estimators.learners.first_stage import (
     covariate_bins,
     effect_squares,
 )
-from dpeffects.estimators.learners.r_learner import BINS, RLearner, SecondStage, _margins
+from dpeffects.estimators.learners.r_learner import BINS, SecondStage, _margins
 from dpeffects.estimators.weighting.inverse_weights import Propensity
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
@@ -37,7 +37,7 @@ FLAT = Nuisance(
     by_arm=False,
     threshold=0.2,
 )
-LEARNER = Learner(FLAT, 0.15, True)
+LEARNER = Learner(FLAT, 0.15)
 
 
 def curator(y, t, x, share, noise):
@@ -75,7 +75,7 @@ def test_noise_on_the_weights_is_a_gaussian_process_with_the_kernel(delta):
     at = np.column_stack([np.ones(4), np.array([[0, 0], [0.1, 0], [0.5, 0.9], [1, 1]])])
     noise, functions, runs = SeededNoise(16), [], 700
     c = curator(y, t, x, Share(1.0, delta), noise)
-    problem = SecondStage(c, LEARNER, SMOOTH, 0.25).problem(5.0)
+    problem = SecondStage(c, LEARNER, SMOOTH).problem(5.0)
     exact = LEARNER.threshold * (SMOOTH(at) @ problem.solve(c._source))
     for _ in range(runs):
         w = noisy_weights(c, "effect function", problem, "effect")
@@ -107,7 +107,7 @@ def test_noise_in_the_objective_has_the_spread_that_bands_show(corner, linear):
     y = 0.3 + 0.2 * x[:, 1] + 0.2 * t * x[:, 1] + 0.1 * rng.normal(size=n)
     features = Linear(3) if linear else SMOOTH
     c = curator(y, t, x, Share(1.0, 1e-6), SeededNoise(17))
-    stage = SecondStage(c, LEARNER, features, RLearner().squared_slope(FLAT.propensity))
+    stage = SecondStage(c, LEARNER, features)
     problem, at, functions = stage.problem(stage.planned("objective")[0]), x[:60], []
     for _ in range(80):
         w = minimise(c, "effect function", problem, "effect")

@@ -184,7 +184,7 @@ def models_of(n=4000, randomised=False):
 
 
 def _models(c, standard, centres, randomised):
-    return release_models(c, standard, centres, 0.4, "a", randomised, centres.largest_square)
+    return release_models(c, standard, centres, 0.4, "a", randomised, (centres.most_variance,) * 2)
 
 
 def test_models_of_the_arms_are_those_of_the_records():

@@ -16,7 +16,6 @@ from dpeffects.inference import randomisation_law
 from dpeffects.inference.randomisation_law import (
     GAMMA,
     Assignment,
-    Noise,
     RandomisationStatistic,
     p_value,
 )
@@ -54,7 +53,7 @@ def brute_force(statistic, successes, w, alternative):
     y = np.arange(design.n) < successes
     every = np.array([t for t, _ in assignments(design)], dtype=bool)
     chances = np.array([chance for _, chance in assignments(design)])
-    for count, p in zip(*laplace(statistic.noise.count, 60), strict=True):
+    for count, p in zip(*laplace(statistic.count, 60), strict=True):
         released = float(successes + count)
         a, b, c, d = design.scores(statistic.centre(released))
         each = np.where(y, np.where(every, a, b), np.where(every, c, d)).sum(axis=1)
@@ -75,7 +74,7 @@ def brute_force(statistic, successes, w, alternative):
 @pytest.mark.parametrize("name", DESIGNS)
 def test_the_law_of_the_statistic_is_that_of_all_assignments(name, alternative):
     design = DESIGNS[name]
-    statistic = RandomisationStatistic(design, Noise(1.3, 2.2))
+    statistic = RandomisationStatistic(design, 1.3, 2.2)
     for successes, w in ((0, 0.4), (2, 0.8), (design.n - 1, 0.1), (design.n, -0.6)):
         beyond = randomisation_law._Beyond(statistic, w, alternative)
         expected = brute_force(statistic, successes, w, alternative)
@@ -111,17 +110,17 @@ def test_sums_have_the_moments_that_the_design_says(centre, successes):
 def test_without_noise_it_is_fishers_test(a):
     """A fixed number treated and hardly any noise: the hypergeometric tail, but for gamma."""
     design = Assignment(60, 1, 2, fixed=True)
-    successes, quiet = 24, Noise(1e-3, 1e-3)
+    successes, quiet = 24, (1e-3, 1e-3)
     total = 2.0 * (2 * a - successes)
     table = [[a, successes - a], [30 - a, 30 - successes + a]]
     for ours, theirs in (("greater", "greater"), ("less", "less"), ("two-sided", "two-sided")):
         expected = stats.fisher_exact(table, alternative=theirs)[1]
-        found = p_value(RandomisationStatistic(design, quiet), total, float(successes), ours)
+        found = p_value(RandomisationStatistic(design, *quiet), total, float(successes), ours)
         assert found == pytest.approx(min(1.0, expected + GAMMA), abs=1e-6)
 
 
 def test_a_coarser_look_at_the_number_of_successes_is_never_smaller(monkeypatch):
-    statistic = RandomisationStatistic(Assignment(60, 2, 5, False), Noise(4.0, 12.0))
+    statistic = RandomisationStatistic(Assignment(60, 2, 5, False), 4.0, 12.0)
     exact = [p_value(statistic, t, m, "two-sided") for t, m in ((120.0, 20.0), (9.0, 55.0))]
     for most in (5, 20, 33):
         monkeypatch.setattr(randomisation_law, "_MOST", most)
@@ -132,7 +131,7 @@ def test_a_coarser_look_at_the_number_of_successes_is_never_smaller(monkeypatch)
 
 
 def test_released_numbers_of_successes_go_to_the_nearest_multiple():
-    statistic = RandomisationStatistic(Assignment(600, 2, 5, False), Noise(4.0, 41.0))
+    statistic = RandomisationStatistic(Assignment(600, 2, 5, False), 4.0, 41.0)
     assert statistic.step == 20
     for count in range(-30, 620):
         assert abs(20 * statistic.bucket(count) - count) <= 10
@@ -150,7 +149,7 @@ def released(design, successes, statistic, rng):
     def noise(scale):
         return float(np.subtract(*rng.geometric(1.0 - math.exp(-1.0 / scale), 2)))
 
-    count = successes + noise(statistic.noise.count)
+    count = successes + noise(statistic.count)
     centre = statistic.centre(count)
     a, b, c, d = design.scores(centre)
     failures = design.n - successes
@@ -171,7 +170,7 @@ def released(design, successes, statistic, rng):
 def test_p_values_keep_their_level(design, successes, epsilon):
     """100 p-values each, seeds fixed; benchmarks/randomisation_test.py has more."""
     rng = np.random.default_rng(5)
-    statistic = RandomisationStatistic(design, Noise(1 / (0.75 * epsilon), 1 / (0.25 * epsilon)))
+    statistic = RandomisationStatistic(design, 1 / (0.75 * epsilon), 1 / (0.25 * epsilon))
     found = np.array(
         [
             p_value(statistic, *released(design, successes, statistic, rng), "two-sided")

@@ -89,7 +89,7 @@ def nuisance(by_arm, features=SMOOTH, rng=RNG):
 
 
 def learner(weighted):
-    return Learner(nuisance(not weighted), 0.15, weighted)
+    return Learner(nuisance(not weighted), 0.15)
 
 
 BASIS = balancing.Basis(
@@ -581,11 +581,13 @@ def test_records_beyond_a_clip_are_counted():
     e = 1 / (1 + np.exp(-(unit_rows(x) @ model.weights + 0.3)))
     outside = int(np.sum((e < 0.3) | (e > 0.8)))
     c, _ = curator(y, t, x)
-    count = c.sums("count", None, COUNT, _propensity.beyond_clip(model), share="a")
+    count = c.sums("count", None, COUNT, Cells(_propensity.within_clip(model), 1), share="a")
     assert 0 < outside < 400
     assert float(count) == pytest.approx(outside)
     flat = Propensity.within(np.array([0.7, 0.0, 0.0]), 0.3, (0.3, 0.8))
-    assert not float(c.sums("count", None, COUNT, _propensity.beyond_clip(flat), share="a"))
+    assert not float(
+        c.sums("count", None, COUNT, Cells(_propensity.within_clip(flat), 1), share="a")
+    )
 
 
 def test_a_released_model_bounds_its_own_weights():
@@ -624,7 +626,7 @@ def test_sums_by_group_are_those_of_a_group_by(weighted):
     y, t, x = records(400, D)
     y[:100] = rng.choice([0.0, 1.0], 100)
     g = rng.integers(0, 4, 400)  # of 5 groups, one is empty
-    made = Learner(nuisance(not weighted), 0.7, weighted)
+    made = Learner(nuisance(not weighted), 0.7)
     c, _ = curator(y, t, x, strata=(g, 5))
     terms, cells, top = first_stage.group_terms(made), Cells(first_stage.group, 5), made.steepest
     box = Box([-1.0, 0.0], [1.0, 1.0], centre=0.0)
@@ -666,7 +668,7 @@ def test_squares_of_gradients_are_what_they_say():
         False,
         0.2,
     )
-    made = Learner(flat, 0.15, True)
+    made = Learner(flat, 0.15)
     w = np.random.default_rng(20).normal(size=SMOOTH.size)
     row = first_stage.effect_squares(first_stage.effect_terms(made, SMOOTH), w)
     c, _ = curator(y, t, x)

@@ -17,7 +17,7 @@ from dpeffects.errors import OptionError
 from dpeffects.evidence.auditing import recording
 from dpeffects.evidence.auditing.recording import RecordedNoise, log_chance
 from dpeffects.inference import ladder_noise
-from dpeffects.inference.ladder_noise import LadderNoise
+from dpeffects.inference.ladder_noise import along_ladder, half_width
 from dpeffects.privacy import ladder as ladders
 from dpeffects.privacy import least_squares
 from dpeffects.privacy.budget import Budget, Share
@@ -366,16 +366,18 @@ def test_planted_bugs_of_the_draw_are_found(monkeypatch, small, bug):
 def test_secure_noise_draws_along_a_ladder():
     ladder = Ladder.of(0.25, np.full(3000, 1e-6), (0.0, 1.0), Pace.of(1.0, 0.05))
     drawn = np.array([ladder.at(SecureNoise().along(ladder)) for _ in range(300)])
-    noise = LadderNoise.of(np.full(3000, 1e-6), 1.0, 1.0, 0.05)
-    assert 0.02 < np.mean(np.abs(drawn - 0.25) < noise.half_width(0.1)) < 0.2
-    assert np.mean(np.abs(drawn - 0.25) < noise.half_width(0.999)) > 0.97
+    law = along_ladder(np.full(3000, 1e-6), 1.0, 1.0, 0.05)
+    assert 0.02 < np.mean(np.abs(drawn - 0.25) < half_width(*law, 0.1)) < 0.2
+    assert np.mean(np.abs(drawn - 0.25) < half_width(*law, 0.999)) > 0.97
 
 
 def test_the_law_of_the_noise_is_that_of_draws():
     levels = 1e-4 * 1.02 ** np.arange(400.0)
     ladder = Ladder.of(0.5, levels, (0.0, 1.0), Pace.of(1.0, 0.1))
-    below, noise = SeededNoise(4).below, LadderNoise.of(levels, 1.0, 1.0, 0.1)
+    below, (ends, chances) = SeededNoise(4).below, along_ladder(levels, 1.0, 1.0, 0.1)
+    low = np.append(0.0, ends[:-1])
+    sd = np.sqrt(chances @ (low**2 + low * ends + ends**2) / 3.0)
     drawn = np.abs([ladder.at(ladder.draw(below)) - 0.5 for _ in range(8000)])
-    assert np.sqrt(np.mean(drawn**2)) == pytest.approx(noise.sd, rel=0.05)
+    assert np.sqrt(np.mean(drawn**2)) == pytest.approx(sd, rel=0.05)
     for level in (0.5, 0.95):
-        assert np.mean(drawn < noise.half_width(level)) == pytest.approx(level, abs=0.02)
+        assert np.mean(drawn < half_width(ends, chances, level)) == pytest.approx(level, abs=0.02)

@@ -42,11 +42,6 @@ def combination(pair: Sequence[int], arms: int) -> FloatArray:
     return np.ones(1) if arms == 2 else between_arms(pair, np.ones(arms))
 
 
-def sums_of_arms(arms: int) -> FloatArray:
-    """How numbers by arm enter the sums, (sum, arm)."""
-    return np.array([[1.0, -1.0]]) if arms == 2 else np.eye(arms)
-
-
 @row()
 def scaled(rows: Block, term: RowFunction, middle: OfArm, width: OfArm) -> FloatArray:
     """Terms less the middle of what a record of its arm can add, over the width of that."""

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpeffects.arrays import BoolArray, FloatArray, IntArray
+from dpeffects.arrays import BoolArray, FloatArray, IntArray, symmetric
 from dpeffects.design.arms import ARMS
 from dpeffects.errors import EstimationError
 from dpeffects.estimands import ESTIMANDS
@@ -443,10 +443,8 @@ def _products(
     """Public sums of products of columns in [-1, 1], as symmetric matrices by cell."""
     ends = np.ones(columns)
     ball = Box(-ends, ends, radius=1.001 * math.sqrt(columns))  # no row is that long
-    sums = np.atleast_2d(curator.sums("balance", row, Gram(ball), cells, share="estimate").value)
-    matrices, (first, second) = np.zeros((len(sums), columns, columns)), np.triu_indices(columns)
-    matrices[:, first, second] = matrices[:, second, first] = sums
-    return matrices
+    sums = curator.sums("balance", row, Gram(ball), cells, share="estimate").value
+    return symmetric(np.atleast_2d(sums), columns)
 
 
 # --- what is released -----------------------------------------------------------------------------

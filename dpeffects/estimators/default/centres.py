@@ -74,11 +74,6 @@ class Centres:
         at_ends = (self.means - low) * (high - self.means)
         return max((0.05 * self.range) ** 2, float(at_ends.max()))
 
-    @property
-    def largest_square(self) -> tuple[float, float]:
-        """That variance, and how far the true one may be: where lengths were not released."""
-        return self.most_variance, self.most_variance
-
     def with_caution(self, caution: str = "") -> str:
         """Add to a caution that an arm is rare, and its mean hardly known.
 
@@ -87,15 +82,6 @@ class Centres:
         rare = self.shares < hand.RARE
         hardly = bool((self.unknown[rare] > hand.WORTH_A_WORD * self.range).any())
         return "; ".join(filter(None, (caution, RARE_ARM if hardly else "")))
-
-    def moved_to_middle(self, part: float) -> tuple[FloatArray, FloatArray]:
-        """Centres that are closer to the middle of the range, and how far they were moved.
-
-        The closer, the shorter is the longest residual; but then the error of the share of treated
-        records multiplies the move.
-        """
-        moves = part * (sum(self.outcome_range) / 2.0 - self.means)
-        return self.means + moves, moves
 
     @property
     def stretch(self) -> float:

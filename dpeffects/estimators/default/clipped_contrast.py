@@ -30,7 +30,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm
-from dpeffects.estimators.default.arm_terms import ArmTerms, combination, sums_of_arms
+from dpeffects.estimators.default.arm_terms import ArmTerms, combination
 from dpeffects.estimators.default.bends import LINES, degree, left_out
 from dpeffects.estimators.default.centres import (
     Centres,
@@ -171,7 +171,7 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     arms, pi, unit = curator.arms, centres.shares, curator.noise_sd("estimate") / curator.n
     public = curator.is_public("treatment")
     unit *= 1.0 if arms == 2 or public else hand.BY_ARM
-    clip, bias, beyond, squares = centres.longest, 0.0, 0.0, centres.largest_square
+    clip, bias, beyond, squares = centres.longest, 0.0, 0.0, (centres.most_variance,) * 2
     if curator.has("lengths"):
         about_means = LengthsAsked("lengths of residuals", residual(centres.means), clip)
         lengths = about_means.released(curator)
@@ -186,7 +186,7 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     seen = found.records * pi if arms > 2 else np.array([centres.n * pi[0] * pi[1]])
     spread_sd = math.hypot(*(seen * np.hypot(found.sampling_sd, between_sd)))
     spread = combined_variance(float(seen @ (found.sampling - between)), spread_sd, squares)
-    corrections = found.means + sums_of_arms(arms) @ moves
+    corrections = found.means + (moves if arms > 2 else moves[:1] - moves[1:])
     unadjusted = "" if options.randomised else "NOT ADJUSTED for covariates"
     estimates = []
     for pair in contrasts:
@@ -263,8 +263,9 @@ def _middles(centres: Centres, clip: float, unit: float) -> tuple[FloatArray, Fl
     ``unit`` is the noise in a mean that a record moves by 1.
     """
     if clip < 0.999 * centres.longest:
-        return centres.moved_to_middle(0.0)
-    tried = [centres.moved_to_middle(part) for part in np.linspace(0.0, 1.0, 9)]
+        return centres.means, np.zeros_like(centres.means)
+    far = sum(centres.outcome_range) / 2.0 - centres.means
+    tried = [(centres.means + part * far, part * far) for part in np.linspace(0.0, 1.0, 9)]
     errors = [
         (unit * _terms(centres, middle, clip).widths) ** 2 + centres.by_moves(moves)
         for middle, moves in tried

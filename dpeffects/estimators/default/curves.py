@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtr
@@ -22,7 +23,7 @@ from dpeffects.estimators.default.moment_models import Models
 from dpeffects.estimators.default.score import Score
 from dpeffects.estimators.row import row
 from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Asked, Curator
+from dpeffects.privacy.curator import Asked
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.sets import Cube
 
@@ -158,20 +159,17 @@ def spike_and_slab(
 
 @dataclass(frozen=True, eq=False)
 class CurvesAsked:
-    """Bent terms whose sums are released, given the models and the score."""
+    """Bent terms whose sums are released, given the models, the score and the kinds of columns."""
 
+    values: tuple[int, ...]
     models: Models
     score: Score
-    terms: IntArray
 
-    @classmethod
-    def of(
-        cls, curator: Curator, models: Models, score: Score, known: Collection[tuple[int, int]] = ()
-    ) -> CurvesAsked:
-        """All bent terms but those whose pairs of columns are ``known`` to the models."""
-        return cls(
-            models, score, bent_terms(np.array(curator.values), models.standard.columns, known)
-        )
+    @cached_property
+    def terms(self) -> IntArray:
+        """All bent terms but those whose pairs of columns the models have."""
+        standard = self.models.standard
+        return bent_terms(np.array(self.values), standard.columns, standard.bends)
 
     @property
     def asked(self) -> list[Asked]:

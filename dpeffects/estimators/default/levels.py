@@ -104,7 +104,7 @@ def with_means(
     means = Means(
         treated,
         control,
-        _sampling(estimate, centres, whose, spread, weights, unadjusted),
+        _sampling(estimate, centres, spread, weights, unadjusted),
         laplace=(*laplace, *((weights[0] * b, -weights[1] * b) for b in estimate.laplace)),
         gaussian=(*gaussian, (weights[0] * normal, -weights[1] * normal)) if normal else gaussian,
         parts=tuple(part for part in parts if part.treated or part.control),
@@ -137,12 +137,7 @@ def _level(
 
 
 def _sampling(
-    estimate: Estimate,
-    centres: Centres,
-    estimand: str,
-    spread: Spread,
-    weights: Pair,
-    unadjusted: bool,
+    estimate: Estimate, centres: Centres, spread: Spread, weights: Pair, unadjusted: bool
 ) -> tuple[MeansVariance, ...] | Unavailable:
     """Variances of both means; that of their difference is the estimate's own."""
     own, (one, other) = estimate.sampling, weights
@@ -198,18 +193,6 @@ def _design(
     rest = max(kept * (one + other) - alone, 0.25 * kept * (one + other)) + common
     pair = (1.0 / size, rest) if own.of_treated else (rest, 1.0 / size)
     return *pair, common
-
-
-def with_design(means: Means, estimate: Estimate, part: float) -> Means:
-    """Means of an outcome of two values, whose design is such that the variance comes out right.
-
-    ``part`` is that of the treated mean in the variance of arms of equal risk.
-    """
-    bare, own = replace(means, design=(part, 1.0 - part, 0.0)), sampling_variance(estimate)
-    if isinstance(own, Unavailable):
-        return bare
-    factor = own / max(variance_at(bare, 1.0, -1.0, *likely(bare)), 1e-300)
-    return replace(means, design=(factor * part, factor * (1.0 - part), 0.0))
 
 
 def by_arm(
@@ -274,8 +257,8 @@ def arm_means(
     )
 
 
-def release_level(curator: Curator) -> Centres:
-    """Release the number of treated records and the sums of outcomes, out of the share "means"."""
+def with_released_means(curator: Curator, estimate: Estimate, estimand: str) -> Estimate:
+    """The estimate of a method that releases no level, with means around one that is released."""
     count, sums = curator.several(
         Asked("treated count", None, COUNT, TREATED, SHARE, hand.COUNT),
         Asked(
@@ -288,12 +271,7 @@ def release_level(curator: Curator) -> Centres:
         ),
     )
     counts = counts_of(curator, replace(count, value=count.value[0]))
-    return centres_of(curator, counts.shares(), replace(sums, value=sums.value[:, 0]))
-
-
-def with_released_means(curator: Curator, estimate: Estimate, estimand: str) -> Estimate:
-    """The estimate of a method that releases no level, with means around one that is released."""
-    centres = release_level(curator)
+    centres = centres_of(curator, counts.shares(), replace(sums, value=sums.value[:, 0]))
     own, share = sampling_variance(estimate), centres.share
     even = 1.0 / (centres.n * share * (1.0 - share))
     spread = centres.most_variance

@@ -18,8 +18,9 @@ import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from scipy.linalg import helmert
 
-from dpeffects.arrays import FloatArray
+from dpeffects.arrays import FloatArray, symmetric
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import OfArm
 from dpeffects.estimators.default.centres import Centres, residual
@@ -44,11 +45,7 @@ def directions(shares: FloatArray) -> FloatArray:
 
     There is one direction less than arms: for two of them, treatment less its share.
     """
-    arms = len(shares)
-    points = np.zeros((arms, arms - 1))
-    for j in range(arms - 1):
-        points[: j + 1, j], points[j + 1, j] = 1.0, -(j + 1.0)
-    points = points / np.sqrt((points**2).sum(axis=0))
+    points = helmert(len(shares)).T
     points = points - shares @ points
     return np.asarray(points / math.sqrt(float((points**2).sum(axis=1).max())))
 
@@ -121,11 +118,8 @@ class ArmModels:
 
     def pair(self, arm: int, other: int) -> Models:
         """The models of an arm against another."""
-        if (arm, other) not in self._pairs:
-            self._pairs[arm, other] = self._of_pair(arm, other)
-        return self._pairs[arm, other]
-
-    def _of_pair(self, arm: int, other: int) -> Models:
+        if (arm, other) in self._pairs:
+            return self._pairs[arm, other]
         noise = self.turn[arm] - self.turn[other]
         by_chance = float((1.0 / (self.n * self.shares[[arm, other]])).sum())
         slopes = fit_slopes(
@@ -136,7 +130,7 @@ class ArmModels:
                 treatment_sampling=self.moments.variances * by_chance,
             )
         )
-        return Models(
+        self._pairs[arm, other] = Models(
             n=self.n,
             standard=self.standard,
             clip=self.clip,
@@ -146,6 +140,7 @@ class ArmModels:
             treatment_slopes=self.vectors @ slopes.treatment * bool(self.turn.size),
             slopes=slopes,
         )
+        return self._pairs[arm, other]
 
 
 def release_models(
@@ -170,9 +165,7 @@ def release_models(
     half = np.full(p + 2 + len(points), radius)
     box = Box(-half, half, centre=0.0, radius=radius)
     released = curator.sums("moments", row, Gram(box), share=share)
-    matrix = np.zeros((half.size, half.size))
-    matrix[np.triu_indices(half.size)] = released.value
-    matrix = matrix + np.triu(matrix, 1).T
+    matrix = symmetric(released.value, half.size)
     # the matrix tells the weight of all rows too: by the squares of the points, or the constant
     spread_arms = along.T @ (pi[:, None] * along)
     known, unit = matrix[-1:, -1:], one**2

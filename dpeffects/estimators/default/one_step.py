@@ -179,22 +179,13 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     rest = {"estimate": 0.42}
     if not options.randomised:
         rest |= {"calibration": 0.03, "variation": 0.03}
-        if options.facts is None or _may_bend(options.facts):
-            rest["curves"] = 0.06
-        if options.clips and options.facts and _may_tell(options.facts):
+        facts = options.facts
+        if facts is None or (facts.arms == 2 and not set(facts.values[:-1]) <= {1, 2}):
+            rest["curves"] = 0.06  # columns that can bend
+        if options.clips and facts and facts.n * facts.budget.epsilon >= hand.ONE_END[-1]:
             rest["cut"] = 0.15
     part = max(1.0 - models - sum(first.values()), 0.05) / sum(rest.values())
     return first | {name: part * x for name, x in rest.items()} | {"models": models}
-
-
-def _may_bend(facts: Facts) -> bool:
-    """Whether the score of two arms is held against curves: a column can bend, by its type."""
-    return facts.arms == 2 and not set(facts.values[:-1]) <= {1, 2}
-
-
-def _may_tell(facts: Facts) -> bool:
-    """Whether noise may tell how many more terms are cut at one end."""
-    return facts.n * facts.budget.epsilon >= hand.ONE_END[-1]
 
 
 def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]:
@@ -258,7 +249,7 @@ def release_stage(
     about_means = LengthsAsked("lengths of residuals", residual(centres.means), clip, part=0.4)
     clipped = [about_means.asked] if curator.has("lengths") else []
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
-    lengths, squares = None, centres.largest_square
+    lengths, squares = None, (centres.most_variance,) * 2
     if counts:
         lengths = about_means.read(n, counts[0])
         clip, _, first = lengths.clip(arms * unit, centres)
@@ -307,7 +298,7 @@ def fit_arms(
     added = bends(options.facts, options.degree) if options.facts else ()
     stage = release_stage(curator, options.randomised, options.clip, _reach, added=added)
     first = stage.models.pair(*contrasts[0])
-    check = CurvesAsked.of(curator, first, stage.score, stage.models.standard.bends)
+    check = CurvesAsked(curator.values, first, stage.score)
     stage = replace(stage, score=options.regrouped(curator, stage.score))
     if not options.randomised:
         stage = _tilted(stage, estimand, curator, first)

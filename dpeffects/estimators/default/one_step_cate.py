@@ -34,7 +34,6 @@ from dpeffects.estimators.learners.first_stage import group
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import Facts
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, Unavailable
-from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Asked, Curator
 from dpeffects.privacy.rows import Block, Cells, reads
 from dpeffects.privacy.sets import Box
@@ -112,11 +111,11 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
 
     stage = one_step.release_stage(curator, randomised, options.clip, reach, groups, added)
     models, score = stage.models.pair(0, 1), stage.score
-    most = 1.0 / (1.0 - float(score.largest[0]))
-    terms = group_residuals(stage, most, randomised)
+    heaviest = 1.0 / (1.0 - float(score.largest[0]))
+    terms = group_residuals(stage, heaviest, randomised)
     label = "residuals, squares and sizes by group"
     cells = Cells(group, groups) if randomised else Cells(group_and_arm, 2 * groups)
-    check = CurvesAsked.of(curator, models, score, stage.models.standard.bends)
+    check = CurvesAsked(curator.values, models, score)
     checks = [] if randomised else check.asked
     sums, *checked = curator.several(Asked(label, terms, _WITHIN, cells, "estimate"), *checks)
     left, parts, caution = 0.0, [Part("clipped outcomes", stage.bias**2)], ""
@@ -130,66 +129,54 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
     by_group = sums.value.reshape(groups, -1, 4).transpose(0, 2, 1)
     unknown = float(models.slopes.treatment_variance.mean())
     off = math.sqrt(hand.GROUP_OFF**2 + hand.GROUP_FAR * unknown / 4.0)
-    estimates = tuple(
-        replace(_in_group(stage, most, sums, values, groups, off, left, parts), caution=caution)
-        for values in by_group
-    )
+
+    def estimate(values: FloatArray) -> Estimate:
+        """The effect in one group: mean residuals of its arms, added to what the models say.
+
+        Each arm weighs about as much as the group has records; how far from it is taken as far as
+        noise does not explain it: up to ``off``, over the records.
+        """
+        unit = 2.0 * heaviest * stage.clip
+        residuals, squares, weights, ones = values
+        arms, even = residuals.size, stage.centres.n / groups
+        noise = math.sqrt(arms) * sums.sd / hand.COUNTED
+        known = (hand.UNEVEN_GROUPS * even) ** 2 / ((hand.UNEVEN_GROUPS * even) ** 2 + noise**2)
+        size_sd = math.sqrt(known) * noise
+        size = max(even + known * (float(ones.sum()) / hand.COUNTED - even), size_sd, 1.0)
+        relative, off_sd = np.ones(arms), 0.0
+        if arms == 2:  # otherwise both arms weigh the same, but for chance
+            unit_weight = heaviest / hand.WEIGHED / size
+            kept = off**2 / (off**2 + (unit_weight * sums.sd) ** 2)
+            relative = np.clip(1.0 + kept * (unit_weight * weights - 1.0), 0.5, 1.5)
+            off_sd = off * math.sqrt(1.0 - kept)
+        sizes = size * relative
+        means, scales = unit * residuals / sizes, unit * sums.scale / sizes
+        effect = float(means @ np.array([1.0, -1.0])[:arms])
+        by_size, by_off = effect * size_sd / size, off_sd * math.hypot(*means)
+        own = [stage.centres.noise_part((0, 1), np.array([effect]), beyond=stage.beyond)]
+        own.append(Part("size of the group", by_size**2, noise=True))
+        own.append(Part("weights in the group", by_off**2))
+        sampling: SamplingVariance | Unavailable = _NO_VARIANCE
+        if size >= hand.SURE * size_sd:
+            by_arm = (unit / sizes) ** 2
+            variance = by_arm * squares - (means**2 - by_arm * sums.variance) / sizes
+            sd = sums.sd * math.hypot(*by_arm)
+            largest = float((by_arm * size).sum()) / 4.0
+            sampling = SamplingVariance(float(variance.sum()), sd / math.sqrt(2.0), largest)
+        most, (one, other) = stage.centres.range, stage.levels
+        value = float(one - other) + effect - left
+        return Estimate(
+            value=min(max(value, -most), most),
+            sampling=sampling,
+            laplace=() if sums.gaussian else tuple(scales.tolist()),
+            gaussian=float(scales @ scales) if sums.gaussian else 0.0,
+            parts=tuple(part for part in (*parts, *own) if part.variance > 0.0),
+            possible=(-most, most),
+            caution=caution,
+        )
+
     shown = added_words(options.facts, options.degree) if options.facts else {}
-    return Effects(estimates, details=shown | stage.details(((0, 1),)))
-
-
-def _in_group(
-    stage: Stage,
-    most_weight: float,
-    sums: Noisy,
-    values: FloatArray,
-    groups: int,
-    off: float,
-    left: float,
-    parts: list[Part],
-) -> Estimate:
-    """The effect in one group: mean residuals of its arms, added to what the models say.
-
-    Each arm weighs about as much as the group has records; how far from it is taken as far as
-    noise does not explain it. ``off`` is how far it may be, over the records.
-    """
-    unit = 2.0 * most_weight * stage.clip
-    residuals, squares, weights, ones = values
-    arms, even = residuals.size, stage.centres.n / groups
-    noise = math.sqrt(arms) * sums.sd / hand.COUNTED
-    known = (hand.UNEVEN_GROUPS * even) ** 2 / ((hand.UNEVEN_GROUPS * even) ** 2 + noise**2)
-    size_sd = math.sqrt(known) * noise
-    size = max(even + known * (float(ones.sum()) / hand.COUNTED - even), size_sd, 1.0)
-    relative, off_sd = np.ones(arms), 0.0
-    if arms == 2:  # otherwise both arms weigh the same, but for chance
-        unit_weight = most_weight / hand.WEIGHED / size
-        kept = off**2 / (off**2 + (unit_weight * sums.sd) ** 2)
-        relative = np.clip(1.0 + kept * (unit_weight * weights - 1.0), 0.5, 1.5)
-        off_sd = off * math.sqrt(1.0 - kept)
-    sizes = size * relative
-    means, scales = unit * residuals / sizes, unit * sums.scale / sizes
-    effect = float(means @ np.array([1.0, -1.0])[:arms])
-    by_size, by_off = effect * size_sd / size, off_sd * math.hypot(*means)
-    own = [stage.centres.noise_part((0, 1), np.array([effect]), beyond=stage.beyond)]
-    own.append(Part("size of the group", by_size**2, noise=True))
-    own.append(Part("weights in the group", by_off**2))
-    sampling: SamplingVariance | Unavailable = _NO_VARIANCE
-    if size >= hand.SURE * size_sd:
-        by_arm = (unit / sizes) ** 2
-        variance = by_arm * squares - (means**2 - by_arm * sums.variance) / sizes
-        sd = sums.sd * math.hypot(*by_arm)
-        largest = float((by_arm * size).sum()) / 4.0
-        sampling = SamplingVariance(float(variance.sum()), sd / math.sqrt(2.0), largest)
-    most, (one, other) = stage.centres.range, stage.levels
-    value = float(one - other) + effect - left
-    return Estimate(
-        value=min(max(value, -most), most),
-        sampling=sampling,
-        laplace=() if sums.gaussian else tuple(scales.tolist()),
-        gaussian=float(scales @ scales) if sums.gaussian else 0.0,
-        parts=tuple(part for part in (*parts, *own) if part.variance > 0.0),
-        possible=(-most, most),
-    )
+    return Effects(tuple(map(estimate, by_group)), details=shown | stage.details(((0, 1),)))
 
 
 SPEC = replace(

@@ -29,7 +29,7 @@ from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import arm_counts, arm_sums
 from dpeffects.estimators.default import one_step
 from dpeffects.estimators.default.bends import added_words, bends, bent, degree
-from dpeffects.estimators.default.centres import Centres, centres_of, residual
+from dpeffects.estimators.default.centres import centres_of, residual
 from dpeffects.estimators.default.clipped_contrast import details
 from dpeffects.estimators.default.forecast import Forecast, outcome_sd
 from dpeffects.estimators.default.levels import Spread, with_means
@@ -39,7 +39,8 @@ from dpeffects.estimators.default.tails import LengthsAsked, limits
 from dpeffects.estimators.row import row
 from dpeffects.estimators.spec import NO_CONFOUNDER, STOOD_IN, Contrasts, Facts, MethodSpec
 from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, with_another
-from dpeffects.inference.ladder_noise import LadderNoise
+from dpeffects.inference.ladder_noise import along_ladder, half_width
+from dpeffects.privacy.charges import Noisy
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.least_squares import MOST_PRODUCTS, LeastSquares, Leeway
 from dpeffects.privacy.release import Split
@@ -162,13 +163,48 @@ def fit_arms(
     if surely * epsilon < hand.ROOM:
         return _instead(curator, options, estimand, contrasts)
     size = float(own.population(*centres.sizes)) if curator.arms == 2 else float(curator.n)
-    first = First(centres, standard.size, clip, bias, spread, epsilon, size)
-    estimates = [
-        first.estimate(
-            curator, fitted, pair, float(room.value[0]), room.sd, len(contrasts), options
+    part = 1.0 / len(contrasts)
+
+    def estimate(pair: tuple[int, int], room: Noisy) -> Estimate:
+        """Release what the regressions of two arms are worth, and their contrast."""
+        arms, sizes = _arms(curator, pair), centres.sizes[list(pair)]
+        few, even, about = float(sizes.min()), float((1.0 / sizes).sum()), float(room.value[0])
+        longest = hand.LEVERAGE * (1.0 + math.sqrt(standard.size)) / few
+        leverage = fitted.leverage(arms, size, longest, share="leverage", part=part)
+        uneven = _posterior(leverage.value[0] / even, leverage.sd / even, hand.UNEVEN)
+        weights = (few / sizes) ** 2
+        squares = fitted.squares(arms, weights, hand.FIT * clip, share="squares", part=part)
+        unit = spread * float(weights @ sizes)
+        left = _posterior(squares.value[0] / unit, squares.sd / unit, 1.0 - hand.EXPLAINED)
+        uneven, left = max(uneven, 1.0), min(max(left, 0.02), 1.0)
+        leeway = Leeway(
+            max(about - room.sd / 2.0, 2.5),
+            hand.PULL * math.sqrt(uneven * even / about),
+            *_longest(clip, standard.size, (1.0 - left) * spread),
+            size,
+            hand.REACH,
         )
-        for pair, room in rooms.items()
-    ]
+        most = min(clip, centres.range)
+        smoothing, scale = draw_of(leeway, most, epsilon)
+        drawn = fitted.contrast(
+            "effect beside the means", arms, most, share="estimate", smoothing=smoothing, part=part
+        )
+        means, beside = centres.means[list(pair)], float(drawn.value[0])
+        variance = left * spread * uneven * even
+        noise = variance * math.hypot(leverage.sd / even / uneven, squares.sd / unit / left)
+        return Estimate(
+            value=float(means[0] - means[1]) + min(max(beside, -most), most),
+            sampling=SamplingVariance(
+                variance, min(noise, variance / 2.0) / math.sqrt(2.0), spread
+            ),
+            laplace=(scale,),
+            parts=(Part("clipped outcomes", bias**2),) if bias else (),
+            possible=(-centres.range, centres.range),
+            basis="randomised" if options.randomised else "adjusted",
+            caution=centres.with_caution(options.left_out),
+        )
+
+    estimates = [estimate(*each) for each in rooms.items()]
     estimates = [replace(x, caution=with_another(standard.caution, x.caution)) for x in estimates]
     if curator.arms == 2:
         spreads = Spread(spread, centres.sizes)
@@ -182,72 +218,10 @@ def _arms(curator: Curator, pair: tuple[int, int]) -> tuple[int, int]:
     return (1, 0) if curator.arms == 2 else pair
 
 
-@dataclass(frozen=True)
-class First:
-    """What is released before the regressions: centres, columns, a clip and what it may do."""
-
-    centres: Centres
-    columns: int
-    clip: float
-    bias: float
-    spread: float
-    epsilon: float
-    size: float
-
-    def estimate(
-        self,
-        curator: Curator,
-        fitted: LeastSquares,
-        pair: tuple[int, int],
-        room: float,
-        room_sd: float,
-        contrasts: int,
-        options: OneStepOptions,
-    ) -> Estimate:
-        """Release what the regressions of two arms are worth, and their contrast."""
-        part, arms = 1.0 / contrasts, _arms(curator, pair)
-        sizes = self.centres.sizes[list(pair)]
-        smallest, even = float(sizes.min()), float((1.0 / sizes).sum())
-        longest = hand.LEVERAGE * (1.0 + math.sqrt(self.columns)) / smallest
-        leverage = fitted.leverage(arms, self.size, longest, share="leverage", part=part)
-        uneven = _posterior(leverage.value[0] / even, leverage.sd / even, hand.UNEVEN)
-        weights = (smallest / sizes) ** 2
-        squares = fitted.squares(arms, weights, hand.FIT * self.clip, share="squares", part=part)
-        unit = self.spread * float(weights @ sizes)
-        left = _posterior(squares.value[0] / unit, squares.sd / unit, 1.0 - hand.EXPLAINED)
-        uneven, left = max(uneven, 1.0), min(max(left, 0.02), 1.0)
-        leeway = Leeway(
-            max(room - room_sd / 2.0, 2.5),
-            hand.PULL * math.sqrt(uneven * even / room),
-            *self._longest(left),
-            self.size,
-            hand.REACH,
-        )
-        most = min(self.clip, self.centres.range)
-        smoothing, scale = draw_of(leeway, most, self.epsilon)
-        drawn = fitted.contrast(
-            "effect beside the means", arms, most, share="estimate", smoothing=smoothing, part=part
-        )
-        means, beside = self.centres.means[list(pair)], float(drawn.value[0])
-        variance = left * self.spread * uneven * even
-        noise = variance * math.hypot(leverage.sd / even / uneven, squares.sd / unit / left)
-        return Estimate(
-            value=float(means[0] - means[1]) + min(max(beside, -most), most),
-            sampling=SamplingVariance(
-                variance, min(noise, variance / 2.0) / math.sqrt(2.0), self.spread
-            ),
-            laplace=(scale,),
-            parts=(Part("clipped outcomes", self.bias**2),) if self.bias else (),
-            possible=(-self.centres.range, self.centres.range),
-            basis="randomised" if options.randomised else "adjusted",
-            caution=self.centres.with_caution(options.left_out),
-        )
-
-    def _longest(self, left: float) -> tuple[float, float]:
-        """The longest residual from a prediction to expect, and how far predictions differ."""
-        explained = (1.0 - left) * self.spread
-        longest = self.clip + math.sqrt(1.1 * self.columns * explained)
-        return longest, hand.GAP * longest
+def _longest(clip: float, columns: int, explained: float) -> tuple[float, float]:
+    """The longest residual from a prediction to expect, and how far predictions differ."""
+    longest = clip + math.sqrt(1.1 * columns * explained)
+    return longest, hand.GAP * longest
 
 
 def _posterior(seen: float, sd: float, usual: float) -> float:
@@ -259,7 +233,7 @@ def draw_of(leeway: Leeway, most: float, epsilon: float) -> tuple[float, float]:
     """The smoothing with the least noise, and the Laplace scale that has 95 % where it has."""
     ladder = leeway.contrast()
     halves = {
-        x: LadderNoise.of(ladder, 2.0 * most, epsilon, x).half_width(0.95)
+        x: half_width(*along_ladder(ladder, 2.0 * most, epsilon, x))
         for x in limits(0.5)[1:].tolist()  # from .35 down, each less by the root of 2
     }
     best = min(halves, key=lambda x: halves[x])
@@ -290,9 +264,8 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[RegressionOptions, F
     clip = hand.LONGEST if facts.two_valued else hand.LONG_SDS * sd
     left, uneven = 1.0 - hand.EXPLAINED, hand.UNEVEN
     even, room = 2.0 * facts.arms / n, 0.3 * n / facts.arms / (p + 1.0)
-    first = First(None, p, clip, 0.0, sd**2, epsilon, n)  # type: ignore[arg-type]
     pull = hand.PULL * math.sqrt(uneven * even / max(room, 1.0))
-    leeway = Leeway(max(room, 2.5), pull, *first._longest(left), n, hand.REACH)
+    leeway = Leeway(max(room, 2.5), pull, *_longest(clip, p, (1.0 - left) * sd**2), n, hand.REACH)
     _, scale = draw_of(leeway, clip, epsilon / max(facts.arms - 1, 1))
     sampling = sd * math.sqrt(left * uneven * even)
     return own, Forecast(math.sqrt(2.0) * scale, sampling, 0.0)
@@ -307,7 +280,6 @@ SPEC = MethodSpec(
     levels=("sample",),
     options=RegressionOptions,
     shares=shares,
-    uses_delta=lambda options, facts: {},
     fit_arms=fit_arms,
     may_stop=True,
     citation="dpeffects (software): regression by arm with one draw of noise.",

@@ -219,19 +219,6 @@ class Lengths:
             np.maximum(most, _mixed(family.few, *longer), out=most)
         return np.asarray(self.weights @ np.square(most, out=most))
 
-    def beyond(self, clip: float) -> float:
-        """The chance that a residual is longer than a clip."""
-        return self._at(clip, *self.family.tails)
-
-    def excess(self, clip: float) -> float:
-        """What a clip cuts off residuals, on average over all of them."""
-        return self.longest * self._at(clip, *self.family.excess)
-
-    def _at(self, clip: float, *values: FloatArray) -> float:
-        family = self.family
-        mean = family.mean(self.weights, *values)
-        return float(np.interp(clip / self.longest, family.lengths, mean))
-
     def mean_square(self, clip: float = math.inf) -> tuple[float, float]:
         """Mean square of the clipped residuals, and the standard deviation of what is not known."""
         family = self.family

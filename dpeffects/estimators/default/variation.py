@@ -127,17 +127,13 @@ class Varying:
 
     def errors(self, estimand: str) -> list[tuple[Part, float]]:
         """Parts of the error, its noise and what it may miss, and signed standard deviations."""
-        moves = self.combination[:, None] * self.moves[estimand]
-        noise, chance = (float(np.einsum("si,sij,sj", moves, x, moves)) for x in self._unknown)
-        steep = (self.slope**2).sum(axis=1) + sum(x.trace(axis1=1, axis2=2) for x in self._unknown)
+        moves, unknown = self.combination[:, None] * self.moves[estimand], (self.noise, self.chance)
+        noise, chance = (float(np.einsum("si,sij,sj", moves, x, moves)) for x in unknown)
+        steep = (self.slope**2).sum(axis=1) + sum(x.trace(axis1=1, axis2=2) for x in unknown)
         chance += float(steep @ (self.combination * self.unbalanced) ** 2)
         parts = Part("effect along the score", noise, noise=True), Part("effects that vary", chance)
         sign = float(moves[:, 0].sum())
         return [(part, math.copysign(math.sqrt(max(part.variance, 0.0)), sign)) for part in parts]
-
-    @property
-    def _unknown(self) -> tuple[FloatArray, FloatArray]:
-        return self.noise, self.chance
 
 
 @dataclass(frozen=True, eq=False)

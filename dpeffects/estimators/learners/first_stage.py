@@ -39,7 +39,7 @@ from dpeffects.estimators.row import row
 from dpeffects.estimators.weighting import inverse_weights
 from dpeffects.privacy import Block, Curator, RowFunction, reads
 from dpeffects.privacy.exact import scratch_buffer
-from dpeffects.privacy.losses import Huber, along, unit_norm
+from dpeffects.privacy.losses import Huber, along, sigmoid, unit_norm
 from dpeffects.privacy.minimise import minimise
 from dpeffects.results.shape import BINS, spectrum
 
@@ -75,6 +75,22 @@ class Nuisance:
         """Difference of the means of the arms, which is not adjusted for anything."""
         return self.means[0] - self.means[1]
 
+    @property
+    def smallest_divisor(self) -> float:
+        """The smallest number that residuals are divided by, which they are ``by_arm``.
+
+        It is the smallest chance of an arm, for all but 1 % of covariates spread evenly. Targets
+        beyond are clipped; the corners of the declared ranges would ask for far more noise.
+        """
+        if not self.by_arm:
+            return 1.0
+        model, norm = self.propensity, unit_norm(self.propensity.weights.size)
+        middle = model.offset + float(model.weights[0]) / norm
+        slopes = float(np.linalg.norm(model.weights[1:])) / norm
+        reach = hand.CUT * math.sqrt(hand.EVENLY) * slopes
+        low, high = sigmoid(np.array([middle - reach, middle + reach]))
+        return min(max(float(low), model.low), 1.0 - min(float(high), model.high))
+
     def scores(self, covariates: FloatArray) -> FloatArray:
         """Propensities of encoded rows."""
         return self.propensity.scores(unit_rows(covariates))
@@ -100,7 +116,7 @@ class Nuisance:
 
 @dataclass(frozen=True)
 class Learner:
-    """How a record enters the second stage: an R-learner (``weighted_residuals``) or a DR-learner.
+    """How a record enters the second stage: an R-learner, or (``nuisance.by_arm``) a DR-learner.
 
     With propensity p, mean outcome m and arm means m_1, m_0, an R-learner fits (a - p) g(x) to
     y - m(x), a DR-learner g(x) to m_1 - m_0 + (a - p) (y - m_a) / (p (1 - p)); both less the
@@ -109,13 +125,18 @@ class Learner:
 
     nuisance: Nuisance
     threshold: float
-    weighted_residuals: bool
 
     @property
     def steepest(self) -> float:
         """Largest slope that a record can have."""
         model = self.nuisance.propensity
-        return max(model.high, 1.0 - model.low) if self.weighted_residuals else 1.0
+        return 1.0 if self.nuisance.by_arm else max(model.high, 1.0 - model.low)
+
+    @property
+    def squared_slope(self) -> float:
+        """Mean square of slopes to plan for: p (1 - p) midway between the propensity's limits."""
+        middle = 0.5 * (self.nuisance.propensity.low + self.nuisance.propensity.high)
+        return 1.0 if self.nuisance.by_arm else middle * (1.0 - middle)
 
     def slopes_and_targets(self, block: Block) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Features of the nuisances, slopes and targets of the records."""
@@ -124,7 +145,7 @@ class Learner:
         score = nuisance.scores(block.covariates)
         one, zero = nuisance.outcomes(block.covariates, rows)
         gap = block.treated - score
-        if self.weighted_residuals:
+        if not nuisance.by_arm:
             mean = score * one + (1.0 - score) * zero
             target = block.outcome - mean - gap * nuisance.difference
             return rows, gap, target / self.threshold

@@ -29,7 +29,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -37,26 +37,10 @@ from dpeffects.arrays import FloatArray
 from dpeffects.design.features import AdditiveWaves, Features, Fourier, Linear
 from dpeffects.errors import OptionError
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.learners import first_stage as _first_stage
-from dpeffects.estimators.learners.first_stage import (
-    Learner,
-    Nuisance,
-    covariate_bins,
-    effect_squares,
-    effect_terms,
-    first_stage,
-    group,
-    group_squares,
-    group_terms,
-    planned_penalty,
-)
+from dpeffects.estimators.learners import first_stage as _first
 from dpeffects.estimators.option_checks import between, choice, whole
 from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
-from dpeffects.estimators.weighting.inverse_weights import (
-    Propensity,
-    covering_noise,
-    least_strength,
-)
+from dpeffects.estimators.weighting.inverse_weights import covering_noise, least_strength
 from dpeffects.inference.estimate import (
     SHARE,
     Effects,
@@ -219,7 +203,7 @@ def shares(level: str, options: KernelLearnerOptions) -> dict[str, float]:
     """Split of the budget."""
     if options.as_in_paper:
         return {"effect": 1.0}
-    split = {**_first_stage.SHARES, **RELEASES[options.release]}
+    split = {**_first.SHARES, **RELEASES[options.release]}
     return {k: x for k, x in split.items() if k != "propensity" or not options.randomised}
 
 
@@ -237,86 +221,60 @@ def _printed() -> Any:
     return import_module("dpeffects.replication.unproved.paper_learner")
 
 
-@dataclass(frozen=True)
-class RLearner:
-    """Slopes are residuals of the treatment, and nothing is divided by a propensity."""
+def fit(
+    curator: Curator,
+    options: KernelLearnerOptions,
+    points: FloatArray | None,
+    *,
+    by_arm: bool = False,
+) -> EffectFunction | Effects:
+    """Release the nuisances, then the second stage; the rest is post-processing.
 
-    weighted_residuals: ClassVar[bool] = True
-    """True where slopes are residuals of the treatment; then one outcome function serves both arms,
-    else each arm has its own."""
-
-    def smallest_divisor(self, propensity: Propensity) -> float:
-        """The smallest number that residuals are divided by: they are not."""
-        return 1.0
-
-    def widening(self, share: float, propensity: Propensity) -> float:
-        """How much wider targets are than outcomes, for a threshold of ``share`` of their range."""
-        return 1.0
-
-    def squared_slope(self, propensity: Propensity) -> float:
-        """Mean square of slopes to plan for: p (1 - p) midway between the propensity's limits."""
-        middle = 0.5 * (propensity.low + propensity.high)
-        return middle * (1.0 - middle)
-
-    def pseudo_outcomes(
-        self, a: FloatArray, y: FloatArray, score: FloatArray, one: FloatArray, zero: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Pseudo-outcomes and weights of the paper's release (its equations 4 and 5).
-
-        Here residual outcome over residual treatment, weighted by the square of the latter.
-        """
-        gap, own = a - score, np.where(a > 0.5, one, zero)
-        return (y - own) / gap + one - zero, gap**2
-
-    def fit(
-        self, curator: Curator, options: KernelLearnerOptions, points: FloatArray | None
-    ) -> EffectFunction | Effects:
-        """Release the nuisances, then the second stage; the rest is post-processing."""
-        if options.as_in_paper:
-            noisy = _printed().release(self, curator, options, points)
-            return Effects(at_points(noisy, 0.0, 1.0), (_CLAIMED,))
-        smooth, by_arm = options.smooth(curator.width), not self.weighted_residuals
-        nuisance = first_stage(
-            curator, smooth, options.clip, by_arm=by_arm, randomised=options.randomised
-        )
-        lower, upper = nuisance.outcome_range
-        if options.release == "groups":
-            # residuals are clipped at the outcome's range, or half of it where none is at its ends
-            unit = (upper - lower) * max(0.5, min(1.25 * nuisance.ends, 1.0))
-            unit /= self.smallest_divisor(nuisance.propensity)
-            return _groups(curator, Learner(nuisance, unit, self.weighted_residuals))
-        share = options.threshold
-        if share is None:
-            share = max(_first_stage.threshold_for(nuisance.ends), hand.THRESHOLD)
-        threshold = share * (upper - lower) * self.widening(share, nuisance.propensity)
-        learner = Learner(nuisance, options.lipschitz or threshold, self.weighted_residuals)
-        slope = self.squared_slope(nuisance.propensity)
-        features = smooth if options.second_stage == "kernel" else options.features(curator.width)
-        strength = None if options.penalty is None else options.penalty * curator.n
-        stage = SecondStage(curator, learner, features, slope, strength)
-        if points is not None:
-            return stage.at(points, options.noise)
-        return stage.function("kernel" if options.noise == "kernel" else "objective")
+    ``by_arm`` is that of `Nuisance`: False for the R-learner, True for the DR-learner.
+    """
+    if options.as_in_paper:
+        noisy = _printed().release(by_arm, curator, options, points)
+        return Effects(at_points(noisy, 0.0, 1.0), (_CLAIMED,))
+    smooth = options.smooth(curator.width)
+    nuisance = _first.first_stage(
+        curator, smooth, options.clip, by_arm=by_arm, randomised=options.randomised
+    )
+    (lower, upper), smallest = nuisance.outcome_range, nuisance.smallest_divisor
+    if options.release == "groups":
+        # residuals are clipped at the outcome's range, or half of it where none is at its ends
+        unit = (upper - lower) * max(0.5, min(1.25 * nuisance.ends, 1.0))
+        return _groups(curator, _first.Learner(nuisance, unit / smallest))
+    share = options.threshold
+    if share is None:
+        share = max(_first.threshold_for(nuisance.ends), hand.THRESHOLD)
+    threshold = share * (upper - lower)
+    if by_arm:  # targets are about twice as wide, and up to 1 / propensity times at the ends
+        threshold *= max(2.0, 2.0 + (1.0 / smallest - 2.0) * min(share, 1.0))
+    learner = _first.Learner(nuisance, options.lipschitz or threshold)
+    features = smooth if options.second_stage == "kernel" else options.features(curator.width)
+    strength = None if options.penalty is None else options.penalty * curator.n
+    stage = SecondStage(curator, learner, features, strength)
+    if points is not None:
+        return stage.at(points, options.noise)
+    return stage.function("kernel" if options.noise == "kernel" else "objective")
 
 
 @dataclass(frozen=True, eq=False)
 class SecondStage:
     """The regression of the second stage: a learner's terms on features.
 
-    ``squared_slope`` is the mean square of slopes that is planned for; ``strength`` is the penalty
-    where it is given.
+    ``strength`` is the penalty where it is given.
     """
 
     curator: Curator
-    learner: Learner
+    learner: _first.Learner
     features: Features
-    squared_slope: float
     strength: float | None = None
 
     @property
     def information(self) -> float:
         """Sum of squared slopes that is planned for."""
-        return self.curator.n * self.squared_slope
+        return self.curator.n * self.learner.squared_slope
 
     @property
     def spread(self) -> float:
@@ -333,7 +291,7 @@ class SecondStage:
         steepest, size = self.learner.steepest, self.features.size
         noise = covering_noise((steepest * math.sqrt(size), steepest), epsilon, delta, size)
         inside = perturbation == "objective"
-        return planned_penalty(
+        return _first.planned_penalty(
             self.features,
             information=self.information,
             noise=stretch * noise,
@@ -344,7 +302,7 @@ class SecondStage:
 
     def problem(self, strength: float) -> Huber:
         """The regression with a penalty."""
-        terms = effect_terms(self.learner, self.features)
+        terms = _first.effect_terms(self.learner, self.features)
         return Huber(terms, self.features.size, strength, self.learner.steepest * (1.0 + 1e-9))
 
     def function(self, perturbation: str) -> EffectFunction:
@@ -358,9 +316,11 @@ class SecondStage:
         margins, margin_sd = np.full((curator.width - 1, BINS), 1.0 / BINS), 0.0
         if curator.has("variance"):
             bins = Bins(curator.width - 1, BINS)
-            counts = curator.sums("histograms of covariates", covariate_bins, bins, share="spread")
+            counts = curator.sums(
+                "histograms of covariates", _first.covariate_bins, bins, share="spread"
+            )
             margins, margin_sd = _margins(counts, curator.n)
-            row = effect_squares(problem.terms, weights.value)
+            row = _first.effect_squares(problem.terms, weights.value)
             box = Box(np.zeros(2), np.full(2, problem.hessian_bound))
             squares = curator.sums("spread of residuals", row, box, share="variance")
             least, most = 0.02 * curator.n, learner.steepest**2 * curator.n
@@ -421,11 +381,11 @@ class SecondStage:
         return Effects(tuple(made), (_TOWARDS,))
 
 
-def _groups(curator: Curator, learner: Learner) -> Effects:
+def _groups(curator: Curator, learner: _first.Learner) -> Effects:
     """Release sums by group, and squares of their residuals."""
-    groups, top = Cells(group, curator.n_strata), learner.steepest
+    groups, top = Cells(_first.group, curator.n_strata), learner.steepest
     both = curator.sums(
-        "sums and weights by group", group_terms(learner), _GROUP_BOX, groups, share="effect"
+        "sums and weights by group", _first.group_terms(learner), _GROUP_BOX, groups, share="effect"
     )
     tops, weights = (
         replace(both, value=both.value[:, k] * unit, scale=both.scale * unit)
@@ -435,7 +395,7 @@ def _groups(curator: Curator, learner: Learner) -> Effects:
     ratio = np.clip(tops.value / size, -1.0, 1.0)
     squares = None
     if curator.has("variance"):
-        row, largest = group_squares(learner, ratio), Box(0.0, top**2, centre=0.0)
+        row, largest = _first.group_squares(learner, ratio), Box(0.0, top**2, centre=0.0)
         squares = curator.sums("squares by group", row, largest, groups, share="variance")
         squares = replace(squares, value=squares.value[:, 0])
     unit, nuisance = learner.threshold, learner.nuisance
@@ -472,7 +432,7 @@ def _groups(curator: Curator, learner: Learner) -> Effects:
         )
 
     effects = tuple(effect(g) for g in range(ratio.size))
-    return Effects(effects, overlap_weighted=learner.weighted_residuals)
+    return Effects(effects, overlap_weighted=not learner.nuisance.by_arm)
 
 
 def at_points(noisy: Noisy, average: float, unit: float) -> tuple[Estimate, ...]:
@@ -485,7 +445,7 @@ def at_points(noisy: Noisy, average: float, unit: float) -> tuple[Estimate, ...]
     )
 
 
-def _caution(nuisance: Nuisance) -> str:
+def _caution(nuisance: _first.Nuisance) -> str:
     """Say it where both models are shrunk so far that they hardly adjust."""
     return HARDLY if nuisance.left > 1.0 - hand.HARDLY else ""
 
@@ -514,7 +474,7 @@ SPEC = MethodSpec(
     options=KernelLearnerOptions,
     shares=shares,
     uses_delta=uses_delta,
-    fit=RLearner().fit,
+    fit=fit,
     citation=(
         "Schröder, Melnychuk and Feuerriegel (2025), Differentially private learners for "
         "heterogeneous treatment effects."

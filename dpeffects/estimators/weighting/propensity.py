@@ -21,7 +21,6 @@ from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import logits, unit_rows
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.arm_sums import arm_counts
 from dpeffects.estimators.default import standard as _standard
 from dpeffects.estimators.default.bends import Bends
 from dpeffects.estimators.row import row
@@ -30,7 +29,7 @@ from dpeffects.estimators.weighting.inverse_weights import (
     least_strength,
     propensity_model,
 )
-from dpeffects.privacy import Block, Cells, Curator, Noisy, WithSquares
+from dpeffects.privacy import Block, Curator, Noisy, WithSquares
 from dpeffects.privacy.losses import sigmoid, unit_l1, unit_norm
 from dpeffects.privacy.minimise import Weights
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
@@ -84,13 +83,6 @@ class PropensityModel:
         """Variance of the log odds over the records that noise in the slopes makes."""
         return float(self.spreads @ self.noise_sd[1:] ** 2) / unit_norm(self.weights.size) ** 2
 
-    @property
-    def reach(self) -> tuple[float, float]:
-        """Middle and width of the log odds that records within the declared ranges can have."""
-        norm = unit_norm(self.weights.size)
-        width = max(float(np.abs(self.weights[1:]).sum()) / norm, 1e-9)
-        return self.offset + float(self.weights[0]) / norm, width
-
     def within(self, limits: Interval) -> Propensity:
         """The model with its propensities clipped."""
         return Propensity.within(self.weights, self.offset, limits)
@@ -113,12 +105,12 @@ class PropensityModel:
             low, least = max(low, hand.LEAST_CLIP * share), hand.LEAST_CLIP * (1.0 - share)
             high = min(high, 1.0 - least)
             limits = (float(low) if own.of_control else 0.0, float(high) if own.of_treated else 1.0)
-            a, b, lost = wider._clipped(estimand, limits)
+            a, b, lost = wider.clipped(estimand, limits)
             error = (noise * max(a.max(), b.max())) ** 2 + (hand.TYPICAL_SD * lost) ** 2
             best = min(best, (error, limits))
         return best[1]
 
-    def _clipped(self, estimand: str, limits: Interval) -> tuple[FloatArray, FloatArray, float]:
+    def clipped(self, estimand: str, limits: Interval) -> tuple[FloatArray, FloatArray, float]:
         """Weights by clipped propensities over the size of the population, and what they lack."""
         own, e = ESTIMANDS[estimand], self.scores
         size = float(np.mean(own.population(e, 1.0 - e)))
@@ -129,16 +121,7 @@ class PropensityModel:
     def beyond(self, estimand: str, limits: Interval) -> tuple[float, float]:
         """Shares to expect of records beyond the limits, and of the weight that they lack."""
         share = float(np.mean((self.scores < limits[0]) | (self.scores > limits[1])))
-        return share, self._clipped(estimand, limits)[2]
-
-    def mean_square_weights(self, estimand: str, limits: Interval) -> FloatArray:
-        """Sums of squared weights of (treated, control) records, for each of all records.
-
-        Weights are over the size of the population.
-        """
-        a, b, _ = self._clipped(estimand, limits)
-        own = self.scores * a**2, (1.0 - self.scores) * b**2
-        return np.array([float(np.mean(x)) for x in own])
+        return share, self.clipped(estimand, limits)[2]
 
 
 @row("covariates")
@@ -147,11 +130,6 @@ def within_clip(rows: Block, model: Propensity) -> IntArray:
     e = sigmoid(logits(unit_rows(rows.covariates), model.weights, model.offset))
     low, high = model.low * (1.0 - 1e-9), 1.0 - (1.0 - model.high) * (1.0 - 1e-9)
     return np.where((e < low) | (e > high), 0, 1)
-
-
-def beyond_clip(model: Propensity) -> Cells:
-    """One cell, of the records whose propensities are clipped."""
-    return Cells(within_clip(model), 1)
 
 
 @row("covariates")
@@ -249,18 +227,6 @@ class WeightSpreads:
         spreads = np.append(inside, np.full(added, hand.BENT_VARIANCE)) * (high - low) ** -2.0
         return cls(-low / (high - low), spreads, np.append(unknown, np.zeros(added)) * spreads)
 
-    @classmethod
-    def released(cls, curator: Curator, share: str) -> WeightSpreads:
-        """Release them; free where covariates are public."""
-        (sums,) = curator.several(_standard.ask_means(curator, share))
-        standard = _standard.release_standard(curator, sums, share)
-        means, spreads, unknown = np.full((3, curator.width - 1), [[0.5], [0.002], [0.0]])
-        at = standard.columns - 1
-        means[at], unknown[at] = standard.means, standard.variance_sd
-        least = np.clip(unknown[at] / 2.0, 1e-5, 0.002)
-        spreads[at] = np.maximum(standard.variances, least)
-        return cls(means, spreads, unknown)
-
 
 def standardised(curator: Curator, share: str, bends: Bends) -> tuple[Curator, _standard.Standard]:
     """Release where columns lie and how far they spread; a curator of rows in these units."""
@@ -269,22 +235,6 @@ def standardised(curator: Curator, share: str, bends: Bends) -> tuple[Curator, _
     names = (curator.names[0], *(f"column {j}" for j in range(standard.size)))
     values = (1, *(0,) * standard.size, *curator.values[-1:])
     return recoded(curator, _standard.unit_columns(standard), names, values), standard
-
-
-def released_models(
-    curator: Curator, setting: Setting, estimate: float
-) -> tuple[tuple[PropensityModel, ...], FloatArray, float]:
-    """Release the shares of the arms, the spread of covariates, and the models.
-
-    Two arms have one model, of treatment; each of more has one against all others. All are free
-    where covariates and treatment are public. ``estimate`` is the epsilon that the estimate will
-    have, for the balance of the two. Also the shares, and what noise leaves unknown of them.
-    """
-    known = arm_counts(curator, "counts").shares()
-    columns = WeightSpreads.released(curator, "spread")
-    arms = (None,) if curator.arms == 2 else range(curator.arms)
-    how = (curator, setting, estimate, known, columns)
-    return tuple(fitted_model(*how, "model", arm) for arm in arms), *known
 
 
 def fitted_model(
@@ -317,7 +267,9 @@ def fitted_model(
     )
     if not public:
         return model
-    middle, width = model.reach
+    norm = unit_norm(model.weights.size)
+    middle = model.offset + float(model.weights[0]) / norm
+    width = max(float(np.abs(model.weights[1:]).sum()) / norm, 1e-9)
     row = log_odds(model.within((0.0, 1.0)), middle, width)
     mean, square = curator.sums("log odds", row, WithSquares(1), share=share).value / n
     spread = width * math.sqrt(max(float(square - mean**2), 0.0))

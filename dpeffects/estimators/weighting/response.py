@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,37 +59,29 @@ def represented(rows: Block, model: Propensity, columns: Row, standard: Standard
     return np.where(rows.observed, model.low / chance, 0.0)
 
 
-@dataclass(frozen=True)
-class Response:
-    """What is known of the chances to have an outcome.
+def completed(unknown: float, details: Mapping[str, str], released: Any, n: float) -> Any:
+    """Estimates with what noise in the model leaves of the bias of complete records.
 
     ``unknown`` is the relative error of weights by noise in the model, as a standard deviation
     over records; ``details`` are released values worth showing.
     """
-
-    unknown: float
-    details: Mapping[str, str]
-
-    def completed(self, released: Any, n: float) -> Any:
-        """Estimates with what noise in the model leaves of the bias of complete records."""
-        if isinstance(released, Effects):
-            made = tuple(self.completed(estimate, n) for estimate in released.estimates)
-            return replace(released, estimates=made)
-        if not isinstance(released, Estimate):
-            return released
-        own = sampling_variance(released)
-        spread = 0.0 if isinstance(own, Unavailable) else own * n
-        unknown = (hand.ALIKE * self.unknown) ** 2 * spread
-        part = Part("chances to have an outcome", unknown, noise=True)
-        details, means = {**released.details, **self.details}, released.means
-        if means is not None:
-            sd = math.sqrt(part.variance / 2.0)
-            more = MeansPart(part.name, sd, 0.0, True), MeansPart(part.name, 0.0, sd, True)
-            means = replace(means, parts=(*means.parts, *more))
-        return replace(released, parts=(*released.parts, part), details=details, means=means)
+    if isinstance(released, Effects):
+        made = tuple(completed(unknown, details, estimate, n) for estimate in released.estimates)
+        return replace(released, estimates=made)
+    if not isinstance(released, Estimate):
+        return released
+    own, means = sampling_variance(released), released.means
+    spread = 0.0 if isinstance(own, Unavailable) else own * n
+    part = Part("chances to have an outcome", (hand.ALIKE * unknown) ** 2 * spread, noise=True)
+    if means is not None:
+        sd = math.sqrt(part.variance / 2.0)
+        more = MeansPart(part.name, sd, 0.0, True), MeansPart(part.name, 0.0, sd, True)
+        means = replace(means, parts=(*means.parts, *more))
+    told = {**released.details, **details}
+    return replace(released, parts=(*released.parts, part), details=told, means=means)
 
 
-def respond(curator: Curator, added: Bends, part: float = 1.0) -> tuple[Curator, Response]:
+def respond(curator: Curator, added: Bends, part: float = 1.0) -> tuple[Curator, Any]:
     """Release the model, and return the curator of the rows with their weights.
 
     ``added`` are squares and products beside the columns of the formula. ``part`` of the share
@@ -118,4 +111,5 @@ def respond(curator: Curator, added: Bends, part: float = 1.0) -> tuple[Curator,
     log_odds = np.log(model.scores / (1.0 - model.scores))
     left = (1.0 - model.kept) / max(model.kept, 0.1) * float(log_odds.std())
     unknown = (1.0 - share) * math.hypot(left, math.sqrt(model.noise_variance))
-    return seen_as(curator, represented(chances, columns, standard)), Response(unknown, details)
+    seen = seen_as(curator, represented(chances, columns, standard))
+    return seen, partial(completed, unknown, details)

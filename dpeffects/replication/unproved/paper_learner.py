@@ -46,10 +46,10 @@ def check(options: Any) -> None:
         )
 
 
-def release(learner: Any, curator: Curator, options: Any, points: FloatArray) -> Noisy:
+def release(by_arm: bool, curator: Curator, options: Any, points: FloatArray) -> Noisy:
     """Release effects at points by the R-learner or the DR-learner, with the noise as claimed."""
     models, within = (options.outcome, options.propensity), curator.outcome_range
-    paper = PaperLearner(learner, options.second_stage, points, within, *models)
+    paper = PaperLearner(by_arm, options.second_stage, points, within, *models)
     return claimed_effects(curator, paper, "effect")
 
 
@@ -83,16 +83,30 @@ def _second_stage(learner: Any) -> FittedModel:
     return FittedModel(RandomForestRegressor(random_state=0) if named else learner)
 
 
+def pseudo_outcomes(
+    by_arm: bool, a: FloatArray, y: FloatArray, score: FloatArray, one: FloatArray, zero: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Pseudo-outcomes and weights of the paper's release (its equations 4 and 5).
+
+    Of the R-learner residual outcome over residual treatment, weighted by the square of the latter;
+    of the DR-learner the difference of the mean outcomes, and the weighted residual of the own one.
+    """
+    gap, own = a - score, np.where(a > 0.5, one, zero)
+    if by_arm:
+        return gap / (score * (1.0 - score)) * (y - own) + one - zero, np.ones(len(y))
+    return (y - own) / gap + one - zero, gap**2
+
+
 @dataclass(frozen=True)
 class PaperLearner:
     """Fit both stages, answer at query rows, and find the largest influence.
 
-    ``learner`` is the R-learner or the DR-learner (`r_learner`). ``outcome`` is a model of
-    the outcome given covariates and treatment, the last column, ``propensity`` one of the
-    treatment; by default the paper's networks.
+    ``by_arm`` is False for the R-learner, True for the DR-learner. ``outcome`` is a model of the
+    outcome given covariates and treatment, the last column, ``propensity`` one of the treatment; by
+    default the paper's networks.
     """
 
-    learner: Any
+    by_arm: bool
     second_stage: Any
     queries: FloatArray
     outcome_range: Interval
@@ -117,11 +131,11 @@ class PaperLearner:
         arms = mean.fitted(np.column_stack([x, a]), outcome)
         first = _FirstStage(chance, arms)
         score, one, zero = first.nuisances(x)
-        pseudo, weight = self.learner.pseudo_outcomes(a, outcome, score, one, zero)
-        second, weighted = _second_stage(self.second_stage), self.learner.weighted_residuals
+        pseudo, weight = pseudo_outcomes(self.by_arm, a, outcome, score, one, zero)
+        second, weighted = _second_stage(self.second_stage), not self.by_arm
         effect = second.fitted(x, pseudo, weight if weighted and second.takes_weight else None)
         scale = float(np.mean(score * (1 - score))) if weighted else 1.0
-        return _Fitted(first, self.learner, effect, scale, self.outcome_range)
+        return _Fitted(first, self.by_arm, effect, scale, self.outcome_range)
 
 
 @dataclass(frozen=True)
@@ -146,7 +160,7 @@ class _Fitted:
     """Both stages."""
 
     first: _FirstStage
-    learner: Any
+    by_arm: bool
     effect: Predict
     scale: float
     outcome_range: Interval
@@ -160,7 +174,7 @@ class _Fitted:
         for arm in (0.0, 1.0):
             for end in self.outcome_range:
                 a, y = np.full(len(x), arm), np.full(len(x), end)
-                pseudo, weight = self.learner.pseudo_outcomes(a, y, *known)
+                pseudo, weight = pseudo_outcomes(self.by_arm, a, y, *known)
                 np.maximum(most, np.abs(weight * (pseudo - effect)) / self.scale, out=most)
         return most
 
