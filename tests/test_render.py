@@ -111,7 +111,7 @@ LOUD = {
     "asymptotic": (make(guarantee=Guarantee(1.0, kind="asymptotic")), "ASYMPTOTIC CLAIM"),
     "claimed effects": ("claimed", "ASYMPTOTIC CLAIM"),
     "seeded site": ("seeded site", "NOT PRIVATE: seeded"),
-    "hardly adjusted": ("private_psm-sample-ATE", "ASSOCIATION, NOT AN EFFECT"),
+    "hardly adjusted": ("private_psm-sample-ATE", "HARDLY ADJUSTED"),
 }
 
 

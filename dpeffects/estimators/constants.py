@@ -230,7 +230,9 @@ MOST_COLUMNS, MOST_POOLED = 450, 250
 
 POINT = 0.98
 """A column with this part of its records closer to its mean than a ninetieth of its range spreads
-less than can be told: its standard deviation is below .005 of the range if it is normal."""
+less than can be told: its standard deviation is below .005 of the range if it is normal. The same
+is said where logarithms of distances alone are released, and their mean is this part of that of a
+ninetieth."""
 CODE = 0.75
 """A column is taken for a code of two values where this part of its records is in one class of
 lengths on either side: its square is a line, and products of codes may be none at all. Of normal

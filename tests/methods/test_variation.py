@@ -49,7 +49,7 @@ def test_noise_pulls_the_difference_to_none_and_the_interval_allows_for_it():
     held = {"ATT": 0, "ATC": 0}
     for seed in range(1, 7):
         data, truth = varying(seed)
-        call = {"epsilon": 0.01, "bounds": BOUNDS, "seed": seed}
+        call = {"epsilon": 0.005, "bounds": BOUNDS, "seed": seed}
         fits = {x: ESTIMATORS[x]("y ~ t | x1 + x2 + x3", data, "one_step", **call) for x in held}
         one, other = (fit.estimate for fit in fits.values())
         assert abs(one - other) < 0.5 * abs(truth["ATT"] - truth["ATC"])

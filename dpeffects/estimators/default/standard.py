@@ -191,15 +191,15 @@ def release_standard(curator: Curator, noisy: Noisy, share: str, bends: Bends = 
         usual, error = _typical(n, logs, math.sqrt(noise))
         sds[other] = usual = np.minimum(usual, sds[other])
         variances[other], codes[other] = usual**2, False
-        unknown[other] = usual**2 * _rough(error)
+        unknown[other], closest = usual**2 * _rough(error), logs.value
         for counts in told:
+            closest = counts.value.reshape(other.size, -1)[:, classes // 2]
             for j, own, sd in zip(other, counts.value.reshape(other.size, -1), usual, strict=True):
                 found = replace(counts, value=own)
                 margin = _margin(n, found, float(means[j]), math.sqrt(noise), float(sd), error)
                 means[j], sds[j], skewness[j], codes[j], seen, unknown[j] = margin
                 variances[j] = min(seen, variances[j])
-                if own[own.size // 2] > hand.POINT * n:
-                    points.append(curator.names[columns[j]])
+        points = [curator.names[j] for j in columns[other[closest > hand.POINT * n]]]
     said = f"RANGES TOO WIDE: hardly adjusted for {', '.join(points)}" if points else ""
     two = set(columns[codes].tolist())
     bends = tuple(pair for pair in bends if not set(pair) <= two)
