@@ -212,7 +212,7 @@ def page() -> None:
         )
     why, live, code = tomllib.loads(EXPLAINED.read_text()), rows["mutant"][~rows["now"]], sample()
     reasons = [why.get(name, "not explained yet") for name in live]
-    shown = live.str.replace("|", "\\|")
+    shown = "``" + live.str.replace("|", "\\|") + "``"
     tables["Those that live"] = pd.DataFrame({"mutant": shown, "why": reasons})
     gone = (~rows["mutant"].isin(code)).sum()
     first, now = rows["first"].mean(), rows["now"].mean()
