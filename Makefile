@@ -9,7 +9,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 SPHINX := $(BIN)/python -m sphinx -q
 
-.PHONY: demo federation-demo test lint types doctests unit test-long test-lowest dist docs notebook vignettes benchmarks clean
+.PHONY: demo federation-demo test lint types doctests unit test-long test-lowest dist docs outputs notebook vignettes benchmarks clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python vignettes/quick_start.py
@@ -62,7 +62,11 @@ docs: $(VENV)/.installed-docs
 	$(BIN)/python docs/check_links.py docs/_build/html
 	$(BIN)/python docs/check_pages.py docs/_build/html
 
-# The notebook of the site is kept with its outputs.
+# The pages of the site are kept with their outputs; a build runs only those whose code has changed.
+outputs: $(VENV)/.installed-docs
+	$(BIN)/python docs/steps/outputs.py
+
+# The notebook of the site is kept with its outputs, too.
 notebook: $(VENV)/.installed-docs
 	$(BIN)/python docs/notebooks/make.py
 

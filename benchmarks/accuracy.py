@@ -42,7 +42,7 @@ def datasets(small: bool):
         print(f"ACIC left out: {error}")
 
 
-def target(formula: str, data: dpe.Declared) -> float:
+def target(formula: str, data: dpe.DeclaredFrame) -> float:
     """Non-private matching on outcomes clipped to the declared range."""
     return dpe.reference(formula, data, "private_psm", level="label").estimate
 

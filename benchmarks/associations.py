@@ -41,7 +41,7 @@ def main() -> None:
     for seed in range(RUNS):
         call = {"horizon": HORIZON, "epsilon": 1.0, "seed": seed}
         fit = dpe.dp_survival("Surv(time, event) ~ t", people(N, seed), **call)
-        ends = zip(fit.tidy()["term"], fit.conf_int(), fit.conf_int_of_effect(), strict=True)
+        ends = zip(fit.tidy()["term"], fit.conf_int(), fit.effect_conf_int(), strict=True)
         for term, own, effect in ends:
             if term in truth:
                 inside = own[0] <= truth[term] <= own[1]

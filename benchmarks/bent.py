@@ -66,7 +66,7 @@ class Found(NamedTuple):
     low: float
     high: float
     std_error: float
-    caution: str
+    warnings: str
     commit: str
 
 
@@ -119,7 +119,7 @@ def measure(cell: Run) -> Found:
     interval, truth = fit.conf_int(0.95), truths[cell.estimand]
     low, high = (np.nan, np.nan) if isinstance(interval, Unavailable) else interval
     error = fit.std_error if isinstance(fit.std_error, float) else np.nan
-    said = fit.doubts.split(":")[0][:80]
+    said = fit.estimate_warnings.split(":")[0][:80]
     return Found(fit.estimate - truth, low - truth, high - truth, error, said, commit())
 
 
@@ -215,7 +215,7 @@ def by_cell(runs: pd.DataFrame, peers: pd.DataFrame) -> pd.DataFrame:
                 "rmse": rmse,
                 "bias": float(part["error"].mean()),
                 "half / 1.96 rmse": half / 1.96 / rmse,
-                "cautioned": 100 * float((part["caution"].fillna("") != "").mean()),
+                "cautioned": 100 * float((part["warnings"].fillna("") != "").mean()),
                 "worst / se": float((part["error"].abs() / part["std_error"]).max()),
                 "better": better,
                 "its runs": peer_runs,
@@ -288,7 +288,7 @@ def page(name: str, runs: pd.DataFrame, peers: pd.DataFrame) -> None:
             table[column] = [float(f"{value:.3g}") for value in table[column]]
     lead = (
         f"Commits: {', '.join(map(str, dict.fromkeys(runs['commit'])))}. Coverage of the "
-        "population's effect and cautions in the first lines of a summary in %, nominal 95 %; "
+        "population's effect and warnings in the first lines of a summary in %, nominal 95 %; "
         f"medians of half-widths. Seeds from {FIRST_TEST_SEED} on were not tuned on. "
         '"Better" is the better of linear and boosted estimates without privacy but for one draw '
         "of noise; ratios in pooled rows are geometric means."

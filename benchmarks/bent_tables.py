@@ -92,7 +92,7 @@ def call(kind: str, seed: int, n: int, wide: float, run: int, flexible: int | No
         fit = dpe.dp_survival(formula, frame, horizon=1.0, bins=10, **given)
         row = fit.tidy().set_index("term").loc["rmst_difference"]
     found = row["estimate"], row["conf_low"], row["conf_high"]
-    return found, fit.details.get("columns added", "nothing"), "NO PRODUCTS" in fit.caution
+    return found, fit.details.get("terms added", "nothing"), "No interactions" in fit.warnings
 
 
 def cell(kind: str, seed: int, n: int, wide: float) -> list[dict[str, Any]]:

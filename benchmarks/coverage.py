@@ -134,7 +134,7 @@ def design(cell: Cell, found: Found) -> str:
     """What kind of study a cell is: one of `DESIGNS`."""
     if cell.population in IN_TRIALS:
         return DESIGNS[0]
-    hardly = found.warned > 0.5 and found.said.startswith(("HARDLY ADJUSTED", "NOT ADJUSTED"))
+    hardly = found.warned > 0.5 and found.said.startswith(("Weak adjustment", "NOT ADJUSTED"))
     if hardly or found.associated > 0.5 or cell.method in UNADJUSTED:
         return DESIGNS[3]
     return DESIGNS[2 if cell.population in CURVES else 1]
@@ -270,7 +270,7 @@ def of_average(cell: Cell) -> Found:
             said[words(str(error))] += 1
             continue
         truth = population.truth[cell.estimand]
-        caution = "; ".join(x for x in fit.released.cautions if not x.startswith(STANDING))
+        caution = "; ".join(x for x in fit.released.warning_lines if not x.startswith(STANDING))
         rows.append(
             of_estimate(fit.released, caution, truth, seed < WIDTHS, again=cell.part == "noise")
         )
@@ -288,7 +288,7 @@ def assumed(fit: dpe.Result) -> str:
     """What the summary says above the estimate that it assumes."""
     above = str(fit.summary()).partition("\n\n")[0]
     found = re.search(r"^Assumes +(.*?)(?=^\S|\Z)", above, re.MULTILINE | re.DOTALL)
-    standing = [words(x) for x in fit.released.cautions if x.startswith(STANDING)]
+    standing = [words(x) for x in fit.released.warning_lines if x.startswith(STANDING)]
     return "; ".join([*standing, *([" ".join(found[1].split())] if found else [])]) or "-"
 
 
@@ -299,7 +299,7 @@ def of_estimate(
 
     Noise is that of the released value, before it is cut to what an effect can be.
     """
-    p = p_value(replace(estimate, basis=""), truth)
+    p = p_value(replace(estimate, identification=""), truth)
     first = (bool(caution), estimate.associated)
     if isinstance(p, Unavailable):
         return (*first, *[np.nan] * 7)
@@ -331,7 +331,7 @@ def of_groups(cell: Cell) -> Found:
             bounds=population.declared,
             seed=crc32(repr(cell).encode()) + seed,
         )
-        caution = getattr(fit, "caution", "")
+        caution = getattr(fit, "warnings", "")
         said[words(caution)] += bool(caution)
         pairs = list(zip(fit.effects, truths(cell.population), strict=True))
         pairs = pairs[:1] if again else pairs
@@ -440,7 +440,7 @@ def counts(made: pd.DataFrame) -> dict[str, int]:
     return {
         "cells": len(made),
         "below 90 %": int(made["low"].sum()),
-        "caution": int(said.sum()),
+        "warnings": int(said.sum()),
         "assumption": int(made["assumed"].sum()),
         "chance": int(made["perhaps"].sum()),
         "silent": int(made["quiet"].sum()),

@@ -119,7 +119,7 @@ def five_periods(n: int, treated: float, rho: float) -> list[dict]:
         for epsilon in EPSILONS:
             fit = dpe.dp_did("y ~ t", long, epsilon=epsilon, seed=seed, **asked)
             low, high = fit.conf_int().T
-            first, last = fit.one().conf_int()
+            first, last = fit.period().conf_int()
             hits = (low <= truth).all() and (truth <= high).all(), first <= EFFECT <= last
             width = np.median(high - low)
             found[epsilon].append([*hits, fit.pretrends().p_value < 0.05, width])

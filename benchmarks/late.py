@@ -91,9 +91,9 @@ def setting(kind: str, n: int, compliers: float, epsilon: float, how: str) -> di
             design=design,
             seed=seed + 10**7,
         )
-        p = fit.table.p_value(truth)
+        p = fit.arm_table.p_value(truth)
         errors = fit.estimate - truth, plain(frame, adjusted) - truth
-        found.append([*errors, p > 0.05, fit.table.weak])
+        found.append([*errors, p > 0.05, fit.arm_table.weak])
     each = np.array(found, float)
     error, without = np.sqrt((each[:, :2] ** 2).mean(axis=0))
     return {

@@ -23,7 +23,7 @@ from report import save
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from dpeffects.privacy.ladder import Ladder, Pace
+from dpeffects.privacy.ladder import Ladder, LadderPace
 from tests.privacy.planted import plant_line
 from tests.privacy.substitutions import substitutions
 from tests.privacy.test_least_squares import PLANTED
@@ -48,7 +48,7 @@ def planted() -> pd.DataFrame:
     for bug, lines in PLANTED.items():
         with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
             plant_line(patch, *lines)
-            by_density = lines[0] in (Ladder, Pace)
+            by_density = lines[0] in (Ladder, LadderPace)
             found = substitutions(4000, SEED, most_violations=1, by_density=by_density)
         rows.append({"bug": bug, "found": bool(found.violations), "after": found.pairs})
     return pd.DataFrame(rows)

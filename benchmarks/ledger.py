@@ -37,7 +37,7 @@ from dpeffects.privacy.budget import Budget  # noqa: E402
 from dpeffects.privacy.ledger import Terms  # noqa: E402
 from dpeffects.services.federation.store import Price, Store  # noqa: E402
 from tests.damage import count  # noqa: E402
-from tests.killing import spend  # noqa: E402
+from tests.killing import charge  # noqa: E402
 from tests.privacy.conftest import Server, binaries  # noqa: E402
 
 TERMS = Terms("record")
@@ -115,8 +115,8 @@ def times_at(
     room = ledger.reserve(Budget(10.0), TERMS, {})
     acts = {
         "open": lambda: open_ledger(address),
-        "charge in a call": lambda: room.charge(spend("a", 1e-3), TERMS),
-        "charge by itself": lambda: ledger.charge(spend("a", 1e-3), TERMS),
+        "charge in a call": lambda: room.charge(charge("a", 1e-3), TERMS),
+        "charge by itself": lambda: ledger.charge(charge("a", 1e-3), TERMS),
         "find a new request": lambda: store.find("new", "hash"),
         "pay for a request": lambda: store.reserve(f"n{next(number)}", "hash", Price(1e-3)),
     }

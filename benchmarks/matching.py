@@ -65,7 +65,7 @@ def measured(kind: str, name: str, n: int, draw: Draw, runs: int) -> Iterator[di
                     "method": label,
                     "error": fit.estimate - truth,
                     "covers": low <= truth <= high,
-                    "effect": fit.basis == "adjusted",
+                    "effect": fit.identification == "adjusted",
                     "width": high - low,
                 }
 

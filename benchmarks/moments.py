@@ -7,9 +7,9 @@ Five covariates: two numbers (one skewed, correlated with the other), two indica
 a number) and a factor of four levels; treatment depends on them. Outcomes are normal, skewed with a
 variance that grows with its mean, and an indicator, each in a release of its own. A population of a
 million people is made once, and its own regression is the truth; records are drawn from it with
-replacement, and noise by the law of claims 6 and 26 (`tests/methods/test_moments.py` has the noise
-of the sampler, and sums by `dp_moments` itself). Coverage is that of 95 % intervals, in per cent: a
-truth is covered where the test of it is not rejected.
+replacement, and noise by the distribution of claims 6 and 26 (`tests/methods/test_moments.py` has
+the noise of the sampler, and sums by `dp_moments` itself). Coverage is that of 95 % intervals, in
+per cent: a truth is covered where the test of it is not rejected.
 """
 
 from __future__ import annotations

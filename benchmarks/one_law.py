@@ -1,4 +1,4 @@
-"""Whether p-values and intervals are one law: 200 results of each kind and more.
+"""Whether p-values and intervals are one distribution: 200 results of each kind and more.
 
     python benchmarks/one_law.py            # some ten minutes on two cores
     python benchmarks/one_law.py --small    # a quick look, nothing saved
@@ -19,7 +19,7 @@ import pandas as pd
 from report import save
 
 from dpeffects.progress import bar
-from tests.laws import ALPHAS, KINDS, stated
+from tests.dists import ALPHAS, KINDS, stated
 
 SMALL = "--small" in sys.argv
 RESULTS = 5 if SMALL else 200
@@ -31,7 +31,7 @@ NOTE = (
 
 
 def counted(kind: str) -> dict[str, object]:
-    """Make results of a kind and count what is not one law."""
+    """Make results of a kind and count what is not one distribution."""
     rng, make = np.random.default_rng(2), KINDS[kind][1]
     fits = (make(rng) for _ in range(RESULTS))
     pairs = [pair for fit in fits for alpha in ALPHAS for pair in stated(fit, alpha)]

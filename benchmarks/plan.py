@@ -1,4 +1,4 @@
-"""Plans against real runs: half-widths, power at the effect called detectable, and time.
+"""Plans against real runs: half-widths, power at the effect called mde, and time.
 
     python benchmarks/plan.py            # about 25 minutes on one core
     python benchmarks/plan.py --small    # a few cells, nothing is saved
@@ -8,7 +8,7 @@
 records, how much covariates explain of outcome and treatment, how they spread. "given" ones know
 the first three only, and "default" ones nothing. Half-widths are over the median of real runs: on
 the bundled data with fresh noise, on populations with fresh samples too. Power is that of real
-runs on populations with the effect that the plan called detectable, in half of them downwards.
+runs on populations with the effect that the plan called mde, in half of them downwards.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import dpeffects as dpe
 from dpeffects.design.bounds import Bounds, declare
-from dpeffects.design.read import read
+from dpeffects.design.table_reader import read
 from dpeffects.formula import parse
 from dpeffects.inference.estimate import Unavailable
 from tests.populations import RIGHT, TRIALS, Population, constant, drawn
@@ -57,7 +57,7 @@ POWER = (
 
 
 @dataclass(frozen=True)
-class Study:
+class SimulationStudy:
     """Data to plan for."""
 
     name: str
@@ -67,7 +67,7 @@ class Study:
     source: Any
 
     @classmethod
-    def bundled(cls, name: str) -> Study:
+    def bundled(cls, name: str) -> SimulationStudy:
         formula = dpe.data_info(name).formula
         simulated = name == "confounded"
         data = dpe.simulate(name, n=20_000, seed=1) if simulated else dpe.load_data(name)
@@ -76,7 +76,7 @@ class Study:
         return cls(name, formula, bounds, TABLES[name], data.frame)
 
     @classmethod
-    def of(cls, population: Population) -> Study:
+    def of(cls, population: Population) -> SimulationStudy:
         trial = population.name.startswith("trial")
         return cls(population.name, population.formula, population.declared, trial, population)
 
@@ -97,7 +97,7 @@ class Study:
             low, high = bounds.interval(name)
             sd = float(frame[name].astype(float).clip(low, high).std()) / (high - low)
             known[name] = min(max(sd, 0.001), 0.5)
-        said = {"outcome_mean": float(y.mean()), "share_treated": float(t.mean())}
+        said = {"outcome_mean": float(y.mean()), "treated_share": float(t.mean())}
         if len(np.unique(y)) > 2:
             said["outcome_sd"] = float(within.std())
         said |= {"r2": float(1 - left @ left / (within @ within)), "covariate_sd": known}
@@ -122,9 +122,11 @@ def residual(values: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return values - columns @ np.linalg.lstsq(columns, values, rcond=None)[0]
 
 
-def half_widths(study: Study, n: int, epsilon: float, methods: tuple[str, ...]) -> list[dict]:
+def half_widths(
+    study: SimulationStudy, n: int, epsilon: float, methods: tuple[str, ...]
+) -> list[dict]:
     told, rows = study.told(), []
-    given = {k: told[k] for k in ("outcome_mean", "outcome_sd", "share_treated") if k in told}
+    given = {k: told[k] for k in ("outcome_mean", "outcome_sd", "treated_share") if k in told}
     for method in methods:
         try:
             planned = [study.plan(method, n, epsilon, **told)]
@@ -147,14 +149,14 @@ def half_widths(study: Study, n: int, epsilon: float, methods: tuple[str, ...]) 
 
 
 def power(population: Population, n: int, epsilon: float, methods: tuple[str, ...]) -> list[dict]:
-    study, rows = Study.of(population), []
+    study, rows = SimulationStudy.of(population), []
     told = study.told()
     for method in methods:
         row = study.plan(method, n, epsilon, **told)
         found = []
         for seed in range(POWER_RUNS):
-            effect = row.detectable * (-1) ** seed
-            shift = (population.truth["ATE"] - effect) * told["share_treated"]
+            effect = row.mde * (-1) ** seed
+            shift = (population.truth["ATE"] - effect) * told["treated_share"]
             there = replace(
                 population,
                 effect=constant(effect),
@@ -163,7 +165,7 @@ def power(population: Population, n: int, epsilon: float, methods: tuple[str, ..
             interval = study.run(method, there.sample(n, seed), epsilon, seed).conf_int()
             found.append(interval.lower > 0 if effect > 0 else interval.upper < 0)
         cell = {"data": population.name, "n": n, "epsilon": epsilon, "method": method}
-        cell |= {"detectable": float(f"{row.detectable:.3g}"), "power": round(np.mean(found), 2)}
+        cell |= {"mde": float(f"{row.mde:.3g}"), "power": round(np.mean(found), 2)}
         rows.append(cell)
         print(cell, flush=True)
     return rows
@@ -193,13 +195,13 @@ def main() -> None:
     times = pd.DataFrame([seconds(n) for n in ((1000,) if small else (1000, 5000, 20_000, 10**6))])
     cells = []
     for name in list(TABLES)[: 1 if small else None]:
-        study = Study.bundled(name)
+        study = SimulationStudy.bundled(name)
         for epsilon in (1.0, 3.0):
             cells += half_widths(study, len(study.source), epsilon, METHODS)
     for k, population in enumerate(POPULATIONS[: 1 if small else None]):
         n, epsilon = SIZES[k % 2]
         methods = METHODS if k % 4 == 0 else METHODS[: -len(LEARNERS)]
-        cells += half_widths(Study.of(population), n, epsilon, methods)
+        cells += half_widths(SimulationStudy.of(population), n, epsilon, methods)
     named = {p.name: p for p in (*RIGHT, *TRIALS)}
     tests = [
         cell
@@ -266,7 +268,7 @@ def many_columns() -> list[dict[str, Any]]:
             given = {"bounds": bounds, "epsilon": epsilon, "delta": delta}
             two = declared == [0, 1]
             values = frame[y].clip(*(declared if not two else (0, 1))).astype(float)
-            said = {"share_treated": float(frame[arm].mean()), "n": len(frame)}
+            said = {"treated_share": float(frame[arm].mean()), "n": len(frame)}
             means, sds = {y: float(values.mean())}, {} if two else {y: float(values.std())}
             runs = [dpe.dp_ate(formula, frame, seed=s, **given).conf_int() for s in range(RUNS - 1)]
             real = np.median([(i.upper - i.lower) / 2 for i in runs])
@@ -280,7 +282,7 @@ def many_columns() -> list[dict[str, Any]]:
             planned = dpe.plan_study(formula, **said, **more, **given).effects[0].half_width
             row = {"data": name, "n": len(frame), "columns": len(covariates)}
             row |= {"outcome": "0 or 1" if two else "a measure", "epsilon": epsilon, "delta": delta}
-            row |= {"treated": round(said["share_treated"], 2)}
+            row |= {"treated": round(said["treated_share"], 2)}
             row |= {"real": float(f"{real:.3g}"), "plan / real": round(plan / real, 2)}
             row |= {"study": float(f"{study:.3g}"), "plan_study / study": round(planned / study, 2)}
             rows.append(row)
@@ -307,7 +309,7 @@ def tabled(cells: pd.DataFrame, tests: pd.DataFrame, times: pd.DataFrame) -> dic
     summary.columns = [f"{name}, {100 * q:.0f} %" for name, q in summary.columns]
     return {
         "Half-widths, planned over real: quantiles over cells": summary.reset_index(),
-        "Power at the detectable effect": tests,
+        "Power at the mde effect": tests,
         "Processor time": times,
         "Half-widths by cell": cells,
     }

@@ -20,7 +20,7 @@ import pandas as pd
 from report import RESULTS, save
 
 import dpeffects as dpe
-from dpeffects.inference.bins import Scale
+from dpeffects.inference.bins import OutcomeRange
 from dpeffects.inference.quantiles import Distributions
 from dpeffects.inference.tables import ArmTable
 
@@ -135,7 +135,7 @@ def accuracy(runs: int) -> pd.DataFrame:
 # --- other ways -----------------------------------------------------------------------------------
 
 
-def one_stage(rng: Generator, y: Array, t: Array, scale: Scale, epsilon: float) -> Array:
+def one_stage(rng: Generator, y: Array, t: Array, scale: OutcomeRange, epsilon: float) -> Array:
     """All of the budget on the public grid."""
     ends = scale.grid()
     counts = [np.bincount(np.searchsorted(ends, y[a]), minlength=ends.size + 1) for a in (t, ~t)]
@@ -144,7 +144,7 @@ def one_stage(rng: Generator, y: Array, t: Array, scale: Scale, epsilon: float) 
     return Distributions(table, ends, scale).difference(Q, 0.0).value
 
 
-def tree(rng: Generator, y: Array, t: Array, scale: Scale, epsilon: float) -> Array:
+def tree(rng: Generator, y: Array, t: Array, scale: OutcomeRange, epsilon: float) -> Array:
     """A binary tree of counts over 1,024 bins of the logarithm; each level has its part."""
     depth = 10
     top = max(abs(scale.lower), abs(scale.upper))
@@ -167,7 +167,7 @@ def tree(rng: Generator, y: Array, t: Array, scale: Scale, epsilon: float) -> Ar
     return found[0] - found[1]
 
 
-def exponential(rng: Generator, y: Array, t: Array, scale: Scale, epsilon: float) -> Array:
+def exponential(rng: Generator, y: Array, t: Array, scale: OutcomeRange, epsilon: float) -> Array:
     """Each quantile of each arm by the exponential mechanism, on a logarithmic scale."""
     low = max(abs(scale.lower), abs(scale.upper)) * 2.0**-20
     found = []
@@ -192,7 +192,7 @@ def alternatives(runs: int) -> pd.DataFrame:
     rows = []
     for name, (way, function) in itertools.product(names, ways.items()):
         true, private, plain = truth(name), [], []
-        scale = Scale(*map(float, POPULATIONS[name][1]))
+        scale = OutcomeRange(*map(float, POPULATIONS[name][1]))
         for seed in range(runs):
             y, t = drawn(name, 10_000, 0.5, seed)
             private.append(function(np.random.default_rng(seed), y, t, scale, 1.0) - true)

@@ -3,9 +3,9 @@
     python benchmarks/randomisation_test.py            # about 4 minutes on one core
     python benchmarks/randomisation_test.py --small    # half a minute; nothing is written
 
-Releases are drawn by their law, which tests check against the kernel's own. Power is compared with
-that of Fisher's exact test without privacy, and with that of the p-value of `dp_ate` with
-``method="diff_in_means"`` at the same epsilon, whose level is not exact.
+Releases are drawn by their distribution, which tests check against the kernel's own. Power is
+compared with that of Fisher's exact test without privacy, and with that of the p-value of `dp_ate`
+with ``method="diff_in_means"`` at the same epsilon, whose level is not exact.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from report import save
 from scipy.stats import fisher_exact
 
 import dpeffects as dpe
-from dpeffects.inference.randomisation_law import (
+from dpeffects.inference.randomisation_distribution import (
     CENTRES,
     Assignment,
     RandomisationStatistic,

@@ -50,7 +50,7 @@ def cell(kind: str, n: int, share: float, trial: bool, runs: int) -> dict[str, f
         call = {"epsilon": 1, "bounds": BOUNDS, "design": design, "seed": seed}
         fit, truth = dpe.dp_ate("y ~ t | x1 + x2", data, **call), data["effect"].mean()
         low, high = fit.conf_int()
-        cautious = "RARE ARM" in fit.caution
+        cautious = "Small arm" in fit.warnings
         rows.append((fit.estimate - truth, low <= truth <= high, high - low, cautious))
     error, covered, width, cautious = np.array(rows).T
     return {
@@ -74,7 +74,7 @@ def main() -> None:
     notes = (
         f"{runs} runs a cell (standard error of a coverage of 95 %: {points:.1f} points). "
         + "; ".join(f"*{k}*: {v}" for k, v in KINDS.items())
-        + ". *caution*: how often the summary said RARE ARM."
+        + ". *warning*: how often the summary said Small arm."
     )
     save("rare_arms", "Few treated records", {"": pd.DataFrame(rows)}, notes)
 

@@ -69,7 +69,7 @@ def setting(kind: str, treated: float, n: int, randomised: bool) -> list[dict]:
         design = "randomised" if randomised else "observational"
         for epsilon in EPSILONS:
             asked = {"offset": "years", "epsilon": epsilon, "design": design, "seed": seed}
-            means = dpe.dp_rate(formula, made, **asked).table.means()
+            means = dpe.dp_rate(formula, made, **asked).arm_table.means()
             nulls = (means.combined(1.0, -ratio), 0.0), (means.combined(1.0, -1.0), one - zero)
             hits = [p_value(combined, null) > 0.05 for combined, null in nulls]
             private = means.treated / means.control if means.control > 0.0 else np.inf

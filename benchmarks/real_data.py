@@ -301,15 +301,19 @@ def measure(cell: Cell) -> Found:
         except DPEffectsError as error:
             said[str(error).partition(":")[0][:60]] += 1
             continue
-        p = p_value(replace(estimate, basis=""), truth)
+        p = p_value(replace(estimate, identification=""), truth)
         if isinstance(p, Unavailable):
             continue
         low, high = interval(estimate, 0.95) if seed < WIDTHS else (np.nan, np.nan)
         total = estimate.sampling.value + estimate.noise_variance + estimate.bias_variance
-        cautions = [x for x in estimate.cautions if not x.startswith(("NOT ADJ", "ASSOC"))]
-        said[cautions[0].partition(":")[0][:60] if cautions else ""] += bool(cautions)
+        warning_lines = [
+            x for x in estimate.warning_lines if not x.startswith(("NOT ADJ", "ASSOC"))
+        ]
+        said[warning_lines[0].partition(":")[0][:60] if warning_lines else ""] += bool(
+            warning_lines
+        )
         point = estimate.point - truth
-        rows.append((p >= 0.05, (high - low) / 2.0, point, total, bool(cautions)))
+        rows.append((p >= 0.05, (high - low) / 2.0, point, total, bool(warning_lines)))
     refused, most = 1.0 - len(rows) / cell.runs, (+said).most_common(1)
     if not rows:
         return Found(refused, *[np.nan] * 6, most[0][0])
@@ -324,7 +328,7 @@ def measure(cell: Cell) -> Found:
 LEAD = """\
 Nominal 95 % intervals, coverage in %; *half-width* is the mean, *error* the standard deviation of
 the estimates, *reported* what the standard errors say it is (the root of their mean square);
-*cautions* is the share of runs with a line of stars above the estimate. Methods that do not adjust
+*warnings* is the share of runs with a line of stars above the estimate. Methods that do not adjust
 (`diff_in_means`, `clipped_contrast`) get a trial, the others a confounded study; covariates say who
 has an outcome in both. In villages, size is their number, and there are 40 people in each on
 average; elsewhere it is the number of rows.
@@ -347,7 +351,7 @@ def page(found: pd.DataFrame, name: str, folder: Path = RESULTS) -> None:
         )
         for column in ("half_width", "bias", "error", "reported"):
             shown[column] = [f"{x:.3g}" for x in shown[column]]
-        heads = {"cover": "coverage", "half_width": "half-width", "warned": "cautions"}
+        heads = {"cover": "coverage", "half_width": "half-width", "warned": "warning_lines"}
         tables[part.capitalize()] = shown.rename(columns=heads).fillna("")
     tables["Differences in means without privacy, on the same data"] = peers(found)
     save(

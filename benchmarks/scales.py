@@ -197,7 +197,7 @@ def main() -> None:
 NOTES = """\
 Two hundred draws have a standard error of 1.5 points; the methods of a population have the
 same draws. In trials ratios and odds cover as they should, rare outcomes and small arms included,
-where the interval of a difference (a normal law around the estimate) may be too short.
+where the interval of a difference (a normal distribution around the estimate) may be too short.
 
 Adjusted intervals cover too often where those of the difference do: they allow for confounding that
 noise may have left in the models, and private_ipw allows for most. Where the control mean is

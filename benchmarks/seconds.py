@@ -20,7 +20,7 @@ CUT = "[0, 0.25, 0.5, 0.75, 1]"
 STRATA = f"outcome ~ treatment | cut(x1, {CUT}) + cut(x2, {CUT})"
 
 
-def call(method: str, data: dpe.Declared) -> None:
+def call(method: str, data: dpe.DeclaredFrame) -> None:
     learner = method.endswith("_learner")
     needs_strata = method.endswith("_matching")
     formula = STRATA if needs_strata else dpe.data_info("confounded").formula
@@ -30,7 +30,7 @@ def call(method: str, data: dpe.Declared) -> None:
     run(formula, data, method=method, epsilon=1, delta=1e-6)
 
 
-def seconds(method: str, data: dpe.Declared) -> float:
+def seconds(method: str, data: dpe.DeclaredFrame) -> float:
     best = float("inf")
     for _ in range(3):
         start = time.perf_counter()

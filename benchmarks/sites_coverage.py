@@ -27,7 +27,7 @@ from scipy.stats import norm
 import dpeffects as dpe
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.services.sites import SiteRelease, combine
-from dpeffects.services.sites.error_distribution import Errors, SumLaw
+from dpeffects.services.sites.error_distribution import SiteErrors, WeightedSumDistribution
 from dpeffects.services.sites.rules import inflation_ivw, inflation_mvagg, ivw, mvagg
 
 RULES = ("ivw", "mvagg", "all", "largest", "random")
@@ -134,11 +134,13 @@ def pair(rng, rule, allowance, n, variance, relative) -> list[float]:
     scale = relative * variance
     noisy = variance + scale * rng.laplace(size=n.size)
     rows = zip(noisy, scale, 20 * variance, strict=True)
-    errors = Errors.of([Estimate(0.0, SamplingVariance(*row)) for row in rows])
+    errors = SiteErrors.of([Estimate(0.0, SamplingVariance(*row)) for row in rows])
     weights = rule(n, errors.variance)
     sd = np.sqrt(weights**2 @ variance)
     factors = np.ones_like(n), allowance(n, errors, weights)
-    halves = [SumLaw(errors, weights, factor).upper_point(0.025) for factor in factors]
+    halves = [
+        WeightedSumDistribution(errors, weights, factor).upper_point(0.025) for factor in factors
+    ]
     return [1 - 2 * norm.sf(half / sd) for half in halves]
 
 

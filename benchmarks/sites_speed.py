@@ -24,7 +24,7 @@ from report import save
 import dpeffects as dpe
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
 from dpeffects.services.sites import (
     SiteRelease,
     StudyRelease,
@@ -86,8 +86,8 @@ def alone(site: str, n: int, rng: np.random.Generator) -> SiteRelease:
         level="sample",
         n=n,
         guarantee=Guarantee(1.0),
-        spends=tuple(
-            Spend(label, label, 1 / 3, 0.0, "Laplace", (1.0,), (3.0,), 7)
+        charges=tuple(
+            Charge(label, label, 1 / 3, 0.0, "discrete Laplace", (1.0,), (3.0,), 7)
             for label in ("counts", "estimate", "variance")
         ),
         bounds=(("y", "[0, 1]", "declared"),),
@@ -185,8 +185,8 @@ def studies_and_tables() -> Iterator[dict[str, Any]]:
     asked = {"horizon": 365, "epsilon": 1, "design": "randomised"}
     fit = dpe.dp_survival("Surv(time, died) ~ t", times, **asked)
     for count in (10, 30):
-        tables = [replace(fit.table, counts=fit.table.counts + j) for j in range(count)]
-        sites = {f"site {j}": replace(fit, table=table) for j, table in enumerate(tables)}
+        tables = [replace(fit.arm_table, counts=fit.arm_table.counts + j) for j in range(count)]
+        sites = {f"site {j}": replace(fit, arm_table=table) for j, table in enumerate(tables)}
         some = [site.to_json() for site in sites.values()]
         whole = from_files(some, lambda paths: combine_tables({path.stem: path for path in paths}))
         reading = seconds(lambda some=some: [type(fit).from_json(text) for text in some], 1)

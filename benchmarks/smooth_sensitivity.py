@@ -26,10 +26,10 @@ from report import save
 
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.exact_matching import MatchedStrata, Smoothing, StratumCounts
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
-from dpeffects.privacy.strata import MatchedStrata, Smoothing, StratumCounts
 from dpeffects.replication.smooth_matching import widest
 from dpeffects.seeded import SeededNoise
 

@@ -31,7 +31,7 @@ from dpeffects.privacy.rows import Rows  # noqa: E402
 from tests.privacy import nasty, problems  # noqa: E402
 
 PENALTIES = (1e-12, 1e-10, 1e-8, 1e-6, 1e-3, 1.0)
-Found = tuple[float, float]
+ClaimCheck = tuple[float, float]
 """Gradient norm at the result, and what is accounted for."""
 
 
@@ -49,7 +49,7 @@ def counted(rows: Rows) -> Counted:
     return Counted(rows.outcome, rows.outcome_range, rows.treated, rows.covariates, rows.width)
 
 
-def matching(rng: np.random.Generator, penalty: float) -> Found:
+def matching(rng: np.random.Generator, penalty: float) -> ClaimCheck:
     """Logistic regression on rows in [0, 1]^d (claim 20)."""
     t, x = nasty.treatment_and_rows(rng)
     problem = Logistic(x.shape[1], penalty, centred=False)
@@ -60,7 +60,7 @@ def matching(rng: np.random.Generator, penalty: float) -> Found:
     return size, problem.gradient_left(len(t))
 
 
-def weighting(rng: np.random.Generator, penalty: float) -> Found:
+def weighting(rng: np.random.Generator, penalty: float) -> ClaimCheck:
     """Logistic regression on rows of norm 1 with noise in the objective (claims 20, 22)."""
     t, x = nasty.treatment_and_rows(rng)
     n, d = x.shape
@@ -75,7 +75,7 @@ def weighting(rng: np.random.Generator, penalty: float) -> Found:
     return size, problem.solver_error(n, push) * penalty + 2.5e-15 * push / n
 
 
-def effects(rng: np.random.Generator, penalty: float) -> Found:
+def effects(rng: np.random.Generator, penalty: float) -> ClaimCheck:
     """Huber regression with noise in the objective (claim 23); the penalty is 10^6 times larger."""
     n, d = int(rng.choice(nasty.SIZES)), int(rng.choice(nasty.WIDTHS))
     rows, slopes, targets = nasty.huber_terms(rng, n, d)

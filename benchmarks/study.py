@@ -46,11 +46,11 @@ RARE = 0.03
 
 def _capped(shift: float) -> tuple[float, float]:
     """Mean and standard deviation of a log-normal variable that is capped at 1."""
-    m, s, law = LOG_MEAN + shift, LOG_SD, NormalDist()
+    m, s, dist = LOG_MEAN + shift, LOG_SD, NormalDist()
 
     def moment(power: float) -> float:
-        below = math.exp(power * m + power**2 * s**2 / 2.0) * law.cdf(-(m + power * s**2) / s)
-        return below + law.cdf(m / s)
+        below = math.exp(power * m + power**2 * s**2 / 2.0) * dist.cdf(-(m + power * s**2) / s)
+        return below + dist.cdf(m / s)
 
     return moment(1.0), math.sqrt(moment(2.0) - moment(1.0) ** 2)
 
@@ -127,7 +127,7 @@ class Population:
         known = {
             "outcome_mean": {n: means[k] for n, k in self._each()},
             "outcome_sd": {n: sds[k] for n, k in self._each() if k in sds},
-            "share_treated": self.treated,
+            "treated_share": self.treated,
             "subgroup_shares": {"sex": {"f": 0.3}} if self.by_sex else None,
         }
         return dpe.plan_study(
@@ -203,7 +203,7 @@ def _noise(frame: pd.DataFrame, k: int, delta: float) -> dict:
         error = np.median([float(x.std_error) for x in fits])
         row[f"{method}: noise"] = round(float(noise) / joint["noise_sd"], 2)
         row[f"{method}: std. error"] = round(float(error) / joint["std_error"], 2)
-    return row | {"noise is": ", ".join(dict.fromkeys(x.mechanism for x in fit.spends))}
+    return row | {"noise is": ", ".join(dict.fromkeys(x.mechanism for x in fit.charges))}
 
 
 def width_rows() -> list[dict]:

@@ -31,7 +31,7 @@ extensions = [
     "myst_nb",
     "steps",
 ]
-exclude_patterns = ["_build", "gallery", "steps", "generated/*/sg_execution_times*"]
+exclude_patterns = ["_build", "gallery", "outputs", "steps", "generated/*/sg_execution_times*"]
 exclude_patterns += ["sg_execution_times.rst"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # what is shown was kept by `make notebook`
@@ -51,6 +51,7 @@ html_theme = "furo"
 html_title = f"dpeffects {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(DOCS / "_static" / "scorer.js")
 html_math_renderer = "mathml"
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}

@@ -11,19 +11,19 @@ from dpeffects.abilities.rate import RateEffects, dp_rate
 from dpeffects.abilities.study import StudyEffects, dp_study
 from dpeffects.abilities.survival import SurvivalEffects, dp_survival
 from dpeffects.datasets import data_info, list_data, load_data, simulate
-from dpeffects.design.bounds import Bounds, Declared, declare
+from dpeffects.design.bounds import Bounds, DeclaredFrame, declare
 from dpeffects.effects import dp_atc, dp_ate, dp_att, dp_cate, methods
 from dpeffects.errors import DPEffectsError
 from dpeffects.evidence.auditing import AuditResult, audit
 from dpeffects.evidence.leaderboard import Leaderboard, bench
-from dpeffects.evidence.simulations import Study, simulate_study
+from dpeffects.evidence.simulations import SimulationStudy, simulate_study
 from dpeffects.evidence.simulations.metrics import pehe
 from dpeffects.evidence.simulations.nonprivate import reference
 from dpeffects.guarantee import Guarantee
 from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger
 from dpeffects.ledgers.allotments import Allotment
 from dpeffects.ledgers.memory import Ledger
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
 from dpeffects.replication.papers.theory import (
     ipw_bias,
     ipw_bias_bound,
@@ -51,7 +51,7 @@ from dpeffects.results import (
 from dpeffects.services.planning import Plan, StudyPlan, TermPlan, plan, plan_study, rehearse
 from dpeffects.services.protocols import Protocol, read_protocol
 from dpeffects.services.sites import (
-    Combined,
+    CombinedEffect,
     SiteRelease,
     StudyRelease,
     combine,
@@ -74,10 +74,11 @@ __all__ = [
     "Bounds",
     "CateEffects",
     "CateFunction",
-    "Combined",
+    "Charge",
+    "CombinedEffect",
     "Comparison",
     "DPEffectsError",
-    "Declared",
+    "DeclaredFrame",
     "DidEffect",
     "DurableLedger",
     "EventStudy",
@@ -96,9 +97,8 @@ __all__ = [
     "Result",
     "ScaledEffect",
     "SensitivityAnalysis",
+    "SimulationStudy",
     "SiteRelease",
-    "Spend",
-    "Study",
     "StudyEffects",
     "StudyPlan",
     "StudyRelease",

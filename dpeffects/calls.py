@@ -57,7 +57,7 @@ class OfTables(OfUnits, total=False):
     estimand: str
     design: str
     level: str | None
-    shares: Mapping[str, float] | None
+    budget_split: Mapping[str, float] | None
     on_unadjusted: str
     adjust: bool | None
     model_share: float | None
@@ -65,7 +65,17 @@ class OfTables(OfUnits, total=False):
 
 
 _ORDER = (
-    *("delta", "estimand", "design", "level", "bounds", "shares", "variance", "unit", "max_rows"),
+    *(
+        "delta",
+        "estimand",
+        "design",
+        "level",
+        "bounds",
+        "budget_split",
+        "variance",
+        "unit",
+        "max_rows",
+    ),
     *("cluster", "clusters", "missing", "weights", "subset", "contrasts", "check_bounds"),
     *("ledger", "dataset", "seed"),
 )
@@ -86,12 +96,7 @@ _OPTIONS = 'Options of the method; ``print(dpe.methods("{}"))`` describes them.'
 
 
 def public_call(
-    arguments: type,
-    *,
-    method: str = "",
-    options: bool = True,
-    after: str = "epsilon",
-    **shell: Any,
+    arguments: type, *, method: str = "", options: bool = True, after: str = "epsilon", **shell: Any
 ) -> Callable[[F], F]:
     """Declare a public call that has some ``arguments`` in common with others.
 
@@ -132,10 +137,7 @@ def public_call(
 
 
 def _signature(
-    function: Callable[..., Any],
-    shared: Mapping[str, inspect.Parameter],
-    after: str,
-    options: bool,
+    function: Callable[..., Any], shared: Mapping[str, inspect.Parameter], after: str, options: bool
 ) -> inspect.Signature:
     """The signature with shared arguments after one of its own, and with options."""
     signature = inspect.signature(function)
@@ -169,7 +171,7 @@ def released(spec: MethodSpec, given: Mapping[str, Any], estimand: str = "ATE") 
     arguments = {**given, **given["more"]}
     del arguments["more"]
     if "method" in arguments:
-        raise OptionError(f"there is one method for it, {spec.name}: leave method out")
+        raise OptionError("method cannot be set here: leave it out")
     for option in fields(spec.options):
         if "tuple" in str(option.type) and option.name in arguments:
             arguments[option.name] = _plain(arguments[option.name])

@@ -11,7 +11,7 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 
-from dpeffects.errors import BoundsError, DataError
+from dpeffects.errors import BoundsError, DataError, refusal
 from dpeffects.lazy import pd
 
 KIND = "days since "
@@ -40,7 +40,7 @@ def as_date(value: Any) -> datetime.date | None:
             return None
     if isinstance(value, datetime.datetime):
         if value.tzinfo is not None:
-            raise BoundsError(f'a declared date has no time zone: write "{value.date()}"')
+            raise BoundsError(f'a declared date must have no time zone: write "{value.date()}"')
         return value.date() if value == value else None  # NaT
     return value if isinstance(value, datetime.date) else None
 
@@ -53,19 +53,12 @@ def is_date(dtype: Any) -> bool:
 def refuse_zone(name: str, dtype: Any) -> None:
     """Refuse times with a zone: which day they are on depends on where one stands."""
     if getattr(dtype, "time_zone", None):
-        raise DataError(
-            f"column {name!r} has times with a time zone: make them dates of one place first, as "
-            f'frame["{name}"].dt.tz_convert("Europe/Paris").dt.tz_localize(None) in pandas'
-        )
+        raise DataError(refusal("time_zone", name=name))
 
 
 def undeclared(name: str) -> BoundsError:
     """What to say of dates that nobody declared."""
-    return BoundsError(
-        f"column {name!r} holds dates: declare the first and the last that could be, "
-        f'bounds={{"{name}": ("2020-01-01", "2021-12-31")}}; it is then the number of days since '
-        "the first"
-    )
+    return BoundsError(refusal("undeclared_dates", name=name))
 
 
 def days(name: str, dtype: Any, kind: str) -> nw.Expr:
@@ -104,7 +97,7 @@ def from_objects(frame: nw.DataFrame[Any], kinds: dict[str, str]) -> nw.DataFram
                 refuse_zone(name, nw.Datetime(time_zone="UTC"))
             date = as_date(value)
             if date is None:
-                raise DataError(f"column {name!r} is declared with dates, and holds something else")
+                raise DataError(refusal("column_declared_dates", name=name))
             found.append(float(date.toordinal() - first))
         made[name] = nw.new_series(name, found, nw.Float64, backend=frame.implementation)
     return frame.with_columns(*made.values()) if made else frame

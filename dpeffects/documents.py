@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from dpeffects import writing
-from dpeffects.errors import DataError, DPEffectsError, OptionError, ReleaseError
-from dpeffects.typed import FieldError, kind, quoted
+from dpeffects import file_output
+from dpeffects.errors import DataError, DPEffectsError, OptionError, ReleaseError, refusal
+from dpeffects.type_checks import FieldError, kind, quoted
 
 MOST_BYTES = 100_000_000
 VERSION = 1
@@ -81,9 +81,7 @@ def refuse_twins(sent: Mapping[str, Iterable[float]]) -> None:
         if len(own) < 4 and all(map(float.is_integer, own)):
             continue
         if first.setdefault(own, site) != site:
-            raise ReleaseError(
-                f"the sites {first[own]!r} and {site!r} sent one and the same release"
-            )
+            raise ReleaseError(f"the sites {first[own]!r} and {site!r} sent the same release")
 
 
 def read(
@@ -124,22 +122,22 @@ def holds(path: str | os.PathLike[str], form: str) -> bool:
 def parse_json(text: str | bytes) -> Any:
     """Read JSON strictly: no name twice, no NaN or infinity."""
     if isinstance(text, str) and text.startswith("\ufeff"):
-        raise FieldError("this is not JSON: a byte order mark stands before it")
+        raise FieldError("this is not valid JSON: it begins with a byte order mark")
     try:
         return STRICT.decode(text) if isinstance(text, str) else json.loads(text, **_HOOKS)
     except FieldError:
         raise
     except RecursionError:
-        raise FieldError("it is nested too deeply") from None
+        raise FieldError("this is not valid JSON: it is nested too deeply") from None
     except (ValueError, TypeError) as error:
-        raise FieldError(f"this is not JSON: {str(error).splitlines()[0]}") from None
+        raise FieldError(f"this is not valid JSON: {str(error).splitlines()[0]}") from None
 
 
 def _no_name_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise FieldError(f"the field {quoted(name)} stands twice")
+        raise FieldError(f"the field {quoted(name)} is given twice")
     return found
 
 
@@ -181,7 +179,7 @@ class Document:
         raise NotImplementedError
 
 
-class Filed(Document):
+class FileDocument(Document):
     """A document in a file, `sealed` under the name of its format: changes since are noticed."""
 
     __slots__ = ()
@@ -195,7 +193,7 @@ class Filed(Document):
         """
         try:
             ours = overwrite is True or holds(path, self.FORMAT)
-            writing.write(path, self.to_json() + "\n", overwrite=ours)
+            file_output.write(path, self.to_json() + "\n", overwrite=ours)
         except OptionError as error:
             raise self.ERROR(str(error)) from None
         return Path(path)
@@ -207,7 +205,7 @@ class Filed(Document):
         try:
             return cls.from_json(content.decode("utf-8"))
         except UnicodeDecodeError:
-            raise cls.ERROR(f"{path}: it cannot be read as text") from None
+            raise cls.ERROR(f"{path} is not a text file") from None
         except cls.ERROR as error:
             raise cls.ERROR(f"{path}: {error}") from None
 
@@ -222,17 +220,15 @@ def require_seal(form: str, values: Any) -> None:
     """Refuse what is of another format or version."""
     what = form.removeprefix("dpeffects ")
     if not isinstance(values, Mapping):
-        raise FieldError(f"a {what} is an object, not {kind(values)}")
+        raise FieldError(f"a {what} must be a JSON object, not {kind(values)}")
     told, version = values.get("format"), values.get("version")
     if not isinstance(told, str) or told != form:
         raise FieldError(f"this is not a {what}: format is not {form!r}")
     if type(version) is not int or version != VERSION:
-        told = f"version {quoted(version)} of the format is not known"
-        raise FieldError(f"{told}; this dpeffects reads {VERSION}")
+        raise FieldError(refusal("format_version_dpeffects", got=quoted(version), version=VERSION))
 
 
 def require_unchanged(values: Mapping[str, Any], text: str = "") -> None:
     """Refuse what has not the checksum of what it holds."""
     if not fits(values, text):
-        told = "the document was changed after it was made"
-        raise FieldError(f"the checksum does not fit: {told}")
+        raise FieldError("the checksum does not match: the document was changed after it was made")

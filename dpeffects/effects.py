@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from dpeffects.calls import OfUnits, public_call
-from dpeffects.errors import OptionError, checked_call, did_you_mean
-from dpeffects.estimators import (
-    conditional_methods,
-    default_learner,
-    registry,
-    table_methods,
-)
+from dpeffects.errors import OptionError, advised, checked_call, did_you_mean, refusal
+from dpeffects.estimators import conditional_methods, default_learner, registry, table_methods
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.flow import Estimation
 from dpeffects.formula.discrete import joined
@@ -38,7 +34,7 @@ def dp_ate(
     delta: float = 0.0,
     level: str | None = None,
     bounds: Any = None,
-    shares: Mapping[str, float] | None = None,
+    budget_split: Mapping[str, float] | None = None,
     variance: bool = True,
     contrasts: str = "reference",
     unit: str | None = None,
@@ -73,19 +69,21 @@ def dp_ate(
         ``regression`` or ``one_step``, which adjust for the covariates, or ``clipped_contrast``,
         which does not, and says so.
     epsilon, delta
-        The whole price of this call. Nothing is charged when the call fails before its first draw.
+        The privacy budget of this call. Nothing is charged if the call fails before it draws noise.
     level
         "sample" (default): everything in a record is protected. "label": only the outcome is;
         covariates and treatment are taken as public.
     bounds
         ``{"y": (0, 1), "region": ["N", "S"], "*_hx": [0, 1]}`` from what the variables mean: a
-        tuple is a range (of dates too, which are days since the first then), a list is levels (of
+        tuple is a range (of dates too, which are then days since the first), a list is levels (of
         a treatment control first, of an outcome two, ``["no", "yes"]`` or ``[0, 1]``), and
-        ``range(18, 91)`` whole numbers. ``*`` and ``?`` stand for parts of names. Or a codebook:
+        ``range(18, 91)`` the whole numbers 18 to 90: as in Python, the last number is not
+        included, so that a count from 0 to 30 is ``range(0, 31)``. ``*`` and ``?`` stand for parts
+        of names. Or a codebook:
         a frame or the path of a TOML or CSV file, with names, lower and upper or levels. ``.``
         among the covariates of the formula is all columns that are declared. Numeric columns left
         out are bounded privately out of the share "bounds". ``"from_data"`` voids the guarantee.
-    shares
+    budget_split
         Proportions of the budget by name; names left out keep the method's own, and all are
         divided by their sum.
     variance
@@ -113,21 +111,21 @@ def dp_ate(
         How many clusters there are, where the design says so; or their levels in ``bounds``. Else
         they are counted at a price.
     missing
-        "error" (default) refuses missing values. "indicator": a covariate has an indicator or a
-        level of its own for them, and the middle of its range in their place. Those records are
-        not adjusted for it. "complete": records
-        without a value count as nothing, and how many are left is released. "weight": records with
-        an outcome stand for those without, by a released model of who has one; outcomes are missing
-        at random then, given covariates and treatment. One word, or a mapping by column.
+        "error" (default) refuses missing values. "indicator": the missing-indicator method for a
+        covariate; records where it is missing are not adjusted for it. "complete":
+        complete-case analysis; the number of complete records is released. "weight": inverse
+        probability of missingness weights for the outcome, from a released model of whether it is
+        observed; it is assumed missing at random given covariates and treatment. Multiple
+        imputation is not available. One word, or a mapping by column.
     weights
         A column of weights, such as those of a survey, from 0 to an upper bound that is declared:
         ``bounds={"w": (0, 8)}``. The effect is that in the weighted population.
     subset
-        ``"age >= 18 & sex == 'f'"``: other records count as nothing, and how many are inside is
-        released.
+        A condition such as ``"age >= 18 & sex == 'f'"``: only these records are analysed, and
+        their number is released.
     check_bounds
         True releases, out of the share "check_bounds", how many values of each numeric column lay
-        outside its declared range and were clipped to it, with a caution where it is many. The
+        outside its declared range and were clipped to it, with a warning where it is many. The
         default counts records with such a value, for 1 % of the budget, where n times epsilon is
         5,000 or more and all records count, so that wrong units are noticed. False does nothing.
     means
@@ -156,12 +154,29 @@ def dp_ate(
         there is nothing to adjust for and covariates only make the interval shorter
         ("observational" is assumed otherwise); ``on_unadjusted="error"`` refuses, before anything
         is charged, an observational study that n and epsilon are too small to adjust (by default
-        it is answered with "caution": as an association, without a test).
+        it is answered with "warn": as an association, without a test).
 
     Returns
     -------
     Result, ArmEffects or SubsetEffects
-        The second where the treatment has more than two levels, the third with ``by``.
+        ``Result`` is the usual one: ``print(fit)``, ``fit.summary()``, ``fit.conf_int()``,
+        ``fit.test()``, ``fit.effect("ratio")``, ``fit.tidy()``. ``ArmEffects`` where the treatment
+        has more than two levels, ``SubsetEffects`` with ``by``.
+
+    Notes
+    -----
+    The estimand is E[Y(1) - Y(0)], the mean over all records of the difference between the outcomes
+    with and without treatment. In a randomised trial it is the intention-to-treat effect of
+    assignment. Elsewhere it is identified if no confounder is missing from the formula and every
+    kind of record could have had either treatment. Results say what their interval covers.
+
+    References
+    ----------
+    Dwork, C., & Roth, A. (2014). The algorithmic foundations of differential privacy. *Foundations
+    and Trends in Theoretical Computer Science*, 9(3-4), 211-407. doi:10.1561/0400000042
+
+    Imbens, G. W. (2004). Nonparametric estimation of average treatment effects under exogeneity: A
+    review. *Review of Economics and Statistics*, 86(1), 4-29. doi:10.1162/003465304323023651
 
     Examples
     --------
@@ -193,13 +208,50 @@ def dp_ate(
 
 @checked_call
 def dp_att(formula: str, data: Any, method: str = "auto", **arguments: Any) -> Result:
-    """Estimate the average effect on the treated; arguments as in :func:`dp_ate`."""
+    """Estimate the average effect on the treated; arguments as in :func:`dp_ate`.
+
+    Returns
+    -------
+    Result
+        As in :func:`dp_ate`.
+
+    Notes
+    -----
+    The estimand is E[Y(1) - Y(0) | T = 1]: the mean effect among those who were treated.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> formula = "earnings_1978 ~ treatment | age"
+    >>> dpe.dp_att(formula, nsw, "private_ipw", epsilon=1, seed=1).estimand
+    'ATT'
+    """
     return estimate_effect("ATT", formula, data, method, **arguments)
 
 
 @checked_call
 def dp_atc(formula: str, data: Any, method: str = "auto", **arguments: Any) -> Result:
-    """Estimate the average effect on the controls; arguments as in :func:`dp_ate`."""
+    """Estimate the average effect on the controls; arguments as in :func:`dp_ate`.
+
+    Returns
+    -------
+    Result
+        As in :func:`dp_ate`.
+
+    Notes
+    -----
+    The estimand is E[Y(1) - Y(0) | T = 0]: the mean effect that treatment would have had among
+    those who were not treated.
+
+    Examples
+    --------
+    >>> import dpeffects as dpe
+    >>> nsw = dpe.load_data("lalonde")
+    >>> formula = "earnings_1978 ~ treatment | age"
+    >>> dpe.dp_atc(formula, nsw, "private_ipw", epsilon=1, seed=1).estimand
+    'ATC'
+    """
     return estimate_effect("ATC", formula, data, method, **arguments)
 
 
@@ -215,7 +267,7 @@ def estimate_effect(estimand: str, /, *arguments: Any, **more: Any) -> Result:
 
 
 class _OfCate(OfUnits, total=False):
-    shares: Mapping[str, float] | None
+    budget_split: Mapping[str, float] | None
     variance: bool
 
 
@@ -279,6 +331,16 @@ def dp_cate(
         Functions are smooth: they do not follow steps of the effect, nor turns sharper than the
         kernel's bandwidth (`CateFunction.bandwidths`).
 
+    Notes
+    -----
+    The estimand is E[Y(1) - Y(0) | X = x], the mean effect among records with covariates x. It is
+    identified if no confounder is missing from the formula.
+
+    References
+    ----------
+    Nie, X., & Wager, S. (2021). Quasi-oracle estimation of heterogeneous treatment effects.
+    *Biometrika*, 108(2), 299-319. doi:10.1093/biomet/asaa076
+
     Examples
     --------
     >>> import dpeffects as dpe
@@ -325,9 +387,9 @@ def methods(name: str | None = None) -> pd.DataFrame | str:
     if name is not None:
         known = [name for specs in kinds for name in specs]
         if name not in known:
+            hint = advised("methods").get(str(name).casefold()) or did_you_mean(name, known).strip()
             names = ", ".join(dict.fromkeys(known))
-            hint = did_you_mean(name, known)
-            raise OptionError(f"unknown method {name!r}; there are {names}.{hint}")
+            raise OptionError(refusal("unknown_method", name=name, hint=hint, known=names))
         return "\n\n\n".join(_described(specs[name]) for specs in kinds if name in specs)
     return pd.DataFrame(
         {
@@ -357,8 +419,9 @@ def _described(spec: MethodSpec) -> str:
     lines += [f"guarantee  {spec.guarantee}{words}"]
     lines += ["arms       two or more"] if spec.fit_arms else []
     for level in spec.levels:
-        split = ", ".join(f"{k} {v:g}" for k, v in spec.shares(level, options).items())
-        lines.append(f"shares     {split}  (proportions at {level} level)")
+        split = ", ".join(f"{k} {v:.3g}" for k, v in spec.budget_split(level, options).items())
+        text = f"budget split at {level} level, proportions: {split}"
+        lines += textwrap.wrap(text, 80, subsequent_indent="  ")
     lines += ["", "options"]
     values = {f.name: getattr(options, f.name) for f in fields(options) if f.init}
     lines += [f"  {name} = {value!r}" for name, value in values.items()] or ["  none"]

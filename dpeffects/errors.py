@@ -102,8 +102,24 @@ def not_among(what: str, given: object, known: Iterable[str]) -> str:
     "level must be one of sample, label, got 'lable'; did you mean 'label'?"
     """
     names = list(known)
-    hint = nearest(given, names) if isinstance(given, str) else ""
-    return f"{what} must be one of {', '.join(names)}, got {quoted(given)}{hint}"
+    ours = advised("words").get(given.casefold()) if isinstance(given, str) else None
+    near = nearest(ours if ours in names else given, names) if isinstance(given, str) else ""
+    return f"{what} must be one of {', '.join(names)}, got {quoted(given)}{near}"
+
+
+@functools.cache
+def texts(package: str, name: str) -> dict[str, Any]:
+    """Return what a .toml file beside the modules of a package says.
+
+    Examples
+    --------
+    >>> texts("dpeffects", "advice.toml")["arguments"]["eps privacy_budget budget"]
+    'Write epsilon=, such as epsilon=1.'
+    """
+    import tomllib
+    from importlib.resources import files  # also in a wheel that is not unpacked
+
+    return tomllib.loads(files(package).joinpath(name).read_text(encoding="utf-8"))
 
 
 @functools.cache
@@ -115,11 +131,7 @@ def advised(kind: str) -> dict[str, str]:
     >>> advised("arguments")["eps"]
     'Write epsilon=, such as epsilon=1.'
     """
-    import tomllib
-    from importlib.resources import files  # also in a wheel that is not unpacked
-
-    text = files("dpeffects").joinpath("advice.toml").read_text(encoding="utf-8")
-    told = tomllib.loads(text)[kind]
+    told = texts("dpeffects", "advice.toml")[kind]
     return {name: words for names, words in told.items() for name in names.split()}
 
 
@@ -129,7 +141,7 @@ def refusal(of: str, /, **facts: object) -> str:
     Examples
     --------
     >>> refusal("holds_dates", name="day")[:21]
-    "column 'day' holds da"
+    "column 'day' contains"
     """
     return advised("refusals")[of].format(**facts)
 
@@ -142,8 +154,23 @@ def instead_of(name: str, known: Iterable[str]) -> str:
     >>> instead_of("desing", ["design", "penalty"]), instead_of("horizon", ["design"])
     (" Did you mean 'design'?", ' It is for dp_survival.')
     """
-    words = advised("arguments").get(name.casefold().replace(".", "_"))
-    return f" {words}" if words else did_you_mean(name, (x for x in known if x != name))
+    word, others = name.casefold().replace(".", "_"), [x for x in known if x != name]
+    ours = advised("synonyms").get(word, "")
+    words = f"Write {ours}." if ours.partition("=")[0] in others else advised("arguments").get(word)
+    return f" {words}" if words else did_you_mean(name, others)
+
+
+def unknown_option(name: str, method: str, known: Iterable[str], others: Iterable[str]) -> str:
+    """Say that a method has no such option, what to write instead, and which options it has.
+
+    Examples
+    --------
+    >>> print(unknown_option("rct", "auto", ["design"], []))
+    auto has no option 'rct'. Write design="randomised". Its options are design.
+    """
+    names, hint = list(known), instead_of(name, (*known, *others))
+    has = f"Its options are {', '.join(names)}." if names else "It has no options."
+    return f"{method} has no option {name!r}.{hint} {has}"
 
 
 def absent(name: str, known: Iterable[str]) -> str:
@@ -167,6 +194,7 @@ def checked_call(function: Callable[P, R]) -> Callable[P, R]:
             inspect.signature(function).bind(*given, **named)
         except TypeError:
             raise OptionError(_wrong_call(function, given, named)) from None
+        _check_formula(function, given, named)
         return function(*given, **named)
 
     return call
@@ -190,12 +218,28 @@ def _wrong_call(
     if wrong and not open_ended:
         hint = instead_of(wrong[0], parameters) or " Leave it out."
         return f"{name} has no argument {wrong[0]!r}.{hint}"
+    _check_formula(function, given, named)
     there = {*ordered[: len(given)], *named}
     required = [x.name for x in parameters.values() if x.default is x.empty]
     lacking = [x for x in required if x not in there and parameters[x].kind in _SINGLE]
+    for x in wrong:  # those of other packages; where nothing lacks it may be an option of a method
+        if advised("synonyms").get(x.casefold(), "").partition("=")[0] in lacking:
+            return f"{name} has no argument {x!r}.{instead_of(x, parameters)}"
     if lacking:
         return f"{name} needs {' and '.join(lacking)}: write {lacking[0]}=..."
     return f"{name} got {min(set(ordered[: len(given)]) & set(named))!r} twice: write it once"
+
+
+def _check_formula(
+    function: Callable[..., Any], given: Sequence[object], named: Mapping[str, object]
+) -> None:
+    """Refuse data in the place of the formula."""
+    known = inspect.signature(function).parameters
+    first = given[0] if given else named.get("formula", "")
+    name, parameter = next(iter(known.items()), ("", None))
+    only_text = name == "formula" and parameter and parameter.annotation in ("str", str)
+    if only_text and not isinstance(first, str) and first is not None:
+        raise FormulaError(refusal("no_formula", kind=type(first).__name__))
 
 
 _SINGLE = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

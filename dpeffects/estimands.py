@@ -48,7 +48,7 @@ class Estimand:
         )
 
     def clip_limits(self, clip: float) -> tuple[float, float]:
-        """Where propensities are clipped: only on the side on which they divide."""
+        """Where propensities are clipped: below for weights 1/p, above for weights 1/(1 - p)."""
         return clip if self.of_control else 0.0, 1.0 - clip if self.of_treated else 1.0
 
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 import narwhals.stable.v2 as nw
 
 from dpeffects import dates
-from dpeffects.errors import DataError, shorten
+from dpeffects.errors import DataError, refusal, shorten
 from dpeffects.lazy import pd
 
 Frame = TypeVar("Frame", bound="nw.DataFrame[Any] | nw.LazyFrame[Any]")
@@ -121,12 +121,9 @@ def refuse_text(counts: Mapping[str, int], kinds: Mapping[str, str]) -> None:
     """Refuse columns with text that is no number, or no date."""
     for name, count in counts.items():
         if count and kinds[name].startswith(dates.KIND):
-            raise DataError(f"column {name!r} holds text that is no date; write them as 2020-01-31")
+            raise DataError(refusal("column_contains_text", name=name))
         if count:
-            raise DataError(
-                f"column {name!r} of the CSV file holds text where numbers are read: declare its "
-                f"levels, bounds={{'{name}': [LEVEL, LEVEL]}}, or correct the file"
-            )
+            raise DataError(refusal("text_for_numbers", name=name))
 
 
 def column_names(path: str) -> list[str]:
@@ -204,7 +201,7 @@ def is_parquet(path: str) -> bool:
     if path.lower().endswith(CSV):
         return False
     hint = ", and stands after the formula" if "~" in str(path) else ""
-    raise DataError(f"{path}: data is a .csv, .csv.gz or .parquet file{hint}")
+    raise DataError(f"{path}: the data must be a .csv, .csv.gz or .parquet file{hint}")
 
 
 def _attempt(path: str, read: Any) -> Any:
@@ -235,7 +232,7 @@ def read_toml(text: str | bytes, where: Any, error: type[Exception]) -> dict[str
         return tomllib.loads(text if isinstance(text, str) else text.decode("utf-8-sig"))
     except (ValueError, RecursionError) as reason:
         why = "it is not UTF-8 text" if isinstance(reason, UnicodeError) else reason
-        raise error(f"{where} is not TOML: {why}") from None
+        raise error(f"{where} is not valid TOML: {why}") from None
 
 
 def toml_key(name: str) -> str:

@@ -23,9 +23,9 @@ from dpeffects.design.bounds import MAGNITUDES, SOURCES, Bounds, bins_for, find_
 from dpeffects.design.clipped import Clipped, release_clipped
 from dpeffects.design.columns import Design
 from dpeffects.design.engines import memory
-from dpeffects.design.read import queries, read
-from dpeffects.design.sample import Sample
+from dpeffects.design.sample import AnalysisSample
 from dpeffects.design.table import MOST_STRATA, LazyRows, PrivateTable
+from dpeffects.design.table_reader import queries, read
 from dpeffects.errors import (
     BoundsError,
     BudgetError,
@@ -33,13 +33,22 @@ from dpeffects.errors import (
     LedgerError,
     OptionError,
     did_you_mean,
+    listed,
     quoted,
+    refusal,
 )
 from dpeffects.estimators import clusters as _clusters
 from dpeffects.estimators import conditional_methods, find, registry
-from dpeffects.estimators.default import levels as _levels
-from dpeffects.estimators.default.bends import chosen
-from dpeffects.estimators.spec import CONTRASTS, STOOD_IN, Contrasts, Facts, MethodSpec, Options
+from dpeffects.estimators.default import arm_levels as _levels
+from dpeffects.estimators.default.polynomial_terms import chosen
+from dpeffects.estimators.spec import (
+    CONTRASTS,
+    STOOD_IN,
+    Contrasts,
+    MethodSpec,
+    Options,
+    PublicInfo,
+)
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Column, Ordered, Pair, Survival, source
 from dpeffects.formula.expression import columns as columns_of
@@ -50,7 +59,7 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import CallLedger, Terms
 from dpeffects.privacy.noise import NoiseSource
 from dpeffects.privacy.release import Releaser, Split
-from dpeffects.privacy.rows import Cells, Rows
+from dpeffects.privacy.rows import GroupIndex, Rows
 from dpeffects.privacy.units import release_size
 from dpeffects.request import Request as Request
 from dpeffects.request import account_of, checked, missing_policies, parsed, with_groups
@@ -58,6 +67,7 @@ from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.several import ArmEffects
+from dpeffects.results.wording import said
 from dpeffects.seeded import noise_source
 
 _BOUNDS_SHARE = 0.5
@@ -107,7 +117,7 @@ class Estimation:
     design: Design
     clipped: Clipped = Clipped()
     lost: str = ""
-    bins: Cells = MAGNITUDES
+    bins: GroupIndex = MAGNITUDES
     _rows: Rows | LazyRows | None = None
 
     def __init__(self, request: Request) -> None:
@@ -142,10 +152,10 @@ class Estimation:
 
     @property
     def of_bounds(self) -> str:
-        """A caution where many values lay outside ranges, declared or found."""
-        return with_another(self.lost, self.clipped.caution)
+        """A warning where many values lay outside ranges, declared or found."""
+        return with_another(self.lost, self.clipped.warnings)
 
-    def _sample(self) -> Sample:
+    def _sample(self) -> AnalysisSample:
         """Which rows count; refuses methods that do not add up rows, by public numbers."""
         request, spec = self.request, self.spec
         asked = {name: getattr(request, name) for name in _COUNTING}
@@ -155,24 +165,28 @@ class Estimation:
         if spec.several:  # where an outcome is missing, the formula says
             policies = missing_policies(request, parse(request.formula))
             asked["missing"] = {k: x for k, x in policies.items() if x != "available"}
-        sample = Sample.asked(formula, read.columns, **asked)
+        sample = AnalysisSample.asked(formula, read.columns, **asked)
         wanted = [name for name in _COUNTING if getattr(request, name) not in (None, "error")]
         if not (sample.weighted or sample.cluster):
             return sample
         if not (spec.guarantee == "exact" and not spec.needs_strata and _adds_up(self.options)):
             if spec.needs_strata and request.weights in ("means", "round_robin"):
-                raise OptionError(f"write matching={request.weights!r}: weights are a column")
+                raise OptionError(refusal("weights_column_weights", weights=request.weights))
             raise OptionError(
-                f"{spec.name} works on single records: {wanted[0]} is for methods that add up "
-                f"rows: {', '.join(_additive(spec))}"
+                refusal(
+                    "single_records",
+                    method=spec,
+                    name=wanted[0],
+                    others=listed(_additive(spec), 50),
+                )
             )
         if self.public:
             what = f'level="{self.level}"' if self.level == "label" else 'arms="public"'
-            raise OptionError(f"{wanted[0]} has no meaning with {what}: everything is protected")
+            raise OptionError(refusal("cannot_used_where", wanted=wanted[0], what=what))
         if sample.cluster is not None and (spec.conditional or spec.tabled):
-            raise OptionError("cluster is for average effects; unit= protects whole clusters")
+            raise OptionError(refusal("cluster_average_effects"))
         if sample.observed and spec.tabled:
-            raise OptionError('missing="weight" is for average effects: write "complete"')
+            raise OptionError('missing="weight" is only for average effects: write "complete"')
         return sample
 
     def _read(self) -> None:
@@ -213,17 +227,17 @@ class Estimation:
 
     def _require_countable(self, n: int) -> None:
         """Refuse a budget under which the number of records that count would be noise alone."""
-        if (share := self.split.shares.get("size")) is None:
+        request, share = self.request, self.split.shares.get("size")
+        if share is None:
             return
         mu = self.split.mu.get("size")
         sd = 1.0 / mu if mu else math.sqrt(2.0) / share.epsilon
         if n <= sd:
             raise BudgetError(
-                f"epsilon = {float(self.request.budget.epsilon):g} is too small: how many of {n} "
-                f"records count would be known up to {sd:.3g}; nothing was charged, ask for more"
+                refusal("uncountable", epsilon=float(request.budget.epsilon), n=n, sd=sd)
             )
 
-    def _facts(self, asked: Formula) -> Facts:
+    def _facts(self, asked: Formula) -> PublicInfo:
         """What is public before anything is released."""
         design, more = self.design, dict[str, Any]()
         if self.spec.several:
@@ -233,7 +247,7 @@ class Estimation:
             own = columns_missing(design, asked)
             names = (self.formula.treatment_name, *map(str, (design.columns.arms or ())[1:]))
             more = {"outcomes": len(own), "missing": own, "treatment": names}
-        return Facts(
+        return PublicInfo(
             n=design.n,
             width=design.width,
             budget=self.request.budget,
@@ -250,21 +264,15 @@ class Estimation:
             **more,
         )
 
-    def _adds_means(self, facts: Facts) -> bool:
+    def _adds_means(self, facts: PublicInfo) -> bool:
         """Whether a level is released beside what the method releases; refuses where it cannot."""
         spec = self.spec
         if not self.request.means or self.options.has_means(facts):
             return False
         if spec.guarantee != "exact" or spec.conditional or not spec.uses_outcome:
-            raise OptionError(
-                f"means=True is for average effects by methods with an exact guarantee, not for "
-                f"{spec.name}"
-            )
+            raise OptionError(refusal("no_means", method=spec.name))
         if facts.arms > 2:
-            raise OptionError(
-                f"{spec.name} releases no means of more than two arms here: method="
-                '"diff_in_means" and method="clipped_contrast" do'
-            )
+            raise OptionError(refusal("no_arm_means", method=spec.name))
         return True
 
     def _contrasts(self) -> Contrasts:
@@ -279,13 +287,9 @@ class Estimation:
             more = "" if spec.tabled else f'{who} method="{able}", or '
             if how is None and spec.fit_arms and self.request.subset is not None:
                 more = "leave out by, or "
-            raise OptionError(
-                f"{what} compares two arms, and {columns.arm_count} levels of "
-                f"{columns.treatment!r} are declared: {more}compare two levels, with the rows of "
-                "these and their names in bounds"
-            )
+            raise OptionError(refusal("two_arms", what=what, columns=columns, more=more))
         if len(set(map(str, columns.arms or ()))) < columns.arm_count:
-            raise BoundsError(f"bounds[{columns.treatment!r}]: two levels print alike")
+            raise BoundsError(refusal("bounds_two_levels", treatment=columns.treatment))
         return CONTRASTS[how](columns.arm_count)
 
     def _columns(self, formula: Formula) -> PrivateTable:
@@ -295,7 +299,7 @@ class Estimation:
             formula,
             request.bounds,
             self.public,
-            attended=request.attended,
+            interactive=request.interactive,
             sample=self.sample,
             arguments={groups: request.by, **request.options},
         )
@@ -304,10 +308,8 @@ class Estimation:
         """Refuse what needs all rows at once, where they are on an engine."""
         spec, n, advice = self.spec, table.design.n, "Collect the frame first, or use"
         arms, contrasts = table.design.columns.arm_count, len(self.contrasts)
-        why, (size, what) = (
-            self.options.needs_memory(),
-            self.options.memory_per_row(arms, contrasts, self.level),
-        )
+        why = self.options.needs_memory()
+        size, what = self.options.memory_per_row(arms, contrasts, self.level)
         if spec.needs_strata and table.design.strata().count > MOST_STRATA:
             why = f"more than {MOST_STRATA} strata are declared"
         needed, there = size * n / 2**30, memory() / 2**30
@@ -318,8 +320,9 @@ class Estimation:
             kin = (conditional_methods() if spec.conditional else registry()).values()
             others = [s.name for s in kin if s.guarantee == "exact" and _adds_up(s.options())]
             raise OptionError(
-                f"{spec.name} on a lazy frame: {why}. {advice} a method that adds up blocks of "
-                f"rows: {', '.join(others)}"
+                refusal(
+                    "lazy_frame", method=spec, why=why, advice=advice, others=listed(others, 50)
+                )
             )
         if size:
             self.notes.append(f"Collected from the engine, in its order: {what}.")
@@ -330,7 +333,7 @@ class Estimation:
         self.table.require_same_kinds(groups)
         count = groups.design.strata().count
         if count > _MOST_GROUPS:
-            raise OptionError(f"by makes {count} groups; at most {_MOST_GROUPS} are released")
+            raise OptionError(refusal("makes_groups_most", count=count, most=_MOST_GROUPS))
         return groups
 
     def _encode_points(self) -> FloatArray:
@@ -338,22 +341,19 @@ class Estimation:
         design = self.design
         if design.missing:
             missing = ", ".join(design.missing)
-            raise OptionError(f"effects at points need declared bounds for {missing}")
+            raise OptionError(f'release="points" needs declared bounds for {missing}')
         points, clipped = queries(self.request.at, design.formula, design.bounds, design.encoding)
         if not 1 <= len(points) <= _MOST_POINTS:
-            raise OptionError(
-                f"at has {len(points)} rows; from 1 to {_MOST_POINTS} effects are released "
-                'together. For more, release="function"'
-            )
+            raise OptionError(refusal("too_many_points", points=len(points), most=_MOST_POINTS))
         for name, count in clipped.items():
             values = f"{count} value{'s' if count > 1 else ''} of {name}"
             self.notes.append(f"{values} in `at` outside the declared range clipped to it.")
         return points
 
-    def _divide(self, facts: Facts) -> Split:
+    def _divide(self, facts: PublicInfo) -> Split:
         """Divide the budget; raises where public numbers say that it does not suffice."""
         request, n, missing = self.request, self.design.n, self.design.missing
-        proportions = dict(self.spec.shares(self.level, self.options))
+        proportions = dict(self.spec.budget_split(self.level, self.options))
         if not request.variance:
             dropped = self.spec.variance_shares
             proportions = {k: x for k, x in proportions.items() if k not in dropped}
@@ -364,10 +364,10 @@ class Estimation:
         proportions |= self._counting_shares(proportions)
         if checked := len(self._to_check()):
             proportions[clipped.SHARE] = clipped.proportion(checked, bool(request.check_bounds))
-        proportions = merge_shares(proportions, request.shares)
+        proportions = merge_split(proportions, request.budget_split)
         uses_delta = self.spec.uses_delta(self.options, facts)
         split = Split.of(request.budget, proportions, uses_delta)
-        self.options.check_shares(facts, split.shares)
+        self.options.check_split(facts, split.shares)
         if checked and request.check_bounds:
             epsilon = float(split.shares[clipped.SHARE].epsilon)
             clipped.refuse_useless(checked, epsilon, n, self.sample.size_is_public)
@@ -382,7 +382,7 @@ class Estimation:
         """
         found = {}
         if self.sample.observed:
-            from dpeffects.estimators.weighting.response import SHARES
+            from dpeffects.estimators.weighting.missing_outcomes import SHARES
 
             found = dict(SHARES)
         if not self.sample.size_is_public:
@@ -446,7 +446,7 @@ class Estimation:
         It says nothing of a site that answers by itself: its records were made to fit.
         """
         cheap = clipped.affordable(self.design.n, self.request.budget.epsilon)
-        checked = self.request.attended and self.spec.guarantee != "none"
+        checked = self.request.interactive and self.spec.guarantee != "none"
         return checked and (public or (cheap and self.sample.size_is_public))
 
     def _check_bounds(self, releaser: Releaser, n: int) -> Clipped:
@@ -469,7 +469,7 @@ class Estimation:
                 part = 0.5
                 release_size(curator, "observed", part)
             self.asked_size = curator.n
-            from dpeffects.estimators.weighting.response import respond
+            from dpeffects.estimators.weighting.missing_outcomes import respond
 
             flexible = getattr(self.options, "flexible", None)
             curator, self.response = respond(curator, chosen(self.facts, flexible), part)
@@ -480,10 +480,7 @@ class Estimation:
             if self.sample.unequal:
                 self.effective = _clusters.effective_size(curator, self.size, "size", 1.0 - part)
             if self.size < _LEAST_RECORDS + 2.0 * size.sd:
-                raise EstimationError(
-                    f"about {self.size:.0f} records count, give or take "
-                    f"{size.sd:.0f}: too few for an estimate (the budget is spent)"
-                )
+                raise EstimationError(refusal("too_small_sample", size=self.size, sd=size.sd))
         return curator
 
     def _cluster_count(self) -> int | None:
@@ -509,10 +506,10 @@ class Estimation:
         sample = self.table.sample.described(self.size, self.effective, clusters)
         about = facts_about(self) | {"sample": sample}
         notes = (*self.notes, *_bounds_notes(self.design), *self.clipped.notes)
-        if hasattr(released, "with_caution"):
-            released = released.with_caution(self.of_bounds)
+        if hasattr(released, "with_warnings"):
+            released = released.with_warnings(self.of_bounds)
         else:
-            released = replace(released, caution=with_another(released.caution, self.of_bounds))
+            released = replace(released, warnings=with_another(released.warnings, self.of_bounds))
         several = ArmEffects if self.contrasts else CateEffects
         kinds: dict[Any, Any]
         kinds = {Estimate: Result, EffectFunction: CateFunction, Effects: several}
@@ -530,8 +527,8 @@ class Estimation:
         if released.possible is None:
             lower, upper = self.design.recipe.outcome_range
             changes["possible"] = (lower - upper, upper - lower)
-        if self.unread and not released.basis:
-            changes |= {"basis": "association", "caution": self.of_bounds}
+        if self.unread and not released.identification:
+            changes |= {"identification": "unadjusted", "warnings": self.of_bounds}
         return replace(released, **changes)
 
     def close(self) -> None:
@@ -588,8 +585,8 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
         "treatment": parse(request.formula).treatment_name,
         "n": design.n,
         "guarantee": _guarantee(estimation, design.bounds),
-        "spends": estimation.ledger.spends,
-        "epsilon_asked": request.budget.epsilon,
+        "charges": estimation.ledger.charges,
+        "epsilon_requested": request.budget.epsilon,
         "level": estimation.level,
         "bounds": _bounds_shown(design, estimation.formula),
         "noise_source": _NOISE_OF_OTHERS.get(spec.guarantee, estimation.noise.description),
@@ -644,37 +641,32 @@ def _bounds_notes(design: Design) -> tuple[str, ...]:
     bounds, outcome = design.bounds, design.formula.outcome
     name = outcome.name if isinstance(outcome, Column) and not design.values[-1] else ""
     if bounds.get(name) == (0.0, 1.0) and bounds.source(name) == "declared":
-        said = f"If {printed(name)} is 0 or 1 and never between, declare it by a list"
-        return (f'{said}, bounds={{"{printed(name)}": [0, 1]}}: its means are risks then.',)
+        return (said("flow")["risks"].format(printed(name)),)
     found = [name for name in design.formula.outcome_columns if name in design.bounds]
     if "private" not in map(design.bounds.source, found):
         return ()
-    return (
-        "Outcomes beyond the privately found range are clipped to it, and the effect is that "
-        "on the clipped outcome. Declare the range to avoid this and its cost, and the chance of 1 "
-        "in 1,000 that the range is far too wide.",
-    )
+    return (said("flow")["clipped"],)
 
 
-def merge_shares(
-    defaults: Mapping[str, float], given: Mapping[str, Any] | None
-) -> dict[str, float]:
+def merge_split(defaults: Mapping[str, float], given: Mapping[str, Any] | None) -> dict[str, float]:
     """Check user-given proportions against the names a method has, and fill in the rest.
 
     Examples
     --------
-    >>> merge_shares({"estimate": 0.8, "variance": 0.2}, {"variance": 0.1})
+    >>> merge_split({"estimate": 0.8, "variance": 0.2}, {"variance": 0.1})
     {'estimate': 0.8, 'variance': 0.1}
     """
     merged = dict(defaults)
     if given is not None and not isinstance(given, Mapping):
-        raise OptionError(f"shares must be a mapping of names to proportions, got {quoted(given)}")
+        raise OptionError(refusal("budget_split_map", got=quoted(given)))
     for name, value in (given or {}).items():
         if name not in defaults:
             hint = did_you_mean(name, defaults)
-            raise OptionError(f"unknown share {name!r}; this call has {', '.join(defaults)}.{hint}")
+            raise OptionError(
+                refusal("budget_split_no", name=name, known=listed(defaults, 20), hint=hint)
+            )
         ok = isinstance(value, Real) and not isinstance(value, bool)
         if not ok or not math.isfinite(value) or value <= 0:
-            raise OptionError(f"shares[{name!r}] must be a positive number, got {quoted(value)}")
+            raise OptionError(refusal("budget_split_positive", name=name, got=quoted(value)))
         merged[name] = float(value)
     return merged

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpeffects.errors import ReleaseError
+from dpeffects.errors import ReleaseError, refusal
 
 Unit = str
 """Whose change is hidden: "record" (all columns of one row), "outcome" (its outcome only), or, for
@@ -94,21 +94,9 @@ def why_no_sum(held: str, new: str) -> str:
     if not columns:
         return "The two do not add up: give the call a ledger of its own"
     if len(columns) == 2:
-        why = (
-            f"rows of one {columns[0]} may be of several {columns[1]}, so that the sum would be a "
-            "promise for neither"
-        )
-    else:
-        finer = "an outcome" if "outcome" in (held, new) else "a record"
-        why = (
-            f"what is spent to protect {finer} protects one {columns[0]} with k rows at k times "
-            f"its epsilon only, and what is spent to protect one {columns[0]} protects a record "
-            "only as long as it stays with its own, so that the sum would be a promise for neither"
-        )
-    return (
-        f"The two do not add up: {why}. Give the call a ledger of its own, and report both; or ask "
-        f"for the same unit in all calls (a ledger can be made for one: unit=...)"
-    )
+        return refusal("two_units", one=columns[0], other=columns[1])
+    finer = "an outcome" if "outcome" in (held, new) else "a record"
+    return refusal("unit_and_record", one=columns[0], finer=finer)
 
 
 def replaced(unit: Unit) -> str:
@@ -141,7 +129,7 @@ class Kind:
     void: str = ""
     accept: str = ""
 
-    def alert(self) -> str:
+    def warning(self) -> str:
         """Return the words in capitals, before the comma only: the rest is for reading."""
         head, comma, rest = self.words.partition(",")
         return head.upper() + comma + rest
@@ -162,24 +150,21 @@ KINDS = {
         "accept_library",
     ),
     "none": Kind(
-        "no differential privacy, one record can show",
-        "without any promise of",
-        "",
-        "accept_none",
+        "no differential privacy, one record can show", "without any promise of", "", "accept_none"
     ),
 }
 """Kinds of guarantees. Methods other than "exact" ones run only where their kind is accepted."""
 
 
-def alarm(status: str) -> str:
+def status_warning(status: str) -> str:
     """Return what must stand out about a status as exports have it; empty where it is "exact".
 
     Examples
     --------
-    >>> alarm("exact"), alarm("none"), alarm("void: seeded")
-    ('', 'NO DIFFERENTIAL PRIVACY, ONE RECORD CAN SHOW', 'NOT PRIVATE: seeded')
-    >>> alarm("void: seeded, library")
-    "NOT PRIVATE: seeded; A LIBRARY'S GUARANTEE, NOT PROVED HERE"
+    >>> status_warning("exact"), status_warning("none"), status_warning("void: seeded")
+    ('', 'NO DIFFERENTIAL PRIVACY, ONE RECORD CAN SHOW', 'NOT PRIVATE: a seed was set')
+    >>> status_warning("void: seeded, library")
+    "NOT PRIVATE: a seed was set; A LIBRARY'S GUARANTEE, NOT PROVED HERE"
     """
     if status in KINDS:
         return KINDS[status].words.upper()
@@ -187,7 +172,19 @@ def alarm(status: str) -> str:
         return f"UNKNOWN GUARANTEE: {status}"
     reasons = status.removeprefix("void").lstrip(": ").split(", ")
     kind = KINDS[reasons.pop()].words.upper() if reasons[-1] in KINDS else ""
-    return f"NOT PRIVATE: {', '.join(reasons)}" + (f"; {kind}" if kind else "")
+    return void_words(reasons) + (f"; {kind}" if kind else "")
+
+
+def void_words(reasons: Sequence[str]) -> str:
+    """Say in plain words that a guarantee does not hold, and why.
+
+    Examples
+    --------
+    >>> void_words(["seeded"])
+    'NOT PRIVATE: a seed was set'
+    """
+    known = {"seeded": "a seed was set", "bounds read from data": "bounds were read from the data"}
+    return f"NOT PRIVATE: {', '.join(known.get(reason, reason) for reason in reasons)}"
 
 
 _WEAK_EPSILON = 10.0
@@ -253,10 +250,10 @@ class Guarantee:
         Examples
         --------
         >>> Guarantee(1.0).line(1000), Guarantee(20.0, 1e-6).line(1000)
-        ('epsilon=1, exact', 'epsilon=20, delta=1e-06, exact, WEAK PRIVACY')
+        ('epsilon=1, exact', 'epsilon=20, delta=1e-06, exact, weak privacy')
         """
         delta = f", delta={self.delta:.3g}" if self.delta else ""
-        weak = ", WEAK PRIVACY" if self.caution(n) else ""
+        weak = ", weak privacy" if self.warnings(n) else ""
         return f"epsilon={self.epsilon:.6g}{delta}, {self.tag}{weak}"
 
     @property
@@ -271,9 +268,11 @@ class Guarantee:
         known = ", ".join(self.public) if self.public else "nothing"
         text = (
             f"{self._promise()}; neighbours are tables that differ in {replaced(self.unit)}, "
-            f"whatever the order of their rows; public: {known}"
+            f"whatever the order of their rows; taken as public: {known}"
         )
-        return f"{self._void()}. Without that it would be {text}" if self.void else text
+        if not self.void:
+            return text
+        return f"{void_words(self.void)}. Otherwise the guarantee would be: {text}"
 
     def short(self) -> str:
         """Say in a line what is promised, and to whom, or that nothing is.
@@ -283,11 +282,11 @@ class Guarantee:
         >>> Guarantee(1.0, 1e-6).short()
         '(1, 1e-06)-differential privacy for everything in one record'
         >>> Guarantee(1.0, void=("seeded",)).short()
-        'VOID (seeded): not private'
+        'NOT PRIVATE: a seed was set'
         """
         if self.kind == "none":
             return KINDS["none"].words
-        return self._void() if self.void else self._promise()
+        return void_words(self.void) if self.void else self._promise()
 
     def _promise(self) -> str:
         """What is promised, for whom, and of what kind it is."""
@@ -301,35 +300,32 @@ class Guarantee:
         claimed = "" if self.kind == "exact" else f"{KINDS[self.kind].words}: "
         return f"{claimed}{what} for {whom}"
 
-    def _void(self) -> str:
-        return f"VOID ({', '.join(self.void)}): not private"
-
-    def caution(self, n: int) -> str:
-        """Say where so little is promised to each of n records that nobody should overlook it.
+    def warnings(self, n: int) -> str:
+        """Say where the protection of each of n records is weak; empty where it is not.
 
         A delta of 1/n allows a mechanism that publishes a record or two as they are: Dwork and Roth
         (2014), The algorithmic foundations of differential privacy, section 2.3.
 
         Examples
         --------
-        >>> Guarantee(1.0, 1e-6).caution(1000)
+        >>> Guarantee(1.0, 1e-6).warnings(1000)
         ''
-        >>> Guarantee(1.0, 0.001).caution(1000)
-        'WEAK PRIVACY: delta = 0.001 is not below 1/n: it allows a whole record to be published'
+        >>> Guarantee(1.0, 0.001).warnings(1000)
+        'Weak privacy: delta = 0.001 is not below 1/n: it allows a whole record to be published'
         """
         if self.kind == "none":
             return ""
         lines = []
         if self.epsilon > _WEAK_EPSILON:
             lines.append(
-                f"epsilon = {self.epsilon:g}, and at {_WEAK_EPSILON:g} one record may already make "
-                f"a result {math.exp(_WEAK_EPSILON):,.0f} times as likely"
+                f"epsilon = {self.epsilon:g}; already at {_WEAK_EPSILON:g} one record may "
+                f"make a result {math.exp(_WEAK_EPSILON):,.0f} times as likely"
             )
         if self.delta >= min(_WEAK_DELTA, 1.0 / max(n, 1)) * (1 - 1e-9):  # shares round down
             lines.append(
                 f"delta = {self.delta:g} is not below 1/n: it allows a whole record to be published"
             )
-        return f"WEAK PRIVACY: {'; '.join(lines)}" if lines else ""
+        return f"Weak privacy: {'; '.join(lines)}" if lines else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -341,7 +337,7 @@ class Guarantee:
 def weakest(guarantees: Sequence[Guarantee]) -> Guarantee:
     """What holds for the records of every site."""
     if len({g.kind for g in guarantees}) > 1:
-        raise ReleaseError("the sites promise different kinds of guarantees")
+        raise ReleaseError("the sites have different kinds of guarantees and cannot be combined")
     return replace(
         guarantees[0],
         epsilon=max(g.epsilon for g in guarantees),

@@ -14,7 +14,7 @@ from dpeffects.design.codebook import opened
 from dpeffects.design.frames import written_out
 from dpeffects.design.points import refuse_private_rows
 from dpeffects.design.sample import missing_by_column
-from dpeffects.errors import OptionError, not_among
+from dpeffects.errors import OptionError, advised, not_among, quoted, refusal
 from dpeffects.estimators import get, registry
 from dpeffects.estimators.option_checks import check_flag
 from dpeffects.estimators.spec import ARGUMENTS, CONTRASTS, MethodSpec, Options
@@ -41,13 +41,13 @@ class Request:
     budget: Budget
     level: str | None = None
     bounds: Any = None
-    shares: Mapping[str, float] | None = None
+    budget_split: Mapping[str, float] | None = None
     variance: bool = True
     ledger: Account | Address | None = None
     dataset: str | None = None
     seed: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    attended: bool = True
+    interactive: bool = True
     """False: nobody who may see the data gets the errors, so none may depend on who is treated."""
     unit: str | None = None
     max_rows: int | None = None
@@ -74,11 +74,9 @@ class Request:
                 check_flag(name, value)
         whole = isinstance(self.clusters, Integral) and not isinstance(self.clusters, bool)
         if not (self.clusters is None or (whole and self.clusters >= 2)):
-            raise OptionError(
-                "clusters must be how many clusters there are, 2 or more: their column is cluster="
-            )
+            raise OptionError(refusal("clusters", got=quoted(self.clusters)))
         if self.clusters is not None and self.cluster is None:
-            raise OptionError("clusters is how many there are: name their column by cluster=...")
+            raise OptionError(refusal("clusters", got="no cluster="))
         known = isinstance(self.contrasts, str) and self.contrasts in CONTRASTS
         if not (known or self.contrasts is None):
             raise OptionError(not_among("contrasts", self.contrasts, CONTRASTS))
@@ -100,7 +98,7 @@ class Request:
         if "estimand" in arguments:
             raise OptionError(_other_door(estimand, arguments["estimand"]))
         own = {name: arguments.pop(name) for name in ARGUMENTS if name in arguments}
-        tables = ("bounds", "shares", "ledger", "missing")
+        tables = ("bounds", "budget_split", "ledger", "missing")
         plain = {k: x for k, x in own.items() if k not in tables}
         plain |= {"method": method, "estimand": estimand, "epsilon": epsilon, "delta": delta}
         refuse_tables({**plain, **arguments})
@@ -122,27 +120,18 @@ def refuse_tables(arguments: Mapping[str, Any]) -> None:
         table = any(hasattr(value, hook) for hook in ("__array__", "__arrow_c_stream__"))
         many = isinstance(value, list | tuple | set) and len(value) > 20
         if many or (table and not isinstance(value, np.generic)):
-            hint = _IN_WORDS.get(name, "")
-            kind = type(value).__name__
-            raise OptionError(f"{name} takes no table and no column, got {kind}{hint}")
-
-
-_IN_WORDS = {
-    "epsilon": ": write a number",
-    "clusters": ': it is how many there are; write the name of their column, cluster="..."',
-    "subset": ': write a condition as text, subset="age >= 18"',
-    **{x: f': write the name of the column, {x}="..."' for x in ("unit", "cluster", "weights")},
-}
+            words = advised("values").get(name, "a single value").format(name)
+            raise OptionError(f"{name} must be {words}, got {type(value).__name__}.")
 
 
 def _other_door(estimand: str, asked: Any) -> str:
     """Which function to call for another estimand."""
     name = str(asked).upper() if isinstance(asked, str) else ""
     if name == estimand:
-        return f"the estimand is in the name of the function: leave estimand={name!r} out"
+        return f"the function already names the estimand, {name}: leave estimand= out"
     known = name in ("ATE", "ATT", "ATC", "CATE", "LATE", "QTE")
     which = f"dp_{name.lower()}" if known else "dp_ate, dp_att or dp_atc"
-    return f"the estimand is in the name of the function: call {which}, without estimand="
+    return f"the function names the estimand: call {which}, without estimand="
 
 
 def checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
@@ -155,18 +144,18 @@ def checked(request: Request) -> tuple[MethodSpec, Options, Formula]:
     spec, options = spec.with_options({**request.options, **released})
     spec.check_estimand(request.estimand, " with these options")
     if spec.needs_delta and not request.budget.delta:
-        raise OptionError(f"{spec.name} needs a delta: write delta=1e-5, for example")
+        raise OptionError(f"{spec.name} needs a delta above 0, such as delta=1e-5")
     if spec.guarantee == "none" and request.ledger is not None:
-        raise OptionError(f"{spec.name} has no differential privacy: no ledger can pay for it")
+        raise OptionError(f"{spec.name} is not differentially private: leave ledger out")
     if spec.guarantee == "none" and request.check_bounds:
-        raise OptionError(f"{spec.name} has no differential privacy: check_bounds is for those")
+        raise OptionError(f"{spec.name} is not differentially private: leave check_bounds out")
     formula = _formula(request, spec, options)
     if spec.conditional:
         for name, value, release in (("at", request.at, "points"), ("by", request.by, "groups")):
             if value is None and request.release == release:
                 raise OptionError(f'release="{release}" needs {name}=...')
             if value is not None and request.release != release:
-                raise OptionError(f'{name} is for release="{release}", not "{request.release}"')
+                raise OptionError(f'{name} needs release="{release}", got "{request.release}"')
         refuse_private_rows(request.at, request.data, formula.covariate_columns)
     return spec, options, formula
 
@@ -188,7 +177,7 @@ def parsed(request: Request, spec: MethodSpec, options: Options) -> Formula:
         policies = missing_policies(request, formula)
         return formula.with_outcomes_as_columns(k for k, x in policies.items() if x == "available")
     if formula.more_outcomes and spec.uses_outcome:
-        raise OptionError(f"{spec.name} takes one outcome; dp_study takes several")
+        raise OptionError(f"{spec.name} is for one outcome; for several use dp_study")
     formula = replace(formula, more_outcomes=())
     return options.of_formula(formula) if spec.uses_outcome else formula
 
@@ -205,7 +194,7 @@ def _formula(request: Request, spec: MethodSpec, options: Options) -> Formula:
         y, t = source(formula.outcome), source(formula.treatment)
         others = [other.name for other in registry().values() if not other.uses_covariates]
         hint = f', or use method="{others[0]}"' if others and spec in registry().values() else ""
-        raise OptionError(f'{spec.name} needs covariates: write "{y} ~ {t} | x1 + x2"{hint}')
+        raise OptionError(refusal("no_covariates", method=spec.name, y=y, t=t, hint=hint))
     responds = False
     if not spec.several:
         policies = missing_by_column(request.missing, with_groups(formula, request.by))
@@ -225,16 +214,12 @@ def account_of(ledger: Account | Address | None, dataset: str | None) -> Account
 
         return open_ledger(ledger, dataset)
     if ledger is not None and not isinstance(ledger, Account):
-        raise OptionError(
-            f"ledger must be a dpeffects.Ledger, a path or a URL, got {type(ledger).__name__}"
-        )
+        raise OptionError(refusal("no_such_ledger", kind=type(ledger).__name__))
     whole = getattr(ledger, "ledger", ledger)  # that of an allotment
     own = getattr(whole, "dataset", None)
     if not (dataset is None or isinstance(dataset, str)):
         raise OptionError(f"dataset must be a name, got {type(dataset).__name__}")
     if dataset is not None and dataset != own:
-        raise OptionError(
-            f"dataset={dataset!r} is for a ledger in a file or on a server"
-            + (f"; this one is for {own!r}" if own else "")
-        )
+        has = f"is for {own!r}" if own else "is not in a file or on a server: leave dataset out"
+        raise OptionError(f"dataset={dataset!r} does not fit: the ledger {has}")
     return ledger

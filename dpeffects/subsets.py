@@ -9,8 +9,8 @@ from itertools import combinations, product
 from typing import Any
 
 from dpeffects.design.frames import require_columns, unpack
-from dpeffects.design.read import strata_of
-from dpeffects.errors import EstimationError, OptionError
+from dpeffects.design.table_reader import strata_of
+from dpeffects.errors import EstimationError, OptionError, refusal
 from dpeffects.estimators.spec import STOOD_IN
 from dpeffects.flow import Estimation, facts_about
 from dpeffects.formula import parse
@@ -19,7 +19,7 @@ from dpeffects.formula.discrete import joined
 from dpeffects.formula.expression import Number, columns, render, source
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.budget import Budget, round_down
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
 from dpeffects.request import Request, account_of
 from dpeffects.results.several import SubsetEffects
 from dpeffects.seeded import noise_source
@@ -82,17 +82,17 @@ def _named(by: By, request: Request) -> tuple[dict[str, str], str]:
     if isinstance(by, list | tuple) and by and not any(map(_is_terms, by)):
         found = {str(text): text for text in by}
         if len(found) < len(by):
-            raise OptionError("by has the same subset twice")
+            raise OptionError("by contains the same condition twice")
     elif isinstance(by, Mapping):
         found = {str(name): text for name, text in by.items()}
     else:
         try:
             terms = joined(by, "by")
         except OptionError as error:
-            raise OptionError(f'{error}; conditions are a list, by=["age < 40", ...]') from None
+            raise OptionError(refusal("write_conditions_list", error=error)) from None
         return _groups(terms, request)
     if not 1 <= len(found) <= MOST_SUBSETS:
-        raise OptionError(f"by has {len(found)} subsets; from 1 to {MOST_SUBSETS} are estimated")
+        raise OptionError(f"by has {len(found)} subsets; it must have from 1 to {MOST_SUBSETS}")
     return found, ""
 
 
@@ -111,7 +111,7 @@ def _groups(by: str, request: Request) -> tuple[dict[str, str], str]:
     formula = parse(f"{source(own.outcome)} ~ {source(own.treatment)} | {by}")
     strata = strata_of(request.data, replace(formula, outcome=Number(0.0)), request.bounds)
     if strata.count > MOST_SUBSETS:
-        raise OptionError(f"by makes {strata.count} groups; at most {MOST_SUBSETS} are estimated")
+        raise OptionError(refusal("makes_groups_most", count=strata.count, most=MOST_SUBSETS))
     choices = product(*(by_level(factor) for factor in strata.factors))
     texts = (" & ".join(render(x)[0] for x in choice) for choice in choices)
     return dict(zip(strata.labels(), texts, strict=True)), strata.words
@@ -137,7 +137,7 @@ def _result(
     subsets: Mapping[str, str],
     made: Mapping[str, Estimation],
     results: Mapping[str, tuple[Estimate, tuple[str, ...]]],
-    price: Spend | None,
+    price: Charge | None,
     disjoint: bool,
 ) -> SubsetEffects:
     first = max(made.values(), key=lambda x: x.stood_in)
@@ -152,8 +152,8 @@ def _result(
         | {
             "method_title": "; ".join(titles),
             "guarantee": replace(fields["guarantee"], epsilon=budget.epsilon, delta=delta),
-            "epsilon_asked": budget.epsilon,
-            "spends": tuple(_spends(made, price)),
+            "epsilon_requested": budget.epsilon,
+            "charges": tuple(_spends(made, price)),
             "sample": whole.described(None),
         },
         labels=tuple(subsets),
@@ -180,14 +180,14 @@ def _notes(notes: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
         yield from (f"{name}: {note}" for note in own if note not in common)
 
 
-def _spends(made: Mapping[str, Estimation], price: Spend | None) -> list[Spend]:
+def _spends(made: Mapping[str, Estimation], price: Charge | None) -> list[Charge]:
     """All charges by subset; where one charge paid for all, they are covered by it."""
     found = [price] if price else []
     for name, estimation in made.items():
-        for spend in estimation.ledger.spends:
-            label = f"{name}: {spend.label}"
+        for charge in estimation.ledger.charges:
+            label = f"{name}: {charge.label}"
             if price:
-                label = f"{label} ({spend.epsilon:.3g} covered by claim 31)"
-                spend = replace(spend, epsilon=0.0, delta=0.0, alone=False)
-            found.append(replace(spend, label=label))
+                label = f"{label} ({charge.epsilon:.3g} covered by claim 31)"
+                charge = replace(charge, epsilon=0.0, delta=0.0, alone=False)
+            found.append(replace(charge, label=label))
     return found

@@ -1,13 +1,14 @@
 """Summary: titled blocks of text, built once, rendered in several ways.
 
 Results hold no formats. What a release has to say is in methods of its class, which
-`report.about_records` puts on a page. What draws it is a function that a class names,
+`report.release_summary` puts on a page. What draws it is a function that a class names,
 ``class Result(..., picture="report.plots.interval_plots.estimate")``, loaded when it is shown.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -15,22 +16,19 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpeffects.errors import OptionError, nearest, quoted
+from dpeffects.errors import OptionError, advised, nearest, quoted
 
 FORMS = ("full", "short")
-"""How much a summary says."""
+"""The two lengths of a summary."""
 MOST_ROWS = 5
 """Rows of a table in a short summary."""
 SHOWN, NAMED = 25, 8
 """Rows of a table in a full one, and names in a sentence or a header."""
-NOISE = "noise"
-"""What a cell says in the place of a number that is mostly noise."""
-_ABOUT_NOISE = (
-    "noise: not printed, as the standard deviation of its noise is above a third of the number (of "
-    "a count, share, spread or ratio) or a twentieth of the range it could have. Half of these "
-    "would be printed with about {} times the epsilon, or the records."
-)
-EVERYTHING, SHORT_OF = "Everything: fit.summary()", "Everything: summary()"
+NOISE, MARK = "suppressed", "\N{EN DASH}"
+"""In place of a number that is too imprecise: in a sentence, and in a table, with a note."""
+_LOUD = re.compile("[A-Z]{2} [A-Z]{2}|[A-Z]{3}, [A-Z]{2}")
+"""Words in capitals, which warnings have where numbers must not be read as what they look like."""
+EVERYTHING, SHORT_OF = "Full results: fit.summary()", "Full results: summary()"
 """The last line of a short summary: of a release, and of what is not one."""
 
 
@@ -88,9 +86,15 @@ class Prose:
 Block = Pairs | Table | Notes | Prose
 
 
-def starred(alerts: Iterable[str]) -> str:
-    """Return the lines of an alert; empty ones are left out."""
-    return "\n".join(f"*** {words} ***" for words in alerts if words)
+def starred(warnings: Iterable[str]) -> str:
+    """Return a line for each warning; those that void a reading stand between asterisks."""
+    lines = each_warning(*warnings)
+    return "\n".join(f"*** {x} ***" if _LOUD.search(x) else f"Warning: {x}" for x in lines)
+
+
+def each_warning(*texts: str) -> list[str]:
+    """Warnings, of which several may be joined to one text: each begins with a capital."""
+    return [words for text in texts for words in re.split(r"; (?=[A-Z])", text) if words]
 
 
 def noted(notes: Iterable[str]) -> Notes | None:
@@ -125,14 +129,15 @@ def renderer(name: str) -> Renderer:
 
 
 class Named:
-    """What is shown: a name that it does not have is answered by the nearest that it has."""
+    """Base of public classes: an unknown name is answered by the nearest known one."""
 
     if not TYPE_CHECKING:  # it would let every name pass
 
         def __getattr__(self, name: str) -> Any:
             own = [] if name.startswith("_") else [x for x in dir(self) if x[0] != "_"]
             told = type(self)._elsewhere(name) or nearest(name, own)
-            raise AttributeError(f"{type(self).__name__} has no {name}{told}")
+            text = f"{type(self).__name__} has no {name}{told}"
+            raise AttributeError(text, name=None)  # with a name, Python adds a hint of its own
 
     @classmethod
     def _elsewhere(cls, name: str) -> str:
@@ -142,31 +147,31 @@ class Named:
 
 @dataclass(frozen=True)
 class Summary(Named):
-    """A title, an alert (empty when all is well), and blocks in reading order.
+    """A title, warnings (empty where there are none), and blocks in reading order.
 
     Examples
     --------
-    >>> summary = Summary("Effect", "", (Pairs((("Records", "n = 5"),)),))
+    >>> summary = Summary("Effect", "", (Pairs((("Records", "5"),)),))
     >>> print(summary.as_text())
     Effect
     ================================================================================
-    Records   n = 5
+    Records   5
     >>> print(summary.as_markdown())
     ### Effect
     <BLANKLINE>
     | | |
     |:--|:--|
-    | Records | n = 5 |
+    | Records | 5 |
     """
 
     title: str
-    alert: str
+    starred_warnings: str
     blocks: tuple[Block, ...]
 
     @property
-    def alerts(self) -> tuple[str, ...]:
-        """The lines of the alert, without the asterisks that mark them in plain text."""
-        return tuple(filter(None, (line.strip("* ") for line in self.alert.split("\n"))))
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings, without the asterisks that mark some of them in plain text."""
+        return tuple(filter(None, (line.strip("* ") for line in self.starred_warnings.split("\n"))))
 
     def as_text(self, width: int = 80) -> str:
         """Return the summary as plain text, no line longer than ``width`` (at least 80)."""
@@ -199,10 +204,11 @@ class Summary(Named):
         return write(self, path, overwrite=overwrite)
 
     def shortened(self) -> Summary:
-        """Return what it begins with: title, alert, first lines, and the first rows of a table."""
+        """Return its beginning: title, warnings, first rows, and the first rows of a table."""
         pairs = [block for block in self.blocks if isinstance(block, Pairs)][:1]
         tables = [_cut(block) for block in self.blocks if isinstance(block, Table)][:1]
-        return replace(self, blocks=(*pairs, *tables, Prose(SHORT_OF)))
+        short = explained(replace(self, blocks=(*pairs, *tables)))
+        return replace(short, blocks=(*short.blocks, Prose(SHORT_OF)))
 
     def _repr_html_(self) -> str:
         return self.as_html()
@@ -232,12 +238,22 @@ def noise_cells(tables: Mapping[str, Summary]) -> dict[str, float]:
     }
 
 
+def _marked(table: Table) -> Table:
+    """The table with a mark, which narrow columns do not break, for the word."""
+    return replace(table, rows=tuple(tuple(map(_mark, row)) for row in table.rows))
+
+
+def _mark(x: str) -> str:
+    return printed("", x.ratio, x.replace(NOISE, MARK)) if isinstance(x, MostlyNoise) else x
+
+
 def explained(summary: Summary) -> Summary:
-    """Say what cells that are mostly noise mean, where there are any."""
+    """Mark suppressed cells, where there are any, and explain the mark in a note."""
     if not (ratios := sorted(noise_cells({"": summary}).values())):
         return summary
-    own = _ABOUT_NOISE.format(math.ceil(min(ratios[len(ratios) // 2], 1e6)))
-    blocks = list(summary.blocks)
+    more = math.ceil(min(ratios[len(ratios) // 2], 1e6))
+    own = advised("notes")["suppressed"].format(more)
+    blocks = [_marked(x) if isinstance(x, Table) else x for x in summary.blocks]
     place = next((k for k, x in enumerate(blocks) if isinstance(x, Notes)), len(blocks))
     others = [item for x in blocks[place : place + 1] for item in x.items]  # type: ignore[union-attr]
     blocks[place : place + 1] = [Notes((own, *others))]
@@ -246,7 +262,7 @@ def explained(summary: Summary) -> Summary:
 
 @dataclass(frozen=True, repr=False)
 class Report(Named):
-    """A paragraph on methods and results: ``text`` is one line, printing wraps it.
+    """A paragraph on methods and results; ``text`` is one line, which printing wraps.
 
     Examples
     --------
@@ -281,8 +297,8 @@ class Report(Named):
     __repr__ = __str__
 
 
-class Shown(Named):
-    """Whatever has a summary: it prints as text, and as HTML in a notebook.
+class SummaryMixin(Named):
+    """A result with a summary: it prints as text, and as HTML in a notebook.
 
     A class names the function of the package that draws it, ``picture``, and the module that has
     the ``words`` about it, where they are not in methods of its own.
@@ -296,7 +312,7 @@ class Shown(Named):
         cls._picture, cls._words = picture or cls._picture, words or cls._words
 
     def summary(self, form: str = "full") -> Summary:
-        """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
+        """All results as titled tables; the main ones with ``form="short"``."""
         return show(self, form)
 
     def _brief(self, **options: Any) -> Summary:
@@ -326,7 +342,7 @@ def draw(result: Any, *args: Any, **options: Any) -> Any:
     return named(result._picture)(result, *args, **options)
 
 
-def show(result: Shown, form: str, **options: Any) -> Summary:
+def show(result: SummaryMixin, form: str, **options: Any) -> Summary:
     """Build the summary of a result in one of the `FORMS`."""
     if check_form(form) == "full":
         return summarise(result, **options)
@@ -341,4 +357,4 @@ def check_form(form: Any) -> str:
         told = f"; write summary(conf_level={form})"
     else:
         told = nearest(form, FORMS)
-    raise OptionError(f'summary takes "full" or "short", got {quoted(form)}{told}')
+    raise OptionError(f'summary must be "full" or "short", got {quoted(form)}{told}')

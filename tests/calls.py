@@ -223,7 +223,7 @@ EFFECTS = {
     "diff_in_means, public arms": ate("diff_in_means", arms="public"),
     "diff_in_means, label": ate("diff_in_means", level="label"),
     "diff_in_means, no variance": ate("diff_in_means", variance=False),
-    "diff_in_means, shares": ate("diff_in_means", shares={"counts": 0.6}),
+    "diff_in_means, shares": ate("diff_in_means", budget_split={"counts": 0.6}),
     "diff_in_means, found bounds": ate("diff_in_means", n=1500, declared=(), epsilon=4.0),
     "diff_in_means, checked bounds": ate("diff_in_means", n=400, epsilon=4.0, check_bounds=True),
     "diff_in_means, checked bounds of a subset": ate(
@@ -332,7 +332,7 @@ EFFECTS = {
     "regression, not carried": ate("regression"),
     "one_step": ate("one_step"),
     "one_step, Gaussian": ate("one_step", n=3000, pool="all", **DELTA),
-    "one_step, Gaussian models": ate("one_step", n=3000, pool="models", models=0.4, **DELTA),
+    "one_step, Gaussian models": ate("one_step", n=3000, pool="models", model_share=0.4, **DELTA),
     "one_step, checked bounds": ate("one_step", n=400, epsilon=8.0, check_bounds=True),
     "one_step, label, checked bounds": ate(
         "one_step", n=400, epsilon=4.0, level="label", check_bounds=True

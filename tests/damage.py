@@ -12,7 +12,7 @@ from typing import Any
 from dpeffects.errors import LedgerError
 from dpeffects.ledgers import create_ledger, open_ledger
 from dpeffects.privacy.budget import Budget
-from tests.killing import TERMS, spend
+from tests.killing import TERMS, a_charge
 
 PAGE = 4096
 
@@ -23,8 +23,8 @@ def make_ledger(path: Path) -> None:
     second = create_ledger(path, "ihdp", epsilon=100.0)
     for number in range(12):
         room = first.reserve(Budget(0.5), TERMS, {"method": "m" * 40})
-        room.charge(spend(f"a{number}", 0.25), TERMS)
-        second.charge(spend(f"b{number}", 0.25), TERMS)
+        room.charge(a_charge(f"a{number}", 0.25), TERMS)
+        second.charge(a_charge(f"b{number}", 0.25), TERMS)
         room.settle() if number < 11 else None
 
 
@@ -39,10 +39,10 @@ def totals(path: Path, create: bool = False) -> list[Any]:
     for name in ("nsw", "ihdp"):
         ledger = open_ledger(work, name)
         calls = tuple((call.number, call.epsilon) for call in ledger.open_calls())
-        found += [ledger.spent, ledger.remaining, ledger.spends, calls]
+        found += [ledger.spent, ledger.remaining, ledger.charges, calls]
     for name in ("nsw", "ihdp"):
         ledger = open_ledger(work, name)
-        ledger.charge(spend("c", 0.125), TERMS)
+        ledger.charge(a_charge("c", 0.125), TERMS)
         again = open_ledger(work, name)
         assert again.spent[0] >= found[0 if name == "nsw" else 4][0] + Fraction(1, 8)
         found += [again.spent, again.remaining]

@@ -34,7 +34,7 @@ from pathlib import Path
 from dpeffects.errors import BudgetError, DPEffectsError, RefusalError
 from dpeffects.ledgers import create_ledger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
 from dpeffects.privacy.ledger import Terms
 from dpeffects.services.federation.store import Price, Store
 
@@ -43,8 +43,10 @@ TERMS = Terms("record")
 WHOLE = Budget(3 * PRICE)
 
 
-def spend(label: str, epsilon: float = PRICE, delta: float = 0.0) -> Spend:
-    return Spend(label, "estimate", epsilon, delta, "Laplace", (1.0,), (1.0,), 2, alone=True)
+def a_charge(label: str, epsilon: float = PRICE, delta: float = 0.0) -> Charge:
+    return Charge(
+        label, "estimate", epsilon, delta, "discrete Laplace", (1.0,), (1.0,), 2, alone=True
+    )
 
 
 def call_until_killed(address: str, name: int, log: int, share: float | None = None) -> None:
@@ -55,7 +57,7 @@ def call_until_killed(address: str, name: int, log: int, share: float | None = N
             room = account.reserve(WHOLE, TERMS, {"method": "writer"})
             for charge in range(2):
                 label = f"{name}.{call}.{charge}"
-                room.charge(spend(label), TERMS)
+                room.charge(a_charge(label), TERMS)
                 time.sleep(0.002)
                 os.write(log, f"{label}\n".encode())
             room.settle()
@@ -122,7 +124,7 @@ def beyond(ledger, log: Path) -> int:
     labels = set(log.read_text().splitlines())
     number, _ = ledger._chain.anchor.read()
     entries = ledger.entries()[number:]
-    return sum(e.kind == "charge" and e.body["spend"]["label"] in labels for e in entries)
+    return sum(e.kind == "charge" and e.body["charge"]["label"] in labels for e in entries)
 
 
 @contextlib.contextmanager
@@ -163,7 +165,7 @@ def count_calls(ledger, released: list[str], failed: int) -> dict:
     released = [line for line in released if not line.startswith("failed")]
     abandoned = len(ledger.open_calls())
     ledger.settle() if abandoned else None
-    charged = [s.label for s in ledger.spends if s.share != "rest"]
+    charged = [s.label for s in ledger.charges if s.share != "rest"]
     calls = {label.rpartition(".")[0] for label in charged}
     allowed = ledger.agreement.limits.first
     odd = [label for label in released if int(label.split(".")[0]) % 2]

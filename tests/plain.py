@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import statsmodels.api as sm
 
-from dpeffects.design import read as design
+from dpeffects.design import table_reader as design
 from dpeffects.design.frames import written_out
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.formula import parse

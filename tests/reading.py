@@ -36,7 +36,7 @@ def squeezed(text):
 def spaced(text):
     """What a page may show of a text: one space for any run of white or invisible characters."""
     hidden = r"[\s\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\x00-\x1f\x7f-\x9f]+"
-    return re.sub(hidden, " ", text).strip()
+    return re.sub(hidden, " ", text).strip().replace("\u2212", "-")
 
 
 def page(html):
@@ -73,7 +73,7 @@ def from_markdown(text):
 def detexed(text):
     """LaTeX read back, as far as plain sentences go."""
     text = re.sub(r"\\allowbreak\{\}|\{\}", "", text)
-    return squeezed(re.sub(r"\\([%&_#${}])", r"\1", text))
+    return squeezed(re.sub(r"\\([%&_#${}])", r"\1", text.replace("$-$", "-")))
 
 
 def self_contained(html):

@@ -25,7 +25,7 @@ def refused(
         call(*given, **{"ledger": ledger} | asked)
     assert isinstance(caught.value, DPEffectsError)
     assert "\n" not in str(caught.value)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
     assert ledger.spent == (0, 0)
     return str(caught.value)
 

@@ -26,8 +26,8 @@ from dpeffects.errors import DPEffectsError
 from dpeffects.evidence.auditing.attack import leaves
 from dpeffects.evidence.auditing.recording import gradient, log_volume
 from dpeffects.ledgers.memory import Ledger
-from dpeffects.privacy.ladder import PARTS, Ladder, Pace
-from dpeffects.privacy.minimise import largest_noise
+from dpeffects.privacy.ladder import PARTS, Ladder, LadderPace
+from dpeffects.privacy.private_minimisation import largest_noise
 from dpeffects.privacy.release import Releaser
 from dpeffects.seeded import SeededNoise
 from tests.privacy.hostile import in_its_shape
@@ -177,9 +177,9 @@ class Measuring(Releaser):
         return np.abs(values.astype(object) - before.astype(object)).reshape(-1)
 
     def _as_declared(self, noisy, sensitivity):
-        spend = noisy.spend
-        if spend.sensitivity != sensitivity or spend.scale != (noisy.scale,):
-            self._noise.violations.append(f"{spend.label}: its charge shows other numbers")
+        charge = noisy.charge
+        if charge.sensitivity != sensitivity or charge.scale != (noisy.scale,):
+            self._noise.violations.append(f"{charge.label}: its charge shows other numbers")
         return noisy
 
     def smooth_laplace(self, label, private, shown, **rest):
@@ -195,7 +195,7 @@ class Measuring(Releaser):
 
     def along(self, label, value, levels, ends, smoothing, **rest):
         """The change against both first rungs, each rung against the neighbour's next one."""
-        own = Ladder.of(value, levels, ends, Pace.of(1.0, smoothing))
+        own = Ladder.of(value, levels, ends, LadderPace.of(1.0, smoothing))
         other = self._noise.next(("along", label, ends, smoothing), lambda: own)
         for one, two in ((own, other), (other, own)):
             self._noise.hold(label, abs(own.place - other.place), PARTS * one.width(0))
@@ -232,10 +232,10 @@ class Measuring(Releaser):
         self._noise.hold("volume", abs(volume - before), fit.volume)
         return weights
 
-    def charge(self, spend):
-        super().charge(spend)
+    def charge(self, charge):
+        super().charge(charge)
         self._noise.charged = True
-        self._noise.next(("charge", spend), lambda: None)
+        self._noise.next(("charge", charge), lambda: None)
 
 
 @dataclass(frozen=True)
@@ -309,8 +309,8 @@ def _run(noise: Frozen, call: Callable[[Any, Frozen], Any], data: Any) -> tuple[
                 noise.violations.append(f"raised {raised}")
             if not noise.charged:
                 return None, raised
-    told = [str(warning.message) for warning in caught]
-    accounts = [[repr(ledger), ledger.spends] for ledger in noise.ledgers]
+    told = [str(method_warnings.message) for method_warnings in caught]
+    accounts = [[repr(ledger), ledger.charges] for ledger in noise.ledgers]
     return (result, {"raised": raised, "warnings": told, "accounts": accounts}), ""
 
 

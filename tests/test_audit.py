@@ -28,11 +28,11 @@ from dpeffects.evidence.auditing.pairs import BOUNDS, neighbours
 from dpeffects.evidence.auditing.recording import RecordedNoise
 from dpeffects.privacy import release
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.charges import NoisyValue
+from dpeffects.privacy.domains import Box, BoxGrid, IntTotals, Sensitivity
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.matched import WEIGHT_BITS, MatchedRecords, whole_weights
 from dpeffects.privacy.noise import flip_chance
-from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps
 from dpeffects.seeded import SeededNoise
 
 SPECS = proved()
@@ -237,7 +237,9 @@ def forgotten_noise(patch):
         noisy, rows = right(curator, share), curator._rows
         grid = Box(*curator.outcome_range).on(curator.n, curator.epsilon(share))
         y, t = grid.project(rows.outcome[:, None].copy())[:, 0], rows.treated
-        return Noisy(np.array([y[t].sum(), y[~t].sum()]) * grid.unit, noisy.scale, noisy.spend)
+        return NoisyValue(
+            np.array([y[t].sum(), y[~t].sum()]) * grid.unit, noisy.scale, noisy.charge
+        )
 
     patch.setattr(diff_in_means, "arm_sums", bare)
 
@@ -250,7 +252,7 @@ def float_sums(patch):
         steps = np.rint(np.array(totals) / grid.unit).astype(np.int64)
         moves = grid.reach.sensitivity(2, True)
         return curator._releaser.release(
-            "sums", Steps(steps, moves, grid.unit), share=share, claim=5
+            "sums", IntTotals(steps, moves, grid.unit), share=share, claim=5
         )
 
     patch.setattr(diff_in_means, "arm_sums", arm_sums)
@@ -280,7 +282,7 @@ def test_a_planted_bug_is_caught(plant, pair, monkeypatch):
     found = label_means(**given)
     assert found.violated
     assert found.lower > 1.2
-    assert "VIOLATED: true epsilon is at least" in str(found)
+    assert "\n*** VIOLATED: lower bound on epsilon" in str(found)
 
 
 def test_a_forgotten_clip_is_caught(monkeypatch):
@@ -326,7 +328,7 @@ def test_the_printed_sensitivity_of_an_exhausted_match_is_caught(monkeypatch):
         grid = Box(*curator.outcome_range).on(int(size.sum()), rate)
         total = np.array([steps @ grid.whole(self._outcome)], dtype=np.int64)
         printed = Sensitivity.of_number(2 * 2**WEIGHT_BITS * grid.reach.same.l1)
-        steps = Steps(total, printed, grid.unit / 2.0**WEIGHT_BITS)
+        steps = IntTotals(total, printed, grid.unit / 2.0**WEIGHT_BITS)
         return curator._releaser.release(label, steps, share=share, claim=9)
 
     assert not exhausted().violated
@@ -353,7 +355,7 @@ def test_a_double_spend_is_refused_and_else_caught(monkeypatch):
 
     def twice(curator, share):
         one, other = right(curator, share), right(curator, share)
-        return Noisy((one.value + other.value) / 2.0, one.scale, one.spend)
+        return NoisyValue((one.value + other.value) / 2.0, one.scale, one.charge)
 
     assert not violated_as_it_is("outcome")
     monkeypatch.setattr(diff_in_means, "arm_sums", twice)
@@ -572,7 +574,7 @@ def test_pairs_with_bounds_found_privately():
 
 BAD = {
     "unknown method": ("privat_psm", {}, "Did you mean 'private_psm'"),
-    "unknown option": ("private_psm", {"neighbours": 3}, "unknown option"),
+    "has no option": ("private_psm", {"neighbours": 3}, "has no option"),
     "unknown level": ("global_matching", {"level": "label"}, "level must be"),
     "level of effects": ("r_learner", {"level": "label"}, "one of sample"),
     "unknown estimand": ("model_folds", {"estimand": "ATT"}, "estimates ATE"),

@@ -17,7 +17,7 @@ from dpeffects.estimators import registry
 from dpeffects.evidence.leaderboard import Entry, Leaderboard, Task, entries, tasks
 from dpeffects.evidence.leaderboard.board import cells_of, overall, places
 
-OFF = {"seconds": 0.0, "memory": math.nan, "caution": "", "failure": "", "std_error": 1.0}
+OFF = {"seconds": 0.0, "memory": math.nan, "warnings": "", "failure": "", "std_error": 1.0}
 
 
 def trial(n, seed):
@@ -97,7 +97,7 @@ def test_near_is_within_a_tenth_of_the_best():
     assert found["near"].to_dict() == {1.0: False, 4.0: True}
     board = Leaderboard(BY_HAND, (), (), 3, 0)
     assert board.glance()["near"].item() == 0.5
-    assert "50 % of places" in str(board.summary())
+    assert "50 % of settings" in str(board.summary())
 
 
 def test_overall_is_a_geometric_mean():
@@ -351,7 +351,7 @@ def test_another_package_adds_an_entry(plugin, capsys):
         found = entries()
     assert found["quarter"].by == "some_package"
     assert found["auto"].by == "dpeffects"  # nobody takes the name of another
-    texts = sorted(str(warning.message) for warning in said)
+    texts = sorted(str(method_warnings.message) for method_warnings in said)
     assert len(texts) == 2
     assert "'some_plugin:NOTHING' of dpeffects.bench cannot be loaded" in texts[0]
     assert "is a int, not a Entry" in texts[1]

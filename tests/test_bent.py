@@ -81,8 +81,8 @@ def test_a_cell_has_what_its_runs_say() -> None:
     """By hand: errors 3 and -1, one interval of two holds; the peers' 2^2 + 2 (1/2)^2 is 4.5."""
     cell = {"population": "product", "n": 10, "estimand": "ATE"}
     same = {**cell, "epsilon": 2.0, "delta": 0.0, "ranges": "declared", "commit": "a"}
-    first = {"error": 3.0, "low": 1.0, "high": 5.0, "std_error": 1.0, "caution": np.nan, "run": 0}
-    second = {"error": -1.0, "low": -2.0, "high": 0.0, "std_error": 0.5, "caution": "x", "run": 1}
+    first = {"error": 3.0, "low": 1.0, "high": 5.0, "std_error": 1.0, "warnings": np.nan, "run": 0}
+    second = {"error": -1.0, "low": -2.0, "high": 0.0, "std_error": 0.5, "warnings": "x", "run": 1}
     peer = {"linear": 2.0, "boosted": 9.0, "linear_draw": 1.0, "boosted_draw": 0.0, "run": 0}
     found = bent.by_cell(
         pd.DataFrame([{**same, **first}, {**same, **second}]), pd.DataFrame([{**cell, **peer}])

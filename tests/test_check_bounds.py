@@ -69,16 +69,16 @@ def test_what_is_public_costs_nothing():
 
 def test_notes_caution_and_charge():
     fit = call()
-    assert "MANY VALUES CLIPPED to the declared range: age 1" in fit.caution
-    assert "MANY VALUES CLIPPED" in str(fit.summary()).split("Formula")[0]
+    assert "Many values clipped to the declared range: age 1" in fit.warnings
+    assert "Many values clipped" in str(fit.summary()).split("Formula")[0]
     assert [note.split(":")[0] for note in fit.notes if "outside the declared" in note] == [
         *("y", "age", "x")
     ]
-    assert sum(spend.label.endswith("outside declared ranges") for spend in fit.spends) == 1
-    assert float(sum(spend.epsilon for spend in fit.spends)) <= 1.0
-    assert "CLIPPED" not in call(bounds=BOUNDS | {"age": (10, 90)}).caution
+    assert sum(charge.label.endswith("outside declared ranges") for charge in fit.charges) == 1
+    assert float(sum(charge.epsilon for charge in fit.charges)) <= 1.0
+    assert "clipped" not in call(bounds=BOUNDS | {"age": (10, 90)}).warnings
     assert "clipped" not in str(call(check_bounds=False))
-    more = call(shares={"check_bounds": 0.5}).spends
+    more = call(budget_split={"check_bounds": 0.5}).charges
     assert max(s.epsilon for s in more if "outside" in s.label) > 0.2
 
 
@@ -86,26 +86,26 @@ def test_other_functions_have_it(tmp_path):
     given = {"bounds": BOUNDS, "seed": 1, "check_bounds": True, "epsilon": 2}
     data = table()
     balance = dpe.dp_balance(FORMULA, data, **given)
-    assert "MANY VALUES CLIPPED" in balance.caution
+    assert "Many values clipped" in balance.warnings
     assert not any(note.startswith("y:") for note in balance.notes)
-    assert dpe.dp_att(FORMULA, data, "one_step", **given).caution
+    assert dpe.dp_att(FORMULA, data, "one_step", **given).warnings
     function = dpe.dp_cate(FORMULA, data, delta=1e-6, **given)
     function.save(tmp_path / "fit.json")
-    assert "MANY" in dpe.load_cate(tmp_path / "fit.json").caution
+    assert "Many values clipped" in dpe.load_cate(tmp_path / "fit.json").warnings
     groups = dpe.dp_cate(FORMULA, data, delta=1e-6, release="groups", by="g", **given)
-    assert groups.caution.count("MANY") == 1
+    assert groups.warnings.count("Many values clipped") == 1
     means = dpe.dp_ate(FORMULA, data, "diff_in_means", **given | {"bounds": {"y": (0, 0.8)}})
-    assert "MANY VALUES CLIPPED to the declared range: y" in means.caution
+    assert "Many values clipped to the declared range: y" in means.warnings
 
 
 def test_a_check_that_says_nothing_is_refused_before_anything_is_charged():
     ledger = dpe.Ledger(9)
-    with pytest.raises(OptionError, match="check_bounds would say nothing"):
+    with pytest.raises(OptionError, match="check_bounds would be mostly noise"):
         call(table().head(200), ledger=ledger)
-    assert not ledger.spends
+    assert not ledger.charges
     with pytest.raises(OptionError, match="check_bounds must be True or False"):
         call(check_bounds="yes")
-    with pytest.raises(OptionError, match="check_bounds is for those"):
+    with pytest.raises(OptionError, match="leave check_bounds out"):
         call(method="k_anonymous", accept_none=True)
 
 

@@ -17,7 +17,7 @@ from tests.test_results import NO_VARIANCE, make
 
 TIDY = ["term", "estimate", "std_error", "statistic", "p_value", "outcome", "estimand"]
 TIDY += ["method", "guarantee"]
-GLANCE = ["n", "method", "level", "epsilon", "delta", "guarantee", "caution", "unit"]
+GLANCE = ["n", "method", "level", "epsilon", "delta", "guarantee", "warnings", "unit"]
 
 
 def cells(comparison):
@@ -65,8 +65,8 @@ def test_conditional_effects_have_a_row_each():
     found = cells(dpe.compare(groups, points))
     for row in groups.tidy().to_dict("records"):
         shown = found[row["term"], 0][0]
-        assert (shown == "noise") == (row["noise_ratio"] > 1.0)
-        if shown != "noise":
+        assert (shown == "suppressed") == (row["noise_ratio"] > 1.0)
+        if shown != "suppressed":
             off = half_unit(row["std_error"])
             assert float(shown) == pytest.approx(row["estimate"], abs=off)
         assert found[row["term"], 0][1] == ""

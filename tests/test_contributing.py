@@ -39,7 +39,7 @@ def test_the_new_method_estimates_a_trimmed_difference(walked):
     plain = outcome[treated].mean() - outcome[~treated].mean()
     fit = walked["trimmed"]
     assert fit.estimate == pytest.approx(plain, abs=6 * fit.noise_variance**0.5)
-    assert {e.claim for e in fit.spends if e.share != "check_bounds"} == {5}
+    assert {e.claim for e in fit.charges if e.share != "check_bounds"} == {5}
     with pytest.raises(dpe.DPEffectsError, match="keep"):
         dpe.dp_ate("outcome ~ treatment", walked["data"], method=walked["SPEC"], epsilon=1, keep=7)
 
@@ -68,7 +68,7 @@ def test_the_new_ability_is_one_file_with_call_command_words_and_json(walked, ca
     asked = ["above", "outcome ~ treatment", str(path), "--limit", "0.5", "--epsilon", "1"]
     args = make_parser([command]).parse_args([*asked, "--seed", "1"])
     assert not args.run(args)
-    assert "Private shares above a limit (above)" in capsys.readouterr().out
+    assert "Shares above a limit, differentially private" in capsys.readouterr().out
     assert "dpeffects above" in command.examples
 
 

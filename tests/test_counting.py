@@ -147,7 +147,7 @@ def test_every_method_that_adds_up_rows_has_all_of_them(call, asked):
     data, ledger = with_holes(frame(), COUNTING[asked]), dpe.Ledger(2)
     fit = run(call, data, ledger=ledger, **COUNTING[asked])
     assert np.isfinite(numbers(call, fit)).any()
-    assert sum(spend.epsilon for spend in ledger.spends) <= 2
+    assert sum(charge.epsilon for charge in ledger.charges) <= 2
     assert fit.n == (1200 if "unit" in COUNTING[asked] else 3000)
     other = data.sample(frac=1, random_state=3)
     assert run(call, other, **COUNTING[asked]).to_dict() == fit.to_dict()
@@ -176,7 +176,7 @@ def test_every_other_method_refuses_before_anything_is_charged(conditional, aske
         message = str(refused.value)
         assert all(part in message for part in (spec.name, able[-1], next(iter(wanted))))
         assert "\n" not in message
-        assert (ledger.spends, ledger.remaining) == ((), (2, 1e-3))
+        assert (ledger.charges, ledger.remaining) == ((), (2, 1e-3))
 
 
 @each("name", AVERAGES)
@@ -188,7 +188,7 @@ def test_label_level_is_refused(name, asked):
     given = {"level": "label", "ledger": ledger, **COUNTING[asked]}
     with pytest.raises(OptionError, match=asked):
         dpe.dp_ate(FORMULA, frame(200), name, epsilon=1, bounds=BOUNDS, **given)
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 def test_clusters_of_conditional_effects_are_refused():
@@ -429,19 +429,19 @@ def test_hardly_anybody_counts(holder, tmp_path):
     data, ledger = frame(), dpe.Ledger(2)
     held = holder(data, tmp_path) if holder else data
     given = {"epsilon": 1, "bounds": BOUNDS, "ledger": ledger, "subset": "x1 > 2"}
-    with pytest.raises(EstimationError, match="records count"):
+    with pytest.raises(EstimationError, match=r"analysis sample .*too few .*budget is spent"):
         dpe.dp_ate("y ~ t", held, "diff_in_means", **given)
-    assert ledger.spends
+    assert ledger.charges
 
 
 # --- what results say -------------------------------------------------------------------------
 
 SAID = {
-    "unit": "each person counts once, in however many rows",
-    "max_rows": "each row counts, up to 3 of one person",
-    "weights": "survey or analysis weights w, from 0 to 4: .* in all as much as about [0-9]+ "
-    r"records in full \(noisy\); effective size about [0-9]+ \(Kish",
-    "subset": "subset x1 >= 0.3 & g != 'c'; about [0-9]+ records count",
+    "unit": "each person has the same weight, however many rows it has",
+    "max_rows": "each row has the same weight, up to 3 rows of one person",
+    "weights": "survey or analysis weights w, from 0 to 4: .* equivalent to about "
+    r"[0-9,]+ records of full weight \(noisy\); effective size about [0-9]+ \(Kish",
+    "subset": "about [0-9,]+ records analysed .noisy..*subset x1 >= 0.3 & g != 'c'",
     "cluster": "standard error by village .clusters: [0-9]+, noisy and from below",
     "cluster, declared": "standard error by village .clusters: 60",
 }
@@ -454,7 +454,7 @@ def test_results_say_who_counts(asked, tmp_path):
     for text in (str(fit.summary()), str(fit.report())):
         assert re.search(SAID[asked], " ".join(text.split())), text
     for form in ("as_html", "as_latex", "as_markdown"):
-        assert "Who counts" in getattr(fit.summary(), form)()
+        assert "Analysis sample" in getattr(fit.summary(), form)()
     read = dpe.Result.from_json(fit.to_json())
     assert (read, read.sample) == (fit, fit.sample)
     assert json.loads(fit.report(tmp_path / "record.html").with_suffix(".json").read_text())[
@@ -467,9 +467,22 @@ def test_results_of_before_are_read():
     assert document.pop("sample") == {}
     old = dpe.Result.from_json(json.dumps(document))
     assert not old.sample
-    assert "Who counts" not in str(old.summary())
+    assert "Analysis sample" not in str(old.summary())
 
 
 def test_without_a_variance_there_is_no_word_of_clusters():
     fit = run(("dp_ate", "one_step"), frame(), variance=False, **COUNTING["all"])
     assert "cluster" not in fit.sample
+
+
+def test_the_paragraph_says_how_many_records_were_analysed_of_those_in_the_table():
+    """It said that the method was applied to all of them."""
+    data = pd.DataFrame({"y": [0.2, 0.4, np.nan, 0.6] * 300, "t": [0, 1, 1, 1, 0, 0] * 200})
+    asked = {"epsilon": 5, "missing": "complete", "bounds": {"y": (0, 1)}, "seed": 1}
+    fit = dpe.dp_ate("y ~ t", data, design="randomised", **asked)
+    for text in (str(fit.report()), str(fit.summary())):
+        found = re.search(
+            r"1,200 records in the table \(public\), about (\d+) records analysed",
+            " ".join(text.split()),
+        )
+        assert abs(int(found[1]) - 900) < 60

@@ -430,16 +430,18 @@ def test_ihdp_is_the_same_frame_everywhere():
 
 
 def test_unknown_name_lists_the_names_and_guesses():
-    with pytest.raises(DataError, match=r"Did you mean 'lalonde'\? The names are lalonde, .*star"):
+    with pytest.raises(
+        DataError, match=r"Did you mean 'lalonde'\? The data sets are lalonde, .*star"
+    ):
         load_data("lalond")
     with pytest.raises(DataError, match="Did you mean 'confounded'"):
         simulate("confunded")
-    with pytest.raises(DataError, match=r"no data set 'qqq'\. The names are"):
+    with pytest.raises(DataError, match=r"no data set 'qqq'\. The data sets are"):
         data_info("qqq")
 
 
 def test_wrong_door_points_to_the_right_one():
-    with pytest.raises(DataError, match=r"use simulate\('multisite'\)"):
+    with pytest.raises(DataError, match=r"write simulate\('multisite'\)"):
         load_data("multisite")
     with pytest.raises(DataError, match=r"use load_data\('lalonde'\)"):
         simulate("lalonde")

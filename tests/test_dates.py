@@ -137,18 +137,18 @@ def with_gap(data, gap):
 BAD = {
     "undeclared": (table(), None, BoundsError, r'bounds=\{"admitted": \("2020-01-01"'),
     "a zone": (with_zone(table()), (FIRST, LAST), DataError, "tz_localize"),
-    "a zone, undeclared": (with_zone(table()), None, BoundsError, "holds dates"),
+    "a zone, undeclared": (with_zone(table()), None, BoundsError, "contains dates"),
     "NaT": (with_gap(table(), pd.NaT), (FIRST, LAST), DataError, "missing values in admitted"),
     "None": (with_gap(table("date"), None), (FIRST, LAST), DataError, "missing values in admitted"),
-    "text": (with_gap(table("text"), "30.12.1999"), (FIRST, LAST), DataError, "is no date"),
-    "no date": (with_gap(table("date"), 3), (FIRST, LAST), DataError, "something else"),
+    "text": (with_gap(table("text"), "30.12.1999"), (FIRST, LAST), DataError, "is not a date"),
+    "no date": (with_gap(table("date"), 3), (FIRST, LAST), DataError, "contains other values"),
     "a number": (
         table("number"),
         (FIRST, LAST),
         DataError,
-        "with dates, but it is Float64",
+        "with dates in bounds=, but it is Float64",
     ),
-    "numbers": (table(), (0, 9), BoundsError, "holds dates"),
+    "numbers": (table(), (0, 9), BoundsError, "contains dates"),
     "reversed": (table(), (LAST, FIRST), BoundsError, "first date must be before"),
     "mixed": (table(), (FIRST, 9), BoundsError, "two numbers"),
     "no such day": (table(), ("2020-02-30", "2020-03-01"), BoundsError, "two dates"),
@@ -161,7 +161,7 @@ def test_what_cannot_be_used_is_refused_before_anything_is_charged(data, ends, e
     bounds = {"y": (0, 1)} | ({"admitted": ends} if ends else {})
     with pytest.raises(error, match=words):
         dpe.dp_ate("y ~ t | admitted", data, "one_step", epsilon=1, bounds=bounds, ledger=ledger)
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 def test_a_plan_has_days():

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.design import read as design
+from dpeffects.design import table_reader as design
 from dpeffects.errors import BoundsError
 from dpeffects.formula import parse
 from tests.plain import plain
@@ -84,14 +84,14 @@ def test_intervals_cut_outside_the_formula_are_refused():
     """pandas.qcut writes quantiles of the data into the levels."""
     data = frame()
     data["q"] = pd.qcut(data["x"], 4)
-    with pytest.raises(BoundsError, match="cut outside the formula"):
+    with pytest.raises(BoundsError, match="made outside the formula"):
         fit(data, "y ~ t | q", bounds={"y": (0, 1)}, level="sample")
 
 
 def test_cut_points_are_a_declaration():
     made = fit(frame(), "y ~ t | cut(x, [18, 40, 90])", bounds={"y": (0, 1)}, level="sample")
     assert made.bounds[-1] == ("x", "[18, 90]", "declared")
-    assert "bounds" not in {s.share for s in made.spends}
+    assert "bounds" not in {s.share for s in made.charges}
 
 
 def test_values_beyond_the_bounds_never_reach_a_function():
@@ -147,7 +147,7 @@ def test_private_bounds_find_the_range_and_say_what_it_cost():
     low, high = (float(v) for v in found["y"][0].strip("[]").split(","))
     assert low <= 1
     assert high == 128.0
-    cost = [s for s in made.spends if s.share == "bounds"]
+    cost = [s for s in made.charges if s.share == "bounds"]
     assert len(cost) == 2
     assert sum(s.epsilon for s in cost) == pytest.approx(1 / 3, rel=0.05)
     assert "private" in str(made.summary())
@@ -158,7 +158,7 @@ def test_private_bounds_find_the_range_and_say_what_it_cost():
 def test_columns_that_a_method_does_not_use_cost_nothing():
     data = frame(4000)
     made = dpe.dp_ate("y ~ t | x", data, "diff_in_means", epsilon=1, bounds={"y": (0, 1)}, seed=1)
-    assert {s.share for s in made.spends} == {"counts", "estimate", "variance"}
+    assert {s.share for s in made.charges} == {"counts", "estimate", "variance"}
     assert "does not use covariates" in str(made.summary())
 
 

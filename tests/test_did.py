@@ -13,7 +13,7 @@ import statsmodels.formula.api as smf
 
 import dpeffects as dpe
 from dpeffects.design.panel import Panel, wide_of
-from dpeffects.design.sample import Sample
+from dpeffects.design.sample import AnalysisSample
 from dpeffects.errors import DataError, DPEffectsError, OptionError
 from dpeffects.formula import parse
 from dpeffects.inference.estimate import Unavailable
@@ -71,7 +71,7 @@ def wide(data, formula="y ~ t | x + s", strict=False, **given):
     """The wide table in memory, by unit."""
     parsed = parse(formula)
     panel = Panel.asked("id", "year", given.pop("periods", [2019, 2020]), given.pop("start", 2020))
-    made = wide_of(data, parsed, BOUNDS, panel, Sample.asked(parsed, **given), strict)
+    made = wide_of(data, parsed, BOUNDS, panel, AnalysisSample.asked(parsed, **given), strict)
     frame = nw.from_native(made.data.frame).lazy().collect().to_native()
     if not isinstance(frame, pd.DataFrame):
         frame = nw.from_native(frame).to_arrow().to_pandas(types_mapper=pd.ArrowDtype)
@@ -190,7 +190,7 @@ def test_with_covariates_trends_are_parallel_for_the_same_ones():
     assert fit.estimate == pytest.approx(3.0, abs=0.4)
     assert difference_in_differences(data) > 4.5
     assert fit.adjusted
-    assert "with the same covariates" in fit.assumes
+    assert "given the covariates" in fit.assumes
 
 
 @pytest.mark.sampled(7)
@@ -314,19 +314,19 @@ WRONG = {
     "no periods": ({"periods": None}, "periods must be a list"),
     "one period": ({"periods": [2020]}, "periods must be a list"),
     "a column": ({"periods": np.arange(30)}, "periods"),
-    "another order": ({"periods": [2020, 2019]}, "in their order"),
-    "twice": ({"periods": [2020, 2020]}, "each once"),
-    "texts": ({"periods": ["2019", "2020"]}, "periods are text"),
-    "a mixture": ({"periods": [2019, "2020"]}, "all numbers or all texts"),
+    "another order": ({"periods": [2020, 2019]}, "in increasing order"),
+    "twice": ({"periods": [2020, 2020]}, "each named once"),
+    "texts": ({"periods": ["2019", "2020"]}, "periods= are text"),
+    "a mixture": ({"periods": [2019, "2020"]}, "all numbers or all text"),
     "start": ({"start": 2019}, "first period under treatment"),
-    "no unit": ({"unit": None}, "write unit"),
+    "no unit": ({"unit": None}, "write unit=... too"),
     "no such time": ({"time": "yaer"}, "did you mean 'year'"),
     "the same": ({"time": "id"}, "the same column"),
-    "both": ({"before": "x"}, "long data, before for wide"),
-    "label": ({"level": "label"}, "everything is protected"),
+    "both": ({"before": "x"}, "before is for wide data"),
+    "label": ({"level": "label"}, "covariates and treatment are public"),
     "max_rows": ({"max_rows": 2}, "one record"),
     "a method": ({"method": "diff_in_means"}, "estimates ATE, not ATT"),
-    "change": ({"change": (5, -5)}, "its range"),
+    "change": ({"change": (5, -5)}, "must be the range of the change"),
 }
 
 
@@ -339,9 +339,9 @@ test_what_is_refused = refusals(
 
 def test_what_else_is_refused():
     data = people(50)
-    with pytest.raises(OptionError, match="or the columns of long data"):
+    with pytest.raises(OptionError, match="\\(long data\\)"):
         dpe.dp_did("y ~ t", data, epsilon=1, bounds=BOUNDS)
-    with pytest.raises(OptionError, match="other outcomes"):
+    with pytest.raises(OptionError, match="other columns than the outcome"):
         dpe.dp_did("y ~ t", data, before="y", epsilon=1, bounds=BOUNDS)
     three = data.assign(t=data["id"] % 3)
     with pytest.raises(OptionError, match="compares two arms"):
@@ -350,14 +350,14 @@ def test_what_else_is_refused():
         dpe.dp_did("Surv(y, t) ~ s", data, epsilon=1, **TWO)
     with pytest.raises(DataError, match="numeric or bool"):
         dpe.dp_did("s ~ t", data, epsilon=1, **TWO)
-    with pytest.raises(OptionError, match="no other use"):
+    with pytest.raises(OptionError, match="cannot have another role"):
         dpe.dp_did("y ~ t | year", data, epsilon=1, **TWO)
-    with pytest.raises(DataError, match="missing values: every row"):
+    with pytest.raises(DataError, match="missing values, but every row"):
         dpe.dp_did("y ~ t", data.assign(id=data["id"].where(data["id"] > 3)), epsilon=1, **TWO)
     dated = data.assign(year=pd.to_datetime(data["year"], format="%Y"))
-    with pytest.raises(DataError, match="holds dates"):
+    with pytest.raises(DataError, match="contains dates"):
         dpe.dp_did("y ~ t", dated, epsilon=1, **TWO)
-    with pytest.raises(OptionError, match="leave method out"):
+    with pytest.raises(OptionError, match="method cannot be set here"):
         dpe.dp_did("y ~ t", data, "one_step", epsilon=1, **FIVE)
 
 
@@ -422,13 +422,13 @@ def test_periods_are_compared_with_the_last_before_treatment():
         arm = ever.groupby("id")["t"].first()
         by_arm = (change[int(label)] - change[2019]).groupby(arm)
         error = np.sqrt((by_arm.var() / by_arm.size()).sum())
-        assert fit.one(label).std_error == pytest.approx(error, rel=0.03)
-    mean = fit.one()
+        assert fit.period(label).std_error == pytest.approx(error, rel=0.03)
+    mean = fit.period()
     assert mean.estimate == pytest.approx(fit.estimates[2:].mean())
     late = change[[2020, 2021]].mean(axis=1) - change[2019]
     by_arm = late.groupby(arm)
     assert mean.std_error > np.sqrt((by_arm.var() / by_arm.size()).sum())
-    assert mean.std_error < max(fit.one(x).std_error for x in ("2020", "2021"))
+    assert mean.std_error < max(fit.period(x).std_error for x in ("2020", "2021"))
 
 
 def test_trends_before_treatment_are_tested():
@@ -436,17 +436,17 @@ def test_trends_before_treatment_are_tested():
     found = flat.pretrends()
     assert found.periods == 2
     assert found.p_value > 0.05
-    early = flat.one("2017"), flat.one("2018")
+    early = flat.period("2017"), flat.period("2018")
     assert found.p_value == pytest.approx(min(1.0, 2 * min(x.p_value for x in early)))
     ends = [abs(end) for x in early for end in x.conf_int(0.975)]
     assert found.largest == pytest.approx(max(ends))
-    assert "TRENDS DIFFER" not in str(flat.summary())
+    assert "PRE-TRENDS DIFFER" not in str(flat.summary())
     data = people(2000)
     steep = data.assign(y=data["y"] + 2 * data["t"] * (data["year"] - 2019))
     fit = dpe.dp_did("y ~ t", steep, epsilon=20, seed=1, **FIVE)
     assert fit.pretrends().p_value < 0.001
-    assert "TRENDS DIFFER BEFORE TREATMENT" in fit.caution
-    assert "TRENDS DIFFER" in str(fit.summary())
+    assert "PRE-TRENDS DIFFER" in fit.warnings
+    assert "PRE-TRENDS DIFFER" in str(fit.summary())
     none = dpe.dp_did("y ~ t", data, epsilon=20, seed=1, **FIVE | {"start": 2018})
     assert none.leads == 0
     assert isinstance(none.pretrends(), Unavailable)
@@ -461,11 +461,11 @@ def test_trends_that_are_parallel_for_the_same_covariates_only():
     data["y"] += np.random.default_rng(9).normal(size=len(data))
     given = {**FIVE, "epsilon": 20, "seed": 1, "change": (-20, 20)}
     plain, adjusted = (dpe.dp_did(f"y ~ t{x}", data, **given) for x in ("", " | x"))
-    assert "TRENDS DIFFER" in plain.caution
-    assert "TRENDS DIFFER" not in adjusted.caution
+    assert "PRE-TRENDS DIFFER" in plain.warnings
+    assert "PRE-TRENDS DIFFER" not in adjusted.warnings
     np.testing.assert_allclose(adjusted.estimates, [0, 0, 3, 3], atol=0.35)
-    assert "with the same covariates" in adjusted.assumes
-    assert adjusted.one().adjusted
+    assert "given the covariates" in adjusted.assumes
+    assert adjusted.period().adjusted
     assert dpe.EventStudy.from_json(adjusted.to_json()) == adjusted
 
 
@@ -494,7 +494,7 @@ def test_a_range_of_changes_makes_less_noise():
     means = change.groupby(data.groupby("id")["t"].first()).mean()
     for periods in (TWO, FIVE):
         fit = dpe.dp_did("y ~ t", data, epsilon=PLENTY, change=(-1.5, 2.5), **periods)
-        found = fit.estimate if periods is TWO else fit.one("2020").estimate
+        found = fit.estimate if periods is TWO else fit.period("2020").estimate
         assert found == pytest.approx(means[1] - means[0], abs=0.01)
     fit = dpe.dp_did("y ~ t", data, change=[-20, 20], epsilon=1, **TWO)
     assert fit.outcome == "clip(y_2020 - y_2019, -20, 20)"
@@ -507,9 +507,9 @@ def test_a_range_of_changes_makes_less_noise():
 def test_the_summary_says_what_parallel_trends_means():
     two = dpe.dp_did("y ~ t", people(), epsilon=1, seed=1, **TWO)
     five = dpe.dp_did("y ~ t", people(), epsilon=1, seed=1, **FIVE)
-    for fit in (two, five, five.one()):
+    for fit in (two, five, five.period()):
         text = " ".join(str(fit.summary()).split())
-        assert "differences in differences" in text or "difference in differences" in text
+        assert "ifferences in differences" in text or "ifference in differences" in text
         assert (
             "without treatment, the mean outcome of the treated would have changed by as much as "
             "that of the controls" in text
@@ -529,7 +529,7 @@ def test_an_event_study_is_drawn():
     assert points.get_ydata().tolist() == fit.estimates.tolist()
     assert points.get_xdata().tolist() == [0, 1, 3, 4]
     assert dpe.plots.event_study(fit, simultaneous=False).get_ylabel() == (
-        "difference in the change of y"
+        "Difference in the change of y (95% CI)"
     )
 
 

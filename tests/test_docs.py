@@ -21,9 +21,9 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.estimators import proved, registry
-from dpeffects.estimators.default.curves import spike_and_slab
+from dpeffects.estimators.default.score_curvature import spike_and_slab
 from dpeffects.guarantee import KINDS
-from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.charges import NoisyValue
 from dpeffects.services.sites.rules import RULES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,11 +62,13 @@ def test_site_builds_and_is_whole(tmp_path):
     for vignette in (ROOT / "vignettes").glob("*.py"):
         assert (built / "generated" / "vignettes" / f"{vignette.stem}.html").exists()
     import check_pages
+    from steps.search import finds
 
     if check_pages.browser():
         narrow = check_pages.WIDTHS[:1]  # what a wide screen cuts off, a narrow one does too
         assert check_pages.problems(built, narrow) == []
-        assert "questions/survival.html" in check_pages.results(built, "survival")
+        assert check_pages.not_found(built, finds()) == []
+        assert check_pages.not_found(built, {"odds": "versions"})  # a page that has no such word
 
 
 def _proofs() -> str:
@@ -106,6 +108,33 @@ def test_page_checker_finds_what_is_cut_off(tmp_path):
         "a.html at 390 px: section hides ...",
         "b.html at 390 px: the page is ...",
     ]
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs the browser chromium")
+def test_page_checker_finds_lines_of_code_that_are_cut(tmp_path):
+    from check_pages import problems
+
+    line = "<pre style='overflow-x: auto; width: 300px'>" + 80 * "x" + "</pre>"
+    (tmp_path / "a.html").write_text(f"<!doctype html><article>{line}</article>")
+    assert problems(tmp_path, (390, 1280)) == ["a.html at 1280 px: a line of 80 characters is cut"]
+
+
+def test_the_reference_lists_every_public_name_once():
+    from steps import reference
+
+    areas = [name for _, _, names in reference.AREAS.values() for name in names]
+    assert sorted(areas) == sorted(set(dpe.__all__) - {"plots"})
+    listed = re.findall(r"\* - :py:obj:`(\w+)`\n     - (.+)", reference.texts()["api/index.rst"])
+    assert sorted(name for name, _ in listed) == sorted(areas)
+    for name, first in listed:
+        assert first.endswith("."), name
+
+
+def test_words_of_the_search_belong_to_pages():
+    from steps.search import finds, words
+
+    for page in [*words(), *finds().values()]:
+        assert (ROOT / "docs" / f"{page}.md").exists(), page
 
 
 def test_formulas_keep_every_character():
@@ -164,13 +193,13 @@ def test_which_method_names_what_can_be_called():
 
 @pytest.mark.parametrize(("n", "epsilon"), [(40_000, 0.06), (400_000, 0.06), (40_000, 2.0)])
 def test_the_power_of_the_check_is_as_documented(n, epsilon):
-    """Sums of the size that the page computes, with noise of the law that they have."""
+    """Sums of the size that the page computes, with noise of the distribution that they have."""
     from steps.bends import seen_bend
 
     k, overlap, runs, rng = 13, 0.2, 400, np.random.default_rng(5)
     variance, chance = np.repeat([0.172, 0.125, 0.356], [5, 3, 5]), 0.0032 * 0.5 / (0.1 * k)
     unit, sd = n * overlap * np.sqrt(variance), np.sqrt(n * overlap * variance)
-    noise = Noisy(np.zeros(k), 2.0 / epsilon, None, False, (k + 1) * (k + 2) / 3.0)
+    noise = NoisyValue(np.zeros(k), 2.0 / epsilon, None, False, (k + 1) * (k + 2) / 3.0)
     bends, named, falsely = seen_bend(noise, unit, sd, chance), 0, 0
     for run in range(runs):
         at = run % k
@@ -191,8 +220,8 @@ def test_bends_of_the_documented_size_are_named_in_calls():
     assert found == pytest.approx({"square": 0.55, "product": 0.65, "step": 0.35}, abs=0.06)
     for bend, least, most in ((found["square"], 5, 10), (0.0, 0, 0)):
         frames = (bends.records(40_000, seed, "square", bend) for seed in range(10))
-        told = [bends.call(x, 1.0, seed=k, flexible=0).caution for k, x in enumerate(frames)]
-        assert least <= sum("not linear in x1" in caution for caution in told) <= most
+        told = [bends.call(x, 1.0, seed=k, flexible=0).warnings for k, x in enumerate(frames)]
+        assert least <= sum("not linear in x1" in warnings for warnings in told) <= most
 
 
 def test_which_method_agrees_with_the_results_on_file():
@@ -352,7 +381,7 @@ def test_figures_of_tables_in_the_guide_are_those_on_file():
     assert f"{low:g} to {high:g} % in confounded studies" in text
     survival = which_method.table("survival", "Coverage of 95 %").filter(regex="ence$|ratio$")
     low, high = survival.min(axis=None), survival.max(axis=None)
-    assert f"(../../benchmarks/results/survival.md) {low:g} to {high:g} % hold" in text
+    assert f"(../../benchmarks/results/survival.md) {low:g} to {high:g} % cover" in text
     adjusted = which_method.table("adjusted_tables", "100 draws").filter(like="covers")
     held = adjusted.apply(lambda column: pd.to_numeric(column.str.removesuffix(" %")))
     low, high = held.min(axis=None), held.max(axis=None)

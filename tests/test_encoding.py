@@ -203,9 +203,9 @@ def test_bad_data(numbers, codes, message):
 
 
 def test_levels_must_be_declared_once():
-    with pytest.raises(BoundsError, match="no levels are declared for `g`"):
+    with pytest.raises(BoundsError, match="the levels of `g` are not declared"):
         Encoding.build(parse("y ~ t | C(g)"), LEVELS)
-    with pytest.raises(BoundsError, match="other levels are declared"):
+    with pytest.raises(BoundsError, match="declares other levels"):
         Encoding.build(parse("y ~ t | C(a, levels=['u', 'v'])"), LEVELS)
 
 

@@ -14,14 +14,14 @@ import pytest
 import dpeffects as dpe
 from dpeffects import flow
 from dpeffects.design import engines, frames, table
-from dpeffects.design import read as design
+from dpeffects.design import table_reader as design
 from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare
-from dpeffects.design.clipped import AnyOutside
+from dpeffects.design.clipped import AnyOutOfRange
 from dpeffects.errors import DataError
 from dpeffects.formula import parse
 from dpeffects.privacy import rows as private_rows
-from dpeffects.privacy.curator import Sum, Sums
-from dpeffects.privacy.sets import COUNT, Box, Cube
+from dpeffects.privacy.curator import GroupedSum, GroupedSums
+from dpeffects.privacy.domains import COUNT, Box, Cube
 
 N = 3001
 # bounds that are no round numbers in binary, and clip some values
@@ -204,16 +204,16 @@ def test_sums_that_come_with_the_checks_are_those_of_the_rows(interval, monkeypa
             grid = within.on(n, 1.0)
             steps = grid.project(values[:, None].copy())[:, 0].astype(np.int64)
             wanted = [[steps[treated].sum()], [steps[~treated].sum()]][: cells.size]
-            (found,) = rows.fold(Sums([Sum(phi, 1, cells, grid)]), "outcome")
+            (found,) = rows.fold(GroupedSums([GroupedSum(phi, 1, cells, grid)]), "outcome")
             assert found.tolist() == wanted
-    outside = AnyOutside((lower,), (upper,))
+    outside = AnyOutOfRange((lower,), (upper,))
     for rate in (1.0, 1e-9):
-        ask = Sums([Sum(outside, 1, None, Cube(0.0, 1.0).on(n, rate))])
+        ask = GroupedSums([GroupedSum(outside, 1, None, Cube(0.0, 1.0).on(n, rate))])
         (found,) = read.column("y").fold(ask, "covariates")
         assert found[0, 0] * ask[0].grid.unit + n / 2 == 2
         assert len(looks) == (rate < 1.0)
-    rows.fold(Sums([Sum(Outcome(), 1, ARMS, box.with_bits(8))]), "outcome")
-    read.column("y").fold(Sums([Sum(Outcome(), 1, ARMS, box.on(n, 1.0))]), "outcome")
+    rows.fold(GroupedSums([GroupedSum(Outcome(), 1, ARMS, box.with_bits(8))]), "outcome")
+    read.column("y").fold(GroupedSums([GroupedSum(Outcome(), 1, ARMS, box.on(n, 1.0))]), "outcome")
     assert len(looks) == 3
 
 
@@ -233,8 +233,10 @@ BAD = {
     "missing values in y": lambda d: d.assign(y=d["y"].where(d.index != 7)),
     "missing values in g": lambda d: d.assign(g=d["g"].where(d.index != 7, None)),
     "missing values in t": lambda d: d.assign(t=d["t"].where(d.index != 7)),
-    "'x' holds infinite values": lambda d: d.assign(x=d["x"].where(d.index != 7, np.inf)),
-    "outside its declared levels": lambda d: d.assign(g=d["g"].where(d.index != 7, "secret")),
+    "'x' contains infinite values": lambda d: d.assign(x=d["x"].where(d.index != 7, np.inf)),
+    "that are not among its declared levels": lambda d: d.assign(
+        g=d["g"].where(d.index != 7, "secret")
+    ),
     "must be 0/1": lambda d: d.assign(t=d["t"].where(d.index != 7, 2)),
     "arms is empty": lambda d: d.assign(t=1),
 }
@@ -248,7 +250,7 @@ def test_what_cannot_be_used_is_refused_for_free(message, holder, tmp_path):
         answer(holder(BAD[message](frame(200)), tmp_path), "ipw", ledger=ledger, seed=None)
     assert "secret" not in str(error.value)
     assert error.value.__cause__ is None
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 ORDERED = {
@@ -272,7 +274,7 @@ def test_what_goes_by_the_order_of_rows_needs_them_in_memory(reason, tmp_path):
             ledger=ledger,
             **options,
         )
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 @pytest.mark.parametrize("level", ["sample", "label"])
@@ -292,7 +294,7 @@ def test_matching_collects_what_it_sorts(level, tmp_path, monkeypatch):
     given |= {"ledger": ledger, "seed": None}
     with pytest.raises(dpe.DPEffectsError, match=r"take about .* GiB for 1000 records"):
         dpe.dp_ate("y ~ t | x + g", holder(data, tmp_path), "private_psm", **given)
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 def test_other_calls_need_rows_in_memory_too(tmp_path):
@@ -302,7 +304,7 @@ def test_other_calls_need_rows_in_memory_too(tmp_path):
         dpe.dp_cate("y ~ t | x", data, "sample_aggregate", release="points", at=frame(3), **given)
     with pytest.raises(dpe.DPEffectsError, match="Collect the frame first"):
         dpe.reference("y ~ t | x", data, "sample_aggregate", bounds=BOUNDS)
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 def test_files_that_are_not_there_or_not_known(tmp_path):

@@ -107,7 +107,7 @@ def test_a_thousand_covariates():
 
 
 def test_a_formula_made_by_hand_is_checked_too():
-    with pytest.raises(FormulaError, match="treatment `t` also stands in the covariates"):
+    with pytest.raises(FormulaError, match="treatment `t` is also used in the covariates"):
         Formula("", Column("y"), Column("t"), ((Column("t"),),))
 
 
@@ -221,7 +221,7 @@ FORMULAS = [
     ("y ~ t | x | z", "at most one `|`"),
     ("y | x ~ t", "outcome must be exactly one"),
     ("~ t", "outcome must be exactly one"),
-    ("y + y ~ t", "stands twice"),
+    ("y + y ~ t", "is named twice"),
     ("y + 1 ~ t", "without numbers"),
     ("y - z ~ t", "outcome must be exactly one"),
     ("1 ~ t", "outcome must be exactly one"),
@@ -231,12 +231,12 @@ FORMULAS = [
     ("y ~ t + s | x", "treatment must be exactly one"),
     ("y ~ t - 1 | x", "treatment must be exactly one"),
     ("y ~ 1 | x", "treatment must be exactly one"),
-    ("y ~ log(t) | x", "a treatment is 0 or 1"),
+    ("y ~ log(t) | x", "a treatment must be 0 or 1"),
     ("y ~ C(t)", "two levels or more; write C"),
-    ("y ~ t | t", "treatment `t` also stands in the covariates"),
-    ("y ~ t | x:log(t)", "treatment `t` also stands in the covariates"),
-    ("log(t) ~ t", "treatment `t` also stands in the outcome"),
-    ("y ~ t | x + I(y**2)", "outcome `y` also stands in the covariates"),
+    ("y ~ t | t", "treatment `t` is also used in the covariates"),
+    ("y ~ t | x:log(t)", "treatment `t` is also used in the covariates"),
+    ("log(t) ~ t", "treatment `t` is also used in the outcome"),
+    ("y ~ t | x + I(y**2)", "outcome `y` is also used in the covariates"),
     ("y ~ t | C(g, levels=[1, 2]):x + C(g, levels=[2, 1])", "other levels elsewhere"),
     ("y ~ t | 0", "no covariates and no intercept"),
     ("y ~ t |", "no covariates after"),
@@ -266,12 +266,12 @@ FORMULAS = [
     ("y ~ t | " + "*".join("abcdefghijklmnopqrs"), "terms; write fewer"),
     ("y ~ t | " + ":".join("abcdefghijk"), "more than 10 factors"),
     ("y ~ t | x # + z", "comments"),
-    ("y ~ t | ﬁ", "unusual letters"),
+    ("y ~ t | ﬁ", "letters that are not plain text"),
     ("y ~ t | 'open", "cannot be read"),
     ("y ~ t | `open", "backtick is not closed"),
     ("y ~ t | import os", "before it"),
     ("y ~ t" + " " * 200_001, "longer than"),
-    (None, "not NoneType"),
+    (None, "got NoneType"),
 ]
 
 

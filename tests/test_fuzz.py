@@ -82,7 +82,7 @@ def test_formulas_of_no_grammar(formula):
         call = {"epsilon": 1, "bounds": frames.BOUNDS, "ledger": ledger, "seed": 1}
         str(dpe.dp_ate(formula, data, "diff_in_means", **call))
         return
-    assert ledger.spends == ()
+    assert ledger.charges == ()
 
 
 # --- files --------------------------------------------------------------------------------------

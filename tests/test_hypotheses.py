@@ -79,7 +79,7 @@ def test_p_is_below_alpha_where_the_interval_shows_it(name, conf_level, tests):
             found = made(estimate, conf_level, tests, null=null, alternative=alternative)
             below, above = found.conf_int().lower > null, found.conf_int().upper < null
             out = {"two-sided": below or above, "greater": below, "less": above}[alternative]
-            assert (found.p_value < 1 - conf_level) is bool(out) is found.shown, null
+            assert (found.p_value < 1 - conf_level) is bool(out) is found.reject, null
     for pair in [(low, high), (-3.0, 3.0), (-3.0, 1.0), (0.29, 0.31), (0.9, 1.5)]:
         found = made(estimate, conf_level, tests, equivalence=pair)
         inside = pair[0] < found.conf_int().lower and found.conf_int().upper < pair[1]
@@ -89,10 +89,10 @@ def test_p_is_below_alpha_where_the_interval_shows_it(name, conf_level, tests):
 @pytest.mark.parametrize("name", ESTIMATES)
 def test_the_smallest_effect_excluded_is_the_smallest_margin(name):
     found = made(ESTIMATES[name])
-    assert made(ESTIMATES[name], margin=found.excluded + 1e-6).shown
-    assert not made(ESTIMATES[name], margin=max(found.excluded - 1e-6, 1e-9)).shown
+    assert made(ESTIMATES[name], margin=found.equivalence_bound + 1e-6).reject
+    assert not made(ESTIMATES[name], margin=max(found.equivalence_bound - 1e-6, 1e-9)).reject
     around = made(ESTIMATES[name], null=0.1)
-    assert made(ESTIMATES[name], null=0.1, margin=around.excluded + 1e-6).shown
+    assert made(ESTIMATES[name], null=0.1, margin=around.equivalence_bound + 1e-6).reject
 
 
 def test_one_sided_p_values_are_tails_of_the_error():
@@ -106,9 +106,9 @@ def test_one_sided_p_values_are_tails_of_the_error():
 
 
 def test_what_has_no_test_says_why():
-    found = made(replace(PLAIN, basis="association"))
+    found = made(replace(PLAIN, identification="unadjusted"))
     assert "no test of an effect" in str(found.p_value)
-    assert found.shown is None
+    assert found.reject is None
     assert "no test" in found.conclusion
     assert math.isnan(found.tidy()["p_value"][0])
     assert "no test" in str(found)
@@ -163,8 +163,8 @@ def test_a_result_is_tested_printed_and_written(fit):
         assert Test.from_json(found.to_json()) == found
         text = str(found)
         assert found.guarantee == "void: seeded"
-        assert "NOT PRIVATE: seeded" in text
-        assert "To be shown" in text
+        assert "NOT PRIVATE: a seed was set" in text
+        assert "H1: " in text
         assert found.summary().as_latex()
         assert found.summary().as_html()
         assert found.tidy()["term"][0] == "treatment"
@@ -203,7 +203,7 @@ def test_groups_are_tested_and_points_are_not():
         "outcome ~ treatment | x1 + x2", data, release="points",
         at={"x1": [0.2, 0.8], "x2": [0.5, 0.5]}, epsilon=4, delta=1e-5, seed=1,
     )  # fmt: skip
-    assert all(t.shown is None for t in points.test())
+    assert all(t.reject is None for t in points.test())
     assert str(points.test())
 
 
@@ -221,10 +221,10 @@ def test_sites_are_tested_by_the_law_of_their_interval(rule):
     ends = combined.test(alternative="greater").conf_int()
     assert ends.lower == pytest.approx(combined.conf_int(0.9).lower)
     for off, shown in ((-1e-6, True), (1e-6, False)):
-        assert combined.test(ends.lower + off, "greater").shown is shown
-    margin = combined.test().excluded
-    assert combined.test(margin=margin + 1e-6).shown
-    assert not combined.test(margin=margin - 1e-6).shown
+        assert combined.test(ends.lower + off, "greater").reject is shown
+    margin = combined.test().equivalence_bound
+    assert combined.test(margin=margin + 1e-6).reject
+    assert not combined.test(margin=margin - 1e-6).reject
     assert Test.from_json(combined.test().to_json()) == combined.test()
 
 
@@ -242,4 +242,4 @@ def test_evidence_of_another_scale_can_be_tested():
     found = Test.of(ratio, Hypothesis.asked(1.0, "greater"), what="ratio", subject="ratio")
     assert found.p_value == pytest.approx(1 - NORMAL.cdf(math.log(1.5) / 0.2))
     assert found.conf_int().lower == pytest.approx(1.5 * math.exp(-0.2 * NORMAL.inv_cdf(0.95)))
-    assert found.hypothesis == "H0: the ratio is 1 or less. To be shown: the ratio is more than 1."
+    assert found.hypothesis == "H0: the ratio is 1 or less. H1: the ratio is more than 1."

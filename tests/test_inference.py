@@ -1,4 +1,4 @@
-"""The law of normal plus Laplace noise against other ways to compute it; intervals that cover."""
+"""The distribution of normal plus Laplace noise computed in other ways; intervals that cover."""
 
 import math
 from itertools import pairwise
@@ -17,8 +17,8 @@ from dpeffects.inference.intervals import Interval, cdf, interval, noise_interva
 
 def quantile(p, variance, laplace=()):
     """The inverse of `cdf`, by the points that intervals end at."""
-    law, points = inference._plain(variance, laplace), np.asarray(p, dtype=float)
-    sizes = [law.upper_point(min(q, 1.0 - q)) for q in points.ravel().tolist()]
+    dist, points = inference._plain(variance, laplace), np.asarray(p, dtype=float)
+    sizes = [dist.upper_point(min(q, 1.0 - q)) for q in points.ravel().tolist()]
     return np.copysign(np.array(sizes).reshape(points.shape), points - 0.5)
 
 
@@ -26,7 +26,7 @@ def released(value=0.0, v=1.0, s=0.0, largest=1e6, laplace=()):
     return Estimate(value, SamplingVariance(v, s, largest), laplace)
 
 
-# --- the law -------------------------------------------------------------------------------------
+# --- the distribution -----------------------------------------------------------------------
 
 GRID = np.linspace(-9.0, 9.0, 181)
 

@@ -53,9 +53,9 @@ def test_releases_of_a_changed_combination_are_checked_again():
     document = release("sites").to_dict()
     document["releases"][0]["estimate"] = "much"
     with pytest.raises(dpe.DPEffectsError):
-        dpe.Combined.from_dict(document)
+        dpe.CombinedEffect.from_dict(document)
     with pytest.raises(DataError, match="Combined"):
-        dpe.Combined.from_json("[]")
+        dpe.CombinedEffect.from_json("[]")
 
 
 @pytest.mark.parametrize("depth", [300, 900, 100_000])

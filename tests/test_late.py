@@ -87,7 +87,7 @@ def test_covariates_are_used_as_by_two_stage_least_squares(design):
     ).fit()
     assert fit.estimate == pytest.approx(two_stage.params[2], abs=two_stage.bse[2])
     assert fit.std_error == pytest.approx(two_stage.bse[2], rel=0.5)
-    assert fit.basis == ("randomised" if design == "randomised" else "adjusted")
+    assert fit.identification == ("randomised" if design == "randomised" else "adjusted")
     crude = late(data, "y ~ d")
     if design == "observational":  # what the covariate confounds, the crude ratio has
         assert abs(crude.estimate - 0.8) > 5 * abs(fit.estimate - 0.8)
@@ -118,8 +118,8 @@ def test_where_everybody_complies_it_is_the_effect_of_the_instrument():
 def test_without_compliers_nothing_is_excluded_for_long(epsilon):
     data = study(compliers=0.0)
     fit = late(data, epsilon=epsilon)
-    assert fit.table.weak
-    assert "WEAK INSTRUMENT" in fit.caution
+    assert fit.arm_table.weak
+    assert "WEAK INSTRUMENT" in fit.warnings
     assert fit.shape() in ("everything", "outside", "half")
     assert fit.conf_int().upper - fit.conf_int().lower > 5
     assert "WEAK" in str(fit.summary())
@@ -169,7 +169,7 @@ def test_shapes_of_intervals():
     def shape(effect, first, most=1.0):
         exact = SamplingVariance(0.01, 0.0, 1.0)
         wald = Wald(Estimate(effect, exact), Estimate(first, exact), 0.0, 0.0, 0.0, (-most, most))
-        return type(fit)(**{**vars(fit), "table": wald}).shape()
+        return type(fit)(**{**vars(fit), "arm_table": wald}).shape()
 
     assert shape(0.1, 1.0) == "interval"
     assert shape(0.35, 0.5) == "half"
@@ -194,13 +194,13 @@ def test_who_is_treated_may_be_computed_or_boolean():
     data["dose"] = np.where(data["d"] == 1, 7.5, 0.0)
     bounds = BOUNDS | {"dose": (0, 10)}
     fit = late(data, "y ~ I(dose > 1)", epsilon=4.0, bounds=bounds)
-    assert fit.table == late(data, epsilon=4.0).table
+    assert fit.arm_table == late(data, epsilon=4.0).arm_table
     assert fit.treatment == "I(dose > 1)"
     assert fit.instrument == "z"
-    assert late(data.astype({"d": bool, "z": bool}), epsilon=4.0).table == fit.table
+    assert late(data.astype({"d": bool, "z": bool}), epsilon=4.0).arm_table == fit.arm_table
     levels = data.assign(z=np.where(data["z"] == 1, "invited", "not"))
     named = late(levels, epsilon=4.0, bounds=BOUNDS | {"z": ["not", "invited"]})
-    assert named.table == fit.table
+    assert named.arm_table == fit.arm_table
 
 
 def test_rows_that_do_not_count_do_not_move_it():
@@ -222,9 +222,9 @@ def test_rows_that_do_not_count_do_not_move_it():
 
 test_refusals_come_before_any_charge = refusals(
     lambda **asked: late(study(200), **{"formula": "y ~ d", **asked}),
-    ({"instrument": ""}, "name the instrument"),
-    ({"instrument": "x", "formula": "y ~ d | x"}, "also stands in the formula"),
-    ({"instrument": "d"}, "also stands in the formula"),
+    ({"instrument": ""}, "the instrument is missing"),
+    ({"instrument": "x", "formula": "y ~ d | x"}, "is also in the formula"),
+    ({"instrument": "d"}, "is also in the formula"),
     ({"instrument": 3}, "name of a column"),
     ({"instrument": ["z"], "formula": "y ~ d | ."}, "name of a column"),
     ({"instrument": "nowhere"}, "nowhere"),
@@ -246,7 +246,7 @@ test_refusals_come_before_any_charge = refusals(
 
 def test_first_stage_and_effect_are_paid_for():
     fit = late(study(2000), "y ~ d | x", epsilon=1.0, delta=1e-6)
-    assert {spend.label.split(":")[0] for spend in fit.spends} >= {"first stage", "effect"}
+    assert {charge.label.split(":")[0] for charge in fit.charges} >= {"first stage", "effect"}
 
 
 @pytest.mark.long
@@ -257,6 +257,6 @@ def test_intervals_cover_and_more_epsilon_is_not_worse():
         for epsilon in widths:
             fit = late(data, epsilon=epsilon, seed=1000 + seed)
             widths[epsilon] += fit.std_error
-            hits += epsilon == 1.0 and fit.table.p_value(0.8) > 0.05
+            hits += epsilon == 1.0 and fit.arm_table.p_value(0.8) > 0.05
     assert hits >= 34  # of 40 at 95 %: fewer by a chance of one in 500
     assert widths[0.5] > widths[1.0] > widths[4.0]

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.design import read as design
-from dpeffects.design.sample import Sample
+from dpeffects.design import table_reader as design
+from dpeffects.design.sample import AnalysisSample
 from dpeffects.errors import DataError, DPEffectsError, FormulaError
 from dpeffects.formula import parse
 from dpeffects.results.conditional import load_cate
@@ -32,7 +32,7 @@ DAY = datetime.date(2020, 2, 3)
 
 def read(data, formula, bounds, public, missing=None):
     """Read a table with what becomes of missing values, by column."""
-    return design.read(data, formula, bounds, public, sample=Sample(policies=missing or {}))
+    return design.read(data, formula, bounds, public, sample=AnalysisSample(policies=missing or {}))
 
 
 def columns(seed=0, share=0.2):
@@ -171,9 +171,9 @@ def test_a_column_without_a_policy_refuses_missing_values_by_name(name, engine, 
     frame = pandas_nullable(columns())
     data = frame if engine is None else engine(frame, tmp_path)
     policy = {k: how for k, how in POLICY.items() if k != name}
-    with pytest.raises(DataError, match=f"missing values in {name}:"):
+    with pytest.raises(DataError, match=rf"missing values in {name}\."):
         read(data, parse(FORMULA), BOUNDS, (), missing=policy)
-    with pytest.raises(DataError, match=f"missing values in {name}:"):
+    with pytest.raises(DataError, match=rf"missing values in {name}\."):
         read(data, parse(FORMULA), BOUNDS, (), missing=policy | {name: "error"})
 
 
@@ -187,10 +187,10 @@ def test_infinite_values_and_other_levels_stay_refused(engine, tmp_path):
         read(data, parse(FORMULA), BOUNDS, (), missing=POLICY)
 
     for name, value, words in (
-        ("x", np.inf, "'x' holds infinite"),
-        ("g", "other", "'g' has values outside its declared levels"),
-        ("j", 7, "'j' has values outside its declared levels"),
-        ("t", "maybe", "'t' has values outside its declared levels"),
+        ("x", np.inf, "'x' contains infinite"),
+        ("g", "other", "'g' has values that are not among its declared levels"),
+        ("j", 7, "'j' has values that are not among its declared levels"),
+        ("t", "maybe", "'t' has values that are not among its declared levels"),
     ):
         with pytest.raises(DataError, match=words):
             changed(lambda data, name=name, value=value: data[name].__setitem__(3, value))
@@ -305,20 +305,20 @@ def test_public_ranges_and_levels_are_those_of_values_that_are_there():
     ("missing", "words"),
     [
         ({"q": "complete"}, "column 'q' that is not in the formula"),
-        ({"x": "drop"}, "must be one of error, indicator, complete, weight, available, got 'drop'"),
+        ({"x": "drop"}, "must be one of error, indicator, complete, weight, got 'drop'"),
         ({"y": "indicator"}, 'is the outcome: write "complete"'),
         ({"t": "indicator"}, 'is the treatment: write "complete"'),
     ],
 )
 def test_policies_that_cannot_be(missing, words):
     with pytest.raises(DPEffectsError, match=words):
-        Sample.asked(parse(FORMULA), missing=missing)
+        AnalysisSample.asked(parse(FORMULA), missing=missing)
 
 
 def test_is_na_keeps_the_rules_of_formulas():
     for text, words in (
-        ("y ~ t | x + is_na(t)", "the treatment `t` also stands in the covariates"),
-        ("y ~ t | x + is_na(y)", "the outcome `y` also stands in the covariates"),
+        ("y ~ t | x + is_na(t)", "the treatment `t` is also used in the covariates"),
+        ("y ~ t | x + is_na(y)", "the outcome `y` is also used in the covariates"),
         ("y ~ t | is_na(x + 1)", "is_na\\(\\) takes a column"),
         ("y ~ t | isna(x)", "write is_na\\(x\\)"),
         ("y ~ t | is_na(x, z)", "one argument"),
@@ -355,7 +355,7 @@ def test_new_points_may_miss_what_the_fit_may(holder, function, tmp_path):
     same = fit.effect(pandas_plain({**data, "x": filled}))
     np.testing.assert_array_equal(same[there], wanted[there])
     assert (same[~there] != wanted[~there]).all()
-    with pytest.raises(DataError, match="missing values in g:"):
+    with pytest.raises(DataError, match=r"missing values in g\."):
         fit.effect({"x": [None], "g": [None], "d": [None]})
 
 

@@ -96,7 +96,7 @@ COLUMNS = {
     "groups": (other(dpe.dp_cate, release="groups", by="sexx"), "did you mean 'sex'?"),
     "points": (
         other(dpe.dp_cate, release="points", at={"z": [0.5]}),
-        "the points have no column 'x'",
+        "the points (at=) have no column 'x'",
     ),
     "a name with a space": (ate("y ~ t | my age"), "backticks"),
     "an outcome with a space": (ate("my y ~ t"), "a name with spaces stands in backticks, `my y`"),
@@ -121,19 +121,19 @@ NAMES = {
         "write a delta such as 1e-6",
     ),
     "method": (ate(method="one_stp"), "Did you mean 'one_step'?"),
-    "a part of a method": (ate(method="psm"), "Did you mean 'private_psm'?"),
-    "another package's method": (ate(method="dml"), "Leave method out for the default."),
-    "AIPW": (ate(method="aipw"), "Did you mean 'auto'?"),
+    "a part of a method": (ate(method="psm"), 'write method="private_psm"'),
+    "another package's method": (ate(method="dml"), "Leave method out for the default"),
+    "AIPW": (ate(method="aipw"), '"auto": it adjusts by models'),
     "a learner for an average": (ate(method="r_learner"), "call dp_cate"),
     "causal forest": (other(dpe.dp_cate, method="causal_forest"), "Leave method out"),
     "option": (ate(desing="randomised"), "Did you mean 'design'?"),
     "an argument of the call": (ate(clustre="person"), "Did you mean 'cluster'?"),
-    "weight": (ate(weight="age"), "Did you mean 'weights'?"),
+    "weight": (ate(weight="age"), 'Write weights="w"'),
     "an option of another call": (ate(horizon=90), "It is for dp_survival."),
-    "clusters of a learner": (other(dpe.dp_cate, cluster="person"), "unit= protects whole"),
+    "clusters of a learner": (other(dpe.dp_cate, cluster="person"), "unit=, which protects whole"),
     "clusters of matching": (
         ate(method="private_psm", as_printed=True, cluster="person"),
-        "cluster is for methods that add up rows: auto",
+        "cluster cannot be used with private_psm",
     ),
     "an argument that a call lacks": (
         other(dpe.dp_balance, level="label"),
@@ -143,7 +143,7 @@ NAMES = {
     "level": (ate(level="lable"), "did you mean 'label'?"),
     "contrasts": (ate(contrasts="pairs"), "did you mean 'pairwise'?"),
     "release": (other(dpe.dp_cate, release="group", by="sex"), "did you mean 'groups'?"),
-    "share": (ate(shares={"estimat": 1}), "Did you mean 'estimate'?"),
+    "share": (ate(budget_split={"estimat": 1}), "Did you mean 'estimate'?"),
     "estimand": (ate(estimand="ATT"), "call dp_att"),
     "estimand in small letters": (ate(estimand="att"), "call dp_att"),
     "estimand of a study": (other(dpe.dp_study, estimand="att"), "did you mean 'ATT'?"),
@@ -157,7 +157,7 @@ NAMES = {
     "column of an instrument": (other(dpe.dp_late, instrument="z"), "instrument names a column"),
     "column of an offset": (other(dpe.dp_rate, offset="years"), "offset names a column 'years'"),
     "groups of quantiles": (other(dpe.dp_qte, by="sex"), "It is for dp_ate"),
-    "method of quantiles": (other(dpe.dp_qte, method="auto"), "leave method out"),
+    "method of quantiles": (other(dpe.dp_qte, method="auto"), "method cannot be set here"),
 }
 HABITS = {
     "R and statsmodels: no bar": (ate("y ~ t + x"), "covariates come after a bar: ~ t | x"),
@@ -179,29 +179,35 @@ HABITS = {
     "MatchIt: distance": (ate(distance="glm"), "dpe.methods()"),
     "statsmodels: cov_type": (ate(cov_type="HC1"), "cluster="),
     "statsmodels: alpha": (ate(alpha=0.1), "fit.conf_int(0.9)"),
-    "DoWhy: common_causes": (ate(common_causes=["x"]), "in the formula"),
-    "EconML: X": (ate(X="x"), "in the formula"),
+    "DoWhy: common_causes": (
+        ate(common_causes=["x"]),
+        '"outcome ~ treatment | covariates"',
+    ),
+    "EconML: X": (ate(X="x"), '"outcome ~ treatment | covariates"'),
     "scikit-learn: random_state": (ate(random_state=1), "seed="),
     "R: na.action": (ate(**{"na.action": "na.omit"}), "missing="),
     "EconML: a mask": (ate(subset=frame().age > 40), 'subset="age >= 18"'),
-    "scikit-learn: sample weights": (ate(weights=np.ones(N)), "write the name of the column"),
-    "data first": (ate(frame(), "y ~ t"), "the formula is text and comes first"),
+    "scikit-learn: sample weights": (
+        ate(weights=np.ones(N)),
+        "must be the name of a column, as weights=",
+    ),
+    "data first": (ate(frame(), "y ~ t"), "the first argument must be a formula as text"),
     "Stata: vce": (ate(vce="cluster person"), "cluster="),
     "Stata: se": (ate(se="robust"), "cluster="),
     "Stata: ##": (ate("y ~ t | c.x##c.x"), "write a * b for a##b"),
     "Stata: i.": (ate("y ~ t | i.sex"), "did you mean 'sex'?"),
-    "Stata: pweight": (ate(pweight="age"), "Did you mean 'weights'?"),
+    "Stata: pweight": (ate(pweight="age"), 'Write weights="w"'),
     "Stata: absorb": (ate(absorb="person"), "Fixed effects are factors among the covariates"),
     "linearmodels: effects": (ate(entity_effects=True), "Fixed effects are factors"),
     "linearmodels: clusters": (ate(clusters=frame().person), 'cluster="..."'),
-    "linearmodels: a name": (ate(clusters="person"), "their column is cluster="),
-    "linearmodels: instruments": (other(dpe.dp_ate, instruments="x"), "instrument=, one column"),
+    "linearmodels: a name": (ate(clusters="person"), "column that names them is cluster="),
+    "linearmodels: instruments": (other(dpe.dp_ate, instruments="x"), "It is for dp_late"),
     "a square": (ate("y ~ t | x**2"), "write I(x ** 2)"),
     "randomised=True": (ate(randomised=True), 'Write design="randomised".'),
     "rct=True": (ate(rct=True), 'Write design="randomised".'),
     "columns as groups": (
         ate(by=["sex", "age"], bounds={**BOUNDS, "sex": ["f", "m"]}),
-        "write cut(age, [...])",
+        "Write cut(age, [...])",
     ),
 }
 DATA = {
@@ -231,7 +237,7 @@ DATA = {
         other(dpe.dp_late, "y ~ sex", instrument="t", bounds={**BOUNDS, "sex": ["f", "m"]}),
         "write data['sex'] == 'm'",
     ),
-    "one arm": (ate(data=frame(t=1)), "check which level is which"),
+    "one arm": (ate(data=frame(t=1)), "Check which level is which"),
     "two columns with gaps": (
         ate(data=frame(y=np.nan, x=np.nan)),
         'missing={"y": "complete", "x": "complete"}',
@@ -265,7 +271,7 @@ DATA = {
     ),
     "a declared time zone": (
         ate(bounds={"y": (0, 1), "x": (pd.Timestamp("2020", tz="UTC"), pd.Timestamp("2021"))}),
-        "has no time zone",
+        "must have no time zone",
     ),
     "lengths of time": (
         ate("y ~ t | d", frame(d=DAYS - DAYS[0]), bounds={"y": (0, 1)}),
@@ -278,7 +284,7 @@ DATA = {
 }
 BUDGETS = {
     "no epsilon": ((dpe.dp_ate, {"formula": "y ~ t", "data": frame()}), "write epsilon="),
-    "eps": ((dpe.dp_ate, {"formula": "y ~ t", "data": frame(), "eps": 1}), "write epsilon="),
+    "eps": ((dpe.dp_ate, {"formula": "y ~ t", "data": frame(), "eps": 1}), "Write epsilon="),
     "no epsilon on the treated": (
         (dpe.dp_att, {"formula": "y ~ t", "data": frame()}),
         "such as epsilon=1",
@@ -288,24 +294,24 @@ BUDGETS = {
     "negative epsilon": (ate(epsilon=-1), "must be positive"),
     "infinite epsilon": (ate(epsilon=float("inf")), "at most 1e9"),
     "epsilon that is no number": (ate(epsilon=float("nan")), "such as epsilon=1"),
-    "a list of epsilons": (ate(epsilon=np.array([0.5, 1.0])), "write a number"),
+    "a list of epsilons": (ate(epsilon=np.array([0.5, 1.0])), "must be a number, got"),
     "delta of one": (ate(delta=1), "such as 1e-6"),
     "delta as text": (ate(delta="1e-6"), "such as delta=1e-6"),
     "too little to count records": (
         ate(epsilon=0.01, missing="complete"),
-        "nothing was charged, ask for more",
+        "Nothing was charged; use a larger epsilon",
     ),
     "no instrument": (other(dpe.dp_late), "dp_late needs instrument"),
     "a float for a ledger": (ate(ledger=5.0), "a dpeffects.Ledger"),
 }
 SOME = [SECRET, SECRET]
 VALUES = {
-    "a column as bounds": (ate(bounds={"y": frame()["x"]}), "list of levels, not Series"),
+    "a column as bounds": (ate(bounds={"y": frame()["x"]}), "list of levels, got Series"),
     "values as bounds": (ate(bounds=SOME), "got list"),
     "values as variance": (ate(variance=SOME), "True or False, got list"),
-    "values as method": (ate(method=SOME), 'method is one name, such as "auto", got list'),
-    "a table as shares": (ate(shares=frame()), "proportions, got DataFrame"),
-    "a column as a share": (ate(shares={"count": frame()["x"]}), "number, got Series"),
+    "values as method": (ate(method=SOME), 'method must be a name, such as "auto", got list'),
+    "a table as shares": (ate(budget_split=frame()), "proportions, got DataFrame"),
+    "a column as a share": (ate(budget_split={"count": frame()["x"]}), "number, got Series"),
     "a column as missing": (ate(missing={"y": frame()["x"]}), "got Series"),
     "values as seed": (ate(seed=SOME), "integer, got list"),
     "values as epsilon": (ate(epsilon=SOME), "such as epsilon=1, got list"),
@@ -330,7 +336,7 @@ def answered(call, given):
         given = given | {"ledger": ledger}
     with pytest.raises(dpe.DPEffectsError) as caught:
         call(**given)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
     return one_line(str(caught.value))
 
 
@@ -376,8 +382,8 @@ PUBLIC = {
     "no n for a plan": (lambda: dpe.plan("y ~ t", epsilon=1), "plan needs n"),
     "twice": (lambda: dpe.dp_ate("y ~ t", frame(), epsilon=1, formula="y ~ t"), "write it once"),
     "no result": (lambda: dpe.compare(), "compare(fit1, fit2)"),
-    "per cent": (lambda: fit().conf_int(95), "a probability such as 0.95"),
-    "alpha by name": (lambda: fit().conf_int(alpha=0.05), "fit.conf_int(0.9)"),
+    "per cent": (lambda: fit().conf_int(95), "between 0 and 1, such as 0.95"),
+    "alpha by name": (lambda: fit().conf_int(alpha=0.05), "Write conf_level=0.95"),
     "alpha by position": (lambda: fit().conf_int(0.05), "write 0.95 for an alpha of 0.05"),
     "scale": (lambda: fit().effect("ratios"), "did you mean 'ratio'?"),
     "a file for a data set": (lambda: dpe.load_data("mine.csv"), "pandas.read_csv(...)"),
@@ -394,7 +400,7 @@ PUBLIC = {
         "rule must be one of ivw, mvagg, all, largest, random, robust, got SiteRelease",
     ),
     "a rule": (lambda: dpe.combine([released("a")], rule="random effects"), "mean 'random'?"),
-    "a table for a release": (lambda: dpe.combine([__file__]), "this is not JSON"),
+    "a table for a release": (lambda: dpe.combine([__file__]), "this is not valid JSON"),
     "alternative": (lambda: fit().test(alternative="grater"), "did you mean 'greater'?"),
 }
 
@@ -417,13 +423,16 @@ SHELL = {
         "ate 'y ~ t' data.csv --epsilon 1 --option desing=randomised",
         "Did you mean 'design'?",
     ),
-    "estimand": ("ate 'y ~ t' data.csv --epsilon 1 --estimand ATT", "ate, att or atc"),
+    "estimand": ("ate 'y ~ t' data.csv --epsilon 1 --estimand ATT", "dp_ate, dp_att or dp_atc"),
     "level": ("ate 'y ~ t' data.csv --epsilon 1 --level lable", "Did you mean 'label'?"),
     "column": ("ate 'y ~ t | Age' data.csv --epsilon 1", "did you mean 'age'?"),
     "unit": ("ate 'y ~ t | age' data.csv --epsilon 1 --unit Sex", "did you mean 'sex'?"),
     "subset": ("ate 'y ~ t' data.csv --epsilon 1 --subset 'agee > 40'", "did you mean 'age'?"),
-    "method": ("ate 'y ~ t' data.csv --epsilon 1 --method ipw", "Did you mean 'private_ipw'?"),
-    "share": ("ate 'y ~ t' data.csv --epsilon 1 --share estimat=1", "Did you mean 'estimate'?"),
+    "method": ("ate 'y ~ t' data.csv --epsilon 1 --method ipw", 'write method="private_ipw"'),
+    "share": (
+        "ate 'y ~ t' data.csv --epsilon 1 --budget-split estimat=1",
+        "Did you mean 'estimate'?",
+    ),
     "formula": ("ate 'y ~ t + age' data.csv --epsilon 1", "after a bar: ~ t | age"),
     "data first": ("ate data.csv 'y ~ t' --epsilon 1", "stands after the formula"),
     "no epsilon": ("ate 'y ~ t' data.csv", "required: --epsilon"),
@@ -445,7 +454,7 @@ SHELL = {
         "ate 'y ~ t' data.csv --epsilon 1 --plot x.png",
         "unrecognized arguments: --plot x.png. (see",
     ),
-    "a picture for a text": ("ate 'y ~ t' data.csv --epsilon 1 --out x.pdf", "takes no picture"),
+    "a picture for a text": ("ate 'y ~ t' data.csv --epsilon 1 --out x.pdf", "cannot be a picture"),
     "backticks in double quotes": (
         "ate ' ~ t' data.csv --epsilon 1",
         "in single quotes in a shell",
@@ -600,7 +609,7 @@ def test_what_estimates_no_effect_has_no_coefficients():
 
 def test_a_weak_budget_is_said_in_the_first_lines_and_costs_nothing_more():
     many = {"epsilon": 50, "bounds": {"y": (0, 1), "x": (0, 1), "age": (18, 90)}}
-    said = "WEAK PRIVACY: epsilon = 50"
+    said = "Weak privacy: epsilon = 50"
     ledger = dpe.Ledger(50)
     sexes = {"women": "sex == 'f'", "men": "sex == 'm'"}
     fits = [
@@ -614,17 +623,17 @@ def test_a_weak_budget_is_said_in_the_first_lines_and_costs_nothing_more():
     ]
     assert ledger.spent == (50, 0)
     for found in fits:
-        assert said in found.caution
+        assert said in found.warnings
         head = " ".join(str(found.summary()).split("\nFormula")[0].split())
         assert said in head
-        assert repr(found).endswith("WEAK PRIVACY>")
-    assert repr(fits[0].sensitivity()).endswith("WEAK PRIVACY>")
+        assert repr(found).endswith("weak privacy>")
+    assert repr(fits[0].sensitivity()).endswith("weak privacy>")
     north, south = released("north", epsilon=50), released("south")
     sites = dpe.combine([north, south])
-    assert f"north: {said}" in sites.caution
-    assert [str(x).endswith("WEAK PRIVACY>") for x in (north, south)] == [True, False]
-    assert repr(sites).endswith("WEAK PRIVACY>")
-    assert "WEAK" not in fit().caution + repr(fit())
+    assert f"north: {said}" in sites.warnings
+    assert [repr(x).endswith("weak privacy>") for x in (north, south)] == [True, False]
+    assert repr(sites).endswith("weak privacy>")
+    assert "Weak" not in fit().warnings + repr(fit())
 
 
 @pytest.mark.parametrize(
@@ -640,8 +649,8 @@ def test_a_weak_budget_is_said_in_the_first_lines_and_costs_nothing_more():
 )
 def test_what_is_weak(epsilon, delta, n, weak):
     """More than 10, or a delta of 1/n; and it is said in one line."""
-    words = dpe.Guarantee(epsilon, delta).caution(n)
-    assert words.startswith("WEAK PRIVACY: ") if weak else words == ""
+    words = dpe.Guarantee(epsilon, delta).warnings(n)
+    assert words.startswith("Weak privacy: ") if weak else words == ""
     assert "\n" not in words
 
 

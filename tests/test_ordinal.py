@@ -60,14 +60,14 @@ def test_without_noise_it_is_mann_whitney_and_the_ordered_logit():
 def test_texts_and_numbers_are_the_same_levels():
     data = made()
     one, other = compared("pain ~ t", data), compared("grade ~ t", data)
-    assert one.table == other.table
+    assert one.arm_table == other.arm_table
     assert one.levels == tuple(LEVELS)
     assert other.levels == ("1", "2", "3", "4")
     assert other.tidy()["term"].tolist()[:3] == ["at least 2", "at least 3", "at least 4"]
     ordered = pd.Categorical(data["pain"], categories=LEVELS, ordered=True)
-    assert compared("pain ~ t", data.assign(pain=ordered)).table == one.table
-    back = compared("pain ~ t", data, HUGE, bounds={"pain": LEVELS[::-1]}).table.counts
-    assert np.array_equal(back[:, ::-1], compared("pain ~ t", data, HUGE).table.counts)
+    assert compared("pain ~ t", data.assign(pain=ordered)).arm_table == one.arm_table
+    back = compared("pain ~ t", data, HUGE, bounds={"pain": LEVELS[::-1]}).arm_table.counts
+    assert np.array_equal(back[:, ::-1], compared("pain ~ t", data, HUGE).arm_table.counts)
 
 
 def test_intervals_cover():
@@ -83,7 +83,7 @@ def test_intervals_cover():
     for _ in range(40):
         counts = np.stack([rng.multinomial(400, p) for p in shares])
         noisy = counts + rng.laplace(scale=2.0, size=counts.shape)
-        low, high = replace(fit, table=ArmTable(noisy, (8.0, 8.0))).conf_int().T
+        low, high = replace(fit, arm_table=ArmTable(noisy, (8.0, 8.0))).conf_int().T
         inside.append((low <= want) & (want <= high))
     assert np.mean(inside) > 0.9
     assert np.mean(inside, axis=0).min() > 0.84  # 95 % less three standard errors
@@ -114,12 +114,12 @@ def test_missing_levels_and_files(engine, tmp_path):
     with pytest.raises(DataError, match="missing values in pain"):
         compared("pain ~ t", ENGINES[engine](data))
     fit = compared("pain ~ t", ENGINES[engine](data), missing="complete", epsilon=20.0)
-    assert fit.table.counts.sum() == pytest.approx(len(data.dropna()), abs=20)
+    assert fit.arm_table.counts.sum() == pytest.approx(len(data.dropna()), abs=20)
     if not engine:
         path = tmp_path / "pain.csv"
         data.dropna().to_csv(path, index=False)
         fits = [compared("pain ~ t", x) for x in (data.dropna(), str(path))]
-        assert fits[0].table == fits[1].table
+        assert fits[0].arm_table == fits[1].arm_table
 
 
 def test_words():
@@ -135,8 +135,8 @@ def test_words():
     [
         ("pain ~ t", {}, BoundsError, "levels of pain must be declared"),
         ("grade ~ t", {"grade": (1, 4)}, BoundsError, "in their order, as a list"),
-        ("pain ~ t", {"pain": LEVELS[:2]}, DataError, "outside its declared levels"),
-        ("log(grade) ~ t", BOUNDS, OptionError, "a column of levels"),
+        ("pain ~ t", {"pain": LEVELS[:2]}, DataError, "that are not among its declared levels"),
+        ("log(grade) ~ t", BOUNDS, OptionError, "an outcome with ordered levels"),
     ],
 )
 def test_refusals_cost_nothing(formula, bounds, error, match):

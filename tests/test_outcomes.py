@@ -70,9 +70,9 @@ def test_on_engines(place, tmp_path):
 
 def test_a_value_that_is_no_level_is_refused_before_anything_is_paid():
     ledger = dpe.Ledger(1)
-    with pytest.raises(DataError, match="outside its declared levels") as caught:
+    with pytest.raises(DataError, match="that are not among its declared levels") as caught:
         dpe.dp_ate("died ~ t", frame(), epsilon=1, bounds={"died": ["no", "yes"]}, ledger=ledger)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
     assert "Yes" not in str(caught.value)
     with pytest.raises(BoundsError, match="use dp_ordinal"):
         dpe.dp_ate("died ~ t", frame(), epsilon=1, bounds={"died": ["No", "Yes", "?"]})

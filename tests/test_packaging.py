@@ -112,5 +112,5 @@ def test_quick_start_runs():
         text=True,
         check=True,
     )
-    assert "Private average treatment effect" in done.stdout
+    assert "Average treatment effect (ATE), differentially private" in done.stdout
     assert "Privacy budget" in done.stdout

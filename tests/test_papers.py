@@ -14,7 +14,7 @@ import pytest
 
 from dpeffects.errors import DataError, OptionError
 from dpeffects.replication.papers import (
-    Found,
+    ClaimCheck,
     kept,
     made,
     paper_004,
@@ -102,14 +102,14 @@ def test_pages_are_those_of_the_tables(name, monkeypatch):
 def test_a_verdict_follows_its_table(tmp_path, monkeypatch):
     """The same claim, judged from two tables."""
     monkeypatch.setattr(
-        "dpeffects.replication.papers.on_file._folder", lambda: tmp_path / "data" / "papers"
+        "dpeffects.replication.papers.stored_tables._folder", lambda: tmp_path / "data" / "papers"
     )
     (tmp_path / "data").mkdir()
     monkeypatch.setattr(sys, "argv", ["page.py"])
 
-    def below(most) -> Found:
+    def below(most) -> ClaimCheck:
         error = table("004_figure_1")["error"].max()
-        return Found(f"largest {error:g}", bool(error < most), "because")
+        return ClaimCheck(f"largest {error:g}", bool(error < most), "because")
 
     monkeypatch.setattr(paper_004, "_below", below, raising=False)
     said = register.Claim("004", "Figure 1", "the error is below 1", "below", [1])
@@ -123,7 +123,7 @@ def test_a_verdict_follows_its_table(tmp_path, monkeypatch):
 
 def test_tables_are_made_only_when_asked(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "dpeffects.replication.papers.on_file._folder", lambda: tmp_path / "data" / "papers"
+        "dpeffects.replication.papers.stored_tables._folder", lambda: tmp_path / "data" / "papers"
     )
     (tmp_path / "data").mkdir()
     frame = pd.DataFrame({"error": [1 / 3]})
@@ -142,7 +142,7 @@ def test_tables_are_made_only_when_asked(tmp_path, monkeypatch):
 def test_an_installed_package_is_not_written_to(tmp_path, monkeypatch):
     (tmp_path / "_data" / "papers").mkdir(parents=True)
     monkeypatch.setattr(
-        "dpeffects.replication.papers.on_file._folder", lambda: tmp_path / "_data" / "papers"
+        "dpeffects.replication.papers.stored_tables._folder", lambda: tmp_path / "_data" / "papers"
     )
     monkeypatch.setattr(sys, "argv", ["page.py", "--full"])
     monkeypatch.chdir(tmp_path)
@@ -160,7 +160,7 @@ def test_mistakes_are_named():
 
 
 def test_what_does_not_come_back_needs_a_reason(monkeypatch):
-    monkeypatch.setattr(paper_004, "_never", lambda: Found("0.3", False), raising=False)
+    monkeypatch.setattr(paper_004, "_never", lambda: ClaimCheck("0.3", False), raising=False)
     said = register.Claim("004", "Figure 1", "anything", "never")
     monkeypatch.setattr(register, "claims", lambda key: [said])
     with pytest.raises(ValueError, match="needs a reason"):

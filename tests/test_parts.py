@@ -13,10 +13,10 @@ from scipy import stats
 import dpeffects as dpe
 from dpeffects.errors import DataError
 from dpeffects.inference.estimate import (
-    BASES,
+    IDENTIFICATIONS,
     Effects,
+    ErrorPart,
     Estimate,
-    Part,
     SamplingVariance,
     Unavailable,
 )
@@ -27,18 +27,18 @@ from tests.reading import from_markdown, page, shown, tables
 from tests.releases import release
 from tests.test_results import flat, make
 
-CLIP = Part("bias by clipped outcomes", 0.25)
-MODEL = Part("noise in the models", 0.16, noise=True)
+CLIP = ErrorPart("bias by clipped outcomes", 0.25)
+MODEL = ErrorPart("noise in the models", 0.16, noise=True)
 WHOLE = Estimate(0.5, SamplingVariance(0.36, 0.0, 9.0), (0.2,), 0.04, parts=(CLIP, MODEL))
 """Variances: sampling 0.36, final sum 0.08 + 0.04, model 0.16, clip 0.25: together 0.89."""
 
 
 def of_normal(**changes):
-    """An estimate whose error is normal, so that its law has a closed form."""
+    """An estimate whose error is normal, so that its distribution has a closed form."""
     return replace(WHOLE, laplace=(), **changes)
 
 
-# --- the law -------------------------------------------------------------------------------------
+# --- the distribution -----------------------------------------------------------------------
 
 
 def test_variances_of_the_parts_add_up():
@@ -58,7 +58,7 @@ def test_the_interval_has_all_parts_and_that_of_the_noise_only_noise():
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_part_that_is_not_a_number_gives_no_interval(value):
-    broken = replace(WHOLE, parts=(Part("model", value, True),))
+    broken = replace(WHOLE, parts=(ErrorPart("model", value, True),))
     assert isinstance(interval(broken), Unavailable)
     assert isinstance(noise_interval(broken), Unavailable)
 
@@ -89,7 +89,7 @@ def test_cutting_never_loses_the_truth():
 
 
 def test_effects_by_group_have_their_own_parts_and_are_cut():
-    """Groups used to share a law by their noise and sampling variance alone."""
+    """Groups used to share a distribution by their noise and sampling variance alone."""
     effects = (of_normal(), of_normal(parts=()), of_normal(value=2.0, possible=(-1.0, 1.0)))
     groups = release("groups")
     fit = replace(groups, labels=("a", "b", "c"), effects=effects)
@@ -115,10 +115,10 @@ def test_every_part_has_its_line():
     variances = [0.36, 0.12, 0.25, 0.16, 0.89]
     assert [row[0] for row in rows] == [
         "sampling error",
-        "privacy noise, final sum",
-        "bias by clipped outcomes (possible bias)",
-        "noise in the models (privacy noise)",
-        "all",
+        "privacy noise in the estimate",
+        "allowance for bias by clipped outcomes",
+        "privacy noise in noise in the models",
+        "total",
     ]
     sds = [v**0.5 for v in variances]
     assert [float(row[1]) for row in rows] == pytest.approx(sds, abs=0.0051)
@@ -130,7 +130,7 @@ def test_two_parts_are_both():
     assert [row[0] for row in error_table(make()).rows] == [
         "sampling error",
         "privacy noise",
-        "both",
+        "total",
     ]
 
 
@@ -152,20 +152,20 @@ def test_the_lines_are_in_all_formats():
 def test_the_paragraph_names_the_biases_and_shares_of_all_parts():
     text = make(WHOLE).report().text
     assert "which is 31.5 % of the variance" in text  # 0.28 of 0.89
-    allowed = "For possible biases (bias by clipped outcomes) a standard deviation of 0.5 is"
+    allowed = (
+        "allowance for possible bias (bias by clipped outcomes) with a standard deviation of 0.5"
+    )
     assert allowed in text
     assert "noise in the models)" not in text
     assert "possible biases" not in make().report().text
-    alone = make(of_normal(possible=(-1.0, 1.0))).report().text
-    assert f"half-widths of {1.959964 * 0.6:.2f} and {1.959964 * math.sqrt(0.20):.2f}" in alone
 
 
 def test_frames_and_json_have_the_parts():
-    fit = make(replace(WHOLE, possible=(-3.0, 3.0), basis="adjusted"))
+    fit = make(replace(WHOLE, possible=(-3.0, 3.0), identification="adjusted"))
     row = fit.glance().iloc[0]
     assert row["noise_variance"] == pytest.approx(0.28)
     assert row["bias_variance"] == pytest.approx(0.25)
-    assert row["basis"] == "adjusted"
+    assert row["identification"] == "adjusted"
     document = json.loads(fit.to_json())
     assert document["bias_variance"] == 0.25
     assert document["released"]["parts"][1] == {
@@ -178,7 +178,7 @@ def test_frames_and_json_have_the_parts():
 
 def test_json_from_before_the_parts_is_read():
     document = make().to_dict()
-    for name in ("parts", "possible", "basis"):
+    for name in ("parts", "possible", "identification"):
         del document["released"][name]
     del document["bias_variance"]
     assert str(Result.from_dict(document)) == str(make())
@@ -187,7 +187,7 @@ def test_json_from_before_the_parts_is_read():
 @pytest.mark.parametrize(
     "change",
     [
-        {"basis": "certain"},
+        {"identification": "certain"},
         {"parts": [{"name": "clip", "variance": -1.0, "noise": False}]},
         {"parts": [{"name": "clip", "variance": "much", "noise": False}]},
         {"parts": [{"variance": 1.0}]},
@@ -202,33 +202,33 @@ def test_changed_parts_are_refused(change):
 
 
 def test_a_note_says_what_was_cut():
-    words, moved = "The interval was cut to [-1, 1]", "was moved to the end of that range"
+    words, moved = "interval was truncated to [-1, 1]", "was set to its nearest end"
     narrow = Estimate(0.1, SamplingVariance(1e-4, 0.0, 1.0), (0.01,), possible=(-1.0, 1.0))
     assert words not in flat(make(narrow))
     assert words in flat(make(replace(WHOLE, possible=(-1.0, 1.0))))
     assert moved not in flat(make(replace(WHOLE, possible=(-1.0, 1.0))))
     outside = flat(make(replace(WHOLE, value=1.25, possible=(-1.0, 1.0))))
     assert words in outside
-    assert f"The released estimate, 1.25, {moved}" in outside
+    assert f"The released estimate, 1.25, lies outside this range and {moved}" in outside
 
 
 def test_comparisons_say_what_the_errors_hold_and_what_estimates_rest_on():
-    plain, adjusted = make(), make(replace(WHOLE, basis="adjusted"))
+    plain, adjusted = make(), make(replace(WHOLE, identification="adjusted"))
     assert "possible biases" not in flat(dpe.compare(plain))
-    assert "basis" not in flat(dpe.compare(plain))
+    assert "identification" not in flat(dpe.compare(plain))
     text = flat(dpe.compare(plain, adjusted))
     assert "sampling error, privacy noise and what is allowed for possible biases" in text
-    assert "basis adjusted" in text
+    assert "identification adjusted" in text
 
 
 # --- what entitles to the word effect ------------------------------------------------------------
 
-ASSOCIATION = make(replace(WHOLE, value=9.0, basis="association"))
+ASSOCIATION = make(replace(WHOLE, value=9.0, identification="unadjusted"))
 
 
 def test_an_association_is_called_one():
     lines = str(ASSOCIATION).splitlines()
-    assert lines[0].startswith("Private association: ")
+    assert lines[0] == "Unadjusted association, differentially private"
     assert lines[2].startswith("*** ASSOCIATION, NOT AN EFFECT: nothing was adjusted for")
     text = flat(ASSOCIATION)
     assert "Association of treat with re78" in text
@@ -236,13 +236,13 @@ def test_an_association_is_called_one():
     assert "association 9.0" in text
     paragraph = ASSOCIATION.report().text
     assert paragraph.startswith("The association of treat with re78 was estimated")
-    assert "Caution: ASSOCIATION, NOT AN EFFECT" in paragraph
+    assert "Warnings: ASSOCIATION, NOT AN EFFECT" in paragraph
     assert "evidence of an effect" not in paragraph
     assert "evidence of an association" in paragraph
     assert "average treatment effect (ATE) of" not in paragraph
     assert "association" in repr(ASSOCIATION)
     assert "ASSOCIATION, NOT AN EFFECT" in shown(page(ASSOCIATION.summary().as_html()))
-    wide = make(replace(WHOLE, basis="association")).report().text
+    wide = make(replace(WHOLE, identification="unadjusted")).report().text
     assert "no evidence of an association, and associations from" in wide
 
 
@@ -260,15 +260,15 @@ def test_an_association_has_an_interval_and_no_p_value():
 
 def test_an_association_stands_out_in_comparisons_frames_and_records(tmp_path):
     assert "(1): ASSOCIATION, NOT AN EFFECT" in flat(dpe.compare(ASSOCIATION))
-    assert ASSOCIATION.glance()["caution"][0].startswith("ASSOCIATION, NOT AN EFFECT")
+    assert ASSOCIATION.glance()["warnings"][0].startswith("ASSOCIATION, NOT AN EFFECT")
     record = ASSOCIATION.report(tmp_path / "record.html").read_text()
     assert "ASSOCIATION, NOT AN EFFECT" in shown(page(record))
-    both = make(replace(WHOLE, basis="association", caution="FEW RECORDS"))
-    assert both.caution.endswith("randomised; FEW RECORDS")
+    both = make(replace(WHOLE, identification="unadjusted", warnings="FEW RECORDS"))
+    assert both.warnings.endswith("randomised; FEW RECORDS")
 
 
 @pytest.mark.parametrize(
-    ("basis", "above", "words", "condition"),
+    ("identification", "above", "words", "condition"),
     [
         (
             "adjusted",
@@ -278,17 +278,18 @@ def test_an_association_stands_out_in_comparisons_frames_and_records(tmp_path):
         ),
         (
             "randomised",
-            "treatment was randomised, as the call said: nothing is allowed for confounding",
-            "Treatment is taken as randomised because the call said so",
+            'treatment was randomised (declared: design="randomised"); the interval makes no '
+            "allowance for confounding",
+            "Treatment was declared to be randomised",
             "if treatment was randomised.",
         ),
     ],
 )
-def test_what_an_effect_rests_on_is_said(basis, above, words, condition):
-    fit = replace(make(replace(WHOLE, value=9.0, basis=basis)), method="one_step")
+def test_what_an_effect_rests_on_is_said(identification, above, words, condition):
+    fit = replace(make(replace(WHOLE, value=9.0, identification=identification)), method="one_step")
     assert f"Assumes {above}" in flat(fit).partition("std. error")[0]
     assert words in fit.report().text
     assert condition in fit.report().text
     assert not isinstance(fit.p_value, Unavailable)
     assert above not in flat(make())
-    assert basis in BASES
+    assert identification in IDENTIFICATIONS

@@ -17,8 +17,8 @@ from dpeffects.errors import BoundsError, BudgetError, DPEffectsError, OptionErr
 from dpeffects.estimators import proved
 from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.services.planning import rehearsal
-from dpeffects.services.planning.made_up import MadeUp
-from dpeffects.services.planning.rehearsal import Rehearsed, detectable, power, stretch
+from dpeffects.services.planning.rehearsal import Rehearsed, mde, power, stretch
+from dpeffects.services.planning.synthetic_records import SyntheticRecords
 from tests.cases import each
 from tests.populations import POPULATIONS, constant
 
@@ -45,11 +45,11 @@ def test_half_width_is_that_of_a_z_interval_where_noise_is_negligible():
 @pytest.mark.parametrize("share", [0.5, 0.2])
 def test_power_of_a_trial_is_that_of_a_t_test_where_noise_is_negligible(share):
     n, sd = 1500, 0.15
-    row = means(epsilon=200, n=n, outcome_sd=sd, share_treated=share, design="randomised").rows[0]
+    row = means(epsilon=200, n=n, outcome_sd=sd, treated_share=share, design="randomised").rows[0]
     effect = TTestIndPower().solve_power(
         nobs1=n * share, ratio=(1 - share) / share, alpha=0.05, power=0.8
     )
-    assert row.detectable == pytest.approx(effect * sd, rel=0.08)
+    assert row.mde == pytest.approx(effect * sd, rel=0.08)
 
 
 def test_a_binary_outcome_varies_as_a_risk_does():
@@ -61,7 +61,7 @@ def test_a_binary_outcome_varies_as_a_risk_does():
     assert row.half_width == pytest.approx(1.96 * math.sqrt(4 * risk * (1 - risk) / n), rel=0.06)
     found = means(**given, bounds={"y": [0, 1]}).rows[0]
     assert found == row  # levels, or a range without a standard deviation
-    low, high = risk - row.detectable / 2, risk + row.detectable / 2
+    low, high = risk - row.mde / 2, risk + row.mde / 2
     size = 2 * (math.asin(math.sqrt(high)) - math.asin(math.sqrt(low)))
     power = NormalIndPower().power(size, n / 2, 0.05)
     assert power == pytest.approx(0.8, abs=0.06)
@@ -73,13 +73,13 @@ def setting(**given):
     return dpe.plan("y ~ t | x + log(x + 1) + z + g + i", **{**known, **given}).setting
 
 
-TOLD = {"outcome_mean": 12, "outcome_sd": 6, "share_treated": 0.3, "r2": 0.35, "confounding": 0.9}
+TOLD = {"outcome_mean": 12, "outcome_sd": 6, "treated_share": 0.3, "r2": 0.35, "confounding": 0.9}
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_made_up_records_are_as_they_were_described(seed):
     """By regressions of statsmodels on the records."""
-    made = MadeUp(setting(**TOLD, covariate_sd={"x": 0.1}))
+    made = SyntheticRecords(setting(**TOLD, covariate_sd={"x": 0.1}))
     data, effect = made.records(20_000, seed, 2.0)
     frame = data.frame
     assert effect == 2.0
@@ -105,7 +105,7 @@ def test_made_up_records_are_as_they_were_described(seed):
 
 
 def test_a_trial_has_no_confounding_and_no_treatment_by_covariates():
-    made = MadeUp(setting(design="randomised", outcome_sd=6))
+    made = SyntheticRecords(setting(design="randomised", outcome_sd=6))
     frame = made.records(20_000, 0)[0].frame
     assert abs(frame.groupby("t")["x"].mean().diff().iloc[1]) < 4 * 1.7 * 2 / math.sqrt(20_000)
 
@@ -113,7 +113,7 @@ def test_a_trial_has_no_confounding_and_no_treatment_by_covariates():
 def test_a_transformed_outcome_is_made_up_by_its_inverse():
     given = {"n": 5000, "epsilon": 1, "bounds": {"y": (1, 100)}, "method": "diff_in_means"}
     plan = dpe.plan("log(y) ~ t", outcome_mean=2, outcome_sd=0.5, repeats=1, **given)
-    frame = MadeUp(plan.setting).records(5000, 0, 0.3)[0].frame
+    frame = SyntheticRecords(plan.setting).records(5000, 0, 0.3)[0].frame
     values = np.log(frame["y"]).groupby(frame["t"]).agg(["mean", "std"])
     assert values["mean"].diff().iloc[1] == pytest.approx(0.3, abs=0.06)
     assert values["std"].mean() == pytest.approx(0.5, rel=0.05)
@@ -125,22 +125,22 @@ def test_detectable_effects_are_those_of_the_normal_law():
     errors /= np.sqrt(np.mean(errors**2))
     runs = [Rehearsed(0, 1, 1.96, 1.96, e, 1.0) for e in errors]
     assert stretch(runs) == pytest.approx(1.0)
-    assert detectable(runs, 0.8, 100.0) == pytest.approx(1.96 + 0.8416, rel=0.02)
+    assert mde(runs, 0.8, 100.0) == pytest.approx(1.96 + 0.8416, rel=0.02)
     wide = [run._replace(error=2 * run.error) for run in runs]
-    assert detectable(wide, 0.8, 100.0) == pytest.approx(1.96 + 2 * 0.8416, rel=0.03)
-    assert math.isnan(detectable(runs, 0.8, 2.5))  # beyond what the outcome allows
+    assert mde(wide, 0.8, 100.0) == pytest.approx(1.96 + 2 * 0.8416, rel=0.03)
+    assert math.isnan(mde(runs, 0.8, 2.5))  # beyond what the outcome allows
 
 
 def normal_power(asked, effect, se, alpha=0.05):
     """Power of a test with normal errors of a known standard error, in closed form."""
-    law = NormalDist(effect, se)
+    dist = NormalDist(effect, se)
     two, one = (NormalDist().inv_cdf(1 - a) * se for a in (alpha / 2, alpha))
     if asked.alternative == "two-sided":
-        return law.cdf(asked.null - two) + 1 - law.cdf(asked.null + two)
+        return dist.cdf(asked.null - two) + 1 - dist.cdf(asked.null + two)
     low = asked.low + one if math.isfinite(asked.low) else -math.inf
     high = asked.high - one if math.isfinite(asked.high) else math.inf
-    above = law.cdf(high) if math.isfinite(high) else 1.0
-    return max(0.0, above - (law.cdf(low) if math.isfinite(low) else 0.0))
+    above = dist.cdf(high) if math.isfinite(high) else 1.0
+    return max(0.0, above - (dist.cdf(low) if math.isfinite(low) else 0.0))
 
 
 TESTS = [
@@ -159,7 +159,7 @@ TESTS = [
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("test", TESTS, ids=str)
 def test_power_of_tests_is_that_of_the_closed_form(test):
-    """Rehearsed margins and errors of a known normal law, and plans with a huge epsilon."""
+    """Rehearsed margins and errors of a known normal distribution, and plans with huge epsilon."""
     effect = test.get("effect", 0.0)
     asked = Hypothesis.asked(**{k: v for k, v in test.items() if k != "effect"})
     sides = 0.05 / 2 if asked.alternative == "two-sided" else 0.05
@@ -173,7 +173,7 @@ def test_power_of_tests_is_that_of_the_closed_form(test):
     plan = dpe.plan("y ~ t", method="diff_in_means", **given, **test)
     (row,) = plan.rows
     assert row.power == pytest.approx(normal_power(asked, effect, row.std_error), abs=0.04)
-    at = row.detectable
+    at = row.mde
     if asked.alternative == "equivalence":
         asked, at = Hypothesis.asked(asked.null, margin=at), effect
     assert normal_power(asked, at, row.std_error) == pytest.approx(0.8, abs=0.04)
@@ -219,7 +219,7 @@ def test_the_default_is_planned_as_it_turns_out(name, n, near):
     """
     population = POPULATIONS[name]
     facts, pilot = population.facts, population.sample(20_000, 1)
-    told = {"share_treated": facts["treated"], "r2": facts["R2"]}
+    told = {"treated_share": facts["treated"], "r2": facts["R2"]}
     told["outcome_mean"] = float(pilot["y"].mean())
     if pilot["y"].nunique() > 2:
         told["outcome_sd"] = float(pilot.groupby("t")["y"].std().mean())
@@ -233,7 +233,7 @@ def test_the_default_is_planned_as_it_turns_out(name, n, near):
     call = {"epsilon": 1, "bounds": population.declared, "method": "auto", **options}
     (row,) = dpe.plan(population.formula, n=n, **call, **told).rows
     twice = 2.0 * population.control(pilot).mean()
-    up = replace(population, effect=constant(row.detectable))
+    up = replace(population, effect=constant(row.mde))
     down = replace(up, control=lambda columns: twice - up.control(columns))
     ends = []
     for seed in range(60):
@@ -266,7 +266,7 @@ def test_the_births_are_planned_as_they_turn_out():
     """With nothing but the literature's figures, the real half-width of 110 is within 20 %."""
     births = dpe.load_data("birthweight")
     formula = dpe.data_info("birthweight").formula
-    told = {"share_treated": 0.19, "outcome_mean": 3400, "outcome_sd": 570}
+    told = {"treated_share": 0.19, "outcome_mean": 3400, "outcome_sd": 570}
     told["bounds"] = births.bounds  # which columns are 0 or 1 is declared, as it is to the runs
     (row,) = dpe.plan(formula, n=4642, epsilon=1, method="auto", **told).rows
     runs = [dpe.dp_ate(formula, births, epsilon=1, seed=s).conf_int() for s in range(25)]
@@ -289,46 +289,50 @@ def test_many_records_are_planned_by_fewer(monkeypatch):
 
 def test_the_inverse_reaches_the_wanted_width():
     plan = means(repeats=3)
-    epsilon = plan.needed(0.02)["epsilon"].iloc[0]
+    epsilon = plan.required(0.02)["epsilon"].iloc[0]
     assert means(repeats=3, epsilon=epsilon).rows[0].half_width <= 0.02 * 1.01
     assert means(repeats=3, epsilon=epsilon / 1.3).rows[0].half_width > 0.02
-    n = plan.needed(0.01, of="n")["n"].iloc[0]
+    n = plan.required(0.01, of="n")["n"].iloc[0]
     assert means(repeats=3, n=int(n)).rows[0].half_width == pytest.approx(0.01, rel=0.05)
 
 
 def test_the_inverse_takes_a_half_width_for_each_method():
     plan = means(repeats=2)
-    assert plan.needed({"diff_in_means": 0.03}).equals(plan.needed(0.03))
-    with pytest.raises(OptionError, match="half_width names 'means'; there are diff_in_means"):
-        plan.needed({"means": 0.03})
+    assert plan.required({"diff_in_means": 0.03}).equals(plan.required(0.03))
+    with pytest.raises(
+        OptionError, match="half_width has an entry for 'means'; it can have diff_in_means"
+    ):
+        plan.required({"means": 0.03})
 
 
 def test_what_cannot_be_reached_is_explained():
     plan = means(repeats=3)
-    (row,) = plan.needed(0.005).to_dict("records")
+    (row,) = plan.required(0.005).to_dict("records")
     assert math.isnan(row["epsilon"])
-    assert "sampling error" in row["reason"]
-    needed = int(row["reason"].split(" n = ")[1].split()[0])
+    assert "sampling error" in row["note"]
+    needed = int(row["note"].split(" n = ")[1].split()[0])
     assert needed == pytest.approx(4 * (1.96 / 6 / 0.005) ** 2, rel=0.1)
     both = {"n": 2000, "epsilon": 1, "bounds": {"y": (0, 10), "x": (0, 10)}, "repeats": 2}
-    (row,) = dpe.plan("y ~ t | x", method="clipped_contrast", **both).needed(0.2).to_dict("records")
+    (row,) = (
+        dpe.plan("y ~ t | x", method="clipped_contrast", **both).required(0.2).to_dict("records")
+    )
     assert row["epsilon"] > 0.0  # of an association, whose interval allows for no confounding
-    assert "will not adjust" in row["reason"]
-    lacking = dpe.plan("y ~ t | x", method="smooth_matching", **both).needed(0.2, of="n")
-    assert lacking.loc[0, "reason"] == "needs a delta"
+    assert "will not adjust" in row["note"]
+    lacking = dpe.plan("y ~ t | x", method="smooth_matching", **both).required(0.2, of="n")
+    assert lacking.loc[0, "note"] == "needs a delta"
 
 
 def test_says_what_will_not_adjust_and_what_is_chosen():
     few = {"n": 300, "bounds": {"y": (0, 10), "x": (0, 10)}, "repeats": 3}
     (row,) = dpe.plan("y ~ t | x", epsilon=0.5, method="auto", **few).rows
-    assert (row.chosen, math.isnan(row.detectable)) == ("clipped_contrast", True)
-    assert "will not adjust, because n, epsilon and the number of covariates" in row.note
+    assert (row.chosen, math.isnan(row.mde)) == ("clipped_contrast", True)
+    assert "will not adjust, because n and epsilon are too small for this number of cov" in row.note
     (row,) = dpe.plan("y ~ t | x", epsilon=0.5, method="auto", design="randomised", **few).rows
     assert (row.chosen, row.note) == ("clipped_contrast", "")
-    assert row.detectable > row.half_width
+    assert row.mde > row.half_width
     (row,) = dpe.plan("y ~ t | x", epsilon=0.5, method="diff_in_means", **few).rows
-    assert "will not adjust, because it never does" in row.note
-    assert math.isnan(row.detectable)
+    assert "will not adjust, because this method never does" in row.note
+    assert math.isnan(row.mde)
     (row,) = dpe.plan("y ~ t", epsilon=0.5, method="auto", **few).rows
     assert "no covariates" in row.note
     text = str(dpe.plan("y ~ t | x", epsilon=0.5, method="auto", **few))
@@ -340,11 +344,11 @@ def test_every_method_has_a_row_or_a_reason():
     rows = plan.tidy().set_index("method")
     assert set(rows.index) == set(proved())
     assert "delta" in rows.loc["smooth_matching", "reason"]
-    assert "discrete" in rows.loc["global_matching", "reason"]
+    assert "need terms with a few values" in rows.loc["global_matching", "reason"]
     assert (rows["noise_sd"].notna() ^ (rows["reason"] != "")).all()
     text = str(plan)
     assert all(len(line) <= 80 for line in text.splitlines())
-    spent = plan.shares_frame().groupby("method")["epsilon"].sum()
+    spent = plan.budget_frame().groupby("method")["epsilon"].sum()
     assert np.allclose(spent, 1.0, atol=1e-6)
 
 
@@ -370,13 +374,13 @@ def test_the_plot_has_a_line_for_each_method():
     ("change", "error", "words"),
     [
         ({"bounds": None}, BoundsError, "declared bounds for y"),
-        ({"bounds": "from_data"}, BoundsError, "no data"),
+        ({"bounds": "from_data"}, BoundsError, "needs data, and a plan has none"),
         ({"bounds": {"y": ["a", "b", "c"]}}, DPEffectsError, "declare \\(lower, upper\\)"),
         ({"bounds": {"y": [0, 1]}}, OptionError, "is its risk"),
         ({"n": 2}, OptionError, "from 4"),
         ({"n": 10.5}, OptionError, "whole number"),
         ({"epsilon": 0}, BudgetError, "positive"),
-        ({"share_treated": 1.5}, OptionError, "between 0 and 1"),
+        ({"treated_share": 1.5}, OptionError, "between 0 and 1"),
         ({"outcome_sd": 3}, OptionError, "at most 0.5"),
         ({"outcome_mean": 3}, OptionError, "outcome_mean"),
         ({"r2": 1}, OptionError, "r2"),
@@ -384,7 +388,7 @@ def test_the_plot_has_a_line_for_each_method():
         ({"confounding": 1, "design": "randomised"}, OptionError, "has no confounding"),
         ({"design": "trial"}, OptionError, "design"),
         ({"covariate_sd": 3}, OptionError, "covariate_sd"),
-        ({"covariate_sd": {"z": 0.2}}, OptionError, "'z', which is no covariate"),
+        ({"covariate_sd": {"z": 0.2}}, OptionError, "'z', which is not a covariate"),
         ({"method": "nothing"}, OptionError, "unknown method"),
         ({"method": None, "arms": "public"}, OptionError, "method"),
         ({"estimand": "ATT"}, OptionError, "ATE"),
@@ -415,7 +419,7 @@ def test_conditional_effects_are_planned_like_averages():
         fit = dpe.dp_cate("y ~ t | x + g", data, **more, **given).tidy()
         halves += ((fit["conf_high"] - fit["conf_low"]) / 2.0).tolist()
     assert rows.loc["r_learner", "half_width"] == pytest.approx(np.median(halves), rel=0.2)
-    assert rows.loc["r_learner", "detectable"] > rows.loc["r_learner", "half_width"]
+    assert rows.loc["r_learner", "mde"] > rows.loc["r_learner", "half_width"]
 
 
 def test_a_plan_of_points_has_noise_only():

@@ -84,7 +84,7 @@ def test_an_audit_shows_both_of_its_parts(open_terminal, capsys):
 def test_plans_and_sites_have_bars(open_terminal):
     terminal = open_terminal()
     study = dpe.plan("y ~ t", n=400, epsilon=1, bounds={"y": (0, 1)}, repeats=1)
-    study.against([0.5, 1.0])
+    study.across([0.5, 1.0])
     data = dpe.simulate("multisite", n=400, seed=1).frame.assign(site=["a", "b"] * 200)
     dpe.dp_multisite(
         "outcome ~ treatment",
@@ -94,5 +94,5 @@ def test_plans_and_sites_have_bars(open_terminal):
         method="diff_in_means",
         bounds={"outcome": (0, 1)},
     )
-    for words in ("planning", "rehearsing", "sites"):
+    for words in ("planning", "simulating", "sites"):
         assert words in terminal.getvalue()

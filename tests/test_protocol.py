@@ -36,7 +36,7 @@ def test_a_protocol_has_the_arguments_of_a_study():
     own = {f.name: f for f in fields(dpe.Protocol)}
     asked = inspect.signature(dpe.dp_study).parameters
     assert own.keys() - {"sites", "minimum_n"} == asked.keys() - WHERE_IT_IS_RUN
-    for name in own.keys() - {"sites", "minimum_n", "bounds", "shares", "options", "formula"}:
+    for name in own.keys() - {"sites", "minimum_n", "bounds", "budget_split", "options", "formula"}:
         default = asked[name].default
         assert name == "epsilon" or own[name].default == default
 
@@ -44,7 +44,7 @@ def test_a_protocol_has_the_arguments_of_a_study():
 def test_it_is_written_and_read_again(tmp_path):
     whole = protocol(
         delta=1e-6, unit="id", weights="w", subset="age >= 20", missing={"age": "complete"},
-        contrasts="pairwise", check_bounds=True, shares={"outcomes": 0.5}, estimand="ATT",
+        contrasts="pairwise", check_bounds=True, budget_split={"outcomes": 0.5}, estimand="ATT",
         options={"adjust": False}, sites=["North", "South"], minimum_n=100,
         bounds=BOUNDS | {"w": (0, 8), "my day": ("2020-01-01", "2021-01-01"), "*_hx": [0, 1]},
     )  # fmt: skip
@@ -82,17 +82,17 @@ def test_the_fingerprint_is_that_of_what_is_asked():
     ("text", "told"),
     [
         ("epsilom = 1", "unknown entry 'epsilom'; did you mean 'epsilon'?"),
-        ("adjust = false", "'adjust' is an option of the method: it stands under [options]"),
-        ("seed = 3", "'seed' is no part of a protocol: give it where the study is run"),
-        ("data = 'x.csv'", "'data' is no part of a protocol"),
+        ("adjust = false", "'adjust' is an option of the method: write it under [options]"),
+        ("seed = 3", "'seed' cannot be in a protocol: give it where the study is run"),
+        ("data = 'x.csv'", "'data' cannot be in a protocol"),
         ("subgroups = [1]", "subgroups must be a list of text"),
         ("subgroups = ['age +']", "cannot be read"),
         ("delta = 'x'", "delta must be a number, got 'x'"),
-        ("delta = 2.0", "delta must be in [0, 1)"),
+        ("delta = 2.0", "delta must be at least 0 and below 1"),
         ("design = 'random'", "design must be one of observational, randomised"),
         ("estimand = 'LATE'", "ATE"),
         ("[options]\nadjst = true", "Did you mean 'adjust'?"),
-        ("[options]\nseed = 1", "'seed' is no option of the method"),
+        ("[options]\nseed = 1", "has no option 'seed'"),
         ("missing = 'drop'", "missing must be one of"),
         ("[missing]\nzz = 'complete'", "'zz' that is not in the formula"),
         ("subset = 'age >'", "write a condition such as"),
@@ -105,8 +105,8 @@ def test_the_fingerprint_is_that_of_what_is_asked():
         ("minimum_n = 1.5", "minimum_n must be a whole number"),
         ("minimum_n = -1", "minimum_n must be a whole number"),
         ("check_bounds = 1", "check_bounds must be true or false"),
-        ("epsilon = 2", "is not TOML"),
-        ("x", "is not TOML"),
+        ("epsilon = 2", "is not valid TOML"),
+        ("x", "is not valid TOML"),
     ],
 )
 def test_a_mistake_is_answered_in_one_line(text, told):
@@ -125,7 +125,7 @@ def test_a_mistake_is_answered_in_one_line(text, told):
         ("epsilon = 1", "formula must be given"),
         ("formula = 3\nepsilon = 1", "formula must be text"),
         ("formula = 'a ~ t'\nepsilon = 0", "epsilon must be positive"),
-        ("formula = 'a ~ t | .'\nepsilon = 1", "write the columns out"),
+        ("formula = 'a ~ t | .'\nepsilon = 1", "write the columns in place"),
         ("formula = 'a ~ '\nepsilon = 1", "protocol: "),
     ],
 )
@@ -142,7 +142,7 @@ def test_files_that_are_none(tmp_path):
     (tmp_path / "p.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(OptionError, match="not UTF-8"):
         dpe.read_protocol(tmp_path / "p.toml")
-    with pytest.raises(OptionError, match="declares its bounds"):
+    with pytest.raises(OptionError, match="cannot be in a protocol"):
         protocol(bounds="from_data")
 
 
@@ -160,7 +160,7 @@ def test_running_it_is_the_study():
 
 def test_too_few_records_are_refused_before_anything_is_paid():
     ledger = dpe.Ledger(5)
-    with pytest.raises(DataError, match="needs 301 records, and there are 300"):
+    with pytest.raises(DataError, match="needs 301 records, and the data has 300"):
         protocol(minimum_n=301).run(DATA, ledger=ledger)
     assert ledger.spent == (0, 0)
     assert protocol(minimum_n=300).run(DATA, ledger=ledger).n == N

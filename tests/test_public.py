@@ -14,8 +14,9 @@ GONE = {
     "Bounds": {"categorical", "pairs"},
     "SiteRelease": {"FORMAT"},
     "StudyRelease": {"FORMAT"},
+    "StudyEffects": {"tables"},  # table("table1") is one of them by its name
 }
-"""Attributes that were for the package's own use."""
+"""Attributes that were for the package's own use, or are replaced by a better one."""
 
 
 def flat(found):

@@ -23,7 +23,9 @@ import dpeffects as dpe
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "r.md"
-NEEDED = ("reticulate", "testthat", "generics", "knitr", "broom")
+NEEDED = ("reticulate", "testthat", "generics", "knitr", "broom", "rmarkdown", "png")
+FIRST_CALL = 6.0
+"""Seconds of computing that a first effect may take in a new session."""
 BLOCK = re.compile(r"```r\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 END = "~~~ end of a block ~~~"
 
@@ -52,7 +54,7 @@ def _environment(library: Path) -> dict[str, str]:
     }
 
 
-def why_not() -> str:
+def release_inconsistency() -> str:
     """Why nothing of this can run here; empty where it can."""
     if shutil.which("Rscript") is None:
         return "R is not installed"
@@ -87,11 +89,52 @@ def test_the_package_has_this_version_and_every_call():
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    if reason := why_not():
+    if reason := release_inconsistency():
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("library")
     install(folder)
     return folder
+
+
+def test_help_pages_are_written_in_r():
+    python = re.compile(r"[{]['\"]\w+['\"]:|\b(None|True|False|dict|tuple)\b|\bdpe\.|\bfit\.|\*\*")
+    pages = sorted((ROOT / "r" / "man").glob("*.Rd"))
+    assert pages
+    for page in pages:
+        assert not python.search(page.read_text(encoding="utf-8")), page.name
+
+
+FIRST = """
+library(dpeffects)
+df <- data.frame(y = runif(400), t = rep(0:1, 200))
+print(dp_ate(y ~ t, df, epsilon = 1, bounds = list(y = c(0, 1)), design = "randomised"))
+"""
+
+
+@pytest.mark.long
+def test_a_first_effect_takes_seconds(library, tmp_path, monkeypatch):
+    resource = pytest.importorskip("resource")
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "")
+
+    def seconds() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    run(FIRST, library)  # compiles
+    before = seconds()
+    run(FIRST, library)
+    assert seconds() - before < FIRST_CALL
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("pandoc") is None, reason="there is no pandoc")
+def test_the_vignette_is_built(library):
+    vignette = shutil.copy(ROOT / "r" / "vignettes" / "dpeffects.Rmd", library)
+    run("rmarkdown::render(commandArgs(TRUE), quiet = TRUE)", library, str(vignette))
+    made = Path(vignette).with_suffix(".html").read_text(encoding="utf-8")
+    assert "was not run" not in made
+    assert made.count("<img") >= 3
 
 
 @pytest.mark.long

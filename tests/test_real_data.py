@@ -141,7 +141,7 @@ def test_missing_outcomes_are_those_of_inverse_chances():
 def held(data, truth, **given):
     """Whether an interval holds the truth."""
     fit = dpe.dp_ate("outcome ~ treatment", data, "clipped_contrast", design="randomised", **given)
-    return p_value(replace(fit.released, basis=""), truth) >= 0.05
+    return p_value(replace(fit.released, identification=""), truth) >= 0.05
 
 
 @pytest.mark.long

@@ -18,6 +18,7 @@ from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.report.review_record import titles
 from tests.cases import each
+from tests.kinds_of_summaries import TRIAL, people
 from tests.reading import HOSTILE, from_markdown, self_contained, shown, spaced, tables
 from tests.releases import AVERAGES, CATE, NAMES, SITES, half_unit, release
 from tests.test_proofs import CLAIMS
@@ -63,8 +64,8 @@ def test_the_paragraph_is_complete(name):
     assert citation.rstrip(".") in text
     assert all(len(line) <= 80 for line in str(fit.report()).splitlines())
     assert " ".join(str(fit.report()).split()) == text
-    if fit.caution:
-        assert fit.caution in text
+    if fit.warnings:
+        assert fit.warnings in text
 
 
 @each("name", [*AVERAGES, *SITES])
@@ -76,7 +77,7 @@ def test_numbers_are_those_of_tidy(name):
         assert "supports no statement" in text
         return
     found = re.search(
-        rf"The estimate is {NUMBER} \(standard error {NUMBER}; 95 % confidence interval from "
+        rf"The estimate was {NUMBER} \(standard error {NUMBER}; 95 % confidence interval from "
         rf"{NUMBER} to {NUMBER}(?:; p ([=<]) {NUMBER})?\)",
         text,
     )
@@ -113,23 +114,41 @@ def test_effects_are_those_of_tidy(name):
             assert "an interval for" in first(text)
             continue
         found = re.search(
-            rf"(noise|{NUMBER[1:-1]}) \(from {NUMBER} to {NUMBER}\) "
+            rf"(suppressed|{NUMBER[1:-1]}) \(from {NUMBER} to {NUMBER}\) "
             rf"for {re.escape(row['term'])}(?=[;.])",
             text,
         )
         columns = ("estimate", "conf_low", "conf_high")
-        assert (found[1] == "noise") == (row.get("noise_ratio", 0.0) > 1.0)
+        assert (found[1] == "suppressed") == (row.get("noise_ratio", 0.0) > 1.0)
         for piece, column in zip(found.groups(), columns, strict=True):
-            assert piece == "noise" or close(piece, row[column])
+            assert piece == "suppressed" or close(piece, row[column])
     noise_only = set(fit.tidy()["covers"]) == {"noise"}
     assert ("privacy noise only" in first(text)) == noise_only
 
 
-def test_parts_of_the_interval_are_what_either_error_alone_would_give():
-    fit = make(Estimate(5.0, SamplingVariance(4.0, 0.0, 99.0), laplace=(1.5,)))
-    found = re.search(rf"half-widths of {NUMBER} and {NUMBER}", text_of(fit))
-    assert close(found[1], 1.959964 * 2.0)
-    assert close(found[2], 1.5 * math.log(20.0))  # the 97.5 % point of a Laplace
+def test_risks_are_said_with_their_difference_and_their_ratio():
+    data = people().assign(y=lambda x: (x["y"] > 0.5).astype(int))
+    fit = dpe.dp_ate("y ~ t", data, **TRIAL | {"bounds": {"y": [0, 1]}})
+    said = rf"{NUMBER} \({NUMBER} to {NUMBER}\)"
+    found = re.search(
+        rf"Risks of y = 1, in per cent, were {said} with treatment and {said} without: a risk "
+        rf"difference of {said} percentage points and a risk ratio of {said}\.",
+        text_of(fit),
+    )
+    rows = [*fit.means.rename(columns={"mean": "estimate"}).to_dict("records")]
+    rows += [fit.tidy(scale=x).to_dict("records")[0] for x in ("difference", "ratio")]
+    values = [100.0 * row[x] for row in rows[:3] for x in ("estimate", "conf_low", "conf_high")]
+    values += [rows[3][x] for x in ("estimate", "conf_low", "conf_high")]
+    for shown_text, value in zip(found.groups(), values, strict=True):
+        assert close(shown_text, value)
+
+
+def test_differential_privacy_is_defined_and_adjustment_named():
+    assert "at most exp(epsilon)." in text_of(make())
+    delta = text_of(make(guarantee=Guarantee(1.0, 1e-6)))
+    assert "exp(epsilon), apart from a probability of at most delta." in delta
+    assert "Estimates were adjusted for " in text_of(release("one_step-sample-ATE"))
+    assert "were adjusted" not in text_of(release("randomised"))
 
 
 def test_balance_says_its_largest_difference():
@@ -139,7 +158,7 @@ def test_balance_says_its_largest_difference():
     assert "balance of covariates between the arms of t was estimated under 2-" in first(text)
     if len(rows):
         largest = rows.loc[rows["smd"].abs().idxmax()]
-        found = re.search(rf"difference is {NUMBER}, of (\S+) \(", text)
+        found = re.search(rf"difference is {NUMBER} \((\S+);", text)
         off = half_unit(largest["noise_sd"])
         assert float(found[1]) == pytest.approx(largest["smd"], abs=off)
         assert found[2] == largest["term"]
@@ -151,7 +170,7 @@ def test_bounds_and_shares_are_said():
     text = text_of(make())
     assert "outcome [0, 40000] declared" in text
     assert "1 covariate found privately: re74 [0, 35040]" in text
-    assert "3 releases, of it 50 % to effect, 40 % to propensity and 10 % to arms." in text
+    assert "was spent on 3 releases (mechanism: " in text
     assert "READ FROM THE DATA" in text_of(release("bounds of the data"))
 
 
@@ -234,22 +253,22 @@ def test_the_record_holds_everything_public(name, tmp_path):
         assert metadata.version(part) in text
     assert ".".join(map(str, sys.version_info[:3])) in text
     sources = getattr(fit, "releases", (fit,))
-    charges = next(
+    printed = next(
         t for t in tables(tree) if "claim" in t[0] and "delta" in t[0] and "share" in t[0]
     )
-    spends = [spend for source in sources for spend in source.spends]
-    assert len(charges) == 1 + len(spends)
-    for spend, row in zip(spends, charges[1:], strict=True):
-        assert spend.label in row
-        assert spend.mechanism in row
-        title = CLAIMS[spend.claim][0] if spend.claim else "no proof here"
-        assert row[-1] == f"{spend.claim}. {title}"
+    charges = [charge for source in sources for charge in source.charges]
+    assert len(printed) == 1 + len(charges)
+    for charge, row in zip(charges, printed[1:], strict=True):
+        assert charge.label in row
+        assert charge.mechanism in row
+        title = CLAIMS[charge.claim][0] if charge.claim else "no proof here"
+        assert row[-1] == f"{charge.claim}. {title}"
     bounds = next(t for t in tables(tree) if t[0][-2:] == ["bounds", "source"])
     assert len(bounds) == 1 + sum(len(source.bounds) for source in sources)
     assert twin["report"] == text_of(fit)
     assert twin["format"] == "dpeffects release record"
     assert twin["result"]["formula"] == fit.formula
-    claims = {str(s.claim): CLAIMS[s.claim][0] if s.claim else "no proof here" for s in spends}
+    claims = {str(s.claim): CLAIMS[s.claim][0] if s.claim else "no proof here" for s in charges}
     assert twin["claims"] == claims
     assert [row["check"] for row in twin["checklist"]] == checks()
 
@@ -270,8 +289,8 @@ def test_the_checklist_is_answered_for_this_release(tmp_path):
     assert good["Status"] == ("exact", "met")
     assert good["Noise"][1] == "met"
     assert good["Epsilon and delta"][0].startswith("epsilon = 2, delta = 0; 3 charges")
-    assert good["Cautions"][0].startswith("ASSOCIATION, NOT AN EFFECT")  # covariates, not read
-    assert verdicts(release("randomised"), tmp_path)["Cautions"][0] == "none"
+    assert good["Warnings"][0].startswith("ASSOCIATION, NOT AN EFFECT")  # covariates, not read
+    assert verdicts(release("randomised"), tmp_path)["Warnings"][0] == "none"
     assert good["The ledger"][1] == "for the board"
     seeded = verdicts(release("seeded"), tmp_path)
     assert seeded["Status"] == ("void: seeded", "NOT MET")

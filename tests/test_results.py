@@ -15,10 +15,10 @@ from dpeffects.errors import DataError, OptionError
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import p_value
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
 from dpeffects.report.blocks import formula_text
 from dpeffects.results import Result
-from dpeffects.results.numbers import number, numbers
+from dpeffects.results.number_format import number, numbers
 from dpeffects.summary import Pairs, Summary, Table
 from tests.cases import each
 from tests.releases import half_unit
@@ -31,13 +31,13 @@ ESTIMATE = Estimate(
     details={"match limit": 5},
 )
 SPENDS = (
-    Spend(
+    Charge(
         "propensity score", "propensity", 0.4, 0.0, "objective perturbation", (0.02,), (0.04,), 3
     ),
-    Spend(
+    Charge(
         "matched outcomes", "effect", 0.5, 0.0, "discrete Laplace", (1.2, 3.4), (240.0, 210.0), 5
     ),
-    Spend("arm sizes", "arms", 0.1, 0.0, "randomised response", (), (), 6),
+    Charge("arm sizes", "arms", 0.1, 0.0, "randomised response", (), (), 6),
 )
 
 
@@ -51,8 +51,8 @@ def make(estimate=ESTIMATE, **changes):
         "treatment": "treat",
         "n": 1000,
         "guarantee": Guarantee(1.0),
-        "spends": SPENDS,
-        "epsilon_asked": 1.0,
+        "charges": SPENDS,
+        "epsilon_requested": 1.0,
         "bounds": (
             ("re78", "[0, 40000]", "declared"),
             ("age", "[16, 55]", "declared"),
@@ -127,8 +127,8 @@ NASTY = {
     ),
     "long spends": make(
         guarantee=Guarantee(1.0, 1e-6, public=("n", "X", "T"), void=("seeded", "n" * 90)),
-        spends=tuple(
-            Spend(LONG[: 5 * i], "s", 0.1 / 3, 1e-7, LONG, (1e-300,) * i, (1 / 3e7,) * i, 100)
+        charges=tuple(
+            Charge(LONG[: 5 * i], "s", 0.1 / 3, 1e-7, LONG, (1e-300,) * i, (1 / 3e7,) * i, 100)
             for i in range(1, 12)
         ),
     ),
@@ -137,7 +137,7 @@ NASTY = {
         details={LONG: 1.0, "list": np.arange(60.0), "map": {"a": 1, "b": True}, "none": None},
         citation="cite " * 60,
     ),
-    "no spends": make(spends=(), bounds=(), citation="", noise_source="", options={}),
+    "no spends": make(charges=(), bounds=(), citation="", noise_source="", options={}),
 }
 
 
@@ -152,19 +152,19 @@ def test_every_line_fits_and_says_what_it_must(name, width):
     squeezed = text.replace(" ", "")
     assert fit.guarantee.sentence().replace(" ", "") in squeezed
     assert formula_text(fit.formula).replace(" ", "") in squeezed
-    assert f"n = {fit.n}" in text
+    assert f"Records {fit.n:,} " in text
 
 
 def test_every_spend_stands_in_the_summary():
     fit = make()
     text = str(fit.summary())
-    for spend in fit.spends:
-        assert spend.label.split()[0] in text
-        assert f"{spend.epsilon:g}" in text
+    for charge in fit.charges:
+        assert charge.label.split()[0] in text
+        assert f"{charge.epsilon:g}" in text
     assert "1.2, 3.4" in text
     assert "240, 210" in text
-    total = next(line for line in text.splitlines() if line.startswith("total"))
-    assert total.split() == ["total", "of", "1", "asked", "1.0"]
+    total = [line for line in text.splitlines() if line.startswith("total")][-1]
+    assert total.split() == ["total", "of", "1", "requested", "1.0"]
     assert "delta" not in text
 
 
@@ -176,8 +176,10 @@ def test_every_spend_stands_in_the_summary():
 @settings(max_examples=40, deadline=None)
 @example(labels=["@\x1b[", "000000000"], value=0.0, formula="")
 def test_no_input_breaks_a_line(labels, value, formula):
-    spends = tuple(Spend(s, s[::-1], 0.1, value, s * 2, (value,) * 3, (value,), 1) for s in labels)
-    fit = make(Estimate(value, SamplingVariance(value, 1.0, 9.0)), spends=spends, formula=formula)
+    charges = tuple(
+        Charge(s, s[::-1], 0.1, value, s * 2, (value,) * 3, (value,), 1) for s in labels
+    )
+    fit = make(Estimate(value, SamplingVariance(value, 1.0, 9.0)), charges=charges, formula=formula)
     assert max(map(len, str(fit.summary()).splitlines())) == 80
     json.loads(fit.to_json())
 
@@ -204,21 +206,21 @@ def test_error_parts_add_up():
 
 
 @pytest.mark.parametrize(
-    ("guarantee", "alert"),
+    ("guarantee", "starred_warnings"),
     [
         (Guarantee(1.0), None),
-        (Guarantee(1.0, void=("seeded",)), "*** NOT PRIVATE: seeded ***"),
+        (Guarantee(1.0, void=("seeded",)), "*** NOT PRIVATE: a seed was set ***"),
         (
             Guarantee(1.0, kind="asymptotic"),
             "*** ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE AT THIS N ***",
         ),
     ],
 )
-def test_a_guarantee_that_does_not_hold_is_loud(guarantee, alert):
+def test_a_guarantee_that_does_not_hold_is_loud(guarantee, starred_warnings):
     fit = make(guarantee=guarantee)
     lines = str(fit.summary()).splitlines()
     assert lines[1] == "=" * 80
-    assert (lines[2] == alert) if alert else "***" not in str(fit.summary())
+    assert (lines[2] == starred_warnings) if starred_warnings else "***" not in str(fit.summary())
     assert ("NOT PRIVATE" in repr(fit)) == bool(guarantee.void)
     assert guarantee.status in repr(fit)
     assert "\n" not in repr(fit)
@@ -245,15 +247,15 @@ def test_a_range_is_not_split_over_two_lines():
 
 
 def test_delta_has_a_column_only_when_spent():
-    spends = (dataclasses.replace(SPENDS[0], delta=1e-6), SPENDS[1])
-    assert "delta" in str(make(spends=spends).summary())
+    charges = (dataclasses.replace(SPENDS[0], delta=1e-6), SPENDS[1])
+    assert "delta" in str(make(charges=charges).summary())
 
 
 def test_missing_and_negative_variance_are_explained():
     assert "not available: no variance share" in flat(make(NO_VARIANCE))
-    assert "Without its privacy noise" in flat(make(NO_VARIANCE))
+    assert "Without privacy noise" in flat(make(NO_VARIANCE))
     negative = make(Estimate(1.0, SamplingVariance(-0.25, 1.0, 9.0), (0.1,)))
-    assert "released as -0.25 with noise of scale 1" in flat(negative)
+    assert "mostly privacy noise: -0.25, with noise of scale 1" in flat(negative)
     assert negative.std_error > 0.1 * 2**0.5
     assert "not a finite number" in flat(make(UNDEFINED))
 
@@ -359,10 +361,10 @@ def test_glance():
 
 
 def test_spends_frame():
-    frame = make().spends_frame()
-    assert frame["label"].tolist() == [spend.label for spend in SPENDS]
+    frame = make().charges_frame()
+    assert frame["label"].tolist() == [charge.label for charge in SPENDS]
     assert frame["epsilon"].sum() == pytest.approx(1.0)
-    assert make(spends=()).spends_frame().columns.tolist() == frame.columns.tolist()
+    assert make(charges=()).charges_frame().columns.tolist() == frame.columns.tolist()
 
 
 def refuse(token):
@@ -376,7 +378,7 @@ def test_json_is_strict_and_round_trips(name):
     assert read == json.loads(json.dumps(fit.to_dict(), allow_nan=False))
     assert read["guarantee"]["status"] == fit.guarantee.status
     assert read["guarantee"]["sentence"] == fit.guarantee.sentence()
-    assert [spend["label"] for spend in read["spends"]] == [s.label for s in fit.spends]
+    assert [charge["label"] for charge in read["charges"]] == [s.label for s in fit.charges]
     assert {f.name for f in dataclasses.fields(fit)} <= set(read)
 
 

@@ -14,8 +14,8 @@ import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.inference import intervals, scales
 from dpeffects.inference.estimate import (
+    ArmMeans,
     Estimate,
-    Means,
     MeansPart,
     MeansVariance,
     SamplingVariance,
@@ -45,7 +45,7 @@ def frame(n=4000, seed=1, trial=False):
 def risks(x1, n1, x0, n0, **noise):
     own = MeansVariance(SamplingVariance(1.0, 0.0, 1.0), 1.0, 1.0)
     design = (1.0 / n1, 1.0 / n0, 0.0)
-    return Means(x1 / n1, x0 / n0, (own,), possible=(0.0, 1.0), design=design, **noise)
+    return ArmMeans(x1 / n1, x0 / n0, (own,), possible=(0.0, 1.0), design=design, **noise)
 
 
 COUNTS = [(30, 400, 20, 500), (4, 200, 36, 1800), (250, 500, 200, 500), (3, 20, 18, 20)]
@@ -83,7 +83,7 @@ def test_without_noise_the_interval_of_a_ratio_is_fiellers():
     a, b, c = zero**2 - z2 * v0, -2.0 * one * zero, one**2 - z2 * v1
     root = math.sqrt(b * b - 4.0 * a * c)
     expected = (-b - root) / (2.0 * a), (-b + root) / (2.0 * a)
-    assert tuple(scales.ratio(Means(one, zero, parts)).interval) == pytest.approx(expected)
+    assert tuple(scales.ratio(ArmMeans(one, zero, parts)).interval) == pytest.approx(expected)
 
 
 def test_a_control_mean_that_may_be_zero_has_no_upper_end():
@@ -110,7 +110,7 @@ def test_whatever_noise_did_to_the_means_there_is_an_interval(values, scale):
 def test_the_law_of_a_combination_is_that_of_its_parts():
     rng, size = np.random.default_rng(3), 400_000
     own = MeansVariance(SamplingVariance(0.5, 0.0, 9.0), 1.0, 0.4, 0.3)
-    means = Means(
+    means = ArmMeans(
         3.0,
         2.0,
         (own,),
@@ -276,7 +276,7 @@ def test_missing_outcomes_and_weights_reach_the_means():
     assert weighted.effect("ratio").conf_int().upper < math.inf
     data["y"] = data["y"].astype(float).mask(np.random.default_rng(1).random(len(data)) < 0.2)
     fit = dpe.dp_ate("y ~ t | x1", data, missing="weight", bounds=BOUNDS, **about)
-    assert any(part.name == "chances to have an outcome" for part in fit.released.means.parts)
+    assert any(part.name == "the model of missing outcomes" for part in fit.released.means.parts)
 
 
 def test_scales_say_the_same_effect():
@@ -296,7 +296,8 @@ def test_scales_say_the_same_effect():
         row = fit.tidy(scale=scale).iloc[0]
         assert row["term"] == "t"
         assert (row["conf_low"], row["conf_high"]) == tuple(found.conf_int())
-        assert "95 % interval" in str(found)
+        assert "95 % confidence interval" in found.words
+        assert max(map(len, str(found).splitlines())) <= 80
 
 
 def test_a_number_needed_to_treat_goes_through_infinity_where_there_may_be_no_effect():
@@ -338,20 +339,20 @@ def test_a_method_without_means_says_what_to_write():
     with pytest.raises(OptionError, match="means=True"):
         fit.effect("ratio")
     more = dpe.dp_ate("y ~ t | x1", frame(), "model_folds", means=True, **about)
-    assert {spend.share for spend in more.spends} - {spend.share for spend in fit.spends} == {
+    assert {charge.share for charge in more.charges} - {charge.share for charge in fit.charges} == {
         "means"
     }
-    assert sum(spend.epsilon for spend in more.spends) == pytest.approx(1.0)
+    assert sum(charge.epsilon for charge in more.charges) == pytest.approx(1.0)
 
 
 def test_budgets_do_not_change_where_means_are_released_anyway():
     about = {"epsilon": 1, "bounds": BOUNDS, "seed": 1}
     for method in ("auto", "diff_in_means", "clipped_contrast", "private_ipw"):
-        spends = [
-            dpe.dp_ate("y ~ t | x1", frame(500), method, means=means, **about).spends
+        charges = [
+            dpe.dp_ate("y ~ t | x1", frame(500), method, means=means, **about).charges
             for means in (False, True)
         ]
-        assert spends[0] == spends[1]
+        assert charges[0] == charges[1]
 
 
 def test_means_are_refused_before_the_charge_where_they_make_no_sense():
@@ -372,7 +373,7 @@ def test_means_are_refused_before_the_charge_where_they_make_no_sense():
 def test_results_without_means_are_still_read():
     fit = dpe.dp_ate("y ~ t", frame(), "diff_in_means", epsilon=1, bounds=BOUNDS, seed=1)
     document = json.loads(fit.to_json())
-    assert record(Means, document["released"]["means"]) == fit.released.means
+    assert record(ArmMeans, document["released"]["means"]) == fit.released.means
     del document["released"]["means"], document["means"]
     old = dpe.Result.from_dict(document)
     assert old.estimate == fit.estimate
@@ -392,8 +393,7 @@ def test_summary_paragraph_and_comparison_have_means_and_scales():
     fit = dpe.dp_ate("y ~ t", frame(trial=True), **about)
     text = str(fit.summary())
     assert "Means of y by arm" in text
-    assert "% have y = 1" in text
-    assert "Mean outcomes are" in str(fit.report()).replace("\n", " ")
+    assert "Risks of y = 1, in per cent, were" in fit.report().text
     table = dpe.compare(fit, fit, scale="ratio")
     assert table.tidy()["estimate"].tolist() == [fit.effect("ratio").estimate] * 2
     assert "ratio of means" in str(table)

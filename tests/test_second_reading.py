@@ -15,10 +15,10 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.privacy.strata import Sizes, StratumCounts
+from dpeffects.privacy.exact_matching import Sizes, StratumCounts
 from dpeffects.replication import nearest
 from dpeffects.replication.nearest import match
-from dpeffects.replication.papers import Found, paper_004, table, verdicts
+from dpeffects.replication.papers import ClaimCheck, paper_004, table, verdicts
 from dpeffects.replication.papers import verdict as register
 from dpeffects.services.sites.rules import RULES
 
@@ -154,8 +154,8 @@ def test_what_does_not_come_back_was_read_again():
 
 
 def test_only_a_plain_reading_brings_a_statement_back(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpeffects.replication.papers.on_file._folder", lambda: tmp_path)
-    judged = Found("0.5", False, "because")
+    monkeypatch.setattr("dpeffects.replication.papers.stored_tables._folder", lambda: tmp_path)
+    judged = ClaimCheck("0.5", False, "because")
     monkeypatch.setattr(paper_004, "_below", lambda: judged, raising=False)
     said = register.Claim("004", "Figure 1", "anything", "below")
     monkeypatch.setattr(register, "claims", lambda key: [said])

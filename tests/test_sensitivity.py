@@ -13,7 +13,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import DataError, OptionError
 from dpeffects.guarantee import Guarantee
-from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import ErrorPart, Estimate, SamplingVariance, Unavailable
 from dpeffects.results import SensitivityAnalysis
 from dpeffects.results.sensitivity import approximate_risk_ratio, e_value, robustness_value
 from tests.commands.shell import refused, run, write_files
@@ -22,7 +22,7 @@ from tests.test_results import flat as flattened
 from tests.test_results import make
 
 BINARY = (("re78", "[0, 1]", "declared"),)
-CLEAR = Estimate(0.3, SamplingVariance(0.0025, 0.0, 1.0), (0.01,), basis="adjusted")
+CLEAR = Estimate(0.3, SamplingVariance(0.0025, 0.0, 1.0), (0.01,), identification="adjusted")
 
 
 def flat(found):
@@ -80,8 +80,8 @@ def test_a_confounder_of_that_robustness_value_explains_a_regression_away():
     """A data set with such a confounder, and least squares with and without it."""
     rng = np.random.default_rng(4)
     n, share = 4000, 0.2
-    basis, _ = np.linalg.qr(np.column_stack([np.ones(n), rng.normal(size=(n, 3))]))
-    u, a, b = basis[:, 1:].T
+    identification, _ = np.linalg.qr(np.column_stack([np.ones(n), rng.normal(size=(n, 3))]))
+    u, a, b = identification[:, 1:].T
     treatment = math.sqrt(share) * u + math.sqrt(1.0 - share) * a
     outcome = math.sqrt(share) * u + math.sqrt(1.0 - share) * b  # no effect but through u
     x = np.column_stack([np.ones(n), treatment])
@@ -124,7 +124,7 @@ def test_an_interval_with_zero_needs_no_confounding():
     assert found.limit == 0.0
     row = found.glance().iloc[0]
     assert (row["tipping_bias_limit"], row["e_value_limit"]) == (0.0, 1.0)
-    assert "no confounding is needed" in flat(found)
+    assert "without any confounding" in flat(found)
 
 
 def test_two_numbers_give_the_bias_of_a_confounder():
@@ -159,7 +159,9 @@ def test_intervals_under_a_bias_stay_in_the_possible_range():
 def test_where_the_standard_deviation_comes_from():
     fit = fitted()
     assert fit.sensitivity(outcome_sd=0.3).deviation == (0.3, "as given")
-    released = fitted(replace(CLEAR, details={"outcome sd": 0.35})).sensitivity()
+    released = fitted(
+        replace(CLEAR, details={"standard deviation of the outcome": 0.35})
+    ).sensitivity()
     assert released.deviation == (0.35, "as released")
     assert fit.sensitivity().deviation[0] == 0.25
     assert "0.25, a quarter of its range" in flat(fit.sensitivity())
@@ -196,25 +198,25 @@ def test_without_an_interval_only_the_estimate_is_looked_at():
 
 
 @pytest.mark.parametrize(
-    ("basis", "words"),
+    ("identification", "words"),
     [
-        ("association", "not that there is an effect"),
+        ("unadjusted", "not that there is an effect"),
         ("adjusted", "confounders that are missing from the formula"),
         ("randomised", "if that was broken"),
         ("", "left after whatever was adjusted for"),
     ],
 )
-def test_what_the_numbers_are_about_is_said(basis, words):
-    found = fitted(replace(CLEAR, basis=basis)).sensitivity()
+def test_what_the_numbers_are_about_is_said(identification, words):
+    found = fitted(replace(CLEAR, identification=identification)).sensitivity()
     assert words in flat(found)
     assert words in found.report().text
     loud = "ASSOCIATION, NOT AN EFFECT" in str(found)
-    assert loud == (basis == "association")
+    assert loud == (identification == "unadjusted")
 
 
 def test_a_guarantee_that_does_not_hold_is_loud():
     found = fitted(guarantee=Guarantee(1.0, void=("seeded",))).sensitivity()
-    assert str(found).splitlines()[2] == "*** NOT PRIVATE: seeded ***"
+    assert str(found).splitlines()[2] == "*** NOT PRIVATE: a seed was set ***"
 
 
 def test_json_is_read_again_and_computed_again():
@@ -277,7 +279,7 @@ def test_bad_arguments(given, words):
 def test_the_command_gives_what_the_method_gives(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path)
-    fit = fitted(replace(CLEAR, parts=(Part("clip", 0.001),)))
+    fit = fitted(replace(CLEAR, parts=(ErrorPart("clip", 0.001),)))
     (tmp_path / "effect.json").write_text(fit.to_json())
     given = ["--prevalence-difference", 0.1, "--confounder-effect", 0.5, "--conf-level", 0.9]
     code, out, err = run(capsys, "sensitivity", "effect.json", *given, "--format", "json")
@@ -289,7 +291,7 @@ def test_the_command_gives_what_the_method_gives(tmp_path, monkeypatch, capsys):
     assert code == 0
     assert out.startswith(str(fit.sensitivity(bias=0.05).summary()))
     assert (tmp_path / "bias.png").stat().st_size > 1000
-    assert "is not the JSON of an effect" in refused(capsys, "sensitivity", "bounds.toml")
+    assert "is not the JSON of a dpeffects result" in refused(capsys, "sensitivity", "bounds.toml")
     assert "cannot be read" in refused(capsys, "sensitivity", "none.json")
     assert "go together" in refused(capsys, "sensitivity", "effect.json", *given[:2])
     refused(capsys, "sensitivity", "effect.json", "--out", "effect.json", "--force")
@@ -298,5 +300,5 @@ def test_the_command_gives_what_the_method_gives(tmp_path, monkeypatch, capsys):
 
 def test_what_a_confounder_must_add_has_the_digits_of_its_error():
     """The error of 0.3 is 0.052; over a difference in prevalence it is as much larger."""
-    table = next(b for b in fitted().sensitivity().summary().blocks if "must add" in b.title)
-    assert [row[1] for row in table.rows] == ["none has it", "none has it", "0.60", "0.300"]
+    table = next(b for b in fitted().sensitivity().summary().blocks if "would need" in b.title)
+    assert [row[1] for row in table.rows] == ["impossible", "impossible", "0.60", "0.300"]

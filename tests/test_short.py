@@ -1,17 +1,19 @@
-"""Short summaries: of everything that has a summary, in about ten lines, cautions first."""
+"""Short summaries: of everything that has a summary, in about ten lines, warnings first."""
 
 from __future__ import annotations
 
 import copy
 import pickle
+import re
 
 import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import DPEffectsError, OptionError
-from dpeffects.results.record import Reported
-from dpeffects.services.sites import Combined
-from dpeffects.summary import Pairs, Prose
+from dpeffects.results.result_base import ReportableResult
+from dpeffects.results.scaled import check_scale
+from dpeffects.services.sites import CombinedEffect
+from dpeffects.summary import Pairs, Prose, each_warning
 from tests.cases import each
 from tests.kinds_of_summaries import NAMES, made
 from tests.reading import squeezed
@@ -22,13 +24,14 @@ from tests.releases import release
 def test_a_screen_with_the_cautions_first_and_a_name_of_one_line(name):
     result = made(name)
     full, short = result.summary(), result.summary("short")
-    assert (short.title, short.alert) == (full.title, full.alert)
+    assert (short.title, short.starred_warnings) == (full.title, full.starred_warnings)
     lines = str(short).splitlines()
     assert max(map(len, lines)) <= 80
-    assert len(lines) <= (19 if isinstance(result, Reported) else 30) + len(short.alert) // 50
-    assert lines[-1].startswith("Everything: ")
+    most = 23 if isinstance(result, ReportableResult) else 30  # a screen has 24 lines
+    assert len(lines) <= most + len(short.starred_warnings) // 50
+    assert lines[-1].startswith("Full results: ")
     for render in ("as_html", "as_latex", "as_markdown"):
-        assert "Everything" in getattr(short, render)()
+        assert "Full results" in getattr(short, render)()
     assert not [line for line in str(full).splitlines() if line.strip().startswith("%")]
     if not name.startswith(("plan", "comparison")):
         assert repr(result).startswith("<dpeffects ")
@@ -38,21 +41,21 @@ def test_a_screen_with_the_cautions_first_and_a_name_of_one_line(name):
 @each("name", NAMES)
 def test_a_release_in_about_ten_lines(name):
     result = made(name)
-    if not isinstance(result, Reported):
+    if not isinstance(result, ReportableResult):
         return
     pairs, last = result.summary("short").blocks
     assert isinstance(pairs, Pairs)
     assert isinstance(last, Prose)
     assert len(pairs.rows) <= 12
     said = dict(pairs.rows)
-    assert "n = " in (said.get("Records") or said["Units"])
+    assert re.match(r"(n = )?[0-9,]+", said.get("Records") or said["Units"])
     holds = result.guarantee
-    if isinstance(result, Combined):  # each site has its own
+    if isinstance(result, CombinedEffect):  # each site has its own
         assert "differential privacy" in said["Guarantee"]
         assert ("NOT at" in said["Guarantee"]) == bool(holds.void)
     else:
         assert said["Guarantee"] == holds.short()
-        assert ("VOID" in said["Guarantee"]) == bool(holds.void)
+        assert ("NOT PRIVATE" in said["Guarantee"]) == bool(holds.void)
     for form in ("full", "short"):
         with pytest.raises((OptionError, TypeError), match="conf_level"):
             result.summary(form, conf_level=7)
@@ -87,14 +90,14 @@ def test_an_estimate_is_that_of_the_table():
     fit = release("randomised")
     said = dict(fit.summary("short").blocks[0].rows)
     (row,) = fit.summary().blocks[1].rows
-    assert said["Estimate"].startswith(f"{row[1]} (95 % interval {row[3]} to {row[4]}), p ")
-    assert said["Design"].startswith("randomised, as the call said")
-    assert "90 % interval" in str(fit.summary("short", conf_level=0.9))
+    assert said["Estimate"].startswith(f"{row[1]} (95 % CI {row[3]} to {row[4]}), p ")
+    assert said["Assumes"].startswith("treatment was randomised (declared")
+    assert "90 % CI" in str(fit.summary("short", conf_level=0.9))
 
 
 def test_units_are_said():
     """Rates are per 100 of the offset, restricted means and risks those until the horizon."""
-    for name, words in (("rates", "per 100 of time"), ("survival", "until 50")):
+    for name, words in (("rates", "per 100 of person-time (time)"), ("survival", "until 50")):
         for form in ("short", "full"):
             assert words in " ".join(str(made(name).summary(form)).split())
     times = [row[0] for row in made("survival").summary().blocks[2].rows]
@@ -112,20 +115,20 @@ def test_a_table_of_tests_has_the_digits_of_the_table_of_effects():
 
 def test_one_is_not_many():
     alone = made("study without baseline")
-    assert "on 1 outcome," in repr(alone)
-    assert "All 1 intervals" not in str(alone)
+    assert f"on {alone.outcome}," in repr(alone)
+    assert "Simultaneous" not in str(alone)
 
 
 def test_what_is_adjusted_for():
     said = {name: dict(made(name).summary("short").blocks[0].rows) for name in ("adjusted", "did")}
-    assert said["adjusted"]["Adjusted for"] == "x and g"
+    assert said["adjusted"]["Adjusted for"] == "x and g (linear terms, 1 square, 1 product)"
     assert "Adjusted for" not in said["did"]
     assert "parallel trends" in said["did"]["Assumes"]
     nothing = dict(release("seeded").summary("short").blocks[0].rows)["Adjusted for"]
-    assert nothing.startswith("nothing: an effect only where")
+    assert nothing == "nothing (no covariates in the formula)"
     none = release("study without baseline").summary("short")
     assert "association, not an effect" in dict(none.blocks[0].rows)["Adjusted for"]
-    assert "ASSOCIATION, NOT AN EFFECT" in none.alert
+    assert "ASSOCIATION, NOT AN EFFECT" in none.starred_warnings
 
 
 def test_many_effects_are_cut():
@@ -171,10 +174,21 @@ def test_other_forms_are_refused(form, told):
     for result in (release("seeded"), made("plan"), made("comparison")):
         with pytest.raises(OptionError) as refused:
             result.summary(form)
-        assert str(refused.value) == f'summary takes "full" or "short", got {form!r}{told}'
+        assert str(refused.value) == f'summary must be "full" or "short", got {form!r}{told}'
 
 
 def test_a_ledger_is_short_too(tmp_path):
     ledger = dpe.create_ledger(tmp_path / "study.db", dataset="people", epsilon=3)
-    assert "Everything: " in str(ledger.summary("short"))
+    assert "Full results: " in str(ledger.summary("short"))
     assert squeezed(str(ledger.summary("short"))) != squeezed(str(ledger.summary()))
+
+
+def test_a_warning_of_several_keeps_its_name_and_a_hint_is_given_once():
+    assert each_warning("First: a; Second: b", "") == ["First: a", "Second: b"]
+    with pytest.raises(AttributeError, match="did you mean") as found:
+        made("adjusted").tabel  # noqa: B018
+    assert found.value.name is None  # or Python adds a hint of its own
+
+
+def test_a_number_needed_to_treat_has_its_usual_names():
+    assert {check_scale(x) for x in ("NNT", "nnt", "number needed to treat")} == {"nnt"}

@@ -28,14 +28,14 @@ def coin(n, seed, effect=0.1):
 def known(data, epsilon, seed):
     """A fit with an error of known size: normal with standard deviation 1 / epsilon."""
 
-    class Fit:
+    class Minimisation:
         def tidy(self, level):
             draw = np.random.default_rng(seed).normal() / epsilon
             low, high = draw - 1.96 / epsilon, draw + 1.96 / epsilon
             row = {"estimate": draw, "std_error": 1 / epsilon, "conf_low": low, "conf_high": high}
             return pd.DataFrame([row])
 
-    return Fit()
+    return Minimisation()
 
 
 def nothing(n, seed):

@@ -12,7 +12,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import BoundsError, OptionError
 from dpeffects.inference.intervals import p_value
-from dpeffects.services.planning.made_up import MadeUp
+from dpeffects.services.planning.synthetic_records import SyntheticRecords
 
 BOUNDS = {"pain": (0, 100), "walk": (0, 10), "died": [0, 1], "age": (18, 90), "sex": ["f", "m"]}
 FORMULA = "pain + walk + died ~ t"
@@ -25,34 +25,34 @@ def planned(formula: str = FORMULA, **changes) -> dpe.StudyPlan:
 
 
 def test_without_noise_widths_are_those_of_the_textbook():
-    frame = planned(n=4000, epsilon=1e5, share_treated=0.3, **KNOWN).tidy().set_index("term")
+    frame = planned(n=4000, epsilon=1e5, treated_share=0.3, **KNOWN).tidy().set_index("term")
     spread = {"pain": 12.0, "walk": 1.5, "died": math.sqrt(0.1 * 0.9)}
     root = math.sqrt(1 / 1200 + 1 / 2800)
     for name, sd in spread.items():
         error = sd * root
         row = frame.loc[name]
         assert row["std_error"] == pytest.approx(error, rel=2e-3)
-        for column, level in (("single", 0.05), ("half_width", 0.05 / 3)):
+        for column, level in (("unadjusted", 0.05), ("half_width", 0.05 / 3)):
             z = NormalDist().inv_cdf(1 - level / 2)
             assert row[column] == pytest.approx(z * error, rel=2e-3)
         z += NormalDist().inv_cdf(0.8)
-        assert row["detectable"] == pytest.approx(z * error, rel=5e-3)
+        assert row["mde"] == pytest.approx(z * error, rel=5e-3)
 
 
 def test_noise_is_that_of_a_cube():
     """(p + 1)(p + 2) / 3 times the square of the width over epsilon, in the sums of either arm."""
     plan = planned("pain + walk + died + age ~ t", n=2000, **KNOWN)
-    prices = plan.shares_frame().set_index("release")["epsilon"]
+    prices = plan.budget_frame().set_index("release")["epsilon"]
     assert prices.sum() == pytest.approx(1.0)
     sd = math.sqrt(6 * 7 / 3) / prices["outcomes by arm"]
     frame = plan.tidy().set_index("term")
     assert frame.loc["walk", "noise_sd"] == pytest.approx(10 * sd * math.sqrt(2) / 1000, rel=1e-3)
     far = math.sqrt(1 + 4 * 0.4**2)  # errors of the sizes count by how far a mean is off the middle
     assert frame.loc["died", "noise_sd"] == pytest.approx(sd * far * math.sqrt(2) / 1000, rel=1e-3)
-    assert set(plan.shares_frame()["noise"]) == {"cube"}
+    assert set(plan.budget_frame()["noise"]) == {"K-norm, l-infinity ball"}
     many = {f"y{j}": (0, 1) for j in range(60)}
     gaussian = planned(f"{' + '.join(many)} ~ t", delta=1e-6, bounds=many)
-    assert set(gaussian.shares_frame()["noise"]) == {"Gaussian"}
+    assert set(gaussian.budget_frame()["noise"]) == {"discrete Gaussian"}
 
 
 def people(n: int, seed: int) -> pd.DataFrame:
@@ -70,7 +70,7 @@ def people(n: int, seed: int) -> pd.DataFrame:
 
 
 def test_studies_come_out_as_planned_and_cover():
-    shares = {"share_treated": 0.3, "subgroup_shares": {"sex": {"f": 0.4}}}
+    shares = {"treated_share": 0.3, "subgroup_shares": {"sex": {"f": 0.4}}}
     asked = {"epsilon": 1, "subgroups": "sex", **ASKED}
     asked["bounds"] = {name: x for name, x in BOUNDS.items() if name != "age"}
     plan = planned(**asked, **shares, **KNOWN, n=3000).tidy()
@@ -101,16 +101,16 @@ def test_more_epsilon_and_more_records_are_never_worse():
 
 def test_what_is_needed_for_a_half_width_gives_it():
     plan = planned(**KNOWN)
-    found = plan.needed({"pain": 1.8, "died": 0.03}).set_index("term")["epsilon"]
+    found = plan.required({"pain": 1.8, "died": 0.03}).set_index("term")["epsilon"]
     for name, width in (("pain", 1.8), ("died", 0.03)):
         there = planned(epsilon=float(found[name]), **KNOWN).tidy().set_index("term")
         assert there.loc[name, "half_width"] == pytest.approx(width, rel=0.02)
-    records = plan.needed({"walk": 0.1}, of="n")["n"][0]
+    records = plan.required({"walk": 0.1}, of="n")["n"][0]
     there = planned(n=int(records), **KNOWN).tidy().set_index("term")
     assert there.loc["walk", "half_width"] == pytest.approx(0.1, rel=0.02)
-    out = plan.needed({"pain": 0.01})
+    out = plan.required({"pain": 0.01})
     assert math.isnan(out["epsilon"][0])
-    assert "sampling error" in out["reason"][0]
+    assert "sampling error" in out["note"][0]
 
 
 def test_subgroups_arms_and_observational_studies():
@@ -126,14 +126,14 @@ def test_subgroups_arms_and_observational_studies():
     three = {"pain": (0, 100), "t": ["a", "b", "c"]}
     arms = planned("pain ~ t", bounds=three, contrasts="pairwise")
     assert list(arms.tidy()["term"]) == ["pain: b - a", "pain: c - a", "pain: c - b"]
-    smaller = planned("pain ~ t", bounds=three, share_treated={"a": 0.9})
+    smaller = planned("pain ~ t", bounds=three, treated_share={"a": 0.9})
     assert smaller.effects[0].half_width > arms.effects[0].half_width
     open_ = planned(FORMULA, design="observational")
-    assert open_.basis == "association"
-    assert open_.tidy()["detectable"].isna().all()
+    assert open_.identification == "unadjusted"
+    assert open_.tidy()["mde"].isna().all()
     assert "ASSOCIATION" in str(open_)
     adjusted = planned(f"{FORMULA} | age + sex", design="observational", epsilon=2, n=10_000)
-    assert adjusted.basis == "adjusted"
+    assert adjusted.identification == "adjusted"
     trial = planned(f"{FORMULA} | age + sex", epsilon=2, n=10_000)
     wide, short = (x.tidy()["half_width"] for x in (adjusted, trial))
     assert (wide > short).all()
@@ -143,11 +143,11 @@ def test_subgroups_arms_and_observational_studies():
 def test_three_arms_are_planned_with_covariates_too(design):
     """Made-up records had two arms wherever there were covariates, and the study was refused."""
     bounds = {"pain": (0, 100), "age": (18, 90), "t": ["a", "b", "c"]}
-    asked = {"bounds": bounds, "design": design, "share_treated": {"a": 0.5}}
+    asked = {"bounds": bounds, "design": design, "treated_share": {"a": 0.5}}
     plan = planned("pain ~ t | age", n=6000, epsilon=4, **asked)
     assert list(plan.tidy()["term"]) == ["pain: b - a", "pain: c - a"]
     assert (plan.tidy()["half_width"] > 0).all()
-    made = MadeUp(plan.setting, columns=True).people(6000, 0).columns
+    made = SyntheticRecords(plan.setting, columns=True).people(6000, 0).columns
     shares = pd.Series(np.asarray(made["t"])).value_counts(normalize=True)
     assert shares.to_dict() == pytest.approx({"a": 0.5, "b": 0.25, "c": 0.25}, abs=0.001)
     ages = pd.Series(made["age"]).groupby(np.asarray(made["t"])).mean()
@@ -156,26 +156,29 @@ def test_three_arms_are_planned_with_covariates_too(design):
 
 
 def test_a_plan_is_saved_and_read():
-    plan = planned(f"{FORMULA} | age", subgroups="sex", share_treated=0.2, **KNOWN)
+    plan = planned(f"{FORMULA} | age", subgroups="sex", treated_share=0.2, **KNOWN)
     again = dpe.StudyPlan.from_json(plan.to_json())
     assert again.to_json() == plan.to_json()
-    assert again.needed({"pain": 3.0}).equals(plan.needed({"pain": 3.0}))
+    assert again.required({"pain": 3.0}).equals(plan.required({"pain": 3.0}))
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"outcome_sd": {"pian": 3}}, "outcome_sd names 'pian'.*pain"),
+        ({"outcome_sd": {"pian": 3}}, "outcome_sd has an entry for 'pian'; it can have pain"),
         ({"outcome_sd": {"died": 0.2}}, "outcome_mean is its risk"),
         ({"outcome_mean": {"died": 1.5}}, "between 0 and 1"),
-        ({"outcome_sd": 3}, "mapping"),
-        ({"share_treated": 1.0}, "share_treated must be between"),
-        ({"share_treated": {"treated": 0.6, "control": 0.6}}, "sum to 1"),
-        ({"subgroups": "sex", "subgroup_shares": {"sex": {"x": 0.5}}}, "names 'x'"),
-        ({"subgroup_shares": {"sex": {"f": 0.5}}}, "names 'sex'"),
+        ({"outcome_sd": 3}, "must map names to values"),
+        ({"treated_share": 1.0}, "treated_share must be between"),
+        ({"treated_share": {"treated": 0.6, "control": 0.6}}, "sum to 1"),
+        (
+            {"subgroups": "sex", "subgroup_shares": {"sex": {"x": 0.5}}},
+            "has an entry for 'x'; it can have f, m",
+        ),
+        ({"subgroup_shares": {"sex": {"f": 0.5}}}, "has an entry for 'sex'; it can have no entry"),
         ({"unit": "id"}, "leave out unit"),
         ({"n": 2}, "n must be"),
-        ({"shares": {"model": 0.5}}, "unknown share"),
+        ({"budget_split": {"model": 0.5}}, "has no share"),
         ({"nonsense": 1}, "nonsense"),
     ],
 )
@@ -192,15 +195,15 @@ def test_every_column_needs_bounds():
     with pytest.raises(OptionError, match="plan_study"):
         dpe.plan(FORMULA, n=100, epsilon=1, bounds=BOUNDS)
     with pytest.raises(OptionError, match="positive"):
-        planned().needed(-1.0)
+        planned().required(-1.0)
 
 
 def test_a_protocol_is_planned_as_it_will_run(tmp_path):
-    asked = {"subgroups": ("sex",), "delta": 1e-6, "shares": {"subgroups": 0.5}, **ASKED}
+    asked = {"subgroups": ("sex",), "delta": 1e-6, "budget_split": {"subgroups": 0.5}, **ASKED}
     protocol = dpe.Protocol(FORMULA, epsilon=2, unit="id", **asked)
     plan = dpe.plan_study(protocol, n=3000, **KNOWN)
     assert plan.tidy().equals(planned(n=3000, epsilon=2, **asked, **KNOWN).tidy())
-    with pytest.raises(OptionError, match="epsilon is what the protocol says"):
+    with pytest.raises(OptionError, match="epsilon is given by the protocol"):
         dpe.plan_study(protocol, n=3000, epsilon=1)
-    with pytest.raises(OptionError, match="epsilon must be given"):
+    with pytest.raises(OptionError, match="epsilon is missing"):
         dpe.plan_study(FORMULA, n=3000)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.design.read import read
+from dpeffects.design.table_reader import read
 from dpeffects.errors import BudgetError, DPEffectsError, OptionError
 from dpeffects.formula import parse
 from dpeffects.formula.condition import by_level, exclude, holds, read_condition
@@ -115,18 +115,18 @@ def test_groups_are_those_of_conditional_effects(by):
 
 
 def spent(found, name):
-    return sum(float(s.epsilon) for s in found.spends if s.label.startswith(f"{name}:"))
+    return sum(float(s.epsilon) for s in found.charges if s.label.startswith(f"{name}:"))
 
 
 def test_disjoint_subsets_have_half_of_the_budget_each():
     ledger = Ledger(3)
     found = fit(by=THREE, ledger=ledger)
     assert found.disjoint
-    assert [s.claim for s in ledger.spends] == [31]
+    assert [s.claim for s in ledger.charges] == [31]
     assert ledger.remaining == (0, 0)
-    assert (found.guarantee.epsilon, sum(s.epsilon for s in found.spends)) == (3, 3)
-    alone = fit(epsilon=1.5, subset="g == 'a'").spends
-    named = [s for s in found.spends if s.label.startswith("a:")]
+    assert (found.guarantee.epsilon, sum(s.epsilon for s in found.charges)) == (3, 3)
+    alone = fit(epsilon=1.5, subset="g == 'a'").charges
+    named = [s for s in found.charges if s.label.startswith("a:")]
     assert [s.scale for s in named] == [s.scale for s in alone]
     assert all(s.covered and "claim 31" in s.label for s in named)
 
@@ -146,7 +146,7 @@ def test_other_subsets_divide_it(by, more, parts):
     for name in found.labels:
         assert spent(found, name) == pytest.approx(3 / parts, rel=1e-9)
     assert ledger.remaining[0] < 1e-9
-    assert sum(s.epsilon for s in found.spends) == pytest.approx(3, rel=1e-9)
+    assert sum(s.epsilon for s in found.charges) == pytest.approx(3, rel=1e-9)
     assert len(found.disjoint * found.labels) in (0, len(by))
 
 
@@ -238,8 +238,8 @@ def test_a_result_with_subsets_is_shown_and_kept():
     text = str(found.summary())
     assert "in 3 subsets" in text
     assert "a (g == 'a')" in text
-    assert "All 3 intervals hold at once" in text
-    assert "no record is in two of them" in str(found.report()).replace("\n", " ")
+    assert "(Bonferroni, 3 subsets)" in text
+    assert "c (g == 'c'); disjoint." in str(found.report()).replace("\n", " ")
     for form in ("as_html", "as_latex", "as_markdown"):
         assert "in 3 subsets" in getattr(found.summary(), form)()
     alone = found.subset("b")
@@ -274,7 +274,7 @@ def test_more_than_two_arms_are_refused():
     with pytest.raises(OptionError, match=r"two arms.*leave out by") as told:
         dpe.dp_ate("y ~ g | x1", frame(), epsilon=1, by=["x1 < 0.5"], ledger=ledger, **GIVEN)
     assert "use dp_ate" not in str(told.value)
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 def test_pandas_frames_with_missing_values_in_the_subset():

@@ -14,7 +14,7 @@ import dpeffects as dpe
 from dpeffects.abilities.survival import SurvivalEffects
 from dpeffects.errors import OptionError
 from dpeffects.formula.expression import Column, Survival
-from dpeffects.inference.life_table import LifeTable, Shares
+from dpeffects.inference.life_table import CumulativeProportions, LifeTable
 from dpeffects.inference.simultaneous import critical_value
 from dpeffects.inference.tables import ArmTable
 from tests.calls import ENGINES
@@ -105,10 +105,10 @@ def test_intervals_are_those_of_wilson_and_newcombe_without_censoring_and_noise(
 
 
 def test_noise_that_arms_share_counts_in_differences_and_ratios():
-    """Without sampling error: a normal law, and Fieller's quadratic equation."""
+    """Without sampling error: a normal distribution, and Fieller's quadratic equation."""
     (x, y), (a, b), c, q = (0.5, 0.4), (4e-4, 9e-4), 3e-4, ALONE**2
     values, noise, sizes = np.array([[[x], [y]], [[a], [b]], [[1e15], [1e15]]])
-    found = Shares(values, values, values, sizes, noise, np.array([c]), noise)
+    found = CumulativeProportions(values, values, values, sizes, noise, np.array([c]), noise)
     far = math.sqrt(q * (a + b - 2.0 * c))
     assert np.ravel(found.differences(ALONE)) == pytest.approx([x - y - far, x - y + far], abs=1e-6)
     ends = np.roots([y * y - q * b, -2.0 * (x * y - q * c), x * x - q * a])
@@ -132,7 +132,7 @@ def fit_of(counts, noise=8.0, edges=(0.0, 1.0, 2.0, 3.0)) -> SurvivalEffects:
     asked = {"horizon": 3.0, "bins": 3, "epsilon": 1.0, "design": "randomised", "seed": 1}
     made = dpe.dp_survival("Surv(time, died) ~ t", data, **asked)
     table = ArmTable(np.array(counts, float), (noise, noise))
-    return SurvivalEffects(**{**vars_of(made), "table": table, "edges": edges})
+    return SurvivalEffects(**{**vars_of(made), "arm_table": table, "edges": edges})
 
 
 def vars_of(made) -> dict:
@@ -183,7 +183,7 @@ def test_any_table_has_answers(name):
 def test_where_nobody_is_at_risk_intervals_allow_for_anything_and_the_summary_says_so():
     fit = fit_of(ODD["only noise late"])
     assert fit.life.known_until == 2.0
-    assert "TOO FEW AT RISK after 2" in fit.caution
+    assert "TOO FEW AT RISK after 2" in fit.warnings
     before, after = fit.risk(at=[2.0, 3.0]).query("term == 'risk_treated'").to_dict("records")
     assert before["conf_high"] < 0.9
     assert after["conf_high"] == 1.0
@@ -258,7 +258,7 @@ def test_adjustment_removes_confounding_of_a_simulated_study():
     assert found["estimate"] < truth - 5.0
     assert found["conf_high"] < truth  # the interval is that of the association
     terms = [term.name for term in crude.terms()]
-    low, high = crude.conf_int_of_effect()[terms.index("rmst_difference")]
+    low, high = crude.effect_conf_int()[terms.index("rmst_difference")]
     assert low < truth < high  # confounding is allowed for
     assert math.isnan(found["p_value"])
 
@@ -273,7 +273,7 @@ def test_engines_put_times_at_the_ends_of_intervals_where_the_memory_does(engine
     data = pd.DataFrame(rows, columns=["treatment", "time", "event"])
     given = {"horizon": 90.0, "bins": bins, "epsilon": 1.0, "design": "randomised", "seed": 2}
     here = dpe.dp_survival(FORMULA, data, **given)
-    assert dpe.dp_survival(FORMULA, ENGINES[engine](data), **given).table == here.table
+    assert dpe.dp_survival(FORMULA, ENGINES[engine](data), **given).arm_table == here.arm_table
 
 
 def test_hazards_that_cross_are_noticed_and_proportional_ones_are_not():
@@ -286,7 +286,7 @@ def test_hazards_that_cross_are_noticed_and_proportional_ones_are_not():
     event = (until <= 360.0).astype(int)
     crossing = pd.DataFrame({"treatment": treatment, "time": time, "event": event})
     fit = dpe.dp_survival(FORMULA, crossing, epsilon=1, seed=1, **TRIAL)
-    assert "ratio of the hazards falls with time" in str(fit.summary())
+    assert "hazard ratio falls with time" in str(fit.summary())
     parallel = dpe.simulate("survival", n, 3, randomised=True, prognosis=0.0)
     fit = dpe.dp_survival(FORMULA, parallel, epsilon=1, seed=1, **TRIAL)
     assert "with time" not in str(fit.summary())
@@ -365,9 +365,9 @@ def test_the_picture_has_both_curves_their_bands_and_the_numbers_at_risk():
         line = next(line for line in axes.lines if line.get_gid() == arm)
         assert line.get_ydata() == pytest.approx(own["survival"].to_numpy())
         texts = [text.get_text() for text in axes.texts if text.get_gid() == f"at risk {arm}"]
-        assert [text for text in texts if text.isdigit()] == [
-            f"{count:.0f}" for count in own["at_risk"].iloc[::2]
-        ]
-    assert "standard deviation of noise" in axes.get_xlabel()
-    assert "90 % joint band" in axes.get_legend().get_title().get_text()
+        shown = [int(text) for text in texts if text.isdigit()]
+        assert shown == pytest.approx(own["at_risk"].iloc[::2].to_numpy(), abs=5.0)
+        assert all(count % 10 == 0 for count in shown)  # the noise has a standard deviation of 14
+    assert "Number at risk, privacy noise SD 1" in axes.get_xlabel()
+    assert "Simultaneous 90% CI" in axes.get_legend().get_title().get_text()
     plt.close(axes.figure)

@@ -1,4 +1,4 @@
-"""Tables by arm: cells, laws by the delta method, sites, refusals, engines."""
+"""Tables by arm: cells, distributions by the delta method, sites, refusals, engines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import dpeffects as dpe
 from dpeffects.errors import BoundsError, DataError, FormulaError, OptionError, ReleaseError
 from dpeffects.formula.expression import Column, Pair, Survival
 from dpeffects.inference.tables import ArmTable
-from dpeffects.services.sites.together import tables as together
+from dpeffects.services.sites.pooled_tables import tables as together
 from tests.calls import ENGINES
 from tests.refused import refusals
 
@@ -32,9 +32,9 @@ def drawn(rng: np.random.Generator, sizes: tuple[int, int], sd: float) -> np.nda
     return counts + rng.laplace(scale=sd / np.sqrt(2.0), size=counts.shape)
 
 
-def covariance(law):
+def covariance(dist):
     """All errors of numbers together."""
-    return law.sampling + law.noise + law.left
+    return dist.sampling + dist.noise + dist.left
 
 
 def test_law_is_that_of_multinomial_counts_with_noise() -> None:
@@ -46,13 +46,13 @@ def test_law_is_that_of_multinomial_counts_with_noise() -> None:
         values.append(numbers(counts / counts.sum(axis=1, keepdims=True)))
     seen = np.cov(np.array(values).T)
     expected = np.array(sizes)[:, None] * TRUE
-    law = ArmTable(expected, (noise**2, noise**2)).law(numbers)
-    assert np.allclose(law.values, numbers(TRUE))
-    assert np.allclose(np.diag(covariance(law)), np.diag(seen), rtol=0.1)
+    dist = ArmTable(expected, (noise**2, noise**2)).statistics(numbers)
+    assert np.allclose(dist.values, numbers(TRUE))
+    assert np.allclose(np.diag(covariance(dist)), np.diag(seen), rtol=0.1)
     scale = np.sqrt(np.outer(np.diag(seen), np.diag(seen)))
-    assert np.abs((covariance(law) - seen) / scale).max() < 0.1
-    quiet = ArmTable(expected, (0.0, 0.0)).law(numbers)
-    assert np.allclose(covariance(quiet), law.sampling, rtol=1e-3)
+    assert np.abs((covariance(dist) - seen) / scale).max() < 0.1
+    quiet = ArmTable(expected, (0.0, 0.0)).statistics(numbers)
+    assert np.allclose(covariance(quiet), dist.sampling, rtol=1e-3)
     difference = TRUE[:, 0] * (1.0 - TRUE[:, 0]) / np.array(sizes)
     assert covariance(quiet)[0, 0] == pytest.approx(difference.sum(), rel=1e-6)
 
@@ -64,8 +64,8 @@ def test_weighted_counts_have_the_variance_of_their_squares() -> None:
     first = [(w * (c == 0)).sum() / w.sum() for c, w in zip(cell, weight, strict=True)]
     counts = np.stack([TRUE[0] * 500 * 2.5] * 2)
     table = ArmTable(counts, (0.0, 0.0), ((1.0 + 16.0) / 2.0 / 2.5, 1.0))
-    law = table.law(lambda shares: shares[0, :1])
-    assert covariance(law)[0, 0] == pytest.approx(np.var(first), rel=0.1)
+    dist = table.statistics(lambda shares: shares[0, :1])
+    assert covariance(dist)[0, 0] == pytest.approx(np.var(first), rel=0.1)
 
 
 def test_negative_counts_are_moved_to_the_nearest_that_are_not() -> None:
@@ -83,7 +83,7 @@ def test_negative_counts_are_moved_to_the_nearest_that_are_not() -> None:
         constraints={"type": "eq", "fun": lambda x: x.sum() - 10.0},
     ).x
     assert np.allclose(found[0], nearest, atol=1e-5)
-    assert np.isfinite(covariance(table.law(numbers))).all()
+    assert np.isfinite(covariance(table.statistics(numbers))).all()
 
 
 def test_sites_that_differ_in_size_and_share_treated_do_not_confound() -> None:
@@ -100,10 +100,10 @@ def test_sites_that_differ_in_size_and_share_treated_do_not_confound() -> None:
     p = np.array([0.1, 0.5])
     sizes = np.array([[100.0, 900.0], [900.0, 100.0]])
     by_hand = (0.25 * p * (1 - p) / sizes[:, 0]).sum()
-    law = together([ArmTable(counts, (0.0, 0.0)) for counts in (few, many)]).law(
+    dist = together([ArmTable(counts, (0.0, 0.0)) for counts in (few, many)]).statistics(
         lambda shares: shares[0, :1]
     )
-    assert covariance(law)[0, 0] >= by_hand  # sites are taken as drawn too
+    assert covariance(dist)[0, 0] >= by_hand  # sites are taken as drawn too
 
 
 def test_cells_of_a_life_table_by_brute_force() -> None:
@@ -150,7 +150,7 @@ def test_an_event_that_is_not_zero_or_one_is_refused_by_name_only(engine: str) -
         dpe.dp_survival("Surv(time, status) ~ t", ENGINES[engine](data), **ASKED, ledger=ledger)
     fit = dpe.dp_survival("Surv(time, status == 2) ~ t", ENGINES[engine](data), **ASKED, seed=1)
     same = dpe.dp_survival("Surv(time, died) ~ t", data, **ASKED, seed=1)
-    assert fit.table == same.table
+    assert fit.arm_table == same.arm_table
     assert ledger.spent == (0.0, 0.0)
 
 
@@ -159,11 +159,11 @@ test_refusals_cost_nothing = refusals(
     ({"horizon": -1.0}, "horizon must be a positive"),
     ({"horizon": float("nan")}, "horizon must be a positive"),
     ({"bins": 1}, "bins must be a whole number"),
-    ({"bins": [0.5, 0.2]}, "must increase"),
-    ({"bins": [0.5, 3.0]}, "must increase"),
+    ({"bins": [0.5, 0.2]}, "in increasing order"),
+    ({"bins": [0.5, 3.0]}, "must increase from 0 to the horizon"),
     ({"design": "trial"}, "design must be"),
     ({"adjust": True}, "needs covariates"),
-    ({"cluster": "x"}, "cluster is for average effects"),
+    ({"cluster": "x"}, "cluster is only for average effects"),
     ({"missing": "weight"}, "average effects"),
 )
 
@@ -171,7 +171,7 @@ test_refusals_cost_nothing = refusals(
 def test_surv_stands_where_it_belongs() -> None:
     with pytest.raises(OptionError, match="dp_survival"):
         dpe.dp_ate("Surv(time, died) ~ t", made(), epsilon=1)
-    with pytest.raises(OptionError, match="needs times"):
+    with pytest.raises(OptionError, match="needs a survival time"):
         dpe.dp_survival("time ~ t", made(), **ASKED)
     with pytest.raises(FormulaError, match="before the `~`"):
         dpe.dp_survival("x ~ t | Surv(time, died)", made(), **ASKED)
@@ -189,13 +189,13 @@ def test_sites_add_their_tables_or_say_why_not() -> None:
     both = dpe.combine_tables({"North": north, "South": south})
     assert both.n == 800
     assert both.guarantee.epsilon == 1.0
-    assert both.table == together([north.table, south.table])
+    assert both.arm_table == together([north.arm_table, south.arm_table])
     assert "Tables of 2 sites" in str(both.summary())
     assert type(both).from_json(both.to_json()) == both
     other = dpe.dp_survival("Surv(time, died) ~ t", made(), **{**ASKED, "bins": 5}, seed=1)
     with pytest.raises(ReleaseError, match="differ in edges"):
         dpe.combine_tables({"North": north, "South": other})
-    with pytest.raises(ReleaseError, match="one and the same release"):
+    with pytest.raises(ReleaseError, match="the same release"):
         dpe.combine_tables({"North": north, "South": north})
     with pytest.raises(BoundsError, match="0 or 1"):
         dpe.dp_survival("Surv(time, died) ~ t", made(), **ASKED, bounds={"died": (0.6, 1)})
@@ -211,7 +211,7 @@ def test_a_person_with_many_rows_counts_once() -> None:
         dpe.dp_survival("Surv(time, died) ~ t", x, **ASKED, unit="id", seed=5)
         for x in (once, thrice)
     ]
-    assert np.allclose(fits[0].table.counts, fits[1].table.counts, atol=0.01)
+    assert np.allclose(fits[0].arm_table.counts, fits[1].arm_table.counts, atol=0.01)
     assert fits[1].n == 100
     assert "id" in fits[1].guarantee.unit
 

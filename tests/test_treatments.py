@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.design import read as design
-from dpeffects.design.sample import Sample
+from dpeffects.design import table_reader as design
+from dpeffects.design.sample import AnalysisSample
 from dpeffects.errors import DataError, DPEffectsError, FormulaError, OptionError
 from dpeffects.formula import parse
 from tests.test_engines import csv, duckdb_relation, parquet, polars_eager, polars_lazy
@@ -114,11 +114,11 @@ def test_missing_doses(engine, tmp_path):
     given = data if engine is None else engine(data, tmp_path)
 
     def counts(treatment, **missing):
-        sample = Sample(policies=missing)
+        sample = AnalysisSample(policies=missing)
         return design.read(given, parse(f"y ~ {treatment}"), BOUNDS, (), sample=sample).arm_counts
 
     high = int((data["dose"] > 1).sum())
-    with pytest.raises(DataError, match="missing values in dose:"):
+    with pytest.raises(DataError, match="missing values in dose\\. Say how to treat them"):
         counts("I(dose > 1)")
     assert counts("I(dose > 1)", dose="complete") == (N - high, high)
     assert counts("I(1 - (dose > 1))", dose="complete") == (
@@ -137,7 +137,7 @@ def test_what_is_refused_of_the_data(engine, tmp_path):
         data = data if engine is None else engine(data, tmp_path)
         design.read(data, parse(f"y ~ {treatment}"), BOUNDS, ())
 
-    with pytest.raises(DataError, match="'dose' holds infinite values"):
+    with pytest.raises(DataError, match="'dose' contains infinite values"):
         read(frame().assign(dose=np.inf), "I(dose > 1)")
     with pytest.raises(DataError, match="one of the two arms is empty"):
         read(frame(), "I(dose > 100)")
@@ -172,10 +172,10 @@ def test_a_dose_is_refused_with_what_to_write():
 def test_the_columns_of_a_treatment_stand_nowhere_else():
     for formula in ("y ~ I(dose > 1) | dose", "y ~ cut(dose, [0, 1, 5]) | log(dose)"):
         with pytest.raises(
-            FormulaError, match="the treatment `dose` also stands in the covariates"
+            FormulaError, match="the treatment `dose` is also used in the covariates"
         ):
             parse(formula)
-    with pytest.raises(FormulaError, match="the treatment `age` also stands in the outcome"):
+    with pytest.raises(FormulaError, match="the treatment `age` is also used in the outcome"):
         parse("age ~ I((dose > 1) * (age > 3))")
     formula = parse("y ~ I((dose > 1) * (age > 3)) | x")
     assert formula.columns == ("y", "dose", "age", "x")
@@ -185,7 +185,7 @@ def test_the_columns_of_a_treatment_stand_nowhere_else():
 
 def test_other_parts_know_computed_treatments():
     data = frame()
-    with pytest.raises(OptionError, match="a plan makes up the treatment"):
+    with pytest.raises(OptionError, match="plan simulates the treatment"):
         dpe.plan("y ~ I(dose > 1)", n=1000, epsilon=1, bounds=BOUNDS)
     reference = dpe.reference("y ~ I(dose > 1)", data, "diff_in_means", bounds=BOUNDS)
     high = data["dose"] > 1

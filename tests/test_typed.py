@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dpeffects.typed import FieldError, Types, number
+from dpeffects.type_checks import FieldError, Types, number
 
 
 class Unknown:

@@ -43,10 +43,10 @@ def test_results_name_the_unit(call, tmp_path):
     assert found.n == 120
     assert found.guarantee.unit == "all rows of one patient_id"
     text = flat(found.summary())
-    assert "n = 120 values of patient_id, each with all of its rows" in text
+    assert "120 values of patient_id, each with all of its rows" in text
     assert "for everything about one patient_id, in however many rows; neighbours" in text
     assert "differ in all rows of one patient_id" in text
-    assert "records are private" not in text
+    assert "whole record" not in text
     said = flat(found.report())
     assert "n = 120 values of patient_id" in said
     assert "neighbouring data sets replace all rows of one patient_id" in said

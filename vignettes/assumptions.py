@@ -132,13 +132,13 @@ for story, (how, formula, more) in STORIES.items():
         low, high = fit.conf_int()
         truth = sample.frame["effect"].mean()
         found.append(
-            (fit.estimate - truth, (high - low) / 2, low <= truth <= high, bool(fit.caution))
+            (fit.estimate - truth, (high - low) / 2, low <= truth <= high, bool(fit.warnings))
         )
     error, half, covers, warned = np.array(found).T
     points[story] = error
     se = error.std(ddof=1) / np.sqrt(RUNS)
     rows.append((story, error.mean(), se, half.mean(), int(covers.sum()), int(warned.sum())))
-columns = ["", "error (points)", "se", "half-width", f"covers, of {RUNS}", "cautions"]
+columns = ["", "error (points)", "se", "half-width", f"covers, of {RUNS}", "warning_lines"]
 print(pd.DataFrame(rows, columns=columns).round(2).to_string(index=False))
 
 # %%

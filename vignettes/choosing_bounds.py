@@ -139,13 +139,13 @@ print(f"Training changes log income by {logged.estimate:.3f} ({low:.3f} to {high
 # -----------------------------------
 # Numeric columns without bounds are bounded out of the budget, by noisy counts in powers of two.
 # It costs a third of epsilon, the range found is coarse, and the summary shows both. With fewer
-# records sizes are counted in steps of two, four or eight, and the first lines say COARSE RANGES.
+# records sizes are counted in steps of two, four or eight, and the first lines say Coarse ranges.
 # Levels are never guessed: a list of who is in the data is itself a release.
 
 found = dpe.dp_ate("income ~ training", people, "diff_in_means", epsilon=1)
 for name, bound, source in found.bounds:
     print(f"{name}: {bound} ({source})")
-print(found.spends_frame()[["label", "share", "epsilon"]].to_string(index=False))
+print(found.charges_frame()[["label", "share", "epsilon"]].to_string(index=False))
 
 # %%
 # With very few records, or a small epsilon, no count stands out from the noise. The call then

@@ -33,14 +33,14 @@ print(dpe.methods("auto"))
 # --------------
 # ``plan`` rehearses each method on made-up records that fit the formula and the bounds. What the
 # rehearsal cannot know is an argument: how much outcomes vary (``outcome_sd``), how many are
-# treated (``share_treated``), how much of the outcome covariates explain (``r2``), how strongly
+# treated (``treated_share``), how much of the outcome covariates explain (``r2``), how strongly
 # they drive the treatment (``confounding``). The last two have defaults that real data suggests.
 
 formula = "recovery ~ drug | age + severity + sex"
 known = {
     "bounds": {"recovery": (0, 100), "age": (18, 90), "severity": (0, 10), "sex": ["f", "m"]},
     "outcome_sd": 15,
-    "share_treated": 0.4,
+    "treated_share": 0.4,
 }
 study = dpe.plan(formula, n=20_000, epsilon=1, **known, repeats=4)
 print(study)
@@ -49,9 +49,9 @@ print(study)
 # Read it with the design in mind. The half-width is that of the interval, and an interval around a
 # biased estimate is of no use. ``diff_in_means`` is always among the narrowest: it ignores the
 # covariates. In a trial that is right (``design="randomised"``), in an observational study it is
-# not, and the plan has no detectable effect for it. (``clipped_contrast`` ignores them too, but
-# allows for what that may do: hence its width.) The notes say what will not adjust, and what the
-# default would choose. So compare first what adjusts, then ask what the adjustment costs.
+# not, and the plan has no minimum detectable effect for it. (``clipped_contrast`` ignores them too,
+# but allows for what that may do: hence its width.) The notes say what will not adjust, and what
+# the default would choose. So compare first what adjusts, then ask what the adjustment costs.
 
 rows = study.tidy().set_index("method")
 price = rows["half_width"]["auto"] / rows["half_width"]["diff_in_means"]
@@ -71,8 +71,8 @@ ax = study.plot(epsilons=(0.2, 0.5, 1, 3))
 
 wanted = 0.6
 adjusting = dpe.plan(formula, n=20_000, epsilon=1, **known, method="auto", repeats=4)
-epsilon = float(adjusting.needed(half_width=wanted)["epsilon"].iloc[0])
-records = float(adjusting.needed(half_width=wanted, of="n")["n"].iloc[0])
+epsilon = float(adjusting.required(half_width=wanted)["epsilon"].iloc[0])
+records = float(adjusting.required(half_width=wanted, of="n")["n"].iloc[0])
 print(f"A half-width of {wanted:g} points takes epsilon {epsilon:.2g} with 20,000 records,")
 print(f"or {records:,.0f} records with epsilon 1.")
 
@@ -115,7 +115,7 @@ print(found.round(4).to_string(index=False))
 # the top of its summary:
 
 small = dpe.dp_ate(formula, data[:1_000], epsilon=0.5)
-print(small.caution)
+print(small.warnings)
 
 # %%
 # That all holds where the score and the outcome are linear in the terms of the formula and the

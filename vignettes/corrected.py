@@ -32,7 +32,7 @@ from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.special import log_ndtr
 
 import dpeffects as dpe
-from dpeffects.privacy.strata import StratumCounts
+from dpeffects.privacy.exact_matching import StratumCounts
 from dpeffects.replication import nearest
 from dpeffects.services.sites.rules import mvagg
 

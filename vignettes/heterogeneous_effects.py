@@ -866,11 +866,11 @@ show(kept("001_equation_13", equation_13, again=FULL), "The penalty without its 
 def ridge(learner, x, a, y, p, one, zero, lam, h):
     """Return basis, its Gram matrix and coefficients of equation 15 with the squared loss."""
     _, rho, phi = pseudo_outcomes(learner, a, y, p, one, zero)
-    basis = qmc.Sobol(x.shape[1], seed=0).random(64)[:50]
-    gram, rows = kernel(basis, basis, h), kernel(x, basis, h)
+    identification = qmc.Sobol(x.shape[1], seed=0).random(64)[:50]
+    gram, rows = kernel(identification, identification, h), kernel(x, identification, h)
     weighted = rows * (rho**2)[:, None]
     matrix = weighted.T @ rows / len(y) + lam * gram + 1e-12 * np.eye(50)
-    return basis, gram, np.linalg.solve(matrix, weighted.T @ phi / len(y))
+    return identification, gram, np.linalg.solve(matrix, weighted.T @ phi / len(y))
 
 
 ENDS = (-1.0, 8.5)  # declared range of the outcome of data set 1
@@ -1212,7 +1212,7 @@ ax.legend(frameon=False, fontsize="small", loc="upper right")
 # patients. Networks on 4,000 covariates would take an hour, so all stages are linear here.
 
 
-def stand_in(name, seed, **options):
+def fallback_options(name, seed, **options):
     """Draw a stand-in: frame, covariates in [0, 1], arms, outcomes, effects and declared ends."""
     sample = dpe.simulate(name, seed=seed, **options)
     frame, ranges = sample.frame, sample.bounds
@@ -1239,7 +1239,7 @@ def figure_6(seeds, epsilons=EPSILONS):
     found = {epsilon: {"slope": [], "noise sd": [], "pehe": []} for epsilon in epsilons}
     true = []
     for seed in seeds:
-        frame, x, a, y, effects, ends = stand_in("mimic_like", seed)
+        frame, x, a, y, effects, ends = fallback_options("mimic_like", seed)
         n, rng = 13_247, np.random.default_rng(seed)
         asked = slice(n, n + 1312)
         models = linear_models(x[:n], a[:n], y[:n])
@@ -1283,7 +1283,7 @@ def figure_7(cases, epsilons=EPSILONS):
         found = {epsilon: {"mean effect": [], "noise sd": [], "pehe": []} for epsilon in epsilons}
         plain = []
         for seed in seeds:
-            _, x, a, y, _, ends = stand_in("tcga_like", seed, covariates=genes)
+            _, x, a, y, _, ends = fallback_options("tcga_like", seed, covariates=genes)
             n, rng = 7000, np.random.default_rng(seed)
             models = linear_models(x[:n], a[:n], y[:n])
             stage = Ridge(solver="cholesky")
@@ -1322,7 +1322,7 @@ def scatter(name, n, asked, along, title, **options):
     """Draw the effects of one release, and the true ones."""
     from sklearn.linear_model import Ridge
 
-    frame, x, a, y, effects, ends = stand_in(name, 1, **options)
+    frame, x, a, y, effects, ends = fallback_options(name, 1, **options)
     models = linear_models(x[:n], a[:n], y[:n])
     fit = Printed("R-learner", Ridge(solver="cholesky"), x[:n], a[:n], y[:n], models)
     sd, values = fit.largest(ends, 64) * rate(n), fit.second.predict(x[asked])

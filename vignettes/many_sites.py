@@ -21,9 +21,9 @@ from scipy.special import log_ndtr
 
 import dpeffects as dpe
 from dpeffects.errors import MissingExtraError
-from dpeffects.privacy.strata import Sizes, Smoothing, StratumCounts, excess
+from dpeffects.privacy.exact_matching import Sizes, Smoothing, StratumCounts, excess
 from dpeffects.replication.papers import kept, references, spread, verdicts
-from dpeffects.services.sites.error_distribution import Errors
+from dpeffects.services.sites.error_distribution import SiteErrors
 from dpeffects.services.sites.rules import RULES as PACKAGE_RULES
 
 FULL = "--full" in sys.argv
@@ -626,7 +626,7 @@ def lemma_in_package(runs, first=0):
                 "smooth_matching",
                 epsilon=1,
                 delta=DELTA,
-                shares={"estimate": 1, "smooth sensitivity": 1, "variance": 1},
+                budget_split={"estimate": 1, "smooth sensitivity": 1, "variance": 1},
                 sensitivity_noise=noise,
                 seed=first + seed,
                 **PAPER,
@@ -818,7 +818,7 @@ def by_package(study, method, split, seed, alphas):
     _, formula, levels, first = STUDIES[study]
     low, high = records.bounds[formula.split(" ~ ")[0]]
     rows = deal(study, split, seed)
-    parts = [dpe.Declared(records.frame.iloc[part], records.bounds) for part in rows]
+    parts = [dpe.DeclaredFrame(records.frame.iloc[part], records.bounds) for part in rows]
     for k, alpha in enumerate(alphas):
         fits = [
             dpe.dp_ate(
@@ -834,7 +834,7 @@ def by_package(study, method, split, seed, alphas):
             for j, part in enumerate(parts)
         ]
         n, effects = np.array([f.n for f in fits], float), np.array([f.estimate for f in fits])
-        variances = Errors.of([f.released for f in fits]).variance
+        variances = SiteErrors.of([f.released for f in fits]).variance
         yield n, effects / (high - low), variances / (high - low) ** 2
 
 

@@ -168,19 +168,19 @@ for name, (call, records) in calls.items():
     for seed in range(20):
         fit = call(story, records, epsilon=2, seed=seed)
         found.append((fit.estimate, *fit.conf_int()))
-        said += bool(fit.caution)
+        said += bool(fit.warnings)
     value, low, high = np.array(found).T
     quarters = np.quantile(value, [0.25, 0.5, 0.75])
     covers = int(((low <= 1_794) & (high >= 1_794)).sum())
     exact = dpe.reference(story, records, estimand=name[:3]).estimate
     rows.append((name, len(records), *quarters, np.median(high - low) / 2, covers, said, exact))
 columns = ["20 releases, epsilon 2", "n", "25 %", "median", "75 %", "half-width", "hold 1,794"]
-columns += ["cautions", "without privacy"]
+columns += ["warning_lines", "without privacy"]
 print("Dollars; the trial says 1,794.")
 print(pd.DataFrame(rows, columns=columns).round(0).to_string(index=False))
 
 # %%
-# On everybody most releases carry a caution (the log odds of treatment bend), and intervals of some
+# On everybody most releases carry a warning (the log odds of treatment bend), and intervals of some
 # 20,000 dollars to either side: an honest way of saying nothing. After restricting, intervals are a
 # fifth of that and still wider than the effect, since 185 treated men stay few; and a few more of
 # them miss the trial's answer than should, because the models hold only where the arms meet. The

@@ -266,12 +266,12 @@ def algorithms(repeats=300):
             0.01,
         )
         fit = dpe.dp_ate(formula[study], data(study), epsilon=1, seed=1, **SAMPLE)
-        spend = {s.share: s for s in fit.spends}
+        charge = {s.share: s for s in fit.charges}
         n, d, penalty = len(t), x.shape[1], fit.details["ridge penalty"]
         printed = 2 * d / (n * penalty) / 0.05
-        off = abs(spend["model"].scale[0] / printed - 1)
+        off = abs(charge["model"].scale[0] / printed - 1)
         count("Algorithm 1", "scale of the noise on the weights, 2d / (n lambda e11)", off, 0.01)
-        off = abs(spend["scores"].scale[0] / (1 / 0.05) - 1)
+        off = abs(charge["scores"].scale[0] / (1 / 0.05) - 1)
         count("Algorithm 1", "scale of the noise on the scores, 1 / e12", off, 1e-6)
     for epsilon in np.linspace(0.1, 4, 40):
         off = abs(flip_chance(epsilon) - 1 / (1 + math.exp(epsilon)))
@@ -864,9 +864,9 @@ panels(pd.concat([fig7, ours7]), "epsilon", "Figure 7: N neighbours", rows="neig
 # Figure 12: dividing the budget
 # ------------------------------
 #
-# ``shares`` divides the budget: half of the first phase for the model and half for the scores, then
-# the treatments, then the sums. The paper reports that a small share for the treatments is bad,
-# that no split is best everywhere, and settles on 0.1 : 0.7 : 0.2.
+# ``budget_split`` divides the budget: half of the first phase for the model and half for the
+# scores, then the treatments, then the sums. The paper reports that a small share for the
+# treatments is bad, that no split is best everywhere, and settles on 0.1 : 0.7 : 0.2.
 
 RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 
@@ -883,7 +883,7 @@ def figure_12():
     cells = [c for c in cells if c[2] + c[3] < 0.95]
     rows = [
         {"data": study, "epsilon": epsilon, "first": a, "second": b}
-        | cell(study, epsilon, shares=split(a, b), runs=10, **SAMPLE)
+        | cell(study, epsilon, budget_split=split(a, b), runs=10, **SAMPLE)
         for study, epsilon, a, b in bar(cells, "shares")
     ]
     return pd.DataFrame(rows)

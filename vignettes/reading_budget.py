@@ -10,7 +10,7 @@ calls, or several years, within one total.
 # %%
 # One call
 # --------
-# The budget table of a summary has one line for each draw; as a frame it is ``spends_frame()``.
+# The budget table of a summary has one line for each draw; as a frame it is ``charges_frame()``.
 
 import tempfile
 from pathlib import Path
@@ -22,18 +22,20 @@ from dpeffects import plots
 
 nsw = dpe.load_data("lalonde")
 fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1)
-spends = fit.spends_frame()
+charges = fit.charges_frame()
 shown = ["label", "share", "mechanism", "sensitivity", "scale", "epsilon", "claim"]
-print(spends[shown].to_string(index=False))
+print(charges[shown].to_string(index=False))
 
 # %%
 # *Sensitivity* is the most that one record can change the value, *scale* the size of the noise that
 # hides it: for Laplace noise, sensitivity over epsilon. *Claim* is the number of the proof in
 # :doc:`PROOFS.md </generated/proofs>`. The charges never sum to more than what you asked for:
 
-print(f"asked {fit.epsilon_asked:g}, spent {spends['epsilon'].sum():g}")
-for spend in fit.spends:
-    print(f"{spend.label}: {spend.sensitivity[0]:g} / {spend.epsilon:.3g} = {spend.scale[0]:,.1f}")
+print(f"asked {fit.epsilon_requested:g}, spent {charges['epsilon'].sum():g}")
+for charge in fit.charges:
+    print(
+        f"{charge.label}: {charge.sensitivity[0]:g} / {charge.epsilon:.3g} = {charge.scale[0]:,.1f}"
+    )
 
 # %%
 # The same as a picture:
@@ -43,9 +45,9 @@ ax = plots.budget(fit)
 # %%
 # Shares
 # ------
-# A method divides epsilon among what it has to release, by named shares. Its description has them:
+# A method divides epsilon among what it has to release. Its description has the proportions:
 
-print(dpe.methods("diff_in_means").split("shares")[1].splitlines()[0].strip())
+print(dpe.methods("diff_in_means").split("budget split")[1].splitlines()[0].strip())
 
 # %%
 # Give other proportions by name; names left out keep their own, and all are divided by their sum.
@@ -54,13 +56,13 @@ print(dpe.methods("diff_in_means").split("shares")[1].splitlines()[0].strip())
 
 cases = {
     "default": {},
-    "more for the estimate": {"shares": {"estimate": 0.8, "variance": 0.05}},
+    "more for the estimate": {"budget_split": {"estimate": 0.8, "variance": 0.05}},
     "no variance": {"variance": False},
 }
 rows = []
 for name, case in cases.items():
     one = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1, **case)
-    parts = one.spends_frame().groupby("share")["epsilon"].sum()
+    parts = one.charges_frame().groupby("share")["epsilon"].sum()
     rows.append({"case": name, **parts, "noise sd": one.noise_variance**0.5})
 print(pd.DataFrame(rows).round(3).to_string(index=False))
 
@@ -126,7 +128,7 @@ print(book.verify().partition(": ")[2])
 # Two results at epsilon 1 from the same people are one at epsilon 2. For everything that was
 # charged here:
 
-spent = sum(spend.epsilon for spend in book.spends)
+spent = sum(charge.epsilon for charge in book.charges)
 together = dpe.Guarantee(epsilon=spent)
 print(together.sentence())
 

@@ -108,7 +108,7 @@ print(dpe.compare(*fits.values(), names=list(fits), stat="conf_int"))
 # effects that vary                        what chance leaves unknown of it
 # imbalance left by the weights            at label level only: public weights balance the arms
 #                                          nearly, not wholly
-# confounding, a guess                     of associations, in ``conf_int_of_effect()`` only: how
+# confounding, a guess                     of associations, in ``effect_conf_int()`` only: how
 #                                          far off unadjusted differences tend to be
 # ======================================== =========================================================
 #
@@ -120,13 +120,13 @@ print(dpe.compare(*fits.values(), names=list(fits), stat="conf_int"))
 # -------------------------------
 # Where n, epsilon and the covariates do not carry an adjustment, and nobody declared a trial, what
 # comes out is called an association, from the title to ``report()``, and has no p-value. Its
-# interval is that of the association; ``conf_int_of_effect()`` allows for confounding of the usual
+# interval is that of the association; ``effect_conf_int()`` allows for confounding of the usual
 # size, and is wide.
 
 data = dpe.simulate("confounded", n=2_000, seed=3)
 text = dpe.data_info("confounded").formula
 small = dpe.dp_ate(text, data[:1_000], epsilon=0.2)
-print(small.caution)
+print(small.warnings)
 print(small.notes[-1])
 
 # %%
@@ -185,7 +185,7 @@ ax = missing.plot()
 # ---------------
 # The second assumption is about columns, and here the default helps itself: where n and epsilon
 # carry them it adds squares of the columns, then products of two. The summary says how many
-# (*columns added*), and its first line what was left out: NO PRODUCTS, or LINES ONLY.
+# (*terms added*), and its first line what was left out: No interactions, or Linear terms only.
 # ``flexible=0`` says that the formula has all that it takes.
 #
 # Here are four populations of 10,000 in which one shape drives both, who is treated and how they

@@ -60,7 +60,7 @@ except dpe.DPEffectsError as error:
 # %%
 # Tests
 # -----
-# ``fit.test()`` has the law of the interval, so test and interval always agree. One-sided:
+# ``fit.test()`` has the distribution of the interval, so test and interval always agree. One-sided:
 print(fit.test(alternative="less").summary())
 
 # %%
@@ -76,7 +76,7 @@ print(narrow.conclusion)
 # A randomisation test
 # --------------------
 # Fisher's test of a trial asks whether treatment changes *anybody's* outcome. It assumes nothing
-# but the assignment of treatment, whose law is known, and here the law of the noise, which is known
+# but the assignment of treatment, whose distribution is known, and here that of the noise
 # too. So the p-value is exact for every number of records and every epsilon. It is a call of its
 # own, for outcomes of 0 and 1, and it takes how treatment was assigned: a chance for each
 # (``treated_share=``), or a number of treated records (``treated=``).
@@ -144,7 +144,7 @@ print(grades.tidy()[SHOWN].round(4).to_string(index=False))
 # Counts of events in unequal times. ``offset`` is the column of times; the largest count and the
 # longest time of a record must be declared, because the noise hides the whole of it. Covariates
 # after the bar are adjusted for by weights. The variance is that of single records, so that counts
-# may vary more than a Poisson law has it.
+# may vary more than a Poisson distribution has it.
 followed = dpe.simulate("rates", n=20_000, seed=1)
 rates = dpe.dp_rate(
     "events ~ treatment | x1 + x2 + x3", followed, offset="years", per=1_000, epsilon=2, seed=1

@@ -44,13 +44,13 @@ plan = dpe.plan(
     n=4_642,
     epsilon=3,
     bounds=bounds,
-    share_treated=0.2,
+    treated_share=0.2,
     r2=0.05,
     outcome_mean=3_400,
     outcome_sd=550,
     repeats=4,
 )
-shown = plan.tidy()[["method", "noise_sd", "half_width", "detectable"]]
+shown = plan.tidy()[["method", "noise_sd", "half_width", "mde"]]
 print(shown.round(0).to_string(index=False))
 
 # %%

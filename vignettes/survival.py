@@ -110,7 +110,7 @@ for name, one in {"adjusted": adjusted, "not adjusted": crude}.items():
     rows[name] = row[["estimate", "std_error", "conf_low", "conf_high"]]
 print(pd.DataFrame(rows).T.astype(float).round(1).to_string())
 print(f"truth: {(study.frame['mu1'] - study.frame['mu0']).mean():.1f} days")
-print(crude.caution)
+print(crude.warnings)
 
 # %%
 # Those who were treated were the sicker ones here, so that the crude comparison is wrong; it calls

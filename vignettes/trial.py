@@ -52,7 +52,7 @@ SECONDARY = f"below_85 ~ treatment | birth_weight + {SCHOOLING}"
 # ``dpe.plan`` tries the methods on made-up records; no data is touched. All that it needs is known
 # before: n, the share of treated, the spread of the test, and what covariates explain.
 
-KNOWN = {"n": 985, "share_treated": 0.38, "outcome_mean": 100, "outcome_sd": 16, "r2": 0.15}
+KNOWN = {"n": 985, "treated_share": 0.38, "outcome_mean": 100, "outcome_sd": 16, "r2": 0.15}
 for epsilon in (0.25, 0.5, 1, 2):
     plan = dpe.plan(
         PRIMARY,
@@ -66,7 +66,7 @@ for epsilon in (0.25, 0.5, 1, 2):
     row = plan.tidy().iloc[0]
     print(
         f"epsilon {epsilon:4g}: half-width {row['half_width']:.1f} points, "
-        f"80 % power for a difference of {row['detectable']:.1f}"
+        f"80 % power for a difference of {row['mde']:.1f}"
     )
 
 # %%
@@ -86,8 +86,9 @@ charged = {"ledger": ledger, "dataset": "ihdp", "design": "randomised"}
 # %%
 # 4. The data
 # -----------
-# 77 of the 985 children have no score, 30 of them in the programme. Missing outcomes are not
-# accepted, so 908 are analysed; that is a decision with consequences, and it comes back at the end.
+# 77 of the 985 children have no score, 30 of them in the programme. The bundled data are the 908
+# that have one (a complete-case analysis); that is a decision with consequences, and it comes back
+# at the end.
 # The secondary outcome is a function of one record and a number from the protocol.
 
 frame = dpe.load_data("ihdp_trial").frame

@@ -80,11 +80,11 @@ paper = dpe.dp_ate(
     formula, birthweight, "private_ipw", epsilon=1, delta=DELTA, as_printed=True, seed=1
 )
 print(paper.tidy().T.to_string(header=False))
-print("\nBudget:", "; ".join(f"{s.label}, {s.mechanism}" for s in paper.spends))
-print("Caution:", paper.caution)
+print("\nBudget:", "; ".join(f"{s.label}, {s.mechanism}" for s in paper.charges))
+print("Caution:", paper.warnings)
 
 # %%
-# The caution is about the paper's penalty. With rows of norm at most 1, lambda = 0.1 in equation 3
+# The warning is about the paper's penalty. With rows of norm at most 1, lambda = 0.1 in equation 3
 # leaves a slope only a small part of its size, so the weights hardly differ from 2 and hardly
 # adjust. That holds for the paper's own experiments, too.
 

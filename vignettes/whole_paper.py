@@ -53,8 +53,9 @@ print(paper.tidy()[SHOWN].round(4).to_string(index=False))
 
 # %%
 # The summary has everything that goes into a paper: results, subgroups with a test of interaction,
-# Table 1, the budget. ``paper.tables()`` has single tables, ``paper.report("paper.docx")`` writes
-# them to Word, ``paper.summary().as_latex()`` to LaTeX.
+# Table 1, the budget. ``paper.table()`` is the table of results for the manuscript and
+# ``paper.table("table1")`` Table 1; each has ``as_docx("table.docx")``, ``as_latex()`` and
+# ``as_html()``. ``paper.report("paper.docx")`` writes the release record for a review board.
 print(paper.summary())
 
 # %%
@@ -64,8 +65,8 @@ paper.plot()
 
 # %%
 # Each outcome is a result like that of :func:`dp_ate`: on another scale, or tested on one side.
-print(paper.one("fell").effect("ratio"))
-print(paper.one("pain").test(alternative="less").conclusion)
+print(paper.effect_on("fell").effect("ratio"))
+print(paper.effect_on("pain").test(alternative="less").conclusion)
 
 # %%
 # Subgroups add up to the whole, whatever the noise was:
@@ -119,8 +120,8 @@ print(later.estimate, ledger)
 # Regressions from moments
 # ------------------------
 # One noisy matrix of products gives any linear analysis of its columns. Standard errors have the
-# noise in them, and ``worth`` says from which number of records on noise is no more than half of
-# the sampling error.
+# noise in them, and ``precision`` says from which number of records on noise is no more than half
+# of the sampling error.
 kept = dpe.dp_moments(
     "pain ~ drug | age + sex",
     people,
@@ -131,7 +132,7 @@ kept = dpe.dp_moments(
     seed=6,
 )
 print(kept.regression("pain ~ drug + age").tidy().round(4).to_string(index=False))
-print(kept.worth)
+print(kept.precision)
 
 # %%
 # An instrument

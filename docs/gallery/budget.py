@@ -2,7 +2,8 @@
 Where the budget went
 =====================
 
-One bar for each release of a result.
+One bar for each release of a result, with its epsilon and its percentage of the total. Long bars
+are where a larger share would cost the other releases most.
 """
 
 import dpeffects as dpe

@@ -1,8 +1,10 @@
 """
-A conditional effect with its band
-==================================
+A conditional effect with its confidence band
+=============================================
 
-The effect along one covariate. The band covers noise, sampling error and shrinkage.
+The line is the effect at each value of one covariate, the band its 95% confidence interval:
+sampling error, privacy noise and shrinkage. Where the band does not include the dotted line, the
+effect there differs from 0.
 """
 
 import dpeffects as dpe

@@ -2,7 +2,9 @@
 Distributions of an outcome in two arms
 =======================================
 
-Both distributions with a joint band; the points are the quantiles that were asked for.
+Each line is the cumulative distribution of the outcome in one arm, with a band that holds for both
+lines as a whole. An arm whose line lies further to the right has larger outcomes; points are the
+quantiles that were requested.
 """
 
 import dpeffects as dpe

@@ -2,7 +2,8 @@
 Error against epsilon
 =====================
 
-A frame of simulated errors; lines are medians, whiskers hold the middle half of the runs.
+Each line is the median error of a method over simulated runs, and the whiskers hold the middle half
+of the runs. A line that stops falling shows the error that remains without privacy noise.
 """
 
 import pandas as pd

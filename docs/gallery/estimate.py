@@ -1,9 +1,9 @@
 """
-An estimate and its interval
-============================
+An estimate and its confidence interval
+=======================================
 
-The thick bar is the interval that sampling error alone would give, the thinner one adds privacy
-noise, and the whiskers add what is allowed for biases that may be left.
+The black line with ends is the 95% confidence interval. The yellow bar is the part that sampling
+error alone would give, the blue bar adds privacy noise, and what is left allows for possible bias.
 """
 
 import dpeffects as dpe

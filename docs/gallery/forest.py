@@ -2,7 +2,8 @@
 Several sites, one effect
 =========================
 
-Squares grow with the weight of a site; the diamond is the combined effect.
+Squares are the estimates of the sites and grow with their weight; lines are 95% confidence
+intervals. The diamond is the combined effect, as wide as its confidence interval.
 """
 
 import dpeffects as dpe

@@ -2,7 +2,8 @@
 Half-width against epsilon
 ==========================
 
-What more budget would buy, before any of it is spent. No data is touched.
+The half-width of the planned 95% confidence interval for each epsilon, before any budget is spent.
+Where the line becomes flat, a larger epsilon hardly helps: sampling error is left.
 """
 
 import dpeffects as dpe

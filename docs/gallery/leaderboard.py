@@ -2,8 +2,8 @@
 Leaderboard
 ===========
 
-How far each entry is from the best on the same data; the best has 1. Full marks are ranked: whole
-records are protected with a proved guarantee. The grey band is within 10 % of the best.
+Each mark is the median error of a method on one data set, over the error of the best method there.
+The grey band is within 10% of the best; hollow marks are not ranked, and their names say why.
 """
 
 from pathlib import Path

@@ -2,7 +2,8 @@
 Ordered levels in two arms
 ==========================
 
-Shares of records at each level, from the lowest to the highest.
+Each mark is the proportion of an arm's records at one level, with its 95% confidence interval.
+Compare the two arms within a level.
 """
 
 import numpy as np

@@ -1,8 +1,9 @@
 """
-Balance of the covariates
-=========================
+Balance of the covariates (love plot)
+=====================================
 
-Standardised differences before and after weighting. Whiskers hold 95 % of the noise.
+Standardised mean differences before and after weighting; whiskers hold 95% of the privacy noise.
+Marks in the grey area, below 0.1, are usually called balanced; hollow marks may be noise only.
 """
 
 import dpeffects as dpe

@@ -1,9 +1,10 @@
 """
-Several outcomes and subgroups
-==============================
+Several outcomes and subgroups (forest plot)
+============================================
 
-Effects of a whole study, on all records (squares) and at the levels of a factor (circles). They are
-drawn in standard deviations of the outcome; the numbers are in its units.
+Squares are effects on all records, hollow circles effects in subgroups, lines 95% confidence
+intervals; outcomes with different units have panels of their own. A small P for interaction is
+evidence that the effect differs between the subgroups.
 """
 
 import dpeffects as dpe
@@ -17,4 +18,4 @@ fit = dpe.dp_study(
     epsilon=4,
     design="randomised",
 )
-ax = plots.outcomes(fit, by="married")
+ax = plots.outcomes(fit, "married")

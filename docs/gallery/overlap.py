@@ -1,8 +1,10 @@
 """
-Overlap of the arms
-===================
+Overlap of the propensity score
+===============================
 
-Noisy histograms of the propensity score, out of their own budget.
+The distribution of the propensity score among the treated (upwards) and controls (downwards), from
+noisy counts; whiskers hold 95% of the privacy noise. Scores at which one of the arms has hardly any
+records are where treated and controls cannot be compared.
 """
 
 import dpeffects as dpe

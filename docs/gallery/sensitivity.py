@@ -1,9 +1,11 @@
 """
-An effect against the bias of confounding
-=========================================
+Sensitivity to an unmeasured confounder
+=======================================
 
-How the effect and its interval would move if a confounder is missing. Dotted lines are the biases
-that move the interval, and then the estimate, to zero; the mark is the bias that was stated.
+Each point is a confounder of two values: how much more frequent it is among the treated, and what
+it adds to the outcome. A contour joins confounders that leave the same adjusted estimate; beyond
+the black line the effect has changed its sign, beyond the red line its confidence interval
+includes 0.
 """
 
 import dpeffects as dpe

@@ -2,7 +2,8 @@
 Survival curves of two arms
 ===========================
 
-The band holds for both curves at all times at once. Numbers at risk have privacy noise.
+The band holds for both curves at all times simultaneously; a curve ends where it is mostly noise.
+Below are the numbers at risk, rounded to what the privacy noise allows.
 """
 
 import dpeffects as dpe

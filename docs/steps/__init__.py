@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from steps import command_line, formulas, pages, reference, which_method
+from steps import command_line, formulas, outputs, pages, reference, search, which_method
 
 
 def setup(app: Any) -> dict[str, bool]:
     """Register the steps with Sphinx."""
     app.add_html_math_renderer("mathml", (formulas.inline, None), (formulas.block, None))
     app.connect("config-inited", _generate, priority=100)
+    app.connect("config-inited", outputs.refresh)
     app.connect("source-read", pages.relink_source)
+    app.connect("source-read", outputs.show_source, priority=600)
+    app.connect("source-read", search.index_source, priority=700)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 

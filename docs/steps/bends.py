@@ -1,7 +1,7 @@
 """What the check for curves of `one_step` sees: computed for the page "Which method" by its build.
 
 Records are made up: normal columns, log odds of treatment of variance ``LINES`` along them, and one
-bend. A call says what the check has of the budget; the law of its noise says the rest.
+bend. A call says what the check has of the budget; the distribution of its noise says the rest.
 """
 
 from __future__ import annotations
@@ -13,8 +13,13 @@ import pandas as pd
 
 import dpeffects as dpe
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.default.curves import bent_terms, density, spike_and_slab, variances
-from dpeffects.privacy.charges import Noisy
+from dpeffects.estimators.default.score_curvature import (
+    bent_terms,
+    density,
+    spike_and_slab,
+    variances,
+)
+from dpeffects.privacy.charges import NoisyValue
 
 COLUMNS, LINES = 5, 0.5
 NAMES = [f"x{k + 1}" for k in range(COLUMNS)]
@@ -49,7 +54,7 @@ def call(frame: pd.DataFrame, epsilon: float, **more) -> dpe.Result:
     return dpe.dp_ate(FORMULA, frame, "one_step", epsilon=epsilon, bounds=BOUNDS, **more)
 
 
-def seen_bend(noise: Noisy, unit: np.ndarray, error: np.ndarray, chance: float) -> np.ndarray:
+def seen_bend(noise: NoisyValue, unit: np.ndarray, error: np.ndarray, chance: float) -> np.ndarray:
     """Sums that are named with a probability of 80 %, in ``unit``, which is that of a bend of 1.
 
     ``error`` is what they have beside their noise, ``chance`` how likely a term bends before it is
@@ -58,7 +63,7 @@ def seen_bend(noise: Noisy, unit: np.ndarray, error: np.ndarray, chance: float) 
     low, high = np.zeros(len(unit)), FAR * unit
     for _ in range(20):  # where a term is as likely as it takes
         middle = 0.5 * (low + high)
-        tried = Noisy(middle, noise.scale, None, noise.gaussian, noise.unit_variance)
+        tried = NoisyValue(middle, noise.scale, None, noise.gaussian, noise.unit_variance)
         named = spike_and_slab(tried, error, math.sqrt(hand.CURVE) * unit, chance)[0] > 0.5
         low, high = np.where(named, low, middle), np.where(named, middle, high)
     reach = np.hypot(error, noise.sd)[:, None] * np.linspace(-8.0, 8.0, 801)
@@ -88,13 +93,13 @@ def power(n: int, epsilon: float, flexible: int | None = None) -> dict[str, floa
     It is a standard deviation of the log odds; kinds that the columns have already are left out.
     """
     fit = call(records(n, 1), epsilon, seed=1, flexible=flexible)
-    added = fit.details.get("columns added", "")
+    added = fit.details.get("terms added", "")
     pairs = [(j, k) for j in range(COLUMNS) for k in range(j, COLUMNS)]
     known = [(j, k) for j, k in pairs if ("square" if j == k else "product") in added]
     terms = bent_terms(np.zeros(COLUMNS + 1), np.arange(COLUMNS), known)
-    (spend,) = (spend for spend in fit.spends if spend.share == "curves")
+    (charge,) = (charge for charge in fit.charges if charge.share == "curves")
     k, x = len(terms), np.random.default_rng(2).normal(size=(20_000, COLUMNS))
-    noise = Noisy(np.zeros(k), 2.0 / spend.epsilon, None, False, (k + 1) * (k + 2) / 3.0)
+    noise = NoisyValue(np.zeros(k), 2.0 / charge.epsilon, None, False, (k + 1) * (k + 2) / 3.0)
     overlap, v = moved("square", 0.0, x)[1], variances(terms)
     slopes = (hand.WRONG_SCORE**2) * LINES / COLUMNS
     error = n * np.sqrt(overlap * v / n + hand.SKEWED * overlap**2 * slopes)

@@ -23,7 +23,7 @@ AREAS = {
         "The document that a site sends is described in :doc:`/site_release`.",
         [
             *("site_release", "combine", "combine_tables", "dp_multisite", "SiteRelease"),
-            *("Combined", "Protocol", "read_protocol", "study_release", "combine_studies"),
+            *("CombinedEffect", "Protocol", "read_protocol", "study_release", "combine_studies"),
             "StudyRelease",
         ],
     ),
@@ -40,7 +40,7 @@ AREAS = {
         "A whole study",
         "How to read it: :doc:`/generated/vignettes/whole_paper`.",
         [
-            *("dp_study", "StudyEffects", "plan_study", "StudyPlan"),
+            *("dp_study", "StudyEffects"),
             *("dp_moments", "Moments", "Regression", "combine_moments"),
         ],
     ),
@@ -51,7 +51,7 @@ AREAS = {
     ),
     "tests": (
         "Tests",
-        "Every average effect has a method ``test``, which spends nothing.",
+        "Every average effect has a method ``test``, which costs no budget.",
         ["dp_randomisation_test", "RandomisationTest", "Test", "Tests"],
     ),
     "balance": ("Overlap and balance", "", ["dp_balance", "Balance"]),
@@ -60,14 +60,23 @@ AREAS = {
         "How to choose and read them: :doc:`/generated/vignettes/choosing_bounds`, "
         ":doc:`/generated/vignettes/reading_budget`.",
         [
-            *("declare", "Bounds", "Declared", "Guarantee", "Spend", "Ledger"),
+            *("declare", "Bounds", "DeclaredFrame", "Guarantee", "Charge", "Ledger"),
             *("create_ledger", "open_ledger", "DurableLedger", "Allotment"),
         ],
     ),
     "plan": (
         "Plans and simulation studies",
         "",
-        ["plan", "Plan", "rehearse", "TermPlan", "simulate_study", "Study"],
+        [
+            "plan",
+            "Plan",
+            "rehearse",
+            "TermPlan",
+            "plan_study",
+            "StudyPlan",
+            "simulate_study",
+            "SimulationStudy",
+        ],
     ),
     "bench": (
         "Leaderboard",
@@ -108,12 +117,25 @@ AREAS = {
         ],
     ),
 }
-_INDEX = """API reference
-=============
+_CALLS = ("effects", "conditional", "tables", "studies", "designs", "tests", "balance")
+GROUPS = {  # what the index lists together: kinds of names in these areas
+    "Calls": ("call", _CALLS),
+    "Results": ("class", (*_CALLS, "results")),
+    "Comparing and reporting results": ("call", ("results",)),
+    "Planning": ("any", ("plan",)),
+    "Bounds, budgets and ledgers": ("any", ("budget",)),
+    "Data": ("any", ("data",)),
+    "Many sites": ("any", ("sites",)),
+    "Evidence": ("any", ("bench", "audit", "theory")),
+}
+_INDEX = """Reference
+=========
 
-Everything a user needs is at the top level: ``import dpeffects as dpe``.
+Every public name, with one line about it. All are at the top level: ``import dpeffects as dpe``.
 
-.. toctree::
+"""
+_PAGES = """.. toctree::
+   :hidden:
    :maxdepth: 2
 
 """
@@ -144,8 +166,26 @@ def texts() -> dict[str, str]:
 
         drawn = "".join(f".. autofunction:: {name}\n\n" for name in plots.__all__)
         pages["api/plots.rst"] = _PLOTS + drawn
-    index = _INDEX + "".join(f"   {page[4:-4]}\n" for page in pages)
-    return {**pages, "api/index.rst": index}
+    listed = "".join(f"   {page[4:-4]}\n" for page in pages)
+    return {**pages, "api/index.rst": _INDEX + _index() + _PAGES + listed}
+
+
+def _index() -> str:
+    """Return a table for each group: names, and the first sentence about each."""
+    parts = [".. currentmodule:: dpeffects\n\n"]
+    for title, (kind, areas) in GROUPS.items():
+        parts.append(f"{title}\n{'-' * len(title)}\n\n.. list-table::\n   :widths: 30 70\n\n")
+        for name in sorted(
+            (name for area in areas for name in AREAS[area][2]),
+            key=lambda name: inspect.isclass(getattr(dpeffects, name)),
+        ):
+            value = getattr(dpeffects, name)
+            if kind in ("any", "class" if inspect.isclass(value) else "call"):
+                first = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+                parts.append(f"   * - :py:obj:`{name}`\n     - {first}\n")
+        parts.append("\n")
+    plots = "   * - :doc:`plots <plots>`\n     - Pictures of results, one function for each.\n\n"
+    return "".join(parts)[:-1] + plots
 
 
 def _entry(name: str) -> str:

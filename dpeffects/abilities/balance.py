@@ -25,15 +25,15 @@ from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.calls import OfUnits, public_call, released
 from dpeffects.design.arms import ARMS
 from dpeffects.design.features import logits
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, refusal
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_tables import TableWeight
-from dpeffects.estimators.default.standard import varying_columns
-from dpeffects.estimators.margins import MarginAsked, cube, margins
+from dpeffects.estimators.default.standardisation import varying_columns
+from dpeffects.estimators.margins import MarginQuery, cube, margins
 from dpeffects.estimators.option_checks import check_clip, checked, flag, whole
-from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.row_functions import row
+from dpeffects.estimators.spec import MethodSpec, Options, PublicInfo
 from dpeffects.estimators.weighting import inverse_weights
 from dpeffects.guarantee import counted
 from dpeffects.inference import table_one
@@ -41,21 +41,20 @@ from dpeffects.inference.joint import Margin, agreeing
 from dpeffects.inference.noisy import COUNTED, RARE, noise_ratio
 from dpeffects.inference.tables import not_negative
 from dpeffects.lazy import pd
-from dpeffects.privacy import COUNT, Block, Cells, Curator, Split, entries
+from dpeffects.privacy import COUNT, Block, Curator, GroupIndex, Split, entries
 from dpeffects.privacy.losses import sigmoid, unit_norm
-from dpeffects.privacy.minimise import Weights
-from dpeffects.privacy.tight_sets import cube_noise_sd
+from dpeffects.privacy.private_minimisation import Coefs
+from dpeffects.privacy.tight_domains import cube_noise_sd
 from dpeffects.privacy.units import seen_as
-from dpeffects.results import several, tabled, words
+from dpeffects.results import several, table_results, wording
 from dpeffects.results.export import frame_of
-from dpeffects.results.numbers import number, to_error
+from dpeffects.results.number_format import number, to_error
 from dpeffects.summary import SHOWN, Pairs, Table, draw, printed
-from dpeffects.summary import Block as Part
+from dpeffects.summary import Block as ErrorPart
 
 _SHARES = {"balance": 0.3, "propensity": 0.35, "overlap": 0.1, "adjusted": 0.25}
-_NO_SPREAD = "the covariate does not vary by more than the noise"
-_ONE_VALUE = "the covariate has one value by its declaration"
-_FEW = "an arm has no more records than noise could make"
+_SAID = wording.said("balance")
+_NO_SPREAD, _ONE_VALUE, _FEW = _SAID["no_spread"], _SAID["one_value"], _SAID["few"]
 
 
 # --- options ------------------------------------------------------------------------------------
@@ -64,8 +63,8 @@ _FEW = "an arm has no more records than noise could make"
 @dataclass(frozen=True)
 class BalanceOptions(Options):
     """``adjusted``: whether balance after weighting is released too, ``overlap``: whether a
-    propensity model and the histogram of its scores are, None to choose; ``clip``: propensities are
-    kept within [clip, 1 - clip] in the weights; ``bins``: of the histogram.
+    propensity model and the histogram of its scores are, None to choose; ``clip``: propensity
+    scores are truncated to [clip, 1 - clip] in the weights; ``bins``: of the histogram.
     """
 
     adjusted: bool | None = flag(None)
@@ -76,12 +75,12 @@ class BalanceOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.adjusted and self.overlap is False:
-            raise OptionError("adjusted=True needs the propensity model: leave overlap=False out")
+            raise OptionError(refusal("adjusted_true_needs"))
 
-    def resolve(self, facts: Facts) -> BalanceOptions:
+    def resolve(self, facts: PublicInfo) -> BalanceOptions:
         """Decide from public numbers what is worth its price; refuse where nothing is."""
         if not _varying(facts):
-            raise OptionError("there is nothing to compare: every covariate has one value")
+            raise OptionError("there is no balance to report: every covariate has one value only")
         asked = self
         if asked.adjusted is None:
             trial = BalanceForecast.of(replace(asked, adjusted=True, overlap=True), facts)
@@ -101,19 +100,15 @@ class BalanceOptions(Options):
                 raise OptionError(asked._refusal(what, more, facts))
         return asked
 
-    def _refusal(self, what: str, more: float, facts: Facts) -> str:
+    def _refusal(self, what: str, more: float, facts: PublicInfo) -> str:
         """Say what would be needed: noise goes down with n epsilon."""
         records, epsilon = math.ceil(facts.n * more), facts.budget.epsilon * more
         less = "adjusted=False, " if self.adjusted else "overlap=False, " if self.overlap else ""
-        return (
-            f"with n = {facts.n}, epsilon = {facts.budget.epsilon:g} and {_varying(facts)} "
-            f"columns, standardised {what} would be nothing but noise; nothing was charged. About "
-            f"{records} records or epsilon = {epsilon:.2g} would do; {less}fewer covariates or a "
-            "delta help too"
-        )
+        now = facts.n, facts.budget.epsilon, _varying(facts)
+        return str(_SAID["refusal"].format(*now, what, records, epsilon, less))
 
 
-def _varying(facts: Facts) -> int:
+def _varying(facts: PublicInfo) -> int:
     """Columns that are not constant by declaration."""
     return facts.columns if facts.values else facts.width - 1
 
@@ -132,10 +127,12 @@ class BalanceForecast:
     spread: float
 
     @classmethod
-    def of(cls, options: BalanceOptions, facts: Facts) -> BalanceForecast:
+    def of(cls, options: BalanceOptions, facts: PublicInfo) -> BalanceForecast:
         """Go through the steps with usual numbers in the place of released ones."""
         m, n = _varying(facts), facts.n
-        split = Split.of(facts.budget, shares(facts.level, options), uses_delta(options, facts))
+        split = Split.of(
+            facts.budget, budget_split(facts.level, options), uses_delta(options, facts)
+        )
 
         def noise(share: str, columns: int, width: float) -> float:
             if share in split.mu:
@@ -166,7 +163,7 @@ class BalanceForecast:
         return cls(raw, math.hypot(by_sums, by_model), m * by_model**2, spread)
 
 
-def shares(level: str, options: BalanceOptions) -> dict[str, float]:
+def budget_split(level: str, options: BalanceOptions) -> dict[str, float]:
     """Split of the budget; what is left out leaves its share to the others."""
     out = set() if options.adjusted else {"adjusted"}
     if options.overlap is False:
@@ -174,7 +171,7 @@ def shares(level: str, options: BalanceOptions) -> dict[str, float]:
     return {name: part for name, part in _SHARES.items() if name not in out}
 
 
-def uses_delta(options: BalanceOptions, facts: Facts) -> dict[str, float | None]:
+def uses_delta(options: BalanceOptions, facts: PublicInfo) -> dict[str, float | None]:
     """Which shares can use a delta, and in how many entries a record moves their releases."""
     own, by_arm = entries(cube(max(_varying(facts), 1) + 1)), entries(COUNT, cells=2)
     return {"balance": own, "propensity": None, "overlap": by_arm, "adjusted": own}
@@ -196,7 +193,7 @@ def score_bin(rows: Block, weights: FloatArray, cuts: FloatArray) -> IntArray:
     return first + np.searchsorted(cuts, score)
 
 
-def fit(curator: Curator, options: BalanceOptions, estimand: str) -> tabled.Tabled:
+def fit(curator: Curator, options: BalanceOptions, estimand: str) -> table_results.TableRelease:
     """Release what is worth it."""
     arms = Arms.released(curator)
     found: dict[str, Any] = {
@@ -205,7 +202,7 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> tabled.Tabl
         **arms.among_all("", arms.differences(arms.margin)),
     }
     if not (options.overlap and arms.usable.any()):
-        return tabled.Tabled(Balance, found, named=_terms)
+        return table_results.TableRelease(Balance, found, named=_terms)
     offset = arms.log_odds
     weights = inverse_weights.propensity_model(curator, None, offset, "propensity")
     edges = np.linspace(0.0, 1.0, options.bins + 1)
@@ -216,7 +213,7 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> tabled.Tabl
     found |= fields | {"model_noise": share}
     if options.adjusted:
         limits = ESTIMANDS[estimand].clip_limits(options.clip)
-        model = inverse_weights.Propensity.within(weights.value, offset, limits)
+        model = inverse_weights.PropensityFunction.within(weights.value, offset, limits)
         seen = seen_as(curator, TableWeight(model, estimand))
         label = "weighted covariates by arm"
         (weighted,) = margins([_asked(seen, label, arms.columns, "adjusted", Fraction())])
@@ -228,7 +225,7 @@ def fit(curator: Curator, options: BalanceOptions, estimand: str) -> tabled.Tabl
         ]
         known = weighted.sizes.min() > table_one.SURE * math.sqrt(weighted.noise[0, 0])
         found |= arms.among_all("_adjusted", differences, known)
-    return tabled.Tabled(Balance, found, named=_terms)
+    return table_results.TableRelease(Balance, found, named=_terms)
 
 
 def _terms(own: Mapping[str, Any], estimation: Any) -> dict[str, Any]:
@@ -237,8 +234,8 @@ def _terms(own: Mapping[str, Any], estimation: Any) -> dict[str, Any]:
 
 def _asked(
     curator: Curator, label: str, columns: IntArray, share: str, squared: Fraction
-) -> MarginAsked:
-    return MarginAsked(curator, label, columns, ARMS, (2, 1), share, squared=squared)
+) -> MarginQuery:
+    return MarginQuery(curator, label, columns, ARMS, (2, 1), share, squared=squared)
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,7 +328,7 @@ def _scores(
     """
     on_rows, n, bins = model / unit_norm(model.size), curator.n, edges.size - 1  # rows in [0, 1]
     on_rows = np.concatenate([[offset - 0.5 * on_rows[1:].sum()], on_rows])
-    cells = Cells(score_bin(on_rows, edges[1:-1]), 2 * bins)
+    cells = GroupIndex(score_bin(on_rows, edges[1:-1]), 2 * bins)
     released = curator.sums("histogram of scores", None, COUNT, cells, share="overlap")
     counts, sd = released.value.reshape(2, -1), released.sd
     shown = not_negative(counts.reshape(-1), n).reshape(2, -1)
@@ -345,7 +342,7 @@ def _scores(
     }
 
 
-def model_noise(weights: Weights, arms: Arms, varies: float) -> tuple[FloatArray, float]:
+def model_noise(weights: Coefs, arms: Arms, varies: float) -> tuple[FloatArray, float]:
     """What noise in a propensity model does: standard deviations in standardised differences, and
     the expected share of noise in the log odds.
 
@@ -368,18 +365,16 @@ def model_noise(weights: Weights, arms: Arms, varies: float) -> tuple[FloatArray
 
 BALANCE = MethodSpec(
     name="dp_balance",
-    title="overlap and balance",
-    about="standardised differences of the covariates, and a histogram of propensities, by arm",
     estimands=AVERAGES,
     levels=("sample",),
     options=BalanceOptions,
-    shares=shares,
+    budget_split=budget_split,
     uses_delta=uses_delta,
     fit=fit,
-    citation="",
     uses_outcome=False,
     may_stop=True,
     needs_intercept=True,  # the other columns are centred around it
+    **_SAID["spec"],
 )
 """It estimates no effect, so it is not among the methods that `methods` lists."""
 
@@ -396,32 +391,33 @@ class Balance(several.SeveralRows, picture="report.plots.diagnostics.of_balance"
     terms
         Names of the encoded covariates.
     smd, noise_sd
-        Standardised mean differences (treated less control) and the standard deviation of the
-        noise in each; NaN for a covariate that does not vary by more than the noise.
+        Standardised mean differences (treated minus control) and the standard deviation of the
+        privacy noise in each; NaN for a covariate whose variance is mostly noise.
     reasons
         Why a difference is missing; empty texts where it is not.
     treated
         Number of treated records, and the standard deviation of its noise.
     smd_adjusted, noise_sd_adjusted
-        The same after weighting by inverse propensities, with the noise of the propensity model;
+        The same after inverse probability weighting, with the noise of the propensity model;
         empty where it was not released.
     edges, counts, count_sd
         Histogram of the released propensity score: edges of its bins, noisy counts of treated and
         of control records, standard deviation of the noise in each count. Counts are the closest to
         the released ones that are not negative and add up to n. Empty where none was released.
     scores_outside
-        Share of records with a score below 0.1 or above 0.9, and the noise in it.
+        Proportion of records with a score below 0.1 or above 0.9, and the standard deviation of
+        the noise in it.
     model_noise
-        Expected share of noise in the log odds of the propensity model.
+        Expected share of privacy noise in the variance of the log odds of the propensity model.
     clipped
-        A caution where many values lay outside their declared ranges (``check_bounds=True``).
+        A warning where many values lay outside their declared ranges (``check_bounds=True``).
     estimand, method, ...
-        The fields of `Record`.
+        The fields of `ResultBase`.
     """
 
-    _computed = ("caution",)
+    _computed = ("warnings",)
     _of_effects = False
-    _titled = "Private overlap and balance"
+    _titled = "Covariate balance and overlap, {0._private}"
     terms: tuple[str, ...]
     smd: tuple[float, ...]
     noise_sd: tuple[float, ...]
@@ -437,10 +433,10 @@ class Balance(several.SeveralRows, picture="report.plots.diagnostics.of_balance"
     clipped: str = ""
 
     def tidy(self) -> pd.DataFrame:
-        """One row a covariate: differences before and after weighting, and the noise in them.
+        """One row for each covariate: differences before and after weighting, with their noise.
 
-        ``within_noise`` says that a difference may be nothing but noise, a ``noise_ratio`` above 1
-        that it is mostly noise; what was not released, or is not usable, is NaN.
+        ``within_noise`` says that a difference is within 1.96 standard deviations of its noise, a
+        ``noise_ratio`` above 1 that it is mostly noise; NaN was not released or is not usable.
         """
         columns: dict[str, Any] = {"term": self.terms}
         for name, own in (
@@ -459,7 +455,7 @@ class Balance(several.SeveralRows, picture="report.plots.diagnostics.of_balance"
         return frame_of(
             [
                 {"arm": arm, "low": low, "high": high, "count": count, "noise_sd": self.count_sd}
-                for arm, counts in zip(tabled.ARMS, self.counts, strict=True)
+                for arm, counts in zip(table_results.ARMS, self.counts, strict=True)
                 for (low, high), count in zip(bins, counts, strict=True)
             ]
         )
@@ -484,22 +480,22 @@ class Balance(several.SeveralRows, picture="report.plots.diagnostics.of_balance"
         return frame_of([row])
 
     @property
-    def doubts(self) -> str:
-        """What nobody should overlook about the estimates; empty when all is well."""
-        noisy = "the propensity model is mostly noise: overlap and weighted balance say little"
-        noisy = noisy if self.model_noise >= 0.5 else ""  # NaN where there is no model
+    def estimate_warnings(self) -> str:
+        """Warnings about the estimates; empty where there are none."""
+        noisy = _SAID["noisy_model"] if self.model_noise >= 0.5 else ""  # NaN without a model
         return "; ".join(filter(None, (noisy, self.clipped)))
 
     def plot(self, kind: str = "love", *, most: int | None = 30, ax: Any = None) -> Any:
-        """Draw the differences ("love") or the histogram of scores ("overlap"); return the axes.
+        """Draw a love plot ("love") or the propensity score histogram ("overlap").
 
-        ``most`` is how many differences are drawn, the largest first; None draws all.
+        ``most`` is how many differences are drawn, the largest first; None draws all. It returns
+        the axes (matplotlib).
         """
         return draw(self, kind, most=most, ax=ax)
 
     def __repr__(self) -> str:
         largest = number(_largest(self.smd), 3)
-        return self._line(f"balance of {len(self.terms)} covariates, largest {largest}")
+        return self._line(f"balance of {len(self.terms)} covariates, largest SMD {largest}")
 
     # --- words ----------------------------------------------------------------------------------
 
@@ -507,66 +503,72 @@ class Balance(several.SeveralRows, picture="report.plots.diagnostics.of_balance"
     def _subject(self) -> str:
         return f"the balance of covariates between the arms of {self.treatment}"
 
-    def _blocks(self, conf_level: float) -> Sequence[Part]:
+    def _blocks(self, conf_level: float) -> Sequence[ErrorPart]:
         histogram = (self._histogram(),) if self.edges else ()
         return Pairs(tuple(self._arms()), "Arms"), self._differences(), *histogram
 
-    def _headline(self, conf_level: float = 0.95, **asked: Any) -> words.Lines:
-        apart = [smd for smd in self.smd if abs(smd) > hand.APART]
+    def _headline(self, conf_level: float = 0.95, **asked: Any) -> wording.Lines:
+        usable = self._usable()
+        apart = sum(abs(smd) > hand.APART for _, smd, _ in usable)
         count = f"{len(self.terms)} covariate{'' if len(self.terms) == 1 else 's'}"
+        shown = f"{apart} of the {len(usable)} SMDs that are not mostly noise"
         return [
-            ("About", f"how far the arms of {self.treatment} differ in {count}"),
-            ("Largest", self._largest() or "not known: no difference is usable"),
-            ("Apart", f"{len(apart)} of {len(self.smd)} differ by more than {hand.APART}"),
+            ("About", f"balance of {count} between the arms of {self.treatment}"),
+            ("Largest SMD", self._largest() or "not known: no difference is usable"),
+            ("Imbalanced", f"{shown} are beyond ±{hand.APART}" if usable else ""),
             *self._arms(),
         ]
 
     def _findings(self, conf_level: float) -> Sequence[str]:
         if largest := self._largest():
             what = f"The largest standardised mean difference is {largest}"
-            return [f"{what}; sampling error is not in that."]
+            return [f"{what}; this does not include sampling error."]
         if not all(math.isnan(smd) for smd in self.smd):
-            return ["No difference can be told: all are mostly noise."]
+            return ["All standardised mean differences are mostly noise."]
         return [f"No difference is known: {next(filter(None, self.reasons), '')}."]
+
+    def _usable(self) -> list[tuple[str, float, float]]:
+        """Differences before weighting that are not mostly noise, with their noise."""
+        rows = zip(self.terms, self.smd, self.noise_sd, strict=True)
+        return [x for x in rows if not (math.isnan(x[1]) or table_one.hidden(*x[1:]) > 1.0)]
 
     def _largest(self) -> str:
         """The largest standardised difference, or nothing where none is known."""
-        rows = zip(self.terms, self.smd, self.noise_sd, strict=True)
-        usable = [x for x in rows if not (math.isnan(x[1]) or table_one.hidden(*x[1:]) > 1.0)]
-        if not usable:
+        if not (usable := self._usable()):
             return ""
         term, smd, sd = max(usable, key=lambda row: abs(row[1]))
         value, noise = to_error((smd, sd), sd)
-        return f"{value}, of {term} (standard deviation of its privacy noise {noise})"
+        return f"{value} ({term}; standard deviation of its privacy noise {noise})"
 
-    def _arms(self) -> words.Lines:
+    def _arms(self) -> wording.Lines:
         (treated, sd), (outside, outside_sd) = self.treated, self.scores_outside
         who = counted(self.guarantee.unit)
         of = who if "size" in self.sample else f"of {self.n} {who}"
-        rows = [("Treated", f"{_count(treated, sd)} {of} (noise sd {number(sd, 2)})")]
+        rows = [("Treated", f"{_count(treated, sd)} {of} (noise SD {number(sd, 2)})")]
         if self.edges:
             part, noise = to_error((100 * outside, 100 * outside_sd), 100 * outside_sd)
             ratio = noise_ratio(outside_sd, 1.0, max(outside, RARE))
-            scores = f"of {who} have scores below {hand.RARE} or above {1.0 - hand.RARE}"
-            scores += f" (noise sd {noise} %)"
+            scores = f"of {who} have a propensity score below {hand.RARE} or above "
+            scores += f"{1.0 - hand.RARE} (noise SD {noise} percentage points)"
+            about = f"about {100 * self.model_noise:.0f} % of the variance of its log odds is noise"
             rows += [
-                ("Overlap", f"{printed(f'{part} %', ratio, 'a part (mostly noise)')} {scores}"),
-                ("Model", f"about {100 * self.model_noise:.0f} % of its log odds are noise"),
+                ("Overlap", f"{printed(f'{part} %', ratio, _SAID['unknown_part'])} {scores}"),
+                ("Propensity model", about),
             ]
         return rows
 
     def _differences(self) -> Table:
         columns, cells = ["covariate"], [list(self.terms)]
         for name, values, sds in (
-            ("difference", self.smd, self.noise_sd),
-            ("weighted", self.smd_adjusted, self.noise_sd_adjusted),
+            ("SMD", self.smd, self.noise_sd),
+            ("weighted SMD", self.smd_adjusted, self.noise_sd_adjusted),
         ):
             if values:
-                columns += [name, "noise sd"]
-                pairs = map(words.difference_cells, values, sds)
+                columns += [name, f"noise SD of the {name}"]
+                pairs = map(wording.difference_cells, values, sds)
                 cells += [list(own) for own in zip(*pairs, strict=True)]
         rows = tuple(zip(*cells, strict=True))[:SHOWN]
-        title = "Standardised mean differences, treated less control"
+        title = "Standardised mean differences (SMD), treated minus control"
         return Table(title, tuple(columns), rows, "l" + "r" * (len(columns) - 1))
 
     def _histogram(self) -> Table:
@@ -576,45 +578,20 @@ class Balance(several.SeveralRows, picture="report.plots.diagnostics.of_balance"
             (f"{low:.{digits}f} to {high:.{digits}f}", *(_count(x, self.count_sd) for x in counts))
             for low, high, *counts in bins
         )
-        title = f"Records by propensity score (noise sd {number(self.count_sd, 3)})"
-        return Table(title, ("score", *tabled.ARMS), rows[:SHOWN], "lrr")
+        title = f"Records by propensity score (noise SD of each count {number(self.count_sd, 3)})"
+        return Table(title, ("score", *table_results.ARMS), rows[:SHOWN], "lrr")
 
     def _noted(self, conf_level: float) -> Sequence[str]:
         return [*self._read(), *self.notes]
 
     def _read(self) -> Iterable[str]:
         """How to read the numbers, and what was not released."""
-        yield (
-            "A difference divides by the root of the arms' average variance, before weighting. In "
-            f"brackets: below {table_one.WITHIN} standard deviations of its noise, so perhaps "
-            "nothing but noise. Sampling error is not in noise sd."
-        )
-        if self.edges:
-            yield (
-                "Scores come from a private model with a penalty, which pulls them together: "
-                "overlap looks better than it is. A call of dp_ate fits a model of its own."
-            )
-        if self.smd_adjusted:
-            yield "The noise sd of a weighted difference includes that of the model."
-        elif self.edges:
-            yield (
-                "Balance after weighting was not released; adjusted=True asks for it, and None "
-                "(default) where its noise is small."
-            )
-        elif self.options.get("overlap"):
-            yield (
-                "The differences say nothing, so no propensity model was released. Its part of "
-                "epsilon was not used, but counts: what was released decided on it."
-            )
-        else:
-            yield (
-                "No propensity model was released, and all of epsilon went to the differences; "
-                "overlap=True asks for one, and None (default) where n and epsilon make it more "
-                "than noise."
-            )
+        yield from (_SAID["smd"], wording.DAGGER, _SAID["scores"] if self.edges else "")
+        stopped = "stopped" if self.options.get("overlap") else "no_model"
+        yield _SAID["weighted" if self.smd_adjusted else "raw" if self.edges else stopped]
         yield from (f"n/a: {reason}." for reason in dict.fromkeys(filter(None, self.reasons)))
         if max(len(self.terms), len(self.edges) - 1) > SHOWN:
-            yield f"The first {SHOWN} rows; tidy() and overlap() have them all."
+            yield f"Tables show the first {SHOWN} rows; tidy() and overlap() have all."
 
 
 def _largest(values: tuple[float, ...]) -> float:
@@ -630,7 +607,7 @@ def _count(value: float, sd: float) -> str:
 
 class _OfBalance(OfUnits, total=False):
     estimand: str
-    shares: Mapping[str, float] | None
+    budget_split: Mapping[str, float] | None
 
 
 @public_call(_OfBalance, options=False, conf_level=False, plot="draw the differences (love plot)")
@@ -645,7 +622,7 @@ def dp_balance(
     bins: int = 20,
     **more: Unpack[_OfBalance],
 ) -> Balance:
-    r"""Release how well two arms overlap and how their covariates are balanced.
+    r"""Check covariate balance and propensity score overlap, without reading the outcome.
 
     Parameters
     ----------
@@ -653,18 +630,19 @@ def dp_balance(
         As in :func:`dp_ate`. The outcome is not read: it may be missing from the data.
     {shared}
     estimand
-        "ATE", "ATT" or "ATC": which weights the adjusted differences have.
+        "ATE", "ATT" or "ATC": the estimand of the inverse probability weights.
     adjusted
-        Whether balance after weighting is released too; None does so where n, the number of
-        covariates and epsilon promise noise below 0.1 in it.
+        Whether balance after weighting is released too. None (default): where n, the number of
+        covariates and epsilon let us expect noise with a standard deviation below 0.1 in it.
     overlap
-        Whether a propensity model and the histogram of its scores are released; None does so where
-        n, the number of covariates and epsilon promise a model that is more than noise, and noise
-        below 0.1 in the differences beside it. Else all of epsilon goes to the differences.
+        Whether a propensity model and the histogram of its scores are released. None (default):
+        where n, the number of covariates and epsilon let us expect a model that is not mostly
+        noise, and noise below 0.1 in the differences beside it. Otherwise all of epsilon goes to
+        the differences.
     clip
-        Propensities are kept within [clip, 1 - clip] in the weights.
+        Propensity scores are truncated to [clip, 1 - clip] in the weights.
     bins
-        Bins of the histogram of scores.
+        Number of bins of the propensity score histogram.
 
     Returns
     -------
@@ -672,8 +650,8 @@ def dp_balance(
 
     Notes
     -----
-    Where n, the number of columns and epsilon say that noise would move a standardised difference
-    by more than 0.5, the call is refused before anything is charged.
+    Where n, the number of columns and epsilon imply noise with a standard deviation above 0.5 in a
+    standardised difference, the call is refused before anything is charged.
 
     Examples
     --------

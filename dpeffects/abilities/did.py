@@ -16,8 +16,8 @@ from dpeffects.calls import OfReleases, public_call
 from dpeffects.design.bounds import SOURCES
 from dpeffects.design.frames import written_out
 from dpeffects.design.panel import Panel, label, wide_of
-from dpeffects.design.sample import Sample
-from dpeffects.errors import OptionError
+from dpeffects.design.sample import AnalysisSample
+from dpeffects.errors import OptionError, refusal
 from dpeffects.estimators import get, table_methods
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.flow import Estimation
@@ -25,22 +25,18 @@ from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Binary, Clip, Expression, Survival, columns, shown, source
 from dpeffects.guarantee import printed
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import ErrorPart, Estimate, SamplingVariance, Unavailable
 from dpeffects.request import Request, refuse_tables
 from dpeffects.results.average import Result
-from dpeffects.results.numbers import number
-from dpeffects.results.record import Record
-from dpeffects.results.several import AtOnce, Labels
-from dpeffects.results.words import effect_table
+from dpeffects.results.number_format import number
+from dpeffects.results.result_base import ResultBase
+from dpeffects.results.several import Labels, SimultaneousEffects
+from dpeffects.results.wording import effect_table, p_words, said
 from dpeffects.summary import Block
 
 _LONG = "time", "start", "periods"
-PARALLEL: str = (
-    "parallel trends: without treatment, the mean outcome of the treated would have changed by as "
-    "much as that of the controls"
-)
-"""What a difference in differences assumes."""
 KNOWN_AS = "difference in differences"
+_SAID = said("did")
 
 
 def without_design(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,19 +46,19 @@ def without_design(options: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class DidEffect(Result):
-    """A private difference in differences: the effect on the change of the outcome.
+    """A difference in differences of two periods: the effect on the change of the outcome.
 
     Parameters
     ----------
     after, before
         The two outcomes whose difference is the change, as the formula has them.
     adjusted
-        Whether trends are taken as parallel for the same covariates only.
+        Whether parallel trends are assumed given the covariates only.
     estimand, method, ...
         The fields of `Result`.
     """
 
-    known_as: ClassVar[str] = KNOWN_AS
+    estimand_label: ClassVar[str] = KNOWN_AS
     after: str
     before: str
     adjusted: bool = False
@@ -75,21 +71,21 @@ class DidEffect(Result):
 
     @property
     def assumes(self) -> str:
-        """What has to be true for this to be the effect of the treatment, in a sentence."""
-        return f"{PARALLEL} with the same covariates" if self.adjusted else PARALLEL
+        """The identifying assumption: parallel trends, in a sentence."""
+        return _SAID["parallel"] + _SAID["given"] * self.adjusted
 
 
 @dataclass(frozen=True)
 class PreTrends:
-    """Whether changes before treatment were the same in both arms.
+    """A test of parallel pre-trends: equal changes in both arms before treatment.
 
     Parameters
     ----------
     p_value
-        Of the hypothesis that they were, in all periods: the smallest one, adjusted for their
-        number.
+        P-value of the null hypothesis of equal changes in all periods: the smallest one, with a
+        Bonferroni correction for the number of periods.
     largest
-        The largest difference in a change before treatment that all intervals together allow.
+        The largest difference in a change before treatment inside the simultaneous intervals.
     periods
         How many periods there are before the reference.
     conf_level
@@ -102,16 +98,13 @@ class PreTrends:
     conf_level: float
 
     def __str__(self) -> str:
-        many = "1 earlier period" if self.periods == 1 else f"{self.periods} earlier periods"
-        return (
-            f"p = {self.p_value:.4f} that both arms changed alike over {many}; differences of up "
-            f"to {number(self.largest, 2)} are compatible with the release "
-            f"({100 * self.conf_level:g} %). That none is found does not show parallel trends."
-        )
+        many = "1 period" if self.periods == 1 else f"{self.periods} periods"
+        found = p_words(self.p_value), many, number(self.largest, 2), 100 * self.conf_level
+        return str(_SAID["pretrends"].format(*found))
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class EventStudy(AtOnce, picture="report.plots.interval_plots.event_study"):
+class EventStudy(SimultaneousEffects, picture="report.plots.interval_plots.event_study"):
     """Differences in differences by period, all against the last period before treatment.
 
     Intervals hold, and p-values are adjusted, for all periods at once (Bonferroni), unless
@@ -128,20 +121,20 @@ class EventStudy(AtOnce, picture="report.plots.interval_plots.event_study"):
         How many periods there are before the reference.
     """
 
-    known_as: ClassVar[str] = KNOWN_AS
+    estimand_label: ClassVar[str] = KNOWN_AS
     periods: tuple[str, ...]
     leads: int
 
     @classmethod
-    def of(cls, fit: AtOnce, *, trends: bool, **more: Any) -> Self:
+    def of(cls, fit: SimultaneousEffects, *, trends: bool, **more: Any) -> Self:
         """Return the effects on changes as an event study.
 
         ``trends`` says that nothing is adjusted for, and nothing was said to be randomised.
         """
-        own = {f.name: getattr(fit, f.name) for f in fields(Record)}
+        own = {f.name: getattr(fit, f.name) for f in fields(ResultBase)}
         effects: tuple[Estimate, ...] = fit.effects
         if trends:
-            effects = tuple(replace(effect, basis="") for effect in effects)
+            effects = tuple(replace(effect, identification="") for effect in effects)
             own["options"] = without_design(fit.options)
         return cls(effects=effects, **own | more)
 
@@ -152,30 +145,29 @@ class EventStudy(AtOnce, picture="report.plots.interval_plots.event_study"):
 
     @property
     def assumes(self) -> str:
-        """What has to be true for these to be effects of the treatment, in a sentence."""
-        if self.basis == "randomised":
+        """The identifying assumption: parallel trends, in a sentence."""
+        if self.identification == "randomised":
             return ""
-        return f"{PARALLEL} with the same covariates" if self.basis == "adjusted" else PARALLEL
+        return _SAID["parallel"] + _SAID["given"] * (self.identification == "adjusted")
 
     @property
-    def doubts(self) -> str:
-        """What nobody should overlook: trends that differ before treatment."""
-        own = super().doubts
+    def estimate_warnings(self) -> str:
+        """Warnings about the estimates: trends that differ before treatment."""
+        own = super().estimate_warnings
         found = self.pretrends() if self.leads else None
         if isinstance(found, PreTrends) and found.p_value < 0.05:
-            trends = "TRENDS DIFFER BEFORE TREATMENT: they are not parallel there"
-            return "; ".join(filter(None, (own, trends)))
+            return "; ".join(filter(None, (own, _SAID["not_parallel"])))
         return own
 
     def pretrends(self, conf_level: float = 0.95) -> PreTrends | Unavailable:
-        """Test whether both arms changed alike before treatment. Nothing is spent."""
+        """Test parallel pre-trends. It costs no privacy budget."""
         inference.check_conf_level(conf_level)
         if not self.leads:
-            return Unavailable("there is one period before treatment")
+            return Unavailable("not available with one period before treatment")
         early = self.effects[: self.leads]
         each = 1.0 - (1.0 - conf_level) / self.leads
         intervals = [inference.interval(effect, each) for effect in early]
-        p_values = [inference.p_value(replace(effect, basis="")) for effect in early]
+        p_values = [inference.p_value(replace(effect, identification="")) for effect in early]
         known = [p for p in p_values if not isinstance(p, Unavailable)]
         if len(known) < self.leads:
             return Unavailable("no variance is released")
@@ -186,15 +178,15 @@ class EventStudy(AtOnce, picture="report.plots.interval_plots.event_study"):
     def average(self) -> Estimate:
         """The mean effect over the periods under treatment.
 
-        Its sampling variance is the mean of theirs, which is what it can be at most: how errors
-        of periods go together is not released.
+        Its sampling variance is the mean of theirs, which is an upper limit: correlations between
+        the errors of periods are not released.
         """
         return _average(self.effects[self.leads :])
 
-    def one(self, period: object = None) -> DidEffect:
-        """Return the effect of a period, with an interval for it alone.
+    def period(self, period: object = None) -> DidEffect:
+        """Return the effect in one period, not adjusted for multiplicity.
 
-        By default it is `average`, over the periods under treatment.
+        By default it is `average`, the mean over the periods under treatment.
         """
         late = self.labels[self.leads :]
         label = late[0] if period is None else str(period)
@@ -202,7 +194,7 @@ class EventStudy(AtOnce, picture="report.plots.interval_plots.event_study"):
         if period is None and len(late) > 1:
             label = f"mean of {', '.join(late)}"
             fit = replace(fit, released=self.average, outcome=f"{self.outcome} to the {label}")
-        adjusted = self.basis == "adjusted"
+        adjusted = self.identification == "adjusted"
         return DidEffect.of(fit, after=label, before=self.reference, adjusted=adjusted)
 
     def _glance(self) -> dict[str, Any]:
@@ -217,16 +209,18 @@ class EventStudy(AtOnce, picture="report.plots.interval_plots.event_study"):
     def _blocks(self, conf_level: float, simultaneous: bool | None = None) -> Sequence[Block]:
         tables = super()._blocks(conf_level, simultaneous)
         several = len(self.labels) > self.leads + 1
-        return [*([effect_table(self.one(), conf_level)] if several else []), *tables]
+        return [*([effect_table(self.period(), conf_level)] if several else []), *tables]
 
     def _reading(self, conf_level: float, simultaneous: bool | None) -> list[str]:
-        trends = f"Pre-trends: {self.pretrends(conf_level)}"
-        return [*super()._reading(conf_level, simultaneous), trends]
+        return [*super()._reading(conf_level, simultaneous), self._pretrends(conf_level)]
+
+    def _pretrends(self, conf_level: float) -> str:
+        return f"Test of parallel pre-trends: {self.pretrends(conf_level)}"
 
     def _findings(self, conf_level: float) -> Sequence[str]:
         return [
             *super()._findings(conf_level),
-            f"Pre-trends: {self.pretrends(conf_level)}",
+            self._pretrends(conf_level),
             f"The estimates assume {self.assumes}." if self.assumes else "",
         ]
 
@@ -266,9 +260,9 @@ def _average(effects: Sequence[Estimate]) -> Estimate:
     )
 
 
-def _largest(parts: Iterable[Part]) -> Iterator[Part]:
+def _largest(parts: Iterable[ErrorPart]) -> Iterator[ErrorPart]:
     """The largest part of each name: a bias that effects may share."""
-    found: dict[tuple[str, bool], Part] = {}
+    found: dict[tuple[str, bool], ErrorPart] = {}
     for part in parts:
         known = found.get((part.name, part.noise), part)
         found[part.name, part.noise] = max(part, known, key=lambda x: x.variance)
@@ -328,46 +322,43 @@ def _panel(given: dict[str, Any]) -> _Panel:
     if before is None:
         return _from_long(given, **asked)
     if wrong := [name for name, value in asked.items() if value is not None]:
-        raise OptionError(f"{wrong[0]} is for long data, before for wide: write one of them")
+        raise OptionError(refusal("long_data_before", wrong=wrong[0]))
     listed = [before] if isinstance(before, str) else before
     if not isinstance(listed, list | tuple) or not all(isinstance(x, str) for x in listed):
-        raise OptionError('before must be outcomes as text: before="y_2019"')
+        raise OptionError('before must be the name of a column, or names: before="y_2019"')
     earlier = [parse(f"{x} ~ `treatment of nobody`").outcome for x in listed]
     ids = [given[name] for name in ("unit", "cluster", "weights")]
     left_out = (*(name for x in earlier for name in columns(x)), *ids)
     formula = parse(written_out(given["formula"], given["data"], given["bounds"], left_out))
     outcomes = {source(x): _number(x) for x in (*earlier, *formula.outcomes)}
     if len(outcomes) < len(earlier) + len(formula.outcomes) or not earlier:
-        raise OptionError("before must be other outcomes than those in the formula, each once")
+        raise OptionError("before must name other columns than the outcome, each once")
     return _Panel(given, formula, outcomes, len(earlier) - 1, _range(given.pop("change")))
 
 
 def _number(outcome: Any) -> Expression:
     """An outcome that can be subtracted."""
     if not isinstance(outcome, Expression) or isinstance(outcome, Survival):
-        raise OptionError(f"outcome {shown(outcome)} is no number: it has no change")
+        raise OptionError(f"outcome {shown(outcome)} is not a number, so it has no change")
     return outcome
 
 
 def _from_long(given: dict[str, Any], **asked: Any) -> _Panel:
     """The same for long data."""
     if asked["time"] is None:
-        raise OptionError(
-            "write the outcome before treatment as before=..., or the columns of long data as "
-            "time=... and unit=..."
-        )
+        raise OptionError(refusal("did_before"))
     refuse_tables(asked)
     panel = Panel.asked(given.pop("unit"), **asked)
     if given.get("max_rows") is not None:
-        raise OptionError("max_rows has no meaning in long data: each unit is one record")
+        raise OptionError("max_rows cannot be used with long data: each unit is one record")
     if given.get("level", "sample") != "sample":
-        raise OptionError('unit has no meaning with level="label": everything is protected')
+        raise OptionError(refusal("unit_cannot_used"))
     bounds, left_out = given["bounds"], [panel.unit, panel.time, given["cluster"], given["weights"]]
     formula = parse(written_out(given["formula"], given["data"], bounds, left_out))
     if formula.more_outcomes:
-        raise OptionError("long data have one outcome, in several periods")
+        raise OptionError("long data must have one outcome, measured in several periods")
     counting = {name: given[name] for name in ("cluster", "missing", "weights", "subset")}
-    sample = Sample.asked(formula, **counting)
+    sample = AnalysisSample.asked(formula, **counting)
     strict = any(sample.policies[name] == "error" for name in formula.outcome_columns)
     wide = wide_of(given["data"], formula, bounds, panel, sample, strict)
     given |= {"data": wide.data, "bounds": bounds if isinstance(bounds, str) else None}
@@ -388,7 +379,7 @@ def _range(change: Any) -> tuple[float, float] | None:
     given = list(change) if isinstance(change, list | tuple) else []
     known = [x for x in given if isinstance(x, Real) and math.isfinite(x)]
     if len(known) != 2 or len(given) != 2 or not known[0] < known[1]:
-        raise OptionError("change must be its range, such as change=(-20, 20)")
+        raise OptionError("change must be the range of the change, such as change=(-20, 20)")
     return float(known[0]), float(known[1])
 
 
@@ -397,7 +388,7 @@ def _in_two_periods(asked: _Panel, estimand: str) -> DidEffect:
     method = asked.given.pop("method")
     fit = asked.released(estimand, method)
     if asked.by_trends(estimand, method):
-        released = replace(fit.released, basis="")
+        released = replace(fit.released, identification="")
         fit = replace(fit, released=released, options=without_design(fit.options))
     before, after = map(source, asked.outcomes.values())
     adjusted = asked.formula.has_covariates and not fit.associated
@@ -407,9 +398,9 @@ def _in_two_periods(asked: _Panel, estimand: str) -> DidEffect:
 def _by_period(asked: _Panel, estimand: str) -> EventStudy:
     """The effects on several changes, from one joint release."""
     if asked.given.pop("method") != "auto":
-        raise OptionError("with more than two periods there is one method: leave method out")
+        raise OptionError("method cannot be set here when there are more than two periods")
     if asked.given["variance"] is not True:
-        raise OptionError("variance=False is for two periods")
+        raise OptionError("variance=False can only be used with two periods")
     method = table_methods()["study"]
     fit, formula = asked.released(estimand, method), asked.formula
     outcome, change = f"change of {source(formula.outcome)}", fit.sums.outcomes[0]
@@ -436,7 +427,7 @@ def _period(text: str) -> float | str:
 
 
 class _OfDid(OfReleases, total=False):
-    shares: Mapping[str, float] | None
+    budget_split: Mapping[str, float] | None
     variance: bool
     cluster: str | None
     clusters: int | None
@@ -465,34 +456,34 @@ def dp_did(
     estimand: str = "ATT",
     **more: Any,
 ) -> DidEffect | EventStudy:
-    r"""Compare how outcomes changed with and without treatment: difference in differences.
+    r"""Estimate a difference in differences, or an event study of more than two periods.
 
     Parameters
     ----------
     formula
-        ``"y_after ~ treatment"``, or ``"y_after ~ treatment | x1 + x2"`` where trends are parallel
-        for the same covariates only. Of long data ``"y ~ treatment | x1"``.
+        ``"y_after ~ treatment"``, or ``"y_after ~ treatment | x1 + x2"`` where parallel trends are
+        assumed given the covariates only. With long data ``"y ~ treatment | x1"``.
     method
         One of :func:`methods`; it estimates the effect on the change of the outcome.
     before
-        Where the data have one row for each record: the outcome before treatment. Of several, in
-        their order, the last is the one that changes are measured from.
+        For wide data (one row per record): the outcome before treatment. If there are several, in
+        their order, the last is the reference period.
     time
-        Where the data are long: the column that says of which period a row is.
+        For long data: the column of the period.
     unit
-        The column that says whose row it is. Everything about a unit is protected, in however many
-        rows, and n is the number of units.
+        The column of the unit (person). All rows of a unit are protected together, and n is the
+        number of units.
     start
         The first period under treatment: by default the second of two.
     periods
         The periods, in their order: ``[2019, 2020]``. Rows of other periods are not read. They are
-        declared because it is private which periods are in the data.
+        declared because the periods in the data are private.
     change
-        A range that changes lie in, such as ``(-20, 20)``, where it is narrower than the bounds of
-        the outcome say: those beyond it are clipped. The noise of more than two periods is in
-        proportion to it; with two periods a clip is found privately.
+        The declared range of changes, such as ``(-20, 20)``, where it is narrower than the bounds
+        of the outcome imply; changes beyond it are clipped. With more than two periods the noise
+        is proportional to it; with two periods a limit is found privately.
     estimand
-        "ATT" (default), whose effect parallel trends speak of; "ATE" or "ATC".
+        "ATT" (default), which parallel trends identify; "ATE" or "ATC".
     missing
         As in :func:`dp_ate`. In long data an outcome is missing where a unit has no row in a
         period, or more than one. Treatment is taken from the period ``start``, and covariates from
@@ -504,8 +495,9 @@ def dp_did(
     Returns
     -------
     DidEffect or EventStudy
-        The second with more than two periods: differences by period from one joint release, those
-        before treatment as a test of parallel trends.
+        With two periods a `DidEffect`. With more an `EventStudy`: effects by period relative to
+        the reference period, from one joint release, those before treatment as a test of parallel
+        pre-trends.
 
     Examples
     --------

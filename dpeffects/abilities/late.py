@@ -27,56 +27,56 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, Interval
 from dpeffects.calls import OfUnits, public_call, released
-from dpeffects.errors import FormulaError, OptionError
+from dpeffects.errors import FormulaError, OptionError, refusal
 from dpeffects.estimands import LATE
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.arm_sums import ArmLookup
 from dpeffects.estimators.arm_tables import table_spec
 from dpeffects.estimators.default import clipped_contrast, one_step
+from dpeffects.estimators.default.arm_summaries import clipped_term, residual
 from dpeffects.estimators.default.auto import AutoOptions
-from dpeffects.estimators.default.centres import clipped_term, residual
 from dpeffects.estimators.default.clipped_contrast import ClippedContrastOptions, StudyOptions
 from dpeffects.estimators.default.one_step import OneStepOptions
 from dpeffects.estimators.option_checks import check_column, checked
-from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.row_functions import row
+from dpeffects.estimators.spec import MethodSpec, Options, PublicInfo
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import Categorical, Column, Cut, Taken, is_binary, shown, source
+from dpeffects.formula.expression import (
+    Categorical,
+    Column,
+    Cut,
+    WithTreatment,
+    is_binary,
+    shown,
+    source,
+)
 from dpeffects.inference import intervals, scales
 from dpeffects.inference.compliers import STRONG, Wald
 from dpeffects.inference.estimate import Estimate, Influence, Unavailable
 from dpeffects.privacy import Block, Box, Budget, Curator, Share, Split
 from dpeffects.privacy.units import with_outcome
-from dpeffects.results.numbers import to_error
-from dpeffects.results.tabled import Tabled, TableEffects, Term
-from dpeffects.results.words import p_words, percent, with_limits
+from dpeffects.results.number_format import to_error
+from dpeffects.results.table_results import TableEffects, TableRelease, Term
+from dpeffects.results.wording import p_words, percent, said, with_limits
 from dpeffects.summary import NAMED
 
 _SHARES = {"pilot": 0.05, "first_stage": 0.18, "effect": 0.75, "covariance": 0.02}
 """Split of the budget where the instrument was randomised,"""
 _ADJUSTED = {"pilot": 0.1, "first_stage": 0.28, "effect": 0.6, "covariance": 0.02}
 """and where covariates are adjusted for, which makes the first stage dearer."""
-_WEAK = "WEAK INSTRUMENT: it may have little or no effect on treatment; read the interval alone"
-"""Said where the first stage is not clearly there."""
-_SHAPES = {
-    "interval": "",
-    "half": "The data give it a limit to one side only: the other is that of the declared range.",
-    "outside": "It has two pieces: what lies between them is excluded, effects beyond are not.",
-    "everything": "The data exclude no effect that the declared range allows.",
-}
-"""What an interval by Fieller's method can be, said where it is not an interval."""
+_SAID = said("late")
 
 
-Plan = tuple[MethodSpec, Options, Facts]
+Plan = tuple[MethodSpec, Options, PublicInfo]
 """How an effect of the instrument is estimated."""
 
 
 @dataclass(frozen=True)
 class LateOptions(StudyOptions):
-    """``instrument``: the column, 0 or 1, that changes who is treated and nothing else;
-    ``design``: "observational" where it is as good as random given the covariates of the formula,
-    "randomised" where it was assigned by chance; ``on_unadjusted``: "caution", or "error" to
-    refuse, before anything is paid, a result that cannot be adjusted for them.
+    """``instrument``: the column of the instrument, 0 or 1; ``design``: "observational" where the
+    instrument is as good as random given the covariates of the formula, "randomised" where it was
+    randomised; ``on_unadjusted``: "warn", or "error" to refuse, before anything is charged, a
+    result that cannot be adjusted for the covariates.
     """
 
     instrument: str = checked("", check_column)
@@ -84,23 +84,22 @@ class LateOptions(StudyOptions):
     def of_formula(self, written: Formula) -> Formula:
         """The instrument in the place of the treatment, which becomes a part of the outcome."""
         if not self.instrument.strip():
-            raise OptionError('name the instrument: write instrument="z"')
+            raise OptionError('the instrument is missing: write instrument="z"')
         outcome, taken = self.of_outcome(written.outcome), written.treatment
         if isinstance(taken, Categorical | Cut) or not (
             isinstance(taken, Column) or is_binary(taken)
         ):
-            raise OptionError(
-                f"treatment `{shown(taken)}`: beside an instrument it is a column of 0 and 1, or a "
-                "comparison"
-            )
+            raise OptionError(refusal("late_treatment", treatment=shown(taken)))
         if self.instrument in written.columns:
-            raise OptionError(f"instrument={self.instrument!r} also stands in the formula")
-        return replace(written, outcome=Taken(outcome, taken), treatment=Column(self.instrument))
+            raise OptionError(refusal("instrument_also_formula", instrument=self.instrument))
+        return replace(
+            written, outcome=WithTreatment(outcome, taken), treatment=Column(self.instrument)
+        )
 
-    def resolve(self, facts: Facts) -> Options:
+    def resolve(self, facts: PublicInfo) -> Options:
         """Keep the facts that plans are made by."""
         if facts.arms > 2:
-            raise OptionError("an instrument has two levels: name two in bounds, with their rows")
+            raise OptionError(refusal("instrument_two_levels"))
         return self.made_for(facts)
 
     @property
@@ -109,7 +108,7 @@ class LateOptions(StudyOptions):
         plain = self.facts is not None and not self.facts.columns
         return "randomised" if plain else self.design
 
-    def facts_of(self, price: Share, values: int) -> Facts:
+    def facts_of(self, price: Share, values: int) -> PublicInfo:
         """The facts of an analysis with this price, of an outcome with so many values."""
         own = (*self.facts.values[:-1], values)
         # a hair less than the share, so that rounding never makes it more
@@ -135,24 +134,24 @@ class LateOptions(StudyOptions):
         plain = ClippedContrastOptions(self.study)
         return clipped_contrast.SPEC, clipped_contrast.planned(plain, facts)[0], facts
 
-    def check_shares(self, facts: Facts, shares: Mapping[str, Share]) -> None:
+    def check_split(self, facts: PublicInfo, shares: Mapping[str, Share]) -> None:
         """Refuse what cannot be adjusted, where that was asked for."""
         method, _, _ = self.of_residual(shares["effect"])
         self.of_first(shares["first_stage"], method)
 
 
-def shares(level: str, options: LateOptions) -> dict[str, float]:
+def budget_split(level: str, options: LateOptions) -> dict[str, float]:
     """Split of the budget: most of it for the effect on the residual."""
     return dict(_SHARES if options.study == "randomised" else _ADJUSTED)
 
 
-def uses_delta(options: Any, facts: Facts) -> dict[str, float | None]:
+def uses_delta(options: Any, facts: PublicInfo) -> dict[str, float | None]:
     """Both analyses can use a delta, which they divide by themselves."""
     return dict.fromkeys(("first_stage", "effect"))
 
 
 @dataclass(frozen=True)
-class LessTaken:
+class OutcomeMinusTreatment:
     """The outcome less a multiple of the treatment: a row function of both as one number."""
 
     ends: Interval
@@ -162,7 +161,7 @@ class LessTaken:
 
     def __call__(self, rows: Block) -> FloatArray:
         """Values of some rows."""
-        first, taken = Taken.apart(rows.outcome)
+        first, taken = WithTreatment.apart(rows.outcome)
         low, high = self.ends
         return self.own * (low + (high - low) * first) - self.factor * taken
 
@@ -173,21 +172,21 @@ class LessTaken:
         return low - max(self.factor, 0.0), high - min(self.factor, 0.0)
 
 
-TAKEN = LessTaken((0.0, 1.0), -1.0, 0.0)
+TAKEN = OutcomeMinusTreatment((0.0, 1.0), -1.0, 0.0)
 """Whether treatment was taken."""
 
 
 @dataclass(frozen=True, eq=False)
-class Weighted:
+class WeightedOutcome:
     """What a record adds to a sum of an outcome, over the largest that it can be."""
 
-    outcome: LessTaken
+    outcome: OutcomeMinusTreatment
     term: Any
     largest: float
     mean: float = 0.0
 
     @classmethod
-    def of(cls, outcome: LessTaken, influence: Influence) -> Weighted:
+    def of(cls, outcome: OutcomeMinusTreatment, influence: Influence) -> WeightedOutcome:
         """What a record adds to an estimate, from the mean."""
         largest = max(abs(influence.low), abs(influence.high)) + abs(influence.mean)
         return cls(outcome, influence.term, largest, influence.mean)
@@ -204,35 +203,41 @@ class Weighted:
 
 
 @row()
-def product(rows: Block, one: Weighted, other: Weighted) -> FloatArray:
+def product(rows: Block, one: WeightedOutcome, other: WeightedOutcome) -> FloatArray:
     """What a record adds to two estimates, each less its mean and over the largest: the product."""
     return one(rows) * other(rows)
 
 
-def fit(curator: Curator, options: LateOptions, estimand: str) -> Tabled:
+def fit(curator: Curator, options: LateOptions, estimand: str) -> TableRelease:
     """Release the first stage, a pilot, the effect on the residual, and their covariance."""
     plan = options.of_residual(_price(curator, "effect"))
     of_first = options.of_first(_price(curator, "first_stage"), plan[0])
     first, by_taken = _fitted(curator, TAKEN, "first stage", of_first)
     ends = options.facts.tops[0], options.facts.tops[1]
     start = _pilot(curator, ends, first, by_taken)
-    outcome = LessTaken(ends, start)
+    outcome = OutcomeMinusTreatment(ends, start)
     residual, by_outcome = _fitted(curator, outcome, "effect", plan)
-    one, other = Weighted.of(outcome, by_outcome), Weighted.of(TAKEN, by_taken)
+    one, other = WeightedOutcome.of(outcome, by_outcome), WeightedOutcome.of(TAKEN, by_taken)
     largest = one.largest * other.largest / curator.n**2
     both = product(one, other)
     noisy = curator.sums("products of residuals", both, Box(-1.0, 1.0), share="covariance")
     width = ends[1] - ends[0]
     table = Wald(
-        replace(residual, details={}, notes=(), caution="", means=None),
-        replace(first, details={}, notes=(), caution=""),
+        replace(residual, details={}, notes=(), warnings="", means=None),
+        replace(first, details={}, notes=(), warnings=""),
         float(noisy) * largest,
         noisy.scale * largest,
         start,
         (-width, width),
     )
-    made = {"table": table, "instrument": options.instrument, "stands_on": residual.basis}
-    return Tabled(LateEffect, made | {"warning": residual.caution}, details=residual.details)
+    made = {
+        "arm_table": table,
+        "instrument": options.instrument,
+        "identification": residual.identification,
+    }
+    return TableRelease(
+        LateEffect, made | {"method_warnings": residual.warnings}, details=residual.details
+    )
 
 
 def _price(curator: Curator, share: str) -> Share:
@@ -240,14 +245,11 @@ def _price(curator: Curator, share: str) -> Share:
 
 
 def _fitted(
-    curator: Curator,
-    outcome: LessTaken,
-    name: str,
-    plan: Plan,
+    curator: Curator, outcome: OutcomeMinusTreatment, name: str, plan: Plan
 ) -> tuple[Estimate, Influence]:
     """Estimate the effect of the instrument on an outcome, and how it adds up over rows."""
     method, options, facts = plan
-    shares, able = method.shares(facts.level, options), method.uses_delta(options, facts)
+    shares, able = method.budget_split(facts.level, options), method.uses_delta(options, facts)
     split = Split.of(facts.budget, shares, able)
     seen = with_outcome(curator, outcome, outcome.range, facts.values[-1], split, name)
     found: Estimate = method.fit(seen, options, "ATE")
@@ -259,12 +261,12 @@ def _pilot(curator: Curator, ends: Interval, first: Estimate, influence: Influen
     """An effect among compliers that is about right, pulled to 0 by what is not known of it."""
     middle, half = sum(ends) / 2.0, (ends[1] - ends[0]) / 2.0
     weight = influence.term.given["weight"]
-    if isinstance(weight, OfArm):
+    if isinstance(weight, ArmLookup):
         reach = float(np.abs(weight.numbers).max())
     else:
         reach = float(weight.given["largest"].numbers.max()) / weight.given["mass"]
     flat = clipped_term(residual(np.full(2, middle)), weight, half)
-    row = Weighted(LessTaken(ends, 0.0), flat, half * reach)
+    row = WeightedOutcome(OutcomeMinusTreatment(ends, 0.0), flat, half * reach)
     sums = curator.sums("weighted outcomes", row, Box(-1.0, 1.0), share="pilot")
     unit = reach / 2.0 / curator.n  # in ranges of the outcome
     noise = (unit * sums.sd) ** 2 + reach**2 / (16.0 * curator.n)
@@ -276,38 +278,34 @@ def _pilot(curator: Curator, ends: Interval, first: Estimate, influence: Influen
 
 TABLE = table_spec(
     name="late",
-    title="effect among compliers",
-    about="dp_late: effects of an instrument on outcome and treatment; their ratio",
-    assumes="the instrument changes the outcome only through treatment, and makes nobody do the "
-    "opposite",
     estimands=(LATE.name,),
     levels=("sample",),
     options=LateOptions,
-    shares=shares,
+    budget_split=budget_split,
     fit=fit,
     uses_delta=uses_delta,
-    citation="dpeffects (software): Wald's ratio from two private effects.",
+    **_SAID["spec"],
 )
 
 
 class _OfCompliers:
-    """The effect among compliers: its interval is what a test of it does not reject."""
+    """The effect among compliers, with the confidence set of Fieller's method."""
 
-    table: Wald
+    arm_table: Wald
 
     @property
     def estimate(self) -> float:
-        """The effect among compliers, within what it can be."""
-        return self.table.value
+        """The effect among compliers, within the declared range."""
+        return self.arm_table.value
 
     @property
     def std_error(self) -> float | Unavailable:
-        """Its standard error, by the delta method; the interval does not rest on it."""
-        return self.table.std_error
+        """Its standard error by the delta method; the confidence interval does not use it."""
+        return self.arm_table.std_error
 
     def conf_int(self, conf_level: float = 0.95) -> intervals.Interval:
-        """From the lowest to the highest effect that is not rejected; see `region`."""
-        pieces = self.table.region(conf_level)
+        """From the lowest to the highest effect in the confidence set; see `region`."""
+        pieces = self.arm_table.region(conf_level)
         return intervals.Interval(pieces[0].lower, pieces[-1].upper, conf_level)
 
 
@@ -315,23 +313,25 @@ class _OfCompliers:
 class LateTerm(_OfCompliers, Term):
     """The effect among compliers among other terms."""
 
-    table: Wald = field(kw_only=True)
+    arm_table: Wald = field(kw_only=True)
 
     @property
     def p_value(self) -> float | Unavailable:
-        """P-value of no effect among compliers, by the interval."""
-        return Unavailable(intervals.NO_TEST) if self.released.associated else self.table.no_effect
+        """P-value of no effect among compliers, by the test that the confidence set inverts."""
+        return (
+            Unavailable(intervals.NO_TEST) if self.released.associated else self.arm_table.no_effect
+        )
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class LateEffect(_OfCompliers, TableEffects):  # type: ignore[misc]
-    """The effect among compliers, from two released effects of an instrument.
+    """The effect among compliers (LATE, CACE), from two released effects of an instrument.
 
     Parameters
     ----------
-    table
-        The effect of the instrument on the outcome less a multiple of treatment, that on treatment,
-        and what is known of their errors.
+    arm_table
+        The effect of the instrument on the outcome minus a multiple of treatment, its effect on
+        treatment (first stage), and their errors.
     instrument
         The column of the instrument.
 
@@ -347,36 +347,37 @@ class LateEffect(_OfCompliers, TableEffects):  # type: ignore[misc]
     ['late', 'first_stage', 'reduced_form', 'always_takers', 'never_takers']
     """
 
-    table: Wald  # type: ignore[assignment]
+    arm_table: Wald  # type: ignore[assignment]
     instrument: str = ""
 
     @cached_property
     def p_value(self) -> float | Unavailable:
-        """P-value of no effect among compliers, by `conf_int`: that of the row ``late``."""
+        """P-value of no effect among compliers, consistent with `conf_int`."""
         return self.terms()[0].p_value
 
     def region(self, conf_level: float = 0.95) -> tuple[intervals.Interval, ...]:
-        """Effects among compliers that a test does not reject, in one piece or two (Fieller)."""
-        return self.table.region(conf_level)
+        """The confidence set by Fieller's method, as one interval or two."""
+        return self.arm_table.region(conf_level)
 
     def shape(self, conf_level: float = 0.95) -> str:
-        """What that is: "interval", "half" (no limit to one side), "outside" or "everything".
+        """The shape of the confidence set: "interval", "half", "outside" or "everything".
 
-        "outside" has two pieces: all but some effects in the middle. A limit is one that the data
-        give; those of the declared range of the outcome hold in any case.
+        "half" is bounded by the data on one side only; "outside" consists of two intervals, with
+        the effects between them rejected; "everything" is the whole declared range, as happens
+        with a weak instrument.
         """
-        pieces, (low, high) = self.region(conf_level), self.table.possible
+        pieces, (low, high) = self.region(conf_level), self.arm_table.possible
         open_ends = (pieces[0].lower <= low) + (pieces[-1].upper >= high)
         if len(pieces) > 1:
             return "outside"
         return ("interval", "half", "everything")[open_ends]
 
     def terms(self) -> Sequence[Term]:
-        """The effect among compliers, both effects of the instrument, and who takes treatment."""
-        table, based = self.table, self._based
+        """LATE, first stage, reduced form, and shares of always-takers and never-takers."""
+        table, based = self.arm_table, self._based
         reduced = based(table.at(0.0))
         found = [
-            LateTerm("late", reduced, table=table),
+            LateTerm("late", reduced, arm_table=table),
             Term("first_stage", based(table.first)),
             Term("reduced_form", reduced),
         ]
@@ -391,26 +392,28 @@ class LateEffect(_OfCompliers, TableEffects):  # type: ignore[misc]
         return found
 
     @property
-    def doubts(self) -> str:
-        """What nobody should overlook about the estimates; empty when all is well."""
-        return "; ".join(filter(None, (super().doubts, _WEAK if self.table.weak else "")))
+    def estimate_warnings(self) -> str:
+        """Warnings about the estimates; empty where there are none."""
+        weak = _SAID["weak"] if self.arm_table.weak else ""
+        return "; ".join(filter(None, (super().estimate_warnings, weak)))
 
     def __repr__(self) -> str:
         return self._head(f"of {self.treatment} on {self.outcome}, by {self.instrument}")
 
     def _in_words(self, term: str) -> str:
-        return "effect among compliers" if term == "late" else super()._in_words(term)
+        return str(_SAID["terms"].get(term, super()._in_words(term)))
 
     def _after(self, place: str) -> str:
         among = " among compliers"
-        return {"title": f"{among}, by {self.instrument}", "paragraph": among}.get(place, "")
+        by = f"{among}, with the instrument {self.instrument}"
+        return {"title": by, "paragraph": among}.get(place, "")
 
     def _headed(self, conf_level: float) -> dict[str, str]:
-        words = _SHAPES[self.shape(conf_level)]
+        words = _SAID[self.shape(conf_level)]
         found = {
             "Assumes": self._assumptions(),
             "First stage": self._first_stage(conf_level),
-            "Interval": f"{self._pieces(conf_level)}. {words}" if words else "",
+            "Confidence set": f"{self._pieces(conf_level)} (Fieller). {words}" if words else "",
         }
         return {name: text for name, text in found.items() if text}
 
@@ -419,24 +422,19 @@ class LateEffect(_OfCompliers, TableEffects):  # type: ignore[misc]
         tested = "" if isinstance(p, Unavailable) else f"; p {p_words(p)}"
         return [
             f"It assumes that {self._assumptions()}.",
-            f"The effect of {self.instrument} on {self.treatment} is "
-            f"{self._first_stage(conf_level)}.",
-            f"The effect among compliers is {self._cells()[0]} ({level} confidence interval by "
-            f"Fieller's method: {self._pieces(conf_level)}{tested}).",
-            _SHAPES[self.shape(conf_level)],
+            _SAID["stage"].format(self, self._first_stage(conf_level)),
+            _SAID["found"].format(self._cells()[0], level, self._pieces(conf_level), tested),
+            _SAID[self.shape(conf_level)],
         ]
 
     def _assumptions(self) -> str:
-        """What has to be true for the effect among compliers to be what it is called."""
+        """The assumptions that identify the effect among compliers."""
         by_chance = self.options.get("design") == "randomised"
         how = "was randomised" if by_chance else f"is as good as random{self._given()}"
-        return (
-            f"{self.instrument} {how}, affects {self.outcome} only through {self.treatment}, and "
-            "makes nobody do the opposite"
-        )
+        return str(_SAID["assumptions"].format(self, how))
 
     def _given(self) -> str:
-        """Given what the instrument is as good as random."""
+        """The covariates given which the instrument is as good as random."""
         try:
             terms = [":".join(map(source, term)) for term in parse(self.formula).terms]
         except FormulaError:  # a result that was read may hold any text
@@ -449,12 +447,12 @@ class LateEffect(_OfCompliers, TableEffects):  # type: ignore[misc]
 
     def _first_stage(self, conf_level: float) -> str:
         """How strongly the instrument changes treatment, in words."""
-        strength = self.table.strength
+        strength = self.arm_table.strength
         if isinstance(strength, Unavailable):
             return str(strength)
         row = self.terms()[1].row(conf_level)
-        how = "WEAK: F" if self.table.weak else "F"
-        asked = f" (at least {STRONG**2:.0f} is wanted)" if self.table.weak else ""
+        how = "WEAK: F statistic" if self.arm_table.weak else "F statistic"
+        asked = f" (at least {STRONG**2:.0f} is needed)" if self.arm_table.weak else ""
         size = f"{strength**2:.0f}" if 10.0 <= strength**2 < 1e6 else f"{strength**2:.2g}"
         return f"{with_limits(row)}; {how} about {size}{asked}"
 
@@ -472,7 +470,7 @@ class LateEffect(_OfCompliers, TableEffects):  # type: ignore[misc]
 
 
 class _OfLate(OfUnits, total=False):
-    shares: Mapping[str, float] | None
+    budget_split: Mapping[str, float] | None
     design: str
     on_unadjusted: str
 
@@ -481,12 +479,13 @@ class _OfLate(OfUnits, total=False):
 def dp_late(
     formula: str, data: Any, *, instrument: str, epsilon: float, **more: Unpack[_OfLate]
 ) -> LateEffect:
-    r"""Estimate the effect of a treatment among compliers, by an instrument (LATE, Wald).
+    r"""Estimate the effect among compliers (LATE, CACE) with an instrumental variable.
 
-    Compliers are those who take the treatment because of the instrument: because they were
-    assigned to it, or encouraged. The estimate is the effect of the instrument on the outcome over
-    its effect on treatment. It holds where the instrument is as good as random given the
-    covariates, changes the outcome only through treatment, and makes nobody do the opposite.
+    Compliers take the treatment if the instrument is 1 and not if it is 0: they follow their
+    assignment or encouragement. The estimate is the Wald ratio: the effect of the instrument on the
+    outcome (reduced form) divided by its effect on treatment (first stage). It assumes that the
+    instrument is as good as random given the covariates, affects the outcome only through
+    treatment (exclusion restriction), and that there are no defiers (monotonicity).
 
     Parameters
     ----------
@@ -497,8 +496,8 @@ def dp_late(
         The column of the instrument: 0 and 1, or two levels named in bounds, the reference first.
     design
         "observational" where the instrument is as good as random given the covariates, which are
-        adjusted for; "randomised" where it was assigned by chance: then covariates make the
-        interval shorter. Without covariates there is no difference.
+        adjusted for; "randomised" where it was randomised: covariates then only reduce the
+        variance. Without covariates there is no difference.
     bounds
         As in :func:`dp_ate`. The range of the outcome must be declared.
     {shared}
@@ -506,9 +505,9 @@ def dp_late(
     Returns
     -------
     LateEffect
-        The effect among compliers with an interval that also holds where the instrument is weak
-        (Fieller), the first stage, the reduced form, and shares of those who always or never take
-        the treatment.
+        The effect among compliers with a confidence set that is valid with a weak instrument too
+        (Fieller), the first stage with its F statistic, the reduced form, and shares of
+        always-takers and never-takers.
 
     Examples
     --------
@@ -526,9 +525,9 @@ def dp_late(
 
     In a shell::
 
-        dpeffects late "y ~ attended" trial.csv --instrument invited --epsilon 1 \
+        dpeffects late "y ~ interactive" trial.csv --instrument invited --epsilon 1 \
             --bounds bounds.toml --design randomised
-        dpeffects late "y ~ attended | age + sex" patients.csv --instrument near \
+        dpeffects late "y ~ interactive | age + sex" patients.csv --instrument near \
             --epsilon 1 --bounds bounds.toml --format html --out late.html
     """
     return released(TABLE, locals(), "LATE")

@@ -21,13 +21,13 @@ from dpeffects.arrays import FloatArray
 from dpeffects.calls import OfUnits, public_call, released
 from dpeffects.design.columns import Design, intervals_of
 from dpeffects.documents import refuse_twins
-from dpeffects.errors import OptionError, ReleaseError, did_you_mean
+from dpeffects.errors import OptionError, ReleaseError, did_you_mean, refusal
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.arm_sums import ArmLookup
 from dpeffects.estimators.arm_tables import table_spec
 from dpeffects.estimators.option_checks import choice
-from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import Contrasts, Facts, Options
+from dpeffects.estimators.row_functions import row
+from dpeffects.estimators.spec import Contrasts, Options, PublicInfo
 from dpeffects.formula import expression as ex
 from dpeffects.formula import parse
 from dpeffects.formula.discrete import joined
@@ -52,30 +52,16 @@ from dpeffects.inference.table_one import Difference, hidden
 from dpeffects.lazy import pd
 from dpeffects.privacy import Box, Curator, entries
 from dpeffects.privacy.rows import Block as RowBlock
-from dpeffects.privacy.tight_sets import Gram
-from dpeffects.results import average, export, several, tabled
-from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error
-from dpeffects.results.record import Record
-from dpeffects.results.words import Lines, effects_table, estimates, percent, with_limits
+from dpeffects.privacy.tight_domains import Gram
+from dpeffects.results import average, export, several, table_results
+from dpeffects.results.number_format import NOT_AVAILABLE, number, to_error
+from dpeffects.results.result_base import ResultBase
+from dpeffects.results.wording import Lines, effects_table, estimates, percent, said, with_limits
 from dpeffects.summary import MOST_ROWS, SHOWN, Block, Pairs, Table, printed
 
 _SHARE = "moments"
-_ONE_VARIANCE = "residuals have one variance, or one that is linear in the columns (see the notes)"
-_CUT: str = (
-    "MOSTLY NOISE: the moments of these columns are no more than noise in some direction, and were "
-    "moved to the nearest ones that a regression can use; what that moves has no interval"
-)
-_LOST = "n/a: {} varies by no more than the noise, given the other columns."
-_NEXT = "regression(), effect(), effects_by(), balance()"
-_FOLLOWS: str = (
-    f"What follows costs nothing: {_NEXT}. All of it comes out of one noisy matrix, so that its "
-    "errors go together."
-)
-_COMPARED: str = (
-    "Noise and sampling error are compared for numbers that vary by an eighth of their range, "
-    "levels that are equally frequent, and columns that are somewhat correlated. A regression has "
-    "its own figures."
-)
+_SAID = said("moments")
+_ONE_VARIANCE = _SAID["one_variance"]
 
 
 # --- options, and the columns of z --------------------------------------------------------------
@@ -83,8 +69,8 @@ _COMPARED: str = (
 
 @dataclass(frozen=True)
 class MomentsOptions(Options):
-    """``design``: "observational", or "randomised" where treatment was assigned by chance;
-    ``factors``: what ``subgroups`` names, factors by whose levels effects are wanted.
+    """``design``: "observational", or "randomised" where treatment was randomised; ``factors``: the
+    factors of ``subgroups``, for effects by level.
     """
 
     design: str = choice("observational", "randomised")
@@ -92,7 +78,7 @@ class MomentsOptions(Options):
     plan: Layout = field(default=None, init=False, repr=False)  # type: ignore[assignment]
     """Columns of z, once the data are known."""
 
-    def resolve(self, facts: Facts) -> Options:
+    def resolve(self, facts: PublicInfo) -> Options:
         """Lay out the columns of z."""
         made = replace(self)
         object.__setattr__(made, "plan", Layout.of(facts, self.factors))
@@ -122,7 +108,7 @@ class Layout:
     arms: int
 
     @classmethod
-    def of(cls, facts: Facts, factors: str | None) -> Layout:
+    def of(cls, facts: PublicInfo, factors: str | None) -> Layout:
         """The layout for columns that are encoded like this."""
         treatment, *others = facts.treatment
         names = [f"{treatment}[T.{arm}]" for arm in others] or [treatment]
@@ -135,7 +121,7 @@ class Layout:
         ]
         columns += _products(columns, factors)
         if len(columns) > 99:
-            raise OptionError(f"moments of {len(columns)} columns: at most 99 are kept")
+            raise OptionError(refusal("columns_too_many", columns=len(columns)))
         constant, columns = _sized(columns)
         return cls(tuple(columns), tuple(read), constant, len(arms) + 1)
 
@@ -151,7 +137,7 @@ class Layout:
         return Gram(Box(-one, one, centre=0.0, radius=1.0))
 
 
-def _column(facts: Facts, j: int) -> MomentColumn:
+def _column(facts: PublicInfo, j: int) -> MomentColumn:
     """An encoded column; indicators of one term are one group."""
     encoded, factors = facts.encoded[j], [part.factor for part in facts.encoded[j].parts]
     number = MomentColumn(encoded.name, term_of(factors), NUMBER, 1.0, 0.5)
@@ -188,10 +174,7 @@ def _products(columns: Sequence[MomentColumn], factors: str | None) -> list[Mome
     for group, term in enumerate(_terms(factors)):
         own = [j for j, x in enumerate(columns, 1) if (x.term, x.kind) == (term, INDICATOR)]
         if not own or len(term) > 1:
-            raise OptionError(
-                f"subgroups: `{':'.join(term)}` is no factor with declared levels; of a number "
-                "write cut(x, [...])"
-            )
+            raise OptionError(refusal("not_a_factor", term=":".join(term)))
         for a, arm in enumerate(arms, 1):
             for j in own:
                 name, both = f"{arm.name}:{columns[j - 1].name}", tuple(sorted((*arm.term, *term)))
@@ -208,7 +191,7 @@ def _sized(columns: Sequence[MomentColumn]) -> tuple[float, list[MomentColumn]]:
     sqrt(m r2 / v) have the least noise against the spread of the columns.
     """
     arms = sum(x.kind == ARM for x in columns)
-    square, worth = [], []
+    square, precision = [], []
     for column in columns:
         same = _same(columns, column)
         if column.kind == NUMBER:
@@ -219,10 +202,10 @@ def _sized(columns: Sequence[MomentColumn]) -> tuple[float, list[MomentColumn]]:
         else:
             longest, variance = _longest(same), same / (same + 1.0) ** 2
         square.append(longest)
-        worth.append(math.sqrt(longest / variance / same))
-    room = (1.0 - math.sqrt(len(columns) + 1.0) / 2000.0) ** 2 / (hand.CONSTANT + sum(worth))
+        precision.append(math.sqrt(longest / variance / same))
+    room = (1.0 - math.sqrt(len(columns) + 1.0) / 2000.0) ** 2 / (hand.CONSTANT + sum(precision))
     counts = [1 if x.kind == NUMBER else _same(columns, x) for x in columns]
-    sizes = [math.sqrt(room * w * m / s) for w, m, s in zip(worth, counts, square, strict=True)]
+    sizes = [math.sqrt(room * w * m / s) for w, m, s in zip(precision, counts, square, strict=True)]
     sized = [replace(x, size=size) for x, size in zip(columns, sizes, strict=True)]
     return math.sqrt(room * hand.CONSTANT), sized
 
@@ -233,7 +216,7 @@ def _longest(indicators: int) -> float:
 
 
 @row("covariates")
-def z_of_record(rows: RowBlock, layout: Layout, arm: OfArm) -> tuple[FloatArray, ...]:
+def z_of_record(rows: RowBlock, layout: Layout, arm: ArmLookup) -> tuple[FloatArray, ...]:
     """z of a record; ``arm`` says which it is in, the reference being 0."""
     own = arm(rows)
     plain: list[FloatArray] = [(own == a).astype(np.float64) for a in range(1, layout.arms)]
@@ -278,11 +261,11 @@ def _levels(design: Design, matrix: MomentMatrix, term: tuple[str, ...]) -> tupl
 
 def fit(
     curator: Curator, options: MomentsOptions, estimand: str, contrasts: Contrasts = ()
-) -> tabled.Tabled:
+) -> table_results.TableRelease:
     """Release the matrix."""
     layout = options.plan
     number = np.arange(float(layout.arms))  # of two arms, treated records come first
-    z = z_of_record(layout, OfArm(number[::-1] if layout.arms == 2 else number))
+    z = z_of_record(layout, ArmLookup(number[::-1] if layout.arms == 2 else number))
     noisy = curator.sums("second moments", z, layout.set, share=_SHARE)
     matrix = MomentMatrix(
         columns=layout.columns,
@@ -292,26 +275,24 @@ def fit(
         n=float(curator.n),
         size_variance=curator.size_sd**2,
     )
-    basis = "randomised" if options.design == "randomised" else ""
-    own = {"matrix": matrix, "stands_on": basis}
-    return tabled.Tabled(Moments, own, named=partial(_completed, options))
+    identification = "randomised" if options.design == "randomised" else ""
+    own = {"matrix": matrix, "identification": identification}
+    return table_results.TableRelease(Moments, own, named=partial(_completed, options))
 
 
 TABLE = table_spec(
     name="moments",
-    title="second moments",
-    about="dp_moments: one matrix of second moments; regressions, effects and balance from it",
     assumes=_ONE_VARIANCE,
     estimands=("ATE",),
     levels=("sample",),
     options=MomentsOptions,
-    shares=lambda level, options: {_SHARE: 1.0},
+    budget_split=lambda level, options: {_SHARE: 1.0},
     fit=fit,
     fit_arms=fit,
     uses_delta=lambda options, facts: {_SHARE: entries(options.plan.set)},
     needs_intercept=True,
     several=True,
-    citation="dpeffects (software): noisy second moments.",
+    **_SAID["spec"],
 )
 
 
@@ -319,17 +300,17 @@ TABLE = table_spec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Regression(tabled.Termed):
+class Regression(table_results.TermResult):
     """A linear regression that released moments give; made by `Moments.regression`.
 
     Parameters
     ----------
     fit
         Coefficients in the units of the data, with the covariances of sampling error and noise.
-    warning
-        What nobody should overlook, of the moments.
+    method_warnings
+        Warnings of the moments.
     estimand, method, ...
-        The fields of `Record`.
+        The fields of `ResultBase`.
 
     Examples
     --------
@@ -342,37 +323,37 @@ class Regression(tabled.Termed):
     """
 
     _of_effects = False
-    _titled = "Private regression of {0.outcome} on released moments"
+    _titled = "Linear regression of {0.outcome}, {0._private}"
     assumes = _ONE_VARIANCE
     fit: LinearFit
-    warning: str = ""
+    method_warnings: str = ""
 
     @property
-    def doubts(self) -> str:
-        """What nobody should overlook about the estimates; empty when all is well."""
-        return "; ".join(filter(None, (_CUT if self.fit.cut else "", self.warning)))
+    def estimate_warnings(self) -> str:
+        """Warnings about the estimates; empty where there are none."""
+        return "; ".join(filter(None, (_SAID["cut"] if self.fit.cut else "", self.method_warnings)))
 
     @property
     def residual_sd(self) -> float:
-        """Standard deviation around the line; NaN where noise made the variance negative."""
+        """Residual standard deviation; NaN where noise made the variance negative."""
         variance = self.fit.residual_variance
         return math.sqrt(variance) if variance >= 0.0 else math.nan
 
     @property
     def r_squared(self) -> float:
-        """Part of the variance of the outcome that the line explains (adjusted R squared)."""
+        """Adjusted R squared."""
         return self.fit.explained
 
     def coefficient(self, name: str) -> Estimate:
         """One coefficient, with the parts of its error."""
         if name not in self.fit.names:
             known = ", ".join(self.fit.names)
-            raise OptionError(f"this regression has {known}, not {name!r}")
+            raise OptionError(f"this regression has no term {name!r}; it has {known}")
         return self.fit.coefficient(name)
 
-    def terms(self) -> Sequence[tabled.Term]:
+    def terms(self) -> Sequence[table_results.Term]:
         """The coefficients."""
-        return [tabled.Term(name, self.fit.coefficient(name)) for name in self.fit.names]
+        return [table_results.Term(name, self.fit.coefficient(name)) for name in self.fit.names]
 
     def tidy(self, conf_level: float = 0.95) -> pd.DataFrame:
         """One row for each coefficient; ``sampling_se`` and ``noise_sd`` are parts of its error."""
@@ -398,25 +379,24 @@ class Regression(tabled.Termed):
         return f"a regression of {self.outcome}"
 
     def _blocks(self, conf_level: float) -> Sequence[Block]:
-        """The regression table, the parts of its standard errors, and how far the line is off."""
+        """The regression table, the parts of its standard errors, and the goodness of fit."""
         rows = self.tidy(conf_level).to_dict("records")
-        names = ("", "estimate", "std. error")
         parts = tuple(
             (row["term"], *to_error((row["sampling_se"], row["noise_sd"]), row["std_error"]))
             for row in rows
         )
         heads = ("", "sampling error", "privacy noise")
-        line = {"Residual sd": self.residual_sd, "R squared (adjusted)": self.r_squared}
-        said = {x: NOT_AVAILABLE if math.isnan(v) else number(v, 4) for x, v in line.items()}
+        line = {"Residual SD": self.residual_sd, "R squared (adjusted)": self.r_squared}
+        shown = {x: NOT_AVAILABLE if math.isnan(v) else number(v, 4) for x, v in line.items()}
         return (
-            effects_table("Coefficients", names, rows, conf_level),
+            effects_table("Coefficients", rows, conf_level),
             Table("Parts of the standard errors", heads, parts, "lrr"),
-            Pairs(tuple(said.items()), "Line"),
+            Pairs(tuple(shown.items()), "Goodness of fit"),
         )
 
     def _noted(self, conf_level: float) -> Sequence[str]:
         lost = [name for name, gone in zip(self.fit.names, self.fit.lost, strict=True) if gone]
-        return (*((_LOST.format(", ".join(lost)),) if lost else ()), *self.notes)
+        return (*((_SAID["lost"].format(", ".join(lost)),) if lost else ()), *self.notes)
 
     def _findings(self, conf_level: float) -> Sequence[str]:
         rows = self.tidy(conf_level).to_dict("records")
@@ -431,8 +411,8 @@ class Regression(tabled.Termed):
 class Moments(several.SeveralRows):
     """Second moments of all columns, released once; made by `dp_moments`.
 
-    Whatever follows from them costs nothing: regressions, adjusted effects, effects by the levels
-    of a factor, balance. Moments of several sites add up, ``north + south``.
+    Linear regressions, adjusted effects, effects by the levels of a factor, and balance follow from
+    them at no further cost in privacy budget. Moments of several sites add up, ``north + south``.
 
     Parameters
     ----------
@@ -444,26 +424,26 @@ class Moments(several.SeveralRows):
         Levels of the treatment, the reference first.
     levels
         Levels of the factors by which effects can be asked for.
-    stands_on
-        "randomised" where the call said so.
-    warning
-        What nobody should overlook, of the method's own.
+    identification
+        "randomised" where the call declared it.
+    method_warnings
+        Warnings of the method.
     estimand, method, ...
-        The fields of `Record`.
+        The fields of `ResultBase`.
 
     Examples
     --------
     >>> import dpeffects as dpe
     >>> data = dpe.simulate("cate_1", n=20_000, seed=1)
     >>> kept = dpe.dp_moments("outcome ~ treatment | x1 + x2", data, epsilon=4, seed=1)
-    >>> kept.effect("outcome ~ treatment | x1").basis
+    >>> kept.effect("outcome ~ treatment | x1").identification
     'adjusted'
     >>> dpe.Moments.from_json(kept.to_json()) == kept
     True
     """
 
     _of_effects = False
-    _titled = "Private second moments, for regressions"
+    _titled = "Second moments for regressions, {0._private}"
     _verb = "released"
     assumes = _ONE_VARIANCE
     matrix: MomentMatrix
@@ -471,8 +451,8 @@ class Moments(several.SeveralRows):
     covariates: tuple[str, ...] = ()
     arms: tuple[str, ...] = ("0", "1")
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    stands_on: str = ""
-    warning: str = ""
+    identification: str = ""
+    method_warnings: str = ""
 
     def __post_init__(self) -> None:
         if len(self.matrix.places(ARM)) != len(self.arms) - 1:
@@ -481,30 +461,30 @@ class Moments(several.SeveralRows):
     # --- what follows ---------------------------------------------------------------------------
 
     def regression(self, formula: str) -> Regression:
-        """Regress a column on others: ``"y ~ t + x1 + region"``. Nothing is spent.
+        """Linear regression of a column on others: ``"y ~ t + x1 + region"``, at no further cost.
 
-        Any outcome or covariate may stand on either side. ``t:sex`` is there for the factors of
-        ``subgroups=``; other products have to be in the formula of `dp_moments`. ``.`` stands for
-        all covariates.
+        Any outcome or covariate may be on either side. Interactions of treatment, ``t:sex``, are
+        available for the factors of ``subgroups=``; other interactions have to be in the formula of
+        `dp_moments`. ``.`` means all covariates.
         """
         if "|" in str(formula):
-            raise OptionError('a regression has no `|`: write "y ~ t + x1", or ask for effect()')
+            raise OptionError(refusal("regression_written_without"))
         if not isinstance(formula, str) or formula.count("~") != 1:
-            raise OptionError('a regression is written "y ~ t + x1"')
+            raise OptionError('a regression must be text such as "y ~ t + x1"')
         left, _, right = formula.partition("~")  # the right side has no treatment of its own
         names = [name for name in self.covariates if ":" not in name]
         asked = parse(f"{left} ~ `no treatment` | {right}", names)
         if asked.more_outcomes:
-            raise OptionError("a regression has one outcome: ask for one at a time")
+            raise OptionError("a regression has one outcome; run one for each")
         places = [j for term in asked.terms for j in self._places(term_of(term))]
         if not asked.intercept:
-            raise OptionError("a regression on moments has an intercept")
+            raise OptionError("a regression on released moments must have an intercept")
         return self._regression(formula, term_of([asked.outcome]), places)
 
     def effect(self, formula: str | None = None) -> average.Result | several.ArmEffects:
         """The regression-adjusted effect of the treatment: ``"y ~ t | x1 + x2"``.
 
-        By default on the first outcome, adjusted for all covariates. Nothing is spent.
+        By default on the first outcome, adjusted for all covariates. It has no further cost.
         """
         outcome, covariates = self._asked(formula)
         others = [j for term in covariates for j in self._places(term)]
@@ -531,7 +511,7 @@ class Moments(several.SeveralRows):
         """
         if factor not in self.levels:
             known = ", ".join(self.levels) or "no factors: name them in subgroups="
-            raise OptionError(f"these moments have effects by {known}; not by {factor!r}")
+            raise OptionError(refusal("these_moments_no_effects", factor=factor, known=known))
         outcome, covariates = self._asked(formula)
         (term, *_) = (x.term for x in self.matrix.columns if ":".join(x.term) == factor)
         products = self._places(tuple(sorted((self.treatment, *term))))
@@ -567,14 +547,14 @@ class Moments(several.SeveralRows):
         return export.frame_of(rows)
 
     @property
-    def worth(self) -> pd.DataFrame:
-        """How large the noise is, from public numbers: n, the budget and the columns.
+    def precision(self) -> pd.DataFrame:
+        """The precision to expect of regressions, from public numbers: n, the budget, the columns.
 
         One row for the treatment, and one for each kind of covariate: ``noise_to_sampling`` is the
-        noise in its coefficient over the sampling error, and ``n_for_half`` the number of records
-        at which that is a half. Numbers are taken to have a standard deviation of an eighth of
-        their range, levels to be equally frequent, and a fifth is added for columns that are
-        correlated.
+        ratio of privacy noise to sampling error in its coefficient, as standard deviations, and
+        ``n_for_half`` the number of records at which this ratio is one half. Numeric columns are
+        assumed to have a standard deviation of an eighth of their range, levels to be equally
+        frequent, and a fifth is added for correlated columns.
         """
         y = max((self._noisy(j) for x in self.outcomes for j in self._named(x)), default=1.0)
         rows = []
@@ -606,15 +586,11 @@ class Moments(several.SeveralRows):
         return export.frame_of(rows)
 
     @property
-    def doubts(self) -> str:
-        """What nobody should overlook about the estimates; empty when all is well."""
-        row = self.worth.to_dict("records")[0]
-        ratio, needed = row["noise_to_sampling"], row["n_for_half"]
-        noisy = (
-            "MOSTLY NOISE: at this n and epsilon the noise in an effect is about "
-            f"{ratio:.1f} times its sampling error; it would be a half at n = {needed}"
-        )
-        return "; ".join(filter(None, (noisy if ratio > 1.0 else "", self.warning)))
+    def estimate_warnings(self) -> str:
+        """Warnings about the estimates; empty where there are none."""
+        row = self.precision.to_dict("records")[0]
+        noisy = _SAID["noisy"].format_map(row) if row["noise_to_sampling"] > 1.0 else ""
+        return "; ".join(filter(None, (noisy, self.method_warnings)))
 
     def __add__(self, other: Any) -> Moments:
         """The moments of the records of two sites."""
@@ -640,14 +616,14 @@ class Moments(several.SeveralRows):
         """Outcome and covariates of an effect."""
         if formula is None:
             if not self.outcomes:
-                raise OptionError("these moments have no outcome that varies")
+                raise OptionError(refusal("these_moments_no_outcome"))
             terms = {":".join(x.term): x.term for x in self.matrix.columns}
             return terms[self.outcomes[0]], [terms[x] for x in self.covariates]
         asked = parse(formula)
         if asked.treatment_name != self.treatment:
-            raise OptionError(f"the treatment is {self.treatment}, not {asked.treatment_name}")
+            raise OptionError(refusal("moments_treatment", own=self, asked=asked))
         if asked.more_outcomes:
-            raise OptionError("an effect is on one outcome: ask for one at a time")
+            raise OptionError("an effect is for one outcome; ask for one at a time")
         return term_of([asked.outcome]), [term_of(term) for term in asked.terms]
 
     def _places(self, term: tuple[str, ...]) -> list[int]:
@@ -660,9 +636,7 @@ class Moments(several.SeveralRows):
         hint = did_you_mean(name, known)
         if len(term) > 1:
             hint = " Products of columns have to be declared before the release"
-        raise OptionError(
-            f"these moments have no column `{name}`; they have {', '.join(known)}.{hint}"
-        )
+        raise OptionError(refusal("these_moments_no", name=name, known=", ".join(known), hint=hint))
 
     def _regression(
         self, formula: str, outcome: tuple[str, ...], places: Sequence[int]
@@ -670,9 +644,9 @@ class Moments(several.SeveralRows):
         """The regression of a column on others."""
         own, name = self._places(outcome), ":".join(outcome)
         if len(own) > 1:
-            raise OptionError(f"`{name}` has {len(own)} columns, and a regression has one outcome")
+            raise OptionError(refusal("columns_but_regression", name=name, own=len(own)))
         if own[0] in places:
-            raise OptionError(f"`{name}` stands on both sides")
+            raise OptionError(f"`{name}` is on both sides of the regression; remove one")
         places = list(dict.fromkeys(places))
         square = self._named(SQUARE.format(name))
         fit = regress(self.matrix, own[0], places, square[0] if square else None)
@@ -682,17 +656,21 @@ class Moments(several.SeveralRows):
             "method_title": "regression on released moments",
         }
         known = bool(square) or self.matrix.columns[own[0] - 1].kind != NUMBER
-        said = "Standard errors have sampling error and the noise in all moments. "
-        notes = (said + ASSUMED[known].format(name), *self.notes)
+        notes = (_SAID["errors"] + ASSUMED[known].format(name), *self.notes)
         about |= {"notes": notes, "details": {}}
-        return Regression(fit=fit, warning=self.warning, **about)
+        return Regression(fit=fit, method_warnings=self.method_warnings, **about)
 
     def _effect(self, found: Regression, weights: Mapping[str, float], adjusted: bool) -> Estimate:
         """A sum of coefficients as an effect."""
-        basis = self.stands_on or ("adjusted" if adjusted else "association")
+        identification = self.identification or ("adjusted" if adjusted else "unadjusted")
         estimate = found.fit.estimate([weights.get(name, 0.0) for name in found.fit.names])
         width = 2.0 * math.sqrt(found.fit.largest)
-        return replace(estimate, basis=basis, caution=found.doubts, possible=(-width, width))
+        return replace(
+            estimate,
+            identification=identification,
+            warnings=found.estimate_warnings,
+            possible=(-width, width),
+        )
 
     def __repr__(self) -> str:
         return self._line(f"moments of {len(self.matrix.columns)} columns, n = {self.n}")
@@ -705,45 +683,44 @@ class Moments(several.SeveralRows):
 
     def _blocks(self, conf_level: float) -> Sequence[Block]:
         """How large the noise is, the columns, and the balance of the arms."""
-        columns = ("coefficient of a", "noise / sampling error", "a half from n =")
-        worth = tuple(
+        columns = ("coefficient of", "privacy noise / sampling error", "0.5 from n =")
+        precision = tuple(
             (row["column"], f"{row['noise_to_sampling']:.2f}", str(row["n_for_half"]))
-            for row in self.worth.to_dict("records")
+            for row in self.precision.to_dict("records")
         )
-        title = "What these moments are worth, by public numbers"
+        title = "Expected precision of coefficients (from public numbers)"
         found = [
-            Table(title, columns, worth, "lrr"),
-            _table("Released columns", ("mean", "noise sd", "sd"), self.tidy(), "mean_noise_sd"),
+            Table(title, columns, precision, "lrr"),
+            _table("Released columns", ("mean", "noise SD", "SD"), self.tidy(), "mean_noise_sd"),
         ]
         balance, (first, *others) = self.balance(), self.arms
         if len(balance):
             arm = others[0] if len(others) == 1 else "arm"
-            heads = (first, arm, "std. difference", "std. error")
-            found.append(_table("Balance of the arms", heads, balance, "std_error"))
+            heads = (first, arm, "SMD", "std. error of the SMD")
+            title = f"Covariate balance: means by {self.treatment}"
+            found.append(_table(title, heads, balance, "std_error"))
         return found
 
     def _noted(self, conf_level: float) -> Sequence[str]:
-        alone = f"Effects by {' and by '.join(self.levels)}, each by itself." if self.levels else ""
-        return _COMPARED, _FOLLOWS, alone, *self.notes
+        by = " and by ".join(self.levels)
+        alone = f"Effects by {by} are available (each factor by itself)." if by else ""
+        return _SAID["compared"], _SAID["follows"], alone, *self.notes
 
     def _findings(self, conf_level: float) -> Sequence[str]:
-        row = self.worth.to_dict("records")[0]
-        return [
-            f"The noise in the coefficient of {self.treatment} is about "
-            f"{number(row['noise_to_sampling'], 2)} times its sampling error; it would be a half "
-            f"of it at n = {row['n_for_half']}."
-        ]
+        row = self.precision.to_dict("records")[0]
+        ratio = number(row["noise_to_sampling"], 2)
+        return [_SAID["findings"].format(self.treatment, ratio, row["n_for_half"])]
 
     def _headline(self, conf_level: float = 0.95, **asked: Any) -> Lines:
-        rows = self.worth.to_dict("records")[:MOST_ROWS]
+        rows = self.precision.to_dict("records")[:MOST_ROWS]
         times = "times the sampling error of its coefficient"
         return [
             ("Released", f"second moments of {len(self.matrix.columns)} columns, for regressions"),
             *(
-                (f"Noise, {row['column']}", f"{number(row['noise_to_sampling'], 2)} {times}")
+                (f"Noise, {row['column']}", f"about {number(row['noise_to_sampling'], 2)} {times}")
                 for row in rows
             ),
-            ("What follows", f"{_NEXT}, at no further cost"),
+            ("Available", f"{_SAID['next']}, at no further cost in privacy budget"),
         ]
 
 
@@ -772,7 +749,7 @@ def added(moments: Sequence[Moments]) -> Moments:
     first, *others = moments
     matrix = first.matrix
     for other in others:
-        for name in ("formula", "treatment", "arms", "levels", "stands_on"):
+        for name in ("formula", "treatment", "arms", "levels", "identification"):
             if getattr(first, name) != getattr(other, name):
                 raise ReleaseError(f"sites differ in {name}: their moments cannot be added")
         if other.matrix.columns != matrix.columns or other.matrix.constant != matrix.constant:
@@ -787,15 +764,17 @@ def added(moments: Sequence[Moments]) -> Moments:
         matrix=matrix,
         n=sum(x.n for x in moments),
         guarantee=weakest([x.guarantee for x in moments]),
-        spends=(),
-        epsilon_asked=None,
-        warning="; ".join(dict.fromkeys(filter(None, (x.warning for x in moments)))),
+        charges=(),
+        epsilon_requested=None,
+        method_warnings="; ".join(
+            dict.fromkeys(filter(None, (x.method_warnings for x in moments)))
+        ),
         notes=(*dict.fromkeys(x for own in moments for x in own.notes), note),
     )
 
 
-def _about(record: Record) -> dict[str, Any]:
-    return {f.name: getattr(record, f.name) for f in fields(Record)}
+def _about(record: ResultBase) -> dict[str, Any]:
+    return {f.name: getattr(record, f.name) for f in fields(ResultBase)}
 
 
 def _difference(fit: LinearFit, arm: str) -> dict[str, float]:
@@ -829,36 +808,37 @@ def dp_moments(
     epsilon: float,
     **more: Unpack[_OfMoments],
 ) -> Moments:
-    r"""Release second moments once, and analyse them often: regressions, effects, balance.
+    r"""Release second moments once, for any number of linear regressions, effects and balance.
 
     Parameters
     ----------
     formula
-        ``"y1 + y2 ~ treatment | x1 + x2 + region"``: all columns that analyses may have, each
-        outcome and covariate on either side of a regression. Every column adds noise to all. With
-        the square of an outcome, ``y1 + I(y1**2) ~ ...``, residuals need not have one variance.
+        ``"y1 + y2 ~ treatment | x1 + x2 + region"``: all columns that analyses may use; each
+        outcome and covariate may be on either side of a regression. Every column adds noise to all
+        others. With the square of an outcome, ``y1 + I(y1**2) ~ ...``, residuals may be
+        heteroscedastic.
     subgroups
-        Factors with declared levels, ``["sex", "region"]``, by whose levels effects are wanted, by
-        those of each of them by itself.
+        Factors with declared levels, ``["sex", "region"]``, for effects by the levels of each
+        factor by itself.
     bounds
-        As in :func:`dp_ate`. Noise in products is proportional to the ranges of both columns.
+        As in :func:`dp_ate`. The noise in products is proportional to the ranges of both columns.
     unit, max_rows
-        As in :func:`dp_ate`. Where units have several rows, each row counts as a part of its unit,
-        and standard errors are those of as many units: too long rather than too short.
+        As in :func:`dp_ate`. Where units have several rows, each row has a part of the weight of
+        its unit, and standard errors are those of as many units: conservative.
     {shared}
 
     Returns
     -------
     Moments
-        ``regression("y1 ~ treatment + x1")``, ``effect("y1 ~ treatment | x1")``, ``effects_by``,
-        ``balance()`` follow from it and cost nothing; ``worth`` says how large the noise is. It is
-        saved as JSON, and moments of several sites add up.
+        ``regression("y1 ~ treatment + x1")``, ``effect("y1 ~ treatment | x1")``, ``effects_by`` and
+        ``balance()`` follow from it at no further cost; ``precision`` compares noise with sampling
+        error. It is saved as JSON, and moments of several sites add up.
 
     Notes
     -----
     The noise is one matrix for all products. With five covariates and epsilon 1 it is about as
     large as the sampling error of an effect at n = 100,000, and three times as large in slopes of
-    numbers; ``worth`` has the figures for a call. For one effect :func:`dp_ate` is much better.
+    numbers; ``precision`` has the figures for a call. For one effect :func:`dp_ate` is much better.
 
     Examples
     --------
@@ -879,7 +859,7 @@ def dp_moments(
     factors = joined(given.pop("subgroups"), "subgroups", crossed=False) or None
     missing = more["missing"]
     if "available" in (missing.values() if isinstance(missing, Mapping) else [missing]):
-        raise OptionError('missing="available" is for dp_study: write "complete"')
+        raise OptionError('missing="available" is only for dp_study: write "complete"')
     if factors is not None and isinstance(formula, str):
         given["formula"] += f"{' +' if '|' in formula else ' |'} {factors}"
     return released(TABLE, given | {"factors": factors})

@@ -14,16 +14,18 @@ from typing import Any, Unpack
 import numpy as np
 
 from dpeffects.calls import OfTables, public_call, released
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, refusal
 from dpeffects.estimators.arm_tables import TableOptions, fit_table, table_spec
 from dpeffects.formula.expression import Column, Expression, Ordered
 from dpeffects.inference import Unavailable, intervals, ordered_levels, ratio_of
 from dpeffects.lazy import pd
 from dpeffects.privacy.curator import Curator
 from dpeffects.results.export import frame_of
-from dpeffects.results.tabled import ARMS, Tabled, TableEffects, Term, table_by_arm
-from dpeffects.results.words import percent
+from dpeffects.results.table_results import ARMS, TableEffects, TableRelease, Term, table_by_arm
+from dpeffects.results.wording import percent, said
 from dpeffects.summary import SHOWN, Table, printed
+
+_SAID = said("ordinal")
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,11 @@ class OrdinalOptions(TableOptions):
     def of_outcome(self, written: Expression) -> Expression:
         """The number of a record's level."""
         if not isinstance(written, Column):
-            raise OptionError("dp_ordinal needs a column of levels: write pain ~ treatment")
+            raise OptionError(refusal("dp_ordinal_needs"))
         return Ordered(written.name)
 
 
-def fit(curator: Curator, options: OrdinalOptions, estimand: str) -> Tabled:
+def fit(curator: Curator, options: OrdinalOptions, estimand: str) -> TableRelease:
     """Release the model of treatment, where there is one, and the table."""
     made = fit_table(OrdinalEffects, curator, options, estimand, curator.values[-1])
     return replace(made, named=_levels)
@@ -47,19 +49,12 @@ def _levels(own: Mapping[str, Any], estimation: Any) -> dict[str, Any]:
     return {"levels": estimation.design.outcome_levels}
 
 
-TABLE = table_spec(
-    name="ordinal_table",
-    title="noisy table of arms and levels",
-    about="dp_ordinal: one table of arm and level; cumulative risks, Mann-Whitney, odds ratio",
-    options=OrdinalOptions,
-    fit=fit,
-    citation="dpeffects (software): noisy distributions by arm.",
-)
+TABLE = table_spec(name="ordinal_table", options=OrdinalOptions, fit=fit, **_SAID["spec"])
 
 
 @dataclass(frozen=True)
-class Chance(Term):
-    """A probability that is one half without effect."""
+class SuperiorityTerm(Term):
+    """A probability of superiority, which is 0.5 without an effect."""
 
     @property
     def p_value(self) -> float | Unavailable:
@@ -72,9 +67,9 @@ class Chance(Term):
 class OrdinalEffects(TableEffects, picture="report.plots.by_arm.levels"):
     """An outcome of ordered levels in two arms, from one noisy table.
 
-    Its terms are differences in the share of records at a level or a higher one ("at least mild"),
-    the probability that a treated record has a higher level than a control (ties count half; that
-    of the Mann-Whitney test), and the odds ratio of a higher level, taken as the same at each level
+    Its terms are risk differences of a level or a higher one ("at least mild"), the probability of
+    superiority (that a treated record has a higher level than a control, plus half the probability
+    of a tie, as in the Mann-Whitney test), and the common odds ratio of a higher level
     (proportional odds).
 
     Parameters
@@ -94,28 +89,30 @@ class OrdinalEffects(TableEffects, picture="report.plots.by_arm.levels"):
     ['at least mild', 'at least severe', 'probability_higher', 'odds_ratio']
     """
 
-    _titled = "Private effects on ordered levels: {0.method_title} ({0.method})"
+    _titled = "Effects on an ordinal outcome, {0._private}"
     levels: tuple[str, ...]
 
     def terms(self) -> Sequence[Term]:
-        """Differences of cumulative risks, probability of a higher level, common odds ratio."""
-        law = self.table.law(ordered_levels.at_least)
+        """Differences in cumulative risks, probability of superiority, common odds ratio."""
+        dist = self.arm_table.statistics(ordered_levels.at_least)
         differences = [
-            Term(f"at least {level}", self._based(law.estimate(k, possible=(-1.0, 1.0))))
+            Term(f"at least {level}", self._based(dist.estimate(k, possible=(-1.0, 1.0))))
             for k, level in enumerate(self.levels[1:])
         ]
-        higher = self.table.law(ordered_levels.probability_higher).estimate(possible=(0.0, 1.0))
-        chance = Chance("probability_higher", self._based(higher))
-        sizes = self.table.sizes
+        higher = self.arm_table.statistics(ordered_levels.probability_higher).estimate(
+            possible=(0.0, 1.0)
+        )
+        chance = SuperiorityTerm("probability_higher", self._based(higher))
+        sizes = self.arm_table.sizes
         odds = self.term("odds_ratio", lambda x: ordered_levels.log_odds_ratio(x, sizes), "log")
         return [*differences, chance, odds]
 
     def distribution(self, conf_level: float = 0.95) -> pd.DataFrame:
-        """Shares of both arms at each level, each with its interval."""
-        law = self.table.law(np.ravel)
+        """Proportions at each level by arm, each with its interval."""
+        dist = self.arm_table.statistics(np.ravel)
         rows = []
         for k, (name, level) in enumerate((name, x) for name in ARMS for x in self.levels):
-            term = Term(level, law.estimate(k, possible=(0.0, 1.0)))
+            term = Term(level, dist.estimate(k, possible=(0.0, 1.0)))
             interval = term.conf_int(conf_level)
             low, high = (np.nan, np.nan) if isinstance(interval, Unavailable) else tuple(interval)
             own = {"share": term.estimate, "conf_low": low, "conf_high": high}
@@ -124,7 +121,7 @@ class OrdinalEffects(TableEffects, picture="report.plots.by_arm.levels"):
         return frame_of(rows)
 
     def _tables(self, conf_level: float) -> list[Table]:
-        """Shares of both arms at each level, each with its interval."""
+        """Proportions at each level by arm, each with its interval."""
         found, count = self.distribution(conf_level).to_dict("records"), len(self.levels)
         rows = []
         for k, level in enumerate(self.levels[:SHOWN]):
@@ -134,43 +131,40 @@ class OrdinalEffects(TableEffects, picture="report.plots.by_arm.levels"):
                 share = printed(percent(row["share"], ".1f"), row["noise_ratio"])
                 cells += [share, " to ".join(ends)]
             rows.append(tuple(cells))
-        title = f"Levels of {self.outcome}, from the lowest on"
+        title = f"Proportions at each level of {self.outcome}, from the lowest to the highest"
         return [table_by_arm(title, "level", rows, conf_level)]
+
+    def _in_words(self, term: str) -> str:
+        return str(_SAID["terms"].get(term, term))
 
     def _noted(self, conf_level: float) -> list[str]:
         count = len(self.levels)
         return [
-            f"Levels go from {self.levels[0]} to {self.levels[-1]}. The probability is that of a "
-            "treated record having a higher level than a control, ties counting half: 0.5 without "
-            "effect. The odds ratio is that of a higher level, taken as the same at each level "
-            "(proportional odds).",
-            f"The first {SHOWN} of {count} levels; distribution() has all."
+            _SAID["terms_mean"].format(self.levels[0], self.levels[-1]),
+            f"The table shows the first {SHOWN} of {count} levels; distribution() has all."
             if count > SHOWN
             else "",
             *self.notes,
         ]
 
     def _findings(self, conf_level: float) -> list[str]:
-        said = self._said(conf_level)
-        return [
-            f"A treated record has a higher level of {self.outcome} than a control with "
-            f"probability {said['probability_higher']}, ties counting half, and the common odds "
-            f"ratio of a higher level is {said['odds_ratio']} "
-            f"({percent(conf_level, 'g')} confidence intervals)."
-        ]
+        found = self._said(conf_level)
+        level = percent(conf_level, "g")
+        return [_SAID["findings"].format(outcome=self.outcome, level=level, **found)]
 
 
-@public_call(OfTables, method="ordinal_table", plot="draw the shares at each level")
+@public_call(OfTables, method="ordinal_table", plot="draw the proportions at each level")
 def dp_ordinal(
     formula: str, data: Any, *, epsilon: float, **more: Unpack[OfTables]
 ) -> OrdinalEffects:
-    r"""Compare an outcome of ordered levels in two arms, from one noisy table.
+    r"""Compare an ordinal outcome in two arms: cumulative risks, superiority, odds ratio.
 
     Parameters
     ----------
     formula
-        ``"pain ~ treatment"``, or ``"pain ~ treatment | x1 + x2"``. Covariates are adjusted for, by
-        weights of a released propensity model, unless treatment was randomised.
+        ``"pain ~ treatment"``, or ``"pain ~ treatment | x1 + x2"``. Effects are adjusted for
+        covariates by inverse probability weights of a released propensity model, unless treatment
+        was randomised.
     bounds
         As in :func:`dp_ate`. The levels of the outcome are a list from the lowest to the highest,
         of texts or numbers: ``{"pain": ["none", "mild", "severe"]}``.
@@ -179,8 +173,9 @@ def dp_ordinal(
     Returns
     -------
     OrdinalEffects
-        Differences of cumulative risks ("at least mild"), the probability that a treated record has
-        a higher level than a control one, a common odds ratio, and both distributions.
+        Risk differences of a level or a higher one ("at least mild"), the probability of
+        superiority (Mann-Whitney), the common odds ratio (proportional odds), and the proportions
+        at each level by arm.
 
     Examples
     --------

@@ -18,24 +18,33 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.calls import OfTables, public_call, released
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, refusal
 from dpeffects.estimators import arm_tables, spec
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.option_checks import between, check_bins, checked
-from dpeffects.estimators.row import row
+from dpeffects.estimators.row_functions import row
 from dpeffects.inference import Estimate, SamplingVariance, Unavailable, check_conf_level
-from dpeffects.inference.bins import MOST, Scale, number_of_bins, place
+from dpeffects.inference.bins import MOST, OutcomeRange, number_of_bins, place
 from dpeffects.inference.quantiles import Distributions
 from dpeffects.inference.tables import ArmTable
-from dpeffects.privacy import COUNT, Block, Cells, Curator, entries
+from dpeffects.privacy import COUNT, Block, Curator, GroupIndex, entries
 from dpeffects.results.export import frame_of
-from dpeffects.results.numbers import with_ends
-from dpeffects.results.tabled import ARMS, Inverted, Tabled, TableEffects, normal, table_by_arm
-from dpeffects.results.words import percent
+from dpeffects.results.number_format import with_ends
+from dpeffects.results.table_results import (
+    ARMS,
+    TableEffects,
+    TableRelease,
+    TestInversionTerm,
+    normal,
+    table_by_arm,
+)
+from dpeffects.results.wording import percent, said
 from dpeffects.summary import Table, printed
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_SAID = said("quantile")
 
 
 def check_quantiles(given: Any) -> tuple[float, ...]:
@@ -44,24 +53,24 @@ def check_quantiles(given: Any) -> tuple[float, ...]:
     entries = tuple(given) if several else (given,)
     fine = all(isinstance(x, int | float | np.number) and 0.0 < x < 1.0 for x in entries)
     if not fine or not 0 < len(entries) <= 100 or len(set(entries)) < len(entries):
-        raise OptionError("quantiles are different shares above 0 and below 1, as [0.1, 0.5, 0.9]")
+        raise OptionError(refusal("quantiles_different_numbers"))
     return tuple(float(x) for x in entries)
 
 
 @dataclass(frozen=True)
 class QuantileOptions(arm_tables.TableOptions):
-    """``quantiles``: shares of records, around which most bins are; others can be asked for later.
+    """``quantiles``: probabilities, around which most bins are; others can be asked for later.
 
-    ``bins``: how many there are, by default from public and released numbers; or their ends, which
-    are then public. ``place_share``: part of the budget that finds out where the bins are, by
-    default 0.18, and 0 where that is known: ends that are given, or few whole numbers.
+    ``bins``: their number, by default from public and released numbers; or their ends, which are
+    then public. ``location_share``: part of the budget for finding where the bins should be, by
+    default 0.18, and 0 where the ends are given or the outcome has few whole numbers.
 
     {tables}
     """
 
     quantiles: tuple[float, ...] = (0.1, 0.25, 0.5, 0.75, 0.9)
     bins: int | tuple[float, ...] | None = checked(None, check_bins, 4, 500)
-    place_share: float | None = between(None, 0.0, 1.0)
+    location_share: float | None = between(None, 0.0, 1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,24 +78,24 @@ class QuantileOptions(arm_tables.TableOptions):
         if self.bins is not None and not isinstance(self.bins, int):
             object.__setattr__(self, "bins", tuple(map(float, self.bins)))
 
-    def resolve(self, facts: spec.Facts) -> spec.Options:
+    def resolve(self, facts: spec.PublicInfo) -> spec.Options:
         """Decide whether a first stage is needed, and whether to adjust."""
         found = cast(QuantileOptions, super().resolve(facts))
         known = isinstance(self.bins, tuple) or 0 < facts.values[-1] <= MOST
-        share = hand.SQUARES if self.place_share is None else self.place_share
+        share = hand.SQUARES if self.location_share is None else self.location_share
         if not known and not 0.0 < share < 1.0:
-            raise OptionError("place_share must be above 0 and below 1 where bins are not given")
-        return found.made_for(facts, place_share=0.0 if known else share)
+            raise OptionError("location_share must be above 0 and below 1 where bins are not given")
+        return found.made_for(facts, location_share=0.0 if known else share)
 
 
-def shares(level: str, options: QuantileOptions) -> dict[str, float]:
+def budget_split(level: str, options: QuantileOptions) -> dict[str, float]:
     """Split of the budget: a part says where the bins are, unless that is known."""
-    part = hand.SQUARES if options.place_share is None else options.place_share
-    others = {name: (1.0 - part) * x for name, x in arm_tables.table_shares(level, options).items()}
+    part = hand.SQUARES if options.location_share is None else options.location_share
+    others = {name: (1.0 - part) * x for name, x in arm_tables.table_budget(level, options).items()}
     return {"place": part, **others} if part else others
 
 
-def uses_delta(options: QuantileOptions, facts: spec.Facts) -> dict[str, float | None]:
+def uses_delta(options: QuantileOptions, facts: spec.PublicInfo) -> dict[str, float | None]:
     """Shares that can use a delta: a record moves two counts."""
     return {"place": entries(COUNT, cells=2), **arm_tables.table_delta(options, facts)}
 
@@ -97,15 +106,15 @@ def outcome_bin(rows: Block, ends: FloatArray) -> IntArray:
     return np.searchsorted(ends, rows.outcome, side="left").astype(np.int64)
 
 
-def fit(curator: Curator, options: QuantileOptions, estimand: str) -> Tabled:
+def fit(curator: Curator, options: QuantileOptions, estimand: str) -> TableRelease:
     """Release where records are, a model of treatment where there is one, and the table."""
     lower, upper = map(float, curator.outcome_range)
-    scale = Scale(lower, upper, 0 < curator.values[-1] == int(upper - lower) + 1)
+    scale = OutcomeRange(lower, upper, 0 < curator.values[-1] == int(upper - lower) + 1)
     adjustment = arm_tables.adjusted(curator, options, estimand)
     ends = _ends(curator, options, scale, adjustment)
     bins = outcome_bin(ends)
     own: dict[str, Any] = {
-        "table": arm_tables.release_table(curator, options, bins, ends.size + 1, adjustment),
+        "arm_table": arm_tables.release_table(curator, options, bins, ends.size + 1, adjustment),
         "ends": tuple(ends.tolist()),
         "lower": scale.lower,
         "upper": scale.upper,
@@ -118,7 +127,7 @@ def fit(curator: Curator, options: QuantileOptions, estimand: str) -> Tabled:
 def _ends(
     curator: Curator,
     options: QuantileOptions,
-    scale: Scale,
+    scale: OutcomeRange,
     adjustment: arm_tables.Adjustment | None,
 ) -> FloatArray:
     """Ends of the bins: those given, each whole number, or where a first stage has records."""
@@ -127,7 +136,7 @@ def _ends(
     if not curator.has("place"):
         return scale.each()
     grid = scale.grid()
-    cells = Cells(arm_tables.arm_and_bin(outcome_bin(grid), grid.size + 1), 2 * grid.size + 2)
+    cells = GroupIndex(arm_tables.arm_and_bin(outcome_bin(grid), grid.size + 1), 2 * grid.size + 2)
     found = curator.sums("where outcomes are, by arm", None, COUNT, cells, share="place")
     seen = ArmTable(found.value.reshape(2, -1), (found.variance, found.variance))
     top = 1.0 if adjustment is None else float(adjustment.weight.largest.max())
@@ -139,16 +148,11 @@ def _ends(
 
 TABLE = arm_tables.table_spec(
     name="quantile_table",
-    title="noisy distributions by arm",
-    about=(
-        "dp_qte: one table of arm and bin of the outcome; quantiles of both arms and their "
-        "differences"
-    ),
     options=QuantileOptions,
-    shares=shares,
+    budget_split=budget_split,
     fit=fit,
     uses_delta=uses_delta,
-    citation="dpeffects (software): noisy distributions by arm.",
+    **_SAID["spec"],
 )
 
 
@@ -156,10 +160,10 @@ TABLE = arm_tables.table_spec(
 class QuantileEffects(TableEffects, picture="report.plots.by_arm.distributions"):
     """Quantiles of the outcome in two arms and their differences, from one noisy table.
 
-    An effect at a quantile compares the two distributions: the median of what all records would
-    have under treatment, minus the median under control. It is not the median of the effects of
-    single records. Outcomes beyond the declared range count at its end, and so does a quantile
-    there. Quantiles of whole numbers are whole numbers.
+    A quantile treatment effect compares the two distributions: the median of the outcome under
+    treatment minus the median under control. It is not the median of individual effects. Outcomes
+    beyond the declared range are clipped to its ends, and so are quantiles. Quantiles of whole
+    numbers are whole numbers.
 
     Parameters
     ----------
@@ -181,7 +185,7 @@ class QuantileEffects(TableEffects, picture="report.plots.by_arm.distributions")
     ['quantile', 'treated', 'treated_low', 'treated_high']
     """
 
-    _titled = "Private effects on quantiles: {0.method_title} ({0.method})"
+    _titled = "Quantile treatment effects (QTE), {0._private}"
     ends: tuple[float, ...]
     lower: float
     upper: float
@@ -190,9 +194,9 @@ class QuantileEffects(TableEffects, picture="report.plots.by_arm.distributions")
 
     @cached_property
     def distributions(self) -> Distributions:
-        """Both distributions, with the laws of what they give."""
-        scale = Scale(self.lower, self.upper, self.whole)
-        return Distributions(self.table, np.array(self.ends), scale)
+        """Both distributions, with the distributions of what they give."""
+        scale = OutcomeRange(self.lower, self.upper, self.whole)
+        return Distributions(self.arm_table, np.array(self.ends), scale)
 
     def quantiles(
         self,
@@ -201,9 +205,9 @@ class QuantileEffects(TableEffects, picture="report.plots.by_arm.distributions")
         *,
         simultaneous: bool = False,
     ) -> pd.DataFrame:
-        """Quantiles of both arms and their differences, of whichever shares; this costs nothing.
+        """Any quantiles of both arms and their differences, at no cost in privacy budget.
 
-        ``simultaneous``: intervals of each column hold for all quantiles at once.
+        ``simultaneous``: intervals of each column are simultaneous for all quantiles.
         """
         p = self.asked if quantiles is None else check_quantiles(quantiles)
         z = self._z(p, conf_level, simultaneous)
@@ -218,9 +222,9 @@ class QuantileEffects(TableEffects, picture="report.plots.by_arm.distributions")
         return frame_of(rows)
 
     def distribution(self, conf_level: float = 0.95) -> pd.DataFrame:
-        """Shares of both arms with outcomes up to the ends of the bins.
+        """Distribution functions of both arms at the ends of the bins.
 
-        The bands hold for all of both distributions at once.
+        The confidence bands are simultaneous for both distributions.
         """
         check_conf_level(conf_level)
         rows = []
@@ -230,11 +234,11 @@ class QuantileEffects(TableEffects, picture="report.plots.by_arm.distributions")
                 rows.append({"arm": name, self.outcome: value} | limits)
         return frame_of(rows)
 
-    def terms(self) -> Sequence[Inverted]:
+    def terms(self) -> Sequence[TestInversionTerm]:
         """Differences at the quantiles that were asked for."""
         return [self._term(p) for p in self.asked]
 
-    def _term(self, p: float) -> Inverted:
+    def _term(self, p: float) -> TestInversionTerm:
         one = self.distributions.difference((p,), 1.0)
         error = float(one.upper[0] - one.lower[0]) / 2.0
         sampling: SamplingVariance | Unavailable
@@ -244,7 +248,9 @@ class QuantileEffects(TableEffects, picture="report.plots.by_arm.distributions")
         released = self._based(Estimate(float(one.value[0]), sampling))
         limits, reached = partial(self._limits, p), float(self._reached[self.asked.index(p)])
         noise = float(self.distributions.noise_ratios((p,)).max())
-        return Inverted(f"quantile {p:g}", released, limits=limits, reached=reached, noise=noise)
+        return TestInversionTerm(
+            f"quantile {p:g}", released, limits=limits, reached=reached, noise=noise
+        )
 
     @cached_property
     def _reached(self) -> FloatArray:
@@ -262,7 +268,7 @@ class QuantileEffects(TableEffects, picture="report.plots.by_arm.distributions")
         return normal(conf_level)
 
     def conf_int(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> FloatArray:
-        """Intervals, one row for each quantile; ``simultaneous``: they hold for all at once."""
+        """Intervals, one row for each quantile; ``simultaneous`` intervals are for all of them."""
         z = self._z(self.asked, conf_level, simultaneous)
         found = self.distributions.difference(self.asked, z)
         return np.column_stack([found.lower, found.upper])
@@ -270,25 +276,23 @@ class QuantileEffects(TableEffects, picture="report.plots.by_arm.distributions")
     def tidy(self, conf_level: float = 0.95, *, simultaneous: bool = False) -> pd.DataFrame:
         """One row for each quantile asked for.
 
-        ``simultaneous``: intervals hold for all at once, and p-values are adjusted for that.
+        ``simultaneous``: intervals are simultaneous for all quantiles, with adjusted p-values.
         """
         frame = super().tidy(conf_level)
         if simultaneous:
             low, high = self.conf_int(conf_level, simultaneous=True).T
             frame = frame.assign(conf_low=low, conf_high=high)
         if simultaneous and not self.associated:
-            law = self.distributions.at_once(self.asked)
-            frame = frame.assign(p_value=[law.p_value(z) for z in self._reached.tolist()])
+            dist = self.distributions.at_once(self.asked)
+            frame = frame.assign(p_value=[dist.p_value(z) for z in self._reached.tolist()])
         return frame
 
     @property
-    def doubts(self) -> str:
-        """What nobody should overlook about the estimates; empty when all is well."""
-        beyond = [f"{p:g}" for p in self.asked if self.distributions.beyond(p)]
-        words = ""
-        if beyond:
-            words = f"AT AN END OF THE DECLARED RANGE, or beyond: quantile {', '.join(beyond)}"
-        return "; ".join(filter(None, (super().doubts, words)))
+    def estimate_warnings(self) -> str:
+        """Warnings about the estimates; empty where there are none."""
+        beyond = ", ".join(f"{p:g}" for p in self.asked if self.distributions.beyond(p))
+        words = _SAID["beyond"].format(beyond) if beyond else ""
+        return "; ".join(filter(None, (super().estimate_warnings, words)))
 
     def _tables(self, conf_level: float) -> list[Table]:
         """Quantiles of both arms, each with its interval."""
@@ -302,34 +306,27 @@ class QuantileEffects(TableEffects, picture="report.plots.by_arm.distributions")
         return [table_by_arm(f"Quantiles of {self.outcome}", "quantile", rows, conf_level)]
 
     def _noted(self, conf_level: float) -> list[str]:
-        whole = "The outcome has whole numbers only, and so have its quantiles."
-        return [
-            whole if self.whole else "",
-            "Quantiles of the two distributions are compared: this is not the quantile of the "
-            "effects of single records. Other quantiles cost nothing: quantiles(), distribution(). "
-            "simultaneous=True makes intervals that hold for all of them at once.",
-            *self.notes,
-        ]
+        return [_SAID["whole"] if self.whole else "", _SAID["effects"], *self.notes]
 
     def _findings(self, conf_level: float) -> list[str]:
         said = self._said(conf_level).items()
         parts = "; ".join(f"{term.removeprefix('quantile ')}: {text}" for term, text in said)
         return [
-            f"Differences between treatment and control at quantiles of {self.outcome} "
-            f"({percent(conf_level, 'g')} confidence intervals) are: {parts}."
+            f"Quantile treatment effects on {self.outcome}, treated minus control "
+            f"({percent(conf_level, 'g')} confidence intervals): {parts}."
         ]
 
 
 class _OfQuantiles(OfTables, total=False):
     bins: int | Sequence[float] | None
-    place_share: float | None
+    location_share: float | None
 
 
 @public_call(
     _OfQuantiles,
     method="quantile_table",
     plot="draw both distributions",
-    quantiles={"type": float, "nargs": "+", "help": "shares of records; 0.5: median"},
+    quantiles={"type": float, "nargs": "+", "help": "probabilities; 0.5: median"},
 )
 def dp_qte(
     formula: str,
@@ -339,25 +336,26 @@ def dp_qte(
     epsilon: float,
     **more: Unpack[_OfQuantiles],
 ) -> QuantileEffects:
-    r"""Compare quantiles of the outcome in two arms, from one noisy table.
+    r"""Estimate quantile treatment effects: quantiles of the outcome in two arms, compared.
 
     Parameters
     ----------
     formula
-        ``"outcome ~ treatment"``, or ``"outcome ~ treatment | x1 + x2"``. Covariates are adjusted
-        for, by weights of a released propensity model, unless treatment was randomised.
+        ``"outcome ~ treatment"``, or ``"outcome ~ treatment | x1 + x2"``. Effects are adjusted for
+        covariates by inverse probability weights of a released propensity model, unless treatment
+        was randomised.
     quantiles
-        Shares of records, 0.5 for the median. The table is finest around these; others can be asked
-        of the result, and cost nothing.
+        Probabilities, 0.5 for the median. The histogram is finest around these quantiles; the
+        result can give others at no cost in privacy budget.
     bounds
-        As in :func:`dp_ate`. The range of the outcome may be wide: a part of epsilon finds out
-        where the records are.
+        As in :func:`dp_ate`. The range of the outcome may be wide: a part of epsilon is used to
+        find where the outcomes are.
     {shared}
 
     Returns
     -------
     QuantileEffects
-        Quantiles of both arms with their differences, and both distributions.
+        Quantiles of both arms with their differences, and both distribution functions.
 
     Examples
     --------

@@ -1,12 +1,13 @@
-"""`dp_randomisation_test`: no effect on anybody, for an outcome of 0 and 1 in a trial.
+"""`dp_randomisation_test`: the sharp null hypothesis, for an outcome of 0 and 1 in a trial.
 
 1. The number of successes (share "successes").
-2. The sum of (t - p)(y - c) over the records (share "sum"), p being the chance or the share of
+2. The sum of (t - p)(y - c) over the records (share "sum"), p being the probability or the share of
    treatment, and c 0, 1/2 or 1, as the first release makes best.
 
-Both are sums of whole numbers with discrete Laplace noise, so the law of what is released under the
-null hypothesis is known exactly, but for the number of successes; `dpeffects.inference.
-randomisation` has the p-value. Two sums are better than four counts by arm and outcome: a record
+Both are sums of whole numbers with discrete Laplace noise, so the distribution of what is released
+under the null hypothesis is known exactly, but for the number of successes; `dpeffects.inference.
+randomisation_distribution` has the p-value. Two sums are better than four counts by arm and
+outcome: a record
 that moves from one of these to another moves two of them, so that their noise is twice that of the
 sum, and what is needed of the number of successes is no more than about how many they are.
 """
@@ -24,13 +25,13 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.calls import public_call, released
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, refusal
 from dpeffects.estimators.arm_tables import table_spec
 from dpeffects.estimators.option_checks import between, choice, whole
-from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import Facts, Options, uses_no_delta
+from dpeffects.estimators.row_functions import row
+from dpeffects.estimators.spec import Options, PublicInfo, uses_no_delta
 from dpeffects.inference.hypotheses import ALTERNATIVES
-from dpeffects.inference.randomisation_law import (
+from dpeffects.inference.randomisation_distribution import (
     CENTRES,
     GAMMA,
     Assignment,
@@ -38,40 +39,24 @@ from dpeffects.inference.randomisation_law import (
     p_value,
 )
 from dpeffects.lazy import pd
-from dpeffects.privacy import COUNT, Block, Box, Cells, Curator
-from dpeffects.results import export, record, tabled, words
-from dpeffects.results.numbers import number
+from dpeffects.privacy import COUNT, Block, Box, Curator, GroupIndex
+from dpeffects.results import export, result_base, table_results, wording
+from dpeffects.results.number_format import number
 from dpeffects.summary import Pairs, Table
 
 if TYPE_CHECKING:
     from dpeffects.ledgers import Address
     from dpeffects.privacy.ledger import Account
 
-_HOW: str = (
-    "say how treatment was assigned: treated_share=0.5 if everybody was treated with that chance, "
-    "or treated=500 if so many were"
-)
-_AGAINST = {
-    "two-sided": "it changes somebody's",
-    "greater": "it raises somebody's",
-    "less": "it lowers somebody's",
-}
-"""Alternatives in words."""
-_NOTES: tuple[str, ...] = (
-    "The p-value is exact: where treatment changes nobody's outcome it is at most alpha with a "
-    "chance of at most alpha, in samples of any size and with any epsilon, if treatment was "
-    f"assigned as said. It is at least {GAMMA:g}, the chance that the number of successes is "
-    "not where its release says.",
-    "The estimate is the average effect that the sum alone gives; dp_ate gives a better one, "
-    "with an interval.",
-)
+_SAID = wording.said("randomisation")
+_HOW: str = _SAID["how"]
 
 
 @dataclass(frozen=True)
 class RandomisationOptions(Options):
-    """``treated_share``: the chance with which each record was treated, independently of all
-    others; ``treated``: instead, how many records were treated, where their number was fixed or is
-    public; ``alternative``: "two-sided", "greater" or "less".
+    """``treated_share``: the probability with which each record was treated, independently of all
+    others; ``treated``: instead, the number of treated records, where it was fixed or is public;
+    ``alternative``: "two-sided", "greater" or "less".
     """
 
     treated_share: float | None = between(None, 1e-6, 1.0 - 1e-6)
@@ -83,22 +68,18 @@ class RandomisationOptions(Options):
         if not (self.treated_share is None or self.treated is None):
             raise OptionError(_HOW)
 
-    def resolve(self, facts: Facts) -> RandomisationOptions:
+    def resolve(self, facts: PublicInfo) -> RandomisationOptions:
         """Refuse an outcome that is not 0 and 1 by its declaration."""
         if not facts.indicator:
-            raise OptionError(
-                "a randomisation test is for an outcome of 0 and 1 by its declaration: a boolean "
-                'column, bounds={"y": [0, 1]}, or a comparison such as I(y > 0.5), with bounds '
-                "for y"
-            )
+            raise OptionError(refusal("binary_outcome"))
         return self
 
     def check(self, n: int, smallest_arm: int | None, arms: int = 2) -> None:
-        """Refuse a number of treated records that leaves no controls, or none that is said."""
+        """Refuse a number of treated records that leaves no controls, or a call without one."""
         if self.treated_share is None and self.treated is None:
             raise OptionError(_HOW)
         if self.treated is not None and self.treated >= n:
-            raise OptionError(f"treated must be less than the number of records, {n}")
+            raise OptionError(f"treated must be below the number of records, {n}")
 
     def assignment(self, n: int) -> Assignment:
         """How treatment was assigned to n records."""
@@ -124,15 +105,17 @@ def assignment_score(rows: Block, scores: tuple[int, int, int, int]) -> FloatArr
     return np.where(rows.outcome > 0.5, of_success, of_failure)
 
 
-def shares(level: str, options: RandomisationOptions) -> dict[str, float]:
+def budget_split(level: str, options: RandomisationOptions) -> dict[str, float]:
     """Split of the budget."""
     return {"sum": 0.75, "successes": 0.25}
 
 
-def fit(curator: Curator, options: RandomisationOptions, estimand: str) -> tabled.Tabled:
+def fit(
+    curator: Curator, options: RandomisationOptions, estimand: str
+) -> table_results.TableRelease:
     """Release both sums; the p-value is post-processing."""
     assignment = options.assignment(curator.n)
-    cells = Cells(failure(), 1)
+    cells = GroupIndex(failure(), 1)
     count = curator.sums("number of successes", None, COUNT, cells, share="successes")
     # noise of a sum that a record moves by 1, were it on the same grid
     statistic = RandomisationStatistic(assignment, 1.0 / curator.epsilon("sum"), count.scale)
@@ -149,42 +132,33 @@ def fit(curator: Curator, options: RandomisationOptions, estimand: str) -> table
         "count_scale": count.scale,
         "alternative": options.alternative,
     }
-    return tabled.Tabled(RandomisationTest, own)
+    return table_results.TableRelease(RandomisationTest, own)
 
 
 TABLE = table_spec(
     name="randomisation_test",
-    title="randomisation test",
-    about=(
-        "dp_randomisation_test: two noisy sums, and the p-value of no effect on anybody, exact in "
-        "samples of any size"
-    ),
-    assumes="treatment was randomised as the call says",
     estimands=("ATE",),
     levels=("sample",),
     options=RandomisationOptions,
-    shares=shares,
+    budget_split=budget_split,
     fit=fit,
     uses_delta=uses_no_delta,
     uses_covariates=False,
-    citation=(
-        "Berger and Boos (1994), P values maximized over a confidence set for the nuisance "
-        "parameter, Journal of the American Statistical Association 89."
-    ),
+    **_SAID["spec"],
 )
 """It estimates no effect, so it is not among the methods of `dp_ate`."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class RandomisationTest(record.Record):
+class RandomisationTest(result_base.ResultBase):
     """A randomisation test of the sharp null hypothesis; made by `dp_randomisation_test`.
 
     Parameters
     ----------
     assignment
-        How treatment was assigned, as the call says.
+        How treatment was assigned, as declared in the call.
     centre
-        Whose treatment counts in the sum: of "successes", "failures", or "both".
+        Records whose treatment enters the sum: "successes", "failures", or "both".
     total, scale
         The released sum, in whole numbers, and the scale of the noise in it.
     successes, count_scale
@@ -192,11 +166,11 @@ class RandomisationTest(record.Record):
     alternative
         "two-sided", "greater" or "less".
     estimand, method, ...
-        The fields of `Record`.
+        The fields of `ResultBase`.
     """
 
     _computed = ("p_value", "statistic", "estimate")
-    _titled = "Private randomisation test"
+    _titled = "Randomisation test, {0._private}"
     _verb = "tested"
     _of_effects = False
     assignment: Assignment
@@ -217,21 +191,21 @@ class RandomisationTest(record.Record):
 
     @property
     def statistic(self) -> float:
-        """The released sum, in standard deviations of what it is without an effect."""
+        """The released sum, in standard deviations of its null distribution."""
         return self._statistic.of(self.total, self.successes)
 
     @cached_property
     def p_value(self) -> float:
-        """P-value of the hypothesis that treatment changes nobody's outcome.
+        """P-value of the sharp null hypothesis that treatment has no effect on any unit.
 
-        It is at most alpha with a chance of at most alpha where that is true, in samples of any
-        size and with any epsilon.
+        If it is true, the p-value is at most alpha with probability at most alpha, in samples of
+        any size and with any epsilon.
         """
         return p_value(self._statistic, self.total, self.successes, self.alternative)
 
     @property
     def estimate(self) -> float:
-        """The sum as an average effect: unbiased, within the range that an effect can have."""
+        """The average effect that the sum gives, within the range that an effect can have."""
         design = self.assignment
         unit = design.s * (2.0 if self.centre == "both" else 1.0)
         share = design.r / design.s
@@ -268,55 +242,58 @@ class RandomisationTest(record.Record):
 
     @property
     def _null(self) -> str:
-        return f"{self.treatment} changes nobody's {self.outcome}"
+        return f"{self.treatment} has no effect on {self.outcome} in any unit"
+
+    @property
+    def _against(self) -> str:
+        return str(_SAID[self.alternative])
 
     @property
     def _assigned(self) -> str:
         design = self.assignment
         if design.fixed:
             return f"{design.treated} of {design.n} records were treated"
-        return f"each of {design.n} records was treated with chance {number(design.r / design.s)}"
+        chance = number(design.r / design.s)
+        return f"each of {design.n} records was treated with probability {chance}"
 
     @property
     def _subject(self) -> str:
-        return f"the hypothesis that {self._null} (against: {_AGAINST[self.alternative]})"
+        return f"the sharp null hypothesis that {self._null} (alternative: {self._against})"
 
     def _headed(self, conf_level: float) -> Mapping[str, str]:
         return {"Estimand": ""}
 
-    def _headline(self, conf_level: float = 0.95, **asked: Any) -> words.Lines:
+    def _headline(self, conf_level: float = 0.95, **asked: Any) -> wording.Lines:
         return [
-            ("Tested", self._null),
-            ("Against", f"{_AGAINST[self.alternative]} ({self.alternative})"),
-            ("p-value", words.p_text(self.p_value)),
+            ("Sharp null hypothesis", self._null),
+            ("Alternative", f"{self._against} ({self.alternative})"),
+            ("p-value", wording.p_text(self.p_value)),
             ("Estimate", f"{number(self.estimate, 3)} (no interval: dp_ate has one)"),
         ]
 
     def _blocks(self, conf_level: float) -> Sequence[Pairs | Table]:
-        successes = f"{self.successes:.0f} (noise of scale {self.count_scale:.3g})"
-        more = [("Assigned", self._assigned), ("Successes", successes)]
+        successes = f"{self.successes:.0f} (privacy noise of scale {self.count_scale:.3g})"
+        more = [("Assignment", self._assigned), ("Outcomes of 1", successes)]
         tested = Pairs((*self._headline()[:2], *more), "Hypothesis")
-        row = ("", number(self.estimate, 3), f"{self.statistic:.3f}", words.p_text(self.p_value))
+        row = ("", number(self.estimate, 3), f"{self.statistic:.3f}", wording.p_text(self.p_value))
         columns = ("", "estimate", "statistic", "p-value")
         return tested, Table("Randomisation test", columns, (row,), "lrrr")
 
     def _noted(self, conf_level: float) -> Sequence[str]:
-        return *_NOTES, *self.notes
+        return _SAID["exact"].format(GAMMA), _SAID["estimate"], *self.notes
 
     def _findings(self, conf_level: float) -> Sequence[str]:
-        evidence = "which is no evidence that there is none"
-        if self.p_value < 1.0 - conf_level:
-            evidence = "which is evidence of an effect on somebody"
+        evidence = "reject" if self.p_value < 1.0 - conf_level else "keep"
         return [
-            f"Treatment was taken as assigned by chance: {self._assigned}.",
+            f"Treatment was taken as randomised: {self._assigned}.",
             f"The randomisation test, which is exact for the assignment and the privacy noise, has "
-            f"p {words.p_words(self.p_value)}, {evidence}.",
+            f"p {wording.p_words(self.p_value)}, {_SAID[evidence]}.",
         ]
 
 
 class _OfTest(TypedDict, total=False):
     bounds: Any
-    shares: Mapping[str, float] | None
+    budget_split: Mapping[str, float] | None
     ledger: Account | Address | None
     dataset: str | None
     seed: int | None
@@ -327,8 +304,8 @@ class _OfTest(TypedDict, total=False):
     options=False,
     after="alternative",
     conf_level=False,
-    treated={"help": "how many records were treated"},
-    treated_share={"help": "chance with which each record was treated"},
+    treated={"help": "number of treated records"},
+    treated_share={"help": "probability with which each record was treated"},
 )
 def dp_randomisation_test(
     formula: str,
@@ -340,10 +317,10 @@ def dp_randomisation_test(
     alternative: str = "two-sided",
     **more: Unpack[_OfTest],
 ) -> RandomisationTest:
-    r"""Test whether a randomised treatment changes anybody's outcome, which is 0 or 1.
+    r"""Test the sharp null hypothesis that a randomised treatment has no effect on any unit.
 
-    The p-value is exact in samples of any size, with any epsilon: it rests on the assignment of
-    treatment and on the noise, whose laws are known, and on nothing else.
+    The outcome is 0 or 1. The p-value is exact in samples of any size and with any epsilon: it
+    uses only the distributions of the assignment and of the privacy noise, which are known.
 
     Parameters
     ----------
@@ -351,12 +328,13 @@ def dp_randomisation_test(
         As in :func:`dp_ate`. The outcome is 0 or 1 by its declaration: a boolean column, one with
         the bounds [0, 1], or a comparison, ``"I(weeks > 3) ~ t"``. No covariates are read.
     treated_share
-        The chance with which each record was treated, independently of all others.
+        The probability with which each record was treated, independently of all others.
     treated
-        Instead: how many records were treated, where that was fixed, or is public. The test is
-        then conditional on it, and more powerful where the outcome is neither rare nor frequent.
+        Instead: the number of treated records, where it was fixed or is public. The test is then
+        conditional on it, and more powerful where the outcome is neither rare nor frequent.
     alternative
-        "two-sided": treatment changes somebody's outcome; "greater": it raises somebody's; "less".
+        "two-sided": treatment changes the outcome of at least one unit; "greater": it increases
+        it; "less": it decreases it.
     {shared}
 
     Returns
@@ -366,11 +344,11 @@ def dp_randomisation_test(
     Notes
     -----
     Two numbers are released: how many outcomes are 1, with a quarter of epsilon, and the sum of
-    (t - p)(y - c). Under the null hypothesis their law is known but for the former, over which the
-    p-value is maximised, within a confidence set (`dpeffects.inference.randomisation_law`). Persons
-    with several rows, weights, subsets and missing values are refused, because the assignment of
-    treatment is one of records: leave out rows first, where whether they are left out does not
-    depend on anything that is private.
+    (t - p)(y - c). Under the null hypothesis the distribution of the sum is known but for that
+    number, over which the p-value is maximised within a confidence set
+    (`dpeffects.inference.randomisation_distribution`). Several rows per person, weights, subsets
+    and missing values are refused, because treatment was assigned to records: exclude rows
+    beforehand, by a criterion that does not depend on private values.
 
     Examples
     --------

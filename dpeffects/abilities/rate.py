@@ -23,28 +23,25 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.calls import OfTables, public_call, released
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, refusal
 from dpeffects.estimators import arm_tables, spec
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.option_checks import check_column, check_positive, checked
-from dpeffects.estimators.row import row
+from dpeffects.estimators.row_functions import row
 from dpeffects.formula.expression import Column, Expression, Pair, columns
-from dpeffects.inference import COUNTED, Means, Unavailable, intervals, noise_ratio, scales
+from dpeffects.inference import COUNTED, ArmMeans, Unavailable, intervals, noise_ratio, scales
 from dpeffects.inference.intervals import NO_TEST, Interval
 from dpeffects.inference.rates import ArmSums, RateTable
-from dpeffects.privacy import Asked, Block, Box, Curator, Noisy, entries
-from dpeffects.privacy.tight_sets import WithSizes
-from dpeffects.results.numbers import number, numbers
-from dpeffects.results.tabled import ARMS, Tabled, TableEffects, Term
-from dpeffects.results.words import effect_cells, percent
+from dpeffects.privacy import Block, Box, Curator, NoisyValue, SumQuery, entries
+from dpeffects.privacy.tight_domains import BoxWithAbsoluteValues
+from dpeffects.results.number_format import number, numbers
+from dpeffects.results.table_results import ARMS, TableEffects, TableRelease, Term
+from dpeffects.results.wording import effect_cells, percent, said
 from dpeffects.summary import Table, printed
 
-_SUMS = WithSizes(Box([-1.0, -hand.TIME], [1.0, hand.TIME], centre=0.0))
-_ONE = WithSizes(Box(-1.0, 1.0, centre=0.0))
-_UNBOUNDED: str = (
-    "The rate of the controls is not bounded away from zero at this size and budget: its ratio has "
-    "no upper end."
-)
+_SUMS = BoxWithAbsoluteValues(Box([-1.0, -hand.TIME], [1.0, hand.TIME], centre=0.0))
+_ONE = BoxWithAbsoluteValues(Box(-1.0, 1.0, centre=0.0))
+_SAID = said("rate")
 
 
 # --- options ------------------------------------------------------------------------------------
@@ -52,8 +49,8 @@ _UNBOUNDED: str = (
 
 @dataclass(frozen=True)
 class RateOptions(arm_tables.TableOptions):
-    """``offset``: the column of the time in which events were counted; ``per``: the time that rates
-    are given for, as 1000 (person-years).
+    """``offset``: the column of person-time; ``per``: the person-time that rates are given for,
+    such as 1000 (events per 1,000 person-years).
 
     {tables}
     """
@@ -64,21 +61,21 @@ class RateOptions(arm_tables.TableOptions):
     def of_outcome(self, written: Expression) -> Expression:
         """Events and time as one number."""
         if not self.offset:
-            raise OptionError('rates need the time of each record: write offset="years"')
+            raise OptionError(refusal("rate_needs_person"))
         written = super().of_outcome(written)
         if self.offset in columns(written):
-            raise OptionError(f"offset={self.offset!r} is the outcome: name the column of times")
+            raise OptionError(refusal("offset_outcome_name", offset=self.offset))
         return Pair(written, Column(self.offset))
 
 
-def shares(level: str, options: RateOptions) -> dict[str, float]:
+def budget_split(level: str, options: RateOptions) -> dict[str, float]:
     """Split of the budget: a fifth of what is not the model's for the sampling variance."""
-    found = arm_tables.table_shares(level, options)
+    found = arm_tables.table_budget(level, options)
     whole = found["table"]
     return found | {"table": (1.0 - hand.SQUARES) * whole, "squares": hand.SQUARES * whole}
 
 
-def uses_delta(options: Any, facts: spec.Facts) -> dict[str, float | None]:
+def uses_delta(options: Any, facts: spec.PublicInfo) -> dict[str, float | None]:
     """Shares that can use a delta."""
     sums = dict.fromkeys(("unadjusted", "table"), entries(_SUMS))
     return {"model": None, **sums, "squares": entries(_ONE)}
@@ -118,7 +115,7 @@ def most_lacking(rates: FloatArray) -> FloatArray:
 
 
 def _both(rows: Block, weight: arm_tables.TableWeight | None) -> tuple[FloatArray, FloatArray]:
-    """Events and time of some rows, within [0, 1]; a record without time counts as nothing."""
+    """Events and time of some rows, within [0, 1]; a record without time is left out."""
     events, time = Pair.apart(rows.outcome)
     share = np.where(time > 0.0, 1.0, 0.0)
     if weight is not None:
@@ -129,14 +126,14 @@ def _both(rows: Block, weight: arm_tables.TableWeight | None) -> tuple[FloatArra
 # --- the release --------------------------------------------------------------------------------
 
 
-def fit(curator: Curator, options: RateOptions, estimand: str) -> Tabled:
+def fit(curator: Curator, options: RateOptions, estimand: str) -> TableRelease:
     """Release the model of treatment, where there is one, then sums, then squares."""
     adjustment = arm_tables.adjusted(curator, options, estimand)
     weight = adjustment.weight if adjustment else None
-    asked = [Asked("events and time by arm", events_and_time(weight), _SUMS, None, "table")]
+    asked = [SumQuery("events and time by arm", events_and_time(weight), _SUMS, None, "table")]
     if curator.has("unadjusted"):
         plain = events_and_time(None)
-        asked.append(Asked("the same without weights", plain, _SUMS, None, "unadjusted"))
+        asked.append(SumQuery("the same without weights", plain, _SUMS, None, "unadjusted"))
     first, *others = curator.several(*asked)
     events, time = _of_arms(first) / np.array([[1.0], [hand.TIME]])
     noise = first.variance / 2.0
@@ -157,17 +154,17 @@ def fit(curator: Curator, options: RateOptions, estimand: str) -> Tabled:
         confounding=arm_tables.confounding_left(options, adjustment),
         unadjusted=_arm_sums(others[0], tops) if others else None,
     )
-    own = {"table": table, "per": float(options.per), "offset": options.offset}
+    own = {"arm_table": table, "per": float(options.per), "offset": options.offset}
     return arm_tables.tabled(RateEffects, options, adjustment, **own)
 
 
-def _of_arms(release: Noisy) -> FloatArray:
+def _of_arms(release: NoisyValue) -> FloatArray:
     """Sums of both arms, one row for each column, of a released difference and sum of them."""
     difference, whole = release.value.reshape(2, -1)
     return np.stack([whole + difference, whole - difference], axis=1) / 2.0
 
 
-def _arm_sums(release: Noisy, tops: tuple[float, ...]) -> ArmSums:
+def _arm_sums(release: NoisyValue, tops: tuple[float, ...]) -> ArmSums:
     """Events and time as they were before they were scaled."""
     sizes = np.array([tops[0], tops[1] / hand.TIME])
     events, time = map(_pair, _of_arms(release) * sizes[:, None])
@@ -181,14 +178,11 @@ def _pair(values: FloatArray) -> tuple[float, float]:
 
 TABLE = arm_tables.table_spec(
     name="rate",
-    title="rates per person-time",
-    about="dp_rate: sums of events and of time by arm; rates, their difference and ratio",
-    assumes="the time of a record does not depend on what would have happened",
     options=RateOptions,
-    shares=shares,
+    budget_split=budget_split,
     fit=fit,
     uses_delta=uses_delta,
-    citation="dpeffects (software): noisy sums of events and time.",
+    **_SAID["spec"],
 )
 
 
@@ -202,7 +196,7 @@ class Ratio(Term):
     ``released`` is the difference of the two.
     """
 
-    means: Means = field(kw_only=True)
+    means: ArmMeans = field(kw_only=True)
 
     @property
     def estimate(self) -> float:
@@ -239,12 +233,12 @@ class RateEffects(TableEffects):
 
     Parameters
     ----------
-    table
+    arm_table
         The released sums.
     per
-        The time that rates are given for: 1000 for events per 1,000 person-years.
+        The person-time that rates are given for: 1000 for events per 1,000 person-years.
     offset
-        The column of times.
+        The column of person-time.
 
     Examples
     --------
@@ -257,13 +251,13 @@ class RateEffects(TableEffects):
     ['rate_treated', 'rate_control', 'rate_difference', 'rate_ratio']
     """
 
-    table: RateTable  # type: ignore[assignment]
+    arm_table: RateTable  # type: ignore[assignment]
     per: float = 1.0
     offset: str = ""
 
     def terms(self) -> Sequence[Term]:
         """Both rates, their difference and their ratio."""
-        means = self.table.means(self.per)
+        means = self.arm_table.means(self.per)
         rates = [
             Term(f"rate_{arm}", self._based(scales.of_mean(means, k == 0)), tested=False)
             for k, arm in enumerate(ARMS)
@@ -276,41 +270,37 @@ class RateEffects(TableEffects):
         return self._head(f"of the rate {self.outcome}")
 
     def _per(self) -> str:
-        return f"per {number(self.per)} of {self.offset}"
+        per = "unit" if self.per == 1.0 else number(self.per)
+        return f"per {per} of person-time ({self.offset})"
 
     def _after(self, place: str) -> str:
-        return "" if place == "paragraph" else f"; rates {self._per()}"
+        return "" if place == "paragraph" else f", rates {self._per()}"
 
     def _tables(self, conf_level: float) -> list[Table]:
-        """What was released."""
-        weights = " of weights" if self.details else ""
-        found, cells = self.table.sums, []
+        """Events and person-time, as released."""
+        weights = "weighted, " if self.details else ""
+        found, cells = self.arm_table.sums, []
         for values, scale in zip((found.events, found.time), found.scales, strict=True):
             sd = scale * math.sqrt(2.0 if found.gaussian else 4.0)  # of two halves
             ratios = [noise_ratio(sd, value=max(x, COUNTED)) for x in values]
             cells.append([*map(printed, numbers(values, 4), ratios)])
         rows = tuple(zip(ARMS, *cells, strict=True))
-        return [Table(f"Sums{weights} (noisy)", ("arm", "events", self.offset), rows, "lrr")]
+        title = f"Events and person-time by arm ({weights}with privacy noise)"
+        return [Table(title, ("arm", "events", self.offset), rows, "lrr")]
 
     def _open_end(self, conf_level: float) -> list[str]:
-        return [_UNBOUNDED] if self.conf_int(conf_level)[-1, 1] == math.inf else []
+        return [_SAID["unbounded"]] if self.conf_int(conf_level)[-1, 1] == math.inf else []
 
     def _noted(self, conf_level: float) -> list[str]:
         return [*self.notes, *self._open_end(conf_level)]
 
     def _findings(self, conf_level: float) -> list[str]:
-        said = {}
+        found = {}
         for term in self.tidy(conf_level).to_dict("records"):
             value, _, low, high = effect_cells(term)
             interval = f"{percent(conf_level)} confidence interval from {low} to {high}"
-            said[term["term"]] = f"{value} ({interval})"
-        return [
-            f"The rate of events {self._per()} is {said['rate_treated']} among the treated and "
-            f"{said['rate_control']} among the controls.",
-            f"Their difference is {said['rate_difference']}, and the rate ratio "
-            f"{said['rate_ratio']}.",
-            *self._open_end(conf_level),
-        ]
+            found[term["term"]] = f"{value} ({interval})"
+        return [_SAID["findings"].format(per=self._per(), **found), *self._open_end(conf_level)]
 
 
 # --- the call -----------------------------------------------------------------------------------
@@ -332,13 +322,14 @@ def dp_rate(
     ----------
     formula
         ``"events ~ treatment"``, or ``"events ~ treatment | x1 + x2"``, where events are counts, or
-        0 and 1. Covariates are adjusted for, by weights of a released propensity model, unless
-        treatment was randomised.
+        0 and 1. Effects are adjusted for covariates by inverse probability weights of a released
+        propensity model, unless treatment was randomised.
     offset
-        The column of the time in which the events of a record were counted, such as years of
-        follow-up. It is a time, not its logarithm. A record without time counts as nothing.
+        The column of person-time, such as years of follow-up: a time, not its logarithm. Records
+        without person-time are left out.
     per
-        The time that rates are given for: 1000 for events per 1,000 years. Ratios do not change.
+        The person-time that rates are given for: 1000 for events per 1,000 person-years. Rate
+        ratios do not depend on it.
     bounds
         As in :func:`dp_ate`. The largest count and the largest time of a record must be declared,
         ``{"events": (0, 10), "years": (0, 5)}``: the noise in rates is proportional to the first.
@@ -347,8 +338,8 @@ def dp_rate(
     Returns
     -------
     RateEffects
-        Both rates, their difference and their ratio. Intervals hold for overdispersed counts too:
-        the variance is that of single records, not that of a Poisson law.
+        Rates of both arms, rate difference and rate ratio. Intervals are valid for overdispersed
+        counts too: the variance is estimated from records, not taken from a Poisson distribution.
 
     Examples
     --------

@@ -26,24 +26,24 @@ from dpeffects.arrays import IntArray
 from dpeffects.design.columns import Design, intervals_of
 from dpeffects.estimators import arm_sums, arm_tables
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.default.bends import bends, bent
 from dpeffects.estimators.default.clipped_contrast import refuse_unadjusted
-from dpeffects.estimators.margins import ArmByLevel, Left, MarginAsked, cube, margins
+from dpeffects.estimators.default.polynomial_terms import bends, bent
+from dpeffects.estimators.margins import ArmByLevel, MarginQuery, Residuals, cube, margins
 from dpeffects.estimators.outcome_slopes import PART, SHARE, release_slopes, slopes_within, worth
-from dpeffects.estimators.spec import Contrasts, Facts, Options
+from dpeffects.estimators.spec import Contrasts, Options, PublicInfo
 from dpeffects.formula.discrete import joined
 from dpeffects.formula.expression import Categorical, Cut, source
 from dpeffects.inference import COUNTED, Unavailable, check_conf_level, noise_ratio
 from dpeffects.inference.interaction import interaction
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
-from dpeffects.inference.scales import mean_noise
 from dpeffects.inference.table_one import OVERALL, arm_sizes, table_one, variable_name
-from dpeffects.privacy import Cells, Curator, entries
+from dpeffects.privacy import Curator, GroupIndex, entries
 from dpeffects.privacy.units import seen_as
-from dpeffects.results import average, export, record, several, tabled, words
-from dpeffects.results.numbers import number, to_error
+from dpeffects.results import average, export, result_base, several, table_results, wording
+from dpeffects.results.number_format import number, to_error
+from dpeffects.results.result_base import NamedTable
 from dpeffects.results.scaled import mean_rows
-from dpeffects.summary import NAMED, NOISE, SHOWN, Summary, Table, draw, named, printed
+from dpeffects.summary import NAMED, NOISE, SHOWN, Table, draw, printed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,25 +53,18 @@ _UNWEIGHTED = Fraction(1, 3)
 more noise, because the largest weight counts as one record."""
 _BASELINE_SQUARES = Fraction(3, 10)
 """Part of a pure price for the squares of baseline variables, which differences are divided by."""
-_AT_RANDOM: str = (
-    "An outcome is compared among the records that have it: within an arm, those that lack it are "
-    "taken to be like these."
-)
-
-Made = tuple[str, Table, tuple[str, ...]]
-"""A table with its name, and notes that belong to it."""
-
+_SAID = wording.said("study")
 
 # --- options ------------------------------------------------------------------------------------
 
-_TYPICAL = Facts(1000, 1, None, "sample", values=(1, 0, 0), outcomes=1)  # type: ignore[arg-type]
+_TYPICAL = PublicInfo(1000, 1, None, "sample", values=(1, 0, 0), outcomes=1)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class JointOptions(arm_tables.TableOptions):
     """``design``: "observational", or "randomised" where treatment was assigned by chance.
 
-    ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result of an
+    ``on_unadjusted``: "warn", or "error" to refuse, before anything is paid, a result of an
     observational study that is not adjusted. ``adjust``: whether baseline variables are adjusted
     for, None where there are any, treatment was not randomised, and a propensity model can be
     learnt. ``model_share``: part of the budget for that model, by default from public numbers.
@@ -80,31 +73,28 @@ class JointOptions(arm_tables.TableOptions):
     """
 
     confounded: ClassVar[float] = hand.CONFOUNDED
-    facts: Facts = field(default=_TYPICAL, init=False)
+    facts: PublicInfo = field(default=_TYPICAL, init=False)
     """What choices were made by, once they are made."""
 
-    def resolve(self, facts: Facts) -> Options:
+    def resolve(self, facts: PublicInfo) -> Options:
         """Decide whether to adjust; refuse what is too much."""
         if facts.outcomes > 500:
-            raise errors.OptionError(f"a study has up to 500 outcomes, not {facts.outcomes}")
+            raise errors.OptionError(f"a study can have at most 500 outcomes, not {facts.outcomes}")
         if facts.arms > 2:
             if self.adjust:
-                raise errors.OptionError(
-                    "adjust=True compares two arms: name the two levels in bounds, and use their "
-                    "rows"
-                )
+                raise errors.OptionError(errors.refusal("adjust_two_arms"))
             refuse_unadjusted(self, "more than two arms are not adjusted", "Compare two arms")
             return self.made_for(facts, adjust=False)
         return super().resolve(facts)
 
     @property
-    def baseline(self) -> Facts:
+    def baseline(self) -> PublicInfo:
         """The facts of the baseline variables: outcomes are columns that nothing is said of."""
         outcomes = 1 + self.facts.released
         values = (*(1,) * outcomes, *self.facts.values[outcomes:])
         return replace(self.facts, values=values)
 
-    def noise_of(self, facts: Facts) -> float:
+    def noise_of(self, facts: PublicInfo) -> float:
         """Pure noise of a weighted sum of one of the outcomes."""
         columns, part = facts.released + 1, hand.OUTCOMES if facts.groups else 1.0
         return math.sqrt((columns + 1) * (columns + 2) / 6.0) / part
@@ -115,13 +105,13 @@ class JointOptions(arm_tables.TableOptions):
         facts = self.facts
         if not self.adjust or facts is _TYPICAL:
             return -1
-        price = facts.budget.epsilon * PART * arm_tables.table_shares("sample", self)["table"]
+        price = facts.budget.epsilon * PART * arm_tables.table_budget("sample", self)["table"]
         columns = {k: bent(self.baseline, k).columns for k in range(self.degree, -1, -1)}
         able = (k for k, p in columns.items() if worth(facts.n, p, facts.outcomes, price))
         return next(able, -1)
 
 
-def shares(level: str, options: JointOptions) -> dict[str, float]:
+def budget_split(level: str, options: JointOptions) -> dict[str, float]:
     """Split of the budget between outcomes, subgroups and baseline variables."""
     facts = options.facts
     found = {"outcomes": hand.OUTCOMES}
@@ -133,7 +123,7 @@ def shares(level: str, options: JointOptions) -> dict[str, float]:
         found["baseline"] = min(max(part, least), most)
     if not options.adjust:
         return found
-    about = arm_tables.table_shares(level, options)
+    about = arm_tables.table_budget(level, options)
     if options.slopes >= 0:
         about[SHARE] = PART * about["table"]
         about["table"] -= about[SHARE]
@@ -141,12 +131,12 @@ def shares(level: str, options: JointOptions) -> dict[str, float]:
     return about | {name: table * part for name, part in found.items()}
 
 
-def _baseline_count(facts: Facts) -> int:
+def _baseline_count(facts: PublicInfo) -> int:
     """Columns of baseline variables, all but the intercept and the outcomes."""
     return max(len(facts.values) - 2 - facts.released, 0)
 
 
-def uses_delta(options: JointOptions, facts: Facts) -> dict[str, float | None]:
+def uses_delta(options: JointOptions, facts: PublicInfo) -> dict[str, float | None]:
     """All shares can use a delta, where Gaussian noise is less than that of a cube."""
     outcomes = entries(cube(facts.released + 1), 2)
     found: dict[str, float | None] = {"outcomes": outcomes}
@@ -193,12 +183,19 @@ def _completed(missing: tuple[int, ...], own: Mapping[str, Any], estimation: Any
         unadjusted=plain,
     )
     return {
-        "outcome": " + ".join(column.name for column in sums.outcomes),
+        "outcome": together(sums.outcomes),
         "labels": sums.labels,
-        "effects": tuple(replace(effect, basis=own["stands_on"]) for effect in sums.effects()),
+        "effects": tuple(
+            replace(effect, identification=own["identification"]) for effect in sums.effects()
+        ),
         "sums": sums,
         "subgroups": tuple(margin.factor for margin in parts),
     }
+
+
+def together(outcomes: Sequence[StudyColumn]) -> str:
+    """Name the outcomes of a study together."""
+    return outcomes[0].name if len(outcomes) == 1 else f"{len(outcomes)} outcomes"
 
 
 def study_columns(design: Design) -> tuple[StudyColumn, ...]:
@@ -226,7 +223,7 @@ class _Release:
     curator: Curator
     options: JointOptions
     prefix: str = ""
-    left: Left | None = None
+    left: Residuals | None = None
 
     @property
     def gone(self) -> IntArray:
@@ -238,7 +235,7 @@ class _Release:
 
     def outcomes(
         self, share: str, level: int | None = None, price: Fraction = Fraction(1)
-    ) -> MarginAsked:
+    ) -> MarginQuery:
         """The outcomes by arm, or by arm and level of a factor."""
         facts, arms = self.options.facts, self.curator.arms
         columns = np.arange(1, facts.released + 1)
@@ -247,17 +244,18 @@ class _Release:
         if level is not None:
             label, levels = f"{label} and factor {level + 1}", facts.groups[level]
             below = math.prod(facts.groups[level + 1 :])
-            cells, shape = Cells(ArmByLevel(arms, levels, below), arms * levels), (arms, levels)
+            cells = GroupIndex(ArmByLevel(arms, levels, below), arms * levels)
+            shape = arms, levels
         about = (label, columns, cells, shape, share, price)
-        return MarginAsked(self.curator, *about, gone=self.gone, left=self.left)
+        return MarginQuery(self.curator, *about, gone=self.gone, left=self.left)
 
-    def baseline(self, price: Fraction) -> list[MarginAsked]:
+    def baseline(self, price: Fraction) -> list[MarginQuery]:
         """The baseline variables by arm, where there are any."""
         curator, first = self.curator, self.options.facts.released + 1
         columns = np.arange(first, curator.width)
         label = f"{self.prefix}baseline variables by arm"
         cells, shape, part = arm_sums.arm_cells(curator), (curator.arms, 1), _BASELINE_SQUARES
-        asked = MarginAsked(
+        asked = MarginQuery(
             curator, label, columns, cells, shape, "baseline", price, part, counted=False
         )
         return [asked] if columns.size else []
@@ -265,7 +263,7 @@ class _Release:
 
 def fit(
     curator: Curator, options: JointOptions, estimand: str, contrasts: Contrasts = ()
-) -> tabled.Tabled:
+) -> table_results.TableRelease:
     """Release all margins from one look at the rows; which arms are compared is post-processing.
 
     Where records count by weights, one look more is for the outcomes and the baseline variables
@@ -306,7 +304,7 @@ def fit(
         missed=() if counted.left is None else tuple(counted.left.fitted.missed.tolist()),
     )
     made = arm_tables.tabled(StudyEffects, options, adjustment, sums=sums)
-    notes = (*made.notes, *((_AT_RANDOM,) if any(facts.missing) else ()))
+    notes = (*made.notes, *((_SAID["at_random"],) if any(facts.missing) else ()))
     return replace(made, notes=notes, named=partial(_completed, facts.missing))
 
 
@@ -326,7 +324,7 @@ def _adjustment(
 
 def _left(
     plain: _Release, adjustment: arm_tables.Adjustment, whole: Margin, baseline: Margin
-) -> Left | None:
+) -> Residuals | None:
     """Release slopes of the outcomes, where there is a share for them."""
     curator, options, facts = plain.curator, plain.options, plain.options.facts
     if not curator.has(SHARE):
@@ -351,23 +349,21 @@ def _left(
         arm = baseline.means()[0 if target.of_treated else 1, 0] + 0.5
         fitted = fitted.around(arm[standard.columns - facts.released - 1])
     two = np.array([curator.values[j] == 2 for j in range(1, k + 1)])
-    return Left(fitted, k, two)
+    return Residuals(fitted, k, two)
 
 
 TABLE = arm_tables.table_spec(
     name="study",
-    title="joint release of a study",
-    about="several outcomes, subgroups and baseline variables, out of one release",
     levels=("sample",),
     options=JointOptions,
-    shares=shares,
+    budget_split=budget_split,
     uses_delta=uses_delta,
     fit=fit,
     fit_arms=fit,
-    citation="",
     uses_outcome=False,
     needs_intercept=True,
     several=True,
+    **_SAID["spec"],
 )
 
 
@@ -375,7 +371,11 @@ TABLE = arm_tables.table_spec(
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class StudyEffects(several.Based, several.AtOnce, picture="report.plots.several_outcomes.of_study"):
+class StudyEffects(
+    several.IdentificationMixin,
+    several.SimultaneousEffects,
+    picture="report.plots.several_outcomes.of_study",
+):
     """Effects on several outcomes, in subgroups too, and the baseline variables by arm.
 
     All of it follows from one joint release. Intervals hold, and p-values are adjusted, for all
@@ -390,15 +390,15 @@ class StudyEffects(several.Based, several.AtOnce, picture="report.plots.several_
         The released numbers. What else they give is post-processing: it costs nothing.
     subgroups
         The factors that make subgroups, as they were written.
-    stands_on, warning
-        What entitles differences to be called effects, and what nobody should overlook.
+    identification, method_warnings
+        How effects are identified, and the warnings of the method.
     """
 
-    _titled = "Private {0._what} on {0._count}: {0.method_title} ({0.method})"
+    _titled = "{0._what} on {0.outcome}, {0._private}"
     sums: JointSums
     subgroups: tuple[str, ...] = ()
-    stands_on: str = ""
-    warning: str = ""
+    identification: str = ""
+    method_warnings: str = ""
 
     @property
     def outcomes(self) -> tuple[str, ...]:
@@ -410,22 +410,29 @@ class StudyEffects(several.Based, several.AtOnce, picture="report.plots.several_
         """Numbers of records by arm, with noise; they are not negative and add up."""
         return dict(zip(self.sums.arms, arm_sizes(self.sums)[0].tolist(), strict=True))
 
-    def one(self, label: str) -> average.Result:
-        """One of the effects as a `Result`, with an interval for it alone.
+    def effect_on(self, label: str) -> average.Result:
+        """The effect on one outcome as a `Result`, not adjusted for multiplicity.
 
-        So that, for example, ``fit.one("died").effect("ratio")`` is a risk ratio.
+        For example, ``fit.effect_on("died").effect("ratio")`` is a risk ratio.
         """
         if label not in self.labels:
-            return self._one(label, "one")
+            return self._one(label, "outcome")
         column, pair = self._about(self.labels.index(label))
         arms = [self.sums.arms[arm] for arm in pair]
         compared = "" if len(self.sums.arms) == 2 else f" ({' - '.join(arms)})"
-        return self._one(label, "one", outcome=column.name, treatment=f"{self.treatment}{compared}")
+        alone = _SAID["alone"].format(len(self.labels)) if len(self.labels) > 1 else ""
+        return self._one(
+            label,
+            "outcome",
+            outcome=column.name,
+            treatment=f"{self.treatment}{compared}",
+            notes=(*filter(None, (alone,)), *self.notes),
+        )
 
     def by(self, subgroup: str) -> several.SubsetEffects:
-        """Effects on all outcomes within the levels of a factor, with intervals for all at once.
+        """Effects on all outcomes in the subgroups of a factor, with simultaneous intervals.
 
-        Where this is several sites together, ``fit.by("site")`` has the effects at each.
+        Where several sites were combined, ``fit.by("site")`` has the effects at each site.
         """
         labels, effects, levels = [], [], []
         if subgroup == "site" and self.sums.sites and subgroup not in self.subgroups:
@@ -434,12 +441,14 @@ class StudyEffects(several.Based, several.AtOnce, picture="report.plots.several_
             within = self.sums.effects_by_level(self.subgroups.index(subgroup))
         else:
             known = ", ".join(self.subgroups) or "no subgroups"
-            raise errors.OptionError(f"this study has {known}, not {subgroup!r}")
+            raise errors.OptionError(f"this study has no subgroups by {subgroup!r}; it has {known}")
         for level, found in within:
             labels += [f"{label} | {level}" for label in self.labels]
             effects += [self._based(effect) for effect in found]
             levels += [level] * len(found)
-        about = {f.name: getattr(self, f.name) for f in fields(record.Record)}
+        about = {f.name: getattr(self, f.name) for f in fields(result_base.ResultBase)}
+        if any(map(_percent, self.sums.outcomes)):
+            about["notes"] = (_SAID["proportions"], *self.notes)
         return several.SubsetEffects(
             **about,
             labels=tuple(labels),
@@ -451,12 +460,14 @@ class StudyEffects(several.Based, several.AtOnce, picture="report.plots.several_
     def interactions(
         self, conf_level: float = 0.95, *, simultaneous: bool = True, most: int | None = None
     ) -> pd.DataFrame:
-        """Test for each outcome and factor whether the effect is the same at all levels.
+        """P for interaction: is the effect on an outcome the same in all subgroups of a factor?
 
-        One row each: the two levels between which effects differ most clearly (``one``,
-        ``other``), the difference with its interval, and the p-value of no difference at all. Both
-        are adjusted for the number of pairs of levels, and unless told otherwise for that of
-        outcomes and factors. ``most`` limits the effects that are tested, in the order of `labels`.
+        One row for each outcome and factor: the two levels whose effects differ most clearly
+        (``one``, ``other``), the difference of their effects with its interval, and the p-value of
+        the null hypothesis of equal effects at all levels. Interval and p-value have a Bonferroni
+        correction for the number of pairs of levels and, with ``simultaneous=True``, for the
+        number of outcomes and factors. ``most`` limits the effects that are tested, in the order
+        of `labels`.
         """
         check_conf_level(conf_level)
         count = len(self.labels) * len(self.subgroups) if simultaneous else 1
@@ -488,41 +499,30 @@ class StudyEffects(several.Based, several.AtOnce, picture="report.plots.several_
         return export.frame_of(rows, [*columns, "p_value", "noise_sd"])
 
     def table1(self) -> pd.DataFrame:
-        """Baseline variables by arm, with standardised differences and the noise in each number.
+        """Baseline variables by arm (Table 1), with standardised mean differences and noise.
 
-        One row for each variable, or level of a factor. For each arm, and overall: the number of
-        records (``treated_n``), the mean or, where ``share`` is True, the share of those records
-        in their arm (``treated_mean``), its standard deviation (``treated_sd``, NaN where that is
-        mostly noise) and the noise in the mean (``treated_noise_sd``). Then ``smd``, treated less
-        control over the root of the mean of both variances (of more than two arms, the largest
-        between two of them), its noise, and whether it may be nothing but noise; the same after
-        weighting, where records were weighted. What has a ``noise_ratio`` above 1 is mostly noise.
-        Sampling error is not in noise. Numbers are possible ones: shares of a factor add up to 1.
-        `tables` has it as it is printed.
+        One row for each variable or level of a factor. For each arm, and overall: the number of
+        records (``treated_n``), the mean or, where ``share`` is True, the proportion of those
+        records in their arm (``treated_mean``), the standard deviation of the variable
+        (``treated_sd``, NaN where it is mostly noise) and that of the privacy noise in the mean
+        (``treated_noise_sd``). Then ``smd``, the difference treated minus control divided by the
+        square root of the mean of both variances (of more than two arms, the largest between two
+        of them), the standard deviation of its noise, and whether it is within 1.96 of these
+        (``smd_within_noise``); the same after weighting, where records were weighted. A number
+        whose ``noise_ratio`` is above 1 is mostly noise, and not printed. Noise is privacy noise
+        alone, without sampling error. Proportions of the levels of a factor add up to 1.
+        ``table("table1")`` has the table as it is printed.
         """
         rows = list(table_one(self.sums))
         return export.frame_of(rows, list(rows[0]) if rows else ["variable", "level", "share"])
 
-    def tables(self, conf_level: float = 0.95, *, simultaneous: bool = True) -> dict[str, Summary]:
-        """The tables of a paper, one at a time, with all their rows.
-
-        "table1", "results", "by sex" for each factor of subgroups, and "budget"; where there are
-        more than two arms also "means". Each is printed, and has ``as_latex()``, ``as_html()``,
-        ``as_markdown()`` and ``as_docx("table.docx")``.
-        """
-        tables: dict[str, Summary] = named(f"{self._words}.tables_of")(
-            self, conf_level=conf_level, simultaneous=simultaneous
-        )
-        return tables
-
-    def plot(
+    def plot(  # type: ignore[override]  # a factor first, as of one covariate in CATE
         self,
-        conf_level: float = 0.95,
+        by: str | Sequence[str] | None = None,
         *,
+        conf_level: float = 0.95,
         simultaneous: bool | None = None,
-        by: str | None = None,
         kind: str = "forest",
-        standardised: bool | None = None,
         most: int | None = 30,
         ax: Any = None,
     ) -> Any:
@@ -530,15 +530,13 @@ class StudyEffects(several.Based, several.AtOnce, picture="report.plots.several_
 
         Parameters
         ----------
-        conf_level, simultaneous
-            Of the intervals, and whether they hold for all effects at once, as by default.
         by
-            A factor of subgroups: effects at its levels below those on all records.
+            A factor of subgroups, or a list of them: effects at each level below those on all
+            records, and the p-value of the interaction.
+        conf_level, simultaneous
+            Level of the intervals, and whether they are simultaneous (Bonferroni), the default.
         kind
             "forest" (effects) or "love" (standardised differences of baseline variables, sorted).
-        standardised
-            Whether effects are over the standard deviation of their outcome, as released; by
-            default where outcomes have different ranges.
         most
             How many differences of Table 1 are drawn, the largest first; None draws all.
         ax
@@ -575,15 +573,13 @@ class StudyEffects(several.Based, several.AtOnce, picture="report.plots.several_
         return super()._glance() | counts | {"subgroups": len(self.subgroups)}
 
     def __repr__(self) -> str:
-        count = len(self.sums.outcomes)
-        return self._head(f"on {count} outcome{'s' if count > 1 else ''}")
+        return self._head(f"on {self.outcome}")
 
     # --- words ----------------------------------------------------------------------------------
 
     @property
-    def _count(self) -> str:
-        """How many outcomes there are."""
-        return _counted(len(self.outcomes), "outcome")
+    def _named(self) -> several.Labels:
+        return several.Labels("outcome", "by outcome", "", "", "")
 
     @property
     def _subject(self) -> str:
@@ -592,7 +588,7 @@ class StudyEffects(several.Based, several.AtOnce, picture="report.plots.several_
         said = ", ".join(names) if len(names) <= NAMED else f"{len(names)} outcomes"
         if self.associated:
             return f"the association of {self.treatment} with {said}"
-        return f"the {words.called(self)} ({self.estimand}) of {self.treatment} on {said}"
+        return f"the {wording.called(self)} of {self.treatment} on {said}"
 
     def _headed(self, conf_level: float) -> dict[str, str]:
         names, noise = self.outcomes, number(arm_sizes(self.sums)[1], 2)
@@ -600,10 +596,12 @@ class StudyEffects(several.Based, several.AtOnce, picture="report.plots.several_
         arms = [f"{arm} {size}" for arm, size in zip(self.sizes, _sizes(self), strict=True)]
         about = {
             "Outcomes": ", ".join(names[:NAMED]) + more,
-            "Arms": f"{', '.join(arms)} records (noise sd {noise})",
+            "Arms": f"{', '.join(arms)} records (noise SD {noise})",
         }
+        if self.sums.baseline_columns and not self.associated and self.sums.unadjusted is None:
+            about["Adjusted for"] = _SAID["table1_only"]
         if self.subgroups:
-            alone = ", each by itself" if len(self.subgroups) > 1 else ""
+            alone = " (each factor by itself)" if len(self.subgroups) > 1 else ""
             about["Subgroups"] = ", ".join(self.subgroups) + alone
         return about
 
@@ -612,9 +610,10 @@ class StudyEffects(several.Based, several.AtOnce, picture="report.plots.several_
 
     def _noted(self, conf_level: float, simultaneous: bool | None = None) -> Sequence[str]:
         made = self._shown(conf_level, simultaneous)
-        return (*dict.fromkeys(note for _, _, own in made for note in own), *self.notes)
+        first = _SAID["digits"]
+        return (first, *dict.fromkeys(note for _, _, own in made for note in own), *self.notes)
 
-    def _shown(self, conf_level: float, simultaneous: bool | None) -> list[Made]:
+    def _shown(self, conf_level: float, simultaneous: bool | None) -> list[NamedTable]:
         """The tables of the summary, which are made once for blocks and notes."""
         asked = conf_level, self._at_once(simultaneous)
         if asked not in self._known:
@@ -622,14 +621,14 @@ class StudyEffects(several.Based, several.AtOnce, picture="report.plots.several_
         return self._known[asked]
 
     @cached_property
-    def _known(self) -> dict[tuple[float, bool], list[Made]]:
+    def _known(self) -> dict[tuple[float, bool], list[NamedTable]]:
         return {}
 
     def _apart(
-        self, conf_level: float = 0.95, simultaneous: bool = True, most: int | None = None
-    ) -> Iterator[Made]:
+        self, conf_level: float, simultaneous: bool = True, most: int | None = None, **asked: Any
+    ) -> Iterator[NamedTable]:
         """Tables in reading order, with at most so many effects."""
-        yield _results(self, conf_level, simultaneous, most)
+        yield from super()._apart(conf_level, most=most, simultaneous=simultaneous)
         if len(self.sums.arms) > 2:
             yield _means(self, conf_level, most)
         if self.subgroups:
@@ -642,37 +641,33 @@ class StudyEffects(several.Based, several.AtOnce, picture="report.plots.several_
 
     def _headline(
         self, conf_level: float = 0.95, simultaneous: bool = True, **asked: Any
-    ) -> words.Lines:
-        rows = []
-        for i, row in enumerate(
-            self.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
-        ):
-            column, _ = self._about(i)
-            factor = 100.0 if _percent(column) else 1.0
-            scaled = ("estimate", "std_error", "conf_low", "conf_high", "noise_sd")
-            own = {name: factor * row[name] for name in scaled}
-            rows.append(row | own | {"term": _named(str(row["term"]), column)})
-        what = f"{words.called(self)}s of {self.treatment}"
-        return words.estimates(rows, what, conf_level, at_once=simultaneous)
+    ) -> wording.Lines:
+        rows = self._in_points(conf_level, simultaneous)
+        of = f"{self.treatment} {'with' if self.associated else 'on'} {self.outcome}"
+        what = f"{wording.called(self, many=True)} of {of}"
+        return wording.estimates(rows, what, conf_level, at_once=simultaneous)
+
+    def _in_points(self, conf_level: float, simultaneous: bool = True) -> list[dict[str, Any]]:
+        """Rows of `tidy` for sentences: risk differences are in percentage points."""
+        found = self.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
+        pairs = zip(found, self._row_labels(found), strict=True)
+        points = wording.PER_CENT, ", percentage points"
+        return [wording.scaled(row, x) | {"term": x.replace(*points)} for row, x in pairs]
 
     def _findings(self, conf_level: float) -> Sequence[str]:
-        rows = self.tidy(conf_level).to_dict("records")
+        rows = self._in_points(conf_level)
         what = "Associations" if self.associated else "Effects"
         sizes = zip(self.sizes, _sizes(self), strict=True)
-        known = ", ".join(f"{size} records in {arm}" for arm, size in sizes if size != NOISE)
+        known = ", ".join(f"{arm} {size}" for arm, size in sizes if size != NOISE)
         return [
-            f"The arms have about {known}." if known else "",
-            f"{what} by outcome, with {words.percent(conf_level)} intervals, are "
-            f"{words.listed(rows)}.",
+            f"Records by arm, with privacy noise: {known}." if known else "",
+            f"{what} by outcome ({wording.percent(conf_level)} confidence intervals): "
+            f"{wording.listed(rows)}.",
             self._family_words(conf_level),
             _subgroup_sentence(self),
             _baseline_sentence(self),
-            words.noise_sentence(rows),
+            wording.noise_sentence(rows),
         ]
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _sizes(fit: StudyEffects) -> list[str]:
@@ -690,48 +685,7 @@ def _named(label: str, column: StudyColumn) -> str:
     return f"{label}, %" if _percent(column) else label
 
 
-def _cells(row: Any, column: StudyColumn, known: Sequence[float] = ()) -> tuple[str, ...]:
-    """Numbers of a row of `tidy`, up to two digits of their error, in per cent for 0 and 1."""
-    factor = 100.0 if _percent(column) else 1.0
-    error = row["std_error"] if math.isfinite(row["std_error"]) else row["noise_sd"]
-    values, ends = (
-        [factor * x for x in numbers]
-        for numbers in ((*known, row["estimate"]), (row["conf_low"], row["conf_high"]))
-    )
-    cells = to_error(values, factor * error, ends=ends)
-    return *cells[:-3], printed(cells[-3], row["noise_ratio"]), *cells[-2:]
-
-
-def _results(fit: StudyEffects, conf_level: float, simultaneous: bool, most: int | None) -> Made:
-    """The line that everybody reads first, for each outcome."""
-    two, rows = len(fit.sums.arms) == 2, []
-    shown = fit.tidy(conf_level, simultaneous=simultaneous).to_dict("records")
-    for i, row in enumerate(shown[:most]):
-        column, _ = fit._about(i)
-        means = fit.effects[i].means
-        known = (means.treated, means.control) if two and means else ()
-        cells = _cells(row, column, known)
-        if known and means:
-            ratios = [mean_noise(means, treated) for treated in (True, False)]
-            cells = (*map(printed, cells, ratios), *cells[2:])
-        rows.append((_named(row["term"], column), *cells, words.p_text(row["p_value"])))
-    arms = fit.sums.arms if two else ()
-    columns = ("outcome", *arms, "difference", *words.limits(conf_level), "p-value")
-    what = "Associations with" if fit.associated else "Effects of"
-    title = f"{what} {fit.treatment} by outcome"
-    notes = [fit._family_words(conf_level, simultaneous, "effect")]
-    if most is not None and len(shown) > most:
-        notes.append(f"The first {most} of {len(shown)} effects; tidy() has them all.")
-    notes.append("Numbers are shown to two digits of their standard error; tidy() has all digits.")
-    if fit.basis == "adjusted":
-        notes.append("Means by arm are adjusted for the baseline variables.")
-    if any(map(_percent, fit.sums.outcomes)):
-        notes.append("%: of an outcome that is 0 or 1, means and differences are in per cent.")
-    table = Table(title, columns, tuple(rows), "l" + "r" * (len(columns) - 1))
-    return "results", table, tuple(filter(None, notes))
-
-
-def _means(fit: StudyEffects, conf_level: float, most: int | None) -> Made:
+def _means(fit: StudyEffects, conf_level: float, most: int | None) -> NamedTable:
     """Mean outcomes by arm, where there are more than two."""
     frame = fit.means_at(conf_level)
     rows = []
@@ -754,7 +708,7 @@ def _by_level(
     conf_level: float,
     simultaneous: bool,
     most: int | None,
-) -> Made:
+) -> NamedTable:
     """Effects at the levels of a factor, and the test whether they differ."""
     effects = fit.by(factor)
     names, total = fit.labels[:most], len(effects.labels)
@@ -772,27 +726,29 @@ def _by_level(
         column, _ = fit._about(i)
         for k, row in enumerate(shown[i :: len(names)]):
             name = "" if k else _named(label, column)
-            p = "" if k or i >= len(p_values) else words.p_text(p_values[i])
+            p = "" if k or i >= len(p_values) else wording.p_text(p_values[i])
             where = effects.subsets[i + k * len(names)]
-            rows.append((name, where, *_cells(row, column), p))
+            value, _, *ends = wording.effect_cells(wording.scaled(row, _named("", column)))
+            rows.append((name, where, value, *ends, p))
     what = "Associations" if fit.associated else "Effects"
-    columns = ("outcome", "subgroup", "difference", *words.limits(conf_level), "interaction p")
-    notes = []
-    if simultaneous:
-        notes.append(
-            "Intervals in subgroups hold at once for all outcomes and subgroups of one factor."
-        )
-    adjusted = ", and for that of outcomes and factors" if simultaneous else ""
-    notes.append(
-        "Interaction p: of the same effect in all subgroups of a factor, adjusted for the number "
-        f"of their pairs{adjusted}; interactions() has the differences."
+    columns = (
+        "outcome",
+        "subgroup",
+        "difference",
+        *wording.limits(conf_level),
+        "P for interaction",
     )
-    notes.append(words.narrower(fit.basis == "randomised", "dp_study"))
+    over = "pairs, outcomes and factors" if simultaneous else "pairs"
+    notes = (
+        _SAID["subgroups"].format(wording.percent(conf_level)) if simultaneous else "",
+        _SAID["interaction"].format(over),
+        wording.narrower(fit.identification == "randomised", "dp_study"),
+    )
     table = Table(f"{what} by {factor}", columns, tuple(rows), "llrrrr")
-    return f"by {factor}", table, tuple(notes)
+    return f"by {factor}", table, tuple(filter(None, notes))
 
 
-def _table1(fit: StudyEffects, most: int | None) -> Made:
+def _table1(fit: StudyEffects, most: int | None) -> NamedTable:
     """Baseline variables by arm."""
     frame, arms = fit.table1(), (*fit.sums.arms, OVERALL)
     weighted = "smd_weighted" in frame
@@ -801,19 +757,14 @@ def _table1(fit: StudyEffects, most: int | None) -> Made:
     for row in frame.to_dict("records")[:most]:
         cells, noise = _described(row, arms)
         kinds = ("smd", "smd_weighted") if weighted else ("smd",)
-        pairs = [words.difference_cells(row[kind], row[f"{kind}_noise_sd"]) for kind in kinds]
+        pairs = [wording.difference_cells(row[kind], row[f"{kind}_noise_sd"]) for kind in kinds]
         differences = [cell for pair in pairs for cell in pair]
         rows.append((variable_name(row["variable"], row["level"]), *cells, noise, *differences))
-    after = ("weighted", "its noise") if weighted else ()
-    columns = ("variable", *arms, "noise sd", "SMD", "its noise", *after)
-    how = "the largest between two arms" if len(arms) > 3 else f"{arms[0]} less {arms[1]}"
-    notes = [
-        "Table 1 has means (standard deviations), or numbers (%), up to the first digit of their "
-        "noise; noise sd is the largest of a row, for numbers (%) that of the percentage.",
-        f"SMD: standardised mean difference, {how}, over the root of the mean of both variances"
-        f"{', before weighting' if weighted else ''}. In brackets: perhaps nothing but noise. "
-        "Sampling error is not in the noise.",
-    ]
+    after = ("weighted SMD", "noise SD of the weighted SMD") if weighted else ()
+    columns = ("variable", *arms, "noise SD", "SMD", "noise SD of the SMD", *after)
+    how = "the largest between two arms" if len(arms) > 3 else f"{arms[0]} minus {arms[1]}"
+    before = " before weighting" if weighted else ""
+    notes = [_SAID["table1"], _SAID["smd"].format(how, before), wording.DAGGER]
     if most is not None and len(frame) > most:
         notes.append(f"The first {most} of {len(frame)} baseline rows; table1() has them all.")
     title = "Table 1. Baseline variables by arm"
@@ -850,15 +801,13 @@ def _subgroup_sentence(fit: StudyEffects) -> str:
     if not tests:
         return ""
     known = [row for row in tests if not math.isnan(row["p_value"])]
-    where = f"Effects were also estimated by {' and by '.join(fit.subgroups)}"
+    where = f"Effects were also estimated in subgroups by {' and by '.join(fit.subgroups)}"
     if not known:
         return f"{where}."
-    row = min(known, key=lambda row: row["p_value"])
-    return (
-        f"{where}; of {_counted(len(fit.labels) * len(fit.subgroups), 'test')} whether they differ "
-        f"between subgroups, the smallest adjusted p-value is that of {row['term']} by "
-        f"{row['subgroup']}, p {words.p_words(row['p_value'])}."
-    )
+    row, count = min(known, key=lambda row: row["p_value"]), len(fit.labels) * len(fit.subgroups)
+    count_words = f"{count} test{'' if count == 1 else 's'}"
+    smallest = row["term"], row["subgroup"], wording.p_words(row["p_value"])
+    return str(_SAID["tests"].format(where, count_words, *smallest))
 
 
 def _baseline_sentence(fit: StudyEffects) -> str:
@@ -871,12 +820,9 @@ def _baseline_sentence(fit: StudyEffects) -> str:
     name = " ".join(filter(None, (row["variable"], row["level"])))
     after = [row for row in rows if row.get("smd_weighted_noise_ratio", math.nan) <= 1.0]
     left = max((abs(row["smd_weighted"]) for row in after), default=None)
-    weighted = "" if left is None else f" After weighting none is above {left:.2f}."
-    return (
-        f"Of {_counted(len(rows), 'baseline variable')} or levels, the largest standardised "
-        f"difference between arms is {row['smd']:.2f}, of {name}; its privacy noise has a standard "
-        f"deviation of {number(row['smd_noise_sd'], 2)}.{weighted}"
-    )
+    weighted = "" if left is None else f" After weighting, the largest is {left:.2f}."
+    found = len(known), len(rows), row["smd"], name, number(row["smd_noise_sd"], 2)
+    return f"{_SAID['largest'].format(*found)}{weighted}"
 
 
 # --- the call -----------------------------------------------------------------------------------
@@ -885,7 +831,7 @@ def _baseline_sentence(fit: StudyEffects) -> str:
 class _OfStudy(calls.OfReleases, total=False):
     unit: str | None
     design: str
-    shares: Mapping[str, float] | None
+    budget_split: Mapping[str, float] | None
     contrasts: str
     on_unadjusted: str
     adjust: bool | None
@@ -902,44 +848,47 @@ def dp_study(
     epsilon: float,
     **more: Unpack[_OfStudy],
 ) -> StudyEffects:
-    r"""Release a whole study at once: effects on several outcomes, subgroups and Table 1.
+    r"""Estimate effects on several outcomes, in subgroups too, with Table 1, in one joint release.
 
     Parameters
     ----------
     formula
         ``"pain + walking + died ~ treatment | age + sex"``: outcomes, the treatment, and baseline
-        variables, which are compared between the arms and, unless treatment was randomised,
-        adjusted for.
+        variables. Baseline variables are compared between the arms in Table 1. Effects are adjusted
+        for them in an observational study; in a trial (``design="randomised"``) only with
+        ``adjust=True``.
     subgroups
-        Discrete terms, each of which makes subgroups by itself: ``"sex"``, or
+        Discrete terms, each of which defines subgroups by itself: ``"sex"``, or
         ``["sex", "cut(age, [18, 65, 100])"]``. They are not crossed.
     estimand
-        "ATE", "ATT" or "ATC": effects on all records, on the treated or on the controls.
+        "ATE", "ATT" or "ATC": average effects in all records, the treated or the controls.
     contrasts
         Of more than two arms: "reference" (each with the first) or "pairwise".
     missing
-        As in :func:`dp_ate`, by column. "available", for outcomes: each is compared among the
-        records that have it, which assumes that it is missing at random within an arm.
+        As in :func:`dp_ate`, by column. "available", for outcomes: available-case analysis; each
+        outcome is compared among the records in which it is observed, which assumes that it is
+        missing at random within an arm.
     {shared}
 
     Returns
     -------
     StudyEffects
-        Effects with intervals for all outcomes at once, in subgroups, and baseline variables by
-        arm. Totals agree: subgroups add up to all records.
+        Effects by outcome with simultaneous (Bonferroni) confidence intervals, effects in
+        subgroups, and baseline variables by arm. Numbers of records in subgroups add up to those
+        of all records.
 
     Notes
     -----
-    All numbers come out of one joint release, in which a record moves all columns at once. For
-    twenty outcomes its noise is about half of that of twenty calls of :func:`dp_ate` with a
-    twentieth of the budget each; for one outcome `dp_ate` has less. With ``delta`` > 0 noise is
-    Gaussian where that is less.
+    All numbers come from one joint release: the noise is scaled to what one record can change in
+    all columns together. For twenty outcomes the noise is about half of that of twenty calls of
+    :func:`dp_ate` with a twentieth of the budget each; for one outcome `dp_ate` has less. With
+    ``delta`` > 0 the noise is Gaussian where that is less.
 
-    Unless treatment was randomised, records count by inverse probability weights of one released
-    propensity model of the baseline variables, for all outcomes and subgroups at once, and what is
-    averaged is what released slopes on these variables leave of an outcome: an error of the weights
-    matters only where the slopes are wrong too. For about three outcomes, calls of `dp_ate` with a
-    third of epsilon each have less error than that.
+    Where effects are adjusted, records are weighted by inverse probabilities of treatment from one
+    released propensity model of the baseline variables, the same for all outcomes and subgroups.
+    The outcomes are residuals from released regression slopes on these variables (augmented
+    inverse probability weighting): an error of the weights matters only where the slopes are wrong
+    too. For about three outcomes, calls of `dp_ate` with a third of epsilon each have less error.
 
     Examples
     --------
@@ -958,7 +907,7 @@ def dp_study(
             --subgroups sex "cut(age, [18, 65, 100])" --design randomised \
             --bounds bounds.toml --plot forest.png
         dpeffects protocol-template trial.csv --out protocol.toml
-        dpeffects study trial.csv --protocol protocol.toml --record record.html
+        dpeffects study trial.csv --protocol protocol.toml --record result_base.html
         dpeffects study north.csv --protocol protocol.toml --site North \
             --sign North.private.pem --ledger north.db --out north.json
     """
@@ -976,6 +925,6 @@ def study_request(
 ) -> flow.Request:
     """What the arguments of :func:`dp_study` ask for."""
     if "method" in arguments:
-        raise errors.OptionError("dp_study has one method: leave method out")
+        raise errors.OptionError("method cannot be set here: leave it out")
     spec, by = TABLE, joined(subgroups, "subgroups", crossed=False) or None
     return replace(flow.Request.of_effect(estimand, formula, data, spec, **arguments), by=by)

@@ -10,7 +10,7 @@ model.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Unpack
@@ -19,7 +19,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.calls import OfTables, public_call, released
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, refusal
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_tables import TableOptions, fit_table, table_spec
 from dpeffects.estimators.option_checks import check_bins, check_positive, checked
@@ -29,18 +29,27 @@ from dpeffects.inference.life_table import LifeTable
 from dpeffects.lazy import pd
 from dpeffects.privacy.curator import Curator
 from dpeffects.results.export import frame_of
-from dpeffects.results.numbers import number, numbers, to_error
-from dpeffects.results.tabled import ARMS, Inverted, Limits, Tabled, TableEffects, Term, normal
-from dpeffects.results.words import p_words, percent, with_limits
+from dpeffects.results.number_format import number, numbers, to_error
+from dpeffects.results.result_base import NamedTable
+from dpeffects.results.table_results import (
+    ARMS,
+    Limits,
+    TableEffects,
+    TableRelease,
+    Term,
+    TestInversionTerm,
+    normal,
+)
+from dpeffects.results.wording import p_words, percent, said, with_limits
 from dpeffects.summary import Table, printed
 
-_RECORDS = "Numbers at risk are weighted, as parts of the records of their arm. "
+_SAID = said("survival")
 
 
 @dataclass(frozen=True)
 class SurvivalOptions(TableOptions):
-    """``horizon``: until when records are followed; ``bins``: intervals of the life table, equally
-    long, or their ends.
+    """``horizon``: end of follow-up; ``bins``: number of intervals of the life table, equally long,
+    or their ends.
 
     {tables}
     """
@@ -51,7 +60,7 @@ class SurvivalOptions(TableOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if list(self.edges) != sorted(self.edges) or self.edges[-1] != self.horizon:
-            raise OptionError("the ends of bins must increase from 0 to the horizon")
+            raise OptionError("the ends of the bins must increase from 0 to the horizon")
 
     @property
     def edges(self) -> tuple[float, ...]:
@@ -63,11 +72,11 @@ class SurvivalOptions(TableOptions):
     def of_outcome(self, written: Expression) -> Expression:
         """The cell of the life table."""
         if not isinstance(written, Survival):
-            raise OptionError("dp_survival needs times: write Surv(time, event) ~ treatment")
+            raise OptionError(refusal("dp_survival_needs"))
         return Survival(written.time, written.event, self.edges)
 
 
-def fit(curator: Curator, options: SurvivalOptions, estimand: str) -> Tabled:
+def fit(curator: Curator, options: SurvivalOptions, estimand: str) -> TableRelease:
     """Release the model of treatment, where there is one, and the life table."""
     edges = options.edges
     cells = 2 * (len(edges) - 1) + 1
@@ -75,25 +84,14 @@ def fit(curator: Curator, options: SurvivalOptions, estimand: str) -> Tabled:
     return fit_table(SurvivalEffects, *about, events=range(1, cells - 1, 2), edges=edges)
 
 
-TABLE = table_spec(
-    name="life_table",
-    title="noisy life table by arm",
-    about=(
-        "dp_survival: one table of arm, interval and event; survival, restricted means, risks, "
-        "hazard ratio"
-    ),
-    assumes="censoring does not depend on what would have happened",
-    options=SurvivalOptions,
-    fit=fit,
-    citation="dpeffects (software): noisy life tables.",
-)
+TABLE = table_spec(name="life_table", options=SurvivalOptions, fit=fit, **_SAID["spec"])
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
-    """Survival of two arms up to a horizon, from one noisy life table.
+    """Survival of two arms up to a horizon, from one life table with privacy noise.
 
-    Whatever is asked of it, at whatever times, follows from the table and costs nothing.
+    Results at other times follow from the same table and cost no privacy budget.
 
     Parameters
     ----------
@@ -112,45 +110,42 @@ class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
     ['risk_treated', 'risk_control', 'risk_difference', 'risk_ratio']
     """
 
-    _titled = "Private survival: {0.method_title} ({0.method})"
+    _titled = "Survival by arm, {0._private}"
     edges: tuple[float, ...]
 
     @cached_property
     def life(self) -> LifeTable:
-        """The life table with the laws of what it gives."""
-        return LifeTable(self.table, np.array(self.edges))
+        """The life table with the distributions of what it gives."""
+        return LifeTable(self.arm_table, np.array(self.edges))
 
     @property
     def horizon(self) -> float:
-        """Until when records were followed."""
+        """The end of follow-up."""
         return self.edges[-1]
 
     @property
-    def doubts(self) -> str:
-        """What nobody should overlook about the estimates; empty when all is well."""
+    def estimate_warnings(self) -> str:
+        """Warnings about the estimates; empty where there are none."""
         until, few = self.life.known_until, ""
         if until < self.horizon:
-            few = (
-                f"TOO FEW AT RISK after {until:g}: intervals beyond allow for anything"
-                if until > 0.0
-                else "TOO FEW RECORDS for this epsilon: the table says nothing"
-            )
-        return "; ".join(filter(None, (super().doubts, few, self._no_events())))
+            few = _SAID["few_at_risk"].format(until) if until > 0.0 else _SAID["few_records"]
+        return "; ".join(filter(None, (super().estimate_warnings, few, self._no_events())))
 
     def _no_events(self) -> str:
-        """Said where noise hides all events: a horizon in another unit than the times is common."""
-        counts = self.table.counts[:, 1:-1:2]
-        noise = math.sqrt(sum(self.table.noise_variance) * counts.shape[1])
+        """A warning where noise hides all events: often the horizon is in another unit."""
+        counts = self.arm_table.counts[:, 1:-1:2]
+        noise = math.sqrt(sum(self.arm_table.noise_variance) * counts.shape[1])
         if counts.sum() > 2.0 * noise:
             return ""
-        return "NO EVENTS BEYOND NOISE: is the horizon in the unit of the times?"
+        return str(_SAID["no_events"])
 
     def curves(self, conf_level: float = 0.95) -> pd.DataFrame:
-        """Both survival curves at the ends of the intervals, with a joint band.
+        """Both survival curves at the ends of the intervals, with a simultaneous confidence band.
 
-        The band holds for both curves as a whole. ``at_risk`` are the records at risk just after a
-        time, noisy: a part of those in the arm, or sums of weights where ``weighted`` is True.
-        Neither rises. What has a ``noise_ratio`` above 1 is mostly noise.
+        The band covers both curves at all times simultaneously. ``at_risk`` is the number at risk
+        just after a time, with privacy noise, as a number of records or, where ``weighted`` is
+        True, a sum of weights. Curves and numbers at risk never increase. A number whose
+        ``noise_ratio`` is above 1 is mostly noise.
         """
         from scipy.optimize import isotonic_regression
 
@@ -181,25 +176,25 @@ class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
     def risk(
         self, at: float | Iterable[float] | None = None, conf_level: float = 0.95
     ) -> pd.DataFrame:
-        """Risks of the event by some times, their differences and their ratios."""
+        """Risks of the event by given times (1 - survival), their differences and ratios."""
         given = [self.horizon] if at is None else at
         several = isinstance(given, Iterable) and not isinstance(given, str)
         times = [self._time(x) for x in (given if several else [given])]  # type: ignore[union-attr]
         if not times:
-            raise OptionError("at needs a time")
+            raise OptionError("at needs a time, such as at(2)")
         terms = [term for time in times for term in self._compared("risk", time)]
         return self._framed(terms, conf_level, times)
 
     def hazard_ratio(self, conf_level: float = 0.95) -> pd.DataFrame:
-        """Ratio of the hazards of treated and control, taken as the same all the time."""
+        """Hazard ratio, treated over control, under proportional hazards (grouped times)."""
         return self._framed([self._hazard_ratio()], conf_level)
 
     def logrank(self) -> pd.DataFrame:
-        """Log-rank test: a statistic that is about standard normal without effect."""
+        """Log-rank test: its statistic is approximately standard normal without an effect."""
         return self._framed([self._logrank()], 0.95)
 
     def median(self, conf_level: float = 0.95) -> pd.DataFrame:
-        """When half of each arm has had the event; infinite where not reached by the horizon."""
+        """Median survival time by arm; infinite where it is not reached by the horizon."""
         found = self.life.quantiles(0.5, normal(conf_level))
         names = ("estimate", "conf_low", "conf_high")
         values = [dict(zip(names, arm, strict=True)) for arm in found.tolist()]
@@ -207,7 +202,7 @@ class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
         return self._frame([{"term": f"median_{arm}"} | row for arm, row in pairs])
 
     def terms(self) -> Sequence[Term]:
-        """Restricted means and risks at the horizon, hazard ratio and log-rank test."""
+        """Restricted mean survival times and risks at the horizon, hazard ratio, log-rank test."""
         ends = [x for name in ("rmst", "risk") for x in self._compared(name, self.horizon)]
         return [*ends, self._hazard_ratio(), self._logrank()]
 
@@ -217,9 +212,7 @@ class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
         except (TypeError, ValueError):
             time = math.nan
         if not 0.0 < time <= self.horizon:
-            raise OptionError(
-                f"times are above 0 and at most the horizon, {self.horizon:g}, got {value!r}"
-            )
+            raise OptionError(refusal("time_above_at", horizon=self.horizon, value=value))
         return time
 
     def _framed(
@@ -233,14 +226,14 @@ class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
 
     def _inverted(
         self, name: str, value: float, error: float, limits: Limits | None, null: float | None = 0.0
-    ) -> Inverted:
+    ) -> TestInversionTerm:
         """A term with its own limits; without ``null`` there is nothing to test."""
         sampling = SamplingVariance(error**2, 0.0, max(error**2, 1e-300))
         released = self._based(Estimate(value, sampling))
         tested = null is not None
-        return Inverted(name, released, tested=tested, limits=limits, null=null or 0.0)
+        return TestInversionTerm(name, released, tested=tested, limits=limits, null=null or 0.0)
 
-    def _compared(self, name: str, time: float) -> list[Inverted]:
+    def _compared(self, name: str, time: float) -> list[TestInversionTerm]:
         """Shares of the arms, their difference and ratio; of "rmst" what is left of the time."""
         rest = name == "rmst"
         shares, scale = self.life.shares(np.array([time]), lost=rest), -time if rest else 1.0
@@ -281,26 +274,33 @@ class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
         ratios = (*noise_ratio(noise, 1.0), of_gap, of_ratio)
         return [replace(term, noise=x) for term, x in zip(terms, ratios, strict=True)]
 
-    def _hazard_ratio(self) -> Inverted:
+    def _hazard_ratio(self) -> TestInversionTerm:
         ratio, error = self.life.hazard_ratio()
-        limits, counts = self.life.hazard_ratios, self.table.counts[:, 1:-1:2]
-        noise = np.sqrt(np.multiply(self.table.noise_variance, counts.shape[1]))
+        limits, counts = self.life.hazard_ratios, self.arm_table.counts[:, 1:-1:2]
+        noise = np.sqrt(np.multiply(self.arm_table.noise_variance, counts.shape[1]))
         found = self._inverted("hazard_ratio", ratio, ratio * error, limits, 1.0)
         return replace(found, noise=noise_ratio(noise, value=counts.sum(axis=1)).max())
 
-    def _logrank(self) -> Inverted:
+    def _logrank(self) -> TestInversionTerm:
         return self._inverted("logrank", self.life.logrank, 1.0, None)
+
+    def _row_labels(self, rows: Sequence[Mapping[Any, Any]]) -> list[str]:
+        return [_SAID["printed"].get(str(row["term"]), "") for row in rows]
+
+    def _apart(self, conf_level: float, **asked: Any) -> Iterator[NamedTable]:
+        for name, made, notes in super()._apart(conf_level, **asked):
+            yield name, made, (*notes, self._findings(conf_level)[0])
 
     def _in_words(self, term: str) -> str:
         if term == "logrank":
             return "log-rank statistic"
-        return super()._in_words(term.replace("rmst", "restricted mean"))
+        return super()._in_words(term.replace("rmst", "RMST"))
 
     def _after(self, place: str) -> str:
         return "" if place == "paragraph" else f" until {number(self.horizon)}"
 
     def _tables(self, conf_level: float) -> list[Table]:
-        """Both curves at some of the times, with the joint band and the people at risk."""
+        """Both curves at some of the times, with the confidence band and the numbers at risk."""
         curves = self.curves(conf_level)
         arms = [curves[curves["arm"] == arm].to_dict("records") for arm in ARMS]
         last = len(self.edges) - 1
@@ -315,36 +315,25 @@ class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
             rows.append(tuple(cells))
         columns = ["time"]
         for arm in ARMS:
-            columns += [arm, "band", "at risk"]
+            columns += [arm, f"{percent(conf_level, 'g')} band", "at risk"]
         what = "weighted numbers at risk" if self.life.weighted else "numbers at risk"
-        title = f"Survival, with a joint band ({percent(conf_level)}) and noisy {what}"
+        title = f"Survival with a simultaneous confidence band, and {what} (with privacy noise)"
         return [Table(title, tuple(columns), tuple(rows), "r" * len(columns))]
 
     def _reading(self, conf_level: float) -> list[str]:
         """Notes on how to read the numbers; the last is on the curves."""
         notes = []
         if abs(change := self.life.drift) > hand.CUT:
-            moves = "rises" if change > 0.0 else "falls"
-            notes.append(
-                f"The ratio of the hazards {moves} with time: the hazard ratio is an average, and "
-                "the log-rank test can miss effects that change sign. Read the curves and the "
-                "restricted means."
-            )
+            notes.append(_SAID["drift"].format("rises" if change > 0.0 else "falls"))
         halves = zip(ARMS, self.median(conf_level)["estimate"].tolist(), strict=True)
         parts = [
             f"{arm} {number(half, 3) if math.isfinite(half) else 'not reached'}"
             for arm, half in halves
         ]
-        notes.append(f"Median time to the event: {', '.join(parts)}.")
-        weighted = "" if self.table.unequal == (1.0, 1.0) else _RECORDS
-        weighted = "Numbers at risk are sums of weights. " if self.life.weighted else weighted
-        notes.append(
-            f"{weighted}The band holds for both curves at all times at once. Within an interval of "
-            "the table hazards are taken as constant: where most events come early in an interval, "
-            "or all at its end, the restricted mean of an arm is off by a part of it (differences "
-            "hardly are). Other times and horizons cost nothing: curves(), rmst(), risk(), "
-            "median()."
-        )
+        notes.append(f"Median survival time: {', '.join(parts)}.")
+        weighted = "" if self.arm_table.unequal == (1.0, 1.0) else _SAID["scaled"]
+        weighted = _SAID["weighted"] if self.life.weighted else weighted
+        notes.append(f"{weighted}{_SAID['curves']}")
         return notes
 
     def _noted(self, conf_level: float) -> list[str]:
@@ -356,14 +345,11 @@ class SurvivalEffects(TableEffects, picture="report.plots.by_arm.survival"):
         risks, ratio = [rows[f"risk_{arm}"]["estimate"] for arm in ARMS], rows["hazard_ratio"]
         treated, control = to_error(means, gap["std_error"])
         tested = "" if math.isnan(p := ratio["p_value"]) else f"; log-rank p {p_words(p)}"
-        return [
-            f"Over {number(self.horizon)} units of time the mean without the event is {treated} "
-            f"with treatment and {control} without: a difference of {with_limits(gap)}, with a "
-            f"{percent(conf_level)} confidence interval.",
-            f"By then {percent(risks[0], '.1f')} and {percent(risks[1], '.1f')} had the event. The "
-            f"hazard ratio is {with_limits(ratio)}{tested}.",
-            *self._reading(conf_level)[:-1],
-        ]
+        shares = [percent(risk, ".1f") for risk in risks]
+        rmst = _SAID["rmst"].format(number(self.horizon), treated, control, with_limits(gap))
+        level = percent(conf_level)
+        ratios = _SAID["risks"].format(level, *shares, with_limits(ratio), tested)
+        return [rmst, ratios, *self._reading(conf_level)[:-1]]
 
 
 def _ratio(values: FloatArray, errors: FloatArray, shared: float) -> tuple[float, float]:
@@ -390,19 +376,19 @@ def dp_survival(
     epsilon: float,
     **more: Unpack[OfTables],
 ) -> SurvivalEffects:
-    r"""Compare survival of two arms, from one noisy life table.
+    r"""Compare the survival of two arms: curves, RMST, risks, hazard ratio and log-rank test.
 
     Parameters
     ----------
     formula
         ``"Surv(time, event) ~ treatment"``, or ``"Surv(time, status == 2) ~ treatment | x1 + x2"``.
-        Covariates are adjusted for, by weights of a released propensity model, unless treatment
-        was randomised.
+        Effects are adjusted for covariates by inverse probability weights of a released propensity
+        model, unless treatment was randomised.
     horizon
-        Until when records are followed, in the unit of the times: a number from the protocol. Times
-        beyond it count as still there.
+        End of follow-up, in the unit of the times: a number from the protocol. Longer times are
+        censored there.
     bins
-        Intervals of the life table up to the horizon, equally long; or their ends.
+        Number of intervals of the life table up to the horizon, equally long; or their ends.
     bounds
         As in :func:`dp_ate`. Times and events need none.
     {shared}
@@ -410,8 +396,9 @@ def dp_survival(
     Returns
     -------
     SurvivalEffects
-        Curves, restricted means, risks, hazard ratio and log-rank test: all of them, also at other
-        times than were asked for at first, follow from the one table and cost nothing.
+        Survival curves, restricted mean survival times (RMST), risks, hazard ratio and log-rank
+        test. All follow from one life table with privacy noise; other times up to the horizon cost
+        no privacy budget.
 
     Examples
     --------

@@ -12,11 +12,10 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import dpeffects as dpe
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, texts
 from dpeffects.estimands import AVERAGES
 
 Function = Callable[..., Any]
@@ -71,12 +70,10 @@ def toml_value(text: str) -> Any:
 
 
 _PAIRS: dict[str, Any] = {"action": NamedValues, "const": toml_value, "metavar": "NAME=VALUE"}
-IN_A_SHELL: dict[str, dict[str, Any]] = tomllib.loads(
-    Path(__file__).with_name("shell.toml").read_text(encoding="utf-8")
-)
+IN_A_SHELL: dict[str, dict[str, Any]] = texts("dpeffects.cli", "shell.toml")
 _COMMANDS: dict[str, dict[str, Any]] = IN_A_SHELL.pop("commands")
 IN_A_SHELL["bounds"]["type"] = str
-IN_A_SHELL["shares"] |= _PAIRS
+IN_A_SHELL["budget_split"] |= _PAIRS
 IN_A_SHELL["estimand"] = {"choices": list(AVERAGES)}
 """What differs from Python for parameters that several functions share."""
 
@@ -94,10 +91,7 @@ def in_a_shell(command: str, **choices: Iterable[str]) -> dict[str, Any]:
 
 
 def add_parameters(
-    parser: Any,
-    *functions: Function,
-    skip: Iterable[str] = (),
-    **changes: dict[str, Any],
+    parser: Any, *functions: Function, skip: Iterable[str] = (), **changes: dict[str, Any]
 ) -> None:
     """Add an argument for each parameter of functions that a command calls.
 
@@ -146,7 +140,7 @@ def values_for(args: argparse.Namespace, *functions: Function) -> dict[str, Any]
     values: dict[str, Any] = dict(getattr(args, "option", None) or {})
     for name in values:
         if name in parameters:
-            raise OptionError(f"--option {name}: it is an argument of its own, see --help")
+            raise OptionError(f"--option {name}: this is an argument of its own; see --help")
     for name, parameter in parameters.items():
         value = getattr(args, name, None)
         if value is not None or parameter.default is not parameter.empty:

@@ -120,7 +120,7 @@ class Command:
 
 def _allotment(args: argparse.Namespace) -> dpe.Allotment:
     if args.ledger is None:
-        raise OptionError("--allotment is a part of a ledger: say which one with --ledger")
+        raise OptionError("--allotment needs --ledger: it is a part of that ledger")
     return dpe.open_ledger(args.ledger, args.dataset).allotment(args.allotment)
 
 

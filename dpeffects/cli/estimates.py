@@ -139,10 +139,7 @@ COMMANDS = (
         for name in ("ate", "att", "atc")
     ),
     Command(
-        "cate",
-        dpe.dp_cate,
-        prepare=_with_data_for_cate,
-        **in_a_shell("cate", release=RELEASES),
+        "cate", dpe.dp_cate, prepare=_with_data_for_cate, **in_a_shell("cate", release=RELEASES)
     ),
     *(
         by_blocks(name.removeprefix("dp_").replace("_", "-"), call)

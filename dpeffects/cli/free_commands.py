@@ -71,7 +71,9 @@ def _facts(spec: MethodSpec) -> dict[str, Any]:
     names = ("title", "about", "estimands", "levels", "guarantee", "needs_delta", "citation")
     facts, options = {name: plain(getattr(spec, name)) for name in names}, spec.options()
     facts |= {"covariates": spec.uses_covariates}
-    facts["shares"] = {level: plain(spec.shares(level, options)) for level in spec.levels}
+    facts["budget_split"] = {
+        level: plain(spec.budget_split(level, options)) for level in spec.levels
+    }
     facts["options"] = {f.name: plain(getattr(options, f.name)) for f in fields(options) if f.init}
     return {"method": spec.name, **facts}
 
@@ -85,7 +87,7 @@ def _read_effect(args: argparse.Namespace, values: Values) -> Values:
     try:
         return values | {"self": dpe.Result.from_json(text)}
     except DataError:
-        raise DataError(f"{path} is not the JSON of an effect") from None
+        raise DataError(f"{path} is not the JSON of a dpeffects result") from None
 
 
 # --- the beginning of a study -------------------------------------------------------------------
@@ -154,10 +156,7 @@ COMMANDS = (
         **in_a_shell("methods"),
     ),
     Command(
-        "sensitivity",
-        dpe.Result.sensitivity,
-        prepare=_read_effect,
-        **in_a_shell("sensitivity"),
+        "sensitivity", dpe.Result.sensitivity, prepare=_read_effect, **in_a_shell("sensitivity")
     ),
     Command("bounds-template", bounds_template, **in_a_shell("bounds-template")),
 )

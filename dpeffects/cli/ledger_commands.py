@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from dpeffects import writing
+from dpeffects import file_output
 from dpeffects.cli.arguments import in_a_shell
 from dpeffects.cli.commands import Command
 from dpeffects.errors import OptionError
@@ -90,7 +90,7 @@ def export(address: str, file: str, *, dataset: str | None = None, force: bool =
     force
         Overwrite the file.
     """
-    writing.check(file, overwrite=force, inputs=(address,), force="--force")
+    file_output.check(file, overwrite=force, inputs=(address,), force="--force")
     open_ledger(address, dataset).export(file, overwrite=force)
     return f"wrote {file}"
 
@@ -113,7 +113,7 @@ def settle(
     """
     ledger = open_ledger(address, dataset)
     if bool(call) == all:
-        raise OptionError("say which calls to settle: --call NUMBER, or --all")
+        raise OptionError("which calls should be settled? Write --call NUMBER, or --all")
     if call or ledger.open_calls():
         ledger.settle(*(call or ()))
     return ledger

@@ -15,8 +15,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from dpeffects import writing
-from dpeffects.errors import MissingExtraError, OptionError
+from dpeffects import file_output
+from dpeffects.errors import MissingExtraError, OptionError, refusal
 from dpeffects.inference.intervals import check_conf_level
 from dpeffects.report.word import ENDING, render_word, word_file
 from dpeffects.summary import FORMATS, Prose, Summary, renderer
@@ -24,7 +24,18 @@ from dpeffects.summary import FORMATS, Prose, Summary, renderer
 _ENDINGS = {".json": "json", **{renderer(name).ending: name for name in FORMATS}}
 _PLOT_ENDINGS = (".png", ".pdf", ".svg")
 _INPUTS = (
-    *("data", "bounds", "ledger", "at", "sign", "path", "trust", "releases", "self", "protocol"),
+    *(
+        "data",
+        "bounds",
+        "ledger",
+        "at",
+        "sign",
+        "path",
+        "public_keys",
+        "releases",
+        "self",
+        "protocol",
+    ),
 )
 """Arguments that name files to read."""
 
@@ -81,16 +92,16 @@ def check_files(args: argparse.Namespace) -> None:
         word_file(word)
     if getattr(args, "format", "") is None and Path(args.out or "").suffix in _PLOT_ENDINGS:
         endings = ", ".join((*_ENDINGS, ENDING))
-        raise OptionError(f"--out takes no picture: the file ends in {endings}, got {args.out!r}")
+        raise OptionError(refusal("out_cannot_picture", out=args.out, endings=endings))
     outputs = [args.out, getattr(args, "save", None), *_record_files(args), *_plot_files(args)]
     paths = [path for path in outputs if path is not None]
     for path in paths:
         _check_file(args, path)
-    writing.check_apart(paths)
+    file_output.check_apart(paths)
 
 
 def _check_file(args: argparse.Namespace, path: str) -> None:
-    writing.check(path, overwrite=args.force, inputs=_inputs(args), force="--force")
+    file_output.check(path, overwrite=args.force, inputs=_inputs(args), force="--force")
 
 
 def _inputs(args: argparse.Namespace) -> Iterator[str]:
@@ -98,8 +109,8 @@ def _inputs(args: argparse.Namespace) -> Iterator[str]:
         value = getattr(args, name, None)
         if value is not None:
             yield from (site_and_file(x)[1] for x in value) if isinstance(value, list) else [value]
-    if getattr(args, "trust", None) is not None:
-        yield str(Path(args.trust) / "*.pem")
+    if getattr(args, "public_keys", None) is not None:
+        yield str(Path(args.public_keys) / "*.pem")
 
 
 def site_and_file(given: str) -> tuple[str, str]:
@@ -117,7 +128,7 @@ def _refuse_devices(path: str) -> None:
     except (OSError, ValueError):
         return
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise OptionError(f"{path} cannot be read: it is not a file")
+        raise OptionError(f"{path} cannot be read: it is not a regular file")
 
 
 def _record_files(args: argparse.Namespace) -> tuple[str, ...]:
@@ -126,7 +137,7 @@ def _record_files(args: argparse.Namespace) -> tuple[str, ...]:
     if path is None:
         return ()
     if Path(path).suffix.lower() not in (".html", ENDING):
-        raise OptionError(f"--record takes the name of an .html or {ENDING} file, got {path!r}")
+        raise OptionError(f"--record must be an .html or {ENDING} file, got {path!r}")
     from dpeffects.report.review_record import twin_of
 
     return path, str(twin_of(Path(path)))
@@ -142,7 +153,7 @@ def _plot_files(args: argparse.Namespace) -> tuple[str, ...]:
         return ()
     if Path(path).suffix.lower() not in _PLOT_ENDINGS:
         endings = ", ".join(_PLOT_ENDINGS)
-        raise OptionError(f"--plot takes a file that ends in {endings}, got {path!r}")
+        raise OptionError(f"--plot must be a file that ends in {endings}, got {path!r}")
     if find_spec("matplotlib") is None:
         raise MissingExtraError('plots need matplotlib: pip install "dpeffects[plot]"')
     return (path,)
@@ -200,12 +211,12 @@ def _said_here(args: argparse.Namespace, summary: Summary) -> Summary:
     """A short summary says how a shell shows the rest."""
     if not args.short:
         return summary
-    told = "Everything: without --short."
+    told = "Full results: without --short."
     if hasattr(args, "record"):
         again = " Another call is another release." if hasattr(args, "epsilon") else ""
-        told = f"Everything: without --short, or in the file of --record FILE.html.{again}"
+        told = f"Full results: without --short, or in the file of --record FILE.html.{again}"
     if getattr(args, "record", None) is not None:
-        told = f"Everything: {args.record}"
+        told = f"Full results: {args.record}"
     return replace(summary, blocks=(*summary.blocks[:-1], Prose(told)))
 
 
@@ -221,7 +232,7 @@ def put_text(args: argparse.Namespace, title: str, text: str, content: bytes | N
         _write(args, args.out, text.rstrip("\n") + "\n" if content is None else content)
     except OptionError as error:
         print(text)
-        raise OptionError(f"{error}; printed instead") from None
+        raise OptionError(f"{error}; the result was printed instead") from None
     print(f"{title} written to {args.out}")
 
 
@@ -246,4 +257,4 @@ def _write_plot(args: argparse.Namespace, plot: Callable[[], Any]) -> None:
 
 
 def _write(args: argparse.Namespace, path: str, content: str | bytes) -> None:
-    writing.write(path, content, overwrite=args.force, inputs=_inputs(args), force="--force")
+    file_output.write(path, content, overwrite=args.force, inputs=_inputs(args), force="--force")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dpeffects.design.bounds import Declared, declare
-from dpeffects.errors import DataError, did_you_mean
+from dpeffects.design.bounds import Bounds, DeclaredFrame, declare
+from dpeffects.errors import DataError, did_you_mean, refusal, texts
 from dpeffects.lazy import pd
 
 _MOST_SHOWN = 100
@@ -79,6 +78,9 @@ class DataInfo:
             "licence": self.licence,
             "cite": self.citation,
         }
+        known = Bounds.declared(catalogue()[self.name].bounds if self.name in catalogue() else {})
+        if len(known) > 1:  # those of most simulators are made with their columns
+            facts["bounds"] = _few(tuple(f"{x} {known.describe(x)}" for x in known), "; ")
         if self.covariates:
             facts["formula"] += f" | {_few(self.covariates, ' + ')}"
         lines = [f"{self.name}: {self.title}"]
@@ -110,9 +112,8 @@ class CatalogueEntry:
 @cache
 def catalogue() -> dict[str, CatalogueEntry]:
     """Return all entries by name."""
-    text = (Path(__file__).parent / "catalogue.toml").read_text(encoding="utf-8")
     entries: dict[str, dict[str, Any]] = {}
-    for name, own in tomllib.loads(text).items():
+    for name, own in texts("dpeffects.datasets", "catalogue.toml").items():
         like = entries.get(own.pop("like", ""), {"outcome": "outcome", "treatment": "treatment"})
         entries[name] = {**like, **own, "name": name, "bounds": _bounds(like, own)}
     return {name: _entry(**entry) for name, entry in entries.items()}
@@ -153,7 +154,7 @@ def _all_names(names: list[str]) -> tuple[str, ...]:
     return tuple(f"{stem}{number}" for number in numbers)
 
 
-def declared(name: str, frame: pd.DataFrame) -> Declared:
+def declared(name: str, frame: pd.DataFrame) -> DeclaredFrame:
     """Attach the bounds of an entry to a frame with some of its columns."""
     bounds = catalogue()[name].bounds
     return declare(frame, {column: bounds[column] for column in frame.columns})
@@ -234,4 +235,4 @@ def require_known(name: Any, names: list[str]) -> None:
         hint = did_you_mean(name, names)
         if Path(str(name)).suffix:
             hint = " A file of your own is read by pandas.read_csv(...)."
-        raise DataError(f"there is no data set {name!r}.{hint} The names are {', '.join(names)}.")
+        raise DataError(refusal("there_no_data", name=name, hint=hint, names=", ".join(names)))

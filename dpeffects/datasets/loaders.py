@@ -18,13 +18,13 @@ from dpeffects.datasets.descriptions import (
     read_bundled,
     require_known,
 )
-from dpeffects.design.bounds import Declared, declare
+from dpeffects.design.bounds import DeclaredFrame, declare
 from dpeffects.errors import DataError, MissingExtraError, checked_call
 from dpeffects.lazy import pd
 
 
 @checked_call
-def load_data(name: str) -> Declared:
+def load_data(name: str) -> DeclaredFrame:
     """Load a data set together with the declared bounds of all its columns.
 
     Parameters
@@ -47,21 +47,21 @@ def load_data(name: str) -> Declared:
     (0.0, 40000.0)
     """
     if name in named(simulated=True):
-        raise DataError(f"{name!r} is simulated: use simulate({name!r})")
+        raise DataError(f"{name!r} is a simulated data set: write simulate({name!r})")
     require_known(name, named(simulated=False))
     if name in LOADERS:
         return LOADERS[name]()
     return declared(name, read_bundled(catalogue()[name].file).dropna(ignore_index=True))
 
 
-def _lalonde_cps() -> Declared:
+def _lalonde_cps() -> DeclaredFrame:
     trial = read_bundled("lalonde_nsw_dw.csv")
     survey = read_bundled("lalonde_cps_controls.csv.gz")
     frame = pd.concat([trial[trial["treatment"] == 1], survey], ignore_index=True)
     return declared("lalonde_cps", frame)
 
 
-def _ist() -> Declared:
+def _ist() -> DeclaredFrame:
     """Rebuild the trial from recurrent ischaemic strokes within 14 days, and patients, by arm."""
     arms = [
         pd.DataFrame({"treatment": arm, "stroke_14_days": [1] * events + [0] * (n - events)})
@@ -105,7 +105,7 @@ def _acic_bounds() -> dict[str, Any]:
     return {"treatment": INDICATOR, **bounds}
 
 
-def _acic2016() -> Declared:
+def _acic2016() -> DeclaredFrame:
     spec = find_spec("causallib")  # which is not imported
     if spec is None or not spec.submodule_search_locations:
         raise _missing("causallib")
@@ -124,7 +124,7 @@ def _acic2016() -> Declared:
     return declare(frame.join(pd.read_csv(folder / "x.csv")), _acic_bounds())
 
 
-def _star() -> Declared:
+def _star() -> DeclaredFrame:
     pupils = _rdata("AER", "STAR")
     grades = ("k", "1", "2", "3")
     entry = pupils[[f"star{grade}" for grade in grades]].notna().to_numpy().argmax(axis=1)
@@ -160,18 +160,18 @@ _NSW_NAMES = {
 }
 
 
-def _lalonde_original() -> Declared:
+def _lalonde_original() -> DeclaredFrame:
     frame = _rdata("DAAG", "nswdemo")[list(_NSW_NAMES)].rename(columns=_NSW_NAMES)
     return declared("lalonde_original", frame)
 
 
-def _lung() -> Declared:
+def _lung() -> DeclaredFrame:
     patients = _rdata("survival", "cancer")
     times = {"time": patients["time"], "event": patients["status"] - 1}
     return _declared_survival("lung", patients["sex"] == 2, times | {"age": patients["age"]})
 
 
-def _veteran() -> Declared:
+def _veteran() -> DeclaredFrame:
     men = _rdata("survival", "veteran")
     columns = {
         "time": men["time"],
@@ -185,11 +185,13 @@ def _veteran() -> Declared:
     return _declared_survival("veteran", men["trt"] == 2, columns)
 
 
-def _declared_survival(name: str, treated: pd.Series, columns: dict[str, pd.Series]) -> Declared:
+def _declared_survival(
+    name: str, treated: pd.Series, columns: dict[str, pd.Series]
+) -> DeclaredFrame:
     return declared(name, pd.DataFrame({"treatment": treated.astype(int), **columns}))
 
 
-LOADERS: dict[str, Callable[[], Declared]] = {
+LOADERS: dict[str, Callable[[], DeclaredFrame]] = {
     "lalonde_cps": _lalonde_cps,
     "ist": _ist,
     "ihdp": lambda: dpe.simulate("ihdp_a"),

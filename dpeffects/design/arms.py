@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
-from dpeffects.privacy.rows import Block, Cells, reads
+from dpeffects.privacy.rows import Block, GroupIndex, reads
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ def control(rows: Block) -> BoolArray:
     return ~rows.treated
 
 
-ARMS = Cells(control, 2)
+ARMS = GroupIndex(control, 2)
 """Treated, then control records."""
-TREATED = Cells(control, 1)
+TREATED = GroupIndex(control, 1)
 """Treated records; the others are dropped."""
 
 
@@ -53,9 +53,9 @@ def arm_number(rows: Block) -> IntArray:
     return rows.arm
 
 
-def arm_cells(arms: int) -> Cells:
+def arm_cells(arms: int) -> GroupIndex:
     """Treated and control records, or one cell for each of more arms."""
-    return ARMS if arms == 2 else Cells(arm_number, arms)
+    return ARMS if arms == 2 else GroupIndex(arm_number, arms)
 
 
 @dataclass(frozen=True)

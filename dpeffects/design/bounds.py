@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from dpeffects.arrays import Interval
 from dpeffects.dates import KIND, as_date
-from dpeffects.design.codebook import Blank, RangeOrLevels, is_pattern, matched, opened
-from dpeffects.errors import BoundsError, quoted
+from dpeffects.design.codebook import EmptyDeclaration, RangeOrLevels, is_pattern, matched, opened
+from dpeffects.errors import BoundsError, listed, quoted, refusal, shorten
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.domains import COUNT
 from dpeffects.privacy.release import Releaser
-from dpeffects.privacy.rows import Block, Cells, Source, reads
-from dpeffects.privacy.sets import COUNT
+from dpeffects.privacy.rows import Block, GroupIndex, Source, reads
 
 Levels = tuple[Any, ...]
 
@@ -35,7 +35,7 @@ _NEXT = 3.0
 """A bin next to the range found so far joins it above this many noise scales."""
 _LOST = 0.05
 """Share of values outside a range that was found, beyond three deviations of the noise, from which
-on there is a caution. Of 4,989 searches that lost more than 15 % it found 4,976; 55,000 others had
+on there is a warning. Of 4,989 searches that lost more than 15 % it found 4,976; 55,000 others had
 none (1,000 to 9,275 records; bell-shaped, and heavy tails of both signs; epsilon 1/3 and 1)."""
 
 
@@ -77,12 +77,12 @@ class Bounds(Mapping[str, "Interval | Levels"]):
         if isinstance(bounds, Bounds):  # those of another frame, wherever they came from
             return bounds
         if bounds is not None and not isinstance(bounds, Mapping):
-            raise BoundsError(f"bounds map column names to ranges or levels, got {quoted(bounds)}")
+            raise BoundsError(refusal("bounds_shape", kind=quoted(bounds)))
         entries, blank = {}, {}
         for name, given in (bounds or {}).items():
             if not isinstance(name, str):
-                raise BoundsError(f"bounds: column names are strings, not {name!r}")
-            if isinstance(given, Blank):
+                raise BoundsError(f"bounds: a column name must be text, got {name!r}")
+            if isinstance(given, EmptyDeclaration):
                 blank[name] = given.why
             else:
                 entries[name] = _read(name, given)
@@ -176,7 +176,7 @@ class Bounds(Mapping[str, "Interval | Levels"]):
         """Return the range of a numeric column."""
         entry = self.entries[name]
         if entry.levels:
-            raise BoundsError(f"column {name!r} has levels, but a numeric range is needed")
+            raise BoundsError(refusal("column_declared_levels", name=name))
         return float(entry.values[0]), float(entry.values[1])
 
     def source(self, name: str) -> str:
@@ -192,6 +192,11 @@ class Bounds(Mapping[str, "Interval | Levels"]):
             first = date.fromisoformat(entry.since)
             return f"days from {first} to {first + timedelta(days=entry.values[1])}"
         return f"[{entry.values[0]:.6g}, {entry.values[1]:.6g}]"
+
+    def __repr__(self) -> str:
+        width = max(map(len, self), default=0)
+        rows = [f"{name:<{width}}   {self.describe(name)}" for name in self]
+        return "\n".join(rows) or "no bounds"
 
     def __getitem__(self, name: str) -> Interval | Levels:
         return self.entries[name].values
@@ -232,13 +237,12 @@ def _read(name: str, given: Any) -> Bound:
 def _wrong_range(given: tuple[Any, ...]) -> str:
     """What is wrong with two numbers; empty where nothing is."""
     if len(given) != 2 or not all(map(_is_number, given)):
-        ends = 'two numbers (lower, upper) or two dates ("2020-01-01", "2021-12-31")'
-        return f"a range is {ends}; write levels as a list"
+        return refusal("range_ends", got=shorten(repr(given), 60))
     lower, upper = map(_as_float, given)
     if not (math.isfinite(lower) and math.isfinite(upper)):
-        return f"both ends must be finite, got ({lower}, {upper})"
+        return refusal("infinite_range", lower=lower, upper=upper)
     if lower >= upper:
-        return f"lower must be below upper, got ({lower:g}, {upper:g})"
+        return f"the lower end must be below the upper end, got ({lower:g}, {upper:g})"
     wide = math.isinf(upper - lower)
     return "the range is too wide for floating point numbers" if wide else ""
 
@@ -246,11 +250,11 @@ def _wrong_range(given: tuple[Any, ...]) -> str:
 def _wrong_levels(given: Any) -> str:
     """What is wrong with levels; empty where nothing is."""
     if isinstance(given, str | bytes) or not isinstance(given, Sequence | np.ndarray | set | range):
-        return f"write (lower, upper) for a range or a list of levels, not {quoted(given)}"
+        return f"write (lower, upper) for a range or a list of levels, got {quoted(given)}"
     if isinstance(given, set | frozenset):
-        return "write the levels as a list; a set has no order"
+        return "write the levels as a list, reference first; a set has no order"
     if len(given) < 2:
-        return "a list holds at least two levels"
+        return "a list of levels needs at least two"
     try:
         return "" if len(set(given)) == len(given) else "a level is listed twice"
     except TypeError:
@@ -277,7 +281,7 @@ def _is_number(value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredFrame:
     """A frame with its bounds attached; everything else is the frame's own.
 
     Made by :func:`declare`. Attribute access and indexing go to the frame, so
@@ -297,7 +301,7 @@ class Declared:
         return value
 
     def _keep(self, part: Any) -> Any:
-        return Declared(part, self.bounds) if isinstance(part, type(self.frame)) else part
+        return DeclaredFrame(part, self.bounds) if isinstance(part, type(self.frame)) else part
 
     def __getitem__(self, key: Any) -> Any:
         return self._keep(self.frame[key])
@@ -315,7 +319,7 @@ class Declared:
         return f"{self.frame!r}\nDeclared bounds for {len(self.bounds)} columns"
 
 
-def declare(frame: Any, bounds: Any = None, /, **columns: Any) -> Declared:
+def declare(frame: Any, bounds: Any = None, /, **columns: Any) -> DeclaredFrame:
     """Attach bounds to a frame once, so that every later call finds them.
 
     Parameters
@@ -341,20 +345,20 @@ def declare(frame: Any, bounds: Any = None, /, **columns: Any) -> Declared:
     ((0.0, 1.0), (2, 1))
     """
     if isinstance(bounds, str) and bounds == "from_data":
-        raise BoundsError('declare: bounds are declared, not "from_data"')
+        raise BoundsError(refusal("declare_cannot_take"))
     if isinstance(columns.get("bounds"), Mapping):
-        raise BoundsError("declare takes bounds second, without a name: declare(data, {...})")
+        raise BoundsError(refusal("declare_takes_bounds"))
     known = Bounds()
-    if isinstance(frame, Declared):
+    if isinstance(frame, DeclaredFrame):
         frame, known = frame.frame, frame.bounds
     names = list(getattr(frame, "column_names", ())) or list(getattr(frame, "columns", ()))
     for given in (opened(bounds), columns):
         if given:
             if not names and any(map(is_pattern, given)):
-                raise BoundsError("declare: patterns are for frames; give them to the call itself")
+                raise BoundsError(refusal("declare_takes_names"))
             made = Bounds.of_columns(given, names) if names else Bounds.declared(given)
             known = known.updated(made)
-    return Declared(frame, known)
+    return DeclaredFrame(frame, known)
 
 
 def skeleton(numeric: Sequence[str], categorical: Sequence[str]) -> str:
@@ -399,8 +403,8 @@ class RoughSize:
         return np.ceil(np.abs(magnitude(rows) - len(_EXPONENTS)) / self.step)
 
 
-MAGNITUDES = Cells(magnitude, BINS)
-_SIZES = [Cells(RoughSize(step), math.ceil(len(_EXPONENTS) / step) + 1) for step in (1, 2, 3)]
+MAGNITUDES = GroupIndex(magnitude, BINS)
+_SIZES = [GroupIndex(RoughSize(step), math.ceil(len(_EXPONENTS) / step) + 1) for step in (1, 2, 3)]
 SEARCHES = tuple(zip((MAGNITUDES, *_SIZES), (8.0, 7.0, 4.0, 2.5), strict=True))
 """Bins from fine to coarse, and how many thresholds the records must be for them. With so many, and
 1,000 columns each, the coarse ones found no range for 1 % at most of bell-shaped, flat, exponential
@@ -408,21 +412,18 @@ and t columns, counts, and those whose logarithms have sd 1 (12 % with sd 1.6 in
 the ranges held 97 % or more of their records on average."""
 
 
-def bins_for(n: int, epsilon: float, names: Sequence[str]) -> Cells:
+def bins_for(n: int, epsilon: float, names: Sequence[str]) -> GroupIndex:
     """Return the bins that so many records fill, by public numbers alone; raises for too few."""
     scale = 2.0 * len(names) / epsilon
     for bins, times in SEARCHES:
         if n >= (needed := math.ceil(times * threshold(scale, bins.size))):
             return bins
-    raise BoundsError(
-        f"no bounds are declared for {', '.join(names)}, and finding them privately with "
-        f"epsilon = {epsilon / len(names):.3g} each takes about {needed} records; there are {n}. "
-        f"Write the same call with what they could be, from what they mean:{skeleton(names, [])}"
-    )
+    facts = {"epsilon": epsilon / len(names), "n": n, "write": skeleton(names, [])}
+    raise BoundsError(refusal("too_few_to_find", names=", ".join(names), needed=needed, **facts))
 
 
 def find_bounds(
-    columns: Mapping[str, Source], releaser: Releaser, n: int | None, bins: Cells
+    columns: Mapping[str, Source], releaser: Releaser, n: int | None, bins: GroupIndex
 ) -> tuple[Bounds, str]:
     """Find ranges of numeric columns by noisy histograms of magnitudes; with what to be careful of.
 
@@ -446,17 +447,15 @@ def find_bounds(
             outside.append(f"about {100.0 * share:.0f} % of {name}")
     if failed:
         raise BoundsError(
-            f"the private search found no range for {', '.join(failed)}: few values are alike, or "
-            "nearly all within 0.00001 of 0 (its share of the budget is spent). Declare what the "
-            f"variables mean:{skeleton(failed, [])}"
+            refusal("nothing_found", names=listed(failed, 99), write=skeleton(failed, []))
         )
-    lost = f"VALUES CLIPPED to ranges found privately: {', '.join(outside)}; declare them"
+    lost = f"Values clipped to ranges found privately: {', '.join(outside)}; declare them"
     lost = lost if outside else ""
     if bins is not MAGNITUDES:
         spent = releaser.share("bounds").epsilon
-        price = f"few records make them rough, for epsilon = {spent:.3g}"
+        price = f"with few records they are rough, at a cost of epsilon = {spent:.3g}"
         lost = "; ".join(
-            [f"COARSE RANGES of {', '.join(columns)}: {price}", lost or "declare them"]
+            [f"Coarse ranges of {', '.join(columns)}: {price}", lost or "declare them"]
         )
     return ranges, lost
 

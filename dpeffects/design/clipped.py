@@ -10,11 +10,11 @@ from typing import ClassVar
 import numpy as np
 
 from dpeffects.arrays import BoolArray, Interval
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, refusal
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.domains import Cube
 from dpeffects.privacy.rows import Block
-from dpeffects.privacy.sets import Cube
-from dpeffects.privacy.tight_sets import cube_noise_sd
+from dpeffects.privacy.tight_domains import cube_noise_sd
 
 SHARE = "check_bounds"
 _EACH, _MOST = 0.02, 0.1
@@ -28,7 +28,7 @@ _JOINT, _AFFORDED = 0.01, 5_000.0
 """Proportion of the budget for one count of records, and n times epsilon from which on a call that
 did not ask has it. The noise there is 2.9 % of records (sd)."""
 _FEW = 0.01
-"""Share of records from which on, beyond three deviations of the noise, there is a caution. At the
+"""Share of records from which on, beyond three deviations of the noise, there is a warning. At the
 least n times epsilon 0.6 % of calls with right bounds had one, all whose values were in other
 units, and 98 % with 999 in 15 % of records; at four times that none, all, and 99 % with 5 %."""
 _NAMED = 6
@@ -49,12 +49,8 @@ def refuse_useless(columns: int, epsilon: float, n: int, public_size: bool) -> N
     """Refuse a check that public numbers say is mostly noise."""
     sd = cube_noise_sd(columns, 1.0 if public_size else 2.0, epsilon) / n
     if sd > _USELESS:
-        raise OptionError(
-            f"check_bounds would say nothing: with epsilon = {epsilon:.3g} for {columns} "
-            f"column{'s' * (columns > 1)} "
-            f"and n = {n}, its noise has a standard deviation of {_percent(sd)}. Leave it out, or "
-            f'give it more: shares={{"{SHARE}": 0.3}}'
-        )
+        facts = {"epsilon": epsilon, "columns": columns, "n": n}
+        raise OptionError(refusal("useless_check", sd=_percent(sd), share=SHARE, **facts))
 
 
 def _percent(share: float) -> str:
@@ -62,7 +58,7 @@ def _percent(share: float) -> str:
 
 
 @dataclass(frozen=True)
-class Outside:
+class OutOfRange:
     """1 for each value outside its range; what is missing is not outside."""
 
     lower: tuple[float, ...]
@@ -75,7 +71,7 @@ class Outside:
         return (values < np.array(self.lower)) | (values > np.array(self.upper))
 
 
-class AnyOutside(Outside):
+class AnyOutOfRange(OutOfRange):
     """1 for each record with a value outside its range."""
 
     def __call__(self, rows: Block) -> BoolArray:
@@ -108,14 +104,14 @@ class Clipped:
         return (*each, rest) if others else tuple(each)
 
     @property
-    def caution(self) -> str:
+    def warnings(self) -> str:
         """What nobody should overlook: many values outside, beyond what noise explains."""
         many = {n: x for n, x in self.shares.items() if x - 2.0 * self.sds[n] > _MANY}
         if not many:
             return ""
         each = ", ".join(f"{name} {_percent(share)}" for name, share in list(many.items())[:5])
         more = ", ..." if len(many) > 5 else ""
-        return f"MANY VALUES CLIPPED to the declared range: {each}{more}"
+        return f"Many values clipped to the declared range: {each}{more}"
 
 
 class ClippedRecords(Clipped):
@@ -124,12 +120,12 @@ class ClippedRecords(Clipped):
     notes = ()
 
     @property
-    def caution(self) -> str:
+    def warnings(self) -> str:
         """What nobody should overlook; nothing is said of records whose values are inside."""
         many = {n: x for n, x in self.shares.items() if x - 3.0 * self.sds[n] > _FEW}
         each = " and ".join(f"about {100.0 * min(x, 1.0):.0f} % ({n})" for n, x in many.items())
         advice = "check units and codes such as 999; check_bounds=True says which column it is"
-        return f"VALUES CLIPPED to declared ranges in {each} of records: {advice}" if many else ""
+        return f"Values clipped to declared ranges in {each} of records: {advice}" if many else ""
 
 
 def release_clipped(
@@ -141,9 +137,10 @@ def release_clipped(
     where n is public, which halves the noise; from 0 where what rows count for is not.
     """
     lower, upper = (tuple(ends[k] for ends in intervals.values()) for k in (0, 1))
-    count, function, label = len(intervals), Outside(lower, upper), "values outside declared ranges"
+    count, function = len(intervals), OutOfRange(lower, upper)
+    label = "values outside declared ranges"
     if not asked:
-        count, function, label = 1, AnyOutside(lower, upper), f"records with {label}"
+        count, function, label = 1, AnyOutOfRange(lower, upper), f"records with {label}"
     within = Cube(np.full(count, 0.0 if public_size else -1.0), np.ones(count))
     noisy = curator.sums(label, function, within, share=SHARE)
     names = [*intervals]

@@ -2,7 +2,7 @@
 
 Reading one gives a `Codebook`, a mapping of column names (or patterns) to what they could be. What
 a line does not say, or says in a way that cannot be used, stops nobody who does not need the
-column: such lines are `Blank`, and are refused by name where a formula needs them.
+column: such lines are `EmptyDeclaration`, and are refused by name where a formula needs them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 
 from dpeffects.documents import read
-from dpeffects.errors import BoundsError, nearest, quoted
+from dpeffects.errors import BoundsError, nearest, quoted, refusal
 from dpeffects.files import CSV, PARQUET, read_data, read_toml, toml_key
 from dpeffects.lazy import pd
 
@@ -42,7 +42,7 @@ class RangeOrLevels(tuple[Any, ...]):
 
 
 @dataclass(frozen=True)
-class Blank:
+class EmptyDeclaration:
     """A line of a codebook that declares nothing, and what to say where it is needed."""
 
     why: str
@@ -73,10 +73,7 @@ def opened(bounds: Any) -> Any:
     try:
         frame = nw.from_native(bounds)
     except TypeError:
-        raise BoundsError(
-            "bounds must map column names to ranges or levels, or be a codebook (a frame, or the "
-            f'path of a .toml or .csv file), or "from_data"; got {quoted(bounds)}'
-        ) from None
+        raise BoundsError(refusal("bounds_shape", kind=quoted(bounds))) from None
     return _of_frame(frame, "the codebook")
 
 
@@ -115,22 +112,21 @@ def matched(
     there = dict.fromkeys(map(str, names))
     wanted = there if needed is None else dict.fromkeys(needed)
     book = isinstance(bounds, Codebook)
-    own = there.keys() & {name for name, x in bounds.items() if not isinstance(x, Blank)}
+    own = there.keys() & {name for name, x in bounds.items() if not isinstance(x, EmptyDeclaration)}
     undeclared = [name for name in wanted if name not in bounds] if book else []
     found: dict[str, Any] = {}
     by: dict[str, str] = {}
     for key, entry in bounds.items():
         if is_pattern(key) and key not in there:
             for name in _columns(key, there):
-                if name in own or name not in wanted or isinstance(entry, Blank):
+                if name in own or name not in wanted or isinstance(entry, EmptyDeclaration):
                     continue
                 if name in by and (type(found[name]), repr(found[name])) != (
                     type(entry),
                     repr(entry),
                 ):
                     raise BoundsError(
-                        f"bounds: {by[name]!r} and {key!r} both match column {name!r} and declare "
-                        f"it differently: declare {name!r} by its name"
+                        refusal("patterns_differ", one=by[name], other=key, name=name)
                     )
                 found[name], by[name] = entry, key
         elif key in there or not isinstance(key, str):
@@ -139,7 +135,7 @@ def matched(
         elif not book:
             raise BoundsError(_absent(key, there))
         elif near := difflib.get_close_matches(key, undeclared, 1):
-            found.setdefault(near[0], Blank(_absent(key, near)))
+            found.setdefault(near[0], EmptyDeclaration(_absent(key, near)))
     return found
 
 
@@ -169,7 +165,7 @@ def _of_toml(text: bytes, path: str) -> Codebook:
     if not isinstance(table, dict):
         table = document
     elif len(document) > 1:
-        raise BoundsError(f"{path} must hold one table, [bounds], or lines such as age = [18, 90]")
+        raise BoundsError(refusal("contain_one_table", path=path))
     return declarations(table, path)
 
 
@@ -185,22 +181,16 @@ def _entry(name: str, entry: Any, where: str) -> Any:
     if isinstance(entry, dict):
         nested = [k for k, x in entry.items() if isinstance(x, dict | list)]
         if nested and not any(k.lower() in _FIELDS for k in entry):
-            raise BoundsError(
-                f"{where}: {name!r} has no range and no levels; a column named "
-                f'"{name}.{nested[0]}" stands in quotes'
-            )
+            raise BoundsError(refusal("nested_name", where=where, name=name, key=nested[0]))
         return _line(name, entry, where)
     key = toml_key(name)
-    raise BoundsError(
-        f"{where}: {name!r}: write {key} = [0, 1], {key} = {{range = [0, 1]}} or {key} = "
-        '{levels = ["a", "b"]}'
-    )
+    raise BoundsError(refusal("codebook_entry", where=where, name=name, key=key))
 
 
 def _listed(name: str, values: list[Any], where: str) -> Any:
     """Two numbers are a range or levels, as the column is used; two dates a range; else levels."""
     if not values:
-        return Blank(f"{where}: {name!r} {_UNFILLED}")
+        return EmptyDeclaration(f"{where}: {name!r} {_UNFILLED}")
     if len(values) == 2 and all(isinstance(v, datetime.date) for v in values):
         return tuple(values)
     numbers = [isinstance(v, int | float) and not isinstance(v, bool) for v in values]
@@ -216,10 +206,7 @@ def _of_frame(frame: Any, where: str) -> Codebook:
     named = next((columns[name] for name in _NAMES if name in columns), None)
     fields = {key: columns[key] for key in _FIELDS if key in columns and key != "range"}
     if named is None or not fields:
-        raise BoundsError(
-            f"{where} needs a column with the names ({', '.join(_NAMES)}) and columns lower and "
-            "upper (or min and max), or levels"
-        )
+        raise BoundsError(refusal("codebook_columns", where=where, names=", ".join(_NAMES)))
     book = Codebook()
     for row in frame.select([named, *fields.values()]).iter_rows(named=True):
         name = row[named]
@@ -241,12 +228,12 @@ def _line(name: str, fields: Mapping[str, Any], where: str) -> Any:
     levels = given.get("levels")
     if levels is not None:
         if isinstance(levels, str) or not isinstance(levels, Iterable):
-            return Blank(f"{where}: {name!r}: levels are a list of at least two")
+            return EmptyDeclaration(f"{where}: {name!r}: levels are a list of at least two")
         return list(levels)
     if not given:
-        return Blank(f"{where}: {name!r} {_UNFILLED}")
+        return EmptyDeclaration(f"{where}: {name!r} {_UNFILLED}")
     if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 2:
-        return Blank(f"{where}: {name!r}: a range has a lower and an upper end")
+        return EmptyDeclaration(f"{where}: {name!r}: a range has a lower and an upper end")
     ints = [int(x) for x in ends if isinstance(x, int | float) and x == x // 1]
     if str(given.get("whole", "")).lower() not in ("true", "1") or len(ints) < 2:
         return tuple(ends)

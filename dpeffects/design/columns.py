@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.bounds import Bounds
-from dpeffects.errors import BoundsError, DataError, FormulaError, listed, shorten
+from dpeffects.errors import BoundsError, DataError, FormulaError, listed, refusal, shorten
 from dpeffects.formula import Formula
 from dpeffects.formula import expression as ex
 from dpeffects.formula.discrete import Strata
@@ -58,7 +58,7 @@ class Design:
         ends = {name: self.bounds.interval(name) for name in self.bounds.whole}
         counts = {name: int(upper - lower) + 1 for name, (lower, upper) in ends.items()}
         outcome = self.formula.outcome
-        outcome = outcome.first if isinstance(outcome, ex.Taken) else outcome
+        outcome = outcome.first if isinstance(outcome, ex.WithTreatment) else outcome
         last = counts.get(outcome.name, 0) if isinstance(outcome, ex.Column) else 0
         last = 2 if isinstance(outcome, ex.Missing | ex.Compare) else last
         last = outcome.cells if isinstance(outcome, ex.Survival) else last
@@ -102,10 +102,7 @@ class Design:
         if self.width > self.formula.intercept:
             return
         terms = " + ".join(":".join(map(ex.shown, term)) for term in self.formula.terms)
-        raise FormulaError(
-            f"covariates `{shorten(terms)}` make no column beside the intercept: a factor needs at "
-            "least two levels, so give cut() three points or more"
-        )
+        raise FormulaError(refusal("empty_covariates", terms=shorten(terms)))
 
     def with_bounds(self, found: Bounds) -> Self:
         """Return the same with ranges that were missing."""
@@ -120,14 +117,13 @@ class Design:
         Where it says whether treatment was taken: the ends of the range of the outcome.
         """
         outcome, found = self.formula.outcome, list[float]()
-        if isinstance(outcome, ex.Taken):
+        if isinstance(outcome, ex.WithTreatment):
             return _usable(range_of(outcome.first, intervals_of(self.bounds)))
         for term in (outcome.first, outcome.second) if isinstance(outcome, ex.Pair) else ():
             lower, upper = range_of(term, intervals_of(self.bounds))
             if not (lower >= 0.0 and _NARROWEST <= upper <= 1.0 / _NARROWEST and lower < upper):
                 raise BoundsError(
-                    f"`{ex.shown(term)}` is a count or a time: declare its range from 0 to the "
-                    f"largest that it can be, not [{lower:g}, {upper:g}]"
+                    refusal("from_zero", term=ex.shown(term), lower=lower, upper=upper)
                 )
             found.append(upper)
         return tuple(found)
@@ -164,7 +160,7 @@ def _usable(ends: tuple[float, float], what: str = "the outcome") -> tuple[float
     """The range of an outcome, or another column that sums are made of."""
     lower, upper = ends
     if not _NARROWEST <= upper - lower <= 1.0 / _NARROWEST:
-        raise BoundsError(f"the range of {what}, [{lower:g}, {upper:g}], is too narrow or too wide")
+        raise BoundsError(refusal("declared_range_too", what=what, lower=lower, upper=upper))
     return ends
 
 
@@ -224,11 +220,8 @@ class Columns:
         values = _plain(column, lenient)
         known = np.nan_to_num(values) if lenient else values
         if values.dtype != np.bool_ and not ((known == 0) | (known == 1)).all():
-            dose = ex.show_name(self.treatment)
             raise DataError(
-                f"treatment {self.treatment!r} must be 0/1, bool, or declared levels, control "
-                f"first: bounds={{'{self.treatment}': [CONTROL, TREATED]}}; of a dose write "
-                f"I({dose} > 1) or cut({dose}, [0, 1, 5])"
+                refusal("not_two_arms", name=(own := self.treatment), dose=ex.show_name(own))
             )
         return np.asarray(values == 1)
 
@@ -247,10 +240,7 @@ class Columns:
     def empty_arm(self) -> DataError:
         """What to say where an arm has no records."""
         arms = {2: "two", 3: "three"}.get(self.arm_count, str(self.arm_count))
-        return DataError(
-            f"treatment {self.treatment!r}: one of the {arms} arms is empty; check which level is "
-            "which, and that rows of all arms are in the table"
-        )
+        return DataError(refusal("empty_arm", name=self.treatment, arms=arms))
 
     def numbers(self, frame: nw.DataFrame[Any], names: Iterable[str]) -> dict[str, Any]:
         """Numeric columns, in plain types, and which values are missing where that is asked."""
@@ -260,17 +250,10 @@ class Columns:
         found = {name: numbers(frame[name], name in self.lenient) for name in wanted}
         for name in set(self.events) & found.keys():
             if not ((found[name] == 0) | (found[name] == 1) | np.isnan(found[name])).all():
-                shown = ex.show_name(name)
-                raise DataError(
-                    f"column {name!r} must be 0 or 1: write Surv(time, {shown} == 2) where 2 is "
-                    f"the event, or I({shown} == 2) where 2 is the treatment"
-                )
+                raise DataError(refusal("event_codes", name=name, shown=ex.show_name(name)))
         for name in self.whole & found.keys():
             if (found[name] % 1 > 0).any():
-                raise DataError(
-                    f"column {name!r} is declared with whole numbers, and holds others: declare a "
-                    f"range, bounds={{{name!r}: (LOWER, UPPER)}}"
-                )
+                raise DataError(refusal("not_whole", name=name))
         for x in (x for x in self.ordered if x.column in names):
             found[x.key] = codes(frame[x.column], self.levels[x.column], x.column in self.lenient)
         return found | flags
@@ -296,7 +279,7 @@ def numbers(column: nw.Series[Any], lenient: bool = False) -> npt.NDArray[Any]:
     with np.errstate(all="ignore"):
         sound = math.isfinite(values.sum())  # then all values are
     if not sound and (np.isinf(values) if lenient else ~np.isfinite(values)).any():
-        raise DataError(f"column {column.name!r} holds infinite values")
+        raise DataError(refusal("column_contains_infinite", name=column.name))
     return values
 
 
@@ -354,18 +337,12 @@ def refuse_missing(frame: nw.DataFrame[Any], names: Iterable[str]) -> None:
     """Refuse nulls and NaN by column."""
     if bad := [name for name in names if has_missing(frame[name])]:
         each = listed(f'"{name}": "complete"' for name in bad)
-        raise DataError(
-            f"missing values in {listed(bad)}: dropping rows silently would change n, which is "
-            f'public. Say what to do, as missing={{{each}}}, or "indicator" for a covariate'
-        )
+        raise DataError(refusal("missing_values", names=listed(bad), each=each))
 
 
 def outside_levels(name: str) -> DataError:
     """What to say of a column with values that nobody declared."""
-    return DataError(
-        f"column {name!r} has values outside its declared levels; add the missing level or recode "
-        'it, for example as "other" (a range is a tuple: (18, 90))'
-    )
+    return DataError(refusal("outside_levels", name=name))
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from dpeffects.design.sample import Sample, identifiers
-from dpeffects.errors import DataError, DPEffectsError, OptionError
+from dpeffects.design.sample import AnalysisSample, identifiers
+from dpeffects.errors import DataError, DPEffectsError, OptionError, refusal
 from dpeffects.files import LONGEST, Frame, by_declaration, refuse_text, scan, unreadable
 from dpeffects.privacy.rows import ROWS, Records, Totals, added, joined
 from dpeffects.privacy.units import UnitSizes
@@ -46,9 +46,7 @@ def open_if_path(data: Any) -> Any:
     if kind not in (".parquet", ".pq", ".csv"):
         advice = "read other files first, as pandas.read_excel(...)"
         advice = advice if kind else "data sets of the package are load_data(...)"
-        raise DataError(
-            f"data must be a frame, or the path of a .parquet or .csv file, not {path!r}: {advice}"
-        )
+        raise DataError(refusal("not_a_path", path=path, advice=advice))
     files = [path] if Path(path).exists() else sorted(glob.glob(path, recursive=True))
     if not files:
         raise DataError(f"there is no file {path!r}")
@@ -65,10 +63,7 @@ def open_if_path(data: Any) -> Any:
     try:
         import polars as pl
     except ImportError:
-        raise OptionError(
-            'files are read by DuckDB or polars: pip install "dpeffects[duckdb]", or give a frame, '
-            "pandas.read_csv(...)"
-        ) from None
+        raise OptionError(refusal("no_reader")) from None
     if not headers:
         return pl.scan_parquet(files, hive_partitioning=False, glob=False)
     said: dict[str, Any] = {"has_header": False, "skip_lines": 1, "eol_char": "\n", "glob": False}
@@ -87,7 +82,7 @@ def _with_duckdb(files: Sequence[str], headers: Sequence[Sequence[str]]) -> Any:
         return duckdb.read_parquet(files, hive_partitioning=False, union_by_name=False)
     names = headers[0]
     if len({name.lower() for name in names}) < len(names):
-        raise DataError("DuckDB takes names that differ in capital letters only as one")
+        raise DataError(refusal("duckdb_cannot_tell"))
     said: dict[str, Any] = {"header": True, "auto_detect": False, "strict_mode": True}
     said |= {"sep": ",", "quotechar": '"', "escapechar": '"', "comment": "", "skiprows": 0}
     said |= {"na_values": [""], "allow_quoted_nulls": True, "null_padding": False}
@@ -118,13 +113,13 @@ def rows_in(frame: AnyFrame) -> int:
     return int(asked(frame, {"n": nw.len()})["n"])
 
 
-def unit_sizes(frame: AnyFrame, sample: Sample) -> UnitSizes:
+def unit_sizes(frame: AnyFrame, sample: AnalysisSample) -> UnitSizes:
     """How many rows the units of a frame have, from one look at it."""
     found = run(frame, sample.read_columns, partial(_units_of, sample=sample), joined)
     return UnitSizes.of(found[0], found[1].astype(np.bool_))
 
 
-def _units_of(frame: nw.DataFrame[Any], sample: Sample) -> Records:
+def _units_of(frame: nw.DataFrame[Any], sample: AnalysisSample) -> Records:
     assert sample.unit is not None
     return identifiers(frame[sample.unit]), sample.own(frame) > 0.0
 
@@ -224,7 +219,5 @@ def hide_engine_errors(frame: nw.LazyFrame[Any]) -> Iterator[None]:
         raise
     except Exception as error:
         raise DataError(
-            f"{frame.implementation.name.lower()} could not compute with the data "
-            f"({type(error).__name__}); check the types of the columns, and that the frame can "
-            "still be read"
+            refusal("engine_failed", engine=frame.implementation.value, error=type(error).__name__)
         ) from None

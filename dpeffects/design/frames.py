@@ -9,7 +9,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from dpeffects.design import engines
-from dpeffects.design.bounds import Bounds, Declared
+from dpeffects.design.bounds import Bounds, DeclaredFrame
 from dpeffects.design.codebook import opened
 from dpeffects.design.engines import AnyFrame
 from dpeffects.errors import DataError, listed, nearest, refusal
@@ -23,7 +23,7 @@ def unpack(
 ) -> tuple[AnyFrame, Bounds, bool]:
     """A frame of any kind, what is declared about it, and whether the data may say the rest."""
     known = Bounds()
-    if isinstance(data, Declared):
+    if isinstance(data, DeclaredFrame):
         data, known = data.frame, data.bounds
     data = engines.open_if_path(data)
     if nw.dependencies.is_pandas_dataframe(data) and data.columns.nlevels > 1:
@@ -36,13 +36,13 @@ def unpack(
         twice = dict.fromkeys(repr(name) for name in names if names.count(name) > 1)
         raise DataError(refusal("named_twice", twice=listed(twice) or "alike")) from None
     except nw.exceptions.NarwhalsError as error:
-        raise DataError(f"the frame cannot be read: {str(error).splitlines()[0]}") from None
+        raise DataError(f"the data cannot be read: {str(error).splitlines()[0]}") from None
     except TypeError:
         head = ', columns=["y", "t", "x"]' if isinstance(data, np.ndarray) else ""
         raise DataError(refusal("no_frame", kind=type(data).__name__, head=head)) from None
     odd = next((x for x in needed or () if x == "*" or x[:1] + x[-1:] == "^$"), None)
     if odd and (engine := frame.implementation.name.lower()) not in ("pandas", "dask"):
-        raise DataError(f"{engine} takes the name {odd!r} as a pattern: rename the column")
+        raise DataError(f"{engine} reads the column name {odd!r} as a pattern: rename the column")
     if len(names) == 1 and (mark := next((x for x in ";\t" if x in names[0]), "")):
         raise DataError(refusal("not_commas", mark=mark))
     if isinstance(frame, nw.DataFrame):

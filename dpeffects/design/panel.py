@@ -16,12 +16,12 @@ import narwhals.stable.v2 as nw
 
 from dpeffects.dates import is_date
 from dpeffects.design import engines
-from dpeffects.design.bounds import Bounds, Declared
-from dpeffects.design.completed import kinds_of, uses
+from dpeffects.design.bounds import Bounds, DeclaredFrame
+from dpeffects.design.design_builder import kinds_of, uses
 from dpeffects.design.frames import is_number, require_columns, require_numbers, unpack
-from dpeffects.design.read import sample_kinds
-from dpeffects.design.sample import Sample, identifiers
-from dpeffects.errors import DataError, OptionError, listed
+from dpeffects.design.sample import AnalysisSample, identifiers
+from dpeffects.design.table_reader import sample_kinds
+from dpeffects.errors import DataError, OptionError, listed, refusal
 from dpeffects.files import is_text
 from dpeffects.formula import Formula
 from dpeffects.formula.expression import Column, Expression, Missing, mapped, show_number
@@ -47,30 +47,23 @@ class Panel:
         """Check what a call says about its periods."""
         for name, column in (("unit", unit), ("time", time)):
             if not (isinstance(column, str) and column):
-                raise OptionError(
-                    f"long data need the columns of units and periods: write {name}=... too"
-                )
+                raise OptionError(refusal("long_data_needs", name=name))
         if unit == time:
             raise OptionError(f"unit and time are the same column {unit!r}")
         listable = isinstance(periods, Sequence | range) and not isinstance(periods, str | bytes)
         if not listable or not 2 <= len(periods) <= 20:
-            raise OptionError(
-                "periods must be a list of two periods or more (20 at most), in their order: "
-                "periods=[2019, 2020]. Which of them are in the data is private"
-            )
+            raise OptionError(refusal("periods_list"))
         known = tuple(_period("periods", x) for x in periods)
         texts = sum(isinstance(x, str) for x in known)
         if texts not in (0, len(known)):
-            raise OptionError("periods must be all numbers or all texts")
+            raise OptionError("periods must be all numbers or all text")
         if len(set(known)) < len(known) or (not texts and list(known) != sorted(known)):
-            raise OptionError("periods must be in their order, each once")
+            raise OptionError("periods must be in increasing order, each named once")
         if start is None and len(known) > 2:
-            raise OptionError("write start=..., the first of the periods under treatment")
+            raise OptionError("start is missing: write start=..., the first period under treatment")
         first = known[-1] if start is None and len(known) == 2 else _period("start", start)
         if first not in known[1:]:
-            raise OptionError(
-                "start must be the first period under treatment: one of periods, and not the first"
-            )
+            raise OptionError(refusal("start_one_periods"))
         return cls(unit, time, known, first)
 
     @property
@@ -102,7 +95,7 @@ class Panel:
 def _period(what: str, value: Any) -> Period:
     number = isinstance(value, Real) or type(value).__name__ in ("bool", "bool_")
     if not isinstance(value, str) and not (number and math.isfinite(float(value))):
-        raise OptionError(f"{what}: a period is a number or a text, got {type(value).__name__}")
+        raise OptionError(f"{what}: a period must be a number or text, got {type(value).__name__}")
     return value if isinstance(value, str) else float(value)
 
 
@@ -118,7 +111,7 @@ class Wide:
     ``once`` are the treatment and the covariates, which have one value for a unit.
     """
 
-    data: Declared
+    data: DeclaredFrame
     names: Mapping[str, Mapping[Period, str]]
     once: tuple[str, ...]
 
@@ -129,7 +122,7 @@ class Wide:
     def missing(self, missing: Any) -> Any:
         """What becomes of missing values, by columns of the wide table.
 
-        Where units without an outcome count as nothing, those without its row do: they have no
+        Where units without an outcome are left out, so are those without its row: they have no
         treatment or covariates either.
         """
         if not isinstance(missing, Mapping):
@@ -152,7 +145,7 @@ def _renamed(tree: Any, names: Mapping[str, str]) -> Any:
 
 
 def wide_of(
-    data: Any, formula: Formula, bounds: Any, panel: Panel, sample: Sample, strict: bool
+    data: Any, formula: Formula, bounds: Any, panel: Panel, sample: AnalysisSample, strict: bool
 ) -> Wide:
     """Put the rows of each unit together.
 
@@ -168,8 +161,8 @@ def wide_of(
     for name, what in asked.items():
         require_columns([name], list(schema), what)
     if both := {panel.unit, panel.time} & set(read):
-        raise OptionError(f"{listed(sorted(both))} says whose row it is, or when: no other use")
-    text = is_text(data.frame if isinstance(data, Declared) else data)
+        raise OptionError(refusal("column_units_periods", both=listed(sorted(both))))
+    text = is_text(data.frame if isinstance(data, DeclaredFrame) else data)
     known = known.as_used(uses(formula, {} if text else schema))
     if text:
         frame = engines.typed(frame, _text_kinds(formula, known, panel, sample))
@@ -182,10 +175,12 @@ def wide_of(
     once = dict.fromkeys((*formula.covariate_columns, *sample.columns), panel.reference)
     once |= dict.fromkeys(formula.treatment_columns, panel.start)
     wide = _pivoted(frame, panel, names, once, strict)
-    return Wide(Declared(wide.to_native(), known), names, formula.columns[len(names) :])
+    return Wide(DeclaredFrame(wide.to_native(), known), names, formula.columns[len(names) :])
 
 
-def _text_kinds(formula: Formula, known: Bounds, panel: Panel, sample: Sample) -> dict[str, str]:
+def _text_kinds(
+    formula: Formula, known: Bounds, panel: Panel, sample: AnalysisSample
+) -> dict[str, str]:
     """What the columns of a CSV file are read as; dates are read later."""
     kinds = {**sample_kinds(sample, known), **kinds_of(formula, formula.columns, known)}
     dated = known.date_kinds(kinds)
@@ -198,11 +193,11 @@ def _check_types(schema: Mapping[str, Any], formula: Formula, panel: Panel) -> N
     require_numbers(schema, formula.outcome_columns)
     dtype = schema[panel.time]
     if is_date(dtype):
-        raise DataError(f"column {panel.time!r} holds dates: make a column of periods of it")
+        raise DataError(refusal("column_contains_dates", time=panel.time))
     texts = dtype == nw.String or isinstance(dtype, nw.Enum | nw.Categorical)
     if isinstance(panel.start, str) != texts or not (texts or is_number(dtype)):
         kind = "text" if isinstance(panel.start, str) else "numbers"
-        raise DataError(f"periods are {kind}, and column {panel.time!r} is {type(dtype).__name__}")
+        raise DataError(f"periods= are {kind}, but column {panel.time!r} is {type(dtype).__name__}")
 
 
 def _copied(known: Bounds, name: str, names: Iterable[str], boolean: bool) -> Bounds:
@@ -272,10 +267,7 @@ def _refuse_incomplete(units: Any, panel: Panel, counts: Sequence[str]) -> None:
     """Refuse units that have no row, or several, in a period."""
     ask = {name: (nw.col(name) != 1).cast(nw.Int64).sum() for name in counts}
     if any(engines.asked(units.lazy(), ask).values()):
-        raise DataError(
-            f"some values of {panel.unit!r} have no row, or more than one, in a period: write "
-            'missing="complete" to leave them out, or put rows of a period together first'
-        )
+        raise DataError(refusal("unbalanced_panel", unit=panel.unit))
 
 
 def _nullable(frame: Any) -> Any:

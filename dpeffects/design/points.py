@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dpeffects.dates import as_date
-from dpeffects.design.bounds import Declared
-from dpeffects.errors import OptionError
+from dpeffects.design.bounds import DeclaredFrame
+from dpeffects.errors import OptionError, refusal
 from dpeffects.lazy import pd
 
 
@@ -22,7 +22,7 @@ def refuse_private_rows(at: Any, data: Any, names: Sequence[str]) -> None:
     that happens to be the same. So what is refused is what can be recognised: the data itself, a
     view of its memory, and rows that still carry their labels.
     """
-    at, data = (x.frame if isinstance(x, Declared) else x for x in (at, data))
+    at, data = (x.frame if isinstance(x, DeclaredFrame) else x for x in (at, data))
     if at is None or isinstance(at, Mapping):
         return
     if at is data or (isinstance(at, str | os.PathLike) and at == data):
@@ -31,10 +31,7 @@ def refuse_private_rows(at: Any, data: Any, names: Sequence[str]) -> None:
         same = _shares_memory(at, data, names) or _keeps_labels(at, data, names)
     if same:
         example = ", ".join(f"{name!r}: [...]" for name in names[:3])
-        raise OptionError(
-            "at holds rows of the private data, which would be printed with the result: write "
-            f"points of your own, at={{{example}}}"
-        )
+        raise OptionError(refusal("private_points", example=example))
 
 
 def _shares_memory(at: Any, data: Any, names: Sequence[str]) -> bool:

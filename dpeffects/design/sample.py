@@ -19,6 +19,7 @@ from dpeffects.design.columns import missing_in
 from dpeffects.errors import (
     DataError,
     OptionError,
+    advised,
     did_you_mean,
     listed,
     not_among,
@@ -33,20 +34,8 @@ from dpeffects.guarantee import counted, escaped, printed, rows_of
 from dpeffects.lazy import pd
 from dpeffects.privacy.units import UnitSizes, row_weights
 
-MISSING = {
-    "error": "missing values are refused",
-    "indicator": "of a covariate: a level or an indicator of its own, with a public fill",
-    "complete": "a record without a value counts as nothing",
-    "weight": "of the outcome: records that have one stand for those that do not, by a released "
-    "model of who has one",
-    "available": "of one of several outcomes: it is compared among the records that have it",
-}
+MISSING = ("error", "indicator", "complete", "weight", "available")
 """What can be done about missing values of a column."""
-_MISSING_SAID = {
-    "indicator": "missing values of {} have an indicator or a level of their own",
-    "complete": "records without {} count as nothing",
-    "weight": "records with {} stand for those without, by a released model",
-}
 
 
 def _can_be_one(name: str, known: Bounds) -> bool:
@@ -60,10 +49,10 @@ def _can_be_one(name: str, known: Bounds) -> bool:
 
 
 @dataclass(frozen=True)
-class Sample:
+class AnalysisSample:
     """Which rows count, and for how much.
 
-    ``complete`` are columns without which a row counts as nothing, ``observed`` those of an outcome
+    ``complete`` are columns without which a row is left out, ``observed`` those of an outcome
     whose absence is modelled, ``upper`` is the declared upper bound of the weights.
     """
 
@@ -89,20 +78,20 @@ class Sample:
         missing: str | Mapping[str, str] = "error",
         weights: str | None = None,
         subset: str | None = None,
-    ) -> Sample:
+    ) -> AnalysisSample:
         """Check what a call asks for; ``read`` are the columns that the method reads."""
         for name, column in (("unit", unit), ("cluster", cluster), ("weights", weights)):
             if not (column is None or (isinstance(column, str) and column)):
                 raise OptionError(f"{name} must be the name of a column, got {quoted(column)}")
             if column in formula.outcome_columns:
-                raise OptionError(f"{name}={column!r} is the outcome")
+                raise OptionError(f"{name}={column!r} is the outcome; name another column")
         whole = isinstance(max_rows, Integral) and not isinstance(max_rows, bool)
         if not (max_rows is None or (whole and 1 <= max_rows <= 2**15)):
             raise OptionError("max_rows must be a whole number from 1 to 32768")
         if max_rows is not None and unit is None:
-            raise OptionError("max_rows is for units of several rows: write unit=... too")
+            raise OptionError("max_rows needs unit=: name the column that says whose row it is")
         if not (subset is None or isinstance(subset, str)):
-            raise OptionError(f"subset must be text such as 'age >= 18', got {quoted(subset)}")
+            raise OptionError(refusal("subset_condition_text", got=quoted(subset)))
         policies = missing_by_column(missing, formula)
         read = formula.columns if read is None else read
         of = {w: tuple(k for k, x in policies.items() if x == w and k in read) for w in MISSING}
@@ -162,8 +151,8 @@ class Sample:
         who = "records" if self.unit is None else counted(rows_of(self.unit))
         if self.unit is not None:
             unit = printed(self.unit)
-            once = f"each {unit} counts once, in however many rows"
-            many = f"each row counts, up to {self.max_rows} of one {unit}"
+            once = f"each {unit} has the same weight, however many rows it has"
+            many = f"each row has the same weight, up to {self.max_rows} rows of one {unit}"
             said["unit"] = once if self.max_rows is None else many
         if self.subset is not None:
             said["subset"] = f"subset {shorten(escaped(render(self.subset)[0]))}"
@@ -173,12 +162,12 @@ class Sample:
                 f"{weights}, from 0 to {self.upper:g}: the effect in the weighted population, its "
                 "standard error by squares of weighted sums"
             )
-        for word, what in _MISSING_SAID.items():
+        for word, what in advised("policies").items():
             if names := [name for name, policy in self.policies.items() if policy == word]:
                 said[f"missing, {word}"] = what.format(listed(map(printed, names)))
         if size is not None:
-            full = "in all as much as about {} {} in full (noisy)"
-            text = full if self.unequal else "about {} {} count (noisy)"
+            full = "equivalent to about {:,} {} of full weight (noisy)"
+            text = full if self.unequal else "about {:,} {} analysed (noisy)"
             said["size"] = text.format(round(size), who)
         if effective is not None:
             said["effective size"] = f"effective size about {effective:.0f} (Kish, noisy)"
@@ -207,10 +196,10 @@ class Sample:
         if self.weights is not None:
             column = frame[self.weights]
             if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
-                raise DataError(f"weights {self.weights!r} must be numbers")
+                raise DataError(f"weights {self.weights!r} must be a column of numbers")
             values = floats(column)
             if self.weights not in self.complete and np.isnan(values).any():
-                raise DataError(f"weights {self.weights!r} has missing values")
+                raise DataError(refusal("missing_weights", name=self.weights))
             own *= np.clip(np.nan_to_num(values), 0.0, self.upper) / self.upper
         if self.subset is not None:
             names, numeric = columns(self.subset), number_columns(self.subset)
@@ -245,40 +234,29 @@ def missing_by_column(
     covariates = set(formula.covariate_columns)
     known = dict.fromkeys(formula.columns, "error")
     if isinstance(missing, str):
-        _check_word("missing", missing)
-        _refuse_word(missing, several)
+        _check_word("missing", missing, several)
         able = {"indicator": covariates, "weight": outcome, "error": set(), "available": outcome}
         return known | dict.fromkeys(able.get(missing, set(known)), missing)
     if not isinstance(missing, Mapping):
-        raise OptionError(f"missing must be a word or a mapping, got {type(missing).__name__}")
+        raise OptionError(refusal("missing_type", kind=type(missing).__name__))
     for name, word in missing.items():
-        _check_word(f"missing[{name!r}]", word)
+        _check_word(f"missing[{name!r}]", word, several)
         if name not in known:
-            hint = did_you_mean(name, known)
-            hint = hint or f" It has {listed(known)}."
+            hint = did_you_mean(name, known) or f" It has {listed(known)}."
             raise OptionError(f"missing names a column {name!r} that is not in the formula.{hint}")
         if word == "indicator" and name not in covariates:
             what = "treatment" if name in treatment else "outcome"
-            raise OptionError(f'missing[{name!r}] is the {what}: write "complete", not "indicator"')
-        _refuse_word(word, several)
+            raise OptionError(refusal("missing_indicator_covariates", name=name, what=what))
         if word in ("weight", "available") and name not in outcome:
-            raise OptionError(f'missing[{name!r}]: "{word}" is for the outcome')
+            raise OptionError(f'missing[{name!r}]: "{word}" is for the outcome only')
     return known | {str(name): word for name, word in missing.items()}
 
 
-def _refuse_word(word: str, several: bool) -> None:
+def _check_word(what: str, word: Any, several: bool) -> None:
     """Refuse a word that a call has no meaning for."""
-    if word == "available" and not several:
-        raise OptionError('missing="available" is for dp_study: write "complete"')
-    if word == "weight" and several:
-        raise OptionError('missing="weight" is for average effects: write "available"')
-
-
-def _check_word(what: str, word: Any) -> None:
-    if not (isinstance(word, str) and word in MISSING):
-        leave = isinstance(word, str) and word in ("drop", "omit", "na.omit", "listwise", "ignore")
-        hint = '; "complete" leaves out records without a value' if leave else ""
-        raise OptionError(not_among(what, word, MISSING) + hint)
+    known = [name for name in MISSING if name != ("weight" if several else "available")]
+    if not (isinstance(word, str) and word in known):
+        raise OptionError(not_among(what, word, known) + advised("missing").get(str(word), ""))
 
 
 def floats(column: nw.Series[Any]) -> FloatArray:
@@ -291,7 +269,7 @@ def _compared(column: nw.Series[Any], number: bool) -> Any:
     """A column as conditions compare it."""
     if number or column.dtype.is_numeric():
         if not (column.dtype.is_numeric() or column.dtype == nw.Boolean):
-            raise DataError(f"column {column.name!r} is compared as a number, but it is not one")
+            raise DataError(refusal("compared_as_number", name=column.name))
         return floats(column)
     values = np.empty(len(column), object)
     missing = missing_in(column)
@@ -302,16 +280,13 @@ def _compared(column: nw.Series[Any], number: bool) -> Any:
 def identifiers(column: nw.Series[Any]) -> IntArray:
     """A whole number for each value, the same for equal values: names of units or clusters."""
     if missing_in(column).any():
-        raise DataError(
-            f"column {column.name!r} has missing values: every row needs its unit or cluster. Name "
-            f'those rows, as data["{column.name}"].astype("string").fillna("none"), or drop them'
-        )
+        raise DataError(refusal("missing_identifiers", name=column.name))
     whole = column.dtype.is_integer() and column.dtype not in (nw.Int128, nw.UInt128, nw.UInt64)
     if whole or column.dtype in (nw.Datetime, nw.Duration):
         return column.cast(nw.Int64).to_numpy().astype(np.int64)
     if column.dtype.is_float():
         if (abs(values := floats(column) + 0.0) >= 2.0**53).any():  # -0 is 0
-            raise DataError(f"column {column.name!r} has longer numbers than floats: make it text")
+            raise DataError(refusal("column_numbers_too", name=column.name))
         return values.view(np.int64)
     values = np.empty(len(column), object)
     found = column.to_list()

@@ -16,40 +16,36 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.arms import ARMS, TREATED, Outcome, ScaledSquare, arm_cells
-from dpeffects.design.clipped import AnyOutside
+from dpeffects.design.clipped import AnyOutOfRange
 from dpeffects.design.columns import Columns, Design, Recipe, refuse_missing
 from dpeffects.design.engines import AnyFrame, Combine, run
-from dpeffects.design.sample import Sample
-from dpeffects.errors import DataError, OptionError
+from dpeffects.design.sample import AnalysisSample
+from dpeffects.errors import DataError, OptionError, refusal
 from dpeffects.files import by_declaration
 from dpeffects.formula.encoding import Arrays
 from dpeffects.formula.expression import Expression, Number
-from dpeffects.privacy.curator import Sum, Sums, all_reads
+from dpeffects.privacy.curator import GroupedSum, GroupedSums, all_reads
+from dpeffects.privacy.domains import Box, Cube
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.rows import (
     MOST_ROWS,
     ROWS,
-    About,
     Block,
     ByRecord,
     Records,
+    RowMetadata,
     Rows,
     Summand,
     Totals,
     added,
     joined,
 )
-from dpeffects.privacy.sets import Box, Cube
 from dpeffects.privacy.units import UnitSizes
 
 MOST_STRATA = 2**21
 """Strata that are counted for rows on an engine: every block has a count for each."""
-_CHANGING = (
-    "the frame gives other rows each time it is read, as a random sample or a limit without an "
-    "order does: write them to a file or a table first, and use that"
-)
 
-Counted = tuple[Sample, UnitSizes | None]
+Counted = tuple[AnalysisSample, UnitSizes | None]
 """Which rows count, and how many rows each unit has."""
 
 
@@ -89,7 +85,7 @@ class RowBatch:
     numeric: Arrays
     codes: Arrays
     counted: Mapping[str, Any]
-    """Weights, units and clusters of the rows, where there are any (`Sample.parts`)."""
+    """Weights, units and clusters of the rows, where there are any (`AnalysisSample.parts`)."""
 
     @classmethod
     def read(
@@ -196,16 +192,16 @@ class PrivateTable:
             arms = batch.arm_counts(design.columns.arm_count)
             return replace(table, arm_counts=tuple(arms.tolist()), batch=batch)
         first = [] if counted[0].weighted or design.missing else _first_sums(design)
-        asks = [Ask(x, all_reads(*(y.phi for y in x)), recipe) for recipe, x in first]
+        asks = [BlockQuery(x, all_reads(*(y.phi for y in x)), recipe) for recipe, x in first]
         *found, arms = table.look(asks, check=check)
         if arms.sum() != rows:
-            raise DataError(_CHANGING)
+            raise DataError(refusal("changing_frame"))
         asked = [(recipe, x) for recipe, sums in first for x in sums]
         ready = tuple(zip(asked, found, strict=True))
         return replace(table, arm_counts=tuple(arms.tolist()), ready=ready)
 
     def look(
-        self, asks: Sequence[Ask], combine: Combine = added, check: Sequence[str] = ()
+        self, asks: Sequence[BlockQuery], combine: Combine = added, check: Sequence[str] = ()
     ) -> Totals:
         """Combine functions of blocks on an engine; last come the numbers of records of the arms.
 
@@ -220,11 +216,11 @@ class PrivateTable:
         *found, seen = run(self.frame, names, work, combine)
         arms = seen.reshape(-1, columns.arm_count).sum(axis=0)
         if self.arm_counts and tuple(arms) != self.arm_counts:
-            raise DataError(_CHANGING)
+            raise DataError(refusal("changing_frame"))
         return (*found, arms)
 
     @property
-    def sample(self) -> Sample:
+    def sample(self) -> AnalysisSample:
         """Which rows count."""
         return self.counted[0]
 
@@ -238,8 +234,9 @@ class PrivateTable:
         for name in self.kinds.keys() & groups.kinds.keys() if self.on_engine else ():
             if self.kinds[name] != groups.kinds[name]:
                 raise DataError(
-                    f"column {name!r} of the CSV file is read as {self.kinds[name]} by the formula "
-                    f"and as {groups.kinds[name]} by the groups: read the file into a frame first"
+                    refusal(
+                        "two_readings", name=name, one=self.kinds[name], other=groups.kinds[name]
+                    )
                 )
 
     def column(self, *names: str) -> Rows | LazyRows:
@@ -273,30 +270,30 @@ class PrivateTable:
 
         return self.batch.rows(recipe, strata=cache(strata), units=self.design.n, **about)
 
-    def _about(self, **known: Any) -> About:
+    def _about(self, **known: Any) -> RowMetadata:
         """What is public of rows on an engine."""
         most = 1 if self.sample.unit is None else MOST_ROWS
-        return About(self.design.n, weighted=self.sample.weighted, most_rows=most, **known)
+        return RowMetadata(self.design.n, weighted=self.sample.weighted, most_rows=most, **known)
 
 
-def _first_sums(design: Design) -> list[tuple[Recipe | Unclipped, Sums]]:
+def _first_sums(design: Design) -> list[tuple[Recipe | Unclipped, GroupedSums]]:
     """What most methods begin with, where all ranges are known: sums and squares of outcomes by
     arm, and how many records have a value outside its range."""
     n, recipe, names = design.n, design.recipe, design.declared
-    found: list[tuple[Recipe | Unclipped, Sums]] = []
+    found: list[tuple[Recipe | Unclipped, GroupedSums]] = []
     if design.formula.outcome_columns:
         ends, cells = recipe.outcome_range, arm_cells(design.columns.arm_count)
-        sums = Sum(Outcome(), 1, cells, Box(*ends).on(n, 1.0))
-        squares = Sum(ScaledSquare(*ends), 1, cells, Box(0.0, 1.0).on(n, 1.0))
-        found.append((recipe, Sums((sums, squares))))
+        sums = GroupedSum(Outcome(), 1, cells, Box(*ends).on(n, 1.0))
+        squares = GroupedSum(ScaledSquare(*ends), 1, cells, Box(0.0, 1.0).on(n, 1.0))
+        found.append((recipe, GroupedSums((sums, squares))))
     if names:
         lower, upper = zip(*map(design.bounds.interval, names), strict=True)
-        outside = Sum(AnyOutside(lower, upper), 1, None, Cube(0.0, 1.0).on(n, 1.0))
-        found.append((Unclipped(names), Sums((outside,))))
+        outside = GroupedSum(AnyOutOfRange(lower, upper), 1, None, Cube(0.0, 1.0).on(n, 1.0))
+        found.append((Unclipped(names), GroupedSums((outside,))))
     return found
 
 
-class Ask(NamedTuple):
+class BlockQuery(NamedTuple):
     """A function of blocks, and what their parts are made of.
 
     ``strata`` says how rows find their stratum: by which columns, and by what is made of them.
@@ -327,7 +324,7 @@ class LazyRows:
 
     table: PrivateTable
     recipe: Recipe | Unclipped
-    about: About
+    about: RowMetadata
     strata: tuple[Columns, Recipe] | None = None
 
     @property
@@ -338,13 +335,13 @@ class LazyRows:
 
     def fold(self, function: Summand, *parts: str) -> Totals:
         """Add up a function of blocks, wherever they are, but where all its sums are known."""
-        if isinstance(function, Sums):
+        if isinstance(function, GroupedSums):
             known = [x for x in map(self._known, function) if x is not None]
             if len(known) == len(function):
                 return tuple(known)
         return self._look(function, parts, added)
 
-    def _known(self, asked: Sum) -> IntArray | None:
+    def _known(self, asked: GroupedSum) -> IntArray | None:
         """Records by arm, and sums that came with the checks."""
         counts = self.table.arm_counts
         if asked.phi is None and asked.cells in (ARMS, TREATED) and not self.about.weighted:
@@ -358,7 +355,7 @@ class LazyRows:
 
     def _look(self, function: Summand, parts: tuple[str, ...], combine: Combine) -> Totals:
         strata = self.strata if "strata" in parts else None
-        return self.table.look([Ask(function, parts, self.recipe, strata)], combine)[:-1]
+        return self.table.look([BlockQuery(function, parts, self.recipe, strata)], combine)[:-1]
 
     def in_memory(self, why: str) -> Rows:
         """Refuse: these rows are not in memory."""
@@ -368,7 +365,7 @@ class LazyRows:
 def _add(
     frame: nw.DataFrame[Any],
     columns: Columns,
-    asks: Sequence[Ask],
+    asks: Sequence[BlockQuery],
     combine: Combine,
     counted: Counted,
     check: Sequence[str],

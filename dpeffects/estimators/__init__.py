@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 from functools import cache
 
-from dpeffects.errors import OptionError, closest, quoted
+from dpeffects.errors import OptionError, advised, did_you_mean, quoted, refusal
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.plugins import plugins
@@ -84,11 +84,12 @@ def get(name: str, estimand: str = "ATE") -> MethodSpec:
     if isinstance(name, str) and (spec := find(name, conditional) or find(name, not conditional)):
         return spec
     if not isinstance(name, str):
-        raise OptionError(f'method is one name, such as "auto", got {quoted(name)}')
+        raise OptionError(f'method must be a name, such as "auto", got {quoted(name)}')
     first = conditional_methods() if conditional else registry()
-    near = closest(name, [*first, "private_aipw"])
-    near = "auto" if near == "private_aipw" else near
-    hint = f"Did you mean {near!r}?" if near else "Leave method out for the default."
+    hint = (not conditional and advised("methods").get(name.casefold())) or did_you_mean(
+        name, first
+    ).strip()
     if name in table_methods():
         hint = f"{name} has a function of its own, as methods({name!r}) says."
-    raise OptionError(f"unknown method {quoted(name)}; there are {', '.join(first)}. {hint}")
+    hint = hint or "Leave method out for the default."
+    raise OptionError(refusal("unknown_method", name=name, hint=hint, known=", ".join(first)))

@@ -16,11 +16,11 @@ from dpeffects.design import arms as of_arms
 from dpeffects.design.arms import TREATED, Outcome, ScaledSquare
 from dpeffects.errors import EstimationError
 from dpeffects.estimators import constants as hand
-from dpeffects.privacy import COUNT, Block, Box, Cells, Curator, Noisy
+from dpeffects.privacy import COUNT, Block, Box, Curator, GroupIndex, NoisyValue
 
 
 @dataclass(frozen=True, eq=False)
-class OfArm:
+class ArmLookup:
     """The number of a record's arm, of those of (treated, control), or of more arms."""
 
     numbers: FloatArray
@@ -39,19 +39,19 @@ class OfArm:
         return np.asarray(self.numbers[self.arm(rows)])
 
 
-def arm_cells(curator: Curator) -> Cells:
+def arm_cells(curator: Curator) -> GroupIndex:
     """Treated and control records, or one cell for each of more arms."""
     return of_arms.arm_cells(curator.arms)
 
 
-def treated_count(curator: Curator, share: str) -> Noisy:
+def treated_count(curator: Curator, share: str) -> NoisyValue:
     """Release the number of treated records; free where treatment is public."""
     count = curator.sums("treated count", None, COUNT, TREATED, share=share)
     return replace(count, value=count.value[0])
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class ArmCounts:
     """Released sizes of the arms, which add up to the number of records where that is public.
 
     ``by_noise`` says how each size moves with each of the independent noises, of variance
@@ -61,7 +61,7 @@ class Counts:
     n: int
     sizes: FloatArray
     by_noise: FloatArray
-    release: Noisy
+    release: NoisyValue
 
     @property
     def variance(self) -> float:
@@ -85,7 +85,7 @@ class Counts:
         return shares / shares.sum(), math.sqrt((1.0 - pull) * spread)
 
 
-def arm_counts(curator: Curator, share: str) -> Counts:
+def arm_counts(curator: Curator, share: str) -> ArmCounts:
     """Release the sizes of the arms; free where treatment is public.
 
     Of two arms one is counted. Of more all are, and what the counts exceed n by is taken off in
@@ -100,23 +100,23 @@ def arm_counts(curator: Curator, share: str) -> Counts:
     by_count = np.eye(arms) - pull
     sizes = by_count @ count.value[:, 0] + pull * n
     by_n = _noise_of_n(curator, count) * np.full(arms, pull)
-    return Counts(n, sizes, np.column_stack([by_count, by_n]), count)
+    return ArmCounts(n, sizes, np.column_stack([by_count, by_n]), count)
 
 
-def counts_of(curator: Curator, count: Noisy) -> Counts:
+def counts_of(curator: Curator, count: NoisyValue) -> ArmCounts:
     """Sizes of two arms, the first of which was counted."""
     sizes = np.array([float(count), curator.n - float(count)])
-    return Counts(
+    return ArmCounts(
         curator.n, sizes, np.array([[1.0, 0.0], [-1.0, _noise_of_n(curator, count)]]), count
     )
 
 
-def _noise_of_n(curator: Curator, count: Noisy) -> float:
+def _noise_of_n(curator: Curator, count: NoisyValue) -> float:
     """Noise in the number of records, over that in a count."""
     return curator.size_sd / math.sqrt(count.variance) if curator.size_sd else 0.0
 
 
-def arm_sums(curator: Curator, share: str) -> Noisy:
+def arm_sums(curator: Curator, share: str) -> NoisyValue:
     """Release the sums of y - middle by arm."""
     within = Box(*curator.outcome_range)
     cells = arm_cells(curator)
@@ -124,7 +124,7 @@ def arm_sums(curator: Curator, share: str) -> Noisy:
     return replace(sums, value=sums.value[:, 0])
 
 
-def arm_squares(curator: Curator, share: str) -> Noisy:
+def arm_squares(curator: Curator, share: str) -> NoisyValue:
     """Release the sums of z^2 - 1/2 by arm, z the outcome scaled to [-1, 1].
 
     Centring the square halves what one record can do when it moves from one arm to the other.

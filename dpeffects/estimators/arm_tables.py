@@ -18,11 +18,11 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.design.arms import ARMS, ArmByCell
 from dpeffects.design.features import unit_rows
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, refusal
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import arm_counts
-from dpeffects.estimators.default import bends as _bends
+from dpeffects.estimators.default import polynomial_terms as _bends
 from dpeffects.estimators.default.clipped_contrast import (
     NO_COVARIATES,
     TOO_LITTLE,
@@ -30,17 +30,17 @@ from dpeffects.estimators.default.clipped_contrast import (
     refuse_unadjusted,
 )
 from dpeffects.estimators.default.posterior import unadjusted_variance
-from dpeffects.estimators.default.standard import Standard, some_columns, unit_columns
+from dpeffects.estimators.default.standardisation import Standardiser, some_columns, unit_columns
 from dpeffects.estimators.option_checks import between, flag, whole
-from dpeffects.estimators.row import Row, row
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.row_functions import RowPartial, row
+from dpeffects.estimators.spec import MethodSpec, Options, PublicInfo
 from dpeffects.estimators.weighting import propensity
-from dpeffects.estimators.weighting.inverse_weights import Propensity, relative_weights
+from dpeffects.estimators.weighting.inverse_weights import PropensityFunction, relative_weights
 from dpeffects.inference.estimate import with_another
 from dpeffects.inference.tables import ArmTable, Confounding
-from dpeffects.privacy import COUNT, Asked, Block, Box, Cells, Curator, RowFunction, entries
-from dpeffects.results.record import Record
-from dpeffects.results.tabled import Tabled, TableEffects
+from dpeffects.privacy import COUNT, Block, Box, Curator, GroupIndex, RowFunction, SumQuery, entries
+from dpeffects.results.result_base import ResultBase
+from dpeffects.results.table_results import TableEffects, TableRelease
 
 _REST = {"counts": 0.06, "spread": 0.15, "unadjusted": 0.1, "overlap": 0.02, "table": 0.67}
 """and how the rest is divided: with .06 for the spread of columns, restricted means of four
@@ -56,7 +56,7 @@ _AS_THEY_ARE = some_columns(slice(None))
 class TableOptions(StudyOptions):
     """``design``: "observational", or "randomised" where treatment was assigned by chance.
 
-    ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result of an
+    ``on_unadjusted``: "warn", or "error" to refuse, before anything is paid, a result of an
     observational study that is not adjusted. ``adjust``: whether covariates are adjusted for, None
     where there are any, treatment was not randomised, and a propensity model can be learnt.
     ``model_share``: part of the budget for that model, by default from public numbers.
@@ -73,12 +73,10 @@ class TableOptions(StudyOptions):
         """Options of other tables have these words, where theirs say ``{tables}``."""
         cls.__doc__ = (cls.__doc__ or "").replace("{tables}", TableOptions.__doc__ or "").rstrip()
 
-    def resolve(self, facts: Facts) -> Options:
+    def resolve(self, facts: PublicInfo) -> Options:
         """Decide whether to adjust, and at what price; refuse more than two arms."""
         if facts.arms > 2:
-            raise OptionError(
-                "this call compares two arms: name the two levels in bounds, and use their rows"
-            )
+            raise OptionError(refusal("call_two_arms"))
         known = self.made_for(facts)
         able = known.baseline.columns > 0
         if self.adjust and not able:
@@ -90,7 +88,7 @@ class TableOptions(StudyOptions):
             return self.made_for(facts, adjust=False)
         if facts.level == "label":
             if self.model_share is not None:
-                raise OptionError("model_share has no meaning at label level")
+                raise OptionError('model_share cannot be used with level="label": leave it out')
             return self.made_for(facts, adjust=True)
         part, kept = known._model(facts)
         if kept >= hand.NOTHING or self.adjust:
@@ -98,11 +96,11 @@ class TableOptions(StudyOptions):
         refuse_unadjusted(self, *TOO_LITTLE)
         return self.made_for(facts, adjust=False)
 
-    def noise_of(self, facts: Facts) -> float:
+    def noise_of(self, facts: PublicInfo) -> float:
         """Noise of what is compared, over that of one weighted sum that has all of the price."""
         return hand.CELLS
 
-    def _model(self, facts: Facts) -> tuple[float, float]:
+    def _model(self, facts: PublicInfo) -> tuple[float, float]:
         """The model's part of the budget, and what it is expected to keep of its slopes."""
         parts = hand.SHARES[:5] if self.model_share is None else (self.model_share,)
         epsilon, noise = facts.budget.epsilon, self.noise_of(facts)
@@ -118,7 +116,7 @@ def _setting(n: int, width: int, confounded: float, delta: float = 0.0) -> prope
     return propensity.Setting((n, n), width, hand.RARE, delta, confounded=confounded)
 
 
-def table_shares(level: str, options: TableOptions) -> dict[str, float]:
+def table_budget(level: str, options: TableOptions) -> dict[str, float]:
     """Split of the budget: the table has all of it where no model is released."""
     if not options.adjust or level == "label":
         return {"table": 1.0}
@@ -126,7 +124,7 @@ def table_shares(level: str, options: TableOptions) -> dict[str, float]:
     return {"model": part, **{name: (1.0 - part) * rest for name, rest in _REST.items()}}
 
 
-def table_delta(options: Any, facts: Facts) -> dict[str, float | None]:
+def table_delta(options: Any, facts: PublicInfo) -> dict[str, float | None]:
     """Shares that can use a delta: a record moves two counts."""
     return {"model": None} | dict.fromkeys(("unadjusted", "table"), entries(COUNT, cells=2))
 
@@ -135,7 +133,7 @@ table_spec = partial(
     MethodSpec,
     estimands=AVERAGES,
     levels=("sample", "label"),
-    shares=table_shares,
+    budget_split=table_budget,
     uses_delta=table_delta,
     variance_shares=(),
     needs_covariates=False,
@@ -145,7 +143,7 @@ table_spec = partial(
 
 
 @row("treated")
-def arm_and_bin(rows: Block, bins: Row, count: int) -> IntArray:
+def arm_and_bin(rows: Block, bins: RowPartial, count: int) -> IntArray:
     """Cells of a table by arm and bin; none where a bin is not one of so many."""
     inside = bins(rows)
     fine = (inside >= 0) & (inside < count)
@@ -156,7 +154,7 @@ def arm_and_bin(rows: Block, bins: Row, count: int) -> IntArray:
 class TableWeight:
     """The weight of a record over the largest that one of its arm can have."""
 
-    model: Propensity
+    model: PropensityFunction
     estimand: str
     columns: RowFunction = _AS_THEY_ARE
     reads: ClassVar[tuple[str, ...]] = ("treated", "covariates")
@@ -181,9 +179,9 @@ class Adjustment:
     the weight that they lack.
     """
 
-    model: propensity.PropensityModel
-    score: Propensity
-    standard: Standard
+    model: propensity.PropensityEstimate
+    score: PropensityFunction
+    standard: Standardiser
     options: TableOptions
     estimand: str
     clipped: float
@@ -225,9 +223,9 @@ class Adjustment:
         return {
             **_bends.added_words(self.options.baseline, self.options.degree),
             **self.model.details,
-            "propensities within": f"[{self.score.low:.4g}, {self.score.high:.4g}]",
-            "records beyond the clip": f"{100.0 * self.clipped:.1f} %",
-            "slopes kept by the propensity model": f"{100.0 * self.model.kept:.0f} %",
+            "propensity scores truncated to": f"[{self.score.low:.4g}, {self.score.high:.4g}]",
+            "records beyond the propensity limits": f"{100.0 * self.clipped:.1f} %",
+            "propensity coefficients shrunk to": f"{100.0 * self.model.kept:.0f} %",
         }
 
 
@@ -260,7 +258,8 @@ def adjusted(
     noise = 0.5 / deviation * noise_sd / curator.n
     limits = model.limits(estimand, noise, hand.LEAST_DEPTH)
     score = model.within(limits)
-    label, cells = "records beyond the clip", Cells(propensity.within_clip(score), 1)
+    label = "records beyond the propensity limits"
+    cells = GroupIndex(propensity.within_clip(score), 1)
     beyond = curator.sums(label, None, COUNT, cells, share="overlap")
     found = propensity.clipped_share(curator.n, beyond, *model.beyond(estimand, limits))
     return Adjustment(model, score, standard, options, estimand, *found)
@@ -269,7 +268,7 @@ def adjusted(
 def release_table(
     curator: Curator,
     options: TableOptions,
-    bins: Row | None,
+    bins: RowPartial | None,
     count: int,
     adjustment: Adjustment | None,
     unadjusted: ArmTable | None = None,
@@ -287,21 +286,22 @@ def release_table(
     return replace(table, unadjusted=unadjusted, confounding=left)
 
 
-def _cells(bins: Row | None, count: int) -> Cells:
-    return Cells(ArmByCell(count) if bins is None else arm_and_bin(bins, count), 2 * count)
+def _cells(bins: RowPartial | None, count: int) -> GroupIndex:
+    return GroupIndex(ArmByCell(count) if bins is None else arm_and_bin(bins, count), 2 * count)
 
 
 def _released(
-    curator: Curator, cells: Cells, share: str, adjustment: Adjustment | None = None
+    curator: Curator, cells: GroupIndex, share: str, adjustment: Adjustment | None = None
 ) -> ArmTable:
     """Release a table of records that count alike, or by weights.
 
     Where the sizes of its arms are public, its counts add up to them.
     """
-    asked, top = Asked(_RECORDS, None, COUNT, cells, share), np.ones(2)
+    asked, top = SumQuery(_RECORDS, None, COUNT, cells, share), np.ones(2)
     if adjustment is not None:
         weight, within = adjustment.weight, Box(0.0, 1.0, centre=0.0)
-        asked, top = Asked(f"weights of {_RECORDS}", weight, within, cells, share), weight.largest
+        asked = SumQuery(f"weights of {_RECORDS}", weight, within, cells, share)
+        top = weight.largest
     (found,) = curator.several(asked)
     one, other = (found.variance * top**2).tolist()
     counts = found.value.reshape(2, -1) * top[:, None]
@@ -325,7 +325,7 @@ def fit_table(
     *,
     events: Sequence[int] = (),
     **own: Any,
-) -> Tabled:
+) -> TableRelease:
     """Release the model of treatment, where there is one, and the table.
 
     Outcomes are numbers of cells, 0..count - 1; ``events`` are those of an event that may be rare;
@@ -341,7 +341,7 @@ def fit_table(
         deviation = 2.0 * share * (1.0 - share)
     adjustment = adjusted(curator, options, estimand, deviation)
     table = release_table(curator, options, None, count, adjustment, unadjusted)
-    return tabled(kind, options, adjustment, table=table, **own)
+    return tabled(kind, options, adjustment, arm_table=table, **own)
 
 
 def confounding_left(options: TableOptions, adjustment: Adjustment | None) -> Confounding | None:
@@ -356,17 +356,19 @@ def confounding_left(options: TableOptions, adjustment: Adjustment | None) -> Co
 
 
 def tabled(
-    kind: type[Record], options: TableOptions, adjustment: Adjustment | None, **own: Any
-) -> Tabled:
-    """What a method hands back: with what differences rest on, a caution, notes and details."""
+    kind: type[ResultBase], options: TableOptions, adjustment: Adjustment | None, **own: Any
+) -> TableRelease:
+    """What a method hands back: with what differences rest on, a warning, notes and details."""
     if adjustment is None:
-        warning = "" if options.randomised else "NOT ADJUSTED for covariates"
-        basis = "randomised" if options.randomised else "association"
-        return Tabled(kind, {**own, "stands_on": basis, "warning": warning})
-    kept, basis, warning = adjustment.model.kept, "randomised", ""
+        method_warnings = "" if options.randomised else "NOT ADJUSTED: covariates were not used"
+        identification = "randomised" if options.randomised else "unadjusted"
+        return TableRelease(
+            kind, {**own, "identification": identification, "method_warnings": method_warnings}
+        )
+    kept, identification, method_warnings = adjustment.model.kept, "randomised", ""
     if not options.randomised:
-        basis = "adjusted" if kept >= hand.NOTHING else "association"
-        of_model = propensity.caution_about(kept, adjustment.clipped, adjustment.lost)
-        warning = with_another(adjustment.standard.caution, of_model, options.left_out)
-    fields = {**own, "stands_on": basis, "warning": warning}
-    return Tabled(kind, fields, (propensity.LINEAR,), adjustment.details)
+        identification = "adjusted" if kept >= hand.NOTHING else "unadjusted"
+        of_model = propensity.warnings_about(kept, adjustment.clipped, adjustment.lost)
+        method_warnings = with_another(adjustment.standard.warnings, of_model, options.left_out)
+    fields = {**own, "identification": identification, "method_warnings": method_warnings}
+    return TableRelease(kind, fields, (propensity.LINEAR,), adjustment.details)

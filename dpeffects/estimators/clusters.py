@@ -15,13 +15,14 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.default.centres import squared
-from dpeffects.estimators.row import row
+from dpeffects.estimators.default.arm_summaries import squared
+from dpeffects.estimators.row_functions import row
 from dpeffects.inference.estimate import Effects, Estimate, Influence, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import sampling_variance
 from dpeffects.inference.scales import likely, variance_at
 from dpeffects.privacy import Block, Box, Curator, RowFunction
 from dpeffects.privacy.units import cluster_count, squares_of_sums
+from dpeffects.results.wording import said
 
 SHARE = "clusters"
 PROPORTIONS = {True: 0.25, False: 0.1}
@@ -30,11 +31,8 @@ _ROWS, _COUNTED = Fraction(1, 8), Fraction(1, 4)
 """Parts of the share for squares of rows, and for how many clusters there are where nobody
 declared it."""
 _FROM_BELOW = ", noisy and from below"
-_FEW_CLUSTERS = "FEW CLUSTERS: with about {:.0f} in an arm the interval may be too short"
-_OF_MEANS: str = (
-    "Intervals of means and ratios are longer by as much as clusters make that of the difference "
-    "longer; where both arms are in each cluster, means vary more than that."
-)
+_FEW_CLUSTERS = "Few clusters: with about {:.0f} in an arm the interval may be too narrow"
+_OF_MEANS: str = said("clusters")["means"]
 _ARE_CUT = "CLUSTER SUMS ARE CUT: the interval is too short; declare fewer clusters with clusters="
 
 
@@ -73,8 +71,8 @@ def with_group_variance(
     """An estimate whose sampling variance is that of sums of clusters or units.
 
     That by clusters has squares of their sums of cut rows, times what the cut took away. A variance
-    of few sums is itself uncertain, as if it had more noise: that makes of the normal law about a t
-    distribution.
+    of few sums is itself uncertain, as if it had more noise: that makes of the normal distribution
+    about a t distribution.
     """
     influence, own = estimate.influence, estimate.sampling
     if influence is None or isinstance(own, Unavailable):
@@ -120,17 +118,17 @@ def with_group_variance(
     value = few * float(found.total)
     scale = math.hypot(few * found.total.scale, max(value, 0.0) * math.sqrt(2.0 / alike))
     most = few * count * found.bound**2
-    cautions = [estimate.caution]
+    warning_lines = [estimate.warnings]
     if float(found.total) / count > (found.bound / hand.CLUSTERS_CUT) ** 2:
-        cautions.append(_ARE_CUT)
+        warning_lines.append(_ARE_CUT)
     if alike < hand.FEW_CLUSTERS:
-        cautions.append(_FEW_CLUSTERS.format(alike / 2.0))
+        warning_lines.append(_FEW_CLUSTERS.format(alike / 2.0))
     known = "" if clusters else _FROM_BELOW
     said = () if estimate.means is None else (_OF_MEANS,)
     return replace(
         _with_variance(estimate, SamplingVariance(value, scale, most)),
         notes=(*estimate.notes, *said),
-        caution="; ".join(filter(None, cautions)),
+        warnings="; ".join(filter(None, warning_lines)),
         details={**estimate.details, "clusters": f"{count:.0f}{known}"},
     )
 

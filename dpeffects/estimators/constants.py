@@ -139,7 +139,7 @@ APART = 0.1
 their release, and variances are known if noise is less than this part of them."""
 WORTH_A_WORD = 0.05
 """Records beyond a clip, noise in a variance of scores or in what covariates explain of that of
-outcomes, and of a range in a mean that is not known: parts that a caution is for."""
+outcomes, and of a range in a mean that is not known: parts that a warning is for."""
 HARDLY, NOTHING = 0.5, 0.1
 """Where less of the slopes of a model is kept, or of their variance the square of it is known, the
 result says that it hardly adjusts; and that it is an association. Standardised differences that

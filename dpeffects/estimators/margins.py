@@ -17,15 +17,24 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.design.columns import Design
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, refusal
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.outcome_slopes import Fitted
-from dpeffects.estimators.row import row
+from dpeffects.estimators.outcome_slopes import OutcomePredictions
+from dpeffects.estimators.row_functions import row
 from dpeffects.formula import Formula
 from dpeffects.formula.expression import Categorical, Missing, columns, number_columns, source
 from dpeffects.inference.joint import ROOM, Margin
-from dpeffects.privacy import COUNT, Asked, Block, Cells, Cube, Curator, Noisy, WithSquares
-from dpeffects.privacy.sets import Within
+from dpeffects.privacy import (
+    COUNT,
+    Block,
+    BoxWithSquares,
+    Cube,
+    Curator,
+    GroupIndex,
+    NoisyValue,
+    SumQuery,
+)
+from dpeffects.privacy.domains import Domain
 
 
 def cube(columns: int, half: float = 0.5) -> Cube:
@@ -35,13 +44,13 @@ def cube(columns: int, half: float = 0.5) -> Cube:
 
 
 @dataclass(frozen=True, eq=False)
-class Left:
+class Residuals:
     """What is left of outcomes, the columns up to ``last``, after their predictions.
 
     Those of two values need more room than they had: they are at the ends of their range.
     """
 
-    fitted: Fitted
+    fitted: OutcomePredictions
     last: int
     two_valued: BoolArray
 
@@ -56,7 +65,11 @@ class Left:
 
 @row("covariates")
 def centred_columns(
-    rows: Block, columns: IntArray, gone: IntArray, counted: bool = False, left: Left | None = None
+    rows: Block,
+    columns: IntArray,
+    gone: IntArray,
+    counted: bool = False,
+    left: Residuals | None = None,
 ) -> tuple[FloatArray, ...]:
     """Some covariates less 1/2, after a constant 1/2 if ``counted``: within [-1/2, 1/2].
 
@@ -69,14 +82,14 @@ def centred_columns(
 
 @row("covariates")
 def centred_squares(
-    rows: Block, columns: IntArray, gone: IntArray, left: Left | None = None
+    rows: Block, columns: IntArray, gone: IntArray, left: Residuals | None = None
 ) -> FloatArray:
     """Squares of such columns less 1/8: within [-1/8, 1/8]."""
     z = _centred(rows, columns, gone, left)
     return z * z - 0.125
 
 
-def _centred(rows: Block, columns: IntArray, gone: IntArray, left: Left | None) -> FloatArray:
+def _centred(rows: Block, columns: IntArray, gone: IntArray, left: Residuals | None) -> FloatArray:
     z: FloatArray = rows.covariates[:, columns] - 0.5
     if left is not None:
         z = left(rows, z, columns)
@@ -105,7 +118,7 @@ class ArmByLevel:
 
 
 @dataclass(frozen=True, eq=False)
-class MarginAsked:
+class MarginQuery:
     """Ask for a margin of some columns, and read it from what is released.
 
     ``gone`` has the column that says where each is missing, its own number where none does.
@@ -117,14 +130,14 @@ class MarginAsked:
     curator: Curator
     label: str
     columns: IntArray
-    cells: Cells
+    cells: GroupIndex
     shape: tuple[int, int]
     share: str
     price: Fraction = Fraction(1)
     squared: Fraction | None = None
     counted: bool = True
     gone: IntArray | None = None
-    left: Left | None = None
+    left: Residuals | None = None
 
     @property
     def gaussian(self) -> bool:
@@ -164,26 +177,26 @@ class MarginAsked:
         return min(math.sqrt(k * 15.0 / 64.0), 2.0) if self.counted else 0.0
 
     @property
-    def asked(self) -> list[Asked]:
+    def asked(self) -> list[SumQuery]:
         """What the curator is asked for."""
         share, cells = self.share, self.cells
-        within: Within
+        within: Domain
         if self.gaussian:
-            within = WithSquares(self.columns.size, self._constant)
+            within = BoxWithSquares(self.columns.size, self._constant)
             phi = centred_columns(self.columns, self._gone, left=self.left)
-            return [Asked(self.label, phi, within, cells, share, self.price)]
+            return [SumQuery(self.label, phi, within, cells, share, self.price)]
         part, other = self._squared, ~self.two_valued
         rest = self.price * (1 - part - self._count_part)
         in_cube = self.counted and not self._count_part
         phi = centred_columns(self.columns, self._gone, in_cube, self.left)
-        found = [Asked(self.label, phi, cube(self.columns.size + in_cube), cells, share, rest)]
+        found = [SumQuery(self.label, phi, cube(self.columns.size + in_cube), cells, share, rest)]
         if part:
             squares, label = cube(int(other.sum()), 0.125), f"squares of {self.label}"
             phi_2 = centred_squares(self.columns[other], self._gone[other], self.left)
-            found.append(Asked(label, phi_2, squares, cells, share, self.price * part))
+            found.append(SumQuery(label, phi_2, squares, cells, share, self.price * part))
         if self._count_part:
             label, price = f"numbers of records, {self.label}", self.price * self._count_part
-            found.append(Asked(label, None, COUNT, cells, share, price))
+            found.append(SumQuery(label, None, COUNT, cells, share, price))
         return found
 
     @property
@@ -198,7 +211,7 @@ class MarginAsked:
         relative = (2.4 / k**2) ** (1.0 / 3.0)
         return Fraction(relative / (1.0 + relative)).limit_denominator(1000)
 
-    def read(self, released: Sequence[Noisy], sizes: FloatArray | None = None) -> Margin:
+    def read(self, released: Sequence[NoisyValue], sizes: FloatArray | None = None) -> Margin:
         """The margin; ``sizes`` by arm and level where they are known."""
         k, of_size, first = self.columns.size, 0.0, released[0]
         values = first.value.reshape(*self.shape, -1)
@@ -219,7 +232,7 @@ class MarginAsked:
         return Margin(sizes, sums, squares, np.array([of_size, first.variance, square]))
 
 
-def margins(asked: Sequence[MarginAsked]) -> list[Margin]:
+def margins(asked: Sequence[MarginQuery]) -> list[Margin]:
     """Release margins from one look at the rows; the first says how many records there are."""
     wanted = [margin.asked for margin in asked]
     released = iter(asked[0].curator.several(*(x for margin in wanted for x in margin)))
@@ -247,8 +260,7 @@ def columns_missing(design: Design, asked: Formula) -> tuple[int, ...]:
         own = [name for name in read if name in flags]
         if len(own) > 1:
             raise OptionError(
-                f"outcome {source(factor)} is made of several columns that may be missing: write "
-                f'missing="complete" for all but one of {", ".join(own)}'
+                refusal("joint_outcome", outcome=source(factor), names=", ".join(own))
             )
         found.append(flags[own[0]] if own else 0)
     return tuple(found)

@@ -64,7 +64,7 @@ def check_bins(name: str, value: Any, least: int, most: int) -> None:
         return check_whole(name, value, least, most)
     ends = value if isinstance(value, tuple | list) and all(map(is_number, value)) else ()
     if not 2 <= len(ends) <= most or not all(a < b < math.inf for a, b in pairwise(ends)):
-        raise OptionError(f"{name} must be how many there are, or their ends, which must increase")
+        raise OptionError(f"{name} must be a number of bins, or their ends in increasing order")
 
 
 def check_penalty(name: str, value: Any) -> None:

@@ -15,10 +15,10 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray, symmetric
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.moment_models import reliable, shrunk
-from dpeffects.estimators.default.standard import Standard
-from dpeffects.estimators.row import row
+from dpeffects.estimators.default.standardisation import Standardiser
+from dpeffects.estimators.row_functions import row
 from dpeffects.privacy import Block, Box, Curator
-from dpeffects.privacy.tight_sets import Gram, matrix_noise_sd
+from dpeffects.privacy.tight_domains import Gram, matrix_noise_sd
 
 SHARE, PART = "slopes", 0.2
 """The share of the matrix, and its part of what weighted margins would have without it."""
@@ -47,14 +47,14 @@ def slopes_within(baseline: int, outcomes: int) -> Gram:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class OutcomePredictions:
     """Predictions of outcomes: slopes times standardised columns, less a ``level``.
 
     ``slopes`` has a row for each outcome. ``missed`` is the part of what baseline variables
     explain that the slopes miss, as a mean square.
     """
 
-    standard: Standard
+    standard: Standardiser
     slopes: FloatArray
     missed: FloatArray
     level: FloatArray | float = 0.0
@@ -66,7 +66,7 @@ class Fitted:
             total += column[:, None] * slopes
         return total - self.level
 
-    def around(self, means: FloatArray) -> Fitted:
+    def around(self, means: FloatArray) -> OutcomePredictions:
         """The same, less what is predicted where columns have other means."""
         off = (means - self.standard.means) / self.standard.sds
         return replace(self, level=self.slopes[:, : off.size] @ off)
@@ -75,7 +75,7 @@ class Fitted:
 @row("treated", "covariates")
 def slopes_row(
     rows: Block,
-    standard: Standard,
+    standard: Standardiser,
     outcomes: IntArray,
     gone: IntArray,
     centres: FloatArray,
@@ -95,12 +95,12 @@ def slopes_row(
 
 def release_slopes(
     curator: Curator,
-    standard: Standard,
+    standard: Standardiser,
     outcomes: IntArray,
     gone: IntArray,
     centres: FloatArray,
     variances: FloatArray,
-) -> Fitted:
+) -> OutcomePredictions:
     """Release the matrix of products, and read slopes from it.
 
     Means and scales of the baseline variables, ``centres`` by arm and ``variances`` of the
@@ -123,4 +123,4 @@ def release_slopes(
         slopes[j] = kept * clips[j] * (inverse @ products)
         noise = min(p * (sd / size) ** 2 / max(float(products @ products), 1e-300), 1.0)
         missed[j] = min((1.0 - kept) ** 2 + kept**2 * noise + hand.SLOPES_MISS, 1.0)
-    return Fitted(standard, slopes, missed)
+    return OutcomePredictions(standard, slopes, missed)

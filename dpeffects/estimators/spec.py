@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
-from dpeffects.errors import OptionError, instead_of, nearest, not_among
+from dpeffects.errors import OptionError, nearest, not_among, refusal, unknown_option
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.formula import Formula
 from dpeffects.formula.encoding import EncodedColumn
@@ -24,7 +24,7 @@ CONTRASTS: dict[str, Callable[[int], Contrasts]] = {
 }
 """Which of several arms are compared: each with the first, or each with each."""
 ARGUMENTS: tuple[str, ...] = (
-    *("level", "bounds", "shares", "variance", "ledger", "dataset", "seed", "attended"),
+    *("level", "bounds", "budget_split", "variance", "ledger", "dataset", "seed", "interactive"),
     *("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset", "contrasts"),
     *("check_bounds", "means"),
 )
@@ -37,7 +37,7 @@ LEVELS = {
 
 
 @dataclass(frozen=True)
-class Facts:
+class PublicInfo:
     """What is public before anything is released: sizes and prices, never data."""
 
     n: int
@@ -110,7 +110,7 @@ class Options:
         """Return what is made of a formula, by default of its outcome."""
         return replace(written, outcome=self.of_outcome(written.outcome))
 
-    def resolve(self, facts: Facts) -> Options:
+    def resolve(self, facts: PublicInfo) -> Options:
         """Return options with every open choice made from public numbers."""
         return self
 
@@ -126,7 +126,7 @@ class Options:
         """Return the record of the method with these options: they may change its guarantee."""
         return spec
 
-    def has_means(self, facts: Facts) -> bool:
+    def has_means(self, facts: PublicInfo) -> bool:
         """Say whether what is released tells the mean outcomes of the arms too."""
         return False
 
@@ -149,18 +149,18 @@ class Options:
         ``smallest_arm`` is None where the treatment is private; ``arms`` is how many there are.
         """
 
-    def check_shares(self, facts: Facts, shares: Mapping[str, Share]) -> None:
+    def check_split(self, facts: PublicInfo, shares: Mapping[str, Share]) -> None:
         """Refuse options that the shares cannot pay for, before anything is charged."""
 
 
 def with_own_delta(
-    shares: Callable[[str, Any], Mapping[str, float]],
-) -> Callable[[Any, Facts], dict[str, None]]:
+    budget_split: Callable[[str, Any], Mapping[str, float]],
+) -> Callable[[Any, PublicInfo], dict[str, None]]:
     """Every share has a mechanism with a delta of its own."""
-    return lambda options, facts: dict.fromkeys(shares(facts.level, options))
+    return lambda options, facts: dict.fromkeys(budget_split(facts.level, options))
 
 
-def uses_no_delta(options: Any, facts: Facts) -> Mapping[str, float | None]:
+def uses_no_delta(options: Any, facts: PublicInfo) -> Mapping[str, float | None]:
     """No share can use a delta."""
     return {}
 
@@ -187,7 +187,8 @@ STOOD_IN = "estimated by"
 class MethodSpec:
     """Everything the package knows about a method.
 
-    ``shares`` gives the default split of the budget for a level and options; the shares named in
+    ``budget_split`` gives the default split of the budget for a level and options; the shares
+    named in
     ``variance_shares`` are dropped (and their part goes to the others) when no variance is wanted.
     ``uses_delta`` names the shares that can use a delta: with the number of entries in which a
     record moves their release, or None for a mechanism with a delta of its own. ``fit`` gets the
@@ -215,12 +216,12 @@ class MethodSpec:
     estimands: tuple[str, ...]
     levels: tuple[str, ...]
     options: type[Options]
-    shares: Callable[[str, Any], Mapping[str, float]]
+    budget_split: Callable[[str, Any], Mapping[str, float]]
     citation: str
     fit: Callable[[Curator, Any, Any], Any] = None  # type: ignore[assignment]
     fit_arms: Callable[[Curator, Any, Any, Contrasts], Any] | None = None
     assumes: str = ""
-    uses_delta: Callable[[Any, Facts], Mapping[str, float | None]] = uses_no_delta
+    uses_delta: Callable[[Any, PublicInfo], Mapping[str, float | None]] = uses_no_delta
     variance_shares: tuple[str, ...] = ("variance",)
     uses_outcome: bool = True
     uses_covariates: bool = True
@@ -270,11 +271,9 @@ class MethodSpec:
         spec = options.adapt(self)
         kind = KINDS[spec.guarantee]
         if kind.accept and accepted.get(kind.accept) is not True:
-            raise OptionError(
-                f"{self.name}: {kind.words}. Write {kind.accept}=True to run it all the same"
-            )
+            raise OptionError(refusal("accept", method=self, kind=kind))
         if not self.conditional and set(accepted) - {kind.accept}:
-            raise OptionError(f"unknown option {min(accepted)!r}: {self.name} is {self.guarantee}")
+            raise OptionError(refusal("needless_accept", method=self, accept=min(accepted)))
         return spec, options
 
     def make_options(self, given: Mapping[str, Any]) -> Options:
@@ -282,9 +281,8 @@ class MethodSpec:
         known = [f.name for f in fields(self.options) if f.init]
         for name in given:
             if name not in known:
-                hint = instead_of(name, (*known, *ARGUMENTS, "epsilon", "delta", "method", "by"))
-                has = ", ".join(known) if known else "no options"
-                raise OptionError(f"unknown option {name!r}: {self.name} has {has}.{hint}")
+                near = (*ARGUMENTS, "epsilon", "delta", "method", "by")
+                raise OptionError(unknown_option(name, self.name, known, near))
             entries = given[name] if isinstance(given[name], list | tuple) else (given[name],)
             if any(isinstance(entry, int) and abs(entry) > 2**62 for entry in entries):
                 raise OptionError(f"{name} is too large")  # beyond all floats comparisons break

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpeffects.arrays import BoolArray
-from dpeffects.errors import DataError, FormulaError, advised, shorten
+from dpeffects.errors import DataError, FormulaError, advised, refusal, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula import factors
-from dpeffects.formula.expression import All, Compare, Condition, Either, Level, Missing, Not, OneOf
+from dpeffects.formula.expression import All, AnyOf, Compare, Condition, Level, Missing, Not, OneOf
 from dpeffects.lazy import pd
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
@@ -59,7 +59,7 @@ def _truth(condition: Condition, columns: Arrays) -> tuple[BoolArray, BoolArray]
         case Not(x):
             true, false = _truth(x, columns)
             return false, true
-        case All(parts) | Either(parts):
+        case All(parts) | AnyOf(parts):
             trues, falses = zip(*(_truth(part, columns) for part in parts), strict=True)
             one, other = (np.all, np.any) if isinstance(condition, All) else (np.any, np.all)
             return one(trues, axis=0), other(falses, axis=0)
@@ -89,14 +89,14 @@ def _one_of(name: str, values: NDArray[Any], levels: tuple[Level, ...]) -> BoolA
 
 def _array(name: str, columns: Arrays) -> NDArray[Any]:
     if name not in columns:
-        raise DataError(f"there is no column {name!r}")
+        raise DataError(f"the data has no column {name!r}")
     return np.asarray(columns[name])
 
 
 def _numbers(name: str, columns: Arrays) -> NDArray[np.float64]:
     values = _array(name, columns)
     if values.dtype.kind not in "fiub":
-        raise DataError(f"column {name!r} is compared as a number, but it does not hold numbers")
+        raise DataError(refusal("compared_as_number", name=name))
     return values.astype(np.float64, copy=False)
 
 
@@ -132,7 +132,7 @@ class _ConditionReader(factors.FactorReader):
         match node:
             case ast.BoolOp(op=op, values=values):
                 parts = tuple(self.condition(value, depth + 1) for value in values)
-                return All(parts) if isinstance(op, ast.And) else Either(parts)
+                return All(parts) if isinstance(op, ast.And) else AnyOf(parts)
             case ast.UnaryOp(op=ast.Not(), operand=x):
                 return Not(self.condition(x, depth + 1))
             case ast.Compare(left=left, ops=ops, comparators=others):
@@ -187,10 +187,7 @@ class _ConditionReader(factors.FactorReader):
                 self.refuse(_MISSING)
             if name.lower() in ("true", "false"):
                 self.refuse(f"write {name.title()}")
-            self.refuse(
-                f"text stands in quotes: {name!r}; two columns of numbers are compared by their "
-                "difference, as x - z > 0"
-            )
+            self.refuse(refusal("two_columns_compared", name=name))
         self.of_column(right)
         self.refuse("compare with a number: write x - z > 0 for x > z")
 
@@ -237,12 +234,9 @@ def read_condition(text: str) -> Condition:
     dpeffects.errors.FormulaError: subset `sex = 'f'`: write == to compare
     """
     if not isinstance(text, str):
-        raise FormulaError(
-            f"a subset is a condition as text, as \"age >= 18 & sex == 'f'\", not "
-            f"{type(text).__name__}"
-        )
+        raise FormulaError(refusal("subset_text", kind=type(text).__name__))
     if len(text) > MAX_LENGTH:
-        raise FormulaError(f"a condition has {MAX_LENGTH} characters at most; give it as a column")
+        raise FormulaError(refusal("condition_may_characters", max_length=MAX_LENGTH))
     bare, quotes = factors.unquote(text, _FORBIDDEN)
     reader = _ConditionReader(text.strip(), "python", quotes)
     for pattern, advice in advised("signs").items():
@@ -276,7 +270,7 @@ def exclude(one: Condition, other: Condition) -> bool:
     (True, False)
     """
     for a, b in ((one, other), (other, one)):
-        if isinstance(a, Either):
+        if isinstance(a, AnyOf):
             return all(exclude(part, b) for part in a.parts)
     return any(_apart(a, b) or _apart(b, a) for a in _at_once(one) for b in _at_once(other))
 

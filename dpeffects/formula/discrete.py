@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeffects.errors import FormulaError, OptionError, shorten
+from dpeffects.errors import FormulaError, OptionError, refusal, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.encoding import Arrays, Levels, columns_of, prepared, resolve
 from dpeffects.formula.expression import Categorical, Column, Compare, Cut, Factor, Missing
@@ -60,7 +60,7 @@ class Strata:
             for factor, flag in zip(factors, flags, strict=True)
         )
         if math.prod(sizes) > MAX_STRATA:
-            raise FormulaError("the covariates declare too many strata; write fewer levels")
+            raise FormulaError(refusal("covariates_declare_too"))
         return cls(factors, sizes, flags)
 
     @property
@@ -125,10 +125,7 @@ def joined(given: Any, what: str, crossed: bool = True) -> str:
         if not terms:
             raise OptionError(f"{what}: `{shorten(text)}` names no column{_GROUPED}")
         if not crossed and any(len(term) > 1 for term in terms):
-            raise OptionError(
-                f"{what} are those of each factor by itself: write a + b for `{shorten(text)}`; "
-                "by= of dp_ate and dp_cate has crossed groups"
-            )
+            raise OptionError(refusal("crossed_subgroups", what=what, text=shorten(text)))
     return " + ".join(named)
 
 
@@ -154,8 +151,4 @@ def _size(factor: Factor, binary: Collection[str]) -> int:
         case Column(name) if name in binary:
             return 2
     name = ex.columns(factor)[0] if ex.columns(factor) else "x"
-    raise FormulaError(
-        f"term `{ex.shown(factor)}`: strata and groups need discrete terms; write "
-        f"cut({name}, [...]) with cut points that do not come from the data, I({name} == 1), or "
-        f"declare its levels, bounds={{{name!r}: [...]}}"
-    )
+    raise FormulaError(refusal("not_discrete", term=ex.shown(factor), name=name))

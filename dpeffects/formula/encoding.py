@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeffects.errors import BoundsError, DataError, FormulaError, shorten
+from dpeffects.errors import BoundsError, DataError, FormulaError, refusal, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import Categorical, Column, Cut, Factor, Interval, Level, Spline
 from dpeffects.formula.parser import Formula, Term
@@ -105,9 +105,7 @@ class Encoding:
             if column.parts:
                 found[j] = reduce(_times, (known[part.factor] for part in column.parts))
                 if not np.isfinite(found[j, 1] - found[j, 0]):
-                    raise BoundsError(
-                        f"term `{shorten(column.name)}`: the bounds give infinite values"
-                    )
+                    raise BoundsError(refusal("term_declared_bounds", name=shorten(column.name)))
         return found
 
     def values(self, whole: Mapping[str, int]) -> tuple[int, ...]:
@@ -236,8 +234,7 @@ def _layout(formula: Formula, levels: Levels, most: int = MAX_COLUMNS) -> list[_
             names = (f.column if isinstance(f, Categorical) else ex.shown(f, 60) for f, _ in term)
             name = shorten(":".join(names))
             raise FormulaError(
-                f"term `{name}`: {_term_width(term)} columns, which makes {total} in all, and "
-                f"{most} are the most; write fewer interactions, levels, cut points or knots"
+                refusal("too_wide", term=name, width=_term_width(term), total=total, most=most)
             )
         found.append(term)
     return found
@@ -271,12 +268,9 @@ def resolve(factor: Factor, levels: Levels) -> Factor:
         return factor
     declared = tuple(levels[factor.column]) if factor.column in levels else factor.levels
     if declared is None:
-        raise BoundsError(
-            f"term `{ex.shown(factor)}`: no levels are declared for `{factor.column}`; declare "
-            f"them, or write C({factor.column}, levels=[...])"
-        )
+        raise BoundsError(refusal("term_levels", term=ex.shown(factor), column=factor.column))
     if factor.levels is not None and declared not in (factor.levels, with_missing(factor.levels)):
-        raise BoundsError(f"term `{ex.shown(factor)}`: other levels are declared for the column")
+        raise BoundsError(refusal("term_bounds_declares", factor=ex.shown(factor)))
     return Categorical(factor.column, declared)
 
 
@@ -365,7 +359,7 @@ def prepared(factor: Factor, columns: Arrays, codes: Arrays) -> NDArray[Any]:
     match factor:
         case Categorical(column, levels):
             if column not in codes:
-                raise DataError(f"there is no categorical column `{column}`")
+                raise DataError(f"the data has no categorical column `{column}`")
             found = np.asarray(codes[column])
             if found.size and not 0 <= found.min() <= found.max() < len(levels or ()):
                 raise DataError(f"a code of `{column}` is not one of its levels")

@@ -180,7 +180,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Taken(Pair):
+class WithTreatment(Pair):
     """An outcome and whether treatment was taken, where another column is compared by arm.
 
     ``tops`` are the ends of the range of the outcome.
@@ -250,7 +250,7 @@ class All:
 
 
 @dataclass(frozen=True)
-class Either:
+class AnyOf:
     """At least one of several conditions."""
 
     parts: tuple[Condition, ...]
@@ -260,7 +260,7 @@ Expression: TypeAlias = (
     Column | Number | Unary | Binary | Compare | Call | Clip | Missing | Survival | Pair | Ordered
 )
 Factor: TypeAlias = Expression | Categorical | Cut | Spline
-Condition: TypeAlias = Compare | Missing | OneOf | Not | All | Either
+Condition: TypeAlias = Compare | Missing | OneOf | Not | All | AnyOf
 """What holds for the rows of a subset (`dpeffects.formula.condition`)."""
 Tree: TypeAlias = Factor | Condition
 
@@ -311,7 +311,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 def walk(tree: Tree) -> Iterator[Tree]:
     """Yield the tree and every one inside it, outermost first."""
     yield tree
-    for value in tree.parts if isinstance(tree, All | Either) else vars(tree).values():
+    for value in tree.parts if isinstance(tree, All | AnyOf) else vars(tree).values():
         if isinstance(value, Tree):
             yield from walk(value)
 
@@ -417,11 +417,11 @@ def render(expr: Expression | Condition) -> tuple[str, int]:
             return f"~{child(x, _ATOM)}", 0
         case All(parts):
             return " & ".join(child(part, 0) for part in parts), _AND
-        case Either(parts):
+        case AnyOf(parts):
             return " | ".join(child(part, _AND) for part in parts), _OR
         case Survival(time, event):
             return f"Surv({render(time)[0]}, {render(event)[0]})", _ATOM
-        case Taken(first):
+        case WithTreatment(first):
             return render(first)
         case Pair(first, second):
             return f"{child(first, 2)} / {child(second, 3)}", 2
@@ -464,7 +464,7 @@ def evaluate(expr: Expression, columns: Mapping[str, NDArray[Any]]) -> NDArray[n
     match expr:
         case Column(name):
             if name not in columns:
-                raise DataError(f"there is no numeric column `{name}`")
+                raise DataError(f"the data has no numeric column `{name}`")
             return np.asarray(columns[name], dtype=np.float64)
         case Missing() | Ordered():
             return np.asarray(columns[expr.key], dtype=np.float64)

@@ -16,7 +16,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple, NoReturn
 
-from dpeffects.errors import FormulaError, advised, shorten
+from dpeffects.errors import FormulaError, advised, refusal, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import (
     Binary,
@@ -57,12 +57,6 @@ _QUOTED = re.compile(
     r"""|`(?P<name>[^`]*)`""",
     re.DOTALL,
 )
-_FORBIDDEN = {
-    "#": "a formula has no comments; remove `#`, and write a * b for a##b of Stata",
-    "%": "`%` is not available; write a:b for an interaction",
-    "\\": "`\\` stands only inside quotes",
-    "`": "a backtick is not closed",
-}
 
 
 class Quotes:
@@ -97,15 +91,13 @@ class Quotes:
 def unquote(text: str, forbidden: Mapping[str, str] = MappingProxyType({})) -> tuple[str, Quotes]:
     """Hide quoted text, and refuse symbols that have no place outside of it."""
     without = _QUOTED.sub(" ", text)
-    for symbol, advice in {**_FORBIDDEN, **forbidden}.items():
+    for symbol, advice in {**advised("forbidden"), **forbidden}.items():
         if symbol in without:
             raise FormulaError(f"`{shorten(text.strip())}`: {advice}")
     if hidden := re.search(r"(?<!\w)__\w*", without):
-        raise FormulaError(
-            f"`{shorten(hidden[0])}`: names with two leading underscores stand in backticks"
-        )
+        raise FormulaError(refusal("underscores", name=shorten(hidden[0])))
     if not unicodedata.is_normalized("NFKC", without):  # Python would read another name
-        raise FormulaError("there are unusual letters; write such names in backticks")
+        raise FormulaError(refusal("formula_letters_plain"))
     quotes = Quotes()
     return re.sub(r"\s", " ", _QUOTED.sub(quotes.hide, text)), quotes
 

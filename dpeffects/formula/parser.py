@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any, TypeAlias
 
-from dpeffects.errors import FormulaError, advised, shorten
+from dpeffects.errors import FormulaError, advised, refusal, shorten
 from dpeffects.formula import expression as ex
 from dpeffects.formula.expression import Categorical, Column, Expression, Factor, Level
 from dpeffects.formula.factors import Quotes, Token, read_factor, translated, unquote
@@ -63,7 +63,7 @@ class Formula:
         roles = zip(("treatment", "outcome", "covariates"), columns, strict=True)
         for (role, own), (other, names) in combinations(roles, 2):
             if both := [name for name in own if name in names]:
-                raise FormulaError(f"the {role} `{both[0]}` also stands in the {other}; remove it")
+                raise FormulaError(refusal("two_roles", role=role, name=both[0], other=other))
         if not self.terms and not self.intercept:
             raise FormulaError("no covariates and no intercept are left; write outcome ~ treatment")
 
@@ -164,8 +164,7 @@ class Formula:
                 continue
             if found.setdefault(factor.column, factor.levels) != factor.levels:
                 raise FormulaError(
-                    f"term `{ex.shown(factor)}`: `{factor.column}` has other levels elsewhere "
-                    f"in the formula; write the same levels, or C({factor.column})"
+                    refusal("levels_differ", term=ex.shown(factor), column=factor.column)
                 )
         return found
 
@@ -196,18 +195,12 @@ def parse(text: str, declared: Sequence[str] | None = None) -> Formula:
     dpeffects.errors.FormulaError: term `scale(x)`: `scale` is not available: covariates are ...
     """
     if not isinstance(text, str):
-        raise FormulaError(
-            'the formula is text and comes first, as "outcome ~ treatment | covariates", not '
-            f"{type(text).__name__}"
-        )
+        raise FormulaError(refusal("no_formula", kind=type(text).__name__))
     if len(text) > MAX_LENGTH:
         raise FormulaError(f"the formula is longer than {MAX_LENGTH} characters")
     bare, quotes = unquote(text)
     if bare.count("~") != 1 or bare.count("|") > 1:
-        raise FormulaError(
-            f"`{shorten(text.strip())}`: write outcome ~ treatment | covariates, with one `~` and "
-            "at most one `|`" + (_ARGUMENTS_INSTEAD if bare.count("|") > 1 else "")
-        )
+        raise FormulaError(refusal(_wrong_marks(bare), text=shorten(text.strip())))
     left, _, right = bare.partition("~")
     middle, bar, rest = right.partition("|")
     outcome, *more = _outcomes(left, quotes)
@@ -223,6 +216,11 @@ def parse(text: str, declared: Sequence[str] | None = None) -> Formula:
     return replace(formula, source=str(formula)) if written_out else formula
 
 
+def _wrong_marks(bare: str) -> str:
+    """Which refusal is for a formula without one `~`, or with more than one `|`."""
+    return "two_bars" if bare.count("|") > 1 else "no_tilde"
+
+
 def has_dot(text: Any) -> bool:
     """Whether a `.` may stand among the covariates: one that is no part of a name or a number."""
     return isinstance(text, str) and bool(re.search(r"(?<!\w)\.(?!\w)", text.partition("|")[2]))
@@ -235,23 +233,15 @@ def dose_advice(treatment: Factor | str) -> str:
     """What to write where a treatment is neither 0 or 1 nor one of some arms."""
     dose = treatment if isinstance(treatment, str) else (*ex.columns(treatment), "dose")[0]
     name = ex.show_name(dose)
-    return (
-        "a treatment is 0 or 1, or one of a few arms; of a dose write two arms, "
-        f"I({name} > 1), or several, cut({name}, [0, 1, 5])"
-    )
+    return refusal("dose", name=name)
 
 
 def _check_treatment(treatment: Treatment) -> None:
     """Refuse a treatment with less than two arms, and one that is a dose."""
     if isinstance(treatment, Categorical) and len(treatment.levels or ()) < 2:
-        raise FormulaError(
-            f"treatment `{ex.shown(treatment)}`: it must have two levels or more; write "
-            f"C({treatment.column}, levels=[reference, other]) or the plain column"
-        )
+        raise FormulaError(refusal("one_level", term=ex.shown(treatment), column=treatment.column))
     if isinstance(treatment, ex.Cut) and len(treatment.points) < 3:
-        raise FormulaError(
-            f"treatment `{ex.shown(treatment)}`: it has one arm; give cut() three points or more"
-        )
+        raise FormulaError(refusal("one_arm", term=ex.shown(treatment)))
     if not isinstance(treatment, Column | Categorical | ex.Cut) and not ex.is_binary(treatment):
         raise FormulaError(f"treatment `{ex.shown(treatment)}`: {dose_advice(treatment)}")
 
@@ -259,13 +249,6 @@ def _check_treatment(treatment: Treatment) -> None:
 # --- the covariate part: operators
 
 _OPERATORS = {"+", "-", "*", ":", "**"}
-_ARGUMENTS_INSTEAD = (
-    "; clusters, units and instruments are arguments: cluster=, unit=, and instrument= of dp_late"
-)
-_NO_DOT = (
-    "`.` stands for all columns with declared bounds other than outcome and treatment, and there "
-    'are none: declare the covariates, bounds={"age": (18, 90), "*_hx": [0, 1]}, or name them'
-)
 
 
 _WORD = re.compile(r"[A-Za-z_]\w*|\+", re.ASCII)
@@ -286,9 +269,7 @@ def _single(text: str, role: str, example: str, quotes: Quotes) -> Factor:
     tokens = _tokens(text, quotes)
     if len(tokens) != 1 or not tokens[0].is_factor:
         if role == "outcome" and "," in text and "(" not in text:
-            raise FormulaError(
-                f"outcome `{quotes.show(text)}`: several outcomes, for dp_study, are joined by +"
-            )
+            raise FormulaError(refusal("comma_outcomes", text=quotes.show(text)))
         advice = "a formula is `outcome ~ treatment | covariates`"
         if not tokens:
             advice += ", in single quotes in a shell, which runs what stands in backticks"
@@ -297,19 +278,17 @@ def _single(text: str, role: str, example: str, quotes: Quotes) -> Factor:
             advice = _treatment_advice([quotes.show(name) for name in named]) or advice
         if tokens and not set(text) & set("+-*:`"):
             advice += f"; a name with spaces stands in backticks, `{quotes.show(text).strip()}`"
-        raise FormulaError(
-            f"{role} `{quotes.show(text)}`: the {role} must be exactly one expression, such as "
-            f"{example}; {advice}"
-        )
+        facts = {"role": role, "example": example, "advice": advice}
+        raise FormulaError(refusal("one_expression", text=quotes.show(text), **facts))
     return read_factor(tokens[0], quotes)
 
 
 def _treatment_advice(names: Sequence[str]) -> str:
     """What to write where a treatment stands among other terms."""
     if len(names) == 1:
-        return f"write {names[0]} alone, numbers stand among covariates only"
+        return f"write {names[0]} alone; numbers can be among covariates only"
     covariates = " + ".join(names[1:])
-    return f"covariates come after a bar: ~ {names[0]} | {covariates}" if names else ""
+    return refusal("after_bar", name=names[0], covariates=covariates) if names else ""
 
 
 def _outcomes(text: str, quotes: Quotes) -> list[Any]:
@@ -329,7 +308,7 @@ def _outcomes(text: str, quotes: Quotes) -> list[Any]:
         if isinstance(outcome, ex.Spline | ex.Survival):
             raise FormulaError(f"`{ex.shown(outcome)}` cannot be one of several outcomes")
         if found.count(outcome) > 1:
-            raise FormulaError(f"the outcome `{ex.shown(outcome)}` stands twice; write it once")
+            raise FormulaError(f"the outcome `{ex.shown(outcome)}` is named twice; write it once")
     return found
 
 
@@ -346,7 +325,7 @@ def _expand(
     words = []
     dots = [token for token in tokens if token.text == "."]
     if dots and not dot:
-        raise FormulaError(_NO_DOT)
+        raise FormulaError(refusal("no_dot"))
     for token in tokens:
         if token in dots:
             each = [names.setdefault(column, f"f{len(names)}") for column in dot or ()]
@@ -354,7 +333,7 @@ def _expand(
         elif token.is_factor:
             factor = read_factor(token, quotes)
             if isinstance(factor, ex.Survival):
-                raise FormulaError(f"`{ex.shown(factor)}` is an outcome: it stands before the `~`")
+                raise FormulaError(f"`{ex.shown(factor)}` is for outcomes: write it before the `~`")
             words.append(names.setdefault(factor, f"f{len(names)}"))
         else:
             words.append(token.text)

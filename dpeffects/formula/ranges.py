@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.errors import BoundsError, shorten
+from dpeffects.errors import BoundsError, refusal, shorten
 from dpeffects.formula import expression as ex
 
 
@@ -82,7 +82,7 @@ def _declared(node: ex.Column, name: str, bounds: Mapping[str, ex.Interval]) -> 
         raise _OutsideError(node, f"no bounds are declared for `{name}`; declare (lower, upper)")
     lower, upper = bounds[name]
     if not lower <= upper:
-        raise _OutsideError(node, f"the bounds of `{name}` are reversed or not numbers")
+        raise _OutsideError(node, refusal("bounds_reversed_numbers", name=name))
     return float(lower), float(upper)
 
 

@@ -1,11 +1,11 @@
 """What is known of released numbers, and what is not; intervals and their levels."""
 
 from dpeffects.inference.estimate import (
+    ArmMeans,
     Effects,
+    ErrorPart,
     Estimate,
     Influence,
-    Means,
-    Part,
     SamplingVariance,
     Unavailable,
     with_another,
@@ -16,13 +16,13 @@ from dpeffects.inference.noisy import COUNTED, noise_ratio, ratio_of
 
 __all__ = [
     "COUNTED",
+    "ArmMeans",
     "Effects",
+    "ErrorPart",
     "Estimate",
     "Hypothesis",
     "Influence",
     "Interval",
-    "Means",
-    "Part",
     "SamplingVariance",
     "Unavailable",
     "check_conf_level",

@@ -31,7 +31,7 @@ _LEAST = 2.0**-1022
 
 
 @dataclass(frozen=True)
-class Scale:
+class OutcomeRange:
     """The range of an outcome; ``whole`` says that it has whole numbers only."""
 
     lower: float
@@ -82,7 +82,7 @@ def number_of_bins(smallest_arm: float, noise_variance: float) -> int:
 
 
 def place(
-    scale: Scale,
+    scale: OutcomeRange,
     ends: FloatArray,
     plausible: FloatArray,
     quantiles: Sequence[float],

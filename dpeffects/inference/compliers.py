@@ -2,8 +2,9 @@
 
 Let z be the instrument, d the treatment and y the outcome. The effect among compliers is the tau at
 which z has no effect on y - tau d. Two effects of z are released: on y - start d, at a tau that is
-about right, and on d. Those on y - tau d follow for every tau, with their joint law, and the
-interval has all tau for which the hypothesis of no effect is not rejected. It needs no normal law
+about right, and on d. Those on y - tau d follow for every tau, with their joint distribution, and
+the interval has all tau for which the hypothesis of no effect is not rejected. It needs no normal
+distribution
 of a ratio, so that it holds where the instrument is weak; then it may have two pieces, or be
 everything that an effect can be.
 
@@ -18,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dpeffects.inference.estimate import Estimate, Pair, Part, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import ErrorPart, Estimate, Pair, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import Interval, check_conf_level, interval, p_value, std_error
 from dpeffects.roots import root
 
@@ -64,14 +65,14 @@ class Wald:
             largest = math.sqrt(max(a.largest, 0.0)) + abs(far) * math.sqrt(max(b.largest, 0.0))
             value = a.value - 2.0 * far * self.covariance + far**2 * b.value
             sampling = SamplingVariance(value, math.hypot(*scales), largest**2)
-        more = (Part(x.name, far**2 * x.variance, x.noise) for x in other.parts)
+        more = (ErrorPart(x.name, far**2 * x.variance, x.noise) for x in other.parts)
         return Estimate(
             value=one.value - far * other.value,
             sampling=sampling,
             laplace=(*one.laplace, *(abs(far) * b for b in other.laplace if far)),
             gaussian=one.gaussian + far**2 * other.gaussian,
             parts=(*one.parts, *(part for part in more if part.variance > 0.0)),
-            basis=one.basis,
+            identification=one.identification,
         )
 
     @property
@@ -111,7 +112,7 @@ class Wald:
         return p_value(self.at(late))
 
     def _fits(self, late: float) -> float:
-        found = p_value(replace(self.at(late), basis=""))
+        found = p_value(replace(self.at(late), identification=""))
         return 1.0 if isinstance(found, Unavailable) else found
 
     def region(self, conf_level: float = 0.95) -> tuple[Interval, ...]:
@@ -147,7 +148,7 @@ class Wald:
         return min(sides) / top if top else 1.0
 
     def _not_rejected(self, conf_level: float) -> tuple[Interval, ...]:
-        if isinstance(interval(replace(self.residual, basis="")), Unavailable):
+        if isinstance(interval(replace(self.residual, identification="")), Unavailable):
             return (Interval(*self.possible, conf_level),)
         # where the best of all possible effects is rejected, others are compared with it
         tried, level = [*self._tried], (1.0 - conf_level) * max(self._tried.values())

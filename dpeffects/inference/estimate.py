@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from dpeffects.errors import EstimationError
+from dpeffects.errors import EstimationError, advised, refusal
 
 SHARE = "share of records"
 """Which detail says how many of the records an effect is about, or their weight."""
@@ -61,7 +61,7 @@ class SamplingVariance:
 
 
 @dataclass(frozen=True)
-class Part:
+class ErrorPart:
     """A further part of an error: its name for the reader, and its variance.
 
     ``noise`` says that privacy noise is its cause, by way of a released model or centre. Otherwise
@@ -95,24 +95,17 @@ class Influence:
         return max(1.0 / (min(shares) * math.sqrt(sum(1.0 / share for share in shares))), 1.0)
 
 
-BASES = {
-    "adjusted": "adjusted for the covariates",
-    "randomised": "treatment was randomised, as declared",
-    "association": "an association: not adjusted for, and not declared to be randomised",
-}
-"""What entitles an estimate to be called an effect, or does not."""
-NO_EFFECT = (
-    "ASSOCIATION, NOT AN EFFECT: nothing was adjusted for, and treatment was not declared to be "
-    "randomised"
-)
-UNADJUSTED = "NOT ADJUSTED: an effect only where treatment was randomised"
-NOISY_SCORE = "HARDLY ADJUSTED: the scores are mostly noise"
-"""What a method does not adjust for; the first lines of a summary say it."""
+IDENTIFICATIONS = advised("identifications")
+"""How an estimate is identified as an effect, or that it is not."""
+NO_EFFECT = refusal("association")
+UNADJUSTED = "NOT ADJUSTED: the difference is an effect only if treatment was randomised"
+NOISY_SCORE = "Weak adjustment: the propensity scores are mostly privacy noise"
+"""Warnings about the adjustment, which a summary shows first."""
 
 
-def with_another(*cautions: str) -> str:
+def with_another(*warning_lines: str) -> str:
     """Cautions as one text."""
-    return "; ".join(filter(None, cautions))
+    return "; ".join(filter(None, warning_lines))
 
 
 Pair = tuple[float, float]
@@ -136,7 +129,8 @@ class MeansVariance:
 
 @dataclass(frozen=True)
 class MeansPart:
-    """A further part of the error of both means, as `Part`: signed standard deviations of it."""
+    """A further part of the error of both means, as `ErrorPart`: signed standard deviations
+    of it."""
 
     name: str
     treated: float
@@ -145,8 +139,8 @@ class MeansPart:
 
 
 @dataclass(frozen=True)
-class Means:
-    """The two mean outcomes that an estimate compares, and their joint law.
+class ArmMeans:
+    """The two mean outcomes that an estimate compares, and their joint distribution.
 
     ``treated`` less ``control`` is the estimate. ``laplace`` has the scale of each independent
     Laplace term in either mean, with its sign, and ``gaussian`` the standard deviations of Gaussian
@@ -160,7 +154,7 @@ class Means:
     Examples
     --------
     >>> own = MeansVariance(SamplingVariance(0.04, 0.0, 1.0), 0.5, 0.5)
-    >>> means = Means(3.0, 2.0, (own,), laplace=((0.1, 0.0), (0.0, 0.2)))
+    >>> means = ArmMeans(3.0, 2.0, (own,), laplace=((0.1, 0.0), (0.0, 0.2)))
     >>> half = means.combined(1.0, -0.5)
     >>> half.value, half.laplace
     (2.0, (0.1, 0.1))
@@ -193,7 +187,7 @@ class Means:
         else:
             found = [(x.of(treated, control), x.variance) for x in self.sampling]
             sampling = SamplingVariance.total(x.times(k) for k, x in found if k)
-        parts = (Part(x.name, scale((x.treated, x.control)) ** 2, x.noise) for x in self.parts)
+        parts = (ErrorPart(x.name, scale((x.treated, x.control)) ** 2, x.noise) for x in self.parts)
         return Estimate(
             value=treated * self.treated + control * self.control,
             sampling=sampling,
@@ -202,7 +196,7 @@ class Means:
             parts=tuple(part for part in parts if part.variance > 0.0),
         )
 
-    def scaled(self, factor: float, relative: float = 0.0) -> Means:
+    def scaled(self, factor: float, relative: float = 0.0) -> ArmMeans:
         """The same with sampling variances that are so many times larger.
 
         ``relative`` is the scale of the noise in the factor, over it.
@@ -217,9 +211,9 @@ class Means:
         return replace(self, sampling=sampling, design=design)
 
 
-def _confounds(part: Part | MeansPart) -> bool:
+def _confounds(part: ErrorPart | MeansPart) -> bool:
     """Whether a part allows for confounding, by its name: that is no error of an association."""
-    return part.name.startswith("confounding") and not part.noise
+    return "confounding" in part.name and not part.noise
 
 
 @dataclass(frozen=True)
@@ -231,34 +225,37 @@ class Estimate:
     noise, NaN where the noise is not known or its scale is private;
     ``parts`` are further parts of its error, normal and independent of the others;
     ``possible`` is the range that an effect can have by the declared bounds, to which an interval
-    is cut; ``basis`` is one of `BASES`, or empty where the method's own words say it;
-    ``notes`` are sentences for the reader;
+    is cut; ``identification`` is one of `IDENTIFICATIONS`, or empty where the method's own words
+    say it; ``notes`` are sentences for the reader;
     ``details`` are public or released values worth showing (match limits, arm sizes);
-    ``caution`` is what nobody should overlook, in a few words; ``influence`` says how rows make
+    ``warnings`` are to be shown first; ``influence`` says how rows make
     the estimate, for variances by cluster and unit; ``means`` are the two mean outcomes that it
     compares, where the method releases what says them.
 
-    Parts for confounding are errors of an effect. Where the basis is "association" they are put
-    aside, in ``allowed``: the interval is that of the association.
+    Parts for confounding are errors of an effect. Where the identification is "unadjusted" they
+    are put aside, in ``allowed``: the interval is that of the association.
     """
 
     value: float
     sampling: SamplingVariance | Unavailable
     laplace: tuple[float, ...] = ()
     gaussian: float = 0.0
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ErrorPart, ...] = ()
     possible: tuple[float, float] | None = None
-    basis: str = ""
+    identification: str = ""
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
-    caution: str = ""
+    warnings: str = ""
     influence: Influence | None = field(default=None, repr=False, compare=False)
-    means: Means | None = None
-    allowed: tuple[Part, ...] = ()
+    means: ArmMeans | None = None
+    allowed: tuple[ErrorPart, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.basis and self.basis not in BASES:
-            raise ValueError(f"basis must be one of {', '.join(BASES)}, got {self.basis!r}")
+        if self.identification and self.identification not in IDENTIFICATIONS:
+            raise ValueError(
+                f"identification must be one of {', '.join(IDENTIFICATIONS)}, "
+                f"got {self.identification!r}"
+            )
         if not self.associated:
             return
         if aside := tuple(filter(_confounds, self.parts)):
@@ -271,7 +268,7 @@ class Estimate:
 
     def as_effect(self) -> Estimate:
         """The same with what is allowed for confounding, as an effect's interval has it."""
-        return replace(self, basis="", parts=(*self.parts, *self.allowed), allowed=())
+        return replace(self, identification="", parts=(*self.parts, *self.allowed), allowed=())
 
     @property
     def point(self) -> float:
@@ -299,7 +296,7 @@ class Estimate:
     @property
     def associated(self) -> bool:
         """Whether nothing entitles the estimate to be called an effect."""
-        return self.basis == "association"
+        return self.identification == "unadjusted"
 
     def less(self, other: Estimate) -> Estimate:
         """How much larger this one is than another, whose errors are independent of its own."""
@@ -321,9 +318,9 @@ class Estimate:
         )
 
     @property
-    def cautions(self) -> tuple[str, ...]:
-        """What nobody should overlook: what the estimate is, if no effect, and the method's own."""
-        return tuple(filter(None, (NO_EFFECT if self.associated else "", self.caution)))
+    def warning_lines(self) -> tuple[str, ...]:
+        """Warnings: that the estimate is no effect, if so, and those of the method."""
+        return tuple(filter(None, (NO_EFFECT if self.associated else "", self.warnings)))
 
 
 @dataclass(frozen=True)
@@ -339,7 +336,7 @@ class Effects:
     overlap_weighted: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
 
-    def with_caution(self, caution: str) -> Effects:
-        """The same with one more caution, for each of them."""
-        each = (replace(x, caution=with_another(x.caution, caution)) for x in self.estimates)
+    def with_warnings(self, warnings: str) -> Effects:
+        """The same with one more warning, for each of them."""
+        each = (replace(x, warnings=with_another(x.warnings, warnings)) for x in self.estimates)
         return replace(self, estimates=tuple(each))

@@ -52,33 +52,39 @@ class Evidence:
 
     @classmethod
     def of(cls, estimate: Estimate) -> Evidence | Unavailable:
-        """That of an estimate, by the law of `interval`; an association is no test of an effect."""
+        """That of an estimate, by the distribution of `interval`; an association is no test."""
         if estimate.associated:
             return Unavailable(inference.NO_TEST)
-        law = inference.law_of(estimate)
-        if isinstance(law, Unavailable):
-            return law
+        dist = inference.distribution_of(estimate)
+        if isinstance(dist, Unavailable):
+            return dist
 
         @cache
         def at_level(conf_level: float) -> inference.Interval:
-            return inference.around(estimate, law.upper_point((1.0 - conf_level) / 2.0), conf_level)
+            return inference.around(
+                estimate, dist.upper_point((1.0 - conf_level) / 2.0), conf_level
+            )
 
         # an interval is cut to what is possible: numbers outside are ruled out, whatever came out
         within, point = estimate.possible or (-math.inf, math.inf), estimate.point
-        above, below = (partial(_one_sided, law, within, point, sign) for sign in (1.0, -1.0))
+        above, below = (partial(_one_sided, dist, within, point, sign) for sign in (1.0, -1.0))
         return cls(point, above, below, at_level, within)
 
 
 def _one_sided(
-    law: inference.ErrorLaw, within: tuple[float, float], point: float, sign: float, null: float
+    dist: inference.ErrorDistribution,
+    within: tuple[float, float],
+    point: float,
+    sign: float,
+    null: float,
 ) -> float:
     """P-value of an effect that is at most ``null``; at least, where ``sign`` is -1."""
     if not within[0] <= null <= within[1]:
         return float(sign * (null - within[0]) > 0.0)
     distance = sign * (point - null)
-    if law.unit == 0.0:
+    if dist.unit == 0.0:
         return 0.0 if distance > 0.0 else 1.0
-    tail = float(law.tail(abs(distance)))
+    tail = float(dist.tail(abs(distance)))
     return tail if distance >= 0.0 else 1.0 - tail
 
 
@@ -113,13 +119,13 @@ class Hypothesis:
         """Read the arguments of a test; refuses those that do not go together."""
         null = _number("null", null)
         if not (isinstance(alternative, str) and alternative in ALTERNATIVES):
-            raise OptionError(
-                f"{not_among('alternative', alternative, ALTERNATIVES)}; "
-                "equivalence has an argument of its own"
-            )
+            hint = ". For equivalence write equivalence=(low, high)"
+            raise OptionError(not_among("alternative", alternative, ALTERNATIVES) + hint)
         if equivalence is not None:
             if margin is not None or null or alternative != "two-sided":
-                raise OptionError("equivalence=(low, high) goes with no other hypothesis")
+                raise OptionError(
+                    "equivalence=(low, high) cannot be combined with null, alternative or margin"
+                )
             pair = isinstance(equivalence, tuple | list) and len(equivalence) == 2
             low, high = (_number("equivalence", x) for x in equivalence) if pair else (0.0, 0.0)
             if not low < high:
@@ -158,7 +164,7 @@ class Hypothesis:
         """The level of the interval that goes with the test at 1 - conf_level."""
         return 2.0 * conf_level - 1.0 if self.alternative == EQUIVALENCE else conf_level
 
-    def excluded(self, evidence: Evidence, conf_level: float) -> float:
+    def equivalence_bound(self, evidence: Evidence, conf_level: float) -> float:
         """The smallest margin around ``null`` for which equivalence would be shown."""
         low, high = evidence.interval(2.0 * conf_level - 1.0)
         return max(self.null - low, high - self.null)

@@ -1,8 +1,8 @@
 """Whether an effect differs between the levels of a factor, from the released numbers.
 
 Of all pairs of levels, the one whose effects differ by most standard deviations is tested by the
-exact law of the difference, noise included. Its p-value times the number of pairs is that of the
-hypothesis that the effect is the same at all levels (Bonferroni).
+exact distribution of the difference, noise included. Its p-value times the number of pairs is that
+of the hypothesis that the effect is the same at all levels (Bonferroni).
 """
 
 from __future__ import annotations

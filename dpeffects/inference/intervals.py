@@ -1,9 +1,10 @@
 """Intervals, p-values and standard errors for the effect, from released values only.
 
 The error of an estimate is a normal sampling error plus independent Laplace terms and, where a
-delta was spent, Gaussian noise, plus further normal parts; the law used here is that of the sum.
-The sampling variance is itself known only through a noisy release, so the law is averaged over the
-variances that the release leaves plausible (`_plausible_variances`).
+delta was spent, Gaussian noise, plus further normal parts; the distribution used here is that of
+the sum.
+The sampling variance is itself known only through a noisy release, so the distribution is averaged
+over the variances that the release leaves plausible (`_plausible_variances`).
 
 An interval lies in the range that an effect can have. It is taken around the estimate after that
 was moved into the range, which brings it closer to the truth, never further away, and is then cut.
@@ -21,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import OptionError, quoted
+from dpeffects.errors import OptionError, quoted, refusal
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.roots import root
 
@@ -29,10 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 _STEP, _ANGLE, _HEIGHT = 0.06, math.pi / 8, 2.5
 _PATH = np.arange(0.0, 15.0, _STEP) + 1j * _ANGLE
-NO_TEST = (
-    "an association is no test of an effect: nothing was adjusted for, and treatment was not "
-    "declared to be randomised"
-)
+NO_TEST = refusal("association_no_test")
 _ALPHA = 0.1
 """A level up to it is what other packages call alpha: an interval that hardly ever holds."""
 _CELLS = 2**20  # complex numbers held at once when many points are asked for
@@ -67,8 +65,8 @@ class Interval:
         return f"[{self.lower:.6g}, {self.upper:.6g}] ({100 * self.conf_level:.6g} %)"
 
 
-class ErrorLaw(Protocol):
-    """The law of an error of either sign, by the chance of more than ``x``, for x >= 0."""
+class ErrorDistribution(Protocol):
+    """The distribution of an error of either sign, by the chance of more than ``x``, for x >= 0."""
 
     @property
     def unit(self) -> float:
@@ -81,8 +79,8 @@ class ErrorLaw(Protocol):
         """The x that is exceeded with this chance."""
 
 
-class Law:
-    """A symmetric law around zero, by its characteristic function on a path above the real line.
+class SymmetricDistribution:
+    """A symmetric distribution around zero, by its characteristic function above the real line.
 
     The upper tail is the Gil-Pelaez integral (i / 2 pi) int exp(itx) phi(t) / t dt, moved off the
     real line onto the hyperbola t = R sinh(u + i pi/8). There exp(itx) decays for every x >= 0,
@@ -113,7 +111,7 @@ class Law:
         return found.clip(0.0, 0.5).reshape(points.shape)
 
     def cdf(self, x: npt.ArrayLike) -> Floats:
-        """Return the distribution function; a law without spread jumps at zero."""
+        """Return the distribution function; a distribution without spread jumps at zero."""
         points = np.asarray(x, dtype=float)
         upper = self.tail(np.abs(points))
         if self.unit == 0.0:
@@ -137,14 +135,14 @@ class Law:
 
 
 @dataclass(frozen=True)
-class WithLaw(Estimate):
-    """An estimate whose error has a ``law`` that its parts do not say, or none, and why."""
+class EstimateWithDistribution(Estimate):
+    """An estimate whose error has a ``dist`` that its parts do not say, or none, and why."""
 
-    law: ErrorLaw | Unavailable = field(default=Unavailable(""), compare=False)
+    dist: ErrorDistribution | Unavailable = field(default=Unavailable(""), compare=False)
 
 
-class _Mixture(Law):
-    """The law of N(0, v) + sum of Laplace(b_j), averaged over weighted variances v."""
+class _Mixture(SymmetricDistribution):
+    """The distribution of N(0, v) + sum of Laplace(b_j), averaged over weighted variances v."""
 
     def __init__(self, variances: Floats, weights: Floats, laplace: Sequence[float]) -> None:
         scales, counts = np.unique(np.asarray(laplace, dtype=float), return_counts=True)
@@ -167,7 +165,7 @@ class _Mixture(Law):
 
 
 def path(spread: npt.ArrayLike, largest: float) -> npt.NDArray[np.complex128]:
-    """Return the path for a law of this spread whose largest Laplace scale is ``largest``."""
+    """Return the path for a distribution of this spread with a largest Laplace scale."""
     radius = _HEIGHT / (math.sin(_ANGLE) * np.asarray(spread, dtype=float))
     if largest > 0.0:
         radius = np.minimum(radius, 1.0 / largest)
@@ -233,10 +231,10 @@ def interval(estimate: Estimate, conf_level: float = 0.95) -> Interval | Unavail
     (0.04, 3.96)
     """
     tail = (1.0 - check_conf_level(conf_level)) / 2.0
-    law = law_of(estimate)
-    if isinstance(law, Unavailable):
-        return law
-    return around(estimate, law.upper_point(tail), conf_level)
+    dist = distribution_of(estimate)
+    if isinstance(dist, Unavailable):
+        return dist
+    return around(estimate, dist.upper_point(tail), conf_level)
 
 
 def noise_interval(estimate: Estimate, conf_level: float = 0.95) -> Interval | Unavailable:
@@ -248,8 +246,8 @@ def noise_interval(estimate: Estimate, conf_level: float = 0.95) -> Interval | U
     parts = [part.variance for part in estimate.parts if part.noise]
     if not _finite(estimate.value, estimate.gaussian, *estimate.laplace, *parts):
         return Unavailable("the estimate or its noise scale is not a finite number")
-    law = _plain(estimate.gaussian + sum(parts), estimate.laplace)
-    return around(estimate, law.upper_point(tail), conf_level)
+    dist = _plain(estimate.gaussian + sum(parts), estimate.laplace)
+    return around(estimate, dist.upper_point(tail), conf_level)
 
 
 def sampling_alone(estimate: Estimate) -> Estimate:
@@ -265,7 +263,7 @@ def around(estimate: Estimate, half: float, conf_level: float) -> Interval:
 
 
 def p_value(estimate: Estimate, null: float = 0.0) -> float | Unavailable:
-    """Two-sided p-value of the hypothesis that the effect is ``null``; same law as `interval`.
+    """Two-sided p-value that the effect is ``null``; same distribution as `interval`.
 
     An association has none: it differs from zero without any effect where there is confounding.
     """
@@ -273,11 +271,11 @@ def p_value(estimate: Estimate, null: float = 0.0) -> float | Unavailable:
         raise OptionError(f"null is a finite number, got {null!r}")
     if estimate.associated:
         return Unavailable(NO_TEST)
-    law = law_of(estimate)
-    if isinstance(law, Unavailable):
-        return law
+    dist = distribution_of(estimate)
+    if isinstance(dist, Unavailable):
+        return dist
     distance = abs(estimate.point - null)
-    return min(1.0, 2.0 * float(law.tail(distance))) if distance > 0.0 else 1.0
+    return min(1.0, 2.0 * float(dist.tail(distance))) if distance > 0.0 else 1.0
 
 
 def sampling_variance(estimate: Estimate) -> float | Unavailable:
@@ -297,8 +295,8 @@ def sampling_variance(estimate: Estimate) -> float | Unavailable:
 
 def total_variance(estimate: Estimate) -> float | Unavailable:
     """Variance of all parts of the error together; never below the noise variance."""
-    if isinstance(estimate, WithLaw):
-        return estimate.law if isinstance(estimate.law, Unavailable) else estimate.law.unit**2
+    if isinstance(estimate, EstimateWithDistribution):
+        return estimate.dist if isinstance(estimate.dist, Unavailable) else estimate.dist.unit**2
     sampling = sampling_variance(estimate)
     if isinstance(sampling, Unavailable):
         return sampling
@@ -311,17 +309,17 @@ def std_error(estimate: Estimate) -> float | Unavailable:
     return total if isinstance(total, Unavailable) else math.sqrt(total)
 
 
-def _plain(variance: float, laplace: Sequence[float]) -> Law:
-    """The law at a known variance."""
+def _plain(variance: float, laplace: Sequence[float]) -> SymmetricDistribution:
+    """The distribution at a known variance."""
     if not _finite(variance, *laplace) or variance < 0.0 or min(laplace, default=0.0) < 0.0:
         raise OptionError("variance and Laplace scales are finite and not negative")
     return _Mixture(np.array([float(variance)]), np.ones(1), laplace)
 
 
-def law_of(estimate: Estimate) -> ErrorLaw | Unavailable:
-    """The law of the estimate's error, or why there is none."""
-    if isinstance(estimate, WithLaw):
-        return estimate.law
+def distribution_of(estimate: Estimate) -> ErrorDistribution | Unavailable:
+    """The distribution of the estimate's error, or why there is none."""
+    if isinstance(estimate, EstimateWithDistribution):
+        return estimate.dist
     sampling = estimate.sampling
     if isinstance(sampling, Unavailable):
         return sampling
@@ -332,9 +330,13 @@ def law_of(estimate: Estimate) -> ErrorLaw | Unavailable:
     return _averaged(sampling, estimate.gaussian + sum(parts), tuple(estimate.laplace))
 
 
-@lru_cache(maxsize=16)  # an interval, a p-value and a test of one estimate have the same law
-def _averaged(sampling: SamplingVariance, normal: float, laplace: tuple[float, ...]) -> Law:
-    """The law with the unknown variance averaged out."""
+@lru_cache(
+    maxsize=16
+)  # an interval, a p-value and a test of one estimate have the same distribution
+def _averaged(
+    sampling: SamplingVariance, normal: float, laplace: tuple[float, ...]
+) -> SymmetricDistribution:
+    """The distribution with the unknown variance averaged out."""
     variances, weights = _plausible_variances(sampling)
     return _Mixture(variances + normal, weights, laplace)
 
@@ -398,10 +400,9 @@ def check_conf_level(conf_level: float) -> float:
     """Return a confidence level between 0 and 1."""
     number = isinstance(conf_level, Real) and not isinstance(conf_level, bool)
     if not number or not 0.0 < conf_level < 1.0:
-        raise OptionError(f"conf_level is a probability such as 0.95, got {quoted(conf_level)}")
+        raise OptionError(refusal("conf_level", got=quoted(conf_level)))
     if conf_level <= _ALPHA:
-        hint = f"write {1.0 - conf_level:g} for an alpha of {conf_level:g}"
-        raise OptionError(f"conf_level is a probability such as 0.95: {hint}")
+        raise OptionError(refusal("alpha", level=1.0 - conf_level, alpha=conf_level))
     return float(conf_level)
 
 

@@ -17,17 +17,17 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray, OfArrays
 from dpeffects.inference.estimate import (
+    ArmMeans,
+    ErrorPart,
     Estimate,
-    Means,
     MeansPart,
     MeansVariance,
-    Part,
     SamplingVariance,
 )
 from dpeffects.inference.tables import Confounding
 from dpeffects.inference.weighted import weighted
 
-LEFT = "confounding left by the model"
+LEFT = "residual confounding from the shrunken model"
 ROOM = 1.3
 """Range of what is left of an outcome of two values after a prediction, over its own."""
 _RATIO = 6.0
@@ -295,17 +295,17 @@ class JointSums(OfArrays):
         return _Outcome(known, own, scales, unequal, room, column.two_valued)
 
     def _estimate(self, j: int, at: _Outcome, whole: _Outcome, pair: list[int]) -> Estimate:
-        """The difference between two arms, with the law of its error."""
+        """The difference between two arms, with the distribution of its error."""
         column, records = self.outcomes[j], at.margin.records[pair, 0]
         width, most = at.room * column.width, column.width
         single = width * _noise_in_means(at.margin, pair)
         factor = width**2 * at.per_variance[pair]
         variances, scales = factor * at.variances[pair], factor * at.scales[pair] / math.sqrt(2.0)
-        law = (variances.tolist(), scales.tolist(), (width**2 / 4.0 / records).tolist())
-        sampling = map(SamplingVariance, *law)
+        dist = (variances.tolist(), scales.tolist(), (width**2 / 4.0 / records).tolist())
+        sampling = map(SamplingVariance, *dist)
         one, two = ((column.low + column.high) / 2.0 + width * at.means[pair]).tolist()
         left = most * np.sqrt(self._left(j, at, whole, pair))
-        both = Means(
+        both = ArmMeans(
             one,
             two,
             (MeansVariance(next(sampling), 1.0, 0.0), MeansVariance(next(sampling), 0.0, 1.0)),
@@ -315,7 +315,7 @@ class JointSums(OfArrays):
             possible=(column.low, column.high),
             design=(*(at.unequal[pair] / records).tolist(), 0.0) if column.two_valued else None,
         )
-        parts = (Part(LEFT, float(left @ left)),) if left.any() else ()
+        parts = (ErrorPart(LEFT, float(left @ left)),) if left.any() else ()
         made = both.combined(1.0, -1.0)
         return replace(made, means=both, parts=parts, possible=(-most, most))
 

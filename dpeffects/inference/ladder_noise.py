@@ -1,4 +1,4 @@
-"""The law of the noise of a draw along a ladder (claim 34), for forecasts.
+"""The distribution of the noise of a draw along a ladder (claim 34), for forecasts.
 
 Of a private ladder it is private too: an estimator makes a ladder from released numbers.
 """
@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.privacy.ladder import PARTS, TOP, Ladder, Pace
+from dpeffects.privacy.ladder import PARTS, TOP, Ladder, LadderPace
 
 _FAR = 50.0
 """Stairs whose chances are below exp(-50) of the first one's are left out of a forecast."""
@@ -26,11 +26,11 @@ def stairs(ladder: Ladder) -> list[int]:
 def along_ladder(
     levels: FloatArray, span: float, epsilon: float, smoothing: float
 ) -> tuple[FloatArray, FloatArray]:
-    """The law of noise along a ladder of a value within an interval of length ``span``.
+    """The distribution of noise along a ladder of a value within an interval of length ``span``.
 
     It is even on stairs, the same on both sides: how far each reaches, and the chance of both.
     """
-    pace = Pace.of(epsilon, smoothing)
+    pace = LadderPace.of(epsilon, smoothing)
     ladder = Ladder.of(0.0, levels, (0.0, span), pace)
     count = math.ceil(-_FAR / math.log(pace.falls))
     widths = np.full(count, float(PARTS * TOP))
@@ -47,8 +47,8 @@ def half_width(ends: FloatArray, chances: FloatArray, level: float = 0.95) -> fl
     --------
     A ladder that does not widen has about the noise of a Laplace variable:
 
-    >>> law = along_ladder(np.full(2000, 1.0), 1e6, epsilon=1.0, smoothing=0.05)
-    >>> 2.9 < half_width(*law) < 3.3
+    >>> dist = along_ladder(np.full(2000, 1.0), 1e6, epsilon=1.0, smoothing=0.05)
+    >>> 2.9 < half_width(*dist) < 3.3
     True
     """
     return float(np.interp(level, [0.0, *np.cumsum(chances)], [0.0, *ends]))

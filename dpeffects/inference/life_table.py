@@ -23,7 +23,7 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.inference.simultaneous import critical_value
-from dpeffects.inference.tables import ArmTable, Functional, TableLaw
+from dpeffects.inference.tables import ArmTable, Functional, TableStatistics
 
 LOG_RATIOS = np.linspace(-7.0, 7.0, 281)
 """Logarithms of the hazard ratios and ratios of risks that are tried."""
@@ -134,7 +134,7 @@ def _flat(values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Shares:
+class CumulativeProportions:
     """A share of each arm at some points: of people who had the event, or of time that they lost.
 
     All have the axes (treated and control, points). ``low`` and ``high`` are the share if nobody,
@@ -264,10 +264,10 @@ class LifeTable:
     @cached_property
     def reach(self) -> tuple[int, int]:
         """Bins of each arm, from the first, in which enough people are at risk to tell a hazard."""
-        law = self.table.law(lambda cells: _flat(life(cells)[1]), stacked=True)
-        noise = np.sqrt(np.diag(law.noise)).reshape(2, -1)
+        dist = self.table.statistics(lambda cells: _flat(life(cells)[1]), stacked=True)
+        noise = np.sqrt(np.diag(dist.noise)).reshape(2, -1)
         fewest = _FEWEST * np.array(self.table.unequal) / self.table.sizes
-        enough = law.values.reshape(2, -1) >= np.maximum(_SURE * noise, fewest[:, None])
+        enough = dist.values.reshape(2, -1) >= np.maximum(_SURE * noise, fewest[:, None])
         treated, control = (int(np.cumprod(arm).sum()) for arm in enough)
         return treated, control
 
@@ -292,43 +292,48 @@ class LifeTable:
                 arm *= size / arm.sum()
         return ArmTable(counts, (0.0, 0.0), self.table.unequal)
 
-    def _laws(self, functional: Functional) -> tuple[TableLaw, TableLaw]:
+    def _dists(self, functional: Functional) -> tuple[TableStatistics, TableStatistics]:
         """Laws of a functional of the table, for its noise, and of the steady one, for sampling."""
-        return self.table.law(functional, stacked=True), self.steady.law(functional, stacked=True)
+        return self.table.statistics(functional, stacked=True), self.steady.statistics(
+            functional, stacked=True
+        )
 
-    def shares(self, times: FloatArray, lost: bool = False) -> Shares:
+    def shares(self, times: FloatArray, lost: bool = False) -> CumulativeProportions:
         """Share of each arm that had the event by some times, or of the time until then lost."""
         make = losses if lost else risks
 
         def of(cells: FloatArray, fill: float | None = None) -> FloatArray:
             return _flat(make(hazards(cells, self.reach, fill), self.edges, times))
 
-        law, steady = self._laws(of)
+        dist, steady = self._dists(of)
         own = steady.values.clip(1e-9, 1.0 - 1e-9)
         variance = np.maximum(np.diag(steady.sampling), 1e-15)
         low, high = (of(self.table.shares, fill) for fill in (0.0, _CERTAIN))
-        sizes, more = np.maximum(own * (1.0 - own) / variance, 1.0), law.noise + law.left
-        found = (law.values, low, high, sizes, np.diag(more))
+        sizes, more = np.maximum(own * (1.0 - own) / variance, 1.0), dist.noise + dist.left
+        found = (dist.values, low, high, sizes, np.diag(more))
         values, low, high, sizes, noise = (part.reshape(2, -1) for part in found)
         until = self.edges[list(self.reach)][:, None]
-        privacy = np.where(times > until, np.inf, np.diag(law.noise).reshape(2, -1))
-        return Shares(values, low, high, sizes, noise, np.diagonal(more, len(times)), privacy)
+        privacy = np.where(times > until, np.inf, np.diag(dist.noise).reshape(2, -1))
+        return CumulativeProportions(
+            values, low, high, sizes, noise, np.diagonal(more, len(times)), privacy
+        )
 
     def band(self, conf_level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Risks at the ends of the bins, and limits that hold for both arms at all ends at once.
 
-        They are far out, where a normal law is unlike that of few events and of Laplace noise: the
+        They are far out, where a normal distribution is unlike that of few events and of Laplace
+        noise: the
         skewness of counts and the kurtosis of noise are allowed for, as Cornish and Fisher do.
         """
 
         def functional(cells: FloatArray) -> FloatArray:
             return _flat(risks(hazards(cells, self.reach), self.edges, self.edges[1:]))
 
-        law, steady = self._laws(functional)
+        dist, steady = self._dists(functional)
         known = np.concatenate([np.arange(len(self.edges) - 1) < bins for bins in self.reach])
-        covariance = law.noise + law.left + steady.sampling
+        covariance = dist.noise + dist.left + steady.sampling
         z = critical_value(covariance * np.outer(known, known), conf_level)
-        fourth = 0.0 if law.gaussian else 3.0 * (law.moves**4).sum(axis=1)
+        fourth = 0.0 if dist.gaussian else 3.0 * (dist.moves**4).sum(axis=1)
         kurtosis = fourth / np.maximum(np.diag(covariance), 1e-100) ** 2
         far = z * (1.0 + max(z**2 - 3.0, 0.0) * np.minimum(kurtosis, 3.0) / 24.0)
         found = self.shares(self.edges[1:])
@@ -350,10 +355,10 @@ class LifeTable:
         def functional(cells: FloatArray) -> FloatArray:
             return scores(cells, *given)
 
-        law, sizes = self.table.law(functional, stacked=True), self.table.sizes
+        dist, sizes = self.table.statistics(functional, stacked=True), self.table.sizes
         people = float((sizes / np.array(self.table.unequal)).sum())
         sampling = score_variances(self.table.shares, *given) / people
-        return law.values, sampling + np.diag(law.noise) + np.diag(law.left)
+        return dist.values, sampling + np.diag(dist.noise) + np.diag(dist.left)
 
     def hazard_ratio(self) -> tuple[float, float]:
         """The hazard ratio, 0 or infinite where one arm has no events; error of its logarithm."""
@@ -389,9 +394,9 @@ class LifeTable:
         def functional(cells: FloatArray) -> FloatArray:
             return drift(cells, ratio, self._arms, bins)
 
-        law, steady = self._laws(functional)
-        variance = float(law.noise[0, 0] + law.left[0, 0] + steady.sampling[0, 0])
-        return float(law.values[0] / math.sqrt(max(variance, 1e-300)))
+        dist, steady = self._dists(functional)
+        variance = float(dist.noise[0, 0] + dist.left[0, 0] + steady.sampling[0, 0])
+        return float(dist.values[0] / math.sqrt(max(variance, 1e-300)))
 
     def quantiles(self, share: float, z: float) -> FloatArray:
         """When a share of each arm has had the event, and its limits: (2, 3).

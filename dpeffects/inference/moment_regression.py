@@ -1,4 +1,4 @@
-"""Linear regressions from released second moments, with the law of the noise in them.
+"""Linear regressions from released second moments, with the distribution of the noise in them.
 
 What is released is the sum of zz' over records, z = (constant, columns), each column scaled and
 measured from a public centre, so that no row is shortened. Its noise is symmetric, with entries
@@ -21,6 +21,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from dpeffects.arrays import BoolArray, FloatArray, symmetric
+from dpeffects.errors import refusal
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 
 NUMBER, INDICATOR, ARM, PRODUCT = "number", "indicator", "arm", "product"
@@ -37,10 +38,6 @@ _SURE = 3.0
 """Standard deviations of its noise by which the spread of a column has to exceed zero."""
 _MOVED = 0.1
 """Part of the variance of a coefficient that may come from directions that were moved."""
-_LOST = (
-    "the column varies by no more than the noise, given the others: leave columns out, or release "
-    "moments of more records or with a larger epsilon"
-)
 
 
 @dataclass(frozen=True)
@@ -166,7 +163,7 @@ class MomentMatrix:
 
     @cached_property
     def noise(self) -> EntryNoise:
-        """The law of the noise in `released`."""
+        """The distribution of the noise in `released`."""
         d, free = self.width, np.ones((self.width, self.width))
         for place, _ in self.blocks:
             free[np.ix_(place, place)] = 0.0
@@ -304,7 +301,7 @@ class LinearFit:
         w = np.asarray(weights, np.float64)
         sampling: SamplingVariance | Unavailable
         if any(x and lost for x, lost in zip(w, self.lost, strict=True)):
-            sampling = Unavailable(_LOST)
+            sampling = Unavailable(refusal("column_in_noise"))
         else:
             each = max(float(w @ np.array(self.sampling) @ w), 0.0)
             scale = each * self.residual_noise / math.sqrt(2.0)
@@ -332,14 +329,14 @@ def regress(
     inverse = np.asarray(np.linalg.inv(a), np.float64)
     slopes = inverse @ gram[place, outcome]
     solved, line = inverse @ rows, own - slopes @ rows
-    law = moments.noise.within(used)
+    dist = moments.noise.within(used)
     products = solved[:, :, None] * line  # weights of the entries of N in each of solved N line
-    first = law.covariance((products + products.transpose(0, 2, 1)) / 2.0) / n**2
-    slopes = slopes + solved @ law.squared(rows.T @ solved) @ line / n**2
+    first = dist.covariance((products + products.transpose(0, 2, 1)) / 2.0) / n**2
+    slopes = slopes + solved @ dist.squared(rows.T @ solved) @ line / n**2
     left = float(line @ moments.released[np.ix_(used, used)] @ line) / n
     residual = (left + float(np.trace(a @ first))) * moments.lost_degrees(len(place))
     spread = max(residual, 0.0) / moments.effective * inverse + first
-    second = solved @ law.squared(rows.T @ spread @ rows) @ solved.T / n**2
+    second = solved @ dist.squared(rows.T @ spread @ rows) @ solved.T / n**2
     of_squares, robust = None if cut else _square(moments, outcome, square), inverse
     if of_squares is not None:
         third = moments.third[np.ix_(place, place, place)]
@@ -355,9 +352,9 @@ def regress(
         estimates=tuple((to_own @ slopes + shift).tolist()),
         sampling=_rows(to_own @ robust @ to_own.T / (width**2 * moments.effective)),
         noise=_rows(to_own @ (first + second) @ to_own.T),
-        lost=tuple(((to_own != 0.0) @ (moved | _lost(inverse, solved, law, n)) > 0).tolist()),
+        lost=tuple(((to_own != 0.0) @ (moved | _lost(inverse, solved, dist, n)) > 0).tolist()),
         residual_variance=width**2 * residual,
-        residual_noise=width**2 * math.sqrt(law.covariance(np.outer(line, line)[None])[0, 0]) / n,
+        residual_noise=width**2 * math.sqrt(dist.covariance(np.outer(line, line)[None])[0, 0]) / n,
         total_variance=width**2 * moments.lost_degrees(1) * varies,
         largest=width**2 / 4.0,
         n=moments.n,
@@ -390,11 +387,11 @@ def _usable(
     return (back * raised) @ back.T, True, moved
 
 
-def _lost(inverse: FloatArray, solved: FloatArray, law: EntryNoise, n: float) -> BoolArray:
+def _lost(inverse: FloatArray, solved: FloatArray, dist: EntryNoise, n: float) -> BoolArray:
     """Which columns vary by no more than noise, given the others."""
     left = 1.0 / np.diag(inverse)
     own = solved * left[:, None]
-    noise = np.sqrt(np.diag(law.covariance(own[:, :, None] * own[:, None, :]))) / n
+    noise = np.sqrt(np.diag(dist.covariance(own[:, :, None] * own[:, None, :]))) / n
     return left < np.maximum(_SURE * noise, 1e-9)
 
 

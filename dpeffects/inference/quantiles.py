@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
-from dpeffects.inference.bins import Scale
+from dpeffects.inference.bins import OutcomeRange
 from dpeffects.inference.noisy import noise_ratio
-from dpeffects.inference.simultaneous import Largest, critical_value, reach
+from dpeffects.inference.simultaneous import MaxNormalDistribution, critical_value, reach
 from dpeffects.inference.tables import ArmTable
 
 _UNEVEN = 2.0
@@ -37,7 +37,7 @@ _ANGLES = 13
 """Points of a quarter of an ellipse at which shares of both arms are tried."""
 
 
-class Ends(NamedTuple):
+class IntervalLimits(NamedTuple):
     """Values with the ends of their intervals."""
 
     value: FloatArray
@@ -54,7 +54,7 @@ class Distributions:
 
     table: ArmTable
     ends: FloatArray
-    scale: Scale
+    scale: OutcomeRange
 
     @cached_property
     def edges(self) -> FloatArray:
@@ -141,8 +141,8 @@ class Distributions:
         def shares(table: FloatArray) -> FloatArray:
             return np.concatenate([part @ row for part, row in zip(parts, table, strict=True)])
 
-        law, k = self.table.law(shares), p.shape[1]
-        found = law.noise + law.left
+        dist, k = self.table.statistics(shares), p.shape[1]
+        found = dist.noise + dist.left
         for arm, own in enumerate(p):
             sampling = np.minimum.outer(own, own) * (1.0 - np.maximum.outer(own, own))
             where = slice(arm * k, (arm + 1) * k)
@@ -175,15 +175,15 @@ class Distributions:
     def _values(self, arm: int, p: FloatArray) -> FloatArray:
         return self._shown(self._inverse(arm, p)[0])
 
-    def quantile(self, arm: int, p: Sequence[float], z: float) -> Ends:
+    def quantile(self, arm: int, p: Sequence[float], z: float) -> IntervalLimits:
         """Quantiles of an arm, with ends z standard errors of the share away."""
         errors, at = _sd(self._errors(tuple(p))).reshape(2, -1)[arm], np.asarray(p, float)
         value = self._values(arm, at)
         lower, _ = self._ends(arm, at - z * errors, errors, z)
         _, upper = self._ends(arm, at + z * errors, errors, z)
-        return Ends(value, np.minimum(lower, value), np.maximum(upper, value))
+        return IntervalLimits(value, np.minimum(lower, value), np.maximum(upper, value))
 
-    def difference(self, p: Sequence[float], z: float | FloatArray) -> Ends:
+    def difference(self, p: Sequence[float], z: float | FloatArray) -> IntervalLimits:
         """Quantiles of treated records minus those of controls.
 
         Shares of both arms that are together within z standard errors are tried. Their errors are
@@ -200,7 +200,9 @@ class Distributions:
             - self._ends(1, at - sign * z * sd[1] * moves[1], sd[1], z)[1 - side]
             for side, sign in enumerate((-1.0, 1.0))
         )
-        return Ends(value, np.minimum(low.min(axis=0), value), np.maximum(high.max(axis=0), value))
+        return IntervalLimits(
+            value, np.minimum(low.min(axis=0), value), np.maximum(high.max(axis=0), value)
+        )
 
     def reach(self, p: Sequence[float]) -> FloatArray:
         """How many standard errors intervals of differences need to have zero."""
@@ -211,14 +213,14 @@ class Distributions:
 
         return reach(limits, 0.0, len(p))
 
-    def at_once(self, p: Sequence[float]) -> Largest:
-        """The law of the largest error, in standard errors, of all these quantiles."""
+    def at_once(self, p: Sequence[float]) -> MaxNormalDistribution:
+        """The distribution of the largest error, in standard errors, of all these quantiles."""
         errors, k = self._errors(tuple(p)), len(p)
         sd = _sd(errors)
         correlation = errors / np.outer(sd, sd)
-        return Largest.of((correlation[:k, :k] + correlation[k:, k:]) / 2.0)
+        return MaxNormalDistribution.of((correlation[:k, :k] + correlation[k:, k:]) / 2.0)
 
-    def band(self, conf_level: float) -> tuple[Ends, Ends]:
+    def band(self, conf_level: float) -> tuple[IntervalLimits, IntervalLimits]:
         """Cumulative shares of both arms, with bands that hold everywhere in both at once."""
         k = self.ends.size
         sizes = self.table.sizes[:, None]  # two records more on each side, as Agresti and Coull
@@ -230,7 +232,7 @@ class Distributions:
             z = critical_value(own, 1.0 - (1.0 - conf_level) / 2.0)
             reach = np.append(z * _sd(own), 0.0)
             ends = (np.clip(value + sign * reach, 0.0, 1.0) for sign in (-1.0, 1.0))
-            found.append(Ends(value, *ends))
+            found.append(IntervalLimits(value, *ends))
         return found[0], found[1]
 
     def beyond(self, p: float) -> bool:

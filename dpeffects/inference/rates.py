@@ -1,7 +1,9 @@
-"""Events and person-time by arm, released with noise, and the law of the rates that they give.
+"""Events and person-time by arm, released with noise, and the distribution of the rates that they
+give.
 
 A rate is a ratio of two sums, events over time. Its sampling variance is that of what events exceed
-the rate by, record by record, whatever law the counts have: overdispersion is in it. Noise in both
+the rate by, record by record, whatever distribution the counts have: overdispersion is in it.
+Noise in both
 sums is added, by the delta method; the ratio of two rates is left to `inference.scales`, where a
 test is inverted.
 """
@@ -14,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.inference.estimate import Means, MeansPart, MeansVariance, Pair, SamplingVariance
+from dpeffects.inference.estimate import ArmMeans, MeansPart, MeansVariance, Pair, SamplingVariance
 from dpeffects.inference.tables import Confounding
 
 _ALIKE = 0.5
@@ -102,11 +104,11 @@ class RateTable:
         first, second = (unequal * own for own in self.squares_scale)
         return replace(self, squares=(one, zero), squares_scale=(first, second))
 
-    def means(self, per: float = 1.0) -> Means:
-        """The two rates per so much time, with their joint law."""
+    def means(self, per: float = 1.0) -> ArmMeans:
+        """The two rates per so much time, with their joint distribution."""
         sums = self.sums.per(per)
         treated, control = sums.rates.tolist()
-        return Means(
+        return ArmMeans(
             treated,
             control,
             sampling=tuple(
@@ -163,4 +165,4 @@ class RateTable:
             error = np.array(noise + sampling / 2.0)
         left = about.left(unit, removed, error)
         one, zero = (apart * np.sqrt(left / np.maximum(unit, 1e-300))).tolist()
-        return (MeansPart("confounding left by the model", one, -zero),)
+        return (MeansPart("residual confounding from the shrunken model", one, -zero),)

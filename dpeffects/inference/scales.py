@@ -1,13 +1,16 @@
 """Ratios and odds of two released means, by inversion of tests.
 
-A ratio r is in the interval where the hypothesis m1 - r m0 = 0 is not rejected by the law of that
-combination, noise included: Fieller's theorem with the law of `inference.intervals`. It needs no
+A ratio r is in the interval where the hypothesis m1 - r m0 = 0 is not rejected by the distribution
+of that
+combination, noise included: Fieller's theorem with the distribution of `inference.intervals`. It
+needs no
 logarithm of a noisy mean, and an interval may end in infinity, where the data do not bound the
 control mean away from zero.
 
 Where the outcome is 0 or 1, variances are m (1 - m), times the factors of the design, at the means
 that fit best under the hypothesis: the score test of Koopman (1984), and for odds that of Miettinen
-and Nurminen (1985). A normal law around the estimate is too short to one side for rare outcomes.
+and Nurminen (1985). A normal distribution around the estimate is too short to one side for rare
+outcomes.
 With noise the means that fit best may be 0; then they are taken as large as noise leaves likely.
 
 All numbers here are released, and no function fails on any of them.
@@ -21,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from statistics import NormalDist
 
-from dpeffects.inference.estimate import Estimate, Means, Pair, Unavailable
+from dpeffects.inference.estimate import ArmMeans, Estimate, Pair, Unavailable
 from dpeffects.inference.intervals import Interval, check_conf_level, interval, p_value
 from dpeffects.inference.noisy import ratio_of
 from dpeffects.roots import root
@@ -32,7 +35,7 @@ _NORMAL = NormalDist()
 
 
 @dataclass(frozen=True)
-class Compared:
+class ScaleComparison:
     """Two means compared on a scale: a number, its interval, and the p-value of no effect."""
 
     value: float
@@ -40,42 +43,44 @@ class Compared:
     p_value: float | Unavailable
 
 
-def is_risk(means: Means) -> bool:
+def is_risk(means: ArmMeans) -> bool:
     """Whether the means are those of an outcome of 0 and 1, by its declared type."""
     return means.design is not None and has_odds(means)
 
 
-def has_odds(means: Means) -> bool:
+def has_odds(means: ArmMeans) -> bool:
     """Whether the means lie between 0 and 1, as those of 0 and 1 in a column of any type do."""
     return means.possible == (0.0, 1.0)
 
 
-def ratio(means: Means, conf_level: float = 0.95) -> Compared:
+def ratio(means: ArmMeans, conf_level: float = 0.95) -> ScaleComparison:
     """The treated mean over the control mean, for an outcome that is not negative.
 
     Examples
     --------
     >>> from dpeffects.inference.estimate import MeansVariance, SamplingVariance
     >>> own = MeansVariance(SamplingVariance(0.5, 0.0, 1.0), 1.0, 1.0)
-    >>> found = ratio(Means(30.0, 20.0, (own,)))
+    >>> found = ratio(ArmMeans(30.0, 20.0, (own,)))
     >>> found.value, [round(end, 3) for end in found.interval]
     (1.5, [1.382, 1.633])
     """
     return _compared(means, False, conf_level)
 
 
-def no_effect(means: Means) -> float | Unavailable:
+def no_effect(means: ArmMeans) -> float | Unavailable:
     """The p-value of a ratio of 1 that goes with the interval of `ratio`."""
     missing = means.sampling
     return missing if isinstance(missing, Unavailable) else _tested(means, False)[1].p_value
 
 
-def odds(means: Means, conf_level: float = 0.95) -> Compared:
+def odds(means: ArmMeans, conf_level: float = 0.95) -> ScaleComparison:
     """The odds of the treated mean over those of the control mean, for an outcome of 0 and 1."""
     return _compared(means, True, conf_level)
 
 
-def mean_interval(means: Means, treated: bool, conf_level: float = 0.95) -> Interval | Unavailable:
+def mean_interval(
+    means: ArmMeans, treated: bool, conf_level: float = 0.95
+) -> Interval | Unavailable:
     """Interval of one of the two means; of a risk by inversion of its score test (Wilson)."""
     alone = of_mean(means, treated)
     plain = interval(alone, conf_level)
@@ -85,37 +90,37 @@ def mean_interval(means: Means, treated: bool, conf_level: float = 0.95) -> Inte
     return Interval(*tested.ends(1.0 - conf_level), conf_level)
 
 
-def mean_p_value(means: Means, treated: bool, null: float) -> float:
+def mean_p_value(means: ArmMeans, treated: bool, null: float) -> float:
     """The p-value of the hypothesis that one of the two means is ``null``."""
     alone, pair = of_mean(means, treated), (1.0, 0.0) if treated else (0.0, 1.0)
     variance = variance_at(means, *pair, null, null) if is_risk(means) else None
     return _p(means.combined(*pair, variance), alone.value - alone.point + null)
 
 
-def of_mean(means: Means, treated: bool) -> Estimate:
+def of_mean(means: ArmMeans, treated: bool) -> Estimate:
     """One of the two means as an estimate, within the range of the outcome."""
     alone = means.combined(*((1.0, 0.0) if treated else (0.0, 1.0)))
     return replace(alone, possible=means.possible)
 
 
-def mean_noise(means: Means, treated: bool) -> float:
+def mean_noise(means: ArmMeans, treated: bool) -> float:
     """The noise of one of the two means over the most that a printed one has."""
     return ratio_of(of_mean(means, treated), share=is_risk(means))
 
 
-def _compared(means: Means, by_odds: bool, conf_level: float) -> Compared:
+def _compared(means: ArmMeans, by_odds: bool, conf_level: float) -> ScaleComparison:
     """Invert a test of r = q / (1 - q), q from 0 to 1."""
     check_conf_level(conf_level)
     value, tested = _tested(means, by_odds)
     plain = interval(means.combined(1.0, -1.0), conf_level)
     if isinstance(plain, Unavailable):
-        return Compared(value, plain, plain)
+        return ScaleComparison(value, plain, plain)
     low, high = tested.ends(1.0 - conf_level)
-    return Compared(value, Interval(_over(low), _over(high), conf_level), tested.p_value)
+    return ScaleComparison(value, Interval(_over(low), _over(high), conf_level), tested.p_value)
 
 
 @lru_cache(maxsize=16)  # intervals at several levels and a p-value try the same hypotheses
-def _tested(means: Means, by_odds: bool) -> tuple[float, _Inverted]:
+def _tested(means: ArmMeans, by_odds: bool) -> tuple[float, _Inverted]:
     """A ratio, of the means or of their odds, and the test of it."""
     curve = _Odds() if by_odds else _Ratio.of(means)
     one, zero = (max(x, 0.0) for x in (means.treated, means.control))
@@ -190,7 +195,7 @@ class _Ratio:
     high: float
 
     @classmethod
-    def of(cls, means: Means) -> _Ratio:
+    def of(cls, means: ArmMeans) -> _Ratio:
         return cls(means.possible[1] if means.possible else math.inf)
 
     def most(self, q: float) -> float:
@@ -228,7 +233,7 @@ class _Odds:
         return (one / whole, zero / whole) if whole > 0.0 else (q, 1.0 - q)
 
 
-def _fits(means: Means, curve: _Ratio | _Odds, q: float) -> float:
+def _fits(means: ArmMeans, curve: _Ratio | _Odds, q: float) -> float:
     """The p-value of the hypothesis that a pair of the curve for q are the true means."""
     if isinstance(curve, _Ratio) and not is_risk(means):
         return _p(means.combined(1.0 - q, -q))
@@ -244,7 +249,7 @@ def _p(combined: Estimate, null: float = 0.0) -> float:
     return 1.0 if isinstance(found, Unavailable) else found
 
 
-def _fitted(means: Means, curve: _Ratio | _Odds, q: float) -> tuple[Pair, Pair]:
+def _fitted(means: ArmMeans, curve: _Ratio | _Odds, q: float) -> tuple[Pair, Pair]:
     """The pair of a curve that fits the released means best, and how both grow along the curve.
 
     Best is where the score along the curve is 0. What noise in it leaves likely, within
@@ -273,14 +278,14 @@ def _fitted(means: Means, curve: _Ratio | _Odds, q: float) -> tuple[Pair, Pair]:
     return likely_pair, curve.slope(q, likely_pair)
 
 
-def noise_covariance(means: Means) -> tuple[float, float, float]:
+def noise_covariance(means: ArmMeans) -> tuple[float, float, float]:
     """Variances of the treated and control mean, and their covariance, by all but sampling."""
     pairs = [(math.sqrt(2.0) * a, math.sqrt(2.0) * b) for a, b in means.laplace]
     pairs += [*means.gaussian, *((part.treated, part.control) for part in means.parts)]
     return sum(a * a for a, _ in pairs), sum(b * b for _, b in pairs), sum(a * b for a, b in pairs)
 
 
-def covariance_at(means: Means, treated: float, control: float) -> tuple[float, float, float]:
+def covariance_at(means: ArmMeans, treated: float, control: float) -> tuple[float, float, float]:
     """Sampling variances of two risks that are these, and their covariance.
 
     Where no design says them, those that were released.
@@ -293,7 +298,7 @@ def covariance_at(means: Means, treated: float, control: float) -> tuple[float, 
     return design[0] * one, design[1] * zero, design[2] * math.sqrt(one * zero)
 
 
-def _released_covariance(means: Means) -> tuple[float, float, float]:
+def _released_covariance(means: ArmMeans) -> tuple[float, float, float]:
     parts = () if isinstance(means.sampling, Unavailable) else means.sampling
     sizes = [max(part.variance.value, part.variance.noise_scale, 0.0) for part in parts]
     forms = [(part.treated, part.control, part.both) for part in parts]
@@ -303,13 +308,13 @@ def _released_covariance(means: Means) -> tuple[float, float, float]:
     return one, zero, both
 
 
-def variance_at(means: Means, a: float, b: float, treated: float, control: float) -> float:
+def variance_at(means: ArmMeans, a: float, b: float, treated: float, control: float) -> float:
     """Sampling variance of a times the treated plus b times the control mean, at these means."""
     one, zero, both = covariance_at(means, treated, control)
     return max(a * a * one + b * b * zero + 2.0 * a * b * both, 0.0)
 
 
-def likely(means: Means) -> Pair:
+def likely(means: ArmMeans) -> Pair:
     """Both means, where noise leaves them likely within their range."""
     one, zero, _ = noise_covariance(means)
     possible = means.possible or (-math.inf, math.inf)

@@ -38,8 +38,8 @@ def reach(limits: Callable[[Any], tuple[Any, Any]], null: float, count: int = 1)
 
 
 @dataclass(frozen=True, eq=False)
-class Largest:
-    """The law of the largest of |Z_i|, normal numbers of variance 1 with some correlations.
+class MaxNormalDistribution:
+    """The distribution of the largest of |Z_i|, correlated normal numbers of variance 1.
 
     It lies between that of one number and Bonferroni's for all ``count``. It is computed at Sobol
     points, so that the same covariance gives the same numbers: ``values`` are there, in order.
@@ -49,7 +49,7 @@ class Largest:
     count: int
 
     @classmethod
-    def of(cls, covariance: FloatArray) -> Largest:
+    def of(cls, covariance: FloatArray) -> MaxNormalDistribution:
         """For numbers with this covariance; those without variance do not count."""
         from scipy.stats import norm, qmc
 
@@ -83,4 +83,4 @@ class Largest:
 
 def critical_value(covariance: FloatArray, conf_level: float) -> float:
     """How many standard errors hold for all numbers with this covariance at once."""
-    return Largest.of(covariance).critical_value(conf_level)
+    return MaxNormalDistribution.of(covariance).critical_value(conf_level)

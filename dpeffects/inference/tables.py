@@ -1,12 +1,13 @@
-"""Counts of records by arm and cell, released with noise, and the law of whatever they give.
+"""Counts of records by arm and cell, released with noise, and the distribution of whatever they
+give.
 
 A record is in one cell of the table, so that the whole of it costs what one count does. Where
 covariates are adjusted for, records count by their weights. Each arm of the table is then a
 distribution over the cells: what all records would have under treatment, and under control.
 Survival curves, quantiles, risks and ratios are functionals of the two.
 
-The law of a functional is that of its linear part (the delta method): counts of a sample are
-multinomial, and each has independent noise.
+The distribution of a functional is that of its linear part (the delta method): counts of a sample
+are multinomial, and each has independent noise.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from dpeffects.arrays import FloatArray, OfArrays
-from dpeffects.inference.estimate import Estimate, Part, SamplingVariance
+from dpeffects.inference.estimate import ErrorPart, Estimate, SamplingVariance
 
 Functional = Callable[[FloatArray], FloatArray]
 """From two distributions over the cells, (2, cells) for (treated, control), to some numbers."""
@@ -116,8 +117,8 @@ class ArmTable(OfArrays):
         one, other = (unequal * own for own in self.unequal)
         return replace(self, unequal=(one, other))
 
-    def law(self, functional: Functional, stacked: bool = False) -> TableLaw:
-        """The law of some numbers that are made of the two distributions.
+    def statistics(self, functional: Functional, stacked: bool = False) -> TableStatistics:
+        """The distribution of some numbers that are made of the two distributions.
 
         ``stacked`` says that the functional takes pairs of distributions on leading axes too.
         """
@@ -131,14 +132,20 @@ class ArmTable(OfArrays):
         if self.exact:
             noisy = noisy - noisy.mean(axis=2, keepdims=True)
         none = np.zeros_like(sampling)
-        law = TableLaw(values, sampling, noisy.reshape(values.size, -1), none, self.gaussian)
+        dist = TableStatistics(
+            values, sampling, noisy.reshape(values.size, -1), none, self.gaussian
+        )
         if self.confounding is None:
-            return law
+            return dist
         influence = gradient - mean[:, :, None]
-        return replace(law, left=self._left(self.confounding, functional, influence, law))
+        return replace(dist, left=self._left(self.confounding, functional, influence, dist))
 
     def _left(
-        self, about: Confounding, functional: Functional, influence: FloatArray, law: TableLaw
+        self,
+        about: Confounding,
+        functional: Functional,
+        influence: FloatArray,
+        dist: TableStatistics,
     ) -> FloatArray:
         """Covariance of some numbers by confounding that the weights leave.
 
@@ -153,8 +160,8 @@ class ArmTable(OfArrays):
         if self.unadjusted is not None:
             moves = influence / self.unadjusted.sizes[:, None]
             noise = np.square(moves).sum(axis=2) @ self.unadjusted.noise_variance
-            removed = np.nan_to_num(functional(self.unadjusted.shares) - law.values)
-            error = noise + np.diag(law.noise) + np.diag(law.sampling) / 2.0
+            removed = np.nan_to_num(functional(self.unadjusted.shares) - dist.values)
+            error = noise + np.diag(dist.noise) + np.diag(dist.sampling) / 2.0
         scale = np.sqrt(about.left(unit, removed, error) / np.maximum(np.diag(covariance), 1e-300))
         return np.asarray(covariance * np.outer(scale, scale))
 
@@ -175,7 +182,7 @@ class ArmTable(OfArrays):
 
 
 @dataclass(frozen=True, eq=False)
-class TableLaw:
+class TableStatistics:
     """Numbers made of a table, with the errors of each by sampling and by noise.
 
     ``sampling`` is a covariance matrix; ``moves`` says by how much a standard deviation of the
@@ -195,7 +202,7 @@ class TableLaw:
         return self.moves @ self.moves.T
 
     def estimate(self, i: int = 0, possible: tuple[float, float] | None = None) -> Estimate:
-        """One of the numbers, ready for intervals and tests: its law has its largest noises."""
+        """One number, ready for intervals and tests: its distribution has its largest noises."""
         variance, left = float(self.sampling[i, i]), float(self.left[i, i])
         scales = np.sort(np.abs(self.moves[i]))[::-1]
         single = scales[:0] if self.gaussian else scales[:_SINGLE] / math.sqrt(2.0)
@@ -204,6 +211,8 @@ class TableLaw:
             SamplingVariance(variance, 0.0, max(variance, 1e-300)),
             laplace=tuple(float(x) for x in single if x > 0.0),
             gaussian=float((scales[single.size :] ** 2).sum()),
-            parts=(Part("confounding left by the model", left),) if left > 0.0 else (),
+            parts=(ErrorPart("residual confounding from the shrunken model", left),)
+            if left > 0.0
+            else (),
             possible=possible,
         )

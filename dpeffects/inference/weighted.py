@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from dpeffects.inference import scales
 from dpeffects.inference.estimate import (
+    ArmMeans,
+    ErrorPart,
     Estimate,
-    Means,
     MeansPart,
     MeansVariance,
     Pair,
-    Part,
     Unavailable,
 )
 from dpeffects.inference.intervals import sampling_variance
@@ -40,15 +40,15 @@ def weighted(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimat
     return replace(
         means.combined(1.0, -1.0),
         means=means,
-        parts=tuple(Part(name, sd**2) for name, sd in biases.items()),
+        parts=tuple(ErrorPart(name, sd**2) for name, sd in biases.items()),
         possible=estimates[0].possible,
-        basis=estimates[0].basis,
+        identification=estimates[0].identification,
     )
 
 
 def combined_means(
     estimates: Sequence[Estimate], weights: Sequence[float], variance: float | None
-) -> Means | None:
+) -> ArmMeans | None:
     """Weighted sums of the means of sites, which are independent; None where a site has none.
 
     As for effects, possible biases of one name are common to the sites. ``variance`` is the
@@ -59,7 +59,7 @@ def combined_means(
     known = [(means, w) for means, w in used if means is not None]
     if not known or len(known) < len(used):
         return None
-    made = Means(
+    made = ArmMeans(
         sum(w * x.treated for x, w in known),
         sum(w * x.control for x, w in known),
         _sampling(known),
@@ -80,7 +80,7 @@ def combined_means(
     return replace(made, design=(factor * design[0], factor * design[1], factor * design[2]))
 
 
-Known = list[tuple[Means, float]]
+Known = list[tuple[ArmMeans, float]]
 
 
 def _times(pair: Pair, w: float) -> Pair:
@@ -122,7 +122,7 @@ def _possible(known: Known) -> Pair | None:
     return first if all(pair == first for pair, _ in ends) else (low, high)
 
 
-def _design(known: Known, made: Means) -> tuple[float, float, float] | None:
+def _design(known: Known, made: ArmMeans) -> tuple[float, float, float] | None:
     """Factors of m (1 - m) of the combined means, where sites have risks of their own."""
     if any(x.design is None or x.possible != made.possible for x, _ in known):
         return None

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any, NamedTuple, Self
 
-from dpeffects.errors import BudgetError, LedgerError, OptionError
+from dpeffects.errors import BudgetError, LedgerError, OptionError, quoted, refusal
 from dpeffects.guarantee import rows_of
 from dpeffects.ledgers.composition import Composition, find_composition
 from dpeffects.ledgers.entry import (
@@ -26,7 +26,7 @@ from dpeffects.ledgers.entry import (
     read_stored,
 )
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
 from dpeffects.privacy.ledger import Terms, exact_price, require_like
 
 
@@ -86,7 +86,7 @@ class Agreement:
             rule = find_composition(body["composition"])
             return cls(budget, rule, read_stored(Cost, body["limits"]), body.get("unit"))
         except (KeyError, TypeError, ValueError) as error:
-            raise LedgerError("the ledger has a dataset whose budget cannot be read") from error
+            raise LedgerError("the budget of a dataset in this ledger cannot be read") from error
 
     def left(self, state: State, allotment: str = "") -> Cost:
         """Return what is neither used nor held, or what an allotment has left."""
@@ -204,21 +204,21 @@ class Agreement:
         self,
         state: State,
         hold: Hold | None,
-        spend: Spend,
+        charge: Charge,
         terms: Terms | None,
         allotment: str = "",
     ) -> tuple[State, Hold | None]:
         """Charge a call's reservation, or what is left where there is none; or refuse."""
-        exact_price(spend)
+        exact_price(charge)
         require_like(self.terms(state), terms)
         if hold is not None and not hold.open:
-            raise BudgetError("the reservation of this call was settled: it pays for no more")
+            raise BudgetError(refusal("reservation_call_was"))
         before = (hold or state).noncomposable_epsilon
-        cost = self.composition.of_charge(spend, before)
-        price = price_of(spend)
+        cost = self.composition.of_charge(charge, before)
+        price = price_of(charge)
         if not cost.within(hold.left if hold else self.left(state, allotment)):
             raise self._refusal(state, price, "" if hold else allotment, hold)
-        noncomposable = before if spend.alone else before + price.first
+        noncomposable = before if charge.alone else before + price.first
         after = _charged(state, price, cost, terms)
         if hold is not None or allotment:
             after = replace(after, held=state.held.minus(cost))
@@ -261,17 +261,17 @@ def _charged(state: State, price: Cost, cost: Cost, terms: Terms | None) -> Stat
     )
 
 
-def price_of(spend: Spend) -> Cost:
+def price_of(charge: Charge) -> Cost:
     """Return epsilon and delta of a charge, exactly."""
-    return Cost(Fraction(spend.epsilon), Fraction(spend.delta))
+    return Cost(Fraction(charge.epsilon), Fraction(charge.delta))
 
 
-def read_charge(body: Mapping[str, Any]) -> tuple[Spend, Terms | None]:
+def read_charge(body: Mapping[str, Any]) -> tuple[Charge, Terms | None]:
     """Read the body of an entry that charges."""
-    return read_stored(Spend, body["spend"]), read_stored(Terms | None, body["terms"])
+    return read_stored(Charge, body["charge"]), read_stored(Terms | None, body["terms"])
 
 
-def payments(entry: LedgerEntry) -> tuple[Spend, ...]:
+def payments(entry: LedgerEntry) -> tuple[Charge, ...]:
     """Return what was charged with an entry: by a call, for its rest, or for a request."""
     if entry.kind == "charge":
         return (read_charge(entry.body)[0],)
@@ -281,18 +281,18 @@ def payments(entry: LedgerEntry) -> tuple[Spend, ...]:
         body = entry.body
         label = f"request {body['request']}"
         price = (body["epsilon"], body["delta"])
-        return (Spend(label, "request", *price, "any", (), (), 1, alone=True),)
+        return (Charge(label, "request", *price, "any", (), (), 1, alone=True),)
     return ()
 
 
-def rest_of_call(whole: Cost, rest: Cost) -> tuple[Spend, ...]:
+def rest_of_call(whole: Cost, rest: Cost) -> tuple[Charge, ...]:
     """Return what a call has not charged of its budget as a charge of its own.
 
     One that is negligible gets no line, but is in the totals too.
     """
     if all(map(negligible, rest, whole)):
         return ()
-    return (Spend("rest of the call", "rest", *rest.above(), "none", (), (), 1),)
+    return (Charge("rest of the call", "rest", *rest.above(), "none", (), (), 1),)
 
 
 def negligible(rest: Fraction, whole: Fraction) -> bool:
@@ -310,7 +310,7 @@ def part_of(parts: Parts, name: str) -> AllotmentTotals:
     require_name("allotment", name)
     if name not in parts:
         raise OptionError(
-            f"the ledger has no allotment {name!r}; it has {', '.join(parts) or 'none'}"
+            refusal("ledger_no_allotment", name=name, known=", ".join(parts) or "none")
         )
     return parts[name]
 
@@ -319,20 +319,17 @@ def open_part(parts: Parts, name: str) -> AllotmentTotals:
     """Return the totals of an allotment that calls may still charge."""
     part = part_of(parts, name)
     if not part.open:
-        raise BudgetError(f"the allotment {name!r} was released, and pays for nothing any more")
+        raise BudgetError(f"the allotment {name!r} was released; nothing more can be charged to it")
     return part
 
 
 def require_name(what: str, name: object) -> None:
     """Refuse what is no name, and names that look like another."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise OptionError(f"{what} must be a name, got {name!r}")
+        raise OptionError(f"{what} must be a name, got {quoted(name)}")
     plain = " ".join(unicodedata.normalize("NFC", name).split())
     if name != plain:
-        raise OptionError(
-            f"{what} {name!r} has spaces around it, several in a row, or letters that can be "
-            f"written in another way: write {plain!r}"
-        )
+        raise OptionError(refusal("ambiguous_name", what=what, name=name, plain=plain))
 
 
 def agreed_terms(unit: str | None) -> Terms | None:

@@ -12,7 +12,7 @@ from dpeffects.errors import OptionError
 from dpeffects.ledgers.agreement import Agreement, Allotted, open_part, require_name
 from dpeffects.ledgers.entry import Cost, State
 from dpeffects.privacy.budget import Budget, as_written
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
 from dpeffects.privacy.ledger import Account, Terms
 
 
@@ -96,7 +96,7 @@ class Divisible(Account):
         self.agreement.check(self.state, Cost(epsilon, delta), terms, allotment)
 
     @abstractmethod
-    def charge(self, spend: Spend, terms: Terms | None = None, *, allotment: str = "") -> None:
+    def charge(self, charge: Charge, terms: Terms | None = None, *, allotment: str = "") -> None:
         """Record a charge, or refuse it. Call before the noise is drawn, never after."""
 
     @abstractmethod
@@ -155,9 +155,9 @@ class Allotment(Account):
         """Raise BudgetError unless this much is left on these terms; charges nothing."""
         self.ledger.check(epsilon, delta, terms, self.allotment_name)
 
-    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
+    def charge(self, charge: Charge, terms: Terms | None = None) -> None:
         """Record a charge, or refuse it. Call before the noise is drawn, never after."""
-        self.ledger.charge(spend, terms, allotment=self.allotment_name)
+        self.ledger.charge(charge, terms, allotment=self.allotment_name)
 
     def reserve(self, budget: Budget, terms: Terms, about: Mapping[str, str]) -> Account:
         """Reserve the whole budget of a call, or refuse it."""

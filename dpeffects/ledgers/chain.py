@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-from dpeffects import writing
-from dpeffects.errors import DPEffectsError, LedgerError, OptionError
+from dpeffects import file_output
+from dpeffects.errors import DPEffectsError, LedgerError, OptionError, refusal
 from dpeffects.ledgers.agreement import Agreement, payments, read_charge
-from dpeffects.ledgers.entry import START, Heads, Hold, LedgerEntry, State, read_stored
+from dpeffects.ledgers.entry import START, EntryIndex, Hold, LedgerEntry, State, read_stored
 from dpeffects.ledgers.transaction import EntryStore, Session, Transaction
 from dpeffects.ledgers.tree import Node
 from dpeffects.privacy.budget import Budget
@@ -45,7 +45,7 @@ class Chain:
     def __init__(self, store: EntryStore, anchor: Address | None = None) -> None:
         self.store, self._given, self._named = store, anchor, ""
         self.seen: Known | None = None
-        self.mark = Mark(store.path)
+        self.mark = NewestEntryFile(store.path)
         self.anchor: Anchor | None = None
         with store.session(write=False) as session:
             self._find_anchor(Transaction(session))
@@ -90,7 +90,7 @@ class Chain:
         known, name = self.known(), self.store.name
         with self.store.session(write=False) as session:
             if faults := self.store.faults(session):
-                raise LedgerError(f"{name} is not sound: {'; '.join(faults)}")
+                raise LedgerError(f"{name} is damaged or was changed: {'; '.join(faults)}")
             replay = Replay()
             for entry in Transaction(session).all():
                 replay.follow(entry)
@@ -98,7 +98,7 @@ class Chain:
             if seen[1] not in replay.digests:
                 raise _set_back(self.store, seen, who)
         if head is not None and head not in replay.digests:
-            raise LedgerError(f"{name} does not hold the entry {head}: it was replaced or set back")
+            raise LedgerError(refusal("does_contain_entry", name=name, head=head))
         anchored = "no anchor, so that a folder or machine restored as a whole would not show"
         if self.anchor is not None:
             anchored = f"not behind {self.anchor.store.name}"
@@ -126,7 +126,7 @@ class Chain:
         return f"{name} is in the ledger" if kept else f"{name} is not in the ledger"
 
 
-class Mark:
+class NewestEntryFile:
     """The newest entry of a ledger in a file, in a small file beside it; on a server there is none.
 
     It may be behind: by a call that was killed, and where it cannot be written.
@@ -145,10 +145,7 @@ class Mark:
                 if text == _line(int(number), digest):
                     return int(number), digest
             if time.monotonic() > last:
-                raise LedgerError(
-                    f"{self.path} cannot be read; it says which entry of the ledger is the newest, "
-                    "so remove it only if you are sure of the ledger"
-                )
+                raise LedgerError(refusal("anchor_unreadable", path=self.path))
             time.sleep(0.01)  # somebody is writing it
         return None
 
@@ -162,7 +159,7 @@ class Mark:
                 file.write(line)
         except OSError:  # it is not there, or somebody else's
             try:
-                writing.replace_file(self.path, line)
+                file_output.replace_file(self.path, line)
             except OSError as error:
                 said = f"cannot write {self.path}: {error.strerror or error}"
                 warnings.warn(f"{said}; an older copy of the ledger may go unnoticed", stacklevel=2)
@@ -204,24 +201,18 @@ class Anchor:
         sql = "SELECT number, digest FROM dpeffects_anchors WHERE ledger = :ledger"
         for number, digest in session.rows(sql, ledger=self._ledger):
             return number, digest
-        raise LedgerError(
-            f"{self.store.name} has no anchor of this ledger: if you are sure that the ledger is "
-            "the newest, make one with `dpeffects ledger anchor`"
-        )
+        raise LedgerError(refusal("no_anchor", name=self.store.name))
 
 
 def _set_back(store: EntryStore, seen: Known, who: str) -> LedgerError:
-    return LedgerError(
-        f"{store.name} does not hold entry {seen[0]}, which {who} has seen: it was replaced or set "
-        "back; put the newest one back"
-    )
+    return LedgerError(refusal("unseen_entry", name=store.name, number=seen[0], who=who))
 
 
 def store_of(address: Address) -> EntryStore:
     """Return the store at an address; nothing is opened yet."""
     text = os.fspath(address)
     if not isinstance(text, str) or not text or "\0" in text:
-        raise OptionError(f"a ledger is a path or a URL, got {address!r}")
+        raise OptionError(f"a ledger must be a path or a URL, got {address!r}")
     scheme, separator, rest = text.partition("://")
     if not separator or scheme == "sqlite":
         from dpeffects.ledgers.sqlite import SQLiteStore
@@ -234,7 +225,7 @@ def store_of(address: Address) -> EntryStore:
         from dpeffects.ledgers.postgresql import PostgreSQLStore
 
         return PostgreSQLStore(text)
-    raise OptionError(f"a ledger is a path, sqlite:///path or postgresql://..., got {scheme}://")
+    raise OptionError(refusal("ledger_scheme", scheme=scheme))
 
 
 @dataclass
@@ -244,7 +235,7 @@ class Replay:
     agreements: dict[str, Agreement] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     holds: dict[int, Hold] = field(default_factory=dict)
-    heads: Heads = field(default_factory=Heads)
+    heads: EntryIndex = field(default_factory=EntryIndex)
     nodes: dict[tuple[str, str], Node] = field(default_factory=dict)
     requests: dict[tuple[str, str], int] = field(default_factory=dict)
     digests: set[str] = field(default_factory=set)
@@ -293,7 +284,7 @@ class Replay:
             return agreement.charge(state, hold, *read_charge(body), allotment)
         if entry.kind == "settle" and hold is not None and hold.open:
             return agreement.settle(state, hold)
-        raise LedgerError(f"{entry.kind} is out of place")
+        raise LedgerError(f"{entry.kind} is not allowed at this place")
 
     def _asked(self, entry: LedgerEntry, agreement: Agreement, state: State) -> State:
         """A request is paid for once, and a reply follows its request once."""
@@ -301,11 +292,11 @@ class Replay:
         key = (entry.dataset, body["request"])
         if entry.kind == "reply":
             if self.requests[key] != body["to"]:
-                raise LedgerError("a reply is out of place")
+                raise LedgerError("a reply is not allowed at this place")
             self.requests[key] = 0
             return state
         if key in self.requests:
-            raise LedgerError("a request is there twice")
+            raise LedgerError("a request is recorded twice")
         self.requests[key] = entry.number
         return agreement.pay(
             state, Budget(body["epsilon"], body["delta"]), read_stored(Terms, body["terms"])

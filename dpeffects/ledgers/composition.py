@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from dpeffects.errors import BudgetError, OptionError, not_among
+from dpeffects.errors import BudgetError, OptionError, not_among, refusal
 from dpeffects.ledgers.entry import Cost
 from dpeffects.privacy.budget import Budget, as_written, round_down, round_up, written_below
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
 
 _WIDER = 1 + Fraction(1, 2**40)
 """Covers the rounding of a sensitivity and a scale that are stored as floats."""
@@ -33,13 +33,13 @@ class Composition:
         """Return a cost that covers every call with this budget."""
         return Cost(epsilon, delta)
 
-    def of_charge(self, spend: Spend, noncomposable_epsilon: Fraction) -> Cost:
+    def of_charge(self, charge: Charge, noncomposable_epsilon: Fraction) -> Cost:
         """Return the cost of a charge.
 
         ``noncomposable_epsilon`` is the epsilon of the charges before it, in the same call, that
         are part of a larger price.
         """
-        return Cost(Fraction(spend.epsilon), Fraction(spend.delta))
+        return Cost(Fraction(charge.epsilon), Fraction(charge.delta))
 
     def largest_call(self, left: Cost) -> tuple[float, float]:
         """Return epsilon and delta, rounded down, of the largest call that this much covers."""
@@ -69,13 +69,13 @@ class Concentrated(Composition):
         """Return rho = epsilon^2 / 2, and delta."""
         return Cost(epsilon**2 / 2, delta)
 
-    def of_charge(self, spend: Spend, noncomposable_epsilon: Fraction) -> Cost:
+    def of_charge(self, charge: Charge, noncomposable_epsilon: Fraction) -> Cost:
         """Return the rho of a charge; parts of one price are squared together."""
-        epsilon, delta = Fraction(spend.epsilon), Fraction(spend.delta)
-        if not spend.alone:
+        epsilon, delta = Fraction(charge.epsilon), Fraction(charge.delta)
+        if not charge.alone:
             together = noncomposable_epsilon + epsilon
             return Cost((together**2 - noncomposable_epsilon**2) / 2, delta)
-        rho = gaussian_rho(spend)
+        rho = gaussian_rho(charge)
         return Cost(epsilon**2 / 2, delta) if rho is None else Cost(rho, Fraction(0))
 
     def largest_call(self, left: Cost) -> tuple[float, float]:
@@ -86,13 +86,13 @@ class Concentrated(Composition):
         return shown(Fraction(epsilon)), shown(left.delta)
 
 
-def gaussian_rho(spend: Spend) -> Fraction | None:
+def gaussian_rho(charge: Charge) -> Fraction | None:
     """Return the rho of a composable Gaussian draw, rounded up; None for other charges."""
-    if not (spend.alone and spend.mechanism == "Gaussian"):
+    if not (charge.alone and charge.mechanism == "discrete Gaussian"):
         return None
-    if len(spend.sensitivity) != 1 or len(spend.scale) != 1:
+    if len(charge.sensitivity) != 1 or len(charge.scale) != 1:
         return None
-    sensitivity, scale = spend.sensitivity[0], spend.scale[0]
+    sensitivity, scale = charge.sensitivity[0], charge.scale[0]
     if not (0 < sensitivity < 1e6 * scale and scale < math.inf):
         return None
     return Fraction(round_up((Fraction(sensitivity) / Fraction(scale)) ** 2 / 2 * _WIDER))
@@ -109,7 +109,7 @@ def largest_rho(epsilon: float, delta: float) -> float:
     most = math.log(delta)
     low, _ = _bisected(lambda rho: log_delta(rho, epsilon) <= most, 0.0, epsilon + 1.0)
     if not low > 0:
-        raise BudgetError(f"epsilon = {epsilon:g}, delta = {delta:g} leave no room for any rho")
+        raise BudgetError(refusal("epsilon_delta_too", epsilon=epsilon, delta=delta))
     return low
 
 

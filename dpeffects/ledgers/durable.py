@@ -15,14 +15,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpeffects.errors import BudgetError, LedgerError, OptionError, checked_call
+from dpeffects.errors import BudgetError, LedgerError, OptionError, checked_call, refusal
 from dpeffects.lazy import pd
-from dpeffects.ledgers.agreement import (
-    Agreement,
-    payments,
-    price_of,
-    require_name,
-)
+from dpeffects.ledgers.agreement import Agreement, payments, price_of, require_name
 from dpeffects.ledgers.allotments import Divisible
 from dpeffects.ledgers.chain import Address, Anchor, Chain, store_of
 from dpeffects.ledgers.entry import NONE, LedgerEntry, State
@@ -30,12 +25,12 @@ from dpeffects.ledgers.loss_distributions import tight_epsilon
 from dpeffects.ledgers.statement import OpenCall, Statement
 from dpeffects.ledgers.transaction import EntryStore, Transaction
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
 from dpeffects.privacy.ledger import Account, Terms
-from dpeffects.summary import Shown, Summary, check_form
+from dpeffects.summary import Summary, SummaryMixin, check_form
 
 
-class DurableLedger(Shown, Divisible):
+class DurableLedger(SummaryMixin, Divisible):
     """The privacy budget of one dataset, in a file or on a server. See `open_ledger`.
 
     It behaves as a `Ledger` does, and several processes may use it at once. Budget is reserved in
@@ -71,9 +66,9 @@ class DurableLedger(Shown, Divisible):
             return transaction.state(self.dataset)
 
     @property
-    def spends(self) -> tuple[Spend, ...]:
+    def charges(self) -> tuple[Charge, ...]:
         """All charges so far, in order."""
-        return tuple(spend for entry in self.entries() for spend in payments(entry))
+        return tuple(charge for entry in self.entries() for charge in payments(entry))
 
     def _change(self, kind: str, body: dict[str, Any], after: Callable[[State], State]) -> None:
         with self.transaction(write=True) as transaction:
@@ -82,12 +77,12 @@ class DurableLedger(Shown, Divisible):
             if state is not before:
                 transaction.add(kind, self.dataset, body, state)
 
-    def charge(self, spend: Spend, terms: Terms | None = None, *, allotment: str = "") -> None:
+    def charge(self, charge: Charge, terms: Terms | None = None, *, allotment: str = "") -> None:
         """Record a charge, or refuse it. Call before the noise is drawn, never after."""
-        self.charge_call(0, spend, terms, allotment)
+        self.charge_call(0, charge, terms, allotment)
 
     def charge_call(
-        self, call: int, spend: Spend, terms: Terms | None, allotment: str = "", so_far: str = ""
+        self, call: int, charge: Charge, terms: Terms | None, allotment: str = "", so_far: str = ""
     ) -> None:
         """Charge the reservation of a call, or what is left where ``call`` is 0.
 
@@ -98,9 +93,9 @@ class DurableLedger(Shown, Divisible):
                 before = transaction.state(self.dataset)
                 hold = transaction.hold(self.dataset, call) if call else None
                 if call and hold is None:
-                    raise BudgetError("the reservation of this call was settled: it pays no more")
-                state, hold = self.agreement.charge(before, hold, spend, terms, allotment)
-                body = {"spend": spend.to_dict(), "terms": terms} | _named(allotment)
+                    raise BudgetError(refusal("reservation_call_was"))
+                state, hold = self.agreement.charge(before, hold, charge, terms, allotment)
+                body = {"charge": charge.to_dict(), "terms": terms} | _named(allotment)
                 transaction.add("charge", self.dataset, body, state, hold, call)
         except LedgerError as error:
             raise LedgerError(f"{error}; no noise was drawn for this charge{so_far}") from error
@@ -159,7 +154,7 @@ class DurableLedger(Shown, Divisible):
         """Check the whole ledger, and say so in a line; see `verify_ledger`."""
         return self._chain.verify(head)
 
-    def tight(self, delta: float | None = None) -> float:
+    def tight_epsilon(self, delta: float | None = None) -> float:
         """Return a tighter epsilon at ``delta`` for all charges so far (extra ``accounting``).
 
         See `dpeffects.ledgers.loss_distributions.tight_epsilon`. It is for reports: it does not
@@ -214,10 +209,10 @@ class Reservation(Account):
     def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
         """Nothing to check before a charge: the whole budget is reserved."""
 
-    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
+    def charge(self, charge: Charge, terms: Terms | None = None) -> None:
         """Record a charge against the reservation, or refuse it."""
-        self._ledger.charge_call(self.call, spend, terms, so_far=self._so_far)
-        self._paid = self._paid.plus(price_of(spend))
+        self._ledger.charge_call(self.call, charge, terms, so_far=self._so_far)
+        self._paid = self._paid.plus(price_of(charge))
 
     def settle(self) -> None:
         """End the reservation."""
@@ -290,8 +285,7 @@ def create_ledger(
             if _alike(other) == _alike(dataset):
                 budget = Agreement.read(transaction.opening(other).body).budget
                 raise LedgerError(
-                    f"{store.name} has a budget for {other} already: "
-                    f"epsilon = {budget.epsilon:g}, delta = {budget.delta:g}"
+                    refusal("budget_exists", name=store.name, other=other, budget=budget)
                 )
         transaction.add("dataset", dataset, agreement.body(), State())
     if anchor is not None:
@@ -380,7 +374,7 @@ def anchor_ledger(address: Address, place: Address) -> None:
     with store.session(write=False) as session:
         book = Transaction(session)
         if (head := book.head()) is None:
-            raise LedgerError(f"{store.name} has no dataset to anchor")
+            raise LedgerError(f"{store.name} has no dataset yet; create one before the anchor")
         first = book.opening(book.datasets()[0])
     named = str(second.path or second.name.replace(":***@", "@"))
     Anchor(second, first.digest).write(head.number, head.digest, more=False, make=True)
@@ -393,7 +387,7 @@ def _second_place(store: EntryStore, place: Address) -> EntryStore:
     """Return the store of an anchor, made where there is none."""
     second = store_of(place)
     if len({os.path.realpath(x.path) if x.path else x.name for x in (store, second)}) == 1:
-        raise OptionError("an anchor is at another place than its ledger")
+        raise OptionError("an anchor must be at another place than its ledger")
     second.create()
     return second
 
@@ -404,8 +398,5 @@ def _existing(address: Address, dataset: str | None = None) -> EntryStore:
     # os.path.exists, because Path.exists raises an error for names that no file can have
     if store.path is not None and not os.path.exists(store.path):
         name = dataset or "NAME"
-        raise LedgerError(
-            f"there is no ledger {store.name}; create it once: dpeffects ledger create "
-            f"{store.name} --dataset {name} --epsilon 1 --delta 0"
-        )
+        raise LedgerError(refusal("no_ledger", ledger=store.name, name=name))
     return store

@@ -21,7 +21,7 @@ from dpeffects.errors import LedgerError
 from dpeffects.ledgers.tree import Nodes, Read, changed, key_of
 from dpeffects.privacy.budget import round_up
 from dpeffects.privacy.ledger import Terms
-from dpeffects.typed import PLAIN, Types
+from dpeffects.type_checks import PLAIN, Types
 
 START = "0" * 64
 """Stands for the digest before the first entry."""
@@ -144,7 +144,7 @@ class Hold:
         return NONE if self.paid == NONE else self.whole.minus(self.paid)
 
 
-class Heads(NamedTuple):
+class EntryIndex(NamedTuple):
     """Where to begin to look, after an entry.
 
     ``datasets`` has the numbers of the first and the newest entry of each; ``calls`` and
@@ -194,11 +194,11 @@ class LedgerEntry:
     hold: Hold | None
     written: str
     previous: str
-    heads: Heads = field(default_factory=Heads)
+    heads: EntryIndex = field(default_factory=EntryIndex)
     nodes: Nodes = field(default_factory=dict)
     digest: str = ""
 
-    def sealed(self, before: Heads, read: Read) -> Self:
+    def sealed(self, before: EntryIndex, read: Read) -> Self:
         """Return the entry with its heads, its nodes and its digest (SHA-256, of all columns)."""
         heads, nodes = before.after(read, self)
         entry = replace(self, heads=heads, nodes=nodes)

@@ -9,12 +9,12 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
-from dpeffects.errors import BudgetError, MissingExtraError
+from dpeffects.errors import BudgetError, MissingExtraError, refusal
 from dpeffects.ledgers.agreement import payments, price_of
 from dpeffects.ledgers.composition import Concentrated, epsilon_of_rho, gaussian_rho
 from dpeffects.ledgers.entry import NONE, Cost, LedgerEntry
 from dpeffects.privacy.budget import round_up
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
 
 _GRID = 2e-5
 """Privacy losses are rounded up to this part of the plain sum of epsilons."""
@@ -46,35 +46,35 @@ def tight_epsilon(entries: Iterable[LedgerEntry], delta: float) -> float:
     return min([plain, *(bound(gaussian, prices, delta) for bound in others)])
 
 
-def _events(entries: Iterable[LedgerEntry]) -> tuple[list[Spend], list[Cost]]:
+def _events(entries: Iterable[LedgerEntry]) -> tuple[list[Charge], list[Cost]]:
     """Divide charges into Gaussian draws and prices; parts of a call's price are added up.
 
     So is the rest of its budget, which the call has paid and drawn nothing for.
     """
-    gaussian: list[Spend] = []
+    gaussian: list[Charge] = []
     prices: list[Cost] = []
     noncomposable: dict[int, Cost] = {}
     for entry in entries:
-        for spend in payments(entry):
-            if gaussian_rho(spend) is not None:
-                gaussian.append(spend)
-            elif spend.alone:
-                prices.append(price_of(spend))
+        for charge in payments(entry):
+            if gaussian_rho(charge) is not None:
+                gaussian.append(charge)
+            elif charge.alone:
+                prices.append(price_of(charge))
             else:
                 before = noncomposable.get(entry.call, NONE)
-                noncomposable[entry.call] = before.plus(price_of(spend))
+                noncomposable[entry.call] = before.plus(price_of(charge))
     return gaussian, [*prices, *noncomposable.values()]
 
 
-def _concentrated(gaussian: list[Spend], prices: list[Cost], delta: float) -> float:
+def _concentrated(gaussian: list[Charge], prices: list[Cost], delta: float) -> float:
     rule = Concentrated()
-    costs = [rule.of_charge(spend, Fraction(0)) for spend in gaussian]
+    costs = [rule.of_charge(charge, Fraction(0)) for charge in gaussian]
     cost = reduce(Cost.plus, [*costs, *(rule.of_call(*price) for price in prices)], NONE)
     rest = Fraction(delta) - cost.delta
     return epsilon_of_rho(round_up(cost.first), float(rest) * (1 - 1e-12)) if rest > 0 else math.inf
 
 
-def _by_distributions(gaussian: list[Spend], prices: list[Cost], delta: float) -> float:
+def _by_distributions(gaussian: list[Charge], prices: list[Cost], delta: float) -> float:
     """Compose privacy-loss distributions; independent Gaussian draws are one Gaussian draw."""
     library, parameters = _library()
     total = sum(s.epsilon for s in gaussian) + float(sum(p[0] for p in prices))
@@ -112,7 +112,5 @@ def _library() -> tuple[Any, Any]:
         from dp_accounting.pld import privacy_loss_distribution
         from dp_accounting.pld.common import DifferentialPrivacyParameters
     except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            'a tighter epsilon needs dp-accounting: pip install "dpeffects[accounting]"'
-        ) from error
+        raise MissingExtraError(refusal("tighter_extra")) from error
     return privacy_loss_distribution, DifferentialPrivacyParameters

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from dpeffects.errors import BudgetError, OptionError, checked_call
+from dpeffects.errors import BudgetError, OptionError, checked_call, refusal
 from dpeffects.ledgers.agreement import Agreement, kept_in, rest_of_call
 from dpeffects.ledgers.allotments import Divisible
 from dpeffects.ledgers.entry import Hold, State
 from dpeffects.privacy.budget import Budget, round_down
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
 from dpeffects.privacy.ledger import Account, InMemory, Terms
 
 
@@ -82,7 +82,7 @@ class Ledger(InMemory, Divisible):
     def _change(self, kind: str, body: dict[str, Any], after: Callable[[State], State]) -> None:
         self._require_own_process()
         if kind == "allot" and self._parent is not None:
-            raise OptionError("this ledger charges another one too: allot a share of that one")
+            raise OptionError(refusal("ledger_already_charges"))
         with self._lock:
             self._state = after(self._state)
 
@@ -103,24 +103,28 @@ class Ledger(InMemory, Divisible):
             self.check(*budget.exact, terms, allotment)
             above = self._parent.reserve(budget, terms, about) if self._parent else None
             self._state, hold = self.agreement.reserve(self._state, budget, terms, allotment)
-        return Reserved(self, hold, above)
+        return MemoryReservation(self, hold, above)
 
-    def charge(self, spend: Spend, terms: Terms | None = None, *, allotment: str = "") -> None:
+    def charge(self, charge: Charge, terms: Terms | None = None, *, allotment: str = "") -> None:
         """Record a charge, or refuse it. Call before the noise is drawn, never after."""
-        self._charge(spend, terms, allotment=allotment)
+        self._charge(charge, terms, allotment=allotment)
 
     def _charge(
-        self, spend: Spend, terms: Terms | None, of: Reserved | None = None, allotment: str = ""
+        self,
+        charge: Charge,
+        terms: Terms | None,
+        of: MemoryReservation | None = None,
+        allotment: str = "",
     ) -> Hold | None:
         """Charge what a call has reserved, or what is left; what is charged too comes first."""
         self._require_own_process()
         hold, above = (of.hold, of.above) if of else (None, self._parent)
         with self._lock:
-            state, hold = self.agreement.charge(self._state, hold, spend, terms, allotment)
+            state, hold = self.agreement.charge(self._state, hold, charge, terms, allotment)
             if above is not None:
-                above.charge(spend, self.agreement.terms(self._state) or terms)
+                above.charge(charge, self.agreement.terms(self._state) or terms)
             self._state = state
-            self._spends.append(spend)
+            self._spends.append(charge)
         return hold
 
     def _settle(self, hold: Hold) -> Hold:
@@ -136,7 +140,7 @@ class Ledger(InMemory, Divisible):
         return f"Ledger({self._totals(state, reserved)})"
 
 
-class Reserved(Account):
+class MemoryReservation(Account):
     """The part of a ledger in memory that one call may charge."""
 
     def __init__(self, ledger: Ledger, hold: Hold, above: Account | None) -> None:
@@ -146,10 +150,10 @@ class Reserved(Account):
     def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
         """Nothing to check before a charge: the whole budget is reserved."""
 
-    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
+    def charge(self, charge: Charge, terms: Terms | None = None) -> None:
         """Record a charge against the reservation, or refuse it."""
         with self._ledger._lock:
-            charged = self._ledger._charge(spend, terms, self)
+            charged = self._ledger._charge(charge, terms, self)
             self.hold = charged or self.hold
 
     def settle(self) -> None:
@@ -173,18 +177,20 @@ class OneCall(Account):
         self._account, self._budget = account, budget
         self.allotment_name = account.allotment_name if account else ""
         self._held: Account | None = None
-        self.price: Spend | None = None
+        self.price: Charge | None = None
         if disjoint:
             epsilon, delta = map(round_down, budget.exact)
             label = "disjoint subsets, all together"
-            self.price = Spend(label, "subsets", epsilon, delta, "no draw", (), (), 31)
+            self.price = Charge(
+                label, "subsets", epsilon, delta, "parallel composition", (), (), 31
+            )
         self._paid = False
 
     def check(self, epsilon: Fraction, delta: Fraction, terms: Terms | None) -> None:
         """Raise where a part of disjoint ones asks for more than half."""
         whole = self._budget.exact
         if self.price and (2 * epsilon > whole[0] or 2 * delta > whole[1]):
-            raise BudgetError("a part of disjoint ones has at most half of the budget")
+            raise BudgetError("each of several disjoint subsets gets at most half of the budget")
 
     def reserve(self, budget: Budget, terms: Terms, about: Mapping[str, str]) -> Account:
         """Reserve the whole for the first part."""
@@ -193,10 +199,10 @@ class OneCall(Account):
             self._held = self._account.reserve(self._budget, terms, about)
         return self
 
-    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
+    def charge(self, charge: Charge, terms: Terms | None = None) -> None:
         """Charge what a part spends, or, for disjoint parts, the whole at once."""
         if self._held is not None and not (self.price and self._paid):
-            self._held.charge(self.price or spend, terms)
+            self._held.charge(self.price or charge, terms)
             self._paid = True
 
     def end(self) -> None:

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from dpeffects.errors import LedgerError, MissingExtraError, OptionError
+from dpeffects.errors import LedgerError, MissingExtraError, OptionError, refusal
 from dpeffects.ledgers.transaction import EntryStore, Rows, Session
 
 WAIT = 60
@@ -37,7 +37,7 @@ class PostgreSQLStore(EntryStore):
     )
     triggers: ClassVar = {
         "dpeffects_only_added_to": "BEFORE UPDATE OR DELETE OR TRUNCATE ON dpeffects_entries "
-        "FOR EACH STATEMENT EXECUTE FUNCTION dpeffects_refuse()",
+        "FOR EACH STATEMENT EXECUTE FUNCTION dpeffects_refuse()"
     }
     list_triggers = (
         "SELECT tgname FROM pg_trigger WHERE tgrelid = 'dpeffects_entries'::regclass "
@@ -56,9 +56,7 @@ class PostgreSQLStore(EntryStore):
                 parsed, poolclass=self._sql.pool.NullPool, connect_args={"connect_timeout": 10}
             )
         except ModuleNotFoundError as error:
-            raise MissingExtraError(
-                'a ledger on a server needs SQLAlchemy and psycopg: pip install "dpeffects[server]"'
-            ) from error
+            raise MissingExtraError(refusal("server_extra")) from error
         except sqlalchemy.exc.ArgumentError as error:
             raise OptionError(f"cannot read the address of the ledger: {error}") from error
         self.name = parsed.set(drivername="postgresql").render_as_string(hide_password=True)

@@ -22,9 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
-from dpeffects.errors import LedgerError
+from dpeffects.errors import LedgerError, refusal
+from dpeffects.file_output import BESIDE
 from dpeffects.ledgers.transaction import EntryStore, Session
-from dpeffects.writing import BESIDE
 
 WAIT = 60.0
 """Seconds to wait for other writers."""
@@ -73,16 +73,13 @@ class SQLiteStore(EntryStore):
     def create(self) -> None:
         """Make the file and its tables where there are none."""
         if self.path.name.endswith(BESIDE):
-            raise LedgerError(
-                f"{self.name} is a name for what is kept beside a ledger, and would be lost there: "
-                "give the ledger another name"
-            )
+            raise LedgerError(refusal("reserved_name", name=self.name))
         with self._session("DELETE", "rwc") as session:
             names = {row[0] for row in session.rows("SELECT name FROM sqlite_master")}
             if "dpeffects_version" in names:
                 return
             if names:
-                raise LedgerError(f"{self.name} holds something else: give the ledger a new file")
+                raise LedgerError(f"{self.name} is not a ledger; give the ledger a new file")
             self.make_tables(session)
 
     def session(
@@ -128,10 +125,7 @@ class SQLiteStore(EntryStore):
         if not stat.S_ISREG(status.st_mode):
             raise LedgerError(f"{self.name} is not a file")
         if status.st_nlink > 1:
-            raise LedgerError(
-                f"{self.name} has a second name (a hard link), and a ledger must have one: "
-                "remove the other link, or copy the file"
-            )
+            raise LedgerError(refusal("hard_link", name=self.name))
 
     def _explained(self, error: sqlite3.Error) -> str:
         code = getattr(error, "sqlite_errorcode", None) or 0

@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpeffects import writing
+from dpeffects import file_output
 from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.guarantee import protected
 from dpeffects.lazy import pd
@@ -18,13 +18,13 @@ from dpeffects.ledgers.agreement import Agreement, payments
 from dpeffects.ledgers.entry import LedgerEntry, State, read_stored, to_plain
 from dpeffects.ledgers.loss_distributions import tight_epsilon
 from dpeffects.privacy.budget import round_up
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
 from dpeffects.privacy.ledger import Terms
 from dpeffects.summary import Pairs, Summary, Table
 
 COLUMNS = (
     *("entry", "call", "time", "method", "formula"),
-    *(x.name for x in fields(Spend) if x.name != "alone"),
+    *(x.name for x in fields(Charge) if x.name != "alone"),
     *("unit", "public", "void", "allotment"),
 )
 _LISTED = 20
@@ -62,9 +62,9 @@ class Statement:
         """Return one row a charge, with what its call was."""
         about = {e.number: e.body["about"] for e in self.entries if e.kind == "reserve"}
         return [
-            _row(entry, spend, about.get(entry.call, {}))
+            _row(entry, charge, about.get(entry.call, {}))
             for entry in self.entries
-            for spend in payments(entry)
+            for charge in payments(entry)
         ]
 
     def to_frame(self) -> pd.DataFrame:
@@ -74,9 +74,9 @@ class Statement:
     def export(self, path: Path, *, overwrite: bool) -> None:
         """Write the charges to a .csv file, or the totals and all entries to a .json file."""
         if path.suffix not in (".csv", ".json"):
-            raise OptionError(f"a ledger is exported to .csv or .json, got {path.name!r}")
+            raise OptionError(f"a ledger is exported to a .csv or .json file, got {path.name!r}")
         text = self._json() if path.suffix == ".json" else self._csv()
-        writing.write(path, text, overwrite=overwrite, inputs=(self.address,))
+        file_output.write(path, text, overwrite=overwrite, inputs=(self.address,))
 
     def _json(self) -> str:
         everything = {
@@ -100,10 +100,10 @@ class Statement:
         """Return totals, what is left, open calls and the newest charges."""
         terms = self.state.terms
         void = terms.void if terms else ()
-        alert = f"*** SOME CHARGES PROTECT NOBODY: {', '.join(void)} ***" if void else ""
+        starred_warnings = f"*** SOME CHARGES PROTECT NOBODY: {', '.join(void)} ***" if void else ""
         title = f"Ledger {self.address}, dataset {self.dataset}"
         pairs = Pairs(tuple(self._pairs()))
-        return Summary(title, alert, (pairs, *_table(self.charges())))
+        return Summary(title, starred_warnings, (pairs, *_table(self.charges())))
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         yield from self._totals()
@@ -154,7 +154,7 @@ class Statement:
         return f"{text} at delta {delta:.3g}, if budgets did not depend on results"
 
 
-def _row(entry: LedgerEntry, spend: Spend, about: Mapping[str, str]) -> dict[str, Any]:
+def _row(entry: LedgerEntry, charge: Charge, about: Mapping[str, str]) -> dict[str, Any]:
     terms = read_stored(Terms, entry.body.get("terms") or ("", (), ()))
     values = {
         "entry": entry.number,
@@ -162,7 +162,7 @@ def _row(entry: LedgerEntry, spend: Spend, about: Mapping[str, str]) -> dict[str
         "time": entry.written,
         "method": about.get("method", ""),
         "formula": about.get("formula", ""),
-        **spend.to_dict(),
+        **charge.to_dict(),
         "unit": terms.unit,
         "public": list(terms.public),
         "void": list(terms.void),

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dpeffects.errors import LedgerError
-from dpeffects.ledgers.entry import COLUMNS, START, Heads, Hold, LedgerEntry, State
+from dpeffects.errors import LedgerError, refusal
+from dpeffects.ledgers.entry import COLUMNS, START, EntryIndex, Hold, LedgerEntry, State
 from dpeffects.ledgers.tree import Node, find, key_of, leaves
 from dpeffects.privacy.noise import nonce
 
@@ -104,16 +104,13 @@ class Transaction:
         versions = [row[0] for row in session.rows("SELECT version FROM dpeffects_version")]
         if versions != [VERSION]:
             words = ", ".join(str(version)[:20] for version in versions) or "none"
-            raise LedgerError(
-                f"the ledger has layout version {words}, and this dpeffects reads {VERSION}: use "
-                "the version of dpeffects that wrote it"
-            )
+            raise LedgerError(refusal("other_layout", words=words, version=VERSION))
 
     @property
-    def heads(self) -> Heads:
+    def heads(self) -> EntryIndex:
         """Where to begin to look for entries."""
         head = self.head()
-        return head.heads if head else Heads()
+        return head.heads if head else EntryIndex()
 
     def datasets(self) -> list[str]:
         """Return the names of the datasets, in the order they were added."""
@@ -138,9 +135,7 @@ class Transaction:
             entry = self._one("ORDER BY number DESC LIMIT 1")
             rows = [(entry.number, entry.digest)] if entry else []
             if self._session.newest and self._session.rows(self._session.newest) != rows:
-                raise LedgerError(
-                    "the ledger is damaged: its newest entry is not where it should be"
-                )
+                raise LedgerError("the ledger is damaged: its newest entry is not at its place")
             self._newest = entry
             self._found |= {entry.number: entry} if entry else {}
         return self._newest
@@ -173,7 +168,7 @@ class Transaction:
         """Return a node of a tree from the entry that holds it."""
         entry = self.entry(number)
         if entry is None or place not in entry.nodes:
-            raise LedgerError(f"the ledger is damaged: it has lost entry {number}")
+            raise LedgerError(f"the ledger is damaged: entry {number} is lost")
         return entry.nodes[place]
 
     def all(self, dataset: str | None = None) -> Iterator[LedgerEntry]:
@@ -182,13 +177,13 @@ class Transaction:
         rows = self._session.rows(f"{_SELECT} ORDER BY number")
         for number, entry in enumerate(map(LedgerEntry.read, rows), start=1):
             if (entry.number, entry.previous) != (number, last):
-                raise LedgerError(f"the ledger is not sound: entry {number} is missing or changed")
+                raise LedgerError(f"the ledger is damaged: entry {number} is missing or changed")
             last = entry.digest
             if dataset in (None, entry.dataset):
                 yield entry
         head = self.head()
         if last != (head.digest if head else START):
-            raise LedgerError("the ledger is not sound: its newest entries are missing")
+            raise LedgerError("the ledger is damaged: its newest entries are missing")
 
     def add(
         self,
@@ -215,13 +210,13 @@ class Transaction:
     def _ends(self, dataset: str) -> Sequence[int]:
         ends = self.heads.datasets.get(dataset)
         if ends is None:
-            raise LedgerError(f"the ledger has no dataset {dataset!r} any more")
+            raise LedgerError(f"the ledger no longer has the dataset {dataset!r}")
         return ends
 
     def _of(self, dataset: str, number: int) -> LedgerEntry:
         entry = self.entry(number)
         if entry is None or entry.dataset != dataset:
-            raise LedgerError(f"the ledger is damaged: it has lost entry {number}, of {dataset}")
+            raise LedgerError(f"the ledger is damaged: entry {number}, of {dataset}, is lost")
         return entry
 
     def _one(self, where: str, **values: Any) -> LedgerEntry | None:

@@ -1,28 +1,28 @@
 """What methods hand to a curator and get back: row functions, sets, prices, noisy sums."""
 
 from dpeffects.privacy.budget import Budget, Share
-from dpeffects.privacy.charges import Noisy, Spend
-from dpeffects.privacy.curator import Asked, Curator
+from dpeffects.privacy.charges import Charge, NoisyValue
+from dpeffects.privacy.curator import Curator, SumQuery
+from dpeffects.privacy.domains import COUNT, Box, Cube, entries
 from dpeffects.privacy.release import Split
-from dpeffects.privacy.rows import Block, Cells, RowFunction, reads
-from dpeffects.privacy.sets import COUNT, Box, Cube, entries
-from dpeffects.privacy.tight_sets import WithSquares
+from dpeffects.privacy.rows import Block, GroupIndex, RowFunction, reads
+from dpeffects.privacy.tight_domains import BoxWithSquares
 
 __all__ = [
     "COUNT",
-    "Asked",
     "Block",
     "Box",
+    "BoxWithSquares",
     "Budget",
-    "Cells",
+    "Charge",
     "Cube",
     "Curator",
-    "Noisy",
+    "GroupIndex",
+    "NoisyValue",
     "RowFunction",
     "Share",
-    "Spend",
     "Split",
-    "WithSquares",
+    "SumQuery",
     "entries",
     "reads",
 ]

@@ -10,7 +10,7 @@ from functools import lru_cache
 from numbers import Real
 from typing import Any, NamedTuple
 
-from dpeffects.errors import BudgetError, quoted
+from dpeffects.errors import BudgetError, quoted, refusal
 
 LEAST = Fraction(1, 2**24)
 """Smallest epsilon of a share: less gives noise that drowns everything and grids that overflow."""
@@ -81,16 +81,11 @@ class Budget:
         _check("epsilon", self.epsilon)
         _check("delta", self.delta)
         if not 0 < self.epsilon <= 1e9:
-            raise BudgetError(
-                f"epsilon must be positive (and at most 1e9), such as 1, got {self.epsilon!r}"
-            )
+            raise BudgetError(refusal("epsilon_positive_at", epsilon=self.epsilon))
         if self.epsilon < LEAST:
-            raise BudgetError(f"epsilon = {self.epsilon!r} is too small: noise would drown all")
+            raise BudgetError(refusal("epsilon_too_small", epsilon=self.epsilon))
         if not 0 <= self.delta < 1:
-            raise BudgetError(
-                f"delta must be in [0, 1), and far below 1 over the number of records: 0, or such "
-                f"as 1e-6, got {self.delta!r}"
-            )
+            raise BudgetError(refusal("delta_range", delta=self.delta))
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))
 
@@ -103,12 +98,12 @@ class Budget:
         """Divide epsilon and delta by proportions, rounding each share down (claim 1)."""
         total = sum(Fraction(p) for p in proportions.values())
         if total <= 0:
-            raise BudgetError("the shares of the budget sum to zero")
+            raise BudgetError("the proportions of budget_split sum to zero")
         epsilon, delta = self.exact
         parts = {name: Fraction(p) / total for name, p in proportions.items()}
         for name, part in parts.items():
             if epsilon * part < LEAST:
-                raise BudgetError(f"the share {name!r} of epsilon = {self.epsilon:g} is too small")
+                raise BudgetError(refusal("share_epsilon_too", name=name, epsilon=self.epsilon))
         return {
             name: Share(round_down(epsilon * part), round_down(delta * part))
             for name, part in parts.items()

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 
 @dataclass(frozen=True)
-class Spend:
+class Charge:
     """One charge: what was drawn, at what price, by which proved claim.
 
     ``sensitivity`` and ``scale`` have one entry for each noise scale used, in the units of the
@@ -42,7 +42,7 @@ class Spend:
 
 
 @dataclass(frozen=True)
-class Noisy:
+class NoisyValue:
     """A released value: safe to look at, with the scale of the noise inside each entry.
 
     ``scale`` is that of Laplace noise, or the standard deviation of Gaussian noise; other noise
@@ -52,7 +52,7 @@ class Noisy:
 
     value: npt.NDArray[np.float64]
     scale: float
-    spend: Spend | None = None
+    charge: Charge | None = None
     gaussian: bool = False
     unit_variance: float | None = None
 

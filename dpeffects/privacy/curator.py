@@ -18,14 +18,15 @@ from typing import NamedTuple
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
-from dpeffects.errors import OptionError, PrivacyError
+from dpeffects.errors import OptionError, PrivacyError, refusal
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.charges import NoisyValue
+from dpeffects.privacy.domains import COUNT, Domain, GridDomain, IntTotals, Sensitivity
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import (
     ROWS,
     Block,
-    Cells,
+    GroupIndex,
     Phi,
     Records,
     RowFunction,
@@ -35,30 +36,29 @@ from dpeffects.privacy.rows import (
     evaluate,
     rehearse,
 )
-from dpeffects.privacy.sets import COUNT, OnGrid, Sensitivity, Steps, Within
 
-Exact = tuple[OnGrid, IntArray, Sensitivity]
+Exact = tuple[GridDomain, IntArray, Sensitivity]
 """A grid, totals without noise, and how far one record moves them."""
 
 
-class Asked(NamedTuple):
+class SumQuery(NamedTuple):
     """A release of sums: the arguments of `Curator.sums`."""
 
     label: str
     phi: Phi
-    within: Within = COUNT
-    cells: Cells | None = None
+    within: Domain = COUNT
+    cells: GroupIndex | None = None
     share: str = ""
     part: float | Fraction = 1.0
 
 
-class Sum(NamedTuple):
+class GroupedSum(NamedTuple):
     """Sums of a row function by cell, on the grid of a set of so many columns."""
 
     phi: Phi
     columns: int
-    cells: Cells | None
-    grid: OnGrid
+    cells: GroupIndex | None
+    grid: GridDomain
 
     def __call__(self, block: Block) -> IntArray:
         """What a block adds: a few rows at a time stay close to the processor."""
@@ -76,7 +76,7 @@ class Sum(NamedTuple):
         return np.asarray(total)
 
 
-class Sums(tuple[Sum, ...]):
+class GroupedSums(tuple[GroupedSum, ...]):
     """Several sums, from one look at the rows."""
 
     def __call__(self, block: Block) -> Totals:
@@ -158,20 +158,20 @@ class Curator:
         self,
         label: str,
         phi: Phi,
-        within: Within = COUNT,
-        cells: Cells | None = None,
+        within: Domain = COUNT,
+        cells: GroupIndex | None = None,
         *,
         share: str,
         part: float | Fraction = 1.0,
-    ) -> Noisy:
+    ) -> NoisyValue:
         """Release sums of a row function by cell: (cells, columns), or (columns,) without cells.
 
         By cell they are sums of distances from the set's centre; without cells, of the values.
         ``phi`` None counts records (`COUNT`). The release costs ``part`` of the share.
         """
-        return self.several(Asked(label, phi, within, cells, share, part))[0]
+        return self.several(SumQuery(label, phi, within, cells, share, part))[0]
 
-    def several(self, *asked: Asked) -> list[Noisy]:
+    def several(self, *asked: SumQuery) -> list[NoisyValue]:
         """Release several sums from one look at the rows, each as `sums` does."""
         rates = []
         for x in asked:
@@ -182,39 +182,41 @@ class Curator:
         exact = self._exact(asked, rates)
         return [self._released(x, *found) for x, found in zip(asked, exact, strict=True)]
 
-    def _released(self, asked: Asked, grid: OnGrid, totals: IntArray, moves: Sensitivity) -> Noisy:
+    def _released(
+        self, asked: SumQuery, grid: GridDomain, totals: IntArray, moves: Sensitivity
+    ) -> NoisyValue:
         label, phi, within, cells, share, part = asked
         if self._is_public(phi, cells):
-            noisy = Noisy((totals * grid.unit).astype(np.float64), 0.0)
+            noisy = NoisyValue((totals * grid.unit).astype(np.float64), 0.0)
         else:
-            steps = Steps(totals, moves, grid.unit, grid.shape(self.units))
+            steps = IntTotals(totals, moves, grid.unit, grid.shape(self.units))
             noisy = self._releaser.release(label, steps, share=share, claim=within.claim, part=part)
         if cells is None:
             noisy = replace(noisy, value=noisy.value + grid.offset(self.n))
         return noisy
 
     def exact_sums(
-        self, phi: Phi, within: Within, cells: Cells | None, *, rate: float, most: int = 30
+        self, phi: Phi, within: Domain, cells: GroupIndex | None, *, rate: float, most: int = 30
     ) -> Exact:
         """Totals without noise, and how far one record moves them: for this folder and tests."""
-        return self._exact([Asked("", phi, within, cells)], [rate], most)[0]
+        return self._exact([SumQuery("", phi, within, cells)], [rate], most)[0]
 
-    def _exact(self, asked: Sequence[Asked], rates: Sequence[float], most: int = 30) -> list[Exact]:
+    def _exact(self, asked: Sequence[SumQuery], rates: list[float], most: int = 30) -> list[Exact]:
         """Totals of several sums, from one look at the rows."""
         summands = []
         for (_, phi, within, cells, _, _), rate in zip(asked, rates, strict=True):
             rehearse(phi, within.columns, cells, self.width)
             grid = within.on(self.units, rate, most, self.weighted)
-            summands.append(Sum(phi, within.columns, cells, grid))
+            summands.append(GroupedSum(phi, within.columns, cells, grid))
         reads = all_reads(*(f for x in asked for f in (x.phi, x.cells)))
-        totals = self._source.fold(Sums(summands), *reads)
+        totals = self._source.fold(GroupedSums(summands), *reads)
         exact = []
         for (_, _, cells, grid), total in zip(summands, totals, strict=True):
             moves = grid.reach.sensitivity(cells.size if cells else None, self._is_public(cells))
             exact.append((grid, total if cells else total[0], moves))
         return exact
 
-    def _is_public(self, *functions: Phi | Cells) -> bool:
+    def _is_public(self, *functions: Phi | GroupIndex) -> bool:
         """What neighbours have in common; nothing, where rows have weights."""
         parts = {_PARTS.get(x, x) for x in all_reads(*functions)}
         return not self.weighted and parts <= self._public
@@ -246,10 +248,10 @@ class Curator:
         """Refuse to hand out what is private in this call."""
         for what in names:
             if what not in self._public:
-                raise PrivacyError(f"{what} is private in this call: ask for a release of it")
+                raise PrivacyError(refusal("private_call_released", what=what))
 
 
-def all_reads(*functions: Phi | Cells) -> tuple[str, ...]:
+def all_reads(*functions: Phi | GroupIndex) -> tuple[str, ...]:
     """The parts of a row that some functions read."""
     return tuple(dict.fromkeys(x for f in functions if f is not None for x in f.reads))
 

@@ -21,14 +21,15 @@ from dpeffects.errors import OptionError
 TOP = 2**40
 """Units of a ladder from one end of the value's interval to the other: far finer than any noise."""
 PARTS = 16
-"""Steps of the output in a unit of the ladder; of the first stair, some of them (`Pace.first`)."""
+"""Steps of the output in a unit of the ladder; of the first stair, some of them
+(`LadderPace.first`)."""
 RUNGS = 2**14
 """Rungs that are computed. From there on a record may move the value to either end."""
 _MOST = 64.0
 """A larger epsilon is not used up: chances fall by 2^-50 at most, which keeps them rational."""
 
 
-class Pace(NamedTuple):
+class LadderPace(NamedTuple):
     """How fast chances fall, and how fast a ladder may widen: public, and rational.
 
     Together they cost -ln(``falls``) + ln(``widens``) <= epsilon. ``first`` of `PARTS` steps of a
@@ -41,7 +42,7 @@ class Pace(NamedTuple):
     first: int
 
     @classmethod
-    def of(cls, epsilon: float, smoothing: float) -> Pace:
+    def of(cls, epsilon: float, smoothing: float) -> LadderPace:
         """The pace for a price, of which ``smoothing`` pays for the widening."""
         if not 0.0 < smoothing < 0.5:
             raise OptionError("the smoothing of a ladder must be between 0 and a half")
@@ -65,11 +66,13 @@ class Ladder:
 
     place: int
     rungs: list[int]
-    pace: Pace
+    pace: LadderPace
     ends: Interval
 
     @classmethod
-    def of(cls, value: Fraction | float, levels: FloatArray, ends: Interval, pace: Pace) -> Ladder:
+    def of(
+        cls, value: Fraction | float, levels: FloatArray, ends: Interval, pace: LadderPace
+    ) -> Ladder:
         """Put a value on the grid, and make a ladder that widens no faster than its pace.
 
         ``levels`` are any numbers, in the units of the value; what is no number is the interval.
@@ -77,9 +80,8 @@ class Ladder:
         low, high = map(Fraction, ends)
         if low >= high:
             raise OptionError("a ladder needs an interval for its value")
-        place = math.floor(
-            (min(max(Fraction(value), low), high) - low) / (high - low) * TOP * PARTS
-        )
+        inside = min(max(Fraction(value), low), high)
+        place = math.floor((inside - low) / (high - low) * TOP * PARTS)
         known = np.nan_to_num(levels / float(high - low), nan=1.0, posinf=1.0, neginf=1.0)
         rungs = np.minimum(np.floor(np.clip(known, 0.0, 1.0) * TOP) + 2, TOP).astype(int).tolist()
         top, bottom = pace.widens.as_integer_ratio()

@@ -20,8 +20,9 @@ import numpy.typing as npt
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError
-from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.charges import NoisyValue
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.domains import Box, BoxGrid, IntTotals, Sensitivity, add_up, weigh
 from dpeffects.privacy.exact import exact_products
 from dpeffects.privacy.ladder import RUNGS
 from dpeffects.privacy.rows import (
@@ -33,7 +34,6 @@ from dpeffects.privacy.rows import (
     evaluate,
     rehearse,
 )
-from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps, add_up, weigh
 
 _FIRST = 0.25
 """Part of the square of the bound on |w'b| that is left to the constant, where b is bounded."""
@@ -59,7 +59,7 @@ Whole = npt.NDArray[Any]
 """Python's whole numbers, of any size."""
 
 
-class Leeway(NamedTuple):
+class StepBounds(NamedTuple):
     """What bounds how far one record, and others before it, can move least squares (claim 35).
 
     ``room`` is how many records it takes, at least, to make an arm singular; ``pull`` bounds
@@ -188,7 +188,7 @@ class LeastSquares:
     ``rows`` returns s, v (``columns`` of them), psi and q. They are kept within 0 <= s <= 1,
     |v| <= ``radius``, |psi| <= ``clip`` and |q| <= ``reach`` times the radius. ``target`` is the
     arm that c is the mean of, None for all. A pair of arms is (1, 0) for treated against control;
-    ``smoothing`` is the part of the price that pays for the ladder's widening (`Pace`).
+    ``smoothing`` is the part of the price that pays for the ladder's widening (`LadderPace`).
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class LeastSquares:
         first, *others = (float(v) * 2.0**-_DIGITS for v in x)
         return self._rows.one * abs(first) + self._rows.whole_radius * math.hypot(*others)
 
-    def _leeway(self, pair: Pair) -> Leeway | None:
+    def _leeway(self, pair: Pair) -> StepBounds | None:
         """What a record can do to two arms; None where they are close to singular."""
         room = min(map(self._room, pair))
         if not (room >= 1.0 and self._size > 0):
@@ -240,7 +240,7 @@ class LeastSquares:
         residual = 2**self._rows.bits + max(map(self._largest, (b1, b0)))
         gap, step = max(self._largest(b1 - b0), _LEAST_GAP * residual), float(self._step)
         size = self._size / self._units
-        return Leeway(room, pull, residual * step, gap * step, size, self._rows.reach)
+        return StepBounds(room, pull, residual * step, gap * step, size, self._rows.reach)
 
     def contrast(
         self,
@@ -251,7 +251,7 @@ class LeastSquares:
         share: str,
         smoothing: float,
         part: float = 1.0,
-    ) -> Noisy:
+    ) -> NoisyValue:
         """Release c'(b_1 - b_0), kept within -``most`` and ``most``."""
         leeway, value, levels = self._leeway(pair), Fraction(0), np.array([np.inf])
         if leeway is not None:
@@ -263,13 +263,13 @@ class LeastSquares:
             label, value, levels, ends, smoothing, share=share, claim=35, part=part
         )
 
-    def room(self, pair: Pair, *, share: str, part: float = 1.0) -> Noisy:
+    def room(self, pair: Pair, *, share: str, part: float = 1.0) -> NoisyValue:
         """Release how many records it takes, at least, to make an arm singular."""
         return self._bounded("room", min(map(self._room, pair)), 1.0, share, part)
 
     def leverage(
         self, pair: Pair, size: float, longest: float, *, share: str, part: float = 1.0
-    ) -> Noisy:
+    ) -> NoisyValue:
         """Release the sum of c'S^-1 c over both arms, c a sum over a public ``size``.
 
         It is the largest of 2 c'b - b'Sb over all b with |w'b| <= ``longest`` for every w.
@@ -282,7 +282,7 @@ class LeastSquares:
 
     def squares(
         self, pair: Pair, weights: FloatArray, longest: float, *, share: str, part: float = 1.0
-    ) -> Noisy:
+    ) -> NoisyValue:
         """Release the sum of squared residuals over both arms, with weights.
 
         It is the least that b with |w'b| <= ``longest``, for every possible w, leave of them.
@@ -312,11 +312,11 @@ class LeastSquares:
         b = right / np.maximum(values + high, 1e-300)
         return float(2.0 * right @ b - values @ b**2)
 
-    def _bounded(self, label: str, value: float, moved: float, share: str, part: float) -> Noisy:
-        """Release a number that a record moves by ``moved``, with Laplace noise."""
-        unit, slack = moved / _STEPS, 2 + math.ceil(4.0 * _SMALL * self._rows.n * _STEPS)
+    def _bounded(self, label: str, value: float, by: float, share: str, part: float) -> NoisyValue:
+        """Release a number that one record changes ``by`` so much at most, with Laplace noise."""
+        unit, slack = by / _STEPS, 2 + math.ceil(4.0 * _SMALL * self._rows.n * _STEPS)
         moves = Sensitivity.of_number(_STEPS + slack)
-        steps = Steps(np.array([math.floor(value / unit)]), moves, unit)
+        steps = IntTotals(np.array([math.floor(value / unit)]), moves, unit)
         return self._releaser.release(label, steps, share=share, claim=36, part=part)
 
 

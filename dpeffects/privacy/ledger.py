@@ -11,10 +11,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from dpeffects.errors import BudgetError, LedgerError
+from dpeffects.errors import BudgetError, LedgerError, refusal
 from dpeffects.guarantee import protected, why_no_sum
 from dpeffects.privacy.budget import Budget, as_written
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
 
 
 class Terms(NamedTuple):
@@ -41,7 +41,7 @@ class Account(ABC):
         """Raise BudgetError unless this much is left on these terms; charges nothing."""
 
     @abstractmethod
-    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
+    def charge(self, charge: Charge, terms: Terms | None = None) -> None:
         """Record a charge, or refuse it. Call before the noise is drawn, never after."""
 
     def reserve(self, budget: Budget, terms: Terms, about: Mapping[str, str]) -> Account:
@@ -69,28 +69,25 @@ class InMemory:
     """
 
     def __init__(self) -> None:
-        self._spends: list[Spend] = []
+        self._spends: list[Charge] = []
         self._lock, self._process = threading.RLock(), os.getpid()
 
     @property
-    def spends(self) -> tuple[Spend, ...]:
+    def charges(self) -> tuple[Charge, ...]:
         """All charges so far, in order."""
         return tuple(self._spends)
 
-    def cover(self, spend: Spend) -> None:
+    def cover(self, charge: Charge) -> None:
         """Name a release of other rows that charges made here pay for too (claim 11)."""
-        price = f"{spend.epsilon:.3g}" + (f", {spend.delta:.3g}" if spend.delta else "")
-        label = f"{spend.label}, other half ({price} covered by claim 11)"
-        named = replace(spend, label=label, epsilon=0.0, delta=0.0, alone=False)
+        price = f"{charge.epsilon:.3g}" + (f", {charge.delta:.3g}" if charge.delta else "")
+        label = f"{charge.label}, other half ({price} covered by claim 11)"
+        named = replace(charge, label=label, epsilon=0.0, delta=0.0, alone=False)
         with self._lock:
             self._spends.append(named)
 
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:
-            raise LedgerError(
-                "this ledger is in the memory of the process that made it, and this one was forked "
-                "from it: use a ledger in a file (dpeffects.create_ledger)"
-            )
+            raise LedgerError(refusal("forked"))
 
 
 class CallLedger(InMemory, Account):
@@ -118,23 +115,23 @@ class CallLedger(InMemory, Account):
             needed = f"epsilon = {float(epsilon):.6g}, delta = {float(delta):.3g}"
             raise BudgetError(f"this needs {needed}, more than is left of the call's budget")
 
-    def charge(self, spend: Spend, terms: Terms | None = None) -> None:
+    def charge(self, charge: Charge, terms: Terms | None = None) -> None:
         """Record a charge, or refuse it. Call before the noise is drawn, never after."""
-        price = exact_price(spend)
+        price = exact_price(charge)
         with self._lock:
             self.check(*price, terms)
             if self._parent is not None:
-                self._parent.charge(spend, self._terms or terms)
+                self._parent.charge(charge, self._terms or terms)
             self._terms = self._terms or terms
             self.spent = self.spent[0] + price[0], self.spent[1] + price[1]
-            self._spends.append(spend)
+            self._spends.append(charge)
 
 
-def exact_price(spend: Spend) -> tuple[Fraction, Fraction]:
+def exact_price(charge: Charge) -> tuple[Fraction, Fraction]:
     """What a charge costs, exactly; refuses one that is not a price."""
-    epsilon, delta = spend.epsilon, spend.delta
+    epsilon, delta = charge.epsilon, charge.delta
     if not (epsilon >= 0 and delta >= 0 and 0 < epsilon + delta < math.inf):
-        raise BudgetError(f"a charge must be positive, got {spend.epsilon}, {spend.delta}")
+        raise BudgetError(f"a charge must be positive, got {charge.epsilon}, {charge.delta}")
     return Fraction(epsilon), Fraction(delta)
 
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import OptionError
-from dpeffects.privacy.descent import (
+from dpeffects.privacy.convex_solver import (
     FINE,
     Penalised,
     Piece,

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import PrivacyError
-from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.charges import NoisyValue
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.domains import Box, IntTotals, Sensitivity, bits_for
 from dpeffects.privacy.rows import Block, Records, RowFunction, evaluate, reads
-from dpeffects.privacy.sets import Box, Sensitivity, Steps, bits_for
 
 IndexArray = npt.NDArray[np.int32]
 WEIGHT_BITS = 16
@@ -43,12 +43,12 @@ class MatchedRecords:
         self._curator.require_public("treatment", "covariates")
         return self._score, self._treatment
 
-    def noisy_scores(self, share: str) -> Noisy:
+    def noisy_scores(self, share: str) -> NoisyValue:
         """Release every record's scores: one row moves (claim 9)."""
         box = Box(np.zeros(self._columns), 1.0)
         grid = box.on(1, self._curator._releaser.rate(share))
         scores = grid.project(self._score.copy()).astype(np.int64)
-        steps = Steps(scores, grid.reach.sensitivity(None, False), grid.unit)
+        steps = IntTotals(scores, grid.reach.sensitivity(None, False), grid.unit)
         noisy = self._curator._releaser.release("propensity scores", steps, share=share, claim=9)
         return replace(noisy, value=noisy.value + grid.offset(1))
 
@@ -59,7 +59,7 @@ class MatchedRecords:
 
     def contrast(
         self, label: str, weights: FloatArray, share: str, arm: IntArray | None = None
-    ) -> Noisy:
+    ) -> NoisyValue:
         """Release sum_j weights_j (y_j - middle) for public or released weights (claim 9).
 
         Where public or released numbers of arms are given, one sum for each arm.
@@ -72,7 +72,7 @@ class MatchedRecords:
         inside = [slice(None)] if arm is None else [arm == k for k in range(self.arms)]
         total = np.array([whole[some] @ z[some] for some in inside], np.int64)
         moves = Sensitivity.of_number(largest * grid.reach.same.l1)
-        steps = Steps(total, moves, grid.unit / 2.0**WEIGHT_BITS)
+        steps = IntTotals(total, moves, grid.unit / 2.0**WEIGHT_BITS)
         return self._curator._releaser.release(label, steps, share=share, claim=9)
 
     def imputed_squares(
@@ -82,7 +82,7 @@ class MatchedRecords:
         partner: IndexArray,
         pair_weights: FloatArray,
         share: str,
-    ) -> Noisy:
+    ) -> NoisyValue:
         """Release for each contrast u sums of squares of matched differences (claim 12).
 
         They are sum_i (sum_a u_a m_ia)^2 + sum over pairs of pair_weights (y_b - y_c)^2 / 2. m_ia
@@ -121,7 +121,7 @@ class MatchedRecords:
             squared = np.ceil(span * span * load * (1 + 1e-12) + floats) + used
             moved += 512 * squared.astype(np.int64) + weights * (span * span)
         most = Sensitivity.of_number(int(moved.max()))
-        squares = Steps(np.array(totals, np.int64), most, grid.unit**2 / 512.0)
+        squares = IntTotals(np.array(totals, np.int64), most, grid.unit**2 / 512.0)
         return self._curator._releaser.release("matching variance", squares, share=share, claim=12)
 
 

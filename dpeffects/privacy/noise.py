@@ -24,9 +24,9 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.errors import PrivacyError
 from dpeffects.privacy.budget import Share, round_up
-from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.charges import NoisyValue
+from dpeffects.privacy.exact_samplers import Normals, cube_noise, wishart_difference
 from dpeffects.privacy.ladder import Ladder
-from dpeffects.privacy.shaped import Normals, cube_noise, wishart_difference
 from dpeffects.roots import root
 
 _SLACK = Fraction(1, 2**44)
@@ -115,7 +115,7 @@ class NoiseSource(Protocol):
         """Draw a step of a ladder's grid (claim 34)."""
         return ladder.draw(self.below)
 
-    def minimise(self, objective: Objective, hidden: Noisy) -> FloatArray:
+    def minimise(self, objective: Objective, hidden: NoisyValue) -> FloatArray:
         """Minimise with the noise drawn last in the objective (claim 21)."""
         return objective.solve(hidden.value)
 

@@ -14,8 +14,9 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.errors import PrivacyError
 from dpeffects.privacy.budget import LEAST, Budget, Share, as_written, round_down, written_below
-from dpeffects.privacy.charges import Noisy, Spend
-from dpeffects.privacy.ladder import Ladder, Pace
+from dpeffects.privacy.charges import Charge, NoisyValue
+from dpeffects.privacy.domains import IntTotals, Matrices
+from dpeffects.privacy.ladder import Ladder, LadderPace
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.noise import (
     LEAST_DELTA,
@@ -29,7 +30,6 @@ from dpeffects.privacy.noise import (
     laplace_scale,
     matrix_scale,
 )
-from dpeffects.privacy.sets import Matrices, Steps
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ class Releaser:
         return self.share(share).epsilon * float(part)
 
     def release(
-        self, label: str, steps: Steps, *, share: str, claim: int, part: float | Fraction = 1.0
-    ) -> Noisy:
+        self, label: str, steps: IntTotals, *, share: str, claim: int, part: float | Fraction = 1.0
+    ) -> NoisyValue:
         """Release whole numbers as multiples of their unit, at ``part`` of the price of a share."""
         price = self.share(share).times(part)
         if share not in self.split.mu:
@@ -136,8 +136,8 @@ class Releaser:
         return self.gaussian(label, steps, sigma, price, share=share, claim=claim)
 
     def laplace(
-        self, label: str, steps: Steps, price: Share, *, share: str, claim: int, alone: bool = True
-    ) -> Noisy:
+        self, label: str, steps: IntTotals, price: Share, share: str, claim: int, alone: bool = True
+    ) -> NoisyValue:
         """Release whole numbers with pure noise; only the epsilon is paid.
 
         It is discrete Laplace noise, or has the shape of a move, by cell (claims 26 to 28).
@@ -146,34 +146,35 @@ class Releaser:
         (values, moves, unit, shape), epsilon, noise = steps, price.epsilon, self._noise
         by_cell = values.reshape(-1, values.shape[-1])
         if shape is None:
-            name, size = "Laplace", max(moves.l1, 1)
+            name, size = "discrete Laplace", max(moves.l1, 1)
             scale = laplace_scale(size, epsilon)
             draw = partial(noise.laplace, values.reshape(-1), scale, size, epsilon)
         elif isinstance(shape, Matrices):
-            name, size = "Wishart", shape.squared_radius
+            name, size = "Wishart difference", shape.squared_radius
             scale, top = matrix_scale(len(by_cell), *shape, epsilon)
             draw = partial(noise.matrices, by_cell, scale, top)
         else:
-            name, size = "cube", shape.width
+            name, size = "K-norm, l-infinity ball", shape.width
             scale = laplace_scale(size, epsilon)
             draw = partial(noise.cubes, by_cell, scale, size, epsilon)
         sizes = (size * unit,), (scale * unit,)
-        spend = Spend(label, share, epsilon, 0.0, name, *sizes, claim, alone)
-        self.charge(spend)
+        charge = Charge(label, share, epsilon, 0.0, name, *sizes, claim, alone)
+        self.charge(charge)
         value = (draw().reshape(values.shape) * unit).astype(np.float64)
-        return Noisy(value, scale * unit, spend, unit_variance=shape.variance if shape else None)
+        variance = shape.variance if shape else None
+        return NoisyValue(value, scale * unit, charge, unit_variance=variance)
 
     def gaussian(
         self,
         label: str,
-        steps: Steps,
+        steps: IntTotals,
         sigma: float,
         price: Share,
         *,
         share: str,
         claim: int,
         alone: bool = True,
-    ) -> Noisy:
+    ) -> NoisyValue:
         """Release whole numbers with Gaussian noise of a scale that the price was turned into.
 
         Where no sensitivity is proved, it is infinite, and the charge says so.
@@ -185,29 +186,30 @@ class Releaser:
             parts = [(diagonal, 1.0), (~diagonal, math.sqrt(0.5))][: shape.columns]
         finer = 2 ** max(0, math.ceil(math.log2(LEAST_SIGMA / (sigma * parts[-1][1]))))
         values = np.clip(values, -(2**60 // finer), 2**60 // finer)  # nothing fails by a value
-        name, moves = ("Gaussian", (l2 * unit,)) if known else ("Gaussian, claimed", ())
-        spend = Spend(label, share, *price, name, moves, (sigma * unit,), claim, alone)
-        self.charge(spend)
+        name = f"discrete Gaussian{'' if known else ', claimed'}"
+        moves = (l2 * unit,) if known else ()
+        charge = Charge(label, share, *price, name, moves, (sigma * unit,), claim, alone)
+        self.charge(charge)
         drawn = values.reshape(-1) * finer
         for part, factor in parts:
             drawn[part] = self._noise.gaussian(drawn[part], sigma * factor * finer)
         value = (drawn.reshape(values.shape) * (unit / finer)).astype(np.float64)
         off_diagonal = 0.5 if isinstance(shape, Matrices) else None
-        return Noisy(value, sigma * unit, spend, gaussian=True, unit_variance=off_diagonal)
+        return NoisyValue(value, sigma * unit, charge, gaussian=True, unit_variance=off_diagonal)
 
     def respond(self, label: str, codes: Any, levels: int, *, share: str, claim: int) -> Any:
         """Release levels by randomised response, bits where there are two; a record owns one."""
         self._require_own_price(share)
         epsilon, name = self.share(share).epsilon, "randomised response"
         chance = (flip_chance(epsilon, levels),)
-        self.charge(Spend(label, share, epsilon, 0.0, name, (1.0,), chance, claim, alone=True))
+        self.charge(Charge(label, share, epsilon, 0.0, name, (1.0,), chance, claim, alone=True))
         if levels == 2:
             return self._noise.flip(codes, epsilon)
         return self._noise.respond(codes, levels, epsilon)
 
     def smooth_laplace(
         self, label: str, private: SmoothValue, shown: float | None, *, share: str, claim: int
-    ) -> Noisy:
+    ) -> NoisyValue:
         """Release a value with noise of a private scale (claims 15, 16).
 
         ``shown``, a released value, stands for the private sensitivity wherever it is shown. With
@@ -219,9 +221,10 @@ class Releaser:
             raise PrivacyError("the smooth sensitivity needs more than its share; nothing drawn")
         spread = math.nan if shown is None else shown / private.rate
         moves, scale = ((), ()) if shown is None else ((shown,), (spread,))
-        spend = Spend(label, share, *price, "smooth Laplace", moves, scale, claim)
-        self.charge(spend)
-        return Noisy(np.array([self._noise.smooth_laplace(private, price.epsilon)]), spread, spend)
+        charge = Charge(label, share, *price, "Laplace, smooth sensitivity", moves, scale, claim)
+        self.charge(charge)
+        drawn = self._noise.smooth_laplace(private, price.epsilon)
+        return NoisyValue(np.array([drawn]), spread, charge)
 
     def along(
         self,
@@ -234,17 +237,17 @@ class Releaser:
         share: str,
         claim: int,
         part: float | Fraction = 1.0,
-    ) -> Noisy:
+    ) -> NoisyValue:
         """Release a value within public ends by one draw along its private ladder (claim 34).
 
         Neither the charge nor the result has a scale: that of the noise is private.
         """
         self._require_own_price(share)
         epsilon = self.share(share).times(part).epsilon
-        ladder = Ladder.of(value, levels, ends, Pace.of(epsilon, smoothing))
-        spend = Spend(label, share, epsilon, 0.0, "ladder", (), (), claim)
-        self.charge(spend)
-        return Noisy(np.array([ladder.at(self._noise.along(ladder))]), math.nan, spend)
+        ladder = Ladder.of(value, levels, ends, LadderPace.of(epsilon, smoothing))
+        charge = Charge(label, share, epsilon, 0.0, "ladder mechanism", (), (), claim)
+        self.charge(charge)
+        return NoisyValue(np.array([ladder.at(self._noise.along(ladder))]), math.nan, charge)
 
     def _require_own_price(self, share: str) -> None:
         """Gaussian shares have a price together, not each (claim 4)."""
@@ -258,7 +261,7 @@ class Releaser:
                 raise PrivacyError("a part of a Gaussian pool has no price; nothing drawn")
             self._pool = 0.0
 
-    def minimise_perturbed(self, problem: Objective, hidden: Noisy) -> FloatArray:
+    def minimise_perturbed(self, problem: Objective, hidden: NoisyValue) -> FloatArray:
         """Minimise with hidden noise in the objective: what comes out is private still."""
         return self._noise.minimise(problem, hidden)
 
@@ -266,12 +269,12 @@ class Releaser:
         """Draw a secret order of n records; it is no release, and costs nothing."""
         return self._noise.permutation(n)
 
-    def charge(self, spend: Spend) -> None:
+    def charge(self, charge: Charge) -> None:
         """Charge the ledger; also for what a library is going to draw."""
-        spend = replace(spend, label=self._name + spend.label) if self._name else spend
-        self._ledger.charge(spend if self._alone else replace(spend, alone=False))
+        charge = replace(charge, label=self._name + charge.label) if self._name else charge
+        self._ledger.charge(charge if self._alone else replace(charge, alone=False))
         if self._covering is not None:
-            self._covering.cover(spend)
+            self._covering.cover(charge)
 
     def paid(self) -> tuple[Fraction, Fraction]:
         """Exact totals of epsilon and delta charged so far."""
@@ -285,7 +288,7 @@ class Releaser:
 
     def left(self, budget: Budget, shares: Collection[str]) -> Budget:
         """What is left of a call's budget for these shares: not charged, nor for others to come."""
-        done = {spend.share for spend in self._ledger.spends}.union(shares)
+        done = {charge.share for charge in self._ledger.charges}.union(shares)
         later = [x for name, x in self.split.shares.items() if name not in done]
         (epsilon, delta), (paid, paid_delta) = budget.exact, self.promised()
         epsilon -= paid + sum(Fraction(x.epsilon) for x in later)

@@ -118,7 +118,7 @@ def reads(*names: str) -> Callable[[Any], Any]:
 
 
 @dataclass(frozen=True)
-class Cells:
+class GroupIndex:
     """A row function to 0..size-1; any other value is dropped."""
 
     function: RowFunction
@@ -194,7 +194,7 @@ def fill(out: FloatArray, values: Any) -> None:
         raise ValueError(f"{out.shape[1]} numbers for each row are needed")
 
 
-def rehearse(phi: Phi, columns: int, cells: Cells | None, width: int) -> None:
+def rehearse(phi: Phi, columns: int, cells: GroupIndex | None, width: int) -> None:
     """Try row functions on rows of zeros, so that mistakes are found before a row is read."""
     rows, none = 3, np.zeros(3)
     matrix, answers = np.zeros((rows, width)), np.zeros((rows, columns))
@@ -214,7 +214,7 @@ ByRecord = Callable[[Block], Records]
 """A few values for each record of a block. It may travel too."""
 
 
-class About(NamedTuple):
+class RowMetadata(NamedTuple):
     """What is public of rows.
 
     ``n`` is the number of records, or of units that have several rows, of which ``most_rows`` can
@@ -236,7 +236,7 @@ class Source(Protocol):
     """Rows, wherever they are. Only the curator looks inside."""
 
     @property
-    def about(self) -> About:
+    def about(self) -> RowMetadata:
         """What is public of them."""
 
     @property
@@ -288,11 +288,11 @@ class Rows:
     observed: BoolArray | None = None
 
     @property
-    def about(self) -> About:
+    def about(self) -> RowMetadata:
         """What is public of them."""
         n, most = (self.treated.size, 1) if self.unit is None else (self.units, MOST_ROWS)
         known = self.width, self.outcome_range, self.values, self.names, self.arms
-        return About(int(n), *known, self.weight is not None, most)
+        return RowMetadata(int(n), *known, self.weight is not None, most)
 
     @property
     def n_strata(self) -> int | None:

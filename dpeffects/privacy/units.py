@@ -18,16 +18,17 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray, Interval
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.charges import NoisyValue
 from dpeffects.privacy.curator import Curator, all_reads, values_of
+from dpeffects.privacy.domains import Box, BoxGrid, IntTotals, Sensitivity, weigh
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import (
     MOST_ROWS,
-    About,
     Block,
     ByRecord,
     Records,
     RowFunction,
+    RowMetadata,
     Rows,
     Source,
     Summand,
@@ -35,7 +36,6 @@ from dpeffects.privacy.rows import (
     evaluate,
     rehearse,
 )
-from dpeffects.privacy.sets import Box, BoxGrid, Sensitivity, Steps, weigh
 
 _SQUARE_BITS = 43
 """Sums of clusters are below 2^43 steps, so that their squares are made of 64-bit integers."""
@@ -91,7 +91,7 @@ class Changes(NamedTuple):
     matrix: RowFunction | None = None
     outcome: RowFunction | None = None
 
-    def of(self, block: Block, about: About) -> Block:
+    def of(self, block: Block, about: RowMetadata) -> Block:
         """A block that is seen in another way."""
         made: dict[str, Any] = {}
         if about.weighted:
@@ -116,7 +116,7 @@ class View:
 
     source: Source
     changes: Changes
-    about: About
+    about: RowMetadata
 
     @classmethod
     def of(cls, source: Source, changes: Changes, **known: Any) -> View:
@@ -158,7 +158,7 @@ class View:
         return seen, *dict.fromkeys([*kept, *all_reads(*changes[1:])])
 
 
-def _seen(function: Callable[[Block], T], changes: Changes, about: About, block: Block) -> T:
+def _seen(function: Callable[[Block], T], changes: Changes, about: RowMetadata, block: Block) -> T:
     return function(changes.of(block, about))
 
 
@@ -215,7 +215,7 @@ class TwoArms:
 
     source: Source
     own: tuple[int, int]
-    about: About
+    about: RowMetadata
     n_strata: None = None
 
     @classmethod
@@ -251,7 +251,7 @@ def _size(block: Block) -> Totals:
     return (np.array(block.size),)
 
 
-def release_size(curator: Curator, share: str, part: float = 1.0) -> Noisy:
+def release_size(curator: Curator, share: str, part: float = 1.0) -> NoisyValue:
     """Release what the weights of all rows add up to; from here on that is the curator's ``n``."""
     size = curator.sums("total weight", None, share=share, part=part)
     curator.n, curator.size_sd = max(round(float(size.value[0])), 1), size.sd
@@ -261,7 +261,7 @@ def release_size(curator: Curator, share: str, part: float = 1.0) -> Noisy:
 class SquaresOfSums(NamedTuple):
     """A released sum over groups of squares of their sums, and the bound that these are kept to."""
 
-    total: Noisy
+    total: NoisyValue
     bound: float
 
 
@@ -269,9 +269,8 @@ def _contributions(
     phi: RowFunction, grid: BoxGrid, names: tuple[str, ...], block: Block
 ) -> Records:
     """What each row adds, in steps and with its weight, and whose row it is."""
-    steps = weigh(
-        grid.project(values_of(phi, block, 1)), block.weight if block.weight.size else None
-    )
+    weight = block.weight if block.weight.size else None
+    steps = weigh(grid.project(values_of(phi, block, 1)), weight)
     return (steps[:, 0].astype(np.int64), *_names(names, block))
 
 
@@ -307,19 +306,19 @@ def squares_of_sums(
         step = (4 * (most << fine) * (single << fine) >> shift) + 1
         moves = min(step, 2 * top) + 2
     unit = grid.unit**2 * 2.0 ** (shift - 2 * fine)
-    total = Steps(squares.sum(keepdims=True), Sensitivity.of_number(moves), unit)
+    total = IntTotals(squares.sum(keepdims=True), Sensitivity.of_number(moves), unit)
     noisy = curator._releaser.release(label, total, share=share, claim=30, part=part)
     return SquaresOfSums(noisy, most * grid.unit)
 
 
-def cluster_count(curator: Curator, label: str, *, share: str, part: float | Fraction) -> Noisy:
+def cluster_count(curator: Curator, label: str, share: str, part: float | Fraction) -> NoisyValue:
     """Release how many clusters have rows that count: a unit moves it by one (claim 30 c)."""
     names = _groups(curator, True)
     clusters, *units = curator._source.gather(partial(_names, names), *names)
     if units:
         clusters = _of_units(clusters, np.unique(units[0], return_inverse=True)[1])
     count = np.array([np.unique(clusters[clusters != _NOWHERE]).size], np.int64)
-    steps = Steps(count, Sensitivity.of_number(1), 1.0)
+    steps = IntTotals(count, Sensitivity.of_number(1), 1.0)
     return curator._releaser.release(label, steps, share=share, claim=30, part=part)
 
 

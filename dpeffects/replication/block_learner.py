@@ -21,7 +21,7 @@ from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators.option_checks import check_choice
 from dpeffects.privacy.losses import sigmoid
-from dpeffects.replication.unproved.models import FittedModel, Predict
+from dpeffects.replication.unproved.sklearn_models import ModelTemplate, Predict
 
 _PENALTY = 0.01
 """Ridge penalty for each standardised column, against a sum over records. It is light because these
@@ -120,7 +120,7 @@ def check_at_points(options: Any, method: str) -> None:
     require_points(method, options.release)
     check_choice("learner", options.learner, tuple(AT_POINTS))
     if options.second_stage is not None:
-        wrapped = FittedModel.regressor("second_stage", options.second_stage)
+        wrapped = ModelTemplate.regressor("second_stage", options.second_stage)
         object.__setattr__(options, "second_stage", wrapped)
 
 
@@ -130,11 +130,11 @@ def require_points(method: str, release: str) -> None:
         raise OptionError(f'method="{method}" is for release="points"')
 
 
-def models_of(options: Any) -> tuple[FittedModel, FittedModel]:
+def models_of(options: Any) -> tuple[ModelTemplate, ModelTemplate]:
     """Return the outcome and propensity models of options, the light ridge ones by default."""
     return (
-        options.outcome or FittedModel(RidgeRegression()),
-        options.propensity or FittedModel(RidgeLogistic()),
+        options.outcome or ModelTemplate(RidgeRegression()),
+        options.propensity or ModelTemplate(RidgeLogistic()),
     )
 
 
@@ -184,14 +184,14 @@ class BlockLearner:
     biases every block the same way, while what they vary by is averaged over blocks.
     """
 
-    outcome: FittedModel
-    propensity: FittedModel
+    outcome: ModelTemplate
+    propensity: ModelTemplate
     estimator: str = "aipw"
     estimand: str = "ATE"
     clip: float = 0.05
     crossfit: bool = True
     queries: FloatArray | None = None
-    final: FittedModel | None = None
+    final: ModelTemplate | None = None
 
     @property
     def flexible(self) -> bool:
@@ -254,7 +254,7 @@ class BlockLearner:
     ) -> FloatArray:
         """Fit the last stage to pseudo-outcomes and predict at the queries."""
         final = self.final or (
-            FittedModel(RidgeRegression()) if self.outcome.classifies else self.outcome
+            ModelTemplate(RidgeRegression()) if self.outcome.classifies else self.outcome
         )
         if AT_POINTS[self.estimator] and final.takes_weight:
             everybody = np.ones(len(treated), dtype=np.bool_)

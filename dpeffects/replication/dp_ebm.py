@@ -44,12 +44,12 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import BudgetError
 from dpeffects.estimators.option_checks import check_clip, checked, choice
-from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
+from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options, PublicInfo, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.replication.unproved import boosting
 from dpeffects.replication.unproved.boosting import Additive, BoostingStage, RecordFunction, boosted
-from dpeffects.replication.unproved.claimed import varying
+from dpeffects.replication.unproved.unproved_releases import varying
 
 SHARES: dict[str, dict[str, float]] = {
     "s": {"outcome": 1.0},
@@ -264,13 +264,13 @@ class DPEBMOptions(Options):
         """The library gets all rows."""
         return "the library gets all rows at once"
 
-    def resolve(self, facts: Facts) -> DPEBMOptions:
+    def resolve(self, facts: PublicInfo) -> DPEBMOptions:
         """Refuse a missing library, and a delta that it cannot hold."""
         boosting.require(facts.budget)
         return self
 
 
-def shares(level: str, options: DPEBMOptions) -> dict[str, float]:
+def budget_split(level: str, options: DPEBMOptions) -> dict[str, float]:
     """Split of the budget among the stages."""
     return dict(SHARES[options.learner])
 
@@ -284,11 +284,11 @@ def fit(curator: Curator, options: DPEBMOptions, estimand: str) -> Estimate:
         sampling=_NO_INTERVAL,
         gaussian=float("nan"),
         details={"largest residual, in ranges": round(effect.largest, 2)},
-        caution=warning(effect),
+        warnings=method_warnings(effect),
     )
 
 
-def warning(effect: AdditiveEffect) -> str:
+def method_warnings(effect: AdditiveEffect) -> str:
     """What to say where predictions can leave the range that the library counts on."""
     if effect.largest <= 1.0:
         return ""
@@ -298,13 +298,13 @@ def warning(effect: AdditiveEffect) -> str:
 SPEC = MethodSpec(
     name="dp_ebm",
     title="DP-EBM",
-    about="boosted additive models (interpret), averaged over their released bins",
-    assumes=f"{NO_CONFOUNDER}; outcomes are sums of curves of its columns",
+    about="explainable boosting machines (interpret), outcome regression averaged over covariates",
+    assumes=f"{NO_CONFOUNDER}; outcomes follow an additive model of its terms",
     estimands=("ATE",),
     levels=("sample",),
     options=DPEBMOptions,
-    shares=shares,
-    uses_delta=with_own_delta(shares),
+    budget_split=budget_split,
+    uses_delta=with_own_delta(budget_split),
     fit=fit,
     citation=(
         "Nori, Caruana, Bu, Shen and Kulkarni (2021), Accuracy, interpretability, and differential "

@@ -35,14 +35,14 @@ def fit(curator: Curator, options: DPEBMAtPointsOptions, points: FloatArray) -> 
     effect = dp_ebm.released(curator, options.learner, options.clip)
     lower, upper = curator.outcome_range
     values = np.clip(effect(points), lower - upper, upper - lower)
-    note = dp_ebm.warning(effect)
-    estimates = (Estimate(float(x), NO_VARIANCE, gaussian=math.nan, caution=note) for x in values)
+    note = dp_ebm.method_warnings(effect)
+    estimates = (Estimate(float(x), NO_VARIANCE, gaussian=math.nan, warnings=note) for x in values)
     return Effects(tuple(estimates), (f"{note}.",) if note else ())
 
 
 SPEC = replace(
     dp_ebm.SPEC,
-    about="boosted additive models (interpret), read off at points",
+    about="explainable boosting machines (interpret), evaluated at points",
     estimands=("CATE",),
     options=DPEBMAtPointsOptions,
     fit=fit,

@@ -33,14 +33,14 @@ from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import spread_points
 from dpeffects.errors import OptionError
 from dpeffects.estimators.option_checks import check_clip, checked, whole
-from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
+from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options, PublicInfo, with_own_delta
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.parts import EffectTerms, isolated
+from dpeffects.privacy.sample_splits import EffectTerms, isolated
 from dpeffects.replication.block_learner import models_of
 from dpeffects.replication.model_folds import FoldModels
-from dpeffects.replication.unproved.claimed import Answer, claimed_moments
-from dpeffects.replication.unproved.models import wrap_models
+from dpeffects.replication.unproved.sklearn_models import wrap_models
+from dpeffects.replication.unproved.unproved_releases import Answer, claimed_moments
 
 _POINTS = 1024
 _LEAST_RECORDS = 10
@@ -140,7 +140,7 @@ class DpciOptions(Options):
                 f"there are {n}"
             )
 
-    def resolve(self, facts: Facts) -> DpciOptions:
+    def resolve(self, facts: PublicInfo) -> DpciOptions:
         """Name the models."""
         models = self.models()
         return replace(self, outcome=models.outcome, propensity=models.propensity)
@@ -150,7 +150,7 @@ class DpciOptions(Options):
         return FoldModels(*models_of(self), "aipw")
 
 
-def shares(level: str, options: DpciOptions) -> dict[str, float]:
+def budget_split(level: str, options: DpciOptions) -> dict[str, float]:
     """Split of the budget: the paper's halves."""
     return {"estimate": 0.5, "variance": 0.5}
 
@@ -166,12 +166,7 @@ def fit(curator: Curator, options: DpciOptions, estimand: str) -> Estimate:
         largest = ((upper - lower) / options.clip) ** 2 / curator.n
         variance = found["variance"]
         sampling = SamplingVariance(float(variance), variance.scale / math.sqrt(2.0), largest)
-    return Estimate(
-        value=float(mean),
-        sampling=sampling,
-        gaussian=mean.variance,
-        notes=(_CLAIM,),
-    )
+    return Estimate(value=float(mean), sampling=sampling, gaussian=mean.variance, notes=(_CLAIM,))
 
 
 _CLAIM = (
@@ -183,13 +178,13 @@ _CLAIM = (
 SPEC = MethodSpec(
     name="dpci",
     title="claimed confidence intervals",
-    about="cross-fitted AIPW, noise by the largest influence on the fitted models; not proved",
-    assumes=f"{NO_CONFOUNDER}; the models fit",
+    about="cross-fitted AIPW, noise by an estimated sensitivity; claimed guarantee not proved",
+    assumes=f"{NO_CONFOUNDER}; the models are correctly specified",
     estimands=("ATE",),
     levels=("sample",),
     options=DpciOptions,
-    shares=shares,
-    uses_delta=with_own_delta(shares),
+    budget_split=budget_split,
+    uses_delta=with_own_delta(budget_split),
     fit=fit,
     citation=(
         "Schroeder, Hartenstein and Feuerriegel (2025), PrivATE: differentially private confidence "

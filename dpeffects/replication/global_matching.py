@@ -13,7 +13,7 @@ import math
 from dpeffects.estimators.spec import MethodSpec
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.strata import MatchedStrata
+from dpeffects.privacy.exact_matching import MatchedStrata
 from dpeffects.replication.smooth_matching import (
     CITATION,
     GIVEN,
@@ -27,7 +27,7 @@ class GlobalMatchingOptions(StrataOptions):
     """``matching``: "means" (differences in means by stratum) or "round_robin" (the paper's)."""
 
 
-def shares(level: str, options: GlobalMatchingOptions) -> dict[str, float]:
+def budget_split(level: str, options: GlobalMatchingOptions) -> dict[str, float]:
     """Split of the budget: the noise of the estimate dwarfs the sampling error."""
     return {"estimate": 0.9, "variance": 0.1}
 
@@ -52,12 +52,12 @@ def fit(curator: Curator, options: GlobalMatchingOptions, estimand: str) -> Esti
 SPEC = MethodSpec(
     name="global_matching",
     title="exact matching on strata, global sensitivity",
-    about="the same with noise for the worst dataset: a baseline, pure epsilon",
-    assumes="treatment was as good as random within every stratum",
+    about="exact matching on strata, with noise by global sensitivity: a baseline, pure epsilon",
+    assumes="treatment was as good as random within each stratum",
     estimands=("ATE",),
     levels=("sample",),
     options=GlobalMatchingOptions,
-    shares=shares,
+    budget_split=budget_split,
     fit=fit,
     citation=CITATION,
     needs_strata=True,

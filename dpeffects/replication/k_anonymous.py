@@ -27,8 +27,8 @@ from dpeffects.inference.estimate import Estimate, SamplingVariance
 from dpeffects.privacy.curator import Curator
 from dpeffects.replication.block_learner import ESTIMATOR_NAMES
 from dpeffects.replication.sample_aggregate import on_all
-from dpeffects.replication.unproved.claimed import unprotected
-from dpeffects.replication.unproved.models import wrap_models
+from dpeffects.replication.unproved.sklearn_models import wrap_models
+from dpeffects.replication.unproved.unproved_releases import unprotected
 
 _LEAST_K = 2
 
@@ -106,7 +106,7 @@ def anonymised(rows: FloatArray, k: int) -> FloatArray:
     return np.asarray((sums / np.bincount(group)[:, None])[group])
 
 
-def shares(level: str, options: KAnonymousOptions) -> dict[str, float]:
+def budget_split(level: str, options: KAnonymousOptions) -> dict[str, float]:
     """Nothing is charged."""
     return {"estimate": 1.0}
 
@@ -136,12 +136,12 @@ NONE = (
 SPEC = MethodSpec(
     name="k_anonymous",
     title="k-anonymised covariates",
-    about="covariates averaged in groups of k near records; no differential privacy at all",
-    assumes=f"{NO_CONFOUNDER}; near records are alike",
+    about="microaggregation: covariates averaged in groups of k records; no differential privacy",
+    assumes=f"{NO_CONFOUNDER}; similar records have similar outcomes",
     estimands=AVERAGES,
     levels=("none",),
     options=KAnonymousOptions,
-    shares=shares,
+    budget_split=budget_split,
     fit=fit,
     citation=(
         "Domingo-Ferrer and Torra (2005), Ordinal, continuous and heterogeneous k-anonymity "

@@ -19,7 +19,7 @@ from dpeffects.privacy.curator import Curator
 from dpeffects.replication import k_anonymous
 from dpeffects.replication.block_learner import BlockLearner, check_at_points, models_of
 from dpeffects.replication.k_anonymous import KAnonymousOptions, anonymised
-from dpeffects.replication.unproved.claimed import unprotected
+from dpeffects.replication.unproved.unproved_releases import unprotected
 
 _NO_INTERVAL = Unavailable("no sampling variance is computed for effects at points")
 
@@ -64,7 +64,7 @@ def fit(curator: Curator, options: KAnonymousAtPointsOptions, points: FloatArray
 
 SPEC = replace(
     k_anonymous.SPEC,
-    about="any learner on covariates averaged in groups of k; no differential privacy at all",
+    about="any learner on microaggregated covariates (groups of k); no differential privacy",
     estimands=("CATE",),
     options=KAnonymousAtPointsOptions,
     fit=fit,

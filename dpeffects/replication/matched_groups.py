@@ -30,14 +30,14 @@ from typing import Any
 import numpy as np
 
 from dpeffects.arrays import FloatArray, IntArray
-from dpeffects.estimators.arm_sums import OfArm
+from dpeffects.estimators.arm_sums import ArmLookup
 from dpeffects.estimators.default import one_step
 from dpeffects.estimators.default.one_step import OneStepOptions
-from dpeffects.estimators.default.score import Score
+from dpeffects.estimators.default.propensity_score import PropensityScore
 from dpeffects.estimators.option_checks import whole
-from dpeffects.estimators.row import row
+from dpeffects.estimators.row_functions import row
 from dpeffects.estimators.spec import MethodSpec
-from dpeffects.privacy import COUNT, Asked, Block, Cells, Curator
+from dpeffects.privacy import COUNT, Block, Curator, GroupIndex, SumQuery
 
 GROUPS, FEWEST = 10, 5
 """Matched groups: five leave 10 % of an imbalance along a normal score, ten 4, twenty 2. Errors
@@ -73,13 +73,13 @@ class MatchedOptions(OneStepOptions):
         """What a call takes."""
         return {"groups": self.groups, "flexible": self.degree}
 
-    def regrouped(self, curator: Curator, score: Score) -> Score:
+    def regrouped(self, curator: Curator, score: PropensityScore) -> PropensityScore:
         """The score with the released shares of the arms in its groups for chances."""
         return match_groups(curator, score, self.groups)
 
 
 @dataclass(frozen=True, eq=False)
-class Groups(Score):
+class PropensityScoreGroups(PropensityScore):
     """A score of which only the group of a record counts.
 
     ``limits`` are those of groups by the chance of an arm, ``found`` the released shares of that
@@ -102,27 +102,29 @@ def _group(limits: FloatArray, chances: FloatArray) -> IntArray:
 
 
 @row("covariates")
-def matched_cell(rows: Block, score: Score, limits: FloatArray, arm: int, own: OfArm) -> IntArray:
+def matched_cell(
+    rows: Block, score: PropensityScore, limits: FloatArray, arm: int, own: ArmLookup
+) -> IntArray:
     """The group of a record by its chance of an arm, those outside that arm first."""
     inside = own.arm(rows) == arm
     return np.asarray(_group(limits, score.of(rows)[:, arm]) + (limits.size + 1) * inside)
 
 
-def match_groups(curator: Curator, score: Score, count: int) -> Groups:
+def match_groups(curator: Curator, score: PropensityScore, count: int) -> PropensityScoreGroups:
     """Count the records of groups by arm; where noise hides them, shares are those of the score."""
     arms = range(1 if curator.arms == 2 else curator.arms)
     levels = np.arange(1, 2 * count) / (2.0 * count)
     chances, weights = score.chances, score.weights.ravel()
     points = np.stack([_quantiles(chances[..., k].ravel(), weights, levels) for k in arms])
     limits, middles = points[:, 1::2], points[:, ::2]
-    part, own = Fraction(1, len(arms)), OfArm(score.shares)
+    part, own = Fraction(1, len(arms)), ArmLookup(score.shares)
     released = curator.several(
         *(
-            Asked(
+            SumQuery(
                 "records of matched groups by arm",
                 None,
                 COUNT,
-                Cells(matched_cell(score, limits[k], k, own), 2 * count),
+                GroupIndex(matched_cell(score, limits[k], k, own), 2 * count),
                 "groups",
                 part,
             )
@@ -136,7 +138,7 @@ def match_groups(curator: Curator, score: Score, count: int) -> Groups:
     prior = (_OFF * spread) ** 2 + spread / total
     seen = ((1.0 - middles) * inside - middles * outside) / total
     found = middles + prior / (prior + noise) * seen
-    return Groups(**vars(score), limits=limits, found=found)
+    return PropensityScoreGroups(**vars(score), limits=limits, found=found)
 
 
 def _quantiles(values: FloatArray, weights: FloatArray, levels: FloatArray) -> FloatArray:

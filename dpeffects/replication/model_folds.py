@@ -56,13 +56,13 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators.option_checks import check_clip, checked, choice, whole
-from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
+from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options, PublicInfo
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.privacy import Curator, Noisy
-from dpeffects.privacy.parts import ESTIMATORS, EffectTerms, Folds, isolated
+from dpeffects.privacy import Curator, NoisyValue
+from dpeffects.privacy.sample_splits import ESTIMATORS, EffectTerms, Folds, isolated
 from dpeffects.replication import sample_aggregate
 from dpeffects.replication.block_learner import models_of
-from dpeffects.replication.unproved.models import FittedModel, wrap_models
+from dpeffects.replication.unproved.sklearn_models import ModelTemplate, wrap_models
 
 _CLIP = 0.1
 
@@ -71,8 +71,8 @@ _CLIP = 0.1
 class FoldModels:
     """What is fitted in a fold: propensity and mean outcomes, where the estimator needs them."""
 
-    outcome: FittedModel
-    propensity: FittedModel
+    outcome: ModelTemplate
+    propensity: ModelTemplate
     estimator: str
 
     @property
@@ -146,7 +146,7 @@ class ModelFoldsOptions(Options):
         """Refuse folds that are too many for the records."""
         sample_aggregate.check_parts("model_folds", "fold", self.folds, n)
 
-    def resolve(self, facts: Facts) -> ModelFoldsOptions:
+    def resolve(self, facts: PublicInfo) -> ModelFoldsOptions:
         """Try the models on made-up records; refuse where noise would hide every effect."""
         models = self.in_fold()
         most = self.folds or sample_aggregate.default_blocks(
@@ -177,7 +177,7 @@ def _tried(models: FoldModels, rows: FloatArray, treated: BoolArray, outcome: Fl
         models(rows, treated, outcome)(rows)
 
 
-def shares(level: str, options: ModelFoldsOptions) -> dict[str, float]:
+def budget_split(level: str, options: ModelFoldsOptions) -> dict[str, float]:
     """Split of the budget; what has no variance does not pay for one."""
     if _blind(options):
         return {"count": 0.1, "estimate": 0.9}
@@ -199,7 +199,7 @@ def fit(curator: Curator, options: ModelFoldsOptions, estimand: str) -> Estimate
     details = {
         "treated, control records (noisy)": f"{treated:.0f}, {curator.n - treated:.0f}",
         **sample_aggregate.size_details(curator.n, folds, "fold"),
-        "propensities clipped at": f"{clip:.3g}",
+        "propensity scores truncated at": f"{clip:.3g}",
     }
     if options.average == "estimates":
         mean = _of_estimates(parts.mean_of_estimates("mean effect", interval, "estimate"), interval)
@@ -207,7 +207,7 @@ def fit(curator: Curator, options: ModelFoldsOptions, estimand: str) -> Estimate
         failed = "Folds without both arms are left out."
     else:
         noisy = parts.mean_by_predictions("mean effect", "estimate")
-        mean = Mean(float(noisy), noisy, (noisy.scale,))
+        mean = FoldAverage(float(noisy), noisy, (noisy.scale,))
         failed = "Models of folds without both arms predict the middle of the range."
     gaussian = mean.noise.gaussian
     return Estimate(
@@ -218,7 +218,7 @@ def fit(curator: Curator, options: ModelFoldsOptions, estimand: str) -> Estimate
         possible=possible,
         details=details,
         notes=(_BIAS.format(records=curator.n // folds, failed=failed),),
-        caution=sample_aggregate.small_parts(curator, models.flexible, treated, folds, "fold"),
+        warnings=sample_aggregate.small_parts(curator, models.flexible, treated, folds, "fold"),
     )
 
 
@@ -229,11 +229,11 @@ _BIAS = (
 
 
 @dataclass(frozen=True)
-class Mean:
+class FoldAverage:
     """An average effect, its release, the scales of noise in it, and the share of folds in it."""
 
     value: float
-    noise: Noisy
+    noise: NoisyValue
     scales: tuple[float, ...]
     present: float = 1.0
 
@@ -243,14 +243,14 @@ class Mean:
         return self.noise.variance * sum((x / self.noise.scale) ** 2 for x in self.scales)
 
 
-def _of_estimates(noisy: Noisy, interval: tuple[float, float]) -> Mean:
+def _of_estimates(noisy: NoisyValue, interval: tuple[float, float]) -> FoldAverage:
     """Mean over the folds with an estimate: sum over number, both noisy."""
     middle, half = (interval[0] + interval[1]) / 2.0, (interval[1] - interval[0]) / 2.0
     total, share = noisy.value
     present = min(max(share / half, 1e-3), 1.0)
     apart = min(max(total / present, -half), half)
     unit = noisy.scale / present
-    return Mean(middle + apart, noisy, (unit, unit * abs(apart) / half), present)
+    return FoldAverage(middle + apart, noisy, (unit, unit * abs(apart) / half), present)
 
 
 def _blind(options: ModelFoldsOptions) -> bool:
@@ -260,7 +260,7 @@ def _blind(options: ModelFoldsOptions) -> bool:
 def _variance(
     curator: Curator,
     options: ModelFoldsOptions,
-    mean: Mean,
+    mean: FoldAverage,
     interval: tuple[float, float],
     folds: int,
     parts: Folds,
@@ -282,13 +282,13 @@ def _variance(
 
 SPEC = MethodSpec(
     name="model_folds",
-    title="models of folds",
-    about="any scikit-learn models, fitted in folds; the average effect by them gets noise",
-    assumes=f"{NO_CONFOUNDER}; models learnt in one fold fit",
+    title="cross-fitted models",
+    about="any scikit-learn models, cross-fitted; noise is added to the average effect",
+    assumes=f"{NO_CONFOUNDER}; models of one fold are correctly specified",
     estimands=("ATE",),
     levels=("sample",),
     options=ModelFoldsOptions,
-    shares=shares,
+    budget_split=budget_split,
     fit=fit,
     citation=(
         "Lebeda, Even, Bellet and Josse (2025), Model agnostic differentially private causal "

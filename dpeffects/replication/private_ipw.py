@@ -12,7 +12,7 @@ Where this differs from the paper, and why:
 - Covariates are scaled by declared bounds, not by the largest norm in the data, and centred; the
   intercept is one of the columns scaled to norm 1. It is shrunk towards the noisy share of treated.
 - Noise goes into the objective of the regression (``propensity="objective"``), not onto its weights
-  ("output", the paper's): `privacy.minimise.minimise` has the measurements.
+  ("output", the paper's): `privacy.private_minimisation.minimise` has the measurements.
 - Propensities are clipped before they divide anything; the paper's sensitivity is false without it.
   Where the released model cannot reach the clip within the declared ranges, its own reach bounds
   the weights. The noise is for the exact length of the interval of a record's term.
@@ -66,50 +66,55 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators import option_checks, spec
-from dpeffects.estimators.arm_sums import OfArm, arm_counts, arm_sums
-from dpeffects.estimators.default.arm_terms import (
-    ArmTerms,
-    ArmTotals,
-    combination,
-    scaled,
-)
-from dpeffects.estimators.default.centres import (
-    Centres,
+from dpeffects.estimators.arm_sums import ArmLookup, arm_counts, arm_sums
+from dpeffects.estimators.default.arm_levels import Spread, arm_means, by_arm, with_means
+from dpeffects.estimators.default.arm_summaries import (
+    ArmStats,
     centres_of,
     clipped_term,
     residual,
     squared,
 )
-from dpeffects.estimators.default.levels import Spread, arm_means, by_arm, with_means
-from dpeffects.estimators.default.standard import ask_means, release_standard
-from dpeffects.estimators.row import row
-from dpeffects.estimators.weighting.inverse_weights import Propensity, propensity_model
+from dpeffects.estimators.default.arm_terms import ArmTerms, ArmTotals, combination, scaled
+from dpeffects.estimators.default.standardisation import ask_means, release_standard
+from dpeffects.estimators.row_functions import row
+from dpeffects.estimators.weighting.inverse_weights import PropensityFunction, propensity_model
 from dpeffects.estimators.weighting.propensity import (
     LINEAR,
-    PropensityModel,
+    PropensityEstimate,
     Setting,
     WeightSpreads,
-    caution_about,
     clipped_share,
     fitted_model,
     kept_slopes,
     plan,
     reweighted,
+    warnings_about,
     within_clip,
 )
 from dpeffects.inference.estimate import (
     Effects,
+    ErrorPart,
     Estimate,
     Influence,
-    Part,
     SamplingVariance,
     Unavailable,
 )
-from dpeffects.privacy import COUNT, Asked, Block, Box, Budget, Cells, Curator, Noisy, RowFunction
+from dpeffects.privacy import (
+    COUNT,
+    Block,
+    Box,
+    Budget,
+    Curator,
+    GroupIndex,
+    NoisyValue,
+    RowFunction,
+    SumQuery,
+)
 from dpeffects.privacy.losses import sigmoid, unit_norm
-from dpeffects.privacy.minimise import Weights
-from dpeffects.privacy.parts import halves
-from dpeffects.privacy.tight_sets import norm_of_sum
+from dpeffects.privacy.private_minimisation import Coefs
+from dpeffects.privacy.sample_splits import halves
+from dpeffects.privacy.tight_domains import norm_of_sum
 from dpeffects.replication.weighting_error import WeightingError
 
 _SQUARES, _MOMENT = 0.5, 0.5
@@ -153,13 +158,14 @@ _HALVES = (
 class PrivateIPWOptions(spec.Options):
     """Options of inverse probability weighting.
 
-    ``clip``: propensities are kept within [clip, 1 - clip], for the ATT and the ATC on the side on
-    which they divide; None chooses it from released numbers. ``propensity``: "objective" (noise in
-    the objective) or "output" (noise on the weights, the paper's). ``split``: fit the model on one
-    half of the rows and estimate on the other, as in the paper. ``centre``: "arms" (outcomes less
-    released means of the arms), "middle" (less the middle of their range) or "none" (as they are,
-    the paper's). ``penalty``: ridge penalty of the model, on rows of norm 1 and the mean loss (the
-    paper has 0.1); where it is too small for noise in the objective, the least that is not.
+    ``clip``: propensity scores are kept within [clip, 1 - clip], for the ATT only to at
+    most 1 - clip and for the ATC only to at least clip; None chooses it from released numbers.
+    ``propensity``: "objective" (noise in the objective) or "output" (noise on the weights, the
+    paper's). ``split``: fit the model on one half of the rows and estimate on the other, as in the
+    paper. ``centre``: "arms" (outcomes less released means of the arms), "middle" (less the middle
+    of their range) or "none" (as they are, the paper's). ``penalty``: ridge penalty of the model,
+    on rows of norm 1 and the mean loss (the paper has 0.1); where it is too small for noise in the
+    objective, the least that is not.
     ``model_share``: part of the budget for the model, by default from public numbers. ``noise``:
     "auto" (Gaussian where it is smaller and delta allows it), "laplace" or "gaussian" (the
     paper's). ``as_printed``: Algorithm 1 of the paper, which sets all of these but ``clip`` and
@@ -188,7 +194,7 @@ class PrivateIPWOptions(spec.Options):
                 if getattr(self, name) not in (usual, printed):
                     raise OptionError(f"as_printed=True sets {name}; leave one of them out")
 
-    def resolve(self, facts: spec.Facts) -> spec.Options:
+    def resolve(self, facts: spec.PublicInfo) -> spec.Options:
         """Choose the share of the model; refuse what level or budget does not allow."""
         given = {k: v for k, v in (("clip", self.clip), ("penalty", self.penalty)) if v}
         printed = replace(self, **{**_PRINTED, **given}) if self.as_printed else self
@@ -209,7 +215,7 @@ class PrivateIPWOptions(spec.Options):
         if self.split:
             return self
         parts = _PARTS if self.model_share is None else (self.model_share,)
-        splits = {p: shares(facts.level, replace(self, model_share=p)) for p in parts}
+        splits = {p: budget_split(facts.level, replace(self, model_share=p)) for p in parts}
         prices = {
             p: (_price(split, "model", facts.budget), _price(split, "estimate", facts.budget))
             for p, split in splits.items()
@@ -227,7 +233,7 @@ class PrivateIPWOptions(spec.Options):
         halves = self.split or self.as_printed
         return "split=True divides the rows into halves" if halves else ""
 
-    def has_means(self, facts: spec.Facts) -> bool:
+    def has_means(self, facts: spec.PublicInfo) -> bool:
         """Centres of the arms are released, unless told otherwise."""
         return self.centre == "arms" and not self.as_printed
 
@@ -241,7 +247,7 @@ def _price(split: Mapping[str, float], share: str, budget: Budget) -> float:
     return split[share] / sum(split.values()) * budget.epsilon
 
 
-def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:
+def budget_split(level: str, options: PrivateIPWOptions) -> dict[str, float]:
     """Split of the budget; the model's part is chosen from public numbers.
 
     With ``split`` the model has the whole budget on its half of the rows, and these divide the
@@ -263,7 +269,7 @@ def shares(level: str, options: PrivateIPWOptions) -> dict[str, float]:
 
 @row("covariates")
 def arm_weight(
-    rows: Block, models: tuple[Propensity, ...], estimand: str, arms: OfArm
+    rows: Block, models: tuple[PropensityFunction, ...], estimand: str, arms: ArmLookup
 ) -> FloatArray:
     """Weights by inverse chances: of two arms those of the estimand, with a minus for controls."""
     units, arm = unit_rows(rows.covariates), arms.arm(rows)
@@ -277,7 +283,9 @@ def arm_weight(
 
 
 @row("covariates")
-def own_beyond_clip(rows: Block, models: tuple[Propensity, ...], arms: OfArm) -> IntArray:
+def own_beyond_clip(
+    rows: Block, models: tuple[PropensityFunction, ...], arms: ArmLookup
+) -> IntArray:
     """The arm of a record whose own chance is below the clip; the number of arms for others."""
     units, arm = unit_rows(rows.covariates), arms.arm(rows)
     cell = np.full(rows.size, len(models), np.int64)
@@ -301,7 +309,7 @@ def moment_box(longest: float, scale: FloatArray) -> Box:
     return Box(-half, half)
 
 
-def uses_delta(options: PrivateIPWOptions, facts: spec.Facts) -> dict[str, float | None]:
+def uses_delta(options: PrivateIPWOptions, facts: spec.PublicInfo) -> dict[str, float | None]:
     """Which shares can use a delta; the paper's noise is Gaussian everywhere."""
     if options.noise == "laplace":
         return {}
@@ -312,7 +320,7 @@ def uses_delta(options: PrivateIPWOptions, facts: spec.Facts) -> dict[str, float
 
 def released_models(
     curator: Curator, setting: Setting, estimate: float
-) -> tuple[tuple[PropensityModel, ...], FloatArray, float]:
+) -> tuple[tuple[PropensityEstimate, ...], FloatArray, float]:
     """Release the shares of the arms, the spread of covariates, and the models.
 
     Two arms have one model, of treatment; each of more has one against all others. All are free
@@ -347,13 +355,13 @@ def fit_arms(
         return _as_printed(curator, options, estimand)
     price, records = curator.epsilon("estimate"), (n, n)
 
-    def released(rows: Curator) -> tuple[tuple[PropensityModel, ...], FloatArray, float]:
+    def released(rows: Curator) -> tuple[tuple[PropensityEstimate, ...], FloatArray, float]:
         return released_models(rows, options.setting(records, rows.width), price)
 
     if options.split:
         records = ((n + 1) // 2, n // 2)
-        second = {k: curator.epsilon(k) for k in shares("sample", options) if curator.has(k)}
-        known = uses_delta(options, spec.Facts(n, curator.width, Budget(1.0), "sample"))
+        second = {k: curator.epsilon(k) for k in budget_split("sample", options) if curator.has(k)}
+        known = uses_delta(options, spec.PublicInfo(n, curator.width, Budget(1.0), "sample"))
         (models, _, _), curator = halves(curator, _FIRST_HALF, second, released, known)
         arm_shares, sd = arm_counts(curator, "counts").shares()
     else:
@@ -378,46 +386,46 @@ def _as_printed(curator: Curator, options: PrivateIPWOptions, estimand: str) -> 
     """Algorithm 1 with all of the budget for each of its two steps, and nothing beside them."""
     shares = {"model": 1.0}, {"estimate": 1.0}
 
-    def released(rows: Curator) -> Weights:
+    def released(rows: Curator) -> Coefs:
         strength = rows.n * (options.penalty or 0.0)
         return propensity_model(rows, strength, 0.0, "model", options.propensity, options.noise)
 
     known: dict[str, float | None] = {"model": None, "estimate": math.inf}
     weights, other = halves(curator, *shares, released, known)
     limits = ESTIMANDS[estimand].clip_limits(options.clip or 0.0)
-    model = Propensity.within(weights.value, 0.0, limits)
+    model = PropensityFunction.within(weights.value, 0.0, limits)
     zero = np.zeros(2)
     low, high = weighted_ends((model,), estimand, zero, other.outcome_range)
     middle, width = (low.min() + high.max()) / 2.0, high.max() - low.min()
-    weight = arm_weight((model,), estimand, OfArm(zero))
+    weight = arm_weight((model,), estimand, ArmLookup(zero))
     row = scaled(
         clipped_term(residual(zero), weight, math.inf),
-        OfArm(np.full(2, middle)),
-        OfArm(np.full(2, width)),
+        ArmLookup(np.full(2, middle)),
+        ArmLookup(np.full(2, width)),
     )
     total = other.sums("weighted sum", row, Box(-0.5, 0.5), share="estimate")
     kept = kept_slopes(weights.strength, curator.width, (curator.n + 1) // 2)
     own = ESTIMANDS[estimand]
     by_n = "" if own.of_treated and own.of_control else "treated" if own.of_treated else "control"
-    said = (_BY_N.format(estimand, by_n) if by_n else "", caution_about(kept, 0.0))
+    said = (_BY_N.format(estimand, by_n) if by_n else "", warnings_about(kept, 0.0))
     estimate = Estimate(
         value=float(middle + width * float(total) / other.n),
         sampling=Unavailable("Algorithm 1 as printed releases no variance"),
         gaussian=total.variance * float(width / other.n) ** 2,
-        basis="adjusted" if kept >= hand.NOTHING else "association",
-        caution="; ".join(filter(None, said)),
+        identification="adjusted" if kept >= hand.NOTHING else "unadjusted",
+        warnings="; ".join(filter(None, said)),
     )
     details = {
-        "strength of the ridge penalty": weights.strength,
-        "propensities within": f"[{model.low:.4g}, {model.high:.4g}]",
-        "slopes kept by the propensity model": f"{100.0 * kept:.0f} %",
+        "ridge penalty": weights.strength,
+        "propensity scores truncated to": f"[{model.low:.4g}, {model.high:.4g}]",
+        "propensity coefficients shrunk to": f"{100.0 * kept:.0f} %",
     }
     return Effects((estimate,), (LINEAR, _SHIFTS, _HALVES), details=details)
 
 
 def _centres(
     curator: Curator, options: PrivateIPWOptions, shares: FloatArray, sd: float
-) -> Centres:
+) -> ArmStats:
     """Released means of the arms, or the same constant for all."""
     lower, upper = curator.outcome_range
     middle, n = lower + (upper - lower) / 2.0, curator.n
@@ -428,7 +436,7 @@ def _centres(
     constant = np.full(len(shares), middle if options.centre == "middle" else 0.0)
     none, two_valued = np.zeros(len(shares)), curator.values[-1] == 2
     about = (curator.outcome_range, two_valued, curator.size_sd)
-    return Centres(n, shares, sd, constant, none, none, *about)
+    return ArmStats(n, shares, sd, constant, none, none, *about)
 
 
 @dataclass(frozen=True, eq=False)
@@ -440,9 +448,9 @@ class Weighting:
     """
 
     estimand: str
-    models: tuple[PropensityModel, ...]
+    models: tuple[PropensityEstimate, ...]
     limits: tuple[Interval, ...]
-    centres: Centres
+    centres: ArmStats
     public: bool = False
 
     @property
@@ -451,7 +459,7 @@ class Weighting:
         return len(self.centres.shares)
 
     @cached_property
-    def propensities(self) -> tuple[Propensity, ...]:
+    def propensities(self) -> tuple[PropensityFunction, ...]:
         """The models, clipped."""
         return tuple(m.within(x) for m, x in zip(self.models, self.limits, strict=True))
 
@@ -479,7 +487,7 @@ class Weighting:
             low, high = middle - half, middle + half
         else:
             low, high = np.full(2, low.min()), np.full(2, high.max())
-        weight = arm_weight(self.propensities, self.estimand, OfArm(self.centres.shares))
+        weight = arm_weight(self.propensities, self.estimand, ArmLookup(self.centres.shares))
         term = clipped_term(residual(self.centres.means), weight, math.inf)
         worth, labels = self.centres.n / self.mean_square_weights, _LABELS
         return ArmTerms(self.centres, term, low, high, worth, self.public, labels)
@@ -500,15 +508,18 @@ class Weighting:
         return middle - half, middle + half
 
     @property
-    def asked_beyond(self) -> Asked:
+    def asked_beyond(self) -> SumQuery:
         """How many records are beyond the clip, by arm if there are more than two."""
-        label, cells = "records beyond the clip", Cells(within_clip(self.propensities[0]), 1)
+        label, cells = (
+            "records beyond the propensity limits",
+            GroupIndex(within_clip(self.propensities[0]), 1),
+        )
         if self.arms > 2:
-            row = own_beyond_clip(self.propensities, OfArm(self.centres.shares))
-            label, cells = f"{label} by arm", Cells(row, self.arms)
-        return Asked(label, None, COUNT, cells, "overlap")
+            row = own_beyond_clip(self.propensities, ArmLookup(self.centres.shares))
+            label, cells = f"{label} by arm", GroupIndex(row, self.arms)
+        return SumQuery(label, None, COUNT, cells, "overlap")
 
-    def beyond(self, noisy: Noisy) -> tuple[FloatArray, FloatArray]:
+    def beyond(self, noisy: NoisyValue) -> tuple[FloatArray, FloatArray]:
         """Shares of the records beyond the clip, and the weight that they lack, by model."""
         two, whom = self.arms == 2, _population(self.arms, self.estimand)
         sizes = np.array([float(self.centres.n)]) if two else self.centres.sizes
@@ -532,7 +543,7 @@ class Weighting:
         pairs = zip(self.models, self.limits, strict=True)
         return np.array([np.mean(m.scores / np.clip(m.scores, *x) ** 2) for m, x in pairs])
 
-    def pair(self, arm: int, other: int) -> tuple[PropensityModel, Centres]:
+    def pair(self, arm: int, other: int) -> tuple[PropensityEstimate, ArmStats]:
         """What is known of the models and centres of two arms, together."""
         if self.arms == 2:
             return self.models[0], self.centres
@@ -549,7 +560,10 @@ class Weighting:
 
 
 def weighted_ends(
-    models: tuple[Propensity, ...], estimand: str, centres: FloatArray, outcome_range: Interval
+    models: tuple[PropensityFunction, ...],
+    estimand: str,
+    centres: FloatArray,
+    outcome_range: Interval,
 ) -> tuple[FloatArray, FloatArray]:
     """The intervals of what records of each arm can add."""
     if len(models) == 1:
@@ -576,7 +590,7 @@ def _effects(
         part = _SQUARES if models[0].noise_sd.any() else 1.0
         box = Box(0, _longest(centres) ** 2)
         squares_of = squared(from_centre)
-        asked.append(Asked("squares of residuals", squares_of, box, None, "variance", part))
+        asked.append(SumQuery("squares of residuals", squares_of, box, None, "variance", part))
     released, beyond, *squares = curator.several(*asked)
     found, (clipped, lost) = terms.read(released), weighting.beyond(beyond)
     spread, spread_sd = _spread(centres, *squares)
@@ -623,8 +637,8 @@ def _effects(
             gaussian=float(noise @ noise) if released.gaussian else 0.0,
             parts=(*error.parts(), *((by_size,) if by_size.variance else ())),
             possible=(-most, most),
-            basis="adjusted" if model.kept >= hand.NOTHING else "association",
-            caution=caution_about(model.kept, float(clipped[which].max())),
+            identification="adjusted" if model.kept >= hand.NOTHING else "unadjusted",
+            warnings=warnings_about(model.kept, float(clipped[which].max())),
             influence=_influence(weighting, found, pair, more),
         )
         worth = n / weighting.mean_square_weights
@@ -640,15 +654,11 @@ def _effects(
         means, noises = centres.means + more * extras, more * scales
         made = arm_means(pair, means, centres, estimate, both, noises, released.gaussian, worth)
         estimates.append(replace(estimate, means=made))
-    notes = (
-        LINEAR,
-        *((_SHIFTS,) if not centred else ()),
-        *((_HALVES,) if options.split else ()),
-    )
+    notes = (LINEAR, *((_SHIFTS,) if not centred else ()), *((_HALVES,) if options.split else ()))
     return Effects(tuple(estimates), notes, details=_details(weighting, clipped))
 
 
-def _longest(centres: Centres) -> float:
+def _longest(centres: ArmStats) -> float:
     """The longest residual that a record can have."""
     low, high = centres.outcome_range
     return float(np.maximum(np.abs(low - centres.means), np.abs(high - centres.means)).max())
@@ -664,9 +674,9 @@ def _details(weighting: Weighting, clipped: FloatArray) -> dict[str, Any]:
     return {
         **counted,
         **models[0].details,
-        "propensities within": within,
-        "records beyond the clip": ", ".join(f"{100.0 * x:.1f} %" for x in clipped),
-        "slopes kept by the propensity model": f"{100.0 * min(x.kept for x in models):.0f} %",
+        "propensity scores truncated to": within,
+        "records beyond the propensity limits": ", ".join(f"{100.0 * x:.1f} %" for x in clipped),
+        "propensity coefficients shrunk to": f"{100.0 * min(x.kept for x in models):.0f} %",
     }
 
 
@@ -685,14 +695,14 @@ def _influence(weighting: Weighting, found: ArmTotals, pair: list[int], times: f
 
 def _by_size(
     weighting: Weighting, terms: ArmTerms, pair: list[int], extras: FloatArray, times: float
-) -> Part:
+) -> ErrorPart:
     """What noise in the numbers of records does, where sums are not measured from 0."""
     centres = weighting.centres
     if weighting.arms == 2:
         distance = (float(terms.middles[1]) - float(extras[0])) * centres.n / weighting.size
         return centres.size_part(times * distance)
     by_size = times * terms.middles[pair] * centres.share_sd
-    return Part("sizes of the arms", float(by_size @ by_size), noise=True)
+    return ErrorPart("the arm sizes", float(by_size @ by_size), noise=True)
 
 
 def _about_estimate(weighting: Weighting, found: ArmTotals) -> tuple[FloatArray, FloatArray]:
@@ -724,7 +734,7 @@ def _both(
     return (own * precision + rough * other) / both, np.sqrt(1.0 / both)
 
 
-def _spread(centres: Centres, *squares: Noisy) -> tuple[float, float]:
+def _spread(centres: ArmStats, *squares: NoisyValue) -> tuple[float, float]:
     """Mean square of residuals from their centres, pulled to a typical one by its noise.
 
     And what is not known of it, as a standard deviation.
@@ -739,7 +749,7 @@ def _spread(centres: Centres, *squares: Noisy) -> tuple[float, float]:
 
 
 def _moved_by_model(
-    curator: Curator, model: PropensityModel, centres: Centres, spread: float, centred: bool
+    curator: Curator, model: PropensityEstimate, centres: ArmStats, spread: float, centred: bool
 ) -> float:
     """Variance by noise in the model: what outcomes have in common with covariates, times it.
 
@@ -772,11 +782,11 @@ SPEC = spec.MethodSpec(
     name="private_ipw",
     title="inverse probability weighting",
     about="PP-IPW: a private logistic propensity model, then one weighted sum of outcomes",
-    assumes=f"{spec.NO_CONFOUNDER}; log odds of treatment are linear in its terms",
+    assumes=f"{spec.NO_CONFOUNDER}; the propensity logit is linear in its terms",
     estimands=AVERAGES,
     levels=("sample", "label"),
     options=PrivateIPWOptions,
-    shares=shares,
+    budget_split=budget_split,
     uses_delta=uses_delta,
     fit_arms=fit_arms,
     needs_intercept=True,  # the other columns are centred around it

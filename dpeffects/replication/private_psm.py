@@ -53,7 +53,7 @@ from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default import one_step
-from dpeffects.estimators.default.centres import between_arms
+from dpeffects.estimators.default.arm_summaries import between_arms
 from dpeffects.estimators.option_checks import (
     check_penalty,
     check_positive,
@@ -62,13 +62,13 @@ from dpeffects.estimators.option_checks import (
     flag,
     whole,
 )
-from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec, Options
+from dpeffects.estimators.row_functions import row
+from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, MethodSpec, Options, PublicInfo
 from dpeffects.inference.estimate import (
     NOISY_SCORE,
+    ArmMeans,
     Effects,
     Estimate,
-    Means,
     MeansVariance,
     SamplingVariance,
     Unavailable,
@@ -78,8 +78,8 @@ from dpeffects.inference.scales import likely, variance_at
 from dpeffects.privacy import Block, Curator
 from dpeffects.privacy.losses import least_penalty, sigmoid
 from dpeffects.privacy.matched import MatchedRecords
-from dpeffects.privacy.minimise import propensity_weights, public_propensity_model
 from dpeffects.privacy.noise import flip_chance
+from dpeffects.privacy.private_minimisation import propensity_weights, public_propensity_model
 from dpeffects.replication.matched_groups import FEWEST, GROUPS, SHARE, MatchedOptions
 from dpeffects.replication.nearest import Matches, feasible, match_into, match_limit, pairs
 
@@ -156,11 +156,11 @@ class PrivatePSMOptions(Options):
         """Groups are for what is not printed."""
         return {k: x for k, x in super().shown().items() if k not in _OF_GROUPS}
 
-    def has_means(self, facts: Facts) -> bool:
+    def has_means(self, facts: PublicInfo) -> bool:
         """More than two arms have a sum each, two arms one for both."""
         return facts.arms > 2 and (self.debias or facts.level == "label")
 
-    def resolve(self, facts: Facts) -> Options:
+    def resolve(self, facts: PublicInfo) -> Options:
         """Options of what is matched; with very many columns a tiny penalty cannot be fitted."""
         grouped = self._grouped(facts.level)
         for own in fields(self):
@@ -189,7 +189,7 @@ class PrivatePSMOptions(Options):
             raise OptionError(f"neighbors={self.neighbors}, but an arm has {smallest_arm} records")
 
 
-def shares(level: str, options: PrivatePSMOptions | MatchedOptions) -> dict[str, float]:
+def budget_split(level: str, options: PrivatePSMOptions | MatchedOptions) -> dict[str, float]:
     """Those of `one_step` and of groups; or the paper's 0.05 : 0.05 : 0.7 : 0.2, and a variance."""
     if isinstance(options, PrivatePSMOptions):
         if level == "label":
@@ -198,7 +198,7 @@ def shares(level: str, options: PrivatePSMOptions | MatchedOptions) -> dict[str,
             paper = {"model": 0.05, "scores": 0.05, "treatment": 0.7, "estimate": 0.2}
             return {**paper, "variance": 0.05} if options.debias else paper
         options = MatchedOptions()
-    return one_step.shares(level, options) | {"groups": SHARE}
+    return one_step.budget_split(level, options) | {"groups": SHARE}
 
 
 @row("covariates")
@@ -268,7 +268,7 @@ def release_inputs(curator: Curator, options: PrivatePSMOptions, estimand: str) 
 
 
 def uses_delta(
-    options: PrivatePSMOptions | MatchedOptions, facts: Facts
+    options: PrivatePSMOptions | MatchedOptions, facts: PublicInfo
 ) -> dict[str, float | None]:
     """Shares with Gaussian noise, of groups alone: the paper has none."""
     return one_step.uses_delta(options, facts) if isinstance(options, MatchedOptions) else {}
@@ -303,14 +303,14 @@ def fit_arms(
     if curator.has("variance"):
         by_shares = share_variance(rows, turn @ means, inputs.shares, mixed, curator.n)
         variances = _variances(curator, inputs, matches, rows, means, scales, by_shares)
-    noisy, caution = _caution(inputs)
+    noisy, warnings = _warnings(inputs)
     estimates = [
         Estimate(
             value=float(row @ means),
             sampling=variance,
             laplace=tuple(float(x) for x in np.abs(row) * scales if x > 0.0),
-            basis="association" if noisy else "",
-            caution=caution,
+            identification="unadjusted" if noisy else "",
+            warnings=warnings,
         )
         for row, variance in zip(rows, variances, strict=True)
     ]
@@ -430,12 +430,12 @@ def _means(
     from_middle: FloatArray,
     scales: FloatArray,
     sizes: IntArray,
-) -> Means:
+) -> ArmMeans:
     """Means of two arms; the variance of their difference is divided by the sizes of the arms."""
     low, high = curator.outcome_range
     one, two = (low + (high - low) / 2.0 + from_middle).tolist()
     part, own = float(sizes[1] / sizes.sum()), estimate.sampling
-    made = Means(
+    made = ArmMeans(
         one,
         two,
         own if isinstance(own, Unavailable) else (MeansVariance(own, part, 1.0 - part),),
@@ -445,7 +445,7 @@ def _means(
     return _with_design(made, estimate, part) if curator.values[-1] == 2 else made
 
 
-def _with_design(means: Means, estimate: Estimate, part: float) -> Means:
+def _with_design(means: ArmMeans, estimate: Estimate, part: float) -> ArmMeans:
     """Means of an outcome of two values, whose design is such that the variance comes out right.
 
     ``part`` is that of the treated mean in the variance of arms of equal risk.
@@ -457,7 +457,7 @@ def _with_design(means: Means, estimate: Estimate, part: float) -> Means:
     return replace(means, design=(factor * part, factor * (1.0 - part), 0.0))
 
 
-def _caution(inputs: Inputs) -> tuple[bool, str]:
+def _warnings(inputs: Inputs) -> tuple[bool, str]:
     """Whether the scores are mostly noise, and what to say where they have some.
 
     The noise is known, and so is the variance of the released scores that it is in.
@@ -467,7 +467,7 @@ def _caution(inputs: Inputs) -> tuple[bool, str]:
     if share > hand.HARDLY:
         return True, NOISY_SCORE
     if share > hand.WORTH_A_WORD:
-        return False, f"PARTLY ADJUSTED: {share:.0%} of the scores' variance is privacy noise"
+        return False, f"Partial adjustment: {share:.0%} of the scores' variance is privacy noise"
     return False, ""
 
 
@@ -527,13 +527,13 @@ def default_penalty(n: int, d: int, epsilon: float) -> float:
 SPEC = MethodSpec(
     name="private_psm",
     title="propensity-score matching",
-    about="matching on a propensity score: groups of a released one, or PrivATE's neighbours where "
+    about="propensity score matching: strata of a released score, or PrivATE's neighbours where "
     "only outcomes are private or as_printed=True",
-    assumes=f"{NO_CONFOUNDER}; log odds of treatment are linear in its terms",
+    assumes=f"{NO_CONFOUNDER}; the propensity logit is linear in its terms",
     estimands=AVERAGES,
     levels=("sample", "label"),
     options=PrivatePSMOptions,
-    shares=shares,
+    budget_split=budget_split,
     uses_delta=uses_delta,
     fit_arms=fit_arms,
     citation=(

@@ -41,13 +41,13 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators.arm_sums import treated_count
 from dpeffects.estimators.option_checks import check_clip, checked, choice, flag, is_number, whole
-from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
+from dpeffects.estimators.row_functions import row
+from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options, PublicInfo
 from dpeffects.inference.estimate import Estimate, SamplingVariance
-from dpeffects.privacy import Block, Box, Cells, Curator, Noisy, WithSquares, reads
-from dpeffects.privacy.parts import answer, by_block
+from dpeffects.privacy import Block, Box, BoxWithSquares, Curator, GroupIndex, NoisyValue, reads
+from dpeffects.privacy.sample_splits import answer, by_block
 from dpeffects.replication.block_learner import ESTIMATOR_NAMES, BlockLearner, models_of, weights_of
-from dpeffects.replication.unproved.models import wrap_models
+from dpeffects.replication.unproved.sklearn_models import wrap_models
 
 _LEAST_RECORDS = 4
 _FEW, _ENOUGH = 5, 40
@@ -101,7 +101,7 @@ class SampleAggregateOptions(Options):
         """Refuse blocks that are too many for the records."""
         check_parts("sample_aggregate", "block", self.blocks, n)
 
-    def resolve(self, facts: Facts) -> SampleAggregateOptions:
+    def resolve(self, facts: PublicInfo) -> SampleAggregateOptions:
         """Try the models on made-up records; refuse where noise would hide every effect."""
         learner = self.in_block("ATE")
         most = self.blocks or default_blocks(
@@ -175,7 +175,7 @@ def check_parts(method: str, part: str, asked: int | None, n: int) -> None:
         )
 
 
-def refuse_noise(facts: Facts, parts: int, name: str) -> None:
+def refuse_noise(facts: PublicInfo, parts: int, name: str) -> None:
     """Refuse, before the charge, what is nothing but noise even where half are treated."""
     noise = math.sqrt(2.0) / (parts * facts.budget.epsilon)
     if facts.budget.delta == 0.0 and noise > _HOPELESS:
@@ -222,7 +222,7 @@ def without_answer(rows: Block) -> BoolArray:
     return np.asarray(np.isnan(rows.answers).any(axis=1))
 
 
-ANSWERED = Cells(without_answer, 1)
+ANSWERED = GroupIndex(without_answer, 1)
 """Blocks with an answer; the others are dropped."""
 
 
@@ -245,12 +245,12 @@ class MeanAnswer:
     blocks: float
     first: float
     second: float
-    noise: Noisy
+    noise: NoisyValue
 
     @classmethod
     def released(cls, answers: Curator, label: str, interval: Interval, share: str) -> MeanAnswer:
         """Release number, sum and sum of squares at once (claims 7 and 10)."""
-        scaled, within = scaled_answer(interval), WithSquares(1, _COUNTED)
+        scaled, within = scaled_answer(interval), BoxWithSquares(1, _COUNTED)
         noisy = answers.sums(label, scaled, within, ANSWERED, share=share)
         count, first, second = noisy.value[0]
         blocks = min(max(count / _COUNTED, 2.0), float(answers.n))
@@ -287,7 +287,7 @@ class MeanAnswer:
 
 def mean_answer(
     answers: Curator, label: str, interval: Interval, share: str, size: int
-) -> tuple[Noisy, float]:
+) -> tuple[NoisyValue, float]:
     """Release the mean of ``size`` answers over blocks that have some; say how many have.
 
     Each is within the interval. With the weight that the number of blocks has here it needs no
@@ -311,12 +311,12 @@ def centred_answers(rows: Block, size: int, middle: float, constant: float) -> F
     return np.column_stack([answers - middle, np.full(len(answers), constant)])
 
 
-def shares(level: str, options: SampleAggregateOptions) -> dict[str, float]:
+def budget_split(level: str, options: SampleAggregateOptions) -> dict[str, float]:
     """Split of the budget."""
     return {"count": 0.1, "estimate": 0.9}
 
 
-def uses_delta(options: SampleAggregateOptions, facts: Facts) -> dict[str, float | None]:
+def uses_delta(options: SampleAggregateOptions, facts: PublicInfo) -> dict[str, float | None]:
     """A record moves each release like one number."""
     return {"count": 1.0, "estimate": 1.0}
 
@@ -347,7 +347,7 @@ def fit(curator: Curator, options: SampleAggregateOptions, estimand: str) -> Est
             "answers clipped to": f"[{interval[0]:.6g}, {interval[1]:.6g}]",
         },
         notes=(_BIAS.format(records=curator.n // blocks),),
-        caution=small_parts(curator, learner.flexible, treated, blocks, "block"),
+        warnings=small_parts(curator, learner.flexible, treated, blocks, "block"),
     )
 
 
@@ -361,15 +361,15 @@ def size_details(n: int, parts: int, name: str) -> dict[str, Any]:
 
 
 def small_parts(curator: Curator, flexible: bool, treated: float, parts: int, name: str) -> str:
-    """What nobody should overlook: too few of an arm in a part, or fewer than columns."""
+    """A warning: too few records of an arm in a block, or fewer than columns."""
     arms = {"treated": treated / parts, "control": (curator.n - treated) / parts}
     arm, least = min(arms.items(), key=lambda pair: pair[1])
     columns = curator.width * (2 if flexible else 1)
     if least < _FEW:
-        return f"TOO FEW {arm.upper()} RECORDS: about {least:.1f} in a {name}"
+        return f"Too few {arm} records: about {least:.1f} in a {name}"
     if least < columns:
         return (
-            f"HARDLY ADJUSTED: about {least:.1f} {arm} records in a {name} for {curator.width} "
+            f"Weak adjustment: about {least:.1f} {arm} records in a {name} for {curator.width} "
             "columns"
         )
     return ""
@@ -401,12 +401,12 @@ def on_all(
 SPEC = MethodSpec(
     name="sample_aggregate",
     title="sample and aggregate",
-    about="any scikit-learn models, fitted in disjoint blocks; the mean of the answers gets noise",
-    assumes=f"{NO_CONFOUNDER}; models learnt in one block fit",
+    about="any scikit-learn models, fitted in disjoint blocks; noise is added to the mean estimate",
+    assumes=f"{NO_CONFOUNDER}; models of one block are correctly specified",
     estimands=AVERAGES,
     levels=("sample",),
     options=SampleAggregateOptions,
-    shares=shares,
+    budget_split=budget_split,
     uses_delta=uses_delta,
     fit=fit,
     variance_shares=(),

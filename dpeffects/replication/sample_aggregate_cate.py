@@ -12,10 +12,10 @@ from typing import Any
 
 from dpeffects.arrays import FloatArray
 from dpeffects.estimators.learners.r_learner import at_points
-from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, Options
+from dpeffects.estimators.spec import NO_CONFOUNDER, Options, PublicInfo
 from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.parts import by_block
+from dpeffects.privacy.sample_splits import by_block
 from dpeffects.replication import sample_aggregate
 from dpeffects.replication.block_learner import BlockLearner, check_at_points
 
@@ -50,12 +50,12 @@ class SampleAggregateAtPointsOptions(sample_aggregate.SampleAggregateOptions):
         return replace(block, estimator=self.learner, queries=points, final=self.second_stage)
 
 
-def shares(level: str, options: Options) -> dict[str, float]:
+def budget_split(level: str, options: Options) -> dict[str, float]:
     """Split of the budget."""
     return {"count": 0.1, "effect": 0.9}
 
 
-def uses_delta(options: Options, facts: Facts) -> dict[str, float | None]:
+def uses_delta(options: Options, facts: PublicInfo) -> dict[str, float | None]:
     """One number for each point."""
     return {"count": 1.0, "effect": float(facts.points)}
 
@@ -80,11 +80,11 @@ def fit(curator: Curator, options: SampleAggregateAtPointsOptions, points: Float
 
 SPEC = replace(
     sample_aggregate.SPEC,
-    about="any scikit-learn learners, fitted in disjoint blocks; effects at points get noise",
-    assumes=f"{NO_CONFOUNDER}; models learnt in one block fit",
+    about="any scikit-learn learners in disjoint blocks; noise is added to effects at points",
+    assumes=f"{NO_CONFOUNDER}; models of one block are correctly specified",
     estimands=("CATE",),
     options=SampleAggregateAtPointsOptions,
-    shares=shares,
+    budget_split=budget_split,
     uses_delta=uses_delta,
     fit=fit,
     needs_intercept=True,

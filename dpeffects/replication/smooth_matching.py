@@ -47,10 +47,10 @@ import numpy as np
 
 from dpeffects.errors import BudgetError
 from dpeffects.estimators.option_checks import choice, flag
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.spec import MethodSpec, Options, PublicInfo
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
-from dpeffects.privacy import Curator, Noisy, Share
-from dpeffects.privacy.strata import (
+from dpeffects.privacy import Curator, NoisyValue, Share
+from dpeffects.privacy.exact_matching import (
     LEAST_BETA,
     Lattice,
     MatchedStrata,
@@ -108,12 +108,12 @@ class SmoothMatchingOptions(StrataOptions):
     sensitivity_noise: str = choice("laplace", "gaussian")
 
 
-def shares(level: str, options: SmoothMatchingOptions) -> dict[str, float]:
+def budget_split(level: str, options: SmoothMatchingOptions) -> dict[str, float]:
     """Split of the budget; the smooth sensitivity of the variance shares with the other one."""
     return {"estimate": 0.7, _LOG_SHARE: 0.2, "variance": 0.1}
 
 
-def uses_delta(options: SmoothMatchingOptions, facts: Facts) -> dict[str, float | None]:
+def uses_delta(options: SmoothMatchingOptions, facts: PublicInfo) -> dict[str, float | None]:
     """A smooth sensitivity has a delta of its own, and Gaussian noise on its logarithm another."""
     smooth = ("estimate", "variance") if options.variance_noise == "smooth" else ("estimate",)
     gaussian = {_LOG_SHARE: math.inf} if options.sensitivity_noise == "gaussian" else {}
@@ -188,7 +188,7 @@ def _cap(curator: Curator, above: float, noise_variance: float) -> float:
     return min(max(min(above, enough), _LEAST_CAP), float(n))
 
 
-def _corrected(log_s: Noisy, limits: Lattice) -> float:
+def _corrected(log_s: NoisyValue, limits: Lattice) -> float:
     """Return an S whose square is right on average, within the limits that S must keep."""
     inside = min(max(math.exp(float(log_s)), limits.least), limits.most)
     if log_s.gaussian:
@@ -279,11 +279,11 @@ SPEC = MethodSpec(
     name="smooth_matching",
     title="exact matching on strata, smooth sensitivity",
     about="differences in means within strata of discrete covariates; noise by smooth sensitivity",
-    assumes="treatment was as good as random within every stratum",
+    assumes="treatment was as good as random within each stratum",
     estimands=("ATE",),
     levels=("sample",),
     options=SmoothMatchingOptions,
-    shares=shares,
+    budget_split=budget_split,
     uses_delta=uses_delta,
     fit=fit,
     citation=CITATION,

@@ -29,12 +29,12 @@ import numpy as np
 from dpeffects.errors import EstimationError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators.option_checks import check_clip, checked, choice, whole
-from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options, with_own_delta
+from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options, PublicInfo, with_own_delta
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.replication.block_learner import ESTIMATOR_NAMES, BlockLearner, models_of
 from dpeffects.replication.unproved.generators import environment
-from dpeffects.replication.unproved.models import wrap_models
+from dpeffects.replication.unproved.sklearn_models import wrap_models
 from dpeffects.replication.unproved.synthetic_release import synthetic_records
 
 _FEW = 30
@@ -70,7 +70,7 @@ class SyntheticOptions(Options):
         super().__post_init__()
         wrap_models(self)
 
-    def resolve(self, facts: Facts) -> SyntheticOptions:
+    def resolve(self, facts: PublicInfo) -> SyntheticOptions:
         """Refuse a missing environment, and choose the tables."""
         environment.require()
         few = facts.width <= _FEW
@@ -82,7 +82,7 @@ class SyntheticOptions(Options):
         return replace(made, crossfit=made.flexible)
 
 
-def shares(level: str, options: SyntheticOptions) -> dict[str, float]:
+def budget_split(level: str, options: SyntheticOptions) -> dict[str, float]:
     """Everything goes to the synthetic records."""
     return {"records": 1.0}
 
@@ -120,12 +120,12 @@ SPEC = MethodSpec(
     name="synthetic",
     title="synthetic data",
     about="private synthetic records by AIM or MST (dpmm), then any estimator",
-    assumes=f"{NO_CONFOUNDER}; synthetic records carry how its columns go together",
+    assumes=f"{NO_CONFOUNDER}; synthetic records preserve the joint distribution of its columns",
     estimands=AVERAGES,
     levels=("sample",),
     options=SyntheticOptions,
-    shares=shares,
-    uses_delta=with_own_delta(shares),
+    budget_split=budget_split,
+    uses_delta=with_own_delta(budget_split),
     fit=fit,
     citation=(
         "McKenna, Mullins, Sheldon and Miklau (2022), AIM: an adaptive and iterative mechanism for "

@@ -22,10 +22,10 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators.default.centres import Centres
+from dpeffects.estimators.default.arm_summaries import ArmStats
 from dpeffects.estimators.default.posterior import unadjusted_variance
-from dpeffects.estimators.weighting.propensity import PropensityModel, reweighted
-from dpeffects.inference.estimate import Part
+from dpeffects.estimators.weighting.propensity import PropensityEstimate, reweighted
+from dpeffects.inference.estimate import ErrorPart
 
 _FAR_SDS = 1.1
 """How far mean outcomes of records beyond the clip are from the mean, in standard deviations."""
@@ -43,8 +43,8 @@ class WeightingError:
     """
 
     estimand: str
-    model: PropensityModel
-    centres: Centres
+    model: PropensityEstimate
+    centres: ArmStats
     extra: float
     noise: float
     moved: float
@@ -84,7 +84,7 @@ class WeightingError:
         part = k * prior / (k * k * prior + error)
         return (part * self.extra) ** 2 + prior * (1.0 - k * part)
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[ErrorPart, ...]:
         """Parts of the error beside the noise in the sum and the sampling error."""
         own, pi, beta = ESTIMANDS[self.estimand], self.centres.share, self.further
         size = float(own.population(pi, 1.0 - pi))
@@ -105,9 +105,9 @@ class WeightingError:
         left = (1.0 - k - beta * k) ** 2 * self._confounding
         left += (more * self.model.kept_sd) ** 2 * mean_square
         found = (
-            Part("propensity model", more**2 * self.moved + level**2, noise=True),
-            Part("share treated and means", by_centres + counted**2, noise=True),
-            Part("weights truncated by the clip", (_FAR_SDS * self.lost) ** 2 * self.spread),
-            Part("confounding left by the shrunken model", left),
+            ErrorPart("the propensity model", more**2 * self.moved + level**2, noise=True),
+            ErrorPart("the treated share and the arm means", by_centres + counted**2, noise=True),
+            ErrorPart("truncated weights", (_FAR_SDS * self.lost) ** 2 * self.spread),
+            ErrorPart("residual confounding from the shrunken model", left),
         )
         return tuple(part for part in found if part.variance > 0.0)

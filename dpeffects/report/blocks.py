@@ -8,68 +8,74 @@ from typing import Any
 
 from dpeffects.errors import FormulaError
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.estimators import find, table_methods
+from dpeffects.estimators import conditional_methods, find, registry, table_methods
+from dpeffects.estimators.default.polynomial_terms import ADDED
 from dpeffects.estimators.spec import NO_CONFOUNDER, STOOD_IN
 from dpeffects.formula import parse
 from dpeffects.formula.expression import source as source_of
-from dpeffects.guarantee import KINDS, column_of, counted
+from dpeffects.guarantee import KINDS, column_of, counted, protected, void_words
+from dpeffects.inference.estimate import UNADJUSTED
 from dpeffects.inference.intervals import Interval
 from dpeffects.report.layout import NO_BREAK
-from dpeffects.results.numbers import joined, number, numbers, text_of
-from dpeffects.results.record import Bound, Record
-from dpeffects.results.words import asked_for
+from dpeffects.results.number_format import joined, number, numbers, text_of
+from dpeffects.results.result_base import Bound, ResultBase
+from dpeffects.results.wording import asked_for, said
 from dpeffects.summary import Block, Pairs, Table, noted, starred
 
 _PRICE = re.compile(r"\([^ ,()]+, [^ ,()]+\)-")
 """(epsilon, delta), which stays on one line."""
-LEVELS = {
-    "sample": "sample level (records are private)",
-    "label": "label level (only outcomes are private)",
-    "none": "no level of privacy (nothing is protected)",
-}
-RANDOMISED = "treatment was randomised, as the call said: nothing is allowed for confounding"
+_SAID = said("blocks")
+RANDOMISED: str = _SAID["randomised"]
+_NAMED = 6
+"""Covariates that are named."""
 _MOST_SPENDS = 40
 """Charges in a table."""
 _MOST_NAMED = 9
 """Outcomes and treatment whose bounds are named."""
-SOURCES = {
-    "declared": "declared",
-    "dtype": "from the column's type",
-    "public": "public",
-    "private": "found privately",
-    "data": "READ FROM THE DATA (not private)",
-}
+SOURCES: dict[str, str] = _SAID["sources"]
 
 
-def level_words(result: Record) -> str:
+def level_words(result: ResultBase) -> str:
     """The level in words, and who is private at it."""
     if column_of(result.guarantee.unit) and result.level == "sample":
-        return f"sample level ({result.guarantee.unit} are private)"
-    return LEVELS.get(result.level, result.level)
+        return f"sample level ({result.guarantee.unit} are protected)"
+    return str(_SAID["levels"].get(result.level, result.level))
 
 
-def size_words(result: Record, always: bool = False) -> str:
+def _protects(result: ResultBase) -> str:
+    """What is protected, in words."""
+    guarantee = result.guarantee
+    if column_of(guarantee.unit):
+        return protected(guarantee.unit)
+    if guarantee.unit == "record" and "treatment" in guarantee.public:
+        return "the whole record except treatment, which is taken as public"
+    return str(_SAID["protected"].get(result.level, ""))
+
+
+def size_words(result: ResultBase, always: bool = False) -> str:
     """n, and what it counts: records are named where that is ``always`` wanted."""
     if column_of(result.guarantee.unit):
-        return f"{result.n} {counted(result.guarantee.unit)}, each with all of its rows"
-    return f"{result.n} records" if always else f"{result.n}"
+        return f"{result.n:,} {counted(result.guarantee.unit)}, each with all of its rows"
+    if (size := result.sample.get("size", "")).startswith("about"):
+        return f"{result.n:,} records in the table (public), {size}"
+    return f"{result.n:,} records" if always else f"{result.n:,}"
 
 
-def alert(result: Record) -> str:
-    """What must not be overlooked: a guarantee that does not hold, and cautions."""
+def starred_warnings(result: ResultBase) -> str:
+    """The first lines: a guarantee that does not hold, and the warnings."""
     guarantee = result.guarantee
-    void = f"NOT PRIVATE: {', '.join(guarantee.void)}" if guarantee.void else ""
-    return starred((void, KINDS[guarantee.kind].words.upper(), result.caution))
+    void = void_words(guarantee.void) if guarantee.void else ""
+    return starred((void, KINDS[guarantee.kind].words.upper(), result.warnings))
 
 
-def closing(result: Record, notes: Iterable[str]) -> tuple[Block, ...]:
+def closing(result: ResultBase, notes: Iterable[str]) -> tuple[Block, ...]:
     """Return what the summary of a record ends with: notes, how it was released, what to cite."""
     details = tuple((str(name), text_of(value, 4)) for name, value in result.details.items())
     settings = _settings(result)
     blocks = (
         noted((*_of_the_effect(result), *notes)),
         Pairs(settings, "How it was released") if settings else None,
-        budget(result) if result.spends else None,
+        budget(result) if result.charges else None,
         Pairs(details, "Details") if details else None,
         Pairs((("Cite", result.citation),)) if result.citation else None,
     )
@@ -78,48 +84,82 @@ def closing(result: Record, notes: Iterable[str]) -> tuple[Block, ...]:
 
 def _of_the_effect(result: Any) -> tuple[str, ...]:
     """Say where the interval of the effect is, beside that of an association."""
-    if not (result.associated and hasattr(result, "conf_int_of_effect")):
+    if not (result.associated and hasattr(result, "effect_conf_int")):
         return ()
-    ends = getattr(result, "released", None) and result.conf_int_of_effect()
+    ends = getattr(result, "released", None) and result.effect_conf_int()
     told = f", {number(ends[0], 3)} to {number(ends[1], 3)}" if isinstance(ends, Interval) else ""
-    return (
-        "Intervals are those of the association. Interval for the effect, if confounding is as "
-        f"strong as it usually is in studies, which is a guess: fit.conf_int_of_effect(){told}.",
-    )
+    return (_SAID["interval"].format(told),)
 
 
-def header(result: Record) -> Pairs:
+def header(result: ResultBase) -> Pairs:
     """What was estimated, how, from what, and under which promise."""
     rows = [
         ("Formula", formula_text(result.formula)),
         ("Estimand", asked_for(result) if result._of_effects else ""),
-        ("Method", f"{result.method}{_chosen(result)} at {level_words(result)}"),
+        ("Method", f"{result.method_title} ({_chosen(result)})"),
+        ("Adjusted for", adjusted_for(result)),
         ("Assumes", assumed(result)),
+        ("Protects", _protects(result)),
         sized(result),
-        ("Who counts", "; ".join(result.sample.values())),
+        ("Analysis sample", analysed(result)),
         ("Guarantee", _PRICE.sub(lambda x: _unbroken(x[0]), result.guarantee.sentence())),
     ]
     return Pairs(tuple((name, text) for name, text in rows if text))
 
 
-def _chosen(result: Record) -> str:
+def _chosen(result: ResultBase) -> str:
+    """The name of the method, who chose it, and what was used in its place."""
     chosen, by = result.options.get("chosen"), result.details.get(STOOD_IN)
-    words = f", which chose {chosen}," if chosen else "," if by else ""
-    return f"{words} for which {by} stood in," if by else words
+    words = f"{chosen}, chosen by {result.method}" if chosen else result.method
+    return f"{by}, used in place of {words}" if by else words
 
 
-def sized(result: Record) -> tuple[str, str]:
+def adjusted_for(result: ResultBase) -> str:
+    """Name the covariates, or say that nothing is adjusted for; empty where it is no effect."""
+    if not result._of_effects:
+        return ""
+    if result.associated:
+        return "nothing: this is an association, not an effect"
+    try:
+        terms = [":".join(map(source_of, term)) for term in parse(result.formula).terms]
+    except FormulaError:  # a result that was read may hold any text
+        return ""
+    by = str(result.details.get(STOOD_IN) or result.options.get("chosen", result.method))
+    methods = registry() | conditional_methods() | table_methods()
+    spec = methods.get(by, methods.get(result.method))
+    if not terms and result.assumes:  # such as parallel trends
+        return ""
+    if terms and result.options.get("adjust") is False:
+        return "nothing (unadjusted; adjust=True would adjust for the covariates)"
+    if not terms:
+        return "nothing (no covariates in the formula)"
+    if UNADJUSTED in result.warnings or not (spec is None or spec.uses_covariates):
+        return "nothing (unadjusted)"
+    more = [f"{len(terms) - _NAMED} more"] if len(terms) > _NAMED + 1 else []
+    *first, last = [*terms[: _NAMED if more else len(terms)], *more]
+    names = f"{', '.join(first)} and {last}" if first else last
+    added = result.details.get(ADDED)
+    return f"{names} (linear terms, {added})" if added else names
+
+
+def analysed(result: ResultBase) -> str:
+    """The analysis sample; its size only where `size_words` does not have it."""
+    said, shown = result.sample, size_words(result)
+    return "; ".join(words for name, words in said.items() if name != "size" or words not in shown)
+
+
+def sized(result: ResultBase) -> tuple[str, str]:
     """How many there are of what is counted."""
-    return "Units" if column_of(result.guarantee.unit) else "Records", f"n = {size_words(result)}"
+    return "Units" if column_of(result.guarantee.unit) else "Records", size_words(result)
 
 
-def _settings(result: Record) -> tuple[tuple[str, str], ...]:
+def _settings(result: ResultBase) -> tuple[tuple[str, str], ...]:
     """With what options and bounds a record was released, by which noise, and who paid."""
     rows = (
         ("Options", _options(result)),
         ("Bounds", bounds_text(result)),
         ("Noise", result.noise_source),
-        ("Paid by", f"allotment {result.allotment} of the ledger" if result.allotment else ""),
+        ("Charged to", f"allotment {result.allotment} of the ledger" if result.allotment else ""),
     )
     return tuple((name, text) for name, text in rows if text)
 
@@ -156,7 +196,7 @@ def _some(names: list[str], most: int, what: str) -> str:
     return f"{' + '.join([*names[:-1], '...', names[-1]])} ({count} {what})"
 
 
-def assumed(result: Record) -> str:
+def assumed(result: ResultBase) -> str:
     """What has to be true for the intervals to hold; an association is no effect in any case."""
     if result.associated:
         return ""
@@ -164,7 +204,7 @@ def assumed(result: Record) -> str:
     by = result.details.get(STOOD_IN) or result.options.get("chosen", result.method)
     spec = find(str(by), conditional)
     table = None if spec else table_methods().get(result.method)
-    if result.basis == "randomised":
+    if result.identification == "randomised":
         return f"{RANDOMISED}; {table.assumes}" if table and table.assumes else RANDOMISED
     if table and result.assumes:
         return result.assumes
@@ -175,10 +215,14 @@ def assumed(result: Record) -> str:
     if not result.assumes:
         return by_method
     _, apart, models = by_method.partition(f"{NO_CONFOUNDER}; ")
-    return f"{result.assumes}; {models}" if apart and result.basis == "adjusted" else result.assumes
+    return (
+        f"{result.assumes}; {models}"
+        if apart and result.identification == "adjusted"
+        else result.assumes
+    )
 
 
-def bounds_text(result: Record) -> str:
+def bounds_text(result: ResultBase) -> str:
     """Outcome and treatment first, covariates counted by source, risky or found ones named."""
     bounds = [(name, _unbroken(text), source) for name, text, source in result.bounds]
     roles = dict.fromkeys([result.outcome, *result.outcome.split(", ")], "outcome")
@@ -210,29 +254,29 @@ def _unbroken(text: str) -> str:
     return text.replace(" ", NO_BREAK) if len(text) <= 40 else text
 
 
-def budget(result: Record) -> Table:
-    """One row a release with its charge, and their sum; what other charges cover says so."""
-    spends, asked = result.spends, result.epsilon_asked
-    columns = ["release", "mechanism", "sensitivity", "scale", "epsilon", "delta", "claim"]
-    epsilons = numbers([*(s.epsilon for s in spends), sum(s.epsilon for s in spends)], 4)
-    deltas = numbers([*(s.delta for s in spends), sum(s.delta for s in spends)], 3)
+def budget(result: ResultBase) -> Table:
+    """One row for each noisy query with its charge, and their sum."""
+    charges, asked = result.charges, result.epsilon_requested
+    columns = ["query", "mechanism", "sensitivity", "noise scale", "epsilon", "delta", "proof"]
+    epsilons = numbers([*(s.epsilon for s in charges), sum(s.epsilon for s in charges)], 4)
+    deltas = numbers([*(s.delta for s in charges), sum(s.delta for s in charges)], 3)
     rows = []
-    for spend, epsilon, delta in zip(spends, epsilons[:-1], deltas[:-1], strict=True):
-        if spend.covered:
+    for charge, epsilon, delta in zip(charges, epsilons[:-1], deltas[:-1], strict=True):
+        if charge.covered:
             epsilon, delta = "covered", "covered"
-        label = spend.label if spend.share in spend.label else f"{spend.share}: {spend.label}"
-        sizes = (joined(spend.sensitivity), joined(spend.scale))
-        rows.append([label, spend.mechanism, *sizes, epsilon, delta, str(spend.claim)])
+        label = charge.label if charge.share in charge.label else f"{charge.share}: {charge.label}"
+        sizes = (joined(charge.sensitivity), joined(charge.scale))
+        rows.append([label, charge.mechanism, *sizes, epsilon, delta, str(charge.claim)])
     if left := len(rows[_MOST_SPENDS:]):
-        rows[_MOST_SPENDS:] = [[f"and {left} more, see spends_frame()", *[""] * 6]]
-    against = "" if asked is None else f"of {number(asked)} asked"
+        rows[_MOST_SPENDS:] = [[f"and {left} more, see charges_frame()", *[""] * 6]]
+    against = "" if asked is None else f"of {number(asked)} requested"
     rows.append(["total", against, "", "", epsilons[-1], deltas[-1], ""])
-    if not any(spend.delta for spend in spends):
+    if not any(charge.delta for charge in charges):
         for row in (columns, *rows):
             del row[5]
     align = "ll" + "r" * (len(columns) - 2)
     return Table(
-        "Privacy budget (claim: number of the proof in dpeffects/privacy/PROOFS.md)",
+        "Privacy budget (proof: number of the claim in dpeffects/privacy/PROOFS.md)",
         tuple(columns),
         tuple(map(tuple, rows)),
         align,
@@ -240,7 +284,7 @@ def budget(result: Record) -> Table:
     )
 
 
-def _options(result: Record) -> str:
+def _options(result: ResultBase) -> str:
     """Options that are set; None stands for a choice that the method makes."""
     options = {name: x for name, x in result.options.items() if x is not None}
     return ", ".join(_unbroken(f"{name} = {text_of(x)}") for name, x in options.items())

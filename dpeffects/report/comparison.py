@@ -8,13 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpeffects.errors import OptionError
-from dpeffects.guarantee import alarm, protected
+from dpeffects.guarantee import protected, status_warning
 from dpeffects.inference.intervals import check_conf_level
 from dpeffects.lazy import pd
-from dpeffects.results.numbers import NOT_AVAILABLE, number
+from dpeffects.report.journal_table import about, line
+from dpeffects.results.number_format import NOT_AVAILABLE, number
 from dpeffects.results.scaled import SCALES, check_scale
-from dpeffects.results.words import effect_cells, percent
-from dpeffects.summary import Block, Notes, Prose, Shown, Summary, Table, check_form, starred
+from dpeffects.results.wording import capital, effect_cells, percent
+from dpeffects.summary import (
+    Block,
+    Notes,
+    Prose,
+    Summary,
+    SummaryMixin,
+    Table,
+    check_form,
+    each_warning,
+    starred,
+)
 
 _STATS = ("std_error", "conf_int")
 _FACTS = ("outcome", "estimand", "method", "level", "epsilon", "delta", "guarantee", "n")
@@ -25,7 +36,7 @@ Cells = dict[tuple[int, str, int], str]
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Shown):
+class Comparison(SummaryMixin):
     """Results side by side; made by `compare`.
 
     ``stat`` is what stands below each estimate: "std_error" or "conf_int".
@@ -65,10 +76,26 @@ class Comparison(Shown):
         panels = [named] if width is None else _panels(named, width)
         title = f"{len(self.fits)} result{'s' if len(self.fits) > 1 else ''} side by side"
         tables = (_table(labels, panel) for panel in panels)
-        last: Block = Prose('Everything: summary("full")')
+        last: Block = Prose('Full results: summary("full")')
         if check_form(form) == "full":
             last = Notes(self._notes())
-        return Summary(title, self._alert(), (*tables, last))
+        return Summary(title, self._starred(), (*tables, last))
+
+    def table(self) -> Summary:
+        """Return a table for a manuscript: one line an effect, and one footnote about each fit."""
+        rows, feet = [], []
+        for name, fit in zip(self.names, self.fits, strict=True):
+            found = self._tidy(fit).to_dict("records")
+            size = number(fit.n), number(fit.guarantee.epsilon)
+            for row in found:
+                label = name if len(found) == 1 else f"{name}: {row['term']}"
+                rows.append((label, *line(row, effect_cells(row)), *size))
+            feet.append(f"{name}: {about(fit)}")
+        columns = ("", "estimate", f"{percent(self.conf_level)} CI", "P", "n", "epsilon")
+        lines = Table("", columns, tuple(rows), "lrrrrr")
+        foot = Prose(" ".join((*feet, *self._notes()[1:])))
+        title = capital(SCALES[self.scale]) + ", by result"
+        return Summary(title, self._starred(), (lines, foot))
 
     def as_text(self, width: int = 80) -> str:
         """Return the table as text, in panels no wider than ``width``."""
@@ -103,16 +130,16 @@ class Comparison(Shown):
         cells |= {(1, name, 0): number(facts[name]) for name in _FACTS}
         share = float(glance.get("noise_share", math.nan))
         cells[1, "noise share", 0] = "n/a" if math.isnan(share) else percent(share, ".1f")
-        if basis := glance.get("basis"):
-            cells[1, "basis", 0] = basis
-        cells[1, "caution", 0] = str(glance["caution"]).split(":")[0] or "-"
+        if identification := glance.get("identification"):
+            cells[1, "identification", 0] = identification
+        cells[1, "warnings", 0] = str(glance["warnings"]).split(":")[0] or "-"
         return cells
 
-    def _alert(self) -> str:
+    def _starred(self) -> str:
         lines = []
         for name, row in zip(self.names, self.glance().to_dict("records"), strict=True):
-            alerts = (alarm(str(row["guarantee"])), row["caution"])
-            lines += [f"{name}: {words}" for words in alerts if words]
+            warnings = (status_warning(str(row["guarantee"])), row["warnings"])
+            lines += [f"{name}: {words}" for words in each_warning(*warnings)]
         return starred(lines)
 
     def _notes(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from functools import partial
 from html import escape
 from importlib.resources import files
 
-from dpeffects.report.layout import clean
+from dpeffects.report.layout import clean, typeset
 from dpeffects.summary import Block, Notes, Pairs, Renderer, Summary, Table
 
 # Colours come from the notebook or the browser, so that light and dark themes both work; lines are
@@ -24,7 +24,8 @@ def render_html(summary: Summary, standalone: bool = False) -> str:
     big, small = ("h1", "h2") if standalone else ("h3", "h4")
     parts = [f"<{big}>{_escaped(summary.title)}</{big}>"]
     parts += [
-        f'<p class="dpe-alert" role="alert">&#9888; {_escaped(line)}</p>' for line in summary.alerts
+        f'<p class="dpe-warning" role="alert">&#9888; {_escaped(line)}</p>'
+        for line in summary.warnings
     ]
     parts += [_block(block, small) for block in summary.blocks]
     body = "\n".join(parts)
@@ -81,7 +82,8 @@ def _table(table: Table) -> str:
 
 def _row(row: tuple[str, ...], align: str) -> str:
     first, *rest = (
-        f"{_class(cell, side)}>{_escaped(cell)}" for cell, side in zip(row, align, strict=True)
+        f"{_class(cell, side)}>{escape(typeset(cell))}"
+        for cell, side in zip(row, align, strict=True)
     )
     return f'<tr><th scope="row"{first}</th>' + "".join(f"<td{x}</td>" for x in rest) + "</tr>"
 

@@ -3,21 +3,18 @@ r"""A Summary as LaTeX with booktabs rules: every table fits the line, every nam
 from __future__ import annotations
 
 import re
-import tomllib
 import unicodedata
 from collections.abc import Sequence
-from importlib.resources import files
 
-from dpeffects.report.layout import clean, column_widths, fits
+from dpeffects.errors import texts
+from dpeffects.report.layout import clean, column_widths, fits, typeset
 from dpeffects.summary import Block, Notes, Pairs, Renderer, Summary, Table
 
 _LINE, _NARROW, _LONG = 84, 64, 36
 """Characters on a line of p columns, and of plain ones; lines of text that call for longtable."""
 _WORD = 14
 """A word longer than this may be broken."""
-_SYMBOLS = tomllib.loads(
-    files("dpeffects.report").joinpath("symbols.toml").read_text(encoding="utf-8")
-)
+_SYMBOLS = texts("dpeffects.report", "symbols.toml")
 _GREEK = re.compile(r"GREEK (SMALL|CAPITAL) LETTER (\w+)")
 _SMALL = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau"
 _SMALL += " upsilon phi chi psi omega"
@@ -34,7 +31,7 @@ def render_latex(summary: Summary, standalone: bool = False) -> str:
     parts += [
         r"\noindent\fbox{\parbox{\dimexpr\linewidth-2\fboxsep-2\fboxrule\relax}{\raggedright"
         rf"\bfseries ! {escaped(line)}}}}}\par\smallskip"
-        for line in summary.alerts
+        for line in summary.warnings
     ]
     parts += [_block(block) for block in summary.blocks]
     body = "\n".join([*parts, r"\par}"])
@@ -118,7 +115,7 @@ def _lines(row: Sequence[str], widths: Sequence[int]) -> int:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return " & ".join(escaped(cell) for cell in cells) + r" \\"
+    return " & ".join(escaped(typeset(cell)) for cell in cells) + r" \\"
 
 
 FORMAT = Renderer(render_latex, escaped, ".tex", render_latex)

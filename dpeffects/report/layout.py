@@ -6,7 +6,8 @@ import re
 
 from dpeffects.summary import Table
 
-NO_BREAK = "\u00a0"
+NO_BREAK, MINUS = "\u00a0", "\u2212"
+_HYPHEN = re.compile(r"(?<![\w.)\]])-(?=\.?\d|inf)")
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # control characters
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"  # what hides, breaks or reverses text
@@ -29,6 +30,17 @@ def visible(text: str) -> str:
 def clean(text: str) -> str:
     """Return visible characters for a page that breaks lines itself."""
     return visible(text).replace(NO_BREAK, " ")
+
+
+def typeset(cell: str) -> str:
+    """Return the text of a cell for a page, with a minus sign before a negative number.
+
+    Examples
+    --------
+    >>> typeset("-0.1 to 2, as of 2020-01-02")
+    '\u22120.1 to 2, as of 2020-01-02'
+    """
+    return _HYPHEN.sub(MINUS, clean(cell))
 
 
 def fits(table: Table, width: int) -> bool:

@@ -15,8 +15,8 @@ _START = re.compile(r"^(\d*)([-+=.)])")  # a list or an underline
 def render_markdown(summary: Summary) -> str:
     """Render a summary as Markdown."""
     parts = [f"### {escaped(summary.title)}"]
-    if summary.alerts:
-        parts.append("\n>\n".join(f"> **\u26a0 {escaped(line)}**" for line in summary.alerts))
+    if summary.warnings:
+        parts.append("\n>\n".join(f"> **\u26a0 {escaped(line)}**" for line in summary.warnings))
     parts += [_block(block) for block in summary.blocks]
     return "\n\n".join(parts)
 

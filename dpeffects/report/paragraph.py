@@ -7,15 +7,14 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import metadata
 
-from dpeffects.guarantee import KINDS, Guarantee, column_of, protected
+from dpeffects.guarantee import KINDS, Guarantee, column_of, protected, replaced
 from dpeffects.inference.intervals import Interval
-from dpeffects.report.blocks import bounds_text, formula_text, level_words, size_words
-from dpeffects.results.numbers import number, to_error
-from dpeffects.results.record import Record
-from dpeffects.results.words import capital, effect_words, percent
+from dpeffects.report.blocks import analysed, bounds_text, formula_text, level_words, size_words
+from dpeffects.results.number_format import number, to_error
+from dpeffects.results.result_base import ResultBase
+from dpeffects.results.wording import capital, effect_words, said
 
-_LARGEST = 3
-"""Shares of the budget that a sentence names."""
+_SAID = said("paragraph")
 
 
 @cache
@@ -33,7 +32,7 @@ def versions() -> dict[str, str]:
 
 
 def paragraph(
-    record: Record,
+    record: ResultBase,
     findings: Iterable[str],
     missing: str = "",
     subject: str = "",
@@ -46,13 +45,14 @@ def paragraph(
     """
     sentences = [
         opening(subject or effect_words(record), verb, record.guarantee, missing),
-        f"Caution: {record.caution}." if record.caution else "",
+        definition(record.guarantee),
+        f"Warnings: {record.warnings}." if record.warnings else "",
         f"The method was {record.method_title} ({record.method}) at "
         f"{level_words(record)}, applied to n = {size_words(record, always=True)}"
         f"{',' if column_of(record.guarantee.unit) else ''} with the "
         f"formula {formula_text(record.formula)}.",
         _bounds(record),
-        f"Who counts: {'; '.join(record.sample.values())}." if record.sample else "",
+        f"Analysis sample: {sample}." if (sample := analysed(record)) else "",
         _budget(record),
         *findings,
         software(),
@@ -72,8 +72,15 @@ def opening(what: str, verb: str, guarantee: Guarantee, missing: str = "") -> st
             f"of {promise}, which is void{kind.void}."
         )
     if kind.words:
-        return f"{kind.alert()}: {what} was {verb}{lack} {kind.under} {promise}."
+        return f"{kind.warning()}: {what} was {verb}{lack} {kind.under} {promise}."
     return f"{capital(what)} was {verb}{lack} {kind.under} {promise}."
+
+
+def definition(guarantee: Guarantee) -> str:
+    """Say in one sentence what differential privacy is."""
+    delta = ", apart from a probability of at most delta" if guarantee.delta else ""
+    private = guarantee.kind != "none"
+    return str(_SAID["definition"]).format(replaced(guarantee.unit), delta) if private else ""
 
 
 def software() -> str:
@@ -86,16 +93,8 @@ def reading(interval: Interval, if_random: str, what: str = "effect") -> str:
     """Say what the interval of an effect, or of an association, does and does not show."""
     if interval.lower <= 0.0 <= interval.upper:
         low, high = to_error((), math.nan, ends=tuple(interval))
-        return (
-            f"The interval includes zero: at this level there is no evidence of an {what}, and "
-            f"{what}s from {low} to {high} are all compatible with the release."
-        )
-    if what == "association":
-        return (
-            "The interval excludes zero, which is evidence of an association. It says nothing of "
-            "an effect: those who were treated may have differed before."
-        )
-    return f"The interval excludes zero, which is evidence of an effect if {if_random}."
+        return str(_SAID["zero"].format(what, low, high))
+    return str(_SAID[what].format(if_random))
 
 
 def _promise(guarantee: Guarantee) -> str:
@@ -114,38 +113,23 @@ def _promise(guarantee: Guarantee) -> str:
     )
 
 
-def _bounds(record: Record) -> str:
+def _bounds(record: ResultBase) -> str:
     text = bounds_text(record).replace("\u00a0", " ")
     return f"Values were clipped to bounds: {text}." if text else ""
 
 
-def _budget(record: Record) -> str:
-    shares: dict[str, float] = {}
-    charges = [spend for spend in record.spends if not spend.covered]
-    for spend in charges:
-        shares[spend.share] = shares.get(spend.share, 0.0) + spend.epsilon
-    if not shares:
+def _budget(record: ResultBase) -> str:
+    charges = [charge for charge in record.charges if not charge.covered]
+    if not charges:
         return ""
-    asked = record.guarantee.epsilon if record.epsilon_asked is None else record.epsilon_asked
+    asked = record.epsilon_requested
+    whole = number(record.guarantee.epsilon if asked is None else asked)
+    shared = ""
+    if len(charges) < len(record.charges):
+        whose = "all subsets" if charges[0].claim == 31 else "the other half of the records"
+        shared = f" It was shared with {whose}."
+    drawn = [charge.mechanism for charge in record.charges if charge.mechanism != "no draw"]
+    how = f" (mechanism: {', '.join(dict.fromkeys(drawn))})" if drawn else ""
     noise = f" Noise: {record.noise_source}." if record.noise_source else ""
-    return (
-        f"Epsilon = {number(asked)} paid for {len(charges)} release"
-        f"{'s' if len(charges) > 1 else ''}{_most(shares)}.{_covered(record)}{noise}"
-    )
-
-
-def _most(shares: dict[str, float]) -> str:
-    """What most of epsilon went to, where it went to more than one share."""
-    if len(shares) < 2:
-        return ""
-    total, largest = sum(shares.values()), sorted(shares, key=shares.__getitem__)[-_LARGEST:]
-    parts = [f"{percent(shares[name] / total, '.0f')} to {name}" for name in reversed(largest)]
-    return f", of it {', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _covered(record: Record) -> str:
-    shares = dict.fromkeys(spend.share for spend in record.spends if spend.covered)
-    if not shares:
-        return ""
-    whose = "all subsets" if record.spends[0].claim == 31 else "the other half of the records"
-    return f" They also pay for what {whose} released: {', '.join(shares)}."
+    size = "1 release" if len(charges) == 1 else f"{len(charges)} releases"
+    return f"The privacy budget of epsilon = {whole} was spent on {size}{how}.{shared}{noise}"

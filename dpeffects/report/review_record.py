@@ -18,15 +18,26 @@ from functools import cache
 from os import PathLike
 from pathlib import Path
 
-from dpeffects import documents, writing
-from dpeffects.errors import OptionError
+from dpeffects import documents, file_output
+from dpeffects.errors import OptionError, refusal
 from dpeffects.guarantee import Guarantee, column_of, protected
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.report.paragraph import versions
 from dpeffects.report.word import ENDING, word_file
-from dpeffects.results.numbers import joined, number
-from dpeffects.results.record import Paid, Record
-from dpeffects.summary import Pairs, Prose, Report, Summary, Table, named, summarise
+from dpeffects.results.number_format import joined, number
+from dpeffects.results.result_base import Payment, ResultBase
+from dpeffects.summary import (
+    FORMATS,
+    Pairs,
+    Prose,
+    Renderer,
+    Report,
+    Summary,
+    Table,
+    named,
+    renderer,
+    summarise,
+)
 
 FORMAT = "dpeffects release record"
 ASK, MET, NOT_MET = "for the board", "met", "NOT MET"
@@ -35,10 +46,7 @@ Check = tuple[str, str, str]
 
 
 def write_about(
-    fit: Record,
-    path: str | PathLike[str] | None,
-    conf_level: float,
-    overwrite: bool,
+    fit: ResultBase, path: str | PathLike[str] | None, conf_level: float, overwrite: bool
 ) -> Report | Path:
     """Return the paragraph about a result, or write its record for a review board to a path."""
     paragraph = named(f"{fit._words}.described")(fit, conf_level)
@@ -56,27 +64,31 @@ def write_about(
         "checklist": [
             dict(zip(("check", "answer", "verdict"), row, strict=True)) for row in checklist(parts)
         ],
-        "claims": {str(s.claim): title_of(s.claim) for part in parts for s in part.spends},
+        "claims": {str(s.claim): title_of(s.claim) for part in parts for s in part.charges},
         "result": fit.to_dict(conf_level),
     }
     twin = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     file = twin_of(target)
     earlier = _same_record(file, twin)
     for name, again in ((target, overwrite), (file, overwrite or bool(earlier))):
-        writing.check(name, overwrite=again is True)
+        file_output.check(name, overwrite=again is True)
     twin = earlier or twin
     about = {"File": file.name, "SHA-256": hashlib.sha256(twin.encode()).hexdigest()}
     page = _page(parts, summarise(fit, conf_level=conf_level), paragraph, now, about)
     if not earlier:
-        writing.write(file, twin.encode(), overwrite=overwrite is True)
+        file_output.write(file, twin.encode(), overwrite=overwrite is True)
     if target.suffix.lower() == ENDING:
         return page.as_docx(target, overwrite=overwrite)
-    writing.write(target, page.as_html(standalone=True), overwrite=overwrite is True)
-    return target
+    text = _formats()[target.suffix.lower()].document(page)
+    return file_output.write(target, text, overwrite=overwrite is True)
+
+
+def _formats() -> dict[str, Renderer]:
+    return {known.ending: known for known in map(renderer, FORMATS)}
 
 
 def _page(
-    parts: Sequence[Paid], summary: Summary, paragraph: str, now: str, twin: dict[str, str]
+    parts: Sequence[Payment], summary: Summary, paragraph: str, now: str, twin: dict[str, str]
 ) -> Summary:
     columns = ("check", "this release", "verdict")
     blocks = (
@@ -88,7 +100,7 @@ def _page(
         Pairs((*versions().items(), ("Written", now)), "Versions"),
         Pairs(tuple(twin.items()), "The same for machines"),
     )
-    return Summary(f"Release record. {summary.title}", summary.alert, blocks)
+    return Summary(f"Release record. {summary.title}", summary.starred_warnings, blocks)
 
 
 def _target(path: str | PathLike[str]) -> Path:
@@ -97,11 +109,10 @@ def _target(path: str | PathLike[str]) -> Path:
     target = Path(path)
     if target.suffix.lower() == ENDING:
         word_file(target)
-    elif target.suffix.lower() != ".html":
-        raise OptionError(
-            f"a release record is an .html or {ENDING} file (its .json twin is written beside it): "
-            f'write "{target.with_suffix(".html").name or "record.html"}", not {str(target)!r}'
-        )
+    elif target.suffix.lower() not in _formats():
+        known, example = ", ".join((*_formats(), ENDING)), target.with_suffix(".html").name
+        facts = {"example": example or "record.html", "path": str(target)}
+        raise OptionError(refusal("record_file", endings=known, **facts))
     return target
 
 
@@ -122,7 +133,7 @@ def twin_of(target: Path) -> Path:
     return twin
 
 
-def checklist(parts: Sequence[Paid]) -> list[Check]:
+def checklist(parts: Sequence[Payment]) -> list[Check]:
     """Answer the questions of docs/review_board.md."""
     holds = all(part.guarantee.holds for part in parts)
     return [
@@ -134,11 +145,15 @@ def checklist(parts: Sequence[Paid]) -> list[Check]:
         _noise(parts),
         ("The ledger", _each(parts, _ledger), ASK),
         _person(parts),
-        ("Cautions", _each(parts, lambda p: p.doubts or "none"), "accuracy, not privacy"),
+        (
+            "Warnings",
+            _each(parts, lambda p: p.estimate_warnings or "none"),
+            "accuracy, not privacy",
+        ),
     ]
 
 
-def _each(parts: Sequence[Paid], say: Callable[[Paid], str]) -> str:
+def _each(parts: Sequence[Payment], say: Callable[[Payment], str]) -> str:
     """Say it once if all parts agree, else by site."""
     said: dict[str, list[str]] = {}
     for part in parts:
@@ -148,27 +163,27 @@ def _each(parts: Sequence[Paid], say: Callable[[Paid], str]) -> str:
     return "; ".join(f"{', '.join(sites)}: {text}" for text, sites in said.items())
 
 
-def _ledger(part: Paid) -> str:
+def _ledger(part: Payment) -> str:
     paid = f"Paid by its allotment {part.allotment}. " if part.allotment else ""
     return f"{paid}A result does not know what else was released: see the ledger."
 
 
-def _total(part: Paid) -> tuple[float, float]:
-    return sum(s.epsilon for s in part.spends), sum(s.delta for s in part.spends)
+def _total(part: Payment) -> tuple[float, float]:
+    return sum(s.epsilon for s in part.charges), sum(s.delta for s in part.charges)
 
 
-def _price(part: Paid) -> str:
-    charges = sum(not s.covered for s in part.spends)
-    asked = part.epsilon_asked
+def _price(part: Payment) -> str:
+    charges = sum(not s.covered for s in part.charges)
+    asked = part.epsilon_requested
     of = "" if asked is None else f" of epsilon = {number(asked)}"
     return (
         f"epsilon = {number(part.guarantee.epsilon)}, delta = {number(part.guarantee.delta)}; "
         f"{charges} charges sum to ({', '.join(map(number, _total(part)))}){of}"
-        + (f"; {weak}" if (weak := part.guarantee.caution(part.n)) else "")
+        + (f"; {weak}" if (weak := part.guarantee.warnings(part.n)) else "")
     )
 
 
-def _within(part: Paid) -> bool:
+def _within(part: Payment) -> bool:
     """Tell whether charges sum to no more than what is promised."""
     epsilon, delta = (spent / (1 + 1e-9) for spent in _total(part))
     return epsilon <= part.guarantee.epsilon and delta <= part.guarantee.delta
@@ -184,7 +199,7 @@ def _unit(guarantee: Guarantee) -> str:
     return f"{guarantee.unit}: only that is protected; covariates and treatment count as public"
 
 
-def _person(parts: Sequence[Paid]) -> Check:
+def _person(parts: Sequence[Payment]) -> Check:
     columns = dict.fromkeys(filter(None, (column_of(part.guarantee.unit) for part in parts)))
     if not columns:
         return "One person, one record", "Not known from a result; if not, multiply epsilon.", ASK
@@ -193,13 +208,13 @@ def _person(parts: Sequence[Paid]) -> Check:
     return "One person, one unit", text, ASK
 
 
-def _bounds_check(parts: Sequence[Paid]) -> Check:
+def _bounds_check(parts: Sequence[Payment]) -> Check:
     counts = Counter(source for part in parts for _, _, source in part.bounds)
     text = ", ".join(f"{count} {source}" for source, count in counts.items()) or "none"
     return "Bounds", text, NOT_MET if "data" in counts else ASK if "declared" in counts else MET
 
 
-def _noise(parts: Sequence[Paid]) -> Check:
+def _noise(parts: Sequence[Payment]) -> Check:
     sources = {part.noise_source for part in parts}
     text = "; ".join(sources) or "not part of a site's release"
     if sources == {SecureNoise.description}:
@@ -207,9 +222,9 @@ def _noise(parts: Sequence[Paid]) -> Check:
     return "Noise", text, ASK if sources == {""} else NOT_MET
 
 
-def _charges(parts: Sequence[Paid]) -> Table:
+def _charges(parts: Sequence[Payment]) -> Table:
     rows = []
-    for site, s in [(part.site, spend) for part in parts for spend in part.spends]:
+    for site, s in [(part.site, charge) for part in parts for charge in part.charges]:
         sizes = _all(s.sensitivity), _all(s.scale)
         price = ("covered",) * 2 if s.covered else (number(s.epsilon), number(s.delta))
         claim = f"{s.claim}. {title_of(s.claim)}"
@@ -219,7 +234,7 @@ def _charges(parts: Sequence[Paid]) -> Table:
     return _without_site(Table(title, (*columns, "claim"), tuple(rows), "llllrrrrl"))
 
 
-def _bounds(parts: Sequence[Paid]) -> Table:
+def _bounds(parts: Sequence[Payment]) -> Table:
     rows = tuple((part.site, *bound) for part in parts for bound in part.bounds)
     return _without_site(Table("All bounds", ("site", "column", "bounds", "source"), rows, "llll"))
 

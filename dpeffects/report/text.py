@@ -17,8 +17,10 @@ def render_text(summary: Summary, width: int = 80) -> str:
     if isinstance(width, bool) or not isinstance(width, int) or width < 80:
         raise OptionError(f"width is a whole number of at least 80 columns, got {width!r}")
     head = [*_wrap(summary.title, width), "=" * width]
-    if summary.alert:
-        head += [line for part in summary.alert.split("\n") for line in _wrap(part, width)]
+    if summary.starred_warnings:
+        head += [
+            line for part in summary.starred_warnings.split("\n") for line in _wrap(part, width)
+        ]
     first = _block(summary.blocks[0], width) if summary.blocks else []
     parts = ["\n".join(head + first)]
     parts += ["\n".join(_block(block, width)) for block in summary.blocks[1:]]

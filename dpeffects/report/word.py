@@ -8,9 +8,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from dpeffects import writing
+from dpeffects import file_output
 from dpeffects.errors import MissingExtraError, OptionError
-from dpeffects.report.layout import clean, column_widths, fits
+from dpeffects.report.layout import clean, column_widths, fits, typeset
 from dpeffects.summary import Block, Notes, Pairs, Summary, Table
 
 ENDING = ".docx"
@@ -22,7 +22,7 @@ _LINE = 96
 def write_word(summary: Summary, path: str | PathLike[str], *, overwrite: bool = False) -> Path:
     """Write a summary to a Word file; refuse other endings, and without python-docx."""
     target = word_file(path)
-    return writing.write(target, render_word(summary), overwrite=overwrite is True)
+    return file_output.write(target, render_word(summary), overwrite=overwrite is True)
 
 
 def word_file(path: str | PathLike[str]) -> Path:
@@ -46,7 +46,7 @@ def render_word(summary: Summary) -> bytes:
     document.styles["Normal"].font.size = Pt(10)
     _pages(document, summary)
     document.add_heading(clean(summary.title), level=1)
-    for line in summary.alerts:
+    for line in summary.warnings:
         document.add_paragraph().add_run(f"\u26a0 {clean(line)}").bold = True
     for block in summary.blocks:
         _block(document, block)
@@ -122,7 +122,7 @@ def _write(cell: Any, text: str, side: str, bold: bool) -> None:
     paragraph.paragraph_format.space_after = Pt(1)
     right = side == "r"
     paragraph.alignment = WD_ALIGN_PARAGRAPH.RIGHT if right else WD_ALIGN_PARAGRAPH.LEFT
-    run = paragraph.add_run(clean(text))
+    run = paragraph.add_run(typeset(text))
     run.font.size, run.bold = Pt(_SIZE), bold
 
 

@@ -1,4 +1,4 @@
-"""Result: released values, what was promised about them, and what was paid. No data, no model."""
+"""Result: released values, their privacy guarantee, and the charges. No data, no model."""
 
 from __future__ import annotations
 
@@ -7,35 +7,42 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dpeffects.errors import OptionError, checked_call
+from dpeffects.errors import checked_call
 from dpeffects.inference import Estimate, Interval, Unavailable, scales
 from dpeffects.inference import intervals as inference
 from dpeffects.lazy import pd
-from dpeffects.results import words
+from dpeffects.results import wording
 from dpeffects.results.export import frame_of, or_nan
-from dpeffects.results.numbers import number, numbers, to_error, with_ends, with_error
-from dpeffects.results.record import OneEstimate
+from dpeffects.results.number_format import number, numbers, to_error, with_ends, with_error
+from dpeffects.results.result_base import SingleEstimateResult
 from dpeffects.results.scaled import NO_MEANS, ScaledEffect, mean_rows, scaled_effect
-from dpeffects.results.words import percent
+from dpeffects.results.wording import percent
 from dpeffects.summary import Block, Summary, Table, draw, show
 
 if TYPE_CHECKING:
     from dpeffects.results.hypothesis_test import Test
     from dpeffects.results.sensitivity import SensitivityAnalysis
 
+_SAID = wording.said("average")
 _WITH = {"treated": "with treatment", "control": "without"}
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
-    """A private treatment effect, ready to print, export or combine.
+class Result(SingleEstimateResult, picture="report.plots.interval_plots.estimate"):
+    """A treatment effect that was estimated under differential privacy.
+
+    ``print(fit)`` shows the main results, ``fit.summary()`` all of them, ``fit.explain()`` says
+    them in sentences. ``fit.conf_int()``, ``fit.p_value`` and ``fit.test()`` are for inference,
+    ``fit.effect("ratio")`` for risk ratios and other scales, ``fit.means`` for the means by arm,
+    ``fit.sensitivity()`` for unmeasured confounding, ``fit.plot()``, ``fit.tidy()`` and
+    ``fit.report()`` for figures, tables and text.
 
     Parameters
     ----------
     released
         What the method released: estimate, sampling variance, noise scales.
     estimand, method, ...
-        The fields of `Record`.
+        The fields of `ResultBase`.
 
     Examples
     --------
@@ -56,10 +63,10 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
     """
 
     _no_means: ClassVar[Unavailable] = NO_MEANS
-    _titled = "{0._private} {0._called}: {0.method_title} ({0.method})"
+    _titled = "{0._called}, {0._private}"
     _computed = (
         *("estimate", "std_error", "sampling_variance", "noise_variance", "bias_variance"),
-        *("noise_share", "p_value", "caution"),
+        *("noise_share", "p_value", "warnings"),
     )
     _at_level: ClassVar[Mapping[str, str]] = {"conf_int": "conf_int", "means": "means_at"}
 
@@ -90,33 +97,33 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
         return cls.from_estimate(estimation.completed(released), **about)
 
     @property
-    def basis(self) -> str:
-        """What entitles this to be called an effect: one of `BASES`, or empty."""
-        return self.released.basis
+    def identification(self) -> str:
+        """How the effect is identified: one of `IDENTIFICATIONS`, or empty."""
+        return self.released.identification
 
     @property
     def sampling_variance(self) -> float | Unavailable:
-        """Sampling variance that the noisy release leaves plausible, on average; never negative."""
+        """Sampling variance: the average of its plausible values, given the noisy release."""
         return inference.sampling_variance(self.released)
 
     @property
     def noise_variance(self) -> float:
-        """Variance of the privacy noise in the estimate, by whatever way it came in."""
+        """Variance of the privacy noise in the estimate, from all of its sources."""
         return self.released.noise_variance
 
     @property
     def bias_variance(self) -> float:
-        """What the interval allows for possible biases, such as that of a clip, as a variance."""
+        """Variance that allows for possible bias, such as that of winsorising."""
         return self.released.bias_variance
 
     @property
     def std_error(self) -> float | Unavailable:
-        """Total standard error: sampling, noise, and what is allowed for possible biases."""
+        """Standard error: sampling error, privacy noise, and the allowance for possible bias."""
         return inference.std_error(self.released)
 
     @property
     def noise_share(self) -> float | Unavailable:
-        """Part of the total variance that is due to privacy, between 0 and 1."""
+        """Share of the total variance that is due to privacy noise, between 0 and 1."""
         total = inference.total_variance(self.released)
         if isinstance(total, Unavailable):
             return total
@@ -136,21 +143,22 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
         default = getattr(self, "conf_level", 0.95)
         return inference.check_conf_level(default if conf_level is None else conf_level)
 
-    def conf_int_of_effect(self, conf_level: float = 0.95) -> Interval | Unavailable:
+    def effect_conf_int(self, conf_level: float = 0.95) -> Interval | Unavailable:
         """Interval for the effect, also where this is an association.
 
-        Then it allows for confounding as strong as it usually is in studies, which is a guess.
+        It then assumes confounding as strong as it usually is in studies, which is a guess.
         """
         return inference.interval(self.released.as_effect(), conf_level)
 
     @property
     def p_value(self) -> float | Unavailable:
-        """Two-sided p-value of the hypothesis that the effect is 0; same law as `conf_int`.
+        """Two-sided p-value of no effect; same distribution as `conf_int`.
 
         Returns `Unavailable` for an association, which is no test of an effect.
         """
         return inference.p_value(self.released)
 
+    @checked_call
     def test(
         self,
         null: float = 0.0,
@@ -160,29 +168,30 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
         margin: float | None = None,
         conf_level: float | None = None,
     ) -> Test:
-        """Test the effect, by the law of `conf_int`. Nothing is spent.
+        """Test the effect, by the distribution of `conf_int`. Nothing is spent.
 
         Parameters
         ----------
         null
-            The number that the effect is tested against.
+            Value of the effect under the null hypothesis.
         alternative
-            What is to be shown: that the effect is not ``null`` ("two-sided"), is "greater", or is
-            "less".
+            The alternative hypothesis: the effect differs from ``null`` ("two-sided"), is
+            "greater", or is "less".
         equivalence
-            Instead: two numbers that the effect is to be shown to lie between, by two one-sided
-            tests.
+            Two limits for an equivalence test, by two one-sided tests (TOST): the alternative
+            hypothesis is that the effect lies between them.
         margin
-            Equivalence within so much of ``null``. With a one-sided alternative non-inferiority:
-            ``alternative="greater", margin=0.1`` is to show that the effect is more than -0.1.
+            Equivalence margin around ``null``. With a one-sided alternative it is the margin of a
+            non-inferiority test: with ``alternative="greater", margin=0.1`` the alternative
+            hypothesis is that the effect is more than -0.1.
         conf_level
-            1 less the level of the test.
+            1 minus the significance level.
 
         Returns
         -------
         Test
-            Its p-value is below 1 - conf_level exactly where its interval is on the side, or
-            between the numbers, that is to be shown. An association has none.
+            Its p-value is below 1 - conf_level exactly where its confidence interval lies within
+            the alternative hypothesis. For an association there is no test.
 
         Examples
         --------
@@ -192,7 +201,7 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
         >>> fit.test().p_value == fit.p_value
         True
         >>> fit.test(margin=20000).conclusion
-        'At the 5 % level it is shown: the effect is between -20000 and 20000.'
+        'At the 5 % level H0 is rejected in favour of: the effect is between -20000 and 20000.'
         """
         from dpeffects.inference.hypotheses import Hypothesis
         from dpeffects.results.hypothesis_test import Test, facts_tested
@@ -226,9 +235,10 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
         Parameters
         ----------
         scale
-            "difference", "ratio" of the two means and "lift" (ratio less 1), for outcomes that
-            cannot be negative; "odds" (their ratio) and "nnt" (the number needed to treat, 1 over
-            the difference) for outcomes of 0 and 1.
+            "difference" (risk difference, for an outcome of 0 and 1); "ratio" (risk ratio, or
+            ratio of means) and "lift" (relative change: ratio minus 1), for outcomes that cannot
+            be negative; "odds" (odds ratio) and "nnt" (number needed to treat, 1 over the risk
+            difference), for outcomes of 0 and 1.
         conf_level
             Level of the interval.
 
@@ -236,8 +246,9 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
         -------
         ScaledEffect
             It has ``estimate``, ``conf_int()``, ``p_value``, ``tidy()`` and ``summary()``, and is
-            printed as a sentence. Intervals of ratios and odds hold by inversion of tests, noise
-            included, and may end in infinity: the control mean is not bounded away from zero then.
+            printed as a sentence. Confidence intervals of ratios and odds ratios are found by
+            inverting tests and include the privacy noise. They may end in infinity, where a
+            control mean of zero cannot be excluded.
 
         Examples
         --------
@@ -249,7 +260,7 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
         """
         about = {name: getattr(self, name) for name in ("outcome", "estimand", "method")}
         about |= {"term": self.treatment, "guarantee": self.guarantee.status}
-        named: dict[str, Any] = {"std_error": self.std_error, "caution": self.caution}
+        named: dict[str, Any] = {"std_error": self.std_error, "warnings": self.warnings}
         asked = (self._compared, scale, self._level(conf_level), self.treatment, self.outcome)
         return scaled_effect(*asked, about=about, **named)
 
@@ -263,18 +274,19 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
         control_risk: float | None = None,
         conf_level: float = 0.95,
     ) -> SensitivityAnalysis:
-        r"""Say what confounding that was not adjusted for would do to the effect. Nothing is spent.
+        r"""Analyse how sensitive the effect is to unmeasured confounding. Nothing is spent.
 
-        E-values and tipping points: how strong it must be to explain the estimate away, and to move
-        the interval to zero. With a stated strength also the interval under it.
+        E-values and tipping points say how strong unmeasured confounding must be to explain the
+        estimate away, and to move the interval to zero. For a given strength, the interval under
+        that confounding is shown, too.
 
         Parameters
         ----------
         bias
-            What confounding adds to the estimate, in units of the outcome.
+            Bias of the estimate by confounding, in units of the outcome.
         prevalence_difference, confounder_effect
-            Instead of bias: how much more frequent a confounder of two values is among the treated,
-            and what it adds to the outcome.
+            Instead of bias, for a binary confounder: by how much its prevalence is higher among the
+            treated, and its effect on the outcome.
         outcome_sd
             Standard deviation of the outcome, for approximate E-values. By default the one that the
             method released, or a quarter of the outcome's range.
@@ -313,7 +325,7 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
 
     @checked_call
     def summary(self, form: str = "full", *, conf_level: float | None = None) -> Summary:
-        """Everything worth printing, as titled blocks; what matters most where ``form="short"``.
+        """All results as titled tables; the main ones with ``form="short"``.
 
         Examples
         --------
@@ -322,16 +334,18 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
         >>> call = {"design": "randomised", "epsilon": 1, "seed": 1}
         >>> fit = dpe.dp_ate("stroke_14_days ~ treatment", ist, **call)
         >>> print(fit.summary("short"))
-        Private average treatment effect: clipped contrast (auto)
+        Average treatment effect (ATE), differentially private
         ================================================================================
-        *** NOT PRIVATE: seeded ***
-        About       effect of treatment on stroke_14_days (ATE)
-        Estimate    -0.0096 (95 % interval -0.0138 to -0.0055), p < 0.0001
-        Design      randomised, as the call said: nothing is allowed for confounding
-        Records     n = 19408
-        Guarantee   VOID (seeded): not private
+        *** NOT PRIVATE: a seed was set ***
+        About          effect of treatment on stroke_14_days (ATE)
+        Estimate       -0.0096 (95 % CI -0.0138 to -0.0055), p < 0.0001
+        Adjusted for   nothing (no covariates in the formula)
+        Assumes        treatment was randomised (declared: design="randomised"); the
+                       interval makes no allowance for confounding
+        Records        19,408
+        Guarantee      NOT PRIVATE: a seed was set
         <BLANKLINE>
-        Everything: fit.summary()
+        Full results: fit.summary()
         """
         return show(self, form, conf_level=self._level(conf_level))
 
@@ -354,7 +368,7 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
             "sampling_variance": or_nan(self.sampling_variance),
             "noise_share": or_nan(self.noise_share),
             "bias_variance": float(self.bias_variance),
-            "basis": self.basis,
+            "identification": self.identification,
         }
 
     def __repr__(self) -> str:
@@ -364,28 +378,37 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
 
     @property
     def _called(self) -> str:
-        return words.called(self)
+        return wording.called(self)
+
+    def _row_labels(self, rows: Sequence[Mapping[Any, Any]]) -> list[str]:
+        what = "association" if self.associated else "difference"
+        means = self._compared.means
+        return [f"risk {what}, %" if means is not None and scales.is_risk(means) else what]
 
     def _blocks(self, conf_level: float) -> Sequence[Block]:
-        effect, means = words.effect_table(self, conf_level), words.means_block(self, conf_level)
-        return effect, *means, self._error_parts()
+        effect = wording.effect_table(self, conf_level)
+        return effect, *wording.means_block(self, conf_level), self._error_parts()
+
+    def _sources(self) -> dict[str, float]:
+        """The variance of each part of the error, by its name; NaN where it is not known."""
+        released, sampling = self.released, self.sampling_variance
+        through = " in the estimate" if any(part.noise for part in released.parts) else ""
+        known = {"sampling error": math.nan if isinstance(sampling, Unavailable) else sampling}
+        known[f"privacy noise{through}"] = released.final_noise_variance
+        for part in released.parts:
+            name = f"{'privacy noise in' if part.noise else 'allowance for'} {part.name}"
+            known[name] = known.get(name, 0.0) + part.variance
+        return known
 
     def _error_parts(self) -> Table:
-        """One line for each part of the error, in words that tell noise from possible bias."""
-        title, columns = "Standard error", ("part", "std. deviation", "share of variance")
-        released, sampling = self.released, self.sampling_variance
-        through = any(part.noise for part in released.parts)
-        own = "privacy noise, final sum" if through else "privacy noise"
-        known = {own: released.final_noise_variance}
-        for part in released.parts:
-            name = f"{part.name} ({'privacy noise' if part.noise else 'possible bias'})"
-            known[name] = known.get(name, 0.0) + part.variance
-        if isinstance(sampling, Unavailable) or not math.isfinite(sampling + sum(known.values())):
-            rows = ((name, _sd(variance), "n/a") for name, variance in known.items())
-            return Table(title, columns, (("sampling error", "n/a", "n/a"), *rows), "lrr")
-        variances = {"sampling error": sampling, **known}
+        """One line for each part of the error."""
+        title, columns = "Standard error", ("source", "std. deviation", "share of variance")
+        variances = self._sources()
         total = sum(variances.values())
-        variances["all" if released.parts else "both"] = total
+        if not math.isfinite(total):
+            rows = ((name, _sd(variance), "n/a") for name, variance in variances.items())
+            return Table(title, columns, tuple(rows), "lrr")
+        variances["total"] = total
         sds = to_error([math.sqrt(variance) for variance in variances.values()], math.sqrt(total))
         shares = [percent(x / total if total > 0.0 else 0.0, ".1f") for x in variances.values()]
         shares[-1] = "100.0 %"
@@ -393,24 +416,18 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
         return Table(title, columns, cells, "lrr", total=True)
 
     def _noted(self, conf_level: float) -> Sequence[str]:
-        interval, law = self.conf_int(conf_level), self._law
+        interval, dist = self.conf_int(conf_level), self._dist
         if isinstance(interval, Unavailable):
             missing = f"Standard error, interval and p-value are {interval}."
-            law = [missing, self._noise_alone(conf_level)]
-        return *law, *self._cut(conf_level), self._risks, *self.notes
+            dist = [missing, self._noise_alone(conf_level)]
+        return *dist, *self._cut(conf_level), *self.notes
 
     @property
-    def _law(self) -> list[str]:
+    def _dist(self) -> list[str]:
         """Say where the interval comes from."""
-        what, so = "Interval and p-value come", ", so p is not that of estimate / std. error."
-        if self.associated:
-            what, so = "The interval comes", ". There is no p-value: an association is no test."
-        bias = ", plus what is allowed for possible biases" if self.bias_variance > 0.0 else ""
-        law = (
-            f"{what} from a normal sampling error plus the privacy noise{bias}, averaged over the "
-            f"uncertainty of the released variance{so}"
-        )
-        return [law, self._hardly_known]
+        bias = _SAID["bias"] if self.bias_variance > 0.0 else ""
+        kind = "association" if self.associated else "effect"
+        return [_SAID["interval"][kind].format(bias=bias), self._hardly_known]
 
     @property
     def _hardly_known(self) -> str:
@@ -418,11 +435,8 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
         sampling = self.released.sampling
         if isinstance(sampling, Unavailable) or sampling.value >= sampling.noise_scale:
             return ""
-        return (
-            f"The sampling variance was released as {number(sampling.value, 2)} with noise of "
-            f"scale {number(sampling.noise_scale, 2)}: it is hardly known. Standard error, "
-            "interval and p-value average over what it may be, and are cautious."
-        )
+        value, scale = number(sampling.value, 2), number(sampling.noise_scale, 2)
+        return str(_SAID["hardly_known"].format(value=value, scale=scale))
 
     def _cut(self, conf_level: float) -> list[str]:
         """Say what was cut to the range that an effect can have."""
@@ -432,48 +446,22 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
         low, high = numbers(released.possible)
         uncut = replace(released, value=released.point, possible=None)
         if self.conf_int(conf_level) != inference.interval(uncut, conf_level):
-            notes.append(
-                f"The interval was cut to [{low}, {high}]: by the declared bounds no effect lies "
-                "outside."
-            )
+            notes.append(_SAID["cut"].format(low=low, high=high))
         if released.point != released.value:
-            notes.append(
-                f"The released estimate, {number(released.value, 4)}, was moved to the end of that "
-                "range."
-            )
+            notes.append(_SAID["moved"].format(value=number(released.value, 4)))
         return notes
 
     def _noise_alone(self, conf_level: float) -> str:
-        """Where the estimate would be without noise, for want of an interval."""
+        """The interval of the privacy noise alone, where there is no confidence interval."""
         noise = inference.noise_interval(self.released, conf_level)
         if isinstance(noise, Unavailable):
             return ""
         _, low, high = with_ends(self.estimate, *noise)
-        return (
-            f"Without its privacy noise the estimate would lie in [{low}, {high}] with probability "
-            f"{percent(conf_level)}. This is not an interval for the effect: it leaves out the "
-            "sampling error."
-        )
-
-    @property
-    def _risks(self) -> str:
-        """Two risks as they are said to people."""
-        means = self.released.means
-        if means is None or not scales.is_risk(means):
-            return ""
-        if max(scales.mean_noise(means, treated) for treated in (True, False)) > 1.0:
-            return ""
-        one, zero = (100.0 * min(max(x, 0.0), 1.0) for x in (means.treated, means.control))
-        if self.associated:
-            return (
-                f"Of treated records {one:.3g} % have {self.outcome} = 1, of control records "
-                f"{zero:.3g} %."
-            )
-        first = f"With {self.treatment}, {one:.3g} % have {self.outcome} = 1"
-        return f"{first}, and without it {zero:.3g} %."
+        level = percent(conf_level)
+        return str(_SAID["noise_alone"].format(low=low, high=high, level=level))
 
     def _lacks(self, conf_level: float) -> str:
-        return words.missing_words(self.conf_int(conf_level))
+        return wording.missing_words(self.conf_int(conf_level))
 
     def _findings(self, conf_level: float) -> Sequence[str]:
         interval, error, noise = self.conf_int(conf_level), self.std_error, self.noise_variance
@@ -481,53 +469,36 @@ class Result(OneEstimate, picture="report.plots.interval_plots.estimate"):
         if isinstance(interval, Unavailable) or isinstance(error, Unavailable):
             what = "association" if self.associated else "effect"
             (value,) = to_error((self.estimate,), math.sqrt(noise))
-            known = (
-                f"its privacy noise has a standard deviation of {number(math.sqrt(noise), 2)}, and "
-                "its sampling error is"
-            )
-            if math.isnan(noise):
-                known = "its privacy noise and its sampling error are"
-            return [
-                f"The estimate is {value}; {known} not known, so it supports no "
-                f"statement on whether there is an {what}."
-            ]
-        found = [words.effect_sentence(self.estimate, error, interval, self.p_value)]
+            known = _SAID["unknown" if math.isnan(noise) else "noise_known"]
+            return [known.format(value, what, _sd(noise))]
+        found = [wording.effect_sentence(self.estimate, error, interval, self.p_value)]
         if not isinstance(sampling, Unavailable):
             bias = self.bias_variance
-            found.append(words.split(sampling, noise, self._halves(conf_level), bias=bias))
+            found.append(wording.split(sampling, noise, bias=bias))
             parts = [x for x in self.released.parts if not x.noise and x.variance > 0.0]
             if names := ", ".join(dict.fromkeys(part.name for part in parts)):
                 sd = number(math.sqrt(bias), 2)
-                found.append(
-                    f"For possible biases ({names}) a standard deviation of {sd} is allowed."
-                )
+                found.append(_SAID["allowance"].format(names=names, sd=sd))
         return [*found, self._hardly_known, self._said_of_means(conf_level)]
 
-    def _halves(self, conf_level: float) -> tuple[float, float] | None:
-        """Half-widths of the intervals that either error alone would give."""
-        uncut = replace(self.released, possible=None)
-        alone = inference.interval(inference.sampling_alone(uncut), conf_level)
-        noise = inference.noise_interval(uncut, conf_level)
-        if isinstance(alone, Unavailable) or isinstance(noise, Unavailable):
-            return None
-        return alone.upper - uncut.value, noise.upper - uncut.value
-
     def _said_of_means(self, conf_level: float) -> str:
-        """The mean outcomes of both arms, and their ratio where there can be one."""
-        frame = self.means_at(conf_level)
-        if isinstance(frame, Unavailable):
+        """The mean outcomes of both arms; of risks also their difference and their ratio."""
+        frame, means = self.means_at(conf_level), self._compared.means
+        if isinstance(frame, Unavailable) or means is None:
             return ""
-        how = "Adjusted mean" if self.basis == "adjusted" else "Mean"
-        texts = []
-        for row in frame.to_dict("records"):
-            value, low, high = with_ends(*(row[x] for x in ("mean", "conf_low", "conf_high")))
-            known = "" if math.isnan(row["conf_low"]) else f" ({low} to {high})"
-            texts.append(f"{value}{known} {_WITH[row['arm']]}")
-        try:
-            more = f" {self.effect('ratio', conf_level).words}"
-        except OptionError:  # the outcome can be negative
-            more = ""
-        return f"{how} outcomes are {' and '.join(texts)}.{more}"
+        risk, how = scales.is_risk(means), "Adjusted " * (self.identification == "adjusted")
+
+        def said(row: Mapping[Any, Any]) -> str:
+            return wording.with_limits(wording.scaled(row, wording.PER_CENT * risk))
+
+        rows = frame.rename(columns={"mean": "estimate"}).to_dict("records")
+        told = " and ".join(f"{said(row)} {_WITH[row['arm']]}" for row in rows)
+        if not risk:
+            return wording.capital(f"{how}mean outcomes were {told}.")
+        ratio = self.effect("ratio", conf_level).tidy().to_dict("records")[0]
+        gap = said(self.tidy(conf_level).to_dict("records")[0])
+        found = _SAID["both_risks"].format(self.outcome, told, gap, wording.with_limits(ratio))
+        return wording.capital(f"{how}{found}")
 
 
 def _sd(variance: float) -> str:

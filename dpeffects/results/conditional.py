@@ -15,7 +15,7 @@ import numpy as np
 
 from dpeffects import documents
 from dpeffects.arrays import FloatArray
-from dpeffects.design import read as design
+from dpeffects.design import table_reader as design
 from dpeffects.design.bounds import Bounds
 from dpeffects.design.points import point_columns, point_labels
 from dpeffects.errors import OptionError, quoted
@@ -23,18 +23,18 @@ from dpeffects.formula import Formula, parse
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Effects, Unavailable
 from dpeffects.lazy import pd
-from dpeffects.results import words
+from dpeffects.results import wording
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.export import TIDY, frame_of, require
-from dpeffects.results.numbers import number, with_ends
+from dpeffects.results.number_format import number, with_ends
 from dpeffects.results.several import Labels, SeveralEffects, SeveralRows
 from dpeffects.summary import Block, Pairs, Summary, Table, draw, show
 
 _COVERS = ("noise", "effect")
-_SAID = words.said("conditional")
+_SAID = wording.said("conditional")
 _THERE = 0
 """Any value, for a covariate of which only is_na(x) is read."""
-_TITLE = "{0._private} conditional effects: {0.method_title} ({0.method})"
+_TITLE = "Conditional average treatment effects (CATE), {0._private}"
 _COVARIATES = 6
 """Covariates in a summary."""
 Points = int | Mapping[str, Sequence[Any]]
@@ -42,7 +42,9 @@ Points = int | Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class CateFunction(SeveralRows, documents.Filed, picture="report.plots.interval_plots.curve"):
+class CateFunction(
+    SeveralRows, documents.FileDocument, picture="report.plots.interval_plots.curve"
+):
     """A released effect function: query it as often as you like, save it, plot it.
 
     Parameters
@@ -255,7 +257,7 @@ class CateFunction(SeveralRows, documents.Filed, picture="report.plots.interval_
         points: Points = 3,
         at: Mapping[str, Any] | None = None,
     ) -> Summary:
-        """Everything worth printing, as titled blocks; what matters most where ``form="short"``.
+        """All results as titled tables; the main ones with ``form="short"``.
 
         ``points`` and ``at`` are as in `tidy`.
         """
@@ -312,9 +314,9 @@ class CateFunction(SeveralRows, documents.Filed, picture="report.plots.interval_
         return np.round(values, 2 - math.floor(math.log10(high - low))).tolist()
 
     @property
-    def doubts(self) -> str:
-        """What nobody should overlook about the estimates; empty when all is well."""
-        return self.function.caution
+    def estimate_warnings(self) -> str:
+        """Warnings about the estimates; empty where there are none."""
+        return self.function.warnings
 
     def to_dict(self, conf_level: float = 0.95) -> dict[str, Any]:
         """Plain values for JSON: released and public numbers only."""
@@ -349,13 +351,13 @@ class CateFunction(SeveralRows, documents.Filed, picture="report.plots.interval_
         shown = [_with_noise(point) for point in found.to_dict("records")]
         rows: list[tuple[str, ...]] = []
         last = ""
-        for point, cells in zip(shown, words.cells_of_rows(shown), strict=True):
+        for point, cells in zip(shown, wording.cells_of_rows(shown), strict=True):
             name = "" if point["covariate"] == last else point["covariate"]
             rows.append((name, number(point["value"], 4), *cells))
             last = point["covariate"]
         others = "others as chosen" if at else "others at their medians"
-        title = f"{words.capital(words.relation(self))} along each covariate, {others}"
-        heads = ("covariate", "at", "effect", "std. dev.", *words.limits(conf_level))
+        title = f"{wording.capital(wording.relation(self))} along each covariate, {others}"
+        heads = ("covariate", "at", "effect", "std. dev.", *wording.limits(conf_level))
         value, low, high = self._average(conf_level, self._widest)
         name, whose = ("Average effect", "the function over the records")
         if self.function.variation is None:
@@ -380,13 +382,8 @@ class CateFunction(SeveralRows, documents.Filed, picture="report.plots.interval_
         else:
             widths = list(self.bandwidths.items())[:_COVARIATES]
             sharp = ", ".join(f"{number(width, 2)} of {name}" for name, width in widths)
-            first = (
-                "Bands do not allow for steps and turns of the effect that are sharper than the "
-                f"kernel's bandwidth{f': here about {sharp}' if sharp else ''}."
-            )
-        worst = (
-            "Single points are worst at the ends of the declared ranges and where records are few"
-        )
+            first = _SAID["sharp"].format(f": here about {sharp}" if sharp else "")
+        worst = _SAID["worst"]
         if self.function.variation is None or not self.bandwidths:
             return [covered, first, f"{worst}."]
         ranges = []
@@ -395,11 +392,11 @@ class CateFunction(SeveralRows, documents.Filed, picture="report.plots.interval_
             ranges.append(f"{name} from {low} to {high}")
         return [covered, first, f"{worst}; nine in ten have {', '.join(ranges)}."]
 
-    def _headline(self, conf_level: float = 0.95, **asked: Any) -> words.Lines:
+    def _headline(self, conf_level: float = 0.95, **asked: Any) -> wording.Lines:
         rows = self.tidy(conf_level, **asked).to_dict("records")
         value, low, high = self._average(conf_level, self._widest)
-        what = f"{words.relation(self)} as a function of covariates"
-        first, *others = words.estimates(rows, what, conf_level)
+        what = f"{wording.relation(self)} as a function of covariates"
+        first, *others = wording.estimates(rows, what, conf_level)
         return [first, ("Average", f"{value} ({low} to {high})"), *others]
 
     def _findings(self, conf_level: float) -> Sequence[str]:
@@ -407,11 +404,9 @@ class CateFunction(SeveralRows, documents.Filed, picture="report.plots.interval_
         value, low, high = self._average(conf_level, self._widest)
         whose = "the records" if self.function.variation is not None else "the declared ranges"
         return [
-            "An effect function of the covariates was released, which can be asked for any of "
-            f"their values; its average over {whose} is {value} (from {low} to {high}).",
-            "Along each covariate, with the others at their medians, effects with pointwise "
-            f"{words.percent(conf_level)} bands are {words.listed(rows)}.",
-            f"{' '.join(self._bands)} {words.noise_sentence(rows)}",
+            _SAID["released"].format(whose, value, low, high),
+            _SAID["along"].format(wording.percent(conf_level), wording.listed(rows)),
+            f"{' '.join(self._bands)} {wording.noise_sentence(rows)}",
         ]
 
     def _lacks(self, conf_level: float) -> str:
@@ -463,9 +458,11 @@ class CateEffects(SeveralEffects):
         )
 
     @property
-    def doubts(self) -> str:
-        """What nobody should overlook about the estimates; empty when all is well."""
-        return "; ".join(filter(None, (_SAID["overlap"] * self.overlap_weighted, super().doubts)))
+    def estimate_warnings(self) -> str:
+        """Warnings about the estimates; empty where there are none."""
+        return "; ".join(
+            filter(None, (_SAID["overlap"] * self.overlap_weighted, super().estimate_warnings))
+        )
 
     @property
     def _estimand(self) -> str:
@@ -487,21 +484,22 @@ class CateEffects(SeveralEffects):
         return Labels(each, "by group" if each == "group" else "at points", "", "", "")
 
     def _blocks(self, conf_level: float, simultaneous: bool | None = None) -> Sequence[Block]:
-        found = self.tidy(conf_level, simultaneous=simultaneous)[: words.EFFECTS].to_dict("records")
+        found = wording.rows_of(self, conf_level, simultaneous=simultaneous)[: wording.EFFECTS]
         rows = [row if math.isnan(row["conf_low"]) else _with_noise(row) for row in found]
         what = "Overlap-weighted effect" if self.overlap_weighted else "Effect"
         title = f"{what} of {self.treatment} on {self.outcome} {self._named.by}"
         heads = (self._named.each, "effect", "noise sd" if self._noise_only else "std. error")
-        return [words.effects_table(title, heads, rows, conf_level, tested=False)]
+        return [wording.effects_table(title, rows, conf_level, *heads, tested=False)]
 
     def _noted(self, conf_level: float, simultaneous: bool | None = None) -> Sequence[str]:
         known = bool(np.isfinite(self.conf_int(conf_level)[:, 0]).any())
-        at_once = f"All intervals hold at once with {words.percent(conf_level, 'g')} (Bonferroni)."
+        level = wording.percent(conf_level, "g")
+        at_once = f"The confidence intervals are simultaneous at {level} (Bonferroni)."
         return [
             _SAID["intervals"][self.kind] if known else _SAID["no_intervals"],
             at_once if self._at_once(simultaneous) else "",
-            words.left_out(len(self.labels)),
-            "" if self._noise_only else words.narrower(None, "dp_cate"),
+            wording.left_out(len(self.labels)),
+            "" if self._noise_only else wording.narrower(None, "dp_cate"),
             *self.notes,
         ]
 
@@ -510,12 +508,12 @@ class CateEffects(SeveralEffects):
         where = "at the points asked for" if self._noise_only else "by group"
         what = f"{'Overlap-weighted effects' if self.overlap_weighted else 'Effects'} {where}"
         if all(math.isnan(row["conf_low"]) for row in rows):
-            return [f"{what} are {words.listed(rows)}."]
+            return [f"{what} are {wording.listed(rows)}."]
         return [
-            f"{what}, with {words.percent(conf_level)} intervals, are {words.listed(rows)}.",
+            f"{what}, with {wording.percent(conf_level)} intervals, are {wording.listed(rows)}.",
             _SAID["intervals"][self.kind],
-            "" if self._noise_only else "They hold one group at a time and not all at once.",
-            words.noise_sentence(rows),
+            "" if self._noise_only else "They are not adjusted for multiplicity.",
+            wording.noise_sentence(rows),
         ]
 
     def _lacks(self, conf_level: float) -> str:

@@ -13,9 +13,9 @@ import numpy as np
 from dpeffects.arrays import FloatArray
 from dpeffects.design.features import AdditiveWaves, Features, Fourier, Linear
 from dpeffects.privacy.losses import along
-from dpeffects.results.export import READERS, JsonRecord, fields_of, plain, record, require
-from dpeffects.results.shape import BINS, Shape, effects_by_bin, inverted, shape_of
-from dpeffects.typed import NotNegative, Positive
+from dpeffects.results.export import READERS, JsonDocument, fields_of, plain, record, require
+from dpeffects.results.feature_moments import BINS, Shape, effects_by_bin, inverted, shape_of
+from dpeffects.type_checks import NotNegative, Positive
 
 _ALLOWANCE = 1.25
 """Bands allow for this much more shrinkage than planned."""
@@ -25,7 +25,7 @@ _MOST_COLUMNS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class EffectFunction(JsonRecord):
+class EffectFunction(JsonDocument):
     """average + unit * features(x)'weights, and how far noise and sampling can move it.
 
     ``noise_sd`` is the standard deviation of each entry of the noise: in the gradient of the
@@ -36,9 +36,9 @@ class EffectFunction(JsonRecord):
     units, and ``usual`` the information that is expected where it is not released. ``undone`` and
     ``average_sd`` are what `recentred` leaves to bands. ``nuisance_sd`` is the standard deviation
     of the noise that comes in by the models of treatment and outcome, ``confounding`` that of the
-    confounding which they may leave because they are shrunk, and ``caution`` what nobody should
-    overlook. ``margin_sd`` is the standard deviation of what noise leaves unknown of a margin's
-    share of records.
+    confounding which they may leave because they are shrunk, and ``warnings`` warnings
+    to be shown first. ``margin_sd`` is the standard deviation of what noise leaves unknown of a
+    margin's share of records.
     """
 
     features: Features
@@ -58,7 +58,7 @@ class EffectFunction(JsonRecord):
     average_sd: NotNegative = 0.0
     nuisance_sd: NotNegative = 0.0
     confounding: NotNegative = 0.0
-    caution: str = ""
+    warnings: str = ""
     margin_sd: NotNegative = 0.0
 
     def __call__(self, covariates: FloatArray) -> FloatArray:
@@ -158,8 +158,8 @@ class EffectFunction(JsonRecord):
         """Public or released values worth showing."""
         return {
             "features": self.features.size,
-            "strength of the penalty": self.strength,
-            "threshold of Huber's loss": self.unit,
+            "penalty": self.strength,
+            "threshold of the Huber loss": self.unit,
         }
 
     @classmethod

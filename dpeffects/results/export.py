@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, TypeVar, get_args, get_origin
 
 import numpy as np
 
-from dpeffects import dates, documents, errors, summary, typed
+from dpeffects import dates, documents, errors, summary, type_checks
 from dpeffects.arrays import FloatArray
 from dpeffects.design.bounds import SOURCES, Bound, Bounds
 from dpeffects.guarantee import Guarantee
@@ -70,7 +70,7 @@ def effect_row(
     return {name: row[name] for name in TIDY if name in row} | row
 
 
-class JsonRecord(documents.Document):
+class JsonDocument(documents.Document):
     """A frozen dataclass that is written to JSON and read from it, field by field.
 
     ``_computed`` names what is written beside its fields: it is not read.
@@ -101,19 +101,19 @@ class JsonRecord(documents.Document):
         name = f"the JSON of {cls.__name__}"
         try:
             result = cls.from_dict(documents.parse_json(text))
-            shown = result.summary() if isinstance(result, summary.Shown) else result
+            shown = result.summary() if isinstance(result, summary.SummaryMixin) else result
             (str(shown) + result.to_json()).encode()
             return result
         except DAMAGE as error:
             raise errors.DataError(f"this is not {name}: {error!r}") from None
 
 
-class AtALevel(JsonRecord):
-    """Numbers with an ``interval`` at one ``conf_level``, and ``again`` at any other."""
+class IntervalResult(JsonDocument):
+    """Numbers with an ``interval`` at one ``conf_level``, and ``recompute`` at any other."""
 
     interval: Interval | Unavailable
     conf_level: float
-    again: Callable[..., Any] | None
+    recompute: Callable[..., Any] | None
 
     def conf_int(self, conf_level: float | None = None) -> Interval | Unavailable:
         """The interval, by default at the level that was asked for."""
@@ -123,12 +123,9 @@ class AtALevel(JsonRecord):
         """The same at another level of confidence."""
         if conf_level is None or conf_level == self.conf_level:
             return self
-        if self.again is None:
-            raise errors.OptionError(
-                f"this was read from JSON, with an interval at {self.conf_level:g} alone; ask the "
-                "result that it is of for another level"
-            )
-        found: Self = self.again(conf_level=check_conf_level(conf_level))
+        if self.recompute is None:
+            raise errors.OptionError(errors.refusal("level_of_json", level=self.conf_level))
+        found: Self = self.recompute(conf_level=check_conf_level(conf_level))
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -203,7 +200,7 @@ def record(kind: type[T], document: Any) -> T:
 
 
 @cache
-def _record_of(kind: type) -> typed.Check:
+def _record_of(kind: type) -> type_checks.Check:
     return _PLAIN.record(kind)
 
 
@@ -212,10 +209,10 @@ def read(hint: Any, value: Any) -> Any:
     return _PLAIN.of(hint)(value, getattr(hint, "__name__", "it"))
 
 
-class WithReasons(typed.Types):
+class WithReasons(type_checks.Types):
     """Checks of values that may not be available, which say why."""
 
-    def either(self, kinds: tuple[Any, ...]) -> typed.Check:
+    def either(self, kinds: tuple[Any, ...]) -> type_checks.Check:
         """Make the reader of what may not be available."""
         known = super().either(tuple(kind for kind in kinds if kind is not Unavailable))
 
@@ -230,7 +227,7 @@ class WithReasons(typed.Types):
 class _Plain(WithReasons):
     """Readers of what `plain` made; entries that follow from others are not read."""
 
-    def make(self, hint: Any) -> typed.Check:
+    def make(self, hint: Any) -> type_checks.Check:
         """Make the reader of a type, which may have its own."""
         if hasattr(hint, "from_records"):  # a frame
             return lambda value, _: hint.from_records(_read_any(value))
@@ -239,7 +236,7 @@ class _Plain(WithReasons):
         if get_origin(hint) is Callable:
             return _not_written
         if get_origin(hint) is Sequence:
-            entries = typed.many(self.of(get_args(hint)[0]), math.inf)
+            entries = type_checks.many(self.of(get_args(hint)[0]), math.inf)
             return lambda value, name: list(entries(value, name))
         return super().make(hint)
 
@@ -252,7 +249,7 @@ def require(ok: bool, what: str) -> None:
 
 def finite(value: Any) -> float:
     """Return a finite number, or raise ValueError."""
-    return float(typed.PLAIN[float](value, "a number"))
+    return float(type_checks.PLAIN[float](value, "a number"))
 
 
 def _not_written(value: Any, name: str) -> None:
@@ -265,7 +262,7 @@ def _array(value: Any, name: str) -> FloatArray:
     return array
 
 
-_PLAIN = _Plain(typed.PLAIN | {np.ndarray: _array}, exact=False, longest=math.inf)
+_PLAIN = _Plain(type_checks.PLAIN | {np.ndarray: _array}, exact=False, longest=math.inf)
 
 
 def _read_float(value: Any) -> float:

@@ -8,22 +8,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
+from dpeffects.guarantee import status_warning
 from dpeffects.inference import Estimate, Hypothesis, Interval, Unavailable, ratio_of
+from dpeffects.inference import intervals as inference
 from dpeffects.inference.hypotheses import EQUIVALENCE, Evidence, check_test_level
 from dpeffects.lazy import pd
-from dpeffects.results.export import AtALevel, JsonRecord, frame_of, or_nan
-from dpeffects.results.numbers import NOT_AVAILABLE, number, with_ends
-from dpeffects.results.words import Lines, capital, cells_of_rows, p_text, percent, relation
-from dpeffects.summary import Notes, Pairs, Shown, Summary, Table, starred
-
-_LAW = (
-    "The test has the law of the interval: sampling error, privacy noise, and the noise of the "
-    "released variance. It is computed from what was released, and costs nothing."
-)
+from dpeffects.results.export import IntervalResult, JsonDocument, frame_of, or_nan
+from dpeffects.results.number_format import NOT_AVAILABLE, number, with_ends
+from dpeffects.results.wording import Lines, capital, cells_of_rows, p_text, percent, relation, said
+from dpeffects.summary import Notes, Pairs, Summary, SummaryMixin, Table, starred
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Test(Shown, AtALevel):
+class Test(SummaryMixin, IntervalResult):
     """A test of an effect, from what was released already: nothing is spent.
 
     Parameters
@@ -37,17 +34,20 @@ class Test(Shown, AtALevel):
     p_value
         Adjusted for the number of tests, where there are several; or why there is none.
     interval
-        What ``conf_int()`` gives, the interval that goes with the test: it lies in what is to be
-        shown exactly where the p-value is below 1 - conf_level. For a one-sided test it has one
+        The confidence interval that goes with the test, as ``conf_int()``: it lies within the
+        alternative hypothesis exactly where the p-value is below 1 - conf_level. For a one-sided
+        test it has one
         end, for equivalence it is that of two one-sided tests, at 1 - 2 (1 - conf_level).
-    excluded
-        The smallest effect that is excluded in both directions: by two one-sided tests equivalence
-        would be shown for every margin above it.
+    equivalence_bound
+        The smallest equivalence margin: by two one-sided tests (TOST) equivalence would be shown
+        for every margin above it.
     conf_level, tests
-        1 less the level of the test, and how many tests it holds for at once.
-    subject, term, method, guarantee, caution, noise_ratio
+        1 minus the significance level, and the number of simultaneous tests.
+    subject, term, method, guarantee, warnings, noise_ratio
         What the number is called ("effect", "ratio"), name of the effect, method that estimated
-        it, what is promised, what nobody should overlook, and above 1 that it is mostly noise.
+        it, the guarantee, the warnings, and above 1 that it is mostly noise.
+    std_error
+        Standard error of the effect, by which numbers are rounded.
 
     Examples
     --------
@@ -55,27 +55,28 @@ class Test(Shown, AtALevel):
     >>> nsw = dpe.load_data("lalonde")
     >>> fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1)
     >>> fit.test(alternative="greater", margin=1000).hypothesis
-    'H0: the effect is -1000 or less. To be shown: the effect is more than -1000.'
+    'H0: the effect is -1000 or less. H1: the effect is more than -1000.'
     """
 
     __test__: ClassVar[bool] = False  # pytest takes every Test for one of its own
 
-    _computed = ("hypothesis", "conclusion", "shown")
+    _computed = ("hypothesis", "conclusion", "reject")
     what: str
     asked: Hypothesis
     estimate: float
     p_value: float | Unavailable
     interval: Interval | Unavailable
-    excluded: float | Unavailable
+    equivalence_bound: float | Unavailable
     conf_level: float = 0.95
     tests: int = 1
     subject: str = "effect"
     term: str = ""
     method: str = ""
     guarantee: str = ""
-    caution: str = ""
+    warnings: str = ""
     noise_ratio: float = 0.0
-    again: Callable[..., Any] | None = field(default=None, compare=False)
+    std_error: float = math.nan
+    recompute: Callable[..., Any] | None = field(default=None, compare=False)
 
     @classmethod
     def of(
@@ -93,19 +94,21 @@ class Test(Shown, AtALevel):
         """
         conf_level = check_test_level(conf_level)
         given = {"asked": asked, "conf_level": conf_level, "tests": tests, **about}
-        given["again"] = partial(cls.of, evidence, asked, tests=tests, **about)
+        given["recompute"] = partial(cls.of, evidence, asked, tests=tests, **about)
         if isinstance(evidence, Estimate):
-            given = {"estimate": evidence.point, "noise_ratio": ratio_of(evidence)} | given
+            error = or_nan(inference.std_error(evidence))
+            own = {"estimate": evidence.point, "noise_ratio": ratio_of(evidence)}
+            given = own | {"std_error": error} | given
             evidence = Evidence.of(evidence)
         if isinstance(evidence, Unavailable):
             given.setdefault("estimate", math.nan)
-            return cls(p_value=evidence, interval=evidence, excluded=evidence, **given)
+            return cls(p_value=evidence, interval=evidence, equivalence_bound=evidence, **given)
         each = 1.0 - (1.0 - conf_level) / tests
         given.setdefault("estimate", evidence.point)
         return cls(
             p_value=min(1.0, tests * asked.p_value(evidence)),
             interval=asked.conf_int(evidence, each),
-            excluded=asked.excluded(evidence, each),
+            equivalence_bound=asked.equivalence_bound(evidence, each),
             **given,
         )
 
@@ -115,8 +118,8 @@ class Test(Shown, AtALevel):
         return self.asked.alternative
 
     @property
-    def shown(self) -> bool | None:
-        """Whether what was to be shown is shown at this level; None where there is no test."""
+    def reject(self) -> bool | None:
+        """Whether H0 is rejected at this level; None where there is no test."""
         p = self.p_value
         return None if isinstance(p, Unavailable) else p < 1.0 - self.conf_level
 
@@ -126,8 +129,8 @@ class Test(Shown, AtALevel):
 
     @property
     def hypothesis(self) -> str:
-        """What is tested, and what is to be shown, in words."""
-        return f"H0: {self.asked.denial(self.subject)}. To be shown: {self._claim}."
+        """The null hypothesis and the alternative, in words."""
+        return f"H0: {self.asked.denial(self.subject)}. H1: {self._claim}."
 
     @property
     def conclusion(self) -> str:
@@ -136,13 +139,14 @@ class Test(Shown, AtALevel):
         if isinstance(p, Unavailable):
             return f"There is no test ({p})."
         level = f"At the {100 * (1.0 - self.conf_level):.4g} % level"
-        if self.shown:
-            return f"{level} it is shown: {stated}."
+        if self.reject:
+            return f"{level} H0 is rejected in favour of: {stated}."
         if self.alternative == EQUIVALENCE:
-            more = f"equivalence would be shown for margins above {number(self.excluded, 3)} only"
+            bound = number(self.equivalence_bound, 3)
+            more = f"equivalence would be shown for margins above {bound} only"
         else:
-            more = "which is no evidence that it is not so"
-        return f"{level} it is not shown that {stated}; {more}."
+            more = "this is no evidence for H0"
+        return f"{level} H0 is not rejected ({stated}: not shown); {more}."
 
     def tidy(self) -> pd.DataFrame:
         """One row for the test; what is not available is NaN."""
@@ -164,8 +168,8 @@ class Test(Shown, AtALevel):
             "conf_low": low,
             "conf_high": high,
             "conf_level": self.conf_level,
-            "excluded": or_nan(self.excluded),
-            "shown": self.shown,
+            "equivalence_bound": or_nan(self.equivalence_bound),
+            "reject": self.reject,
             "method": self.method,
             "guarantee": self.guarantee,
         }
@@ -182,22 +186,22 @@ class Test(Shown, AtALevel):
             *self._tested,
             ("Estimate", self._ends[0]),
             ("p-value", p_text(self.p_value)),
-            ("Interval", self._between),
-            ("Excluded", self._excluded),
+            ("Confidence interval", self._between),
+            ("Equivalence", self._excluded),
             ("Conclusion", self.conclusion),
         ]
         pairs = Pairs(tuple((name, text) for name, text in rows if text))
-        return Summary(f"Test of the {self.what}", self._alert, (pairs, self._notes))
+        return Summary(f"Test of the {self.what}", self._starred, (pairs, self._notes))
 
     @property
-    def _alert(self) -> str:
-        void = self.guarantee.startswith("void")
-        return starred((f"NOT PRIVATE: {self.guarantee[6:]}" if void else "", self.caution))
+    def _starred(self) -> str:
+        void = status_warning(self.guarantee) if self.guarantee.startswith("void") else ""
+        return starred((void, self.warnings))
 
     @property
     def _tested(self) -> Lines:
         many = f", adjusted for {self.tests} tests" if self.tests > 1 else ""
-        return [("Tested", self.hypothesis), ("Test", self.asked.name() + many)]
+        return [("Hypotheses", self.hypothesis), ("Test", self.asked.name() + many)]
 
     @property
     def _level(self) -> str:
@@ -211,34 +215,40 @@ class Test(Shown, AtALevel):
         """The estimate, and both ends of the interval."""
         if isinstance(self.interval, Unavailable):
             return number(self.estimate, 4), NOT_AVAILABLE, NOT_AVAILABLE
-        return with_ends(self.estimate, *self.interval)
+        low, high = self.interval
+        if self.alternative in ("greater", "less"):  # the other end is that of what is possible
+            low, high = (low, math.inf) if self.alternative == "greater" else (-math.inf, high)
+        return with_ends(self.estimate, low, high, self.std_error)
 
     @property
     def _between(self) -> str:
         if isinstance(self.interval, Unavailable):
             return ""
         _, low, high = self._ends
-        one_sided = {"greater": f"{low} and more", "less": f"{high} and less"}
+        one_sided = {"greater": f"at least {low}", "less": f"at most {high}"}
         ends = one_sided.get(self.alternative, f"from {low} to {high}")
         return f"{ends} ({self._level})"
 
     @property
     def _excluded(self) -> str:
-        if isinstance(self.excluded, Unavailable) or self.alternative in ("greater", "less"):
+        if isinstance(self.equivalence_bound, Unavailable) or self.alternative in (
+            "greater",
+            "less",
+        ):
             return ""
-        far, null = number(self.excluded, 3), number(self.asked.null)
+        far, null = number(self.equivalence_bound, 3), number(self.asked.null)
         level = percent(1.0 - self.conf_level)
-        return f"{self.subject}s further than {far} from {null}, by two one-sided tests at {level}"
+        return f"shown for margins above {far} around {null} (two one-sided tests at {level})"
 
     @property
     def _notes(self) -> Notes:
         if isinstance(self.p_value, Unavailable):
             return Notes((f"The p-value is {self.p_value}.",))
-        return Notes((_LAW,))
+        return Notes((said("test")["distribution"],))
 
 
 @dataclass(frozen=True, repr=False)
-class Tests(Shown, JsonRecord):
+class Tests(SummaryMixin, JsonDocument):
     """Tests of several effects, in the order of the effects; made by ``fit.test()``."""
 
     __test__: ClassVar[bool] = False
@@ -262,25 +272,21 @@ class Tests(Shown, JsonRecord):
         return frame_of([test.row() for test in self.tests])
 
     def __repr__(self) -> str:
-        shown = sum(bool(test.shown) for test in self.tests)
+        shown = sum(bool(test.reject) for test in self.tests)
         stated = self.tests[0].asked.claim(self.tests[0].subject)
-        return f"<dpeffects {len(self)} tests: {stated}, shown for {shown}>"
+        return f"<dpeffects {len(self)} tests: {stated}; H0 rejected for {shown}>"
 
     def _summary(self) -> Summary:
         first, rows = self[0], []
-        found = []
-        for test in self:  # the error of each is what its interval says of it
-            row = test.row() | {"noise_ratio": test.noise_ratio}
-            width = row["conf_high"] - row["conf_low"]
-            error = width / 4.0 if math.isfinite(width) else math.nan
-            found.append(row | {"std_error": error})
+        more = ("noise_ratio", "std_error")
+        found = [test.row() | {name: getattr(test, name) for name in more} for test in self]
         for row, (value, _, *ends) in zip(found, cells_of_rows(found), strict=True):
-            shown = {True: "yes", False: "no", None: NOT_AVAILABLE}[row["shown"]]
+            shown = {True: "yes", False: "no", None: NOT_AVAILABLE}[row["reject"]]
             rows.append((row["term"], value, *ends, p_text(row["p_value"]), shown))
-        columns = ("", "estimate", f"{first._level} low".strip(), "high", "p-value", "shown")
+        columns = ("", "estimate", f"{first._level} low".strip(), "high", "p-value", "reject")
         table = Table(capital(first.what), columns, tuple(rows), "lrrrrr")
         blocks = (Pairs(tuple(first._tested)), table, first._notes)
-        return Summary(f"Tests of the {first.what}", first._alert, blocks)
+        return Summary(f"Tests of the {first.what}", first._starred, blocks)
 
 
 def facts_tested(result: Any, method: str, guarantee: str) -> dict[str, Any]:
@@ -290,5 +296,5 @@ def facts_tested(result: Any, method: str, guarantee: str) -> dict[str, Any]:
         "term": result.treatment,
         "method": method,
         "guarantee": guarantee,
-        "caution": result.caution,
+        "warnings": result.warnings,
     }

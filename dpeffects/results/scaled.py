@@ -1,4 +1,4 @@
-"""Mean outcomes by arm, and an effect as a ratio, odds, lift or number needed to treat."""
+"""Means by arm, and an effect as risk ratio, odds ratio or number needed to treat."""
 
 from __future__ import annotations
 
@@ -8,37 +8,27 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from dpeffects.errors import OptionError, not_among
-from dpeffects.guarantee import alarm
-from dpeffects.inference import Estimate, Interval, Means, Unavailable, scales
+from dpeffects.errors import OptionError, not_among, refusal
+from dpeffects.guarantee import status_warning
+from dpeffects.inference import ArmMeans, Estimate, Interval, Unavailable, scales
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.intervals import NO_TEST
 from dpeffects.lazy import pd
-from dpeffects.results.export import AtALevel, effect_row, frame_of, or_nan
-from dpeffects.results.numbers import number, with_ends
-from dpeffects.results.words import capital, p_words, percent, related
-from dpeffects.summary import Pairs, Shown, Summary, show, starred
+from dpeffects.results.export import IntervalResult, effect_row, frame_of, or_nan
+from dpeffects.results.number_format import number, with_ends
+from dpeffects.results.wording import capital, p_words, percent, related, said
+from dpeffects.summary import Pairs, Summary, SummaryMixin, renderer, show, starred
 
-SCALES = {
-    "difference": "difference of means",
-    "ratio": "ratio of means",
-    "odds": "odds ratio",
-    "lift": "lift",
-    "nnt": "number needed to treat",
-}
+SCALES: dict[str, str] = said("scaled")["scales"]
 """Scales of an effect, in words."""
+_OF_RISKS = {"difference": "risk difference", "ratio": "risk ratio"}
 ARMS = ("treated", "control")
-NO_MEANS = Unavailable(
-    "this method releases no mean outcomes; means=True in the call adds them out of a share of the "
-    "budget"
-)
-
-
+NO_MEANS = Unavailable(said("scaled")["no_means"])
 NO_ERROR = Unavailable("on this scale there is none")
 
 
 @dataclass(frozen=True)
-class ScaledEffect(Shown, AtALevel):
+class ScaledEffect(SummaryMixin, IntervalResult):
     """An effect on a scale: a number, its interval, its p-value, and a sentence about them.
 
     ``scale`` is one of "difference", "ratio", "odds", "lift" (ratio less 1) and "nnt" (1 over the
@@ -56,9 +46,9 @@ class ScaledEffect(Shown, AtALevel):
     through_infinity: bool = False
     std_error: float | Unavailable = NO_ERROR
     about: Mapping[str, Any] = field(default_factory=dict)
-    caution: str = ""
+    warnings: str = ""
     conf_level: float = 0.95
-    again: Callable[..., Any] | None = field(default=None, repr=False, compare=False)
+    recompute: Callable[..., Any] | None = field(default=None, repr=False, compare=False)
 
     def tidy(self, conf_level: float | None = None) -> pd.DataFrame:
         """One row, with the columns of `Result.tidy`; what is not available is NaN."""
@@ -68,28 +58,30 @@ class ScaledEffect(Shown, AtALevel):
         return frame_of([effect_row(*values, **about)])
 
     def summary(self, form: str = "full", *, conf_level: float | None = None) -> Summary:
-        """The same as a summary, with what nobody should overlook; it is short in any case."""
+        """The same as a summary, with the warnings; it is short in any case."""
         return show(self.at(conf_level), form)
 
     def _summary(self) -> Summary:
         guarantee = str(self.about.get("guarantee", ""))
-        void = f"NOT PRIVATE: {guarantee[6:]}" if guarantee.startswith("void") else ""
+        void = status_warning(guarantee) if guarantee.startswith("void") else ""
         rows = [
             (name.capitalize(), str(self.about.get(name, ""))) for name in ("estimand", "method")
         ]
-        pairs = Pairs((("Found", self.words), *(row for row in rows if row[1])))
+        pairs = Pairs((("Result", self.words), *(row for row in rows if row[1])))
         title = f"The effect as {SCALES[self.scale]}"
-        return Summary(title, starred((void, self.caution)), (pairs,))
+        return Summary(title, starred((void, self.warnings)), (pairs,))
 
     def __str__(self) -> str:
-        mark = alarm(self.about.get("guarantee", "exact"))
-        return f"*** {mark} ***\n{self.words}" if mark else self.words
+        mark = status_warning(self.about.get("guarantee", "exact"))
+        return f"*** {mark} ***\n" * bool(mark) + renderer("text").paragraph(self.words, 80)
 
 
 _ALSO = {
     **dict.fromkeys(("rd", "risk difference"), "difference"),
     **dict.fromkeys(("rr", "risk ratio", "relative risk"), "ratio"),
     **dict.fromkeys(("or", "odds ratio"), "odds"),
+    "number needed to treat": "nnt",
+    **{scale: scale for scale in SCALES},
 }
 """What epidemiologists call the scales."""
 
@@ -124,7 +116,9 @@ def scaled_effect(
         p = Unavailable(NO_TEST) if released.associated else found.p_value
         if less and not isinstance(ends, Unavailable):
             ends = Interval(ends.lower - less, ends.upper - less, conf_level)
-    named = f"{capital(related(treatment, outcome, released.associated))}, {SCALES[scale]}"
+    of_risks = released.means is not None and scales.is_risk(released.means)
+    called = _OF_RISKS.get(scale, SCALES[scale]) if of_risks else SCALES[scale]
+    named = f"{capital(related(treatment, outcome, released.associated))}, {called}"
     shown: tuple[float, Interval | Unavailable] = (value, ends)
     if scale == "nnt":
         named += f" for one {'fewer' if value < 0.0 and not through else 'more'} with {outcome} = 1"
@@ -138,25 +132,20 @@ def scaled_effect(
     if scale != "difference":
         about = about | {"std_error": NO_ERROR}
     given = {"treatment": treatment, "outcome": outcome, **about}
-    again = partial(scaled_effect, released, scale, **given)
+    recompute = partial(scaled_effect, released, scale, **given)
     made = (scale, value, ends, p, words, through)
-    return ScaledEffect(*made, conf_level=conf_level, again=again, **about)
+    return ScaledEffect(*made, conf_level=conf_level, recompute=recompute, **about)
 
 
-def _require(means: Means | None, scale: str) -> Means:
+def _require(means: ArmMeans | None, scale: str) -> ArmMeans:
     """The means that a scale needs, with a range that has it."""
     if means is None:
         raise OptionError(f"{SCALES[scale]}: {NO_MEANS.reason}")
     low = means.possible[0] if means.possible else -math.inf
     if scale in ("odds", "nnt") and not scales.has_odds(means):
-        raise OptionError(
-            f"{SCALES[scale]} is for outcomes of 0 and 1, declared with the bounds (0, 1)"
-        )
+        raise OptionError(f"{SCALES[scale]} is for outcomes of 0 and 1, declared as bounds [0, 1]")
     if low < 0.0:
-        raise OptionError(
-            f"{SCALES[scale]} is for outcomes that cannot be negative, and the declared range of "
-            f"this one begins at {number(low)}"
-        )
+        raise OptionError(refusal("negative_outcome", scale=SCALES[scale], low=number(low)))
     return means
 
 
@@ -182,20 +171,27 @@ def _said(
     through: bool,
 ) -> str:
     """One or two sentences."""
-    none = isinstance(ends, Unavailable)
-    said, low, high = (number(value, 4), "", "") if none else with_ends(value, *ends)
-    undefined = math.isnan(value)
+    said, low, high, undefined = number(value, 4), "", "", math.isnan(value)
+    if not isinstance(ends, Unavailable):
+        known = _relative(scale, value, ends.lower, ends.upper)
+        said, low, high = with_ends(value, ends.lower, ends.upper, known)
     text = f"{named}: {'not defined' if undefined else said.replace('inf', 'infinity')}"
     if isinstance(ends, Unavailable):
         return f"{text}; its interval is {ends}."
-    level = f"{percent(ends.conf_level)} interval"
+    level = f"{percent(ends.conf_level)} confidence interval"
     if through:
-        text += f"; {level}: {low} and more, through infinity (no effect), to {high} and beyond"
+        text += f"; {level}: {low} or more, through infinity (no effect), to {high} and beyond"
     else:
         text += f"; {level} from {low} to {high.replace('inf', 'infinity')}"
     if not isinstance(p, Unavailable):
         text += f"; p {p_words(p)}"
     return ". ".join([text, *_open_ends(scale, ends)]) + "."
+
+
+def _relative(scale: str, value: float, low: float, high: float) -> float:
+    """The lower end of a ratio, if it is small: rounded by the width, it would lose its digits."""
+    width = (high if math.isfinite(high) else value) - low
+    return low if scale in ("ratio", "odds") and 0.0 < 4.0 * low < width else math.nan
 
 
 def _open_ends(scale: str, ends: Interval) -> list[str]:
@@ -204,16 +200,16 @@ def _open_ends(scale: str, ends: Interval) -> list[str]:
         return []
     found = []
     if ends.upper == math.inf:
-        found.append("The control mean is not bounded away from zero")
+        found.append("A control mean of zero is not excluded")
         if scale == "odds":
-            found[-1] += ", or the treated mean not from one"
+            found[-1] += ", or a treated mean of one"
     if ends.lower <= (-1.0 if scale == "lift" else 0.0):
-        found.append("The treated mean is not bounded away from zero")
+        found.append("A treated mean of zero is not excluded")
     return found
 
 
 def mean_rows(
-    means: Means, conf_level: float, arms: tuple[str, str] = ARMS
+    means: ArmMeans, conf_level: float, arms: tuple[str, str] = ARMS
 ) -> list[dict[str, Any]]:
     """Mean outcomes of two arms with standard errors and intervals; what is not there is NaN."""
     rows = []

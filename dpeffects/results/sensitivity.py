@@ -1,4 +1,4 @@
-"""SensitivityAnalysis: what confounding that was not adjusted for would do to an effect.
+"""SensitivityAnalysis: how sensitive an effect is to unmeasured confounding.
 
 All of it is computed from released numbers, so nothing is spent.
 
@@ -20,12 +20,12 @@ from dpeffects.inference import Interval, SamplingVariance, Unavailable, scales
 from dpeffects.inference import intervals as inference
 from dpeffects.lazy import pd
 from dpeffects.results.export import effect_row, frame_of, or_nan, plain
-from dpeffects.results.numbers import NOT_AVAILABLE, number, to_error, with_error
-from dpeffects.results.record import OneEstimate
-from dpeffects.results.words import Lines, asked_for, estimates, limits, percent, relation, said
+from dpeffects.results.number_format import NOT_AVAILABLE, number, to_error, with_error
+from dpeffects.results.result_base import SingleEstimateResult
+from dpeffects.results.wording import Lines, asked_for, estimates, limits, percent, relation, said
 from dpeffects.summary import Block, Summary, Table, draw, show
 
-OUTCOME_SD = "outcome sd"
+OUTCOME_SD = "standard deviation of the outcome"
 """Where the details of a method have the standard deviation of outcomes, if it was released."""
 _DIFFERENCES = (0.1, 0.25, 0.5, 1.0)
 """By how much the prevalence of a confounder may differ between the arms."""
@@ -35,8 +35,8 @@ _RANGE = re.compile(r"\[([-+0-9.e]+), ([-+0-9.e]+)\]")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SensitivityAnalysis(OneEstimate, picture="report.plots.diagnostics.sensitivity"):
-    """What unmeasured confounding would do to an effect; made by ``fit.sensitivity()``.
+class SensitivityAnalysis(SingleEstimateResult, picture="report.plots.diagnostics.sensitivity"):
+    """Sensitivity of an effect to unmeasured confounding; made by ``fit.sensitivity()``.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class SensitivityAnalysis(OneEstimate, picture="report.plots.diagnostics.sensiti
     outcome_sd, control_risk, conf_level
         As given to ``fit.sensitivity()``.
     estimand, method, ...
-        The fields of `Record`.
+        The fields of `ResultBase`.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class SensitivityAnalysis(OneEstimate, picture="report.plots.diagnostics.sensiti
     False
     """
 
-    _computed = ("caution",)
+    _computed = ("warnings",)
     _titled = "Sensitivity to confounding of the {0._relation}"
     _released = False
     bias: float | None = None
@@ -127,7 +127,7 @@ class SensitivityAnalysis(OneEstimate, picture="report.plots.diagnostics.sensiti
     # --- what it takes to explain it away ---------------------------------------------------------
 
     @cached_property
-    def risks(self) -> scales.Compared | None:
+    def risks(self) -> scales.ScaleComparison | None:
         """The ratio of both released risks, with its interval; None where there are none."""
         means = self.released.means
         known = means is not None and scales.has_odds(means) and self.control_risk is None
@@ -270,7 +270,7 @@ class SensitivityAnalysis(OneEstimate, picture="report.plots.diagnostics.sensiti
     # --- in words ---------------------------------------------------------------------------------
 
     def summary(self, form: str = "full") -> Summary:
-        """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
+        """All results as titled tables; the main ones with ``form="short"``."""
         return show(self, form, conf_level=self.conf_level)
 
     @property
@@ -285,10 +285,10 @@ class SensitivityAnalysis(OneEstimate, picture="report.plots.diagnostics.sensiti
         return {
             "Estimand": asked_for(self),
             "Method": self.method,
-            "Records": f"n = {self.n}",
+            "Records": f"{self.n:,}",
             "Guarantee": self.guarantee.sentence(),
-            "Budget": "nothing more: computed from released numbers",
-            **dict.fromkeys(("Assumes", "Units", "Who counts"), ""),
+            "Budget": "nothing more was spent: computed from released numbers",
+            **dict.fromkeys(("Adjusted for", "Assumes", "Units", "Analysis sample"), ""),
         }
 
     def _blocks(self, conf_level: float) -> Sequence[Block]:
@@ -307,10 +307,12 @@ class SensitivityAnalysis(OneEstimate, picture="report.plots.diagnostics.sensiti
             part = "n/a" if isinstance(share, Unavailable) else percent(share, ".1f")
             rows.append((name, self._text(value), self._text(bias), *map(_short, ratios), part))
         columns = ("", "value", "bias to zero", "risk ratio", "E-value", "robustness value")
-        return Table("What explains it away", columns, tuple(rows), "lrrrrr")
+        return Table(
+            "Confounding that would explain the effect away", columns, tuple(rows), "lrrrrr"
+        )
 
     def _confounders(self) -> Table | None:
-        """What confounders of two values must add to the outcome, by their prevalence in arms."""
+        """Effects that binary confounders would need, by their prevalence in arms."""
         if not math.isfinite(self.estimate):
             return None
         targets = {"for the estimate": abs(self.estimate)}
@@ -321,9 +323,9 @@ class SensitivityAnalysis(OneEstimate, picture="report.plots.diagnostics.sensiti
         for difference in _DIFFERENCES:
             needed = [x / difference for x in targets.values()]
             texts = zip(self._cells(needed, (), difference), needed, strict=True)
-            shown = (text if x <= high - low else "none has it" for text, x in texts)
+            shown = (text if x <= high - low else "impossible" for text, x in texts)
             rows.append((number(difference), *shown))
-        title = f"What a confounder of two values must add to {self.outcome} to do so"
+        title = f"Effect on {self.outcome} that a binary confounder would need for that"
         columns = ("difference in prevalence", *targets)
         return Table(title, columns, tuple(rows), "l" + "r" * len(targets))
 
@@ -336,25 +338,22 @@ class SensitivityAnalysis(OneEstimate, picture="report.plots.diagnostics.sensiti
             ends = (math.nan, math.nan) if isinstance(interval, Unavailable) else tuple(interval)
             rows.append((name, number(bias, 4), *self._cells((estimate,), ends)))
         columns = ("", "bias", "estimate", *limits(self.conf_level))
-        return Table("Under the stated confounding", columns, tuple(rows), "lrrrr")
+        return Table("Effect under the given confounding", columns, tuple(rows), "lrrrr")
 
     def _noted(self, conf_level: float) -> Sequence[str]:
         found = replace(self, conf_level=conf_level)
         limit, robust = found.limit, found.figures()["robustness_value"]
-        notes = [_SAID["means"][self.released.basis], self._ratios]
+        notes = [_SAID["means"][self.released.identification], self._ratios]
         if isinstance(limit, Unavailable):
             notes.append(f"The interval is {limit}: only the estimate is looked at.")
         elif limit == 0.0:
-            notes.append("The interval includes zero: no confounding is needed to explain it away.")
+            notes.append("The interval includes zero already, without any confounding.")
         notes.append(_SAID["e_value"])
         unknown = isinstance(robust, Unavailable)
         notes.append(f"The robustness value is {robust}." if unknown else _SAID["robustness"])
         if self.prevalence_difference is not None:
-            notes.append(
-                f"The bias is that of a confounder whose prevalence is higher among the treated by "
-                f"{number(self.prevalence_difference)}, and which adds "
-                f"{number(self.confounder_effect)} to {self.outcome}."
-            )
+            given = number(self.prevalence_difference), number(self.confounder_effect)
+            notes.append(_SAID["confounder"].format(*given, self.outcome))
         return notes
 
     def _headline(self, conf_level: float = 0.95, **asked: Any) -> Lines:
@@ -366,7 +365,7 @@ class SensitivityAnalysis(OneEstimate, picture="report.plots.diagnostics.sensiti
             takes = f"a bias of {self._text(bias)}, or confounding of E-value "
             takes += f"{_short(e_value)}{about}"
             if bias == 0.0:
-                takes = "nothing: it includes zero as it is"
+                takes = "nothing: it includes zero already"
             rows.append((f"Moves the {name} to zero", takes))
         return rows
 
@@ -377,46 +376,33 @@ class SensitivityAnalysis(OneEstimate, picture="report.plots.diagnostics.sensiti
         if isinstance(limit, Unavailable):
             text = f"There is no interval ({limit})."
         elif limit == 0.0:
-            text = f"The {level} interval includes zero as it is."
+            text = f"The {level} interval includes zero already."
         else:
-            text = (
-                f"A bias of {self._text(limit)} moves the {level} interval to zero (E-value "
-                f"{_short(figures['e_value_limit'])})."
-            )
+            e_value = _short(figures["e_value_limit"])
+            text = _SAID["limit"].format(self._text(limit), level, e_value)
         return [
-            f"The estimate is {value}; confounding that adds a bias of {value} explains it away "
-            f"(E-value {_short(figures['e_value'])}).",
+            _SAID["away"].format(value, _short(figures["e_value"])),
             text,
             *(
-                f"With a bias of {number(bias)} ({name}) the interval is from "
-                f"{' to '.join(self._cells((), tuple(interval)))}."
+                _SAID["biased"].format(number(bias), name, *self._cells((), tuple(interval)))
                 for name, bias, _, interval in found.readings()[1:]
                 if not isinstance(interval, Unavailable)
             ),
             self._ratios,
-            _SAID["means"][self.released.basis],
+            _SAID["means"][self.released.identification],
         ]
 
     @property
     def _ratios(self) -> str:
         """How risk ratios were found."""
         if self.control_risk is not None:
-            return (
-                f"Risk ratios are those to a risk of {number(self.control_risk)} without "
-                "treatment, as given."
-            )
+            return str(_SAID["given_risk"].format(number(self.control_risk)))
         if not self.approximate:
-            return (
-                "Risk ratios are those of the released risks; that of the limit is the limit of "
-                "the interval of their ratio."
-            )
+            return str(_SAID["released_risks"])
         known = self.deviation
         if isinstance(known, Unavailable):
             return f"Risk ratios and E-values are {known}."
-        return (
-            f"Risk ratios are approximate, exp(0.91 d) with d the estimate in standard deviations "
-            f"of the outcome: {number(known[0], 3)}, {known[1]}."
-        )
+        return str(_SAID["approximate"].format(number(known[0], 3), known[1]))
 
     def _cells(
         self, values: Sequence[float], ends: tuple[float, ...], per: float = 1.0

@@ -10,27 +10,27 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.errors import OptionError, not_among
+from dpeffects.errors import OptionError, checked_call, not_among
 from dpeffects.estimands import ESTIMANDS
-from dpeffects.inference import Effects, Estimate, Hypothesis, Unavailable, ratio_of
+from dpeffects.inference import Effects, Estimate, Hypothesis, Unavailable, ratio_of, scales
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import NO_EFFECT
 from dpeffects.lazy import pd
-from dpeffects.results import words
+from dpeffects.results import wording
 from dpeffects.results.average import Result
 from dpeffects.results.export import TIDY, effect_row, frame_of, or_nan, plain
 from dpeffects.results.hypothesis_test import Test, Tests, facts_tested
-from dpeffects.results.record import Record
+from dpeffects.results.result_base import ResultBase
 from dpeffects.results.scaled import NO_ERROR, NO_MEANS, check_scale, mean_rows, scaled_effect
 from dpeffects.summary import Block, Summary, draw, show
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SeveralRows(Record):
+class SeveralRows(ResultBase):
     """What results with more than one row in `tidy` have in common."""
 
     def summary(self, form: str = "full", *, conf_level: float = 0.95) -> Summary:
-        """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
+        """All results as titled tables; the main ones with ``form="short"``."""
         return show(self, form, conf_level=conf_level)
 
     def _frame(self, rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -46,29 +46,24 @@ class SeveralRows(Record):
         return self.estimand
 
 
-class Based:
-    """What numbers stand on by the word of their method, with its ``warning``."""
+class IdentificationMixin:
+    """How the method identifies the numbers, with its ``method_warnings``."""
 
-    stands_on: str
-    warning: str
-
-    @property
-    def basis(self) -> str:
-        """What entitles these to be called effects: one of `BASES`, or empty."""
-        return self.stands_on
+    identification: str
+    method_warnings: str
 
     @property
     def associated(self) -> bool:
         """Whether these are associations: not adjusted for, and not declared to be randomised."""
-        return self.stands_on == "association"
+        return self.identification == "unadjusted"
 
     @property
-    def doubts(self) -> str:
-        """What nobody should overlook about the estimates; empty when all is well."""
-        return "; ".join(filter(None, (NO_EFFECT if self.associated else "", self.warning)))
+    def estimate_warnings(self) -> str:
+        """Warnings about the estimates; empty where there are none."""
+        return "; ".join(filter(None, (NO_EFFECT if self.associated else "", self.method_warnings)))
 
     def _based(self, estimate: Estimate) -> Estimate:
-        return replace(estimate, basis=self.stands_on)
+        return replace(estimate, identification=self.identification)
 
 
 class Labels(NamedTuple):
@@ -93,9 +88,9 @@ class SeveralEffects(SeveralRows, picture="report.plots.interval_plots.contrasts
     effects: tuple[Estimate, ...]
 
     @property
-    def doubts(self) -> str:
-        """What nobody should overlook about the estimates; empty when all is well."""
-        return "; ".join(dict.fromkeys(c for effect in self.effects for c in effect.cautions))
+    def estimate_warnings(self) -> str:
+        """Warnings about the estimates; empty where there are none."""
+        return "; ".join(dict.fromkeys(c for effect in self.effects for c in effect.warning_lines))
 
     @property
     def _named(self) -> Labels:
@@ -106,6 +101,11 @@ class SeveralEffects(SeveralRows, picture="report.plots.interval_plots.contrasts
     def _noise_only(self) -> bool:
         """Whether intervals are for privacy noise only, and not for the effect."""
         return False
+
+    def _row_labels(self, rows: Sequence[Mapping[Any, Any]]) -> list[str]:
+        shares = [x.means is not None and scales.is_risk(x.means) for x in self.effects]
+        pairs = zip(rows, shares, strict=True)
+        return [f"{row['term']}, %" if share else str(row["term"]) for row, share in pairs]
 
     def _at(self, i: int) -> dict[str, Any]:
         """Columns of a frame that say what effect i is for, beside its label."""
@@ -135,16 +135,16 @@ class SeveralEffects(SeveralRows, picture="report.plots.interval_plots.contrasts
         """
         _, each = self._share(conf_level, simultaneous)
         interval_of = inference.noise_interval if self._noise_only else inference.interval
-        around: dict[Any, tuple[float, ...]] = {}  # points share one law
+        around: dict[Any, tuple[float, ...]] = {}  # points share one distribution
         out = np.empty((len(self.effects), 2))
         for i, effect in enumerate(self.effects):
-            law = (effect.laplace, effect.gaussian, effect.sampling, effect.parts)
-            if law not in around:
+            dist = (effect.laplace, effect.gaussian, effect.sampling, effect.parts)
+            if dist not in around:
                 interval = interval_of(replace(effect, value=0.0, possible=None), each)
                 missing = (math.nan, math.nan)
-                around[law] = missing if isinstance(interval, Unavailable) else tuple(interval)
+                around[dist] = missing if isinstance(interval, Unavailable) else tuple(interval)
             low, high = effect.possible or (-math.inf, math.inf)
-            out[i] = np.clip(np.add(around[law], effect.point), low, high)
+            out[i] = np.clip(np.add(around[dist], effect.point), low, high)
         return out
 
     def p_values(self, *, simultaneous: bool | None = None) -> FloatArray:
@@ -156,6 +156,7 @@ class SeveralEffects(SeveralRows, picture="report.plots.interval_plots.contrasts
         found = np.array([or_nan(inference.p_value(effect)) for effect in self.effects])
         return np.minimum(1.0, found * (len(found) if self._at_once(simultaneous) else 1))
 
+    @checked_call
     def test(
         self,
         null: float = 0.0,
@@ -240,7 +241,7 @@ class SeveralEffects(SeveralRows, picture="report.plots.interval_plots.contrasts
     def summary(
         self, form: str = "full", *, conf_level: float = 0.95, simultaneous: bool | None = None
     ) -> Summary:
-        """Everything worth printing, as titled blocks; what matters most where ``form="short"``."""
+        """All results as titled tables; the main ones with ``form="short"``."""
         at_once = self._at_once(simultaneous)
         return show(self, form, conf_level=conf_level, simultaneous=at_once)
 
@@ -256,10 +257,10 @@ class SeveralEffects(SeveralRows, picture="report.plots.interval_plots.contrasts
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class AtOnce(SeveralEffects):
+class SimultaneousEffects(SeveralEffects):
     """Average effects whose intervals hold, and p-values are adjusted, for all at once."""
 
-    _titled = "Private {0._what} {0._named.among}: {0.method_title} ({0.method})"
+    _titled = "{0._what} {0._named.among}, {0._private}"
     _family: ClassVar[bool] = True
 
     @property
@@ -268,11 +269,11 @@ class AtOnce(SeveralEffects):
         return any(effect.associated for effect in self.effects)
 
     @property
-    def basis(self) -> str:
-        """What entitles these to be called effects: one of `BASES`, or empty."""
-        return self.effects[0].basis
+    def identification(self) -> str:
+        """How the effects are identified: one of `IDENTIFICATIONS`, or empty."""
+        return self.effects[0].identification
 
-    def conf_int_of_effect(
+    def effect_conf_int(
         self, conf_level: float = 0.95, *, simultaneous: bool | None = None
     ) -> FloatArray:
         """Intervals for effects, where these are associations: they allow for confounding."""
@@ -305,21 +306,20 @@ class AtOnce(SeveralEffects):
     @property
     def _what(self) -> str:
         """What these are, as in the title."""
-        return f"{words.called(self)}s"
+        return wording.called(self, many=True)
 
     @property
     def _subject(self) -> str:
-        return f"{words.effect_words(self)} {self._named.among}"
+        return f"{wording.effect_words(self)} {self._named.among}"
 
     def _headed(self, conf_level: float) -> Mapping[str, str]:
-        return {"Estimand": words.asked_for(self), self._named.name: self._named.all}
+        return {"Estimand": wording.asked_for(self), self._named.name: self._named.all}
 
     def _blocks(self, conf_level: float, simultaneous: bool | None = None) -> Sequence[Block]:
-        title = words.relation_title(self, f", {self._named.by}")
-        rows = self.tidy(conf_level, simultaneous=simultaneous)[: words.EFFECTS].to_dict("records")
-        heads = (self._named.each, "estimate", "std. error")
-        effects = words.effects_table(title, heads, rows, conf_level)
-        return effects, *words.means_block(self, conf_level)
+        title = wording.relation_title(self, f", {self._named.by}")
+        rows = wording.rows_of(self, conf_level, simultaneous=simultaneous)[: wording.EFFECTS]
+        effects = wording.effects_table(title, rows, conf_level, self._named.each)
+        return effects, *wording.means_block(self, conf_level)
 
     def _noted(self, conf_level: float, simultaneous: bool | None = None) -> Sequence[str]:
         return [*self._reading(conf_level, simultaneous), *self.notes]
@@ -337,8 +337,8 @@ class AtOnce(SeveralEffects):
             for of_some in ["" if len(labels) == len(self.labels) else f" of {', '.join(labels)}"]
         ]
         by_group = "groups" in self.details
-        other = words.narrower(self.basis == "randomised", "dp_ate") if by_group else ""
-        return [family, *missing, words.left_out(len(self.labels)), other]
+        other = wording.narrower(self.identification == "randomised", "dp_ate") if by_group else ""
+        return [family, *missing, wording.left_out(len(self.labels)), other]
 
     def _family_words(
         self, conf_level: float, simultaneous: bool | None = None, each: str = "effect"
@@ -348,22 +348,23 @@ class AtOnce(SeveralEffects):
             return ""
         if not self._at_once(simultaneous):
             what = "Intervals" if self.associated else "Intervals and p-values"
-            return f"{what} are for one {each} at a time, not for all at once."
-        p = "" if self.associated else ", and p-values are adjusted for their number"
-        count, level = len(self.labels), words.percent(conf_level, "g")
+            return f"{what} are for one {each} each and not adjusted for multiplicity."
+        p = "" if self.associated else ", and p-values are adjusted for multiplicity"
+        count, level = len(self.labels), wording.percent(conf_level, "g")
         if count == 1:
             return ""
-        return f"All {count} intervals hold at once with {level}{p} (Bonferroni)."
+        return f"Simultaneous {level} confidence intervals (Bonferroni, {count} {each}s){p}."
 
     def _findings(self, conf_level: float) -> Sequence[str]:
         labels, rows = self._named, self.tidy(conf_level).to_dict("records")
         what = "Associations" if self.associated else "Effects"
         return [
             f"The {labels.name.lower()} are {labels.all.replace(' (reference)', '')}. {what} "
-            f"{labels.by}, with {words.percent(conf_level)} intervals, are {words.listed(rows)}.",
+            f"{labels.by}, with {wording.percent(conf_level)} intervals, are "
+            f"{wording.listed(rows)}.",
             self._whose,
             self._family_words(conf_level),
-            words.noise_sentence(rows),
+            wording.noise_sentence(rows),
         ]
 
     @property
@@ -380,12 +381,12 @@ class AtOnce(SeveralEffects):
         """One of the effects as a `Result`."""
         if label not in self.labels:
             raise OptionError(not_among(what, label, self.labels))
-        about = {f.name: getattr(self, f.name) for f in fields(Record)}
+        about = {f.name: getattr(self, f.name) for f in fields(ResultBase)}
         return Result(released=self.effects[self.labels.index(label)], **about | changes)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class ArmEffects(AtOnce):
+class ArmEffects(SimultaneousEffects):
     """Average effects between more than two arms: one for each contrast, out of one budget.
 
     Intervals hold, and p-values are adjusted, for all contrasts at once (Bonferroni), unless
@@ -466,7 +467,7 @@ class ArmEffects(AtOnce):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class SubsetEffects(AtOnce):
+class SubsetEffects(SimultaneousEffects):
     """Average effects in several subsets, out of one budget.
 
     Intervals hold, and p-values are adjusted, for all subsets at once (Bonferroni), unless
@@ -513,7 +514,7 @@ class SubsetEffects(AtOnce):
     def _named(self) -> Labels:
         pairs = zip(self.labels, self.subsets, strict=True)
         names = "; ".join(a if a == b else f"{a} ({b})" for a, b in pairs)
-        more = "; no record is in two of them" if self.disjoint else ""
+        more = "; disjoint" if self.disjoint else ""
         among = f"in {len(self.labels)} subsets"
         return Labels("subset", "by subset", among, "Subsets", names + more)
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 from dpeffects import documents
 from dpeffects.abilities.study import StudyEffects, study_request
 from dpeffects.design import codebook
-from dpeffects.design.sample import Sample
-from dpeffects.errors import DataError, DPEffectsError, OptionError, nearest
+from dpeffects.design.sample import AnalysisSample
+from dpeffects.errors import DataError, DPEffectsError, OptionError, nearest, refusal
 from dpeffects.estimators import table_methods
 from dpeffects.files import read_toml, toml_key
 from dpeffects.flow import Estimation
@@ -22,22 +22,28 @@ from dpeffects.formula import Formula, parse
 from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
 from dpeffects.request import Request, checked
-from dpeffects.services.strangers import SETTINGS, Checked, at_least, refused, toml_value
-from dpeffects.typed import FieldError, kind, quoted
+from dpeffects.services.document_checks import (
+    SETTINGS,
+    ValidatedDocument,
+    at_least,
+    refused,
+    toml_value,
+)
+from dpeffects.type_checks import FieldError, kind, quoted
 
 _MOST_BYTES = 1_000_000
 _WHERE_IT_IS_RUN = ("data", "ledger", "dataset", "seed")
 _OF_SITES = ("sites", "minimum_n")
-_TABLES = ("bounds", "shares", "missing", "options")
+_TABLES = ("bounds", "budget_split", "missing", "options")
 
 
 @dataclass(frozen=True)
-class Protocol(Checked):
+class Protocol(ValidatedDocument):
     """What a study asks: the arguments of :func:`dp_study`, but for the data and who pays.
 
     Parameters
     ----------
-    formula, subgroups, estimand, epsilon, delta, design, bounds, shares, contrasts
+    formula, subgroups, estimand, epsilon, delta, design, bounds, budget_split, contrasts
         As in :func:`dp_study`.
     unit, missing, weights, subset, check_bounds
         As in :func:`dp_study`.
@@ -81,7 +87,7 @@ class Protocol(Checked):
     minimum_n: Annotated[int, at_least(0)] = 0
     bounds: Mapping[str, Any] = field(default_factory=dict)
     missing: str | Mapping[str, str] = "error"
-    shares: Mapping[str, float] = field(default_factory=dict)
+    budget_split: Mapping[str, float] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     ERROR = OptionError
 
@@ -104,32 +110,40 @@ class Protocol(Checked):
         """Whatever can be refused without data is refused where the protocol is made."""
         for name in self.options:
             if name in {f.name for f in fields(self)} | set(_WHERE_IT_IS_RUN):
-                raise OptionError(f"{name!r} is no option of the method")
+                raise OptionError(f"the method has no option {name!r}")
         if len(set(self.sites)) < len(self.sites) or not all(self.sites):
             raise OptionError("sites must name each site once")
         if "." in self.formula.partition("|")[2].replace("+", " ").split():
-            raise OptionError("write the columns out: `.` could be other columns at another site")
+            raise OptionError(refusal("write_columns_place"))
         request = self.request(None)
         _, _, formula = checked(request)
         asked = {name: getattr(self, name) for name in ("unit", "missing", "weights", "subset")}
-        Sample.asked(parse(self.formula), formula.columns, **asked)
+        AnalysisSample.asked(parse(self.formula), formula.columns, **asked)
         needed = {*formula.columns} - {getattr(formula.treatment, "name", "")}  # 0 and 1 need none
         for name, bound in self.bounds.items():
-            if isinstance(bound, codebook.Blank) and name in needed:
+            if isinstance(bound, codebook.EmptyDeclaration) and name in needed:
                 raise OptionError(bound.why)
-        known = {name: x for name, x in self.bounds.items() if not isinstance(x, codebook.Blank)}
+        known = {
+            name: x
+            for name, x in self.bounds.items()
+            if not isinstance(x, codebook.EmptyDeclaration)
+        }
         object.__setattr__(self, "bounds", codebook.Codebook(known))
         try:
             documents.canonical(self.to_dict())
             tomllib.loads(self.to_toml())
         except (TypeError, ValueError):
-            raise OptionError("bounds and options are texts, and numbers that are finite") from None
+            raise OptionError("bounds and options must be text or finite numbers") from None
 
     def request(self, data: Any, **more: Any) -> Request:
         """The study on some data; ``more`` says who pays."""
         left_out = {*_OF_SITES, "options"}
         asked = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
-        asked |= {"shares": dict(self.shares) or None, "bounds": self.bounds or None, "data": data}
+        asked |= {
+            "budget_split": dict(self.budget_split) or None,
+            "bounds": self.bounds or None,
+            "data": data,
+        }
         return study_request(**asked, **self.options, **more)
 
     @property
@@ -157,9 +171,7 @@ class Protocol(Checked):
         ready = Estimation(self.request(data, **more))
         if ready.design.n < self.minimum_n:
             ready.close()
-            raise DataError(
-                f"the protocol needs {self.minimum_n} records, and there are {ready.design.n}"
-            )
+            raise DataError(refusal("few_records", least=self.minimum_n, n=ready.design.n))
         return ready
 
     def result_of(self, ready: Estimation) -> StudyEffects:
@@ -188,7 +200,7 @@ class Protocol(Checked):
     def from_dict(cls, values: Any, where: str = "protocol", folder: Path = Path()) -> Protocol:
         """Read plain values; what is missing, unknown or of another kind is an error."""
         if not isinstance(values, Mapping):
-            raise OptionError(f"{where} is a table, not {kind(values)}")
+            raise OptionError(f"{where} must be a table, not {kind(values)}")
         with refused(OptionError, f"{where}: ", DPEffectsError):
             _check_names(values)
             given = {name: x for name, x in values.items() if x is not None}
@@ -259,9 +271,9 @@ def _check_names(values: Mapping[str, Any]) -> None:
     options = [f.name for f in fields(table_methods()["study"].options) if f.init]
     for name in values:
         if name in _WHERE_IT_IS_RUN:
-            raise FieldError(f"{name!r} is no part of a protocol: give it where the study is run")
+            raise FieldError(f"{name!r} cannot be in a protocol: give it where the study is run")
         if name in options and name not in known:
-            raise FieldError(f"{name!r} is an option of the method: it stands under [options]")
+            raise FieldError(f"{name!r} is an option of the method: write it under [options]")
         if name not in known:
             raise FieldError(f"unknown entry {quoted(name)}{nearest(name, known)}")
     missing = [name for name in ("formula", "epsilon") if name not in values]
@@ -272,9 +284,9 @@ def _check_names(values: Mapping[str, Any]) -> None:
 def _declared(bounds: Any) -> Any:
     """Bounds as a TOML file declares them, which may describe columns that one site lacks."""
     if isinstance(bounds, str) and bounds == "from_data":
-        raise OptionError("a protocol declares its bounds: they cannot be read from data")
+        raise OptionError('bounds="from_data" cannot be in a protocol: declare the bounds')
     found = codebook.opened(bounds) or {}
-    blank = {name: x for name, x in found.items() if isinstance(x, codebook.Blank)}
+    blank = {name: x for name, x in found.items() if isinstance(x, codebook.EmptyDeclaration)}
     plain = {name: _plain(_entry(x)) for name, x in found.items() if name not in blank}
     return codebook.Codebook(codebook.declarations(plain, "bounds") | blank)
 

@@ -18,7 +18,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.results.export import plain
 from dpeffects.services import protocols
-from dpeffects.services.planning.inverse import needed_blocks
+from dpeffects.services.planning.plan_tables import needed_blocks
 from dpeffects.services.sites import signing
 from dpeffects.services.sites.rules import RULES
 from dpeffects.summary import Summary
@@ -53,7 +53,7 @@ def _show_release(args: argparse.Namespace, release: Any) -> None:
     """Sign the release of a site where that was asked for, and write it."""
     if args.sign is not None:
         release = signing.sign(release, args.private_key)
-    put_text(args, repr(release), release.to_json())
+    put_text(args, str(release), release.to_json())
 
 
 # --- a whole study ----------------------------------------------------------------------------
@@ -86,18 +86,18 @@ def _prepare(args: argparse.Namespace, values: Values) -> Values:
     asked = {f.name for f in fields(dpe.Protocol)} & vars(args).keys() | {"option"}
     given = [name for name in sorted(asked) if getattr(args, name, None) is not None]
     if args.protocol is not None and given:
-        raise OptionError(f"{given[0]} is what the protocol says: leave it out, or write it there")
+        raise OptionError(f"{given[0]} is given by the protocol: leave it out, or write it there")
     if args.protocol is None:
         if "formula" not in given or "epsilon" not in given:
             raise OptionError("give a formula and --epsilon, or a file with --protocol")
         if args.site is not None:
-            raise OptionError("--site needs --protocol: all sites run the same one")
+            raise OptionError("--site needs --protocol, the same one at all sites")
     for name in ("sign", "request"):
         if getattr(args, name) is not None and args.site is None:
-            raise OptionError(f"--{name} is for a release: say which site's with --site")
+            raise OptionError(f"--{name} is for the release of a site: write --site NAME too")
     for name in ("format", "record", "plot"):
         if getattr(args, name) is not None and args.site is not None:
-            raise OptionError(f"--{name} is not for the release of a site, which is JSON")
+            raise OptionError(f"--{name} cannot be used for the release of a site, which is JSON")
     _read_key(args)
     if args.protocol is not None:
         values = {name: values[name] for name in _WHO_PAYS}
@@ -157,7 +157,7 @@ def _show_plan(args: argparse.Namespace, plan: dpe.Plan | dpe.StudyPlan) -> None
     """Show a plan, and what is needed for a half-width where asked."""
     if args.half_width is None:
         return put_result(args, plan, "plan")
-    needed = plan.needed(args.half_width, of=args.of)
+    needed = plan.required(args.half_width, of=args.of)
 
     def summary(form: str) -> Summary:
         made = plan.summary(form)
@@ -185,7 +185,7 @@ def combine_tables(releases: Sequence[str]) -> Any:
     names = [name for name, _ in named]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise OptionError(f"site {twice} is given twice: name the files, as in North=a/x.json")
+        raise OptionError(f"the site {twice} is given twice: name the files, as in North=a/x.json")
     return dpe.combine_tables(dict(named))
 
 
@@ -224,7 +224,7 @@ def keygen(site: str, *, folder: str = ".") -> str:
     private, public = signing.make_keys(site, folder)
     return (
         f"{private}: keep it here, it signs releases (dpeffects release --sign)\n"
-        f"{public}: send it to the centre (dpeffects combine --trust)"
+        f"{public}: send it to the centre (dpeffects combine --public-keys)"
     )
 
 

@@ -70,7 +70,7 @@ as_data_frame <- function(frame) {
   columns <- reticulate::py_to_r(frame$columns$tolist())
   frame <- frame$copy()
   for (name in reticulate::py_to_r(frame$select_dtypes("datetime")$columns$tolist())) {
-    dates <- frame$`__getitem__`(name)$astype("string")
+    dates <- frame$`__getitem__`(name)$astype("string")$str$zfill(10L)
     frame$`__setitem__`(name, dates)
   }
   lists <- lapply(columns, function(name) {
@@ -96,19 +96,16 @@ simple <- function(x) {
 #' Data with declared bounds
 #'
 #' `dp_declare()` attaches bounds to a data frame once, for all calls. `load_data()` and
-#' `dp_simulate()` give data that come with the package, declared. [as.data.frame()] shows
-#' their rows.
+#' `dp_simulate()` give data that come with the package, with their bounds.
 #'
 #' @inheritParams dp_ate
-#' @param name Name of a data set or of a simulation; `dpe()$list_data()` lists them.
-#' @param n,seed Number of rows, and where random numbers start.
+#' @param name Name of a data set or of a simulation; `dpe()$list_data()` lists the data sets.
+#' @param n,seed Number of rows, and the seed of the random numbers.
 #' @param ... Further arguments of the simulation.
-#' @return Data that all calls take.
-#' @examples
-#' \dontrun{
+#' @return Data that all calls take. [as.data.frame()] gives the rows.
+#' @examplesIf reticulate::py_module_available("dpeffects")
 #' trial <- load_data("ist")
 #' head(as.data.frame(trial))
-#' }
 #' @export
 dp_declare <- function(data, bounds) {
   dpe()$declare(data, as_bounds(bounds))
@@ -123,6 +120,6 @@ load_data <- function(name) dpe()$load_data(name)
 dp_simulate <- function(name, n = NULL, seed = 0, ...) dpe()$simulate(name, n, seed, ...)
 
 #' @export
-as.data.frame.dpeffects.design.bounds.Declared <- function(x, ...) {
+as.data.frame.dpeffects.design.bounds.DeclaredFrame <- function(x, ...) {
   as_data_frame(reticulate::py_get_attr(x, "frame"))
 }

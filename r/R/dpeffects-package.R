@@ -1,8 +1,8 @@
-#' Private treatment effects from R
+#' Differentially private treatment effects
 #'
-#' `dp_ate(y ~ t | age, data, epsilon = 1, bounds = list(y = c(0, 1), age = c(18, 90)))` and its
-#' siblings translate formulas, bounds and data frames for the Python package dpeffects, and give
-#' back what it returns. Begin with [dp_ate()]; [dpe()] says how Python is found.
+#' `dp_ate(y ~ t | age, data, epsilon = 1, bounds = list(y = c(0, 1), age = c(18, 90)))` estimates
+#' an average treatment effect with differential privacy. Begin with [dp_ate()] and the vignette,
+#' `vignette("dpeffects")`; [dpe()] describes the installation.
 #'
 #' @keywords internal
 #' @importFrom stats coef confint nobs vcov

@@ -15,21 +15,20 @@ PYTHON_WORDS <- c(
   "pass", "raise", "return", "try", "with", "yield", "None", "True", "False"
 )
 
-#' A formula as Python reads it
+#' Formulas
 #'
-#' Shows what becomes of a formula or a condition. Calls such as [dp_ate()] do this by
-#' themselves.
+#' Shows how a formula or a condition is read. Functions such as [dp_ate()] call this themselves.
 #'
-#' A formula is `outcome ~ treatment | covariates`. Powers, `I()`, `log()`, `a:b`, `a*b`,
-#' `(a + b)^2`, `- 1`, `.` and `Surv(time, event)` are written as in R, and so are
-#' `cut(age, c(18, 40, 65, 90))`, `factor(x, levels = c("a", "b"))`, `is.na(x)`,
-#' `cbind(y1, y2)` for several outcomes and
-#' `bs(x, knots = 40, Boundary.knots = c(18, 90))`. Nothing is evaluated: write numbers
-#' out, or put them in with [bquote()]. A condition is a formula with one side,
-#' `~ age >= 18 & sex %in% c("f", "x")`. Text is left as it is.
+#' A formula is `outcome ~ treatment | covariates`. `I()`, `log()`, `a:b`, `a*b`, `(a + b)^2`,
+#' `- 1`, `.` and `Surv(time, event)` mean what they mean in R, and so do
+#' `cut(age, c(18, 40, 65, 90))`, `factor(x, levels = c("a", "b"))`, `is.na(x)`, `cbind(y1, y2)`
+#' for several outcomes and `bs(x, knots = 40, Boundary.knots = c(18, 90))`. `.` stands for all
+#' columns with declared bounds. Nothing is evaluated: write numbers out, or insert them with
+#' [bquote()]. Terms that would be computed from the data, such as `scale(x)` and `cut(x, 4)`, are
+#' refused.
 #'
-#' @param x A formula, or text in the syntax of Python.
-#' @return Text.
+#' @param x A formula, or text.
+#' @return The text that is passed on.
 #' @examples
 #' dp_formula(y ~ t | log(dose) + I(age^2) + cut(age, c(18, 40, 65, 90)))
 #' dp_formula(~ age >= 18 & !is.na(dose))
@@ -84,6 +83,9 @@ written <- function(x, condition = FALSE) {
   }
   if (f %in% names(BINDS)) {
     return(if (length(x) == 2L) signed(x, f, inner) else joined(x, f, inner))
+  }
+  if (f == "$") {
+    refuse("write the name of a column alone, `", x[[3]], "` and not `", deparse(x), "`, as in subset = age > 40")
   }
   if (f == "c") {
     if (!is.null(names(x))) refuse("names inside c() mean nothing in a formula: leave them out")

@@ -1,26 +1,24 @@
 # The way to Python and back. Everything that is asked of the Python package goes through
 # `ask`, and everything that comes back through `from_python`.
 
-#' The Python package
+#' All functions of the package, and its installation
 #'
-#' `dpe()` is `import dpeffects as dpe`: everything that has no function of its own here can
-#' be called from it, with arguments as in R. `dp_help()` shows the manual of a function in
-#' Python, with all its arguments. `dpeffects_install()` installs the Python package where
-#' reticulate looks for it.
+#' The estimation is done by the Python package dpeffects. `dpe()` gives all functions of that
+#' package, also those without a function of their own in R, with arguments as in R:
+#' `dpe()$compare(fit1, fit2)`. `dp_help()` lists the arguments of a function. `dpeffects_install()`
+#' installs the Python package.
 #'
-#' Which Python is used is decided once a session, at the first call. To choose one, set the
-#' variable `RETICULATE_PYTHON` or call [reticulate::use_python()] or
-#' [reticulate::use_virtualenv()] before it.
+#' Which Python is used is decided once in a session, by the first call. To choose one, set the
+#' environment variable `RETICULATE_PYTHON`, or call [reticulate::use_python()] or
+#' [reticulate::use_virtualenv()] before that.
 #'
 #' @param name Name of a function.
-#' @param source What to install: a name, an address or a folder, as for `pip install`.
+#' @param source What to install: a name, an address or a folder.
 #' @param ... Further arguments of [reticulate::py_install()], such as `envname`.
-#' @return `dpe()`: the module. The others: nothing.
-#' @examples
-#' \dontrun{
-#' dpeffects_install("path/to/dpeffects")
-#' dpe()$list_data()
-#' }
+#' @return `dpe()`: all functions, behind `$`. The others: nothing.
+#' @examplesIf reticulate::py_module_available("dpeffects")
+#' dpe()$data_info("ist")
+#' dp_help("dp_qte")
 #' @export
 dpe <- function() {
   if (is.null(python$module)) {
@@ -51,11 +49,15 @@ no_python <- function(why) {
 #' @rdname dpe
 #' @export
 dp_help <- function(name) {
-  if (!reticulate::py_has_attr(dpe(), name)) refuse("Python has no function `", name, "`")
+  if (!reticulate::py_has_attr(dpe(), name)) refuse("there is no function `", name, "`")
   found <- reticulate::py_get_attr(dpe(), name)
   inspect <- reticulate::import("inspect")
-  cat(name, reticulate::py_str(inspect$signature(found)), "\n\n", sep = "")
-  cat(inspect$getdoc(found), "\n", sep = "")
+  signature <- sub(" ->.*", "", reticulate::py_str(inspect$signature(found)))
+  signature <- gsub("(\\w): '[^']*'", "\\1", gsub("\\*, ", "", signature))
+  signature <- sub("\\*\\*\\w+(: \\w+)?\\)$", "...)", signature)
+  manual <- sub("\n(Returns|Examples|In a shell::)\n.*", "", inspect$getdoc(found))
+  manual <- gsub(":\\w+:`~?([^`]*)`", "`\\1()`", gsub("``", "`", manual))
+  cat(in_r(paste0(name, signature, "\n\n", manual)), "\n", sep = "")
 }
 
 #' @rdname dpe
@@ -65,76 +67,27 @@ dpeffects_install <- function(source = "dpeffects", ...) {
   invisible()
 }
 
-# An error of ours or of Python's, in one message. Its classes are "dpeffects_error" and, from
-# Python, the name of the error, as in tryCatch(..., BudgetError = function(e) ...).
-refuse <- function(..., class = character()) {
-  stop(errorCondition(paste0(...), class = c(class, "dpeffects_error")))
-}
-
-IN_R <- "list(age = c(18, 90), region = c(\"N\", \"S\"))"
-
-from_python_error <- function(e) {
-  if (inherits(e, "dpeffects_error")) stop(e)
-  error <- reticulate::py_last_error()
-  if (is.null(error)) stop(e)
-  refuse(in_r(trimws(error$value)), class = error$type)
-}
-
-# What Python advises to write, as R writes it. Text in quotes is left as it is.
-in_r <- function(message) {
-  message <- dicts(message)
-  for (i in seq_along(WORDS_OF_R)) {
-    message <- gsub(names(WORDS_OF_R)[i], WORDS_OF_R[[i]], message, perl = TRUE)
-  }
-  message
-}
-
-WORDS_OF_R <- c(
-  "\\bpandas\\.to_numeric\\(data\\[['\"]([^'\"]*)['\"]\\]\\)" = "as.numeric(data$\\1)",
-  "\\bdata\\[['\"]([^'\"]*)['\"]\\]\\.astype\\(bool\\)" = "as.logical(data$\\1)",
-  "\\bpandas\\.read_(csv|excel)\\(" = "read.\\1(",
-  "\\bC\\(([^()]*)\\)" = "factor(\\1)",
-  "\\b(\\w+)=\\[" = "\\1 = [",
-  "(?<=[=(]|= |, )\\[([^\\[\\]]*)\\]" = "c(\\1)",
-  "\\bis_na\\(" = "is.na(",
-  "(?<=\\w) ?\\*\\* ?(?=[\\w(])" = "^",
-  "(?<==)( ?)True\\b" = "\\1TRUE",
-  "(?<==)( ?)False\\b" = "\\1FALSE",
-  "(?<==)( ?)None\\b" = "\\1NULL",
-  "\\bdpe\\.(methods|plan|reference)\\(" = "dp_\\1(",
-  "\\bdpe\\.(?=\\w)" = "",
-  "\\b(fit|ledger)\\.(?=[a-z_]+)" = "\\1$",
-  "\\bfit\\$(summary|tidy|glance)\\(\\)" = "\\1(fit)",
-  "\\b(\\w+)=(?=[\\w.\"'~(]|$)" = "\\1 = "
-)
-
-# {"age": (18, 90), "sex": ["f", "m"]} as list(age = c(18, 90), sex = c("f", "m"))
-dicts <- function(message) {
-  pattern <- "\\{[^{}]*\\}"
-  found <- regmatches(message, gregexpr(pattern, message))
-  regmatches(message, gregexpr(pattern, message)) <- lapply(found, function(x) {
-    x <- gsub("['\"]([^'\"]+)['\"]: ", "`\\1` = ", x)
-    x <- gsub("`([A-Za-z][A-Za-z0-9._]*)` = ", "\\1 = ", x)
-    x <- gsub("[(]([^()]*)[)]|\\[([^][]*)\\]", "c(\\1\\2)", x)
-    sub("^\\{(.*)\\}$", "list(\\1)", x)
-  })
-  message
-}
-
 # Call something of Python's with arguments of R
 ask <- function(f, arguments) {
   reticulate::py_clear_last_error()
   caught <- reticulate::import("warnings", convert = FALSE)$catch_warnings(record = TRUE)
   warned <- caught$`__enter__`()
+  if (!is.null(arguments[["conf.level"]])) arguments <- renamed(arguments, c(conf.level = "conf_level"))
   found <- tryCatch(
     do.call(reticulate::py_call, c(list(f), lapply(arguments, to_python)), quote = TRUE),
     error = from_python_error,
     finally = caught$`__exit__`(NULL, NULL, NULL)
   )
   for (one in reticulate::iterate(warned)) {
-    warning(reticulate::py_str(one$message), call. = FALSE)
+    warning(in_r(reticulate::py_str(one$message)), call. = FALSE)
   }
   from_python(found)
+}
+
+renamed <- function(x, new) {
+  known <- names(x) %in% names(new)
+  names(x)[known] <- new[names(x)[known]]
+  x
 }
 
 # --- to Python
@@ -200,6 +153,9 @@ as_bound <- function(name, x) {
     refuse("bounds of `", name, "`: write c(lower, upper), or the levels, as c(\"N\", \"S\")")
   }
   if (inherits(x, "Date")) x <- format(x)
+  if (is.integer(x) && length(x) == 2L && !anyNA(x)) { # whole numbers, both ends included
+    return(reticulate::import_builtins(FALSE)$range(x[1], x[2] + 1L))
+  }
   dates <- is.character(x) && all(grepl("^[0-9]{4}-[0-9]{2}-[0-9]{2}$", x))
   range <- length(x) == 2L && (is.numeric(x) || dates)
   if (anyNA(x)) refuse("bounds of `", name, "`: NA is no bound")
@@ -246,15 +202,20 @@ as_object <- function(x) {
   x
 }
 
-#' Parts and methods of what Python returns
+#' Parts of a result
 #'
-#' `fit$estimate`, `fit$means`, `fit$effect("ratio")`: everything that a result of the Python
-#' package has. Arguments are those of R, frames come back as data frames, and what is not
-#' available is `NA` with the attribute `reason`.
+#' `fit$estimate`, `fit$means`, `fit$effect("ratio")`: parts and further analyses of a result, a
+#' plan or a ledger. Arguments are those of R, and tables are data frames. A number that is not
+#' available is `NA`, with the attribute `reason`.
 #'
 #' @param x A result, a plan, a ledger, or [dpe()].
-#' @param name Name of a part or a method.
-#' @return The part, or a function that calls the method.
+#' @param name Name of a part.
+#' @return The part, or a function where it has arguments.
+#' @examplesIf reticulate::py_module_available("dpeffects")
+#' trial <- load_data("ist")
+#' fit <- dp_ate(stroke_14_days ~ treatment, trial, epsilon = 1, design = "randomised")
+#' fit$estimate
+#' fit$effect("ratio")
 #' @export
 `$.dpeffects_object` <- function(x, name) part(x, name)
 
@@ -271,6 +232,6 @@ part <- function(x, name) {
 
 #' @export
 print.dpeffects_object <- function(x, ...) {
-  cat(reticulate::py_str(x), "\n", sep = "")
+  cat(in_r(reticulate::py_str(x)), "\n", sep = "")
   invisible(x)
 }

@@ -5,29 +5,45 @@ BROOM <- c(
   n = "nobs"
 )
 
-broomed <- function(frame) {
-  known <- names(frame) %in% names(BROOM)
-  names(frame)[known] <- BROOM[names(frame)[known]]
-  frame
-}
+broomed <- function(frame) renamed(frame, BROOM)
 
-#' Tables of results
+#' Tables, plots and summaries of results
 #'
-#' `tidy()` has a row for each effect, `glance()` one row for the release: its size, method and
-#' guarantee. They are methods of the generics of the same names in the packages generics and
-#' broom, and can be called without either.
+#' `print()` shows what matters most and `summary()` everything. `tidy()` has one row for each
+#' effect, and `glance()` one row for the whole result: its size, method and guarantee. They are
+#' methods of the generics of the same names in the packages generics and broom, and can be called
+#' without either, so that packages such as modelsummary and gtsummary take results like any model.
+#'
+#' `plot()` draws on the current device, as large as the device or the panel of a layout is. It
+#' needs the Python package matplotlib, `dpeffects_install("dpeffects[plot]")`. In a knitr document
+#' the table that `print()` shows is written in Markdown.
 #'
 #' @param x,object A result of a call such as [dp_ate()].
-#' @param conf.int Whether intervals are shown.
-#' @param conf.level,level Level of intervals.
+#' @param conf.int Whether confidence intervals are among the columns.
+#' @param conf.level,level Confidence level, such as 0.95.
 #' @param parm Effects by name or number; all of them by default.
-#' @param ... For `tidy()` and `summary()`, further arguments in Python, such as
-#'   `scale = "ratio"`; for `plot()`, graphical parameters.
-#' @return `tidy()`, `glance()` and `as.data.frame()`: a data frame. `coef()`: estimates by term.
-#'   `confint()`: a matrix. `vcov()`: squared standard errors; covariances of several effects are
-#'   not released, and are `NA`. `nobs()`: the public number of records. `summary()`: everything
-#'   worth printing. `plot()`: `x`, after drawing estimates and intervals. `toLatex()`: the
-#'   summary as lines of LaTeX.
+#' @param name Name of one of the tables of a result, such as `"results"`. Studies have `"table1"`.
+#' @param main Title of the plot, in the place of its own.
+#' @param ... Further arguments. `tidy(fit, scale = "ratio")` is on another scale,
+#'   `summary(fit, "short")` is what `print()` shows, and `plot(study, by = "sex")` draws the
+#'   effects in subgroups.
+#' @return
+#' * `tidy()`, `glance()`, `as.data.frame()`: a data frame;
+#' * `coef()`: the estimates, named by term;
+#' * `confint()`: a matrix of confidence limits;
+#' * `vcov()`: a matrix with squared standard errors on the diagonal. Covariances of several
+#'   effects are not released, and are `NA`;
+#' * `nobs()`: the number of records, which is public;
+#' * `summary()`, `as_table()`: text, which `print()` shows; `$as_latex()`, `$as_html()` and
+#'   `$as_markdown()` write it;
+#' * `plot()`: `x`;
+#' * `toLatex()`: the summary as lines of LaTeX.
+#' @examplesIf reticulate::py_module_available("dpeffects")
+#' trial <- load_data("ist")
+#' fit <- dp_ate(stroke_14_days ~ treatment, trial, epsilon = 1, design = "randomised")
+#' tidy(fit)
+#' confint(fit, level = 0.9)
+#' glance(fit)[c("nobs", "method", "epsilon", "delta")]
 #' @export
 tidy <- function(x, ...) UseMethod("tidy")
 
@@ -109,10 +125,17 @@ summary.dpeffects_result <- function(object, ...) object$summary(...)
 
 #' @rdname tidy
 #' @export
+as_table <- function(x, name = "results", ...) UseMethod("as_table")
+
+#' @export
+as_table.dpeffects_result <- function(x, name = "results", ...) x$table(name, ...)
+
+#' @rdname tidy
+#' @export
 print.dpeffects_result <- function(x, ...) {
   short <- tryCatch(x$summary("short"), dpeffects_error = function(e) NULL)
   shown <- if (is.null(short)) reticulate::py_repr(x) else reticulate::py_str(short)
-  cat(sub("fit.summary()", "summary(fit)", shown, fixed = TRUE), "\n", sep = "")
+  cat(in_r(shown), "\n", sep = "")
   if (grepl("\n", shown)) {
     return(invisible(x))
   }
@@ -125,30 +148,42 @@ print.dpeffects_result <- function(x, ...) {
 
 #' @rdname tidy
 #' @export
-plot.dpeffects_result <- function(x, level = 0.95, ...) {
-  frame <- effects_in(x, conf.level = level)
-  rows <- rev(seq_len(nrow(frame)))
-  range <- range(0, frame$estimate, frame$conf.low, frame$conf.high, finite = TRUE)
-  margins <- graphics::par(mar = c(4, 2 + 0.5 * max(nchar(frame$term)), 2, 1))
+plot.dpeffects_result <- function(x, level = 0.95, main = NULL, ...) {
+  if (!reticulate::py_has_attr(x, "plot")) {
+    refuse("there is no plot of this result; tidy() has its numbers")
+  }
+  margins <- graphics::par(mar = c(0, 0, 0, 0))
   on.exit(graphics::par(margins))
-  associated <- reticulate::py_has_attr(x, "associated") && x$associated
-  what <- if (associated) "association" else frame$estimand[1]
-  void <- grep("^void", frame$guarantee, value = TRUE)[1]
-  given <- list(...)
-  about <- list(
-    x = frame$estimate, y = rows, xlim = range, ylim = c(0.5, nrow(frame) + 0.5), pch = 19,
-    yaxt = "n", ylab = "",
-    xlab = paste0(
-      what, ", ", format(100 * level), " % intervals",
-      if (!is.na(void)) paste0(" (NOT PRIVATE, ", void, ")")
-    )
-  )
-  do.call(graphics::plot, c(given, about[setdiff(names(about), names(given))]))
-  graphics::axis(2, at = rows, labels = frame$term, las = 1)
-  graphics::abline(v = 0, lty = 3)
-  graphics::segments(frame$conf.low, rows, frame$conf.high, rows)
+  graphics::plot.new()
+  graphics::plot.window(0:1, 0:1, xaxs = "i", yaxs = "i")
+  if (reticulate::py_module_available("matplotlib")) {
+    reticulate::import("matplotlib", convert = FALSE)$use("agg")
+  }
+  draw <- reticulate::py_get_attr(x, "plot")
+  axes <- ask(draw, c(if (level != 0.95) list(conf_level = level), list(...)))
+  graphics::rasterImage(picture(axes, main), 0, 0, 1, 1)
   invisible(x)
 }
+
+# Axes of matplotlib as a picture of the size of the panel, in the resolution of the device
+picture <- function(axes, main = NULL) {
+  if (is.list(axes)) axes <- axes[[1]]
+  if (!is.null(main)) axes$set_title(main, loc = "left")
+  figure <- reticulate::py_get_attr(axes, "figure")
+  size <- graphics::par("fin")
+  on.exit(reticulate::import("matplotlib.pyplot", convert = FALSE)$close(figure))
+  bitmap <- grepl("png|jpeg|tiff|bmp|ragg|X11|RStudio|quartz", names(grDevices::dev.cur()), TRUE)
+  dpi <- if (bitmap) grDevices::dev.size("px")[1] / grDevices::dev.size("in")[1] else PRINT_DPI
+  figure$set_size_inches(size[1], size[2])
+  figure$set_dpi(dpi)
+  figure$canvas$draw()
+  bytes <- reticulate::import_builtins(FALSE)$bytearray(figure$canvas$buffer_rgba())
+  extent <- rev(as.integer(unlist(from_python(figure$canvas$get_width_height()))))
+  cells <- readBin(reticulate::py_to_r(bytes), "integer", prod(extent), endian = "little")
+  structure(cells, dim = extent, class = "nativeRaster", channels = 4L)
+}
+
+PRINT_DPI <- 300 # of devices without pixels of their own, such as pdf()
 
 #' @rdname tidy
 #' @importFrom utils toLatex
@@ -158,8 +193,10 @@ toLatex.dpeffects_result <- function(object, ...) {
   structure(lines, class = "Latex")
 }
 
+# rmarkdown reads \\[ as mathematics, where Markdown has an escaped bracket
 knit_print <- function(x, ...) {
-  knitr::asis_output(summary(x)$as_markdown())
+  shown <- in_r(x$summary("short")$as_markdown())
+  knitr::asis_output(gsub("\\\\([][])", "\\1", shown))
 }
 
 .onLoad <- function(libname, pkgname) {

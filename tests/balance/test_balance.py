@@ -17,7 +17,7 @@ from dpeffects.errors import DataError, OptionError
 from dpeffects.inference.joint import Margin
 from dpeffects.inference.table_one import Spreads
 from dpeffects.inference.tables import not_negative
-from dpeffects.privacy.tight_sets import cube_noise_sd
+from dpeffects.privacy.tight_domains import cube_noise_sd
 from tests.balance.columns import columns, noise
 
 BOUNDS = {"x1": (0, 1), "x2": (-1, 1), "g": ["a", "b", "c"]}
@@ -124,14 +124,14 @@ def test_a_difference_within_its_noise_is_marked():
     assert bool(table.loc["x1", "within_noise"])
     assert abs(table.loc["x1", "smd"]) <= 1.96 * table.loc["x1", "noise_sd"]
     assert np.isnan(table.loc["x2", "smd"])  # all in one point of its declared range
-    assert "vary" in table.loc["x2", "reason"]
+    assert "variance" in table.loc["x2", "reason"]
     text = str(found.summary())
-    assert f"({table.loc['x1', 'smd']:.3f})" in text
+    assert f"{table.loc['x1', 'smd']:.3f}†" in text
     assert "n/a" in text
-    assert "NOT PRIVATE: seeded" in text
+    assert "NOT PRIVATE: a seed was set" in text
     sure = balance(frame(20_000), 5.0)
     assert not sure.tidy()["within_noise"].iloc[0]
-    assert f"({sure.smd[0]:.3f})" not in str(sure.summary())
+    assert f"{sure.smd[0]:.3f}†" not in str(sure.summary())
 
 
 def test_what_is_released_is_chosen_from_public_numbers():
@@ -140,10 +140,10 @@ def test_what_is_released_is_chosen_from_public_numbers():
     middle = balance(frame(4000))
     assert middle.smd_adjusted == ()
     assert "Balance after weighting was not released" in " ".join(str(middle.summary()).split())
-    assert {s.share for s in middle.spends} == {"balance", "propensity", "overlap"}
-    assert {s.share for s in few.spends} == {"balance"}
-    assert sum(s.epsilon for s in few.spends) == pytest.approx(1.0)
-    assert "all of epsilon went to the differences" in " ".join(str(few.summary()).split())
+    assert {s.share for s in middle.charges} == {"balance", "propensity", "overlap"}
+    assert {s.share for s in few.charges} == {"balance"}
+    assert sum(s.epsilon for s in few.charges) == pytest.approx(1.0)
+    assert "all of epsilon was used for the differences" in " ".join(str(few.summary()).split())
     assert (few.edges, few.counts, len(few.overlap())) == ((), ((), ()), 0)
     assert np.isnan(few.glance().loc[0, "scores_outside"])
     assert dpe.Balance.from_json(few.to_json()).to_json() == few.to_json()
@@ -170,28 +170,28 @@ def test_what_would_be_noise_is_refused_before_a_charge():
     call = {"bounds": bounds, "ledger": ledger, "seed": 1}
     with pytest.raises(OptionError, match=r"n = 300, epsilon = 0\.1 and 25 columns") as refused:
         dpe.dp_balance(formula, data, epsilon=0.1, **call)
-    assert not ledger.spends
-    needed = float(re.search(r"epsilon = (\S+) would do", str(refused.value)).group(1))
+    assert not ledger.charges
+    needed = float(re.search(r"epsilon = (\S+) would suffice", str(refused.value)).group(1))
     assert 1.0 < needed < 10.0
     found = dpe.dp_balance(formula, data, epsilon=1.1 * needed, **call)
     assert not np.isnan(found.smd).any()
     assert max(found.noise_sd) < 0.6
-    with pytest.raises(OptionError, match="would do; adjusted=False, fewer"):
+    with pytest.raises(OptionError, match="would suffice; adjusted=False, fewer"):
         dpe.dp_balance(formula, data, epsilon=1.1 * needed, adjusted=True, **call)
-    assert len(ledger.spends) == len(found.spends)
+    assert len(ledger.charges) == len(found.charges)
 
 
 def test_indicators_need_no_squares():
     """Their variance is that of their mean; the noise is that of a cube of counts and sums."""
     formula, data, bounds = columns("indicators", 2000, 5)
     found = dpe.dp_balance(formula, data, epsilon=1.0, bounds=bounds, overlap=False, seed=1)
-    assert [spend.label for spend in found.spends] == ["covariates by arm"]
+    assert [charge.label for charge in found.charges] == ["covariates by arm"]
     assert found.treated[1] == pytest.approx(cube_noise_sd(6, 2.0, 1.0) / 2**0.5, rel=1e-6)
     real = dpe.dp_balance(
         formula, data, epsilon=1.0, bounds=dict.fromkeys(bounds, (0, 1.5)), overlap=False, seed=1
     )
     labels = ["covariates by arm", "squares of covariates by arm"]
-    assert [spend.label for spend in real.spends] == labels
+    assert [charge.label for charge in real.charges] == labels
     assert real.treated[1] > 1.15 * found.treated[1]
     exact = dpe.dp_balance(formula, data, epsilon=1e6, bounds=bounds)
     x, t = data.drop(columns="t"), data["t"] == 1
@@ -205,8 +205,8 @@ def test_an_arm_without_records_stops_the_releases(treated):
     for seed in range(5):
         found = balance(data, 4.0, adjusted=True, seed=seed)
         assert np.isnan([*found.smd, *found.noise_sd]).all()
-        assert found.tidy()["reason"].str.contains("an arm has no more records").all()
-        assert {spend.share for spend in found.spends} == {"balance", "check_bounds"}
+        assert found.tidy()["reason"].str.contains("an arm may have no records").all()
+        assert {charge.share for charge in found.charges} == {"balance", "check_bounds"}
         assert found.guarantee.epsilon == 4.0  # noisy counts decided to stop
         assert 0 <= found.treated[0] <= 2000
         text = " ".join(str(found.summary()).split())
@@ -248,7 +248,7 @@ def test_columns_that_cannot_be_compared_are_said():
     more = {**BOUNDS, "z": (0, 1), "r": ["usual", "rare"]}
     found = dpe.dp_balance("y ~ t | x1 + z + r", data, epsilon=1, bounds=more, seed=2).tidy()
     assert found["smd"].isna().tolist() == [False, True, True]
-    assert found["reason"].str.contains("does not vary").tolist() == [False, True, True]
+    assert found["reason"].str.contains("variance of the covariate").tolist() == [False, True, True]
     with pytest.raises(DataError, match="missing"):
         balance(data.assign(x1=np.where(data["x1"] < 0.1, np.nan, data["x1"])))
 
@@ -262,12 +262,12 @@ def test_many_columns():
 
 def test_the_price_is_what_was_asked_and_the_ledger_knows():
     ledger = dpe.Ledger(1.5)
-    found = balance(frame(), ledger=ledger, shares={"overlap": 0.5})
-    assert sum(s.epsilon for s in found.spends) == pytest.approx(1.0, abs=1e-9)
+    found = balance(frame(), ledger=ledger, budget_split={"overlap": 0.5})
+    assert sum(s.epsilon for s in found.charges) == pytest.approx(1.0, abs=1e-9)
     assert found.guarantee.holds
     assert found.guarantee.epsilon == 1.0
     assert float(ledger.spent[0]) == pytest.approx(1.0)
-    overlap = sum(s.epsilon for s in found.spends if s.share == "overlap")
+    overlap = sum(s.epsilon for s in found.charges if s.share == "overlap")
     assert overlap > 0.35
     with pytest.raises(dpe.DPEffectsError, match="left"):
         balance(frame(), ledger=ledger)
@@ -313,7 +313,7 @@ def test_exports():
         ({"bins": 10.0}, OptionError, "bins"),
         ({"formula": "y ~ t"}, OptionError, "covariates"),
         ({"formula": "y ~ t | zz"}, DataError, "zz"),
-        ({"shares": {"adjusted": 1.0}}, dpe.DPEffectsError, "adjusted"),
+        ({"budget_split": {"adjusted": 1.0}}, dpe.DPEffectsError, "adjusted"),
         ({"epsilon": 0}, dpe.DPEffectsError, "epsilon"),
     ],
 )

@@ -12,8 +12,8 @@ from scipy.special import log_ndtr
 import dpeffects as dpe
 from dpeffects import flow
 from dpeffects.errors import OptionError
-from dpeffects.replication.unproved.models import FittedModel
 from dpeffects.replication.unproved.paper_learner import PaperLearner, pseudo_outcomes
+from dpeffects.replication.unproved.sklearn_models import ModelTemplate
 from dpeffects.seeded import SeededNoise
 
 clone = pytest.importorskip("sklearn.base").clone
@@ -28,7 +28,7 @@ def ridge():
     return Ridge()
 
 
-class Mean:
+class FoldAverage:
     """A model without scikit-learn."""
 
     def fit(self, rows, target):
@@ -120,7 +120,7 @@ def test_the_largest_influence_of_forests_is_found(by_arm, seed):
     covariates, treated, frame = rows(dpe.simulate("cate_1", n=600, seed=seed))
     x, outcome = covariates[:, 1:], frame["outcome"].to_numpy()
     regressor, classifier = forests()
-    models = {"outcome": FittedModel(regressor), "propensity": FittedModel(classifier)}
+    models = {"outcome": ModelTemplate(regressor), "propensity": ModelTemplate(classifier)}
     learner = PaperLearner(by_arm, regressor, covariates[:1], (-1.0, 8.5), **models)
     fitted = learner._fit(x, treated, outcome)
     regressor.fit(np.column_stack([x, treated]), outcome)  # the same models, for their cuts
@@ -183,7 +183,7 @@ def test_it_is_marked_in_every_output(monkeypatch):
         ({"second_stage": object()}, "fit and predict"),
         ({"outcome": object()}, "outcome"),
         ({"propensity": ridge}, "propensity"),
-        ({"second_stage": "kernel", "outcome": Mean()}, "sample_aggregate"),
+        ({"second_stage": "kernel", "outcome": FoldAverage()}, "sample_aggregate"),
         ({"release": "function", "at": None}, 'release="points"'),
     ],
 )
@@ -192,4 +192,4 @@ def test_it_needs_an_opt_in_and_nothing_is_charged(change, words):
     arguments = {"at": {"x1": [0.2], "x2": [0.5]}, "second_stage": "random_forest", **CLAIMED}
     with pytest.raises(OptionError, match=words):
         dpe.dp_cate(FORMULA, data, ledger=ledger, **{**arguments, **change})
-    assert ledger.spends == ()
+    assert ledger.charges == ()

@@ -13,14 +13,14 @@ from dpeffects.design.features import Fourier
 from dpeffects.errors import OptionError
 from dpeffects.flow import Estimation, Request
 from dpeffects.results.effect_function import EffectFunction
-from dpeffects.results.shape import BINS, spread_by
+from dpeffects.results.feature_moments import BINS, spread_by
 from dpeffects.seeded import SeededNoise
 from tests.cate.cases import FORMULA, run
 from tests.neighbours import frame
 from tests.populations import POPULATIONS
 
 CONFOUNDED = POPULATIONS["three confounders"]
-NEW = ("undone", "average_sd", "nuisance_sd", "confounding", "caution")
+NEW = ("undone", "average_sd", "nuisance_sd", "confounding", "warnings")
 
 
 def estimation(population, data, method, **more):
@@ -145,8 +145,8 @@ def test_intervals_of_groups_allow_for_confounding_that_is_left():
         )
         low, high = fit.conf_int().T
         inside += [*((low <= 0.03) & (high >= 0.03))]
-        assert fit.caution.startswith("HARDLY ADJUSTED")
-        assert "HARDLY ADJUSTED" in "\n".join(str(fit.summary()).splitlines()[:5])
+        assert fit.warnings.startswith("Weak adjustment")
+        assert "Weak adjustment" in "\n".join(str(fit.summary()).splitlines()[:5])
     assert np.mean(inside) > 0.9
 
 
@@ -154,19 +154,19 @@ def test_a_trial_has_no_propensity_model_and_no_allowance():
     data = frame(400)
     trial, study = (run(data=data, design=design) for design in ("randomised", "observational"))
     assert trial.function.confounding == 0.0 < study.function.confounding
-    assert not any("propensity" in spend.label for spend in trial.spends)
-    assert trial.doubts == ""
+    assert not any("propensity" in charge.label for charge in trial.charges)
+    assert trial.estimate_warnings == ""
 
 
 def test_groups_of_the_r_learner_are_labelled():
     asked = {"path": "groups", "data": frame(300)}
     weighted, plain = run("r_learner", **asked), run("dr_learner", **asked)
-    assert weighted.caution.startswith("OVERLAP-WEIGHTED")
-    assert "OVERLAP-WEIGHTED" in str(weighted).splitlines()[3]
+    assert weighted.warnings.startswith("Overlap-weighted")
+    assert "Overlap-weighted" in str(weighted).splitlines()[3]
     assert set(weighted.tidy()["estimand"]) == {"overlap-weighted CATE"}
     assert "Overlap-weighted effects by group" in " ".join(str(weighted.report()).split())
     assert "verlap-weighted" not in str(plain)
-    assert type(plain).from_json(weighted.to_json()).caution == weighted.caution
+    assert type(plain).from_json(weighted.to_json()).warnings == weighted.warnings
 
 
 def test_defaults_by_release():

@@ -15,21 +15,21 @@ from dpeffects.estimators.learners.first_stage import (
     effect_squares,
 )
 from dpeffects.estimators.learners.r_learner import BINS, SecondStage, _margins
-from dpeffects.estimators.weighting.inverse_weights import Propensity
+from dpeffects.estimators.weighting.inverse_weights import PropensityFunction
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.domains import Box
 from dpeffects.privacy.ledger import CallLedger
-from dpeffects.privacy.minimise import minimise, noisy_weights
+from dpeffects.privacy.private_minimisation import minimise, noisy_weights
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
-from dpeffects.privacy.sets import Box
-from dpeffects.privacy.tight_sets import Bins
+from dpeffects.privacy.tight_domains import Histogram
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.seeded import SeededNoise
 
 SMOOTH = Fourier.gaussian(2, 0.35)
 FLAT = Nuisance(
-    propensity=Propensity.within(np.zeros(3), 0.0, (0.05, 0.95)),
+    propensity=PropensityFunction.within(np.zeros(3), 0.0, (0.05, 0.95)),
     means=(0.5, 0.5),
     outcome_range=(0.0, 1.0),
     features=SMOOTH,
@@ -114,7 +114,7 @@ def test_noise_in_the_objective_has_the_spread_that_bands_show(corner, linear):
         functions.append(LEARNER.threshold * (features(at) @ w.value))
     row, top = effect_squares(problem.terms, w.value), np.full(2, problem.hessian_bound)
     squares = c.sums("squares", row, Box(0 * top, top), share="more").value
-    counts = c.sums("bins", covariate_bins, Bins(2, BINS), share="more")
+    counts = c.sums("bins", covariate_bins, Histogram(2, BINS), share="more")
     f = function(
         features, w, margins=_margins(counts, n)[0], usual=n / 4.0, n=n, squares=squares.tolist()
     )

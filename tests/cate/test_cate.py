@@ -55,9 +55,9 @@ def test_the_papers_choices_can_be_written_as_they_are():
     assert function.features.size == 1 + 50
     assert function.strength == 400 * 1.0
     assert function.unit == 0.4
-    (spend,) = [s for s in fit.spends if s.share == "effect"]
+    (charge,) = [s for s in fit.charges if s.share == "effect"]
     moves = 2 * 1.0 / (1.0 * 400)  # 2 L / (lambda n) for the penalty lambda / 2, in units of L
-    assert spend.sensitivity[-1] == pytest.approx(moves, rel=1e-4)
+    assert charge.sensitivity[-1] == pytest.approx(moves, rel=1e-4)
     additive = run(n_features=4).function.features
     assert (additive.line.size, additive.size) == (2, 1 + 4 * 4)
 
@@ -65,8 +65,8 @@ def test_the_papers_choices_can_be_written_as_they_are():
 def test_a_small_penalty_is_for_noise_on_the_result():
     assert run(noise="kernel", penalty=1e-3).function.strength == pytest.approx(60e-3)
     at_points = run("r_learner", "points", penalty=1e-3)
-    assert "in the objective" not in "".join(
-        s.label for s in at_points.spends if s.share == "effect"
+    assert "objective perturbation" not in "".join(
+        s.label for s in at_points.charges if s.share == "effect"
     )
 
 
@@ -294,7 +294,7 @@ BAD_QUERIES = {
     "unknown level": ({**ONE, "g": ["z"]}, "declared levels"),
     "NaN": ({**ONE, "x1": [math.nan]}, "missing values in x1"),
     "None": ({**ONE, "g": [None]}, "missing values in g"),
-    "infinite": ({**ONE, "x1": [math.inf]}, "'x1' holds infinite"),
+    "infinite": ({**ONE, "x1": [math.inf]}, "'x1' contains infinite"),
     "text": ({**ONE, "x1": ["a"]}, "'x1' must be numeric"),
     "a number for a level": ({**ONE, "g": [1.0]}, "declared levels"),
     "complex": ({**ONE, "x1": [1j]}, "'x1' must be numeric"),
@@ -369,7 +369,7 @@ def test_saved_and_loaded_functions_agree_bit_for_bit(formula, more, tmp_path):
     assert repr(made) == repr(loaded)
     assert made.tidy().equals(loaded.tidy())
     assert made.glance().equals(loaded.glance())
-    assert made.spends_frame().equals(loaded.spends_frame())
+    assert made.charges_frame().equals(loaded.charges_frame())
     assert made.to_json() == loaded.to_json()
     assert loaded.save(tmp_path / "again.json").read_bytes() == path.read_bytes()
     json.loads(path.read_text(), parse_constant=pytest.fail)
@@ -445,7 +445,7 @@ DAMAGED = {
     "fewer levels": lambda d: d["space"]["g"].update(levels=["a", "b"]),
     "ragged": lambda d: d["function"]["margins"][0].pop(),
     "fewer margins": lambda d: d["function"]["margins"].pop(),
-    "spends of another kind": lambda d: d["spends"].append({"price": 3}),
+    "spends of another kind": lambda d: d["charges"].append({"price": 3}),
     "half a range": lambda d: d["space"]["x1"].update(range=[0.0]),
 }
 ACCEPTED = {
@@ -539,9 +539,9 @@ test_one_clear_error_and_nothing_charged = refusals(
     ({"level": "label"}, "level must be"),
     ({"release": "points"}, "needs at"),
     ({"release": "groups"}, "needs by"),
-    ({"at": AT}, "at is for"),
-    ({"by": "g"}, "by is for"),
-    ({"release": "groups", "by": "x1"}, "discrete", FormulaError),
+    ({"at": AT}, 'at needs release="points"'),
+    ({"by": "g"}, 'by needs release="groups"'),
+    ({"release": "groups", "by": "x1"}, "terms with a few values", FormulaError),
     ({"release": "groups", "by": "y"}, "outcome", FormulaError),
     ({"release": "groups", "by": "t"}, "treatment", FormulaError),
     ({"release": "groups", "by": ""}, "must be terms"),
@@ -582,8 +582,8 @@ test_one_clear_error_and_nothing_charged = refusals(
     ({"n_features": 7}, "even"),
     ({"n_features": "many"}, "n_features"),
     ({"lipschitz": -1.0}, "lipschitz"),
-    ({"lipschitz": 1.0, "threshold": 0.5}, "one of them"),
-    ({"shares": {"estimate": 1.0}}, "unknown share"),
+    ({"lipschitz": 1.0, "threshold": 0.5}, "cannot be given together"),
+    ({"budget_split": {"estimate": 1.0}}, "has no share"),
     ({"seed": -1}, "seed"),
     ({"variance": "no"}, "variance"),
     ({"data": 3}, "frame", DataError),
@@ -599,7 +599,7 @@ def test_a_tiny_delta_is_refused_before_anything_is_charged():
     try:
         run(delta=1e-200, ledger=ledger)
     except DPEffectsError:
-        assert ledger.spends == ()
+        assert ledger.charges == ()
 
 
 def test_too_many_points_are_refused_before_anything_is_charged():
@@ -608,7 +608,7 @@ def test_too_many_points_are_refused_before_anything_is_charged():
     try:
         run(formula="y ~ t | x1", release="points", at=at, ledger=ledger)
     except DPEffectsError:
-        assert ledger.spends == ()
+        assert ledger.charges == ()
 
 
 @pytest.mark.parametrize(
@@ -637,7 +637,7 @@ def test_bad_questions_to_a_function(fit, ask):
 def test_pure_epsilon_is_enough(method, path):
     fit = run(method, path, delta=0.0)
     assert fit.guarantee.delta == 0.0
-    assert {s.mechanism for s in fit.spends} <= {"Laplace", "no draw"}
+    assert {s.mechanism for s in fit.charges} <= {"discrete Laplace", "none (Jacobian)"}
 
 
 def test_an_intercept_is_always_there():
@@ -669,7 +669,7 @@ def test_summaries_of_long_names_stay_in_80_columns():
 
 def test_variance_false_leaves_bands_for_noise_only():
     fit = run(variance=False)
-    assert not {"variance", "spread"} & {s.share for s in fit.spends}
+    assert not {"variance", "spread"} & {s.share for s in fit.charges}
     assert fit.curve("x1")["covers"].unique().tolist() == ["noise"]
     with pytest.raises(OptionError, match="variance=False"):
         fit.bands(ONE)
@@ -690,7 +690,7 @@ def test_curves_and_plots(fit):
     for column in ("x1", "g"):
         axes = fit.plot(column)
         assert column in (axes.get_xlabel(), axes.get_ylabel())
-        assert any("NOT PRIVATE: seeded" in text.get_text() for text in axes.texts)
+        assert any("NOT PRIVATE: a seed was set" in text.get_text() for text in axes.texts)
         assert axes.lines
     line = fit.plot("x1").lines[0].get_ydata()
     assert (np.asarray(line) == fit.curve("x1")["effect"].to_numpy()).all()

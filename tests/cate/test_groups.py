@@ -71,7 +71,7 @@ def test_without_noise_trials_are_differences_in_each_group():
     true = pd.Series(effect).groupby(groups(data)).mean().to_numpy()
     assert fit.estimates == pytest.approx(weighted(data), abs=0.006)
     assert np.abs(fit.estimates - true).max() < 0.012
-    assert not any("calibration" in spend.label for spend in fit.spends)
+    assert not any("calibration" in charge.label for charge in fit.charges)
     residual = 0.1 / np.sqrt(3.0)  # of a uniform error
     expected = 2 * residual / np.sqrt(np.bincount(groups(data)))
     assert fit.tidy()["std_error"].to_numpy() == pytest.approx(expected, rel=0.35)
@@ -104,15 +104,15 @@ def test_a_group_that_noise_hides_has_no_interval():
 
 @pytest.mark.parametrize("design", ["observational", "randomised"])
 def test_few_treated_are_no_reason_for_short_intervals(design):
-    """Nothing says more of half of the records than of all; below the clip there is a caution."""
+    """Nothing says more of half of the records than of all; below the clip there is a warning."""
     data, _ = study(4000, trial=True)
     data["t"] = (np.arange(4000) % 100 == 0).astype(int)
     call = {"epsilon": 1, "bounds": BOUNDS, "seed": 1, "design": design}
     low, high = dpe.dp_ate(FORMULA, data, "one_step", **call).conf_int()
     fit = fitted(data, by="cut(x2, [-1, 0, 1])", epsilon=1, design=design)
     assert np.diff(fit.conf_int()).min() > 0.6 * (high - low)
-    assert "RARE ARM" in fit.caution
-    assert "RARE ARM" not in fitted(study(4000)[0], epsilon=1, design=design).caution
+    assert "Small arm" in fit.warnings
+    assert "Small arm" not in fitted(study(4000)[0], epsilon=1, design=design).warnings
 
 
 def test_no_variance_where_none_is_asked_for():

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear
-from dpeffects.results.shape import BINS, SeveralCovariates, effects_by_bin, shape_of, spectrum
+from dpeffects.results.feature_moments import (
+    BINS,
+    JointFeatureMoments,
+    effects_by_bin,
+    shape_of,
+    spectrum,
+)
 
 FEATURES = {"additive": AdditiveWaves.gaussian(2, 0.35), "linear": Linear(3)}
 
@@ -21,7 +27,7 @@ def dense(features, margins, information, strength):
     gram = at.T @ (weight[:, None] * at)
     inverse = np.linalg.inv(information * gram + strength * np.eye(features.size))
     mean = weight @ at
-    return SeveralCovariates(gram, mean, inverse, information * inverse @ mean)
+    return JointFeatureMoments(gram, mean, inverse, information * inverse @ mean)
 
 
 @pytest.mark.parametrize("kind", list(FEATURES))

@@ -13,7 +13,7 @@ def test_record_and_plot(study, capsys):
     more = ["--plot", "love.png", "--record", "balance.html"]
     code, out, err = run(capsys, "balance", FORMULA, *ESTIMATE, *more)
     assert (code, err) == (0, "")
-    assert "Private overlap and balance" in out
+    assert "Covariate balance and overlap, differentially private" in out
     assert (study / "love.png").read_bytes().startswith(b"\x89PNG")
     assert "</html>" in (study / "balance.html").read_text()
 
@@ -25,7 +25,7 @@ def test_record_and_plot(study, capsys):
         (["--plot", "love.xyz"], ".png, .pdf, .svg"),
         (["--bins", 1], "bins must be"),
         (["--clip", "nan"], "clip must be"),
-        (["--share", "mine=1"], "unknown share"),
+        (["--budget-split", "mine=1"], "has no share"),
         (["--out", "."], "it is a folder"),
     ],
 )

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.design.read import read
+from dpeffects.design.table_reader import read
 from dpeffects.errors import OptionError
 from dpeffects.files import read_data
 from dpeffects.formula import parse
@@ -28,13 +28,22 @@ def as_in_csv():
 
 @pytest.mark.parametrize("name", ["ate", "att", "atc"])
 def test_the_command_gives_what_the_function_gives(study, capsys, name):
-    more = ["--method", "private_ipw", "--seed", 3, "--option", "clip=0.2", "--share", "model=0.3"]
+    more = [
+        "--method",
+        "private_ipw",
+        "--seed",
+        3,
+        "--option",
+        "clip=0.2",
+        "--budget-split",
+        "model=0.3",
+    ]
     more += ["--delta", "1e-6", "--conf-level", 0.9, "--format", "json"]
     code, out, err = run(capsys, name, FORMULA, *ESTIMATE, *more)
     assert (code, err) == (0, "")
     fit = getattr(dpe, f"dp_{name}")(
         FORMULA, as_in_csv(), "private_ipw", epsilon=1, delta=1e-6, bounds=DECLARED, seed=3,
-        clip=0.2, shares={"model": 0.3},
+        clip=0.2, budget_split={"model": 0.3},
     )  # fmt: skip
     assert json.loads(out) == json.loads(json.dumps(fit.to_dict(0.9)))
 
@@ -110,7 +119,7 @@ def test_the_ending_of_the_file_is_the_format(study, capsys):
     assert out.endswith(" written to effect.json\n")
     assert json.loads((study / "effect.json").read_text())["estimand"] == "ATE"
     assert run(capsys, "ate", FORMULA, *ESTIMATE, "--out", "effect.txt")[0] == 0
-    assert (study / "effect.txt").read_text().startswith("Private average treatment effect")
+    assert (study / "effect.txt").read_text().startswith("Average treatment effect (ATE), ")
 
 
 # --- the budget -------------------------------------------------------------------------------
@@ -126,7 +135,7 @@ def ledger(study):
 def test_a_ledger_is_charged_and_may_refuse(ledger, capsys):
     assert run(capsys, "ate", FORMULA, *ESTIMATE, *ACCOUNT)[0] == 0
     assert float(ledger.spent[0]) == pytest.approx(1, abs=1e-9)
-    said = refused(capsys, "ate", FORMULA, *ESTIMATE, *ACCOUNT, "--share", "estimate=1",
+    said = refused(capsys, "ate", FORMULA, *ESTIMATE, *ACCOUNT, "--budget-split", "estimate=1",
                    "--epsilon", 1.5)  # fmt: skip
     assert "only (1, 0) is left" in said
 
@@ -137,14 +146,14 @@ BAD = {
     "exists": (["--out", "data.parquet"], "--force"),
     "an input": (["--out", "data.csv", "--force"], "is an input"),
     "a name too long": (["--out", "x" * 300], "cannot be written"),
-    "no name at all": (["--out", "a\0b"], "not the path of a file"),
+    "no name at all": (["--out", "a\0b"], "not a valid file path"),
     "record": (["--record", "no/record.html"], "cannot be written"),
     "record's ending": (["--record", "record.pdf"], ".html"),
     "twice": (["--out", "record.json", "--record", "record.html"], "the same file"),
     "bounds": (["--bounds", "no.toml"], "no.toml cannot be read"),
     "level": (["--conf-level", "1.2"], "between 0 and 1"),
     "format": (["--format", "pdf"], "invalid choice"),
-    "option": (["--option", "colour=red"], "unknown option 'colour'"),
+    "option": (["--option", "colour=red"], "has no option 'colour'"),
     "option without value": (["--option", "colour"], "NAME=VALUE"),
     "option twice": (["--option", "blocks=2", "--option", "blocks=3"], "twice"),
     "huge option": (["--option", f"blocks={'9' * 400}"], "blocks"),
@@ -152,8 +161,8 @@ BAD = {
     "deep option": (["--option", "blocks=" + "[" * 5000], "blocks"),
     "hidden seed": (["--option", "seed=1"], "an argument of its own"),
     "hidden bounds": (["--option", "bounds=from_data"], "an argument of its own"),
-    "share": (["--share", "mine=1"], "unknown share 'mine'"),
-    "share in words": (["--share", "estimate=much"], "must be a positive number"),
+    "share": (["--budget-split", "mine=1"], "no share 'mine'"),
+    "share in words": (["--budget-split", "estimate=much"], "must be a positive number"),
     "method": (["--method", "psm"], "unknown method 'psm'"),
     "abbreviated": (["--eps", "1"], "unrecognized arguments"),
     "seed": (["--seed", "-1"], "seed"),
@@ -186,10 +195,9 @@ def test_what_was_paid_for_is_printed_where_it_cannot_be_written(study, capsys):
     """The check of the path passes on a full disk; the result must not be lost."""
     code, out, err = run(capsys, "ate", FORMULA, *ESTIMATE, "--out", "/dev/full")
     assert code == 2
-    assert "Private average treatment effect" in out
-    assert (
-        err == "dpeffects: /dev/full cannot be written: No space left on device; printed instead\n"
-    )
+    assert "Average treatment effect (ATE), differentially private" in out
+    why = "/dev/full cannot be written: No space left on device"
+    assert err == f"dpeffects: {why}; the result was printed instead\n"
 
 
 def test_checking_a_path_leaves_nothing_behind(study, capsys):
@@ -217,8 +225,11 @@ DATA = {
     "twice.csv": (b"y,t,age,sex,y\n1,0,30,f,1\n" * 9, "two columns named 'y'"),
     "words.csv": (csv_of(records(90).assign(age=SECRET)), "age"),
     "holes.csv": (csv_of(records(90).assign(age=np.nan)), "missing values in age"),
-    "levels.csv": (csv_of(records(90).assign(sex=SECRET)), "outside its declared levels"),
-    "treated.csv": (csv_of(records(90).assign(t=SECRET)), "'t' of the CSV file holds text"),
+    "levels.csv": (
+        csv_of(records(90).assign(sex=SECRET)),
+        "that are not among its declared levels",
+    ),
+    "treated.csv": (csv_of(records(90).assign(t=SECRET)), "'t' of the CSV file contains text"),
     "treated2.csv": (csv_of(records(90).assign(t=7391)), "'t' must be 0/1"),
     "one_arm.csv": (csv_of(records(90).assign(t=1)), "one of the two arms is empty"),
     "other.csv": (csv_of(records(90).drop(columns="age")), "'age' that the data does not have"),
@@ -288,7 +299,7 @@ def test_a_function_is_saved_and_can_be_queried(study, capsys):
     more = ["--delta", "1e-5", "--save", "effects.json", "--seed", 1]
     code, out, _ = run(capsys, "cate", FORMULA, *ESTIMATE, *more)
     assert code == 0
-    assert "Private conditional effects" in out
+    assert "Conditional average treatment effects (CATE), differentially private" in out
     fit = dpe.dp_cate(FORMULA, records(), epsilon=1, delta=1e-5, bounds=DECLARED, seed=1)
     at = {"age": [20, 80], "sex": ["f", "m"]}
     assert np.allclose(dpe.load_cate("effects.json").effect(at), fit.effect(at))

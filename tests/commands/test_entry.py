@@ -110,7 +110,7 @@ def test_warnings_are_one_line(study, capsys, monkeypatch):
     monkeypatch.setattr(estimates, "read_data", read)
     code, out, err = run(capsys, "ate", FORMULA, *ESTIMATE)
     assert (code, err) == (0, "dpeffects: warning: on two lines\n")
-    assert "Private average" in out
+    assert "Average treatment effect (ATE), differentially private" in out
 
 
 # --- as a program -----------------------------------------------------------------------------
@@ -177,9 +177,28 @@ def test_an_interrupt():
 LONG = ("demo", "audit", "bench", "keygen", "synthetic-setup")
 NAMES = [command.name for command in COMMANDS if command.name not in LONG]
 WORDS = [
-    *("--epsilon", "--delta", "--method", "--bounds", "--level", "--option", "--share", "--seed"),
+    *(
+        "--epsilon",
+        "--delta",
+        "--method",
+        "--bounds",
+        "--level",
+        "--option",
+        "--budget-split",
+        "--seed",
+    ),
     *("--no-variance", "--ledger", "--dataset", "--format", "--conf-level", "--release", "--at"),
-    *("--by", "--n", "--rule", "--trust", "--left-out", "--site", "--sign", "--half-width", "--"),
+    *(
+        "--by",
+        "--n",
+        "--rule",
+        "--public-keys",
+        "--left-out",
+        "--site",
+        "--sign",
+        "--half-width",
+        "--",
+    ),
     *(
         "1",
         "0",

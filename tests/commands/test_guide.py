@@ -44,7 +44,7 @@ def hospitals(tmp_path, monkeypatch):
 
 
 def test_there_are_commands_in_the_guide():
-    assert len(BLOCKS) == 2
+    assert len(BLOCKS) >= 2
 
 
 @pytest.mark.long
@@ -54,4 +54,4 @@ def test_commands_in_the_guide_run(hospitals, block):
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=hospitals)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert "Private " in done.stdout
+    assert "differentially private" in done.stdout

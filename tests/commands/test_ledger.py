@@ -13,7 +13,7 @@ from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
 from tests.commands.shell import ESTIMATE, refused
 from tests.commands.shell import run as run_command
-from tests.killing import spend
+from tests.killing import a_charge
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_from_creation_to_export(run, tmp_path):
     assert said.startswith("DurableLedger('study.db', dataset='nsw', epsilon=3, delta=1e-05, 0")
     run("create study.db --dataset ihdp --epsilon 1 --delta 1e-6 --composition zcdp")
     room = open_ledger("study.db", "nsw").reserve(Budget(1.0), Terms("record"), {"method": "psm"})
-    room.charge(spend("means", 0.25), Terms("record"))
+    room.charge(a_charge("means", 0.25), Terms("record"))
     assert re.search(r"nsw +3 +1e-05 +2 +1e-05 +1\nihdp +1 +1e-06", run("list study.db"))
     shown = run("show study.db")
     assert "dataset nsw" in shown
@@ -64,7 +64,7 @@ def test_from_creation_to_export(run, tmp_path):
         ("settle there.db --call 7", "no call 7"),
         ("show there.db --dataset x", "there is no dataset 'x'; it has nsw"),
         ("export there.db out.txt", ".csv or .json"),
-        ("verify there.db --head abc", "set back"),
+        ("verify there.db --head abc", "replaced by another one or by an older copy"),
         ("allot there.db secondary 1.5", "share must be above 0 and at most 1"),
         ("allot there.db secondary 0.3 --dataset x", "there is no dataset 'x'"),
         ("release there.db secondary", "no allotment 'secondary'; it has none"),

@@ -38,7 +38,7 @@ def test_methods_as_json(study, capsys):
     found = json.loads((study / "psm.json").read_text())
     assert found == next(entry for entry in listed if entry["method"] == "private_psm")
     assert found["options"]["neighbors"] == 5
-    assert set(found["shares"]) == {"sample", "label"}
+    assert set(found["budget_split"]) == {"sample", "label"}
 
 
 def test_an_unknown_method(capsys):
@@ -149,15 +149,15 @@ def test_a_plan_and_what_is_needed(planned, capsys):
         arms="public",
     )  # fmt: skip
     assert found["rows"][0]["half_width"] == expected.rows[0].half_width
-    assert found["needed"] == expected.needed(0.15).to_dict("records")
+    assert found["needed"] == expected.required(0.15).to_dict("records")
     assert found["setting"]["bounds"]["y"]["range"] == [0, 1]
 
 
 def test_a_plan_in_words(planned, capsys):
     code, out, _ = run(capsys, *PLAN, "--half-width", 0.15, "--of", "n")
     assert code == 0
-    assert "no data was touched" in out
-    assert re.search(r"Needed for a half-width of 0.15\n-+\nmethod +n\n", out)
+    assert "no data were used" in out
+    assert re.search(r"Required for a half-width of 0.15\n-+\nmethod +n\n", out)
     assert max(map(len, out.splitlines())) <= 80
 
 
@@ -187,11 +187,11 @@ def test_a_plan_is_drawn(planned, capsys):
         (["--n", "many"], "invalid int"),
         (["--epsilon", "nan"], "epsilon"),
         (["--epsilon", -1], "epsilon"),
-        (["--share-treated", 1.5], "share_treated"),
+        (["--treated-share", 1.5], "treated_share"),
         (["--design", "trial"], "design"),
-        (["--half-width", 0], "half_width must be positive"),
+        (["--half-width", 0], "half_width must be a positive number"),
         (["--option", "n=3"], "an argument of its own"),
-        (["--option", "colour=red"], "unknown option"),
+        (["--option", "colour=red"], "has no option"),
         (["--bounds", "data.csv"], "needs a column with the names"),
         (["--estimand", "ATT"], "estimates ATE"),
         (["--plot", "no/plan.png"], "cannot be written"),
@@ -236,7 +236,7 @@ def test_a_broken_promise_is_exit_code_1(study, capsys, monkeypatch):
         (["--workers", 0], "workers must be"),
         (["--conf-level", 1], "conf_level must be"),
         (["--seed", -3], "seed must be"),
-        (["--option", "colour=red"], "unknown option"),
+        (["--option", "colour=red"], "has no option"),
         (["--option", "pairs=1"], "an argument of its own"),
         (["--epsilon", "inf"], "epsilon must be"),
         (["--estimand", "ATT"], "estimates ATE"),
@@ -255,7 +255,7 @@ def test_the_demo_leaves_a_study_that_can_go_on(study, capsys):
     assert (code, err) == (0, "")
     assert "NOT PRIVATE" not in out
     assert "only (0.5, 0) is left" in out
-    assert "Everything: smoking.html\n" in out
+    assert "Full results: smoking.html\n" in out
     assert "Privacy budget" not in out  # that is in the record
     assert "Privacy budget" in Path("here/smoking.html").read_text(encoding="utf-8")
     assert max(map(len, out.splitlines())) <= 92

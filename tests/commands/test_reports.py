@@ -35,7 +35,7 @@ def test_other_commands_have_them_too(study, capsys, kind):
     plan += ["--method", "diff_in_means", "--format", kind]
     code, out, _ = run(capsys, *plan)
     assert code == 0
-    assert "noise sd" in out
+    assert "privacy-noise SD" in out
     audit = ["audit", "diff_in_means", "--level", "label", "--epsilon", 1, "--runs", 100]
     code, out, _ = run(capsys, *audit, "--format", kind)
     assert code == 0
@@ -45,7 +45,7 @@ def test_other_commands_have_them_too(study, capsys, kind):
 def test_the_record_for_a_board(study, capsys):
     code, out, err = run(capsys, "ate", FORMULA, *ESTIMATE, "--record", "record.html")
     assert (code, err) == (0, "")
-    assert "Private average treatment effect" in out
+    assert "Average treatment effect (ATE), differentially private" in out
     assert "</html>" in (study / "record.html").read_text()
     json.loads((study / "record.json").read_text())
     more = ["--release", "groups", "--by", "sex", "--record", "groups.html"]

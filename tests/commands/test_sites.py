@@ -62,7 +62,7 @@ def test_the_whole_way(folder, capsys):
     assert "written to east.json" in capsys.readouterr().out
     assert cli.main(["combine", "north.json", "south.json", "east.json"]) == 0
     out = capsys.readouterr().out
-    assert "Private average treatment effect of 3 sites (ivw)" in out
+    assert "Average treatment effect (ATE) of 3 sites combined, differentially private" in out
     assert max(map(len, out.splitlines())) <= 80
 
 
@@ -86,7 +86,7 @@ def test_parquet_and_standard_output(folder, capsys):
 
 def test_options_of_the_method(folder, capsys):
     more = ["--option", "matching=round_robin", "--option", "paper_constants=true"]
-    more += ["--share", "estimate=0.5", "--seed", "3", "--request", "r1"]
+    more += ["--budget-split", "estimate=0.5", "--seed", "3", "--request", "r1"]
     assert release("north", *more) == 0
     made = SiteRelease.load("north.json")
     assert made.guarantee.status == "void: seeded"
@@ -95,7 +95,7 @@ def test_options_of_the_method(folder, capsys):
     assert release("south", "--no-variance") == 2
     assert "the scale of its noise is private" in refused(capsys)
     assert release("south", "--option", "colour=red") == 2
-    assert "unknown option 'colour'" in refused(capsys)
+    assert "has no option 'colour'" in refused(capsys)
     assert release("south", "--option", "colour") == 2
     assert "NAME=VALUE" in refused(capsys)
 
@@ -126,9 +126,9 @@ def test_keys(folder, capsys):
     release("north", "--sign", "keys/North.private.pem")
     release("south", "--sign", "keys/North.private.pem")
     capsys.readouterr()
-    assert cli.main(["combine", "north.json", "--trust", "keys"]) == 0
+    assert cli.main(["combine", "north.json", "--public-keys", "keys"]) == 0
     capsys.readouterr()
-    assert cli.main(["combine", "north.json", "south.json", "--trust", "keys"]) == 2
+    assert cli.main(["combine", "north.json", "south.json", "--public-keys", "keys"]) == 2
     assert "'South' is signed by another key" in refused(capsys)
     assert cli.main(["keygen", "North", "--folder", "keys"]) == 2
     assert "not overwritten" in refused(capsys)
@@ -171,8 +171,8 @@ def test_json_and_out(folder, capsys):
         (["release"], "required"),
         (["release", FORMULA, "north.csv", "--site", "N", "--epsilon", "much"], "invalid float"),
         (["combine"], "required"),
-        (["combine", "bounds.toml"], "not JSON"),
-        (["combine", "north.csv"], "not JSON"),
+        (["combine", "bounds.toml"], "not valid JSON"),
+        (["combine", "north.csv"], "not valid JSON"),
         (["combine", "."], "cannot be read"),
         (["combine", "x.json", "--rule", "best"], "invalid choice"),
         (["keygen", "../x"], "cannot be the name"),
@@ -210,9 +210,9 @@ def test_data_that_cannot_be_read(folder, capsys, data, words):
     [
         ("[bounds]\ny = 1", "y = {range = [0, 1]}"),
         ("[bounds]\ny = {range = 3}", "'y': a range has a lower and an upper end"),
-        ("[bounds]\ny = {range = [1, 0]}", "lower must be below upper"),
+        ("[bounds]\ny = {range = [1, 0]}", "the lower end must be below the upper end"),
         ("[bounds]\nyy = {range = [0, 1]}", "does not have; did you mean 'y'"),
-        ("[bounds", "not TOML"),
+        ("[bounds", "not valid TOML"),
         ("[bounds]\n[other]", "one table"),
         ("bounds = 3", "write bounds = [0, 1]"),
     ],

@@ -50,7 +50,7 @@ def test_sites_from_end_to_end(study, capsys, asked):
         assert run(capsys, "keygen", site)[0] == 0
     north = release(capsys, asked, "North", 1, "--sign", "North.private.pem", "--request", "r1")
     south = release(capsys, asked, "South", 2, "--sign", "South.private.pem", "--request", "r1")
-    files = [north, south, "--protocol", "protocol.toml", "--trust", ".", "--request", "r1"]
+    files = [north, south, "--protocol", "protocol.toml", "--public-keys", ".", "--request", "r1"]
     code, out, _ = run(capsys, "combine-studies", *files)
     assert code == 0
     fit = dpe.combine_studies([north, south])
@@ -59,9 +59,13 @@ def test_sites_from_end_to_end(study, capsys, asked):
     assert dpe.StudyEffects.from_json((study / "all.json").read_text()) == fit
     assert "North" in (study / "r.html").read_text()
     (study / "protocol.toml").write_text(PROTOCOL.replace("epsilon = 1", "epsilon = 2"))
-    assert "ran another protocol" in refused(capsys, "combine-studies", *files)
+    assert "used another protocol" in refused(capsys, "combine-studies", *files)
     assert "not signed" in refused(
-        capsys, "combine-studies", release(capsys, asked, "North", 3, "--force"), "--trust", "."
+        capsys,
+        "combine-studies",
+        release(capsys, asked, "North", 3, "--force"),
+        "--public-keys",
+        ".",
     )
 
 
@@ -69,20 +73,25 @@ def test_what_is_refused_costs_nothing(study, capsys, asked):
     run(capsys, "ledger", "create", "s.db", "--dataset", "nsw", "--epsilon", "5")
     asked = [*asked[:-1], "--ledger", "s.db", "--dataset", "nsw"]
     for more, told in {
-        ("--epsilon", "1"): "epsilon is what the protocol says",
-        ("--subgroups", "sex"): "subgroups is what the protocol says",
-        ("--option", "adjust=false"): "option is what the protocol says",
-        ("--check-bounds",): "check_bounds is what the protocol says",
-        ("--sign", "x.pem"): "--sign is for a release: say which site's with --site",
-        ("--request", "r1"): "--request is for a release",
-        ("--site", "North", "--format", "text"): "--format is not for the release of a site",
+        ("--epsilon", "1"): "epsilon is given by the protocol",
+        ("--subgroups", "sex"): "subgroups is given by the protocol",
+        ("--option", "adjust=false"): "option is given by the protocol",
+        ("--check-bounds",): "check_bounds is given by the protocol",
+        ("--sign", "x.pem"): "--sign is for the release of a site: write --site NAME too",
+        ("--request", "r1"): "--request is for the release",
+        (
+            "--site",
+            "North",
+            "--format",
+            "text",
+        ): "--format cannot be used for the release of a site",
         ("--site", "North", "--sign", "x.pem"): "x.pem cannot be read",
         ("--out", "protocol.toml", "--force"): "protocol.toml",
     }.items():
         assert told in refused(capsys, *asked, *more)
     (study / "wrong.toml").write_text(PROTOCOL + "[options]\ndesing = 1\n")
     wrong = ["study", "data.csv", "--protocol"]
-    assert "wrong.toml: unknown option 'desing'" in refused(capsys, *wrong, "wrong.toml")
+    assert "wrong.toml: study has no option 'desing'" in refused(capsys, *wrong, "wrong.toml")
     assert "none.toml cannot be read" in refused(capsys, *wrong, "none.toml")
     assert "give a formula and --epsilon" in refused(capsys, "study", "data.csv")
     assert "give a formula and --epsilon" in refused(capsys, "study", "y ~ t", "data.csv")
@@ -93,8 +102,8 @@ def test_what_is_refused_costs_nothing(study, capsys, asked):
 def test_files_that_cannot_be_combined(study, capsys, asked):
     north = release(capsys, asked, "North", 1)
     for files, told in {
-        (north, north): "'North' stands twice",
-        (north, "protocol.toml"): "not JSON",
+        (north, north): "from the site 'North'",
+        (north, "protocol.toml"): "not valid JSON",
         (north, "none.json"): "cannot be read",
     }.items():
         assert told in refused(capsys, "combine-studies", *files)

@@ -44,13 +44,17 @@ EFFECTS = {
 }
 
 
-def checked(spends):
-    assert spends
-    for spend in spends:
-        assert spend.claim in CLAIMS
-        assert spend.epsilon > 0 or spend.delta > 0 or "claim 11" in spend.label
-        if spend.mechanism in ("Laplace", "Gaussian", "smooth Laplace"):
-            assert all(s > 0 for s in (*spend.sensitivity, *spend.scale))
+def checked(charges):
+    assert charges
+    for charge in charges:
+        assert charge.claim in CLAIMS
+        assert charge.epsilon > 0 or charge.delta > 0 or "claim 11" in charge.label
+        if charge.mechanism in (
+            "discrete Laplace",
+            "discrete Gaussian",
+            "Laplace, smooth sensitivity",
+        ):
+            assert all(s > 0 for s in (*charge.sensitivity, *charge.scale))
 
 
 @pytest.mark.sampled(5)
@@ -59,21 +63,21 @@ def test_every_spend_of_a_method_cites_a_claim(name, given):
     spec = proved()[name]
     formula = "y ~ t | g" if spec.needs_strata else "y ~ t | x"
     call = {"epsilon": 1.0, "delta": 1e-5 * spec.needs_delta, "bounds": BOUNDS, "seed": 1, **given}
-    checked(dpe.dp_ate(formula, frame(1200), name, **call).spends)
+    checked(dpe.dp_ate(formula, frame(1200), name, **call).charges)
 
 
 @pytest.mark.parametrize("given", EFFECTS.values(), ids=EFFECTS)
 def test_every_spend_of_conditional_effects_cites_a_claim(given):
     fit = dpe.dp_cate("y ~ t | x", frame(), epsilon=1, delta=1e-5, bounds=BOUNDS, seed=1, **given)
-    checked(fit.spends)
+    checked(fit.charges)
 
 
 def test_every_spend_of_balance_cites_a_claim():
     balance = dpe.dp_balance(
         "y ~ t | x", frame(), epsilon=20, delta=1e-5, bounds=BOUNDS, adjusted=True, seed=1
     )
-    checked(balance.spends)
-    assert {spend.share for spend in balance.spends} == {
+    checked(balance.charges)
+    assert {charge.share for charge in balance.charges} == {
         "balance",
         "propensity",
         "overlap",

@@ -50,16 +50,16 @@ def called(name, data, **more):
 
 def said(fit):
     text = str(fit)
-    return text if "VALUES CLIPPED" in text else fit.to_json()
+    return text if "Values clipped" in text else fit.to_json()
 
 
 @pytest.mark.sampled(11)
 @pytest.mark.parametrize("name", NAMES)
 def test_wrong_units_are_noticed_and_right_ones_are_not(name):
-    """Kilograms declared as (0, 1) gave an effect with a small p-value and no caution."""
+    """Kilograms declared as (0, 1) gave an effect with a small p-value and no warning."""
     scaled = records(y=100, x1=100, x2=100, z=100)
-    assert "VALUES CLIPPED" in said(called(name, scaled))
-    assert "VALUES CLIPPED" not in said(called(name, records()))
+    assert "Values clipped" in said(called(name, scaled))
+    assert "Values clipped" not in said(called(name, records()))
 
 
 def test_there_is_a_call_of_every_function():
@@ -80,19 +80,21 @@ def test_there_is_a_call_of_every_function():
 def test_the_rule_is_public(n, epsilon, more, checked):
     given = {"method": "one_step", "bounds": BOUNDS, "epsilon": epsilon, "seed": 1, **more}
     fit = dpe.dp_ate(PLAIN, frame(n, 1), **given)
-    assert (LABEL in [spend.label for spend in fit.spends]) is checked
-    price = [float(spend.epsilon) for spend in fit.spends if spend.label == LABEL]
+    assert (LABEL in [charge.label for charge in fit.charges]) is checked
+    price = [float(charge.epsilon) for charge in fit.charges if charge.label == LABEL]
     assert sum(price) <= 0.01 * epsilon
 
 
 def test_the_caution_comes_first_and_the_plan_knows_the_price():
     data = records(x1=100)
     fit = dpe.dp_ate(PLAIN, data, "one_step", bounds=BOUNDS, epsilon=8, seed=1)
-    assert "VALUES CLIPPED" in "\n".join(str(fit).splitlines()[:6])
+    above, about, _ = str(fit).partition("About ")
+    assert "Warning: Values clipped" in above
+    assert about
     planned = dpe.plan(PLAIN, n=N, epsilon=8, bounds=BOUNDS, method="one_step")
     assert "check_bounds 0.0" in str(planned)
     public = dpe.dp_ate(PLAIN, data, "one_step", bounds=BOUNDS, level="label", epsilon=1, seed=1)
-    assert "in about 99 % (x1, x2)" in public.caution  # for nothing: covariates are public
+    assert "in about 99 % (x1, x2)" in public.warnings  # for nothing: covariates are public
 
 
 def test_neighbours_move_the_count_by_one():
@@ -111,7 +113,7 @@ def test_neighbours_move_the_count_by_one():
 def test_right_bounds_have_a_caution_in_less_than_one_call_of_a_hundred():
     """At the least n times epsilon: noise that is 2.86 % of records."""
     noise = np.random.default_rng(0).laplace(0.0, 0.0286 / np.sqrt(2.0), 4000)
-    assert sum(bool(ClippedRecords({"y": x}, {"y": 0.0286}).caution) for x in noise) < 40
+    assert sum(bool(ClippedRecords({"y": x}, {"y": 0.0286}).warnings) for x in noise) < 40
 
 
 # --- ranges that were searched for ----------------------------------------------------------------
@@ -126,4 +128,4 @@ def test_a_search_that_lost_many_values_says_so():
     usual = heavy.assign(y=rng.normal(100, 20, n))
     for data, epsilon, expected in ((heavy, 0.6, True), (heavy, 30, False), (usual, 0.6, False)):
         fit = dpe.dp_ate("y ~ t", data, "diff_in_means", epsilon=epsilon, seed=1)
-        assert ("VALUES CLIPPED to ranges found privately" in fit.caution) is expected
+        assert ("Values clipped to ranges found privately" in fit.warnings) is expected

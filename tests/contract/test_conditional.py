@@ -33,17 +33,17 @@ def test_the_budget_is_spent_and_never_exceeded(method, path, delta):
     for epsilon in (0.3, 7.7):
         ledger = dpe.Ledger(epsilon, delta)
         fit = run(method, path, epsilon=epsilon, delta=delta, ledger=ledger)
-        total = [sum(Fraction(getattr(s, k)) for s in fit.spends) for k in ("epsilon", "delta")]
+        total = [sum(Fraction(getattr(s, k)) for s in fit.charges) for k in ("epsilon", "delta")]
         assert total[0] <= as_written(epsilon)
         assert total[1] <= as_written(delta)
         assert float(total[0]) == pytest.approx(epsilon, rel=1e-9)
-        drawn = tuple(s for s in ledger.spends if s.share != "rest")  # of delta, mostly
-        assert drawn == fit.spends
+        drawn = tuple(s for s in ledger.charges if s.share != "rest")  # of delta, mostly
+        assert drawn == fit.charges
         assert ledger.spent == (as_written(epsilon), as_written(delta))
         assert fit.guarantee.epsilon == pytest.approx(float(total[0]))
         assert fit.guarantee.delta == pytest.approx(float(total[1]))
-        for spend in fit.spends:
-            assert f"## Claim {spend.claim}." in proofs
+        for charge in fit.charges:
+            assert f"## Claim {charge.claim}." in proofs
         with pytest.raises(BudgetError):
             run(method, path, epsilon=epsilon, delta=delta, ledger=ledger)
 
@@ -98,12 +98,17 @@ def test_result_is_complete(method, path):
 def test_options_and_shares_are_checked_before_anything_is_charged(method):
     ledger, spec = dpe.Ledger(9.0, 1e-3), conditional_methods()[method]
     accept = {KINDS[spec.guarantee].accept: True} if method not in SPECS else {}
-    for given in ({"clipp": 0.1}, {"clip": -1}, {"shares": {"nothing": 1.0}}, {"level": "label"}):
+    for given in (
+        {"clipp": 0.1},
+        {"clip": -1},
+        {"budget_split": {"nothing": 1.0}},
+        {"level": "label"},
+    ):
         with pytest.raises(DPEffectsError):
             run(method, ONE_PATH.get(method, "points"), ledger=ledger, **accept, **given)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
     assert spec.citation in dpe.methods(method)
-    assert spec.shares("sample", spec.options())
+    assert spec.budget_split("sample", spec.options())
 
 
 def test_they_are_listed_and_estimate_no_average():

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import dpeffects as dpe
-from dpeffects.inference.estimate import Means, MeansVariance, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import ArmMeans, MeansVariance, SamplingVariance, Unavailable
 from dpeffects.results.sensitivity import e_value
+from tests.dists import ABOUT, with_means
 from tests.kinds_of_summaries import CALL, made, people
-from tests.laws import ABOUT, with_means
 
 BOUNDS = (("y", "[0, 1]", "declared"),)
 
@@ -23,7 +23,7 @@ def of_risks(treated, control, n=2000):
         MeansVariance(SamplingVariance(risk * (1 - risk) / n, 0.0, 1.0), 1.0 - k, float(k))
         for k, risk in enumerate((treated, control))
     )
-    means = Means(treated, control, own, possible=(0.0, 1.0), design=(1 / n, 1 / n, 0.0))
+    means = ArmMeans(treated, control, own, possible=(0.0, 1.0), design=(1 / n, 1 / n, 0.0))
     released = replace(means.combined(1.0, -1.0), means=means, possible=(-1.0, 1.0))
     return dpe.Result(released=released, **ABOUT, bounds=BOUNDS)
 
@@ -95,7 +95,7 @@ def test_arms_subsets_and_studies_have_the_e_values_of_their_risks():
     asked = {**CALL, "bounds": {**CALL["bounds"], "bad": (0, 1)}, "design": "randomised"}
     arms = dpe.dp_ate("bad ~ arm", data, **asked)
     study = dpe.dp_study("bad ~ t", data, **asked)
-    for fit in (arms.contrast(arms.labels[0]), study.one(study.labels[0])):
+    for fit in (arms.contrast(arms.labels[0]), study.effect_on(study.labels[0])):
         assert fit.released.means is not None
         figures = fit.sensitivity().figures()
         assert figures["risk_ratio"] == pytest.approx(fit.effect("ratio").estimate)

@@ -69,10 +69,10 @@ def test_it_gives_the_same_bits_wherever_the_rows_are_and_is_paid_for(name):
     (ledger,) = noise.ledgers
     expected = shown(fit)
     epsilon = call.given.get("epsilon", 1.0)
-    paid = sum(Fraction(spend.epsilon) for spend in fit.spends if not spend.covered)
+    paid = sum(Fraction(charge.epsilon) for charge in fit.charges if not charge.covered)
     assert paid <= as_written(epsilon) == ledger.spent[0]
     assert ledger.spent[1] <= as_written(call.given.get("delta", 0.0))
-    assert all(f"## Claim {spend.claim}." in PROOFS for spend in fit.spends)
+    assert all(f"## Claim {charge.claim}." in PROOFS for charge in fit.charges)
     again = type(fit).from_json(fit.to_json())
     assert again.to_json() == fit.to_json()
     if hasattr(fit, "summary"):

@@ -264,7 +264,7 @@ def test_a_refusal_comes_before_the_charge_and_says_nothing_of_the_line(
             with pytest.raises(DataError, match=rf"line {2 + place} is not 4 fields") as found:
                 dpe.dp_ate("y ~ t", path, "diff_in_means", bounds=BOUNDS, epsilon=1, ledger=ledger)
             assert "a comment" not in str(found.value), what
-            assert not ledger.spends
+            assert not ledger.charges
             refused += 1
     assert refused > 50
 
@@ -318,7 +318,7 @@ def test_every_reader_is_one_of_those():
     found = {path.relative_to(PACKAGE).as_posix() for path in code if call.search(code[path])}
     rows = {"files.py", "design/engines.py", "services/federation/records.py"}
     public = {"datasets/descriptions.py", "datasets/loaders.py", "cli/free_commands.py"}
-    public |= {"replication/papers/on_file.py", "evidence/simulations/simulation.py"}
+    public |= {"replication/papers/stored_tables.py", "evidence/simulations/simulation.py"}
     assert found == rows | public
 
 

@@ -80,15 +80,15 @@ def test_result_is_complete(name, level, options):
 def test_the_budget_is_spent_and_never_exceeded(name, level, options, epsilon):
     ledger = dpe.Ledger(epsilon, 1e-5 if SPECS[name].needs_delta else 0.0)
     fit = run(name, level, options, epsilon=epsilon, ledger=ledger)
-    total = sum(Fraction(s.epsilon) for s in fit.spends)
+    total = sum(Fraction(s.epsilon) for s in fit.charges)
     assert total <= as_written(epsilon)
     assert float(total) == pytest.approx(epsilon, rel=1e-9)
-    assert tuple(s for s in ledger.spends if s.share != "rest") == fit.spends
+    assert tuple(s for s in ledger.charges if s.share != "rest") == fit.charges
     assert ledger.spent[0] == as_written(epsilon)
     assert fit.guarantee.epsilon == pytest.approx(float(total))
     claims = Path(flow.__file__).with_name("privacy").joinpath("PROOFS.md").read_text()
-    for spend in fit.spends:
-        assert f"## Claim {spend.claim}." in claims
+    for charge in fit.charges:
+        assert f"## Claim {charge.claim}." in claims
     with pytest.raises(BudgetError):
         run(name, level, options, epsilon=epsilon, ledger=ledger)
 
@@ -97,11 +97,11 @@ def test_the_budget_is_spent_and_never_exceeded(name, level, options, epsilon):
 @pytest.mark.parametrize(("name", "level", "options"), CASES, ids=IDS)
 def test_variance_false_gives_its_share_to_the_estimate(name, level, options):
     with_variance, without = run(name, level, options), run(name, level, options, variance=False)
-    assert "variance" not in {s.share for s in without.spends}
+    assert "variance" not in {s.share for s in without.charges}
     if SPECS[name].smooth:  # the scale of its noise is private, and not released either
-        assert {s.share for s in without.spends} == {"estimate"}
+        assert {s.share for s in without.charges} == {"estimate"}
         assert np.isnan(without.noise_variance)
-    elif "variance" in {s.share for s in with_variance.spends}:
+    elif "variance" in {s.share for s in with_variance.charges}:
         assert without.noise_variance < with_variance.noise_variance
     else:  # it costs nothing
         assert without.noise_variance == with_variance.noise_variance
@@ -122,21 +122,21 @@ def test_noise_has_the_scale_that_the_spend_says(name, level, options, monkeypat
             self.draws.append(((noisy - values) / scale, sensitivity, epsilon))
             return noisy
 
-    spends = None
+    charges = None
     pooled: list[list[np.ndarray]] = []
     for seed in range(60):
         noise = Recording(seed)
         noise.draws = []
         monkeypatch.setattr(flow, "noise_source", lambda _, noise=noise: noise)
         fit = run(name, level, options)
-        spends = [s for s in fit.spends if s.mechanism == "Laplace"]
+        charges = [s for s in fit.charges if s.mechanism == "discrete Laplace"]
         pooled = pooled or [[] for _ in noise.draws]
         for slot, (unit_noise, sensitivity, epsilon) in zip(pooled, noise.draws, strict=True):
             slot.append(unit_noise)
             assert sensitivity >= 1
-            assert epsilon in {s.epsilon for s in spends}
-    for slot, spend in zip(pooled, spends, strict=True):
-        assert spend.sensitivity[0] / spend.scale[0] == pytest.approx(spend.epsilon)
+            assert epsilon in {s.epsilon for s in charges}
+    for slot, charge in zip(pooled, charges, strict=True):
+        assert charge.sensitivity[0] / charge.scale[0] == pytest.approx(charge.epsilon)
         spread = np.abs(np.concatenate(slot)).mean()  # mean |Laplace(1)| is 1
         assert spread == pytest.approx(1.0, abs=4.5 / np.sqrt(sum(map(len, slot))))
 
@@ -184,10 +184,10 @@ def test_every_method_is_listed():
 @pytest.mark.parametrize(
     ("name", "level", "words"),
     [
-        ("private_psm", "label", "log odds of treatment are linear in its terms"),
-        ("private_psm", "sample", "HARDLY ADJUSTED"),
-        ("private_ipw", "label", "log odds of treatment are linear in its terms"),
-        ("smooth_matching", "sample", "as good as random within every stratum"),
+        ("private_psm", "label", "the propensity logit is linear in its terms"),
+        ("private_psm", "sample", "Weak adjustment"),
+        ("private_ipw", "label", "the propensity logit is linear in its terms"),
+        ("smooth_matching", "sample", "as good as random within each stratum"),
         ("diff_in_means", "sample", "ASSOCIATION, NOT AN EFFECT"),
     ],
 )

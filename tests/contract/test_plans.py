@@ -39,7 +39,7 @@ def test_plans_with_many_columns_are_as_wide_as_real_intervals(outcome, delta):
     given = {"epsilon": 1, "delta": delta, "bounds": {outcome: declared, **COVARIATES}}
     runs = [dpe.dp_ate(formula, births, seed=seed, **given).conf_int() for seed in range(5)]
     real = np.median([(run.upper - run.lower) / 2 for run in runs])
-    said = {"share_treated": 0.19, "confounding": 0.9, **said}
+    said = {"treated_share": 0.19, "confounding": 0.9, **said}
     (row,) = dpe.plan(formula, n=len(births), method="auto", repeats=6, **said, **given).rows
     assert row.half_width == pytest.approx(real, rel=0.2)
 
@@ -48,7 +48,7 @@ def test_made_up_covariates_go_together_and_levels_are_uneven():
     bounds = {"y": (0, 1), "g": list("abcd"), **{f"x{k}": (0, 10) for k in range(8)}}
     formula = f"y ~ t | {' + '.join(name for name in bounds if name != 'y')}"
     setting = dpe.plan(formula, n=50, epsilon=1, bounds=bounds, method="auto", repeats=1).setting
-    columns = rehearsal.MadeUp(setting).people(5000, 0).columns
+    columns = rehearsal.SyntheticRecords(setting).people(5000, 0).columns
     related = np.corrcoef([columns[f"x{k}"] for k in range(8)])[np.triu_indices(8, 1)]
     assert 0.15 < np.sqrt(np.mean(related**2)) < 0.4
     shares = np.bincount(columns["g"].codes) / 5000
@@ -68,7 +68,7 @@ def test_what_several_epsilons_are_told_works():
     plan = dpe.plan(
         "y ~ t", n=100, epsilon=1, bounds={"y": (0, 1)}, method="diff_in_means", repeats=1
     )
-    assert plan.against([1, 3])["epsilon"].tolist() == [1.0, 3.0]
+    assert plan.across([1, 3])["epsilon"].tolist() == [1.0, 3.0]
 
 
 @each("columns", [0, 1, 12, 50, 450])

@@ -206,9 +206,9 @@ def test_every_call_of_data_has_a_reference_and_libraries_are_refused():
 
 def test_a_budget_and_a_ledger_are_not_touched():
     ledger = dpe.Ledger(1)
-    given = {"bounds": BOUNDS, "epsilon": 0.1, "ledger": ledger, "shares": {"counts": 0.5}}
+    given = {"bounds": BOUNDS, "epsilon": 0.1, "ledger": ledger, "budget_split": {"counts": 0.5}}
     one = dpe.reference("y ~ t", DATA, "diff_in_means", **given)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
     assert one == dpe.reference("y ~ t", DATA, "diff_in_means", bounds=BOUNDS)
 
 
@@ -289,7 +289,7 @@ def test_standard_errors_are_those_of_sampling_alone():
     assert found.std_error == pytest.approx(error, rel=0.03)
     fit = dpe.dp_ate("y ~ t | x", DATA, "clipped_contrast", bounds=BOUNDS, epsilon=LARGE, seed=1)
     assert fit.std_error == pytest.approx(error, rel=0.03)
-    low, high = fit.conf_int_of_effect()
+    low, high = fit.effect_conf_int()
     assert high - low > 4 * 1.96 * error
 
 
@@ -312,7 +312,7 @@ def test_tables_are_those_of_numpy_and_pandas():
 
     levels = dpe.reference("grade ~ t", DATA, call="dp_ordinal", **given).fit
     share = pd.crosstab(DATA["t"], DATA["grade"], normalize="index")
-    np.testing.assert_allclose(levels.table.shares, share.loc[[1, 0]], atol=1e-6)
+    np.testing.assert_allclose(levels.arm_table.shares, share.loc[[1, 0]], atol=1e-6)
 
     sums = DATA.assign(events=DATA["events"].clip(0, 2), time=DATA["time"].clip(0, 4))
     sums = sums.groupby("t")[["events", "time"]].sum()

@@ -17,10 +17,10 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.privacy.budget import Share
+from dpeffects.privacy.domains import BoxGrid, IntTotals, Sensitivity
+from dpeffects.privacy.exact_matching import Lattice, Smoothing, SmoothlyNoisy
 from dpeffects.privacy.losses import Logistic
 from dpeffects.privacy.release import Split
-from dpeffects.privacy.sets import BoxGrid, Sensitivity, Steps
-from dpeffects.privacy.strata import Lattice, Smoothing, SmoothlyNoisy
 from tests.calls import CALLS, PLAIN, SPECS
 from tests.cases import each
 from tests.neighbours import BOUNDS, PAIRS, TYPES, pair
@@ -93,7 +93,7 @@ def test_two_calls_on_one_ledger(make):
 
 
 def _steps(values, l1, l2):
-    return Steps(values, Sensitivity(l1, l2), 1.0)
+    return IntTotals(values, Sensitivity(l1, l2), 1.0)
 
 
 def _release(releaser, values, l1=9, share="a", l2=100.0):
@@ -170,7 +170,7 @@ PLANTED = {
     ),
     "charges": (_charges, "where the neighbour has the end|ends before"),
     "failure": (_fails, "shown differently"),
-    "warning": (_warns, "shown on one only"),
+    "method_warnings": (_warns, "shown on one only"),
     "result": (lambda r, x: x[0], "shown differently"),
     "refusal": (_refuses, "refused on one"),
     "other error": (lambda r, x: 1 // int(x[0]), "raised ZeroDivisionError"),

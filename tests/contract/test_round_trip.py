@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.design.codebook import Blank, RangeOrLevels
+from dpeffects.design.codebook import EmptyDeclaration, RangeOrLevels
 from dpeffects.errors import DPEffectsError
 from dpeffects.services.federation import Question
 from tests.cases import each
@@ -24,8 +24,8 @@ BOUNDS: dict[str, Any] = {
     "an empty range": {"age": ()},
     "an empty list": {"age": []},
     "an empty line that is not needed": {"spare": [], "age": (0, 9)},
-    "not filled in": {"age": Blank("write it")},
-    "not filled in and not needed": {"spare": Blank("write it")},
+    "not filled in": {"age": EmptyDeclaration("write it")},
+    "not filled in and not needed": {"spare": EmptyDeclaration("write it")},
     "a codebook": BOOK,
     "whole numbers": {"age": (0, 9), "a": (-3, 3)},
     "floats": {"age": (0.0, 9.0), "a": (1e-300, 1e300)},
@@ -53,9 +53,9 @@ FIELDS: dict[str, Any] = {
     "defaults": {},
     "numbers": {"epsilon": 2, "delta": 0, "minimum_n": 5},
     "of numpy": {"epsilon": np.float64(0.1)},
-    "empty": {"subgroups": [], "sites": (), "missing": {}, "shares": {}, "options": {}},
+    "empty": {"subgroups": [], "sites": (), "missing": {}, "budget_split": {}, "options": {}},
     "none": {"unit": None, "weights": None, "subset": None, "options": {"adjust": None}},
-    "nested": {"missing": {"age": "complete"}, "shares": {"outcomes": 1}},
+    "nested": {"missing": {"age": "complete"}, "budget_split": {"outcomes": 1}},
     "options": {"options": {"adjust": False}},
     "nested options": {"options": {"adjust": {"x": [1, None]}}},
     "one subgroup": {"subgroups": "age"},

@@ -3,7 +3,7 @@
 Every function that combines sites is given three honest releases and one whose document says
 something else: each of its numbers is replaced in turn, alone and together with an effect that is
 as large as it can be. The combination must refuse it, or say the name of the site among its
-cautions, or be about what it was. A function that combines and is not among `WAYS` is an error.
+warnings, or be about what it was. A function that combines and is not among `WAYS` is an error.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from dpeffects.errors import DPEffectsError, EstimationError, ReleaseError
 from dpeffects.inference.estimate import SamplingVariance, Unavailable
 from dpeffects.inference.intervals import interval
 from dpeffects.services.federation import collect
-from dpeffects.services.sites import Combined, SiteRelease, StudyRelease, combine
+from dpeffects.services.sites import CombinedEffect, SiteRelease, StudyRelease, combine
 from dpeffects.services.sites.notes import away, named
-from dpeffects.services.sites.robust import MedianLaw
+from dpeffects.services.sites.robust import MedianErrorDistribution
 from dpeffects.services.sites.rules import RULES, supported
 from tests.federation.sites import question
 from tests.sites.examples import estimate, release, releases
@@ -69,7 +69,7 @@ def _sums(document: dict[str, Any]) -> None:
 
 
 def _counts(document: dict[str, Any]) -> None:
-    document["table"]["counts"] = [[0.0, 199.0], [203.0, 0.0]]
+    document["arm_table"]["counts"] = [[0.0, 199.0], [203.0, 0.0]]
 
 
 def _moments(document: dict[str, Any]) -> None:
@@ -151,10 +151,10 @@ def lies(
 
 @dataclass(frozen=True)
 class Seen:
-    """What a combination says: effects with their intervals, and cautions."""
+    """What a combination says: effects with their intervals, and warnings."""
 
     effects: np.ndarray
-    cautions: str
+    warning_lines: str
 
     def is_about(self, honest: Seen) -> bool:
         """Whether no estimate moved by three standard errors, and intervals are as wide."""
@@ -169,16 +169,16 @@ class Seen:
 
 
 def seen(fit: Any) -> Seen:
-    if isinstance(fit, Combined):
+    if isinstance(fit, CombinedEffect):
         ends = fit.conf_int()
         low, high = (math.nan, math.nan) if isinstance(ends, Unavailable) else ends
-        return Seen(np.array([(fit.estimate, low, high)]), fit.caution)
+        return Seen(np.array([(fit.estimate, low, high)]), fit.warnings)
     if isinstance(fit, dpe.StudyEffects):
-        own, words = fit.effects[0], fit.warning
+        own, words = fit.effects[0], fit.method_warnings
     elif isinstance(fit, dpe.Moments):
-        own, words = fit.effect().released, fit.warning
+        own, words = fit.effect().released, fit.method_warnings
     else:
-        own, words = fit.terms()[0].released, fit.warning
+        own, words = fit.terms()[0].released, fit.method_warnings
     ends = interval(own)
     low, high = (math.nan, math.nan) if isinstance(ends, Unavailable) else ends
     return Seen(np.array([(own.point, low, high)]), words)
@@ -199,7 +199,7 @@ Combining = Callable[[dict[str, Any]], Any]
 def unanswered(name: str, ways: dict[str, Combining], given: str) -> list[tuple[Any, ...]]:
     """Lies that are neither refused nor named, and change a combination."""
     honest = {rule: seen(combined(SENT[name])) for rule, combined in ways.items()}
-    assert not any("Liar" in own.cautions for own in honest.values())
+    assert not any("Liar" in own.warning_lines for own in honest.values())
     found = []
     for path, document in lies(documents(name)[given], few=len(ways) == 1):
         for rule, combined in ways.items():
@@ -207,7 +207,7 @@ def unanswered(name: str, ways: dict[str, Combining], given: str) -> list[tuple[
                 told = seen(combined(SENT[name] | {"Liar": WAYS[name].read(document)}))
             except DPEffectsError:
                 continue
-            if "Liar" not in told.cautions and not told.is_about(honest[rule]):
+            if "Liar" not in told.warning_lines and not told.is_about(honest[rule]):
                 found.append((rule, *path))
     return found
 
@@ -229,8 +229,10 @@ def test_a_lie_is_refused_or_bounded_or_named(name: str, given: str) -> None:
 def test_the_first_lines_name_the_site(name: str) -> None:
     document = documents(name)["largest effect"]
     fit = WAYS[name].combine(SENT[name] | {"Liar": WAYS[name].read(document)})
-    assert "Liar: DISAGREES WITH ALL OTHERS" in " ".join(str(fit.summary()).split()[:90])
-    assert "DISAGREES" not in seen(WAYS[name].combine(SENT[name])).cautions
+    assert "Liar: outlying: differs from the other sites" in " ".join(
+        str(fit.summary()).split()[:90]
+    )
+    assert "outlying" not in seen(WAYS[name].combine(SENT[name])).warning_lines
 
 
 IMPOSSIBLE: dict[str, dict[str, Any]] = {
@@ -292,9 +294,9 @@ def test_a_copied_release_is_refused(name: str) -> None:
     way, document = WAYS[name], documents(name)[""]
     copied = document | {"site": "Copy"} if "site" in document else document
     sent = SENT[name] | {"Copy": way.read(copied)}
-    with pytest.raises(ReleaseError, match="sent one and the same release"):
+    with pytest.raises(ReleaseError, match="sent the same release"):
         way.combine(sent)
-    with pytest.raises(ReleaseError, match="sent one and the same release"):
+    with pytest.raises(ReleaseError, match="sent the same release"):
         way.combine(SENT[name] | {"Copy": way.read(copied | {"n": document["n"] + 1})})
 
 
@@ -303,7 +305,7 @@ def test_a_copy_is_refused_by_the_centre_of_a_federation() -> None:
     own = release("a", formula="y ~ t", request="q1")
     sent = [own, replace(own, site="b")]
     made = [(r.site, {"status": "ok", "request": "q1", "release": r.to_dict()}) for r in sent]
-    with pytest.raises(ReleaseError, match="'a' and 'b' sent one and the same release"):
+    with pytest.raises(ReleaseError, match="'a' and 'b' sent the same release"):
         collect(made, ["a", "b"], asked).combine()
 
 
@@ -344,7 +346,9 @@ def test_the_interval_holds_whatever_one_site_says(j: int) -> None:
     covered = []
     for own in errors:
         point = float(np.median(own))
-        covered.append(abs(point) <= MedianLaw(own - point, sd, 0.0).upper_point(0.025))
+        covered.append(
+            abs(point) <= MedianErrorDistribution(own - point, sd, 0.0).upper_point(0.025)
+        )
     assert np.mean(covered) > 0.94
 
 
@@ -355,20 +359,22 @@ def test_the_median_has_one_law() -> None:
         for alpha in (0.01, 0.05, 0.2):
             low, high = fit.conf_int(1.0 - alpha)
             assert (p < alpha) == (not low <= null <= high)
-    assert fit.law.tail(fit.law.upper_point(0.1)) == pytest.approx(0.1)
+    assert fit.error_distribution.tail(fit.error_distribution.upper_point(0.1)) == pytest.approx(
+        0.1
+    )
     assert fit.p_value == pytest.approx(fit.test(0.0).p_value)
     assert isinstance(fit.means, Unavailable)
 
 
 def test_two_sites_have_no_median_that_one_cannot_move() -> None:
-    with pytest.raises(EstimationError, match="needs three sites"):
+    with pytest.raises(EstimationError, match="needs at least three sites"):
         combine(releases([0.1, 0.2]), "robust")
 
 
 def test_a_common_bias_does_not_average_out() -> None:
-    law = MedianLaw(np.zeros(50), np.full(50, 0.1), 0.2)
-    assert law.upper_point(0.025) > 1.9 * 0.2
-    assert law.unit == pytest.approx(math.hypot(replace(law, bias=0.0).unit, 0.2))
+    dist = MedianErrorDistribution(np.zeros(50), np.full(50, 0.1), 0.2)
+    assert dist.upper_point(0.025) > 1.9 * 0.2
+    assert dist.unit == pytest.approx(math.hypot(replace(dist, bias=0.0).unit, 0.2))
 
 
 # --- parts ---------------------------------------------------------------------------------------
@@ -392,4 +398,4 @@ def test_effects_that_differ_are_not_an_accusation() -> None:
     assert named(sites, shares, n, variance[:, 0], away(value, variance)) == ()
     value[3] = 5.0
     (words,) = named(sites, shares, n, variance[:, 0], away(value, variance))
-    assert words.startswith("S3: DISAGREES WITH ALL OTHERS")
+    assert words.startswith("S3: outlying: differs from the other sites")

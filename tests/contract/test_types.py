@@ -20,8 +20,8 @@ import pytest
 import dpeffects as dpe
 from dpeffects.design.bounds import Bounds
 from dpeffects.design.codebook import opened
-from dpeffects.design.read import read
-from dpeffects.design.sample import Sample
+from dpeffects.design.sample import AnalysisSample
+from dpeffects.design.table_reader import read
 from dpeffects.errors import BoundsError, DataError, DPEffectsError
 from dpeffects.formula import parse
 from tests.calls import CALLS, KINDS
@@ -39,7 +39,9 @@ def design(data, formula, bounds, word, term):
     known = {name: bound for name, bound in bounds.items() if term or name != "d"}
     parsed = parse(f"{formula} + {term}" if term else formula)
     try:
-        found = read(data, parsed, known, (), sample=Sample.asked(parsed, missing=word)).design
+        found = read(
+            data, parsed, known, (), sample=AnalysisSample.asked(parsed, missing=word)
+        ).design
     except DPEffectsError as error:
         return str(error)
     return found, found.values
@@ -130,21 +132,23 @@ def test_two_values_are_declared_in_several_ways_or_bools():
     for kind in KINDS:
         for bound in TWO:
             found = risk(kind, bound)
-            assert found.spends == expected.spends, (kind, bound)
+            assert found.charges == expected.charges, (kind, bound)
             assert found.estimate == expected.estimate
     of_bools = risk("", None, lambda x: x == 1)
-    assert (of_bools.spends, of_bools.estimate) == (expected.spends, expected.estimate)
-    assert risk("", (0, 1)).spends != expected.spends
-    assert "% have died = 1" in str(expected.summary())
-    assert "% have died = 1" not in str(risk("", (0, 1)))
+    assert (of_bools.charges, of_bools.estimate) == (expected.charges, expected.estimate)
+    assert risk("", (0, 1)).charges != expected.charges
+    assert "isks of died = 1, in per cent, were" in expected.report().text
+    assert "in per cent" not in risk("", (0, 1)).report().text
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_other_numbers_than_the_declared_ones_are_refused(kind):
     ledger = dpe.Ledger(1.0)
-    with pytest.raises(DataError, match="'died' is declared with whole numbers, and holds others"):
+    with pytest.raises(
+        DataError, match="'died' is declared with whole numbers but contains others"
+    ):
         risk(kind, [0, 1], lambda x: x * 0.5, method="diff_in_means", ledger=ledger)
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 def test_the_note_says_how_to_declare_two_values():
@@ -180,9 +184,9 @@ def test_levels_that_duckdb_took_from_categories_are_learnt():
 def test_a_gap_in_clusters_is_refused_before_the_charge(make):
     data = frame(60, 0).assign(c=[None, *np.arange(59) % 9])
     ledger, bounds = dpe.Ledger(9.0), {"y": (0, 1), "x1": (0, 1)}
-    with pytest.raises(DataError, match=r'Name those rows, as data\["c"\]'):
+    with pytest.raises(DataError, match=r'name these rows, as data\["c"\]'):
         dpe.dp_ate("y ~ t | x1", make(data), epsilon=9, cluster="c", bounds=bounds, ledger=ledger)
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 @pytest.mark.parametrize("kind", ["", "polars", "polars in memory", "duckdb", "pyarrow"])
@@ -195,7 +199,7 @@ def test_lists_are_names_of_units(kind):
 
 def test_names_that_floats_cannot_tell_apart_are_refused():
     data = frame(60, 0).assign(u=2.0**53 + np.arange(60))
-    with pytest.raises(DataError, match="make it text"):
+    with pytest.raises(DataError, match="convert it to text"):
         dpe.dp_ate("y ~ t", data, epsilon=9, unit="u", bounds={"y": (0, 1)})
 
 

@@ -54,7 +54,7 @@ def cases(reply):
         "refused with escapes": ({"status": "refused", "reason": "a\x1b[2Jb\nc"}, "a [2Jb c"),
         "no delivery": (NoReply("down: gone"), "down: gone"),
         "nothing": (None, "malformed"),
-        "no JSON": ("{", "malformed: this is not JSON"),
+        "no JSON": ("{", "malformed: this is not valid JSON"),
         "NaN": ('{"status": NaN}', "malformed"),
         "a list": ("[]", "malformed"),
         "a long text": ("x" * 6_000_000, "too long"),
@@ -120,8 +120,8 @@ def test_a_stranger_is_not_counted(replies):
 
 def test_a_site_may_spend_less(replies):
     sent = SiteRelease.from_dict(replies["west"]["release"])
-    spends = tuple(replace(spend, epsilon=spend.epsilon / 2) for spend in sent.spends)
-    less = changed(replies["west"], guarantee=Guarantee(0.25), spends=spends)
+    charges = tuple(replace(charge, epsilon=charge.epsilon / 2) for charge in sent.charges)
+    less = changed(replies["west"], guarantee=Guarantee(0.25), charges=charges)
     assert len(collect({**replies, "west": less}.items(), SITES, ASKED).releases) == 3
 
 

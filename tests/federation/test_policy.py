@@ -60,7 +60,7 @@ BAD = {
     "role": ("'weights' is not one of", {"columns": {**ENTRIES["columns"], "weights": ["w"]}}),
     "bound": ("write y = ", {"bounds": {"y": [0, 1]}}),
     "both": ("write y = ", {"bounds": {"y": {"range": [0, 1], "levels": [0, 1]}}}),
-    "reversed": ("lower must be below", {"bounds": {"y": {"range": [1, 0]}}}),
+    "reversed": ("the lower end must be below", {"bounds": {"y": {"range": [1, 0]}}}),
     "bound of nothing": ("'z' is not one of", {"bounds": {"z": {"range": [0, 1]}}}),
     "n": ("minimum_n", {"minimum_n": 1}),
     "flag": ("public_treatment", {"public_treatment": 1}),
@@ -103,7 +103,7 @@ REFUSED = {
         "levels of 't' are not those",
         {"formula": "y ~ C(t, levels=[0, 2])"},
     ),
-    "option": ("unknown option 'magic'", {"options": {"magic": 1}}),
+    "option": ("has no option 'magic'", {"options": {"magic": 1}}),
     "level": ("answers at the level sample, not label", {"options": {"level": "label"}}),
     "public arms": ("does not take treatment as public", {"options": {"arms": "public"}}),
 }

@@ -63,7 +63,7 @@ def test_a_killed_node_and_a_site_that_refuses(tmp_path):
     assert [SiteRelease.from_dict(r).site for r in ended["releases"]] == ["north"]
     assert ended["left_out"]["south"].startswith("refused: this site does not allow the method")
     assert ended["left_out"]["west"].startswith(("late", "down"))
-    assert "Private average treatment effect of 1 site" in done.stdout
+    assert "Average treatment effect (ATE) of 1 site" in done.stdout
     assert "Receiving: query" in (tmp_path / "west" / "node.log").read_text()  # killed in mid-round
     assert (spent(tmp_path, "north"), spent(tmp_path, "south")) == (1.0, 0.0)
     assert processes_of(tmp_path) == []

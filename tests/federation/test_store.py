@@ -149,7 +149,7 @@ def test_processes_do_not_overspend(path):
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         counts = pool.map(in_a_process, [(path, i) for i in range(6)], chunksize=1)
     assert sum(counts) == 3
-    paid = [spend.label for spend in open_ledger(path).spends]
+    paid = [charge.label for charge in open_ledger(path).charges]
     assert len(paid) == len(set(paid)) == 3
 
 

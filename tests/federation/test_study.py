@@ -117,7 +117,7 @@ def test_a_request_is_drawn_and_paid_once(tmp_path):
         ({"epsilon": 2.5}, "epsilon 2.5 is more than this site's maximum, 2"),
         ({"delta": 1e-6}, "delta 1e-06 is more than this site's maximum, 0"),
         ({"sites": ("south",)}, "this site is not named in the protocol"),
-        ({"minimum_n": 601}, "needs 601 records, and there are 600"),
+        ({"minimum_n": 601}, "needs 601 records, and the data has 600"),
         ({"estimand": "ATT"}, "does not allow the estimand ATT"),
     ],
 )
@@ -158,7 +158,7 @@ def test_a_protocol_without_bounds_has_those_of_the_sites(tmp_path):
         ({"subset": "age > 30"}, "'subset'"),
         ({"missing": "complete"}, "'missing'"),
         ({"weights": "w"}, "'weights'"),
-        ({"shares": {"outcomes": 0.5}}, "'shares'"),
+        ({"budget_split": {"outcomes": 0.5}}, "'budget_split'"),
         ({"check_bounds": True}, "'check_bounds'"),
         ({"options": {"max_rows": 2}, "unit": None}, "max_rows"),
     ],
@@ -206,7 +206,7 @@ def test_a_centre_leaves_out_what_does_not_answer(tmp_path):
     assert "spent more than was asked for" in told({"guarantee": dear})
     void = {**reply["release"]["guarantee"], "void": ["seeded"]}
     assert "is not private" in told({"guarantee": void})
-    assert "not plausible" in told({"spends": []})
+    assert "not plausible" in told({"charges": []})
     effect = Question("s1", "y ~ t", epsilon=1.0, method="diff_in_means")
     assert "malformed" in told({}, asked=effect)
     twice = [("north", reply), ("north", reply)]

@@ -16,7 +16,12 @@ from tests.fuzzing import formulas, frames
 RIGHT: dict[str, tuple[Any, ...]] = {
     "level": ("sample", "label"),
     "variance": (True, False),
-    "shares": ({"estimate": 2}, {"variance": 1e-9}, {"estimate": 1e-300, "variance": 1e300}, {}),
+    "budget_split": (
+        {"estimate": 2},
+        {"variance": 1e-9},
+        {"estimate": 1e-300, "variance": 1e300},
+        {},
+    ),
     "estimand": ("ATE", "ATT", "ATC"),
     "arms": ("private", "public"),
     "matching": ("means", "round_robin"),
@@ -52,7 +57,7 @@ RIGHT: dict[str, tuple[Any, ...]] = {
     "rule": ("mvagg", "ivw", "all", "largest", "random"),
     "conf_level": (0.5, 1 - 1e-12),
     "sites": (["N", "S"], ["N"], ["N", "S", "W"]),
-    "share_treated": (0.001, 0.999),
+    "treated_share": (0.001, 0.999),
     "r2": (0, 0.99),
     "covariate_sd": (0.001, 0.5, {"x": 0.4}),
     "design": ("observational", "randomised"),
@@ -63,7 +68,7 @@ RIGHT: dict[str, tuple[Any, ...]] = {
     "method": ("private_psm", "global_matching", None),
 }
 """What an option may be, at the ends of what is sensible."""
-COMMON = ("shares", "ledger", "seed", "dataset")
+COMMON = ("budget_split", "ledger", "seed", "dataset")
 
 
 @dataclass
@@ -195,7 +200,7 @@ def _own_arguments(chance: random.Random, made: Call) -> list[str]:
     given |= {"method": spec.name}
     given |= {"formula": "y ~ t | g"} if spec.needs_strata else {}
     given |= {"site": "North"} if function == "site_release" else {}
-    return ["level", "variance", "shares", *(option.name for option in fields(spec.options))]
+    return ["level", "variance", "budget_split", *(option.name for option in fields(spec.options))]
 
 
 def _release(chance: random.Random) -> dict[str, Any]:
@@ -216,7 +221,7 @@ def _plan(chance: random.Random, function: str) -> Call:
         "method": "diff_in_means",
     }
     names = ["n", "delta", "method", "estimand", "outcome_mean", "outcome_sd", "r2"]
-    names += ["share_treated", "covariate_sd", "design"]
+    names += ["treated_share", "covariate_sd", "design"]
     names += ["confounding", "conf_level", "power", "repeats", "epsilon", "optoin"]
     for name in chance.sample(names, chance.choice([0, 1, 1, 2])):
         right[name] = chance.choice(chance.choice([RIGHT.get(name, frames.ODD), frames.ODD]))
@@ -235,7 +240,16 @@ def _declare(chance: random.Random, function: str) -> Call:
 def _audit(chance: random.Random, function: str) -> Call:
     right: dict[str, Any] = {"method": "diff_in_means", "epsilon": 1, "runs": 100, "seed": 1}
     names = ["epsilon", "delta", "level", "conf_level", "watch", "noise", "workers", "seed"]
-    names += ["pairs", "formula", "bounds", "estimand", "variance", "shares", "runs", "library"]
+    names += [
+        "pairs",
+        "formula",
+        "bounds",
+        "estimand",
+        "variance",
+        "budget_split",
+        "runs",
+        "library",
+    ]
     for name in chance.sample(names, 2):
         right[name] = chance.choice(chance.choice([RIGHT.get(name, frames.ODD), frames.ODD]))
     if isinstance(right["runs"], int) and right["runs"] > 1000:

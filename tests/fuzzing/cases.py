@@ -97,7 +97,7 @@ def drawing() -> Iterator[Counter[str]]:
 
 
 def _refused(call: Call, error: Exception, draws: Counter[str]) -> tuple[str, str, bool]:
-    charged = any(ledger.spends for ledger in call.ledgers)
+    charged = any(ledger.charges for ledger in call.ledgers)
     if not charged:
         return "refused, nothing charged", str(error), False
     kind = type(error).__name__
@@ -112,7 +112,7 @@ def _partly_paid(call: Call) -> str:
     asked = call.arguments.get("epsilon")
     prices = list(asked.values()) if isinstance(asked, dict) else [asked] * len(call.ledgers)
     for ledger, price in zip(call.ledgers, prices, strict=False):
-        if ledger.spends and not math.isclose(float(ledger.spent[0]), float(price), rel_tol=1e-9):
+        if ledger.charges and not math.isclose(float(ledger.spent[0]), float(price), rel_tol=1e-9):
             return f"{float(ledger.spent[0])} of {price}"
     return ""
 

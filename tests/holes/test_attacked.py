@@ -23,7 +23,7 @@ def refused_for_free(formula, data, bounds, **given):
     ledger = dpe.Ledger(10.0)
     with pytest.raises(DataError) as caught:
         dpe.dp_ate(formula, data, "private_ipw", epsilon=1, bounds=bounds, ledger=ledger, **given)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
     assert ledger.spent == (0, 0)
     return str(caught.value)
 
@@ -41,7 +41,7 @@ def test_levels_that_an_engine_finds_and_the_reader_does_not_are_refused_for_fre
         "duckdb decimal": duckdb.sql("select * replace (h::decimal(3, 1) as h) from data"),
     }
     said = refused_for_free("y ~ t | x + C(h)", lazy[way], {**BOUNDS, "h": [0.5, 0.1]})
-    assert "'h' has values outside its declared levels" in said
+    assert "'h' has values that are not among its declared levels" in said
 
 
 def test_a_collation_does_not_let_levels_pass_that_are_not_declared():
@@ -52,7 +52,7 @@ def test_a_collation_does_not_let_levels_pass_that_are_not_declared():
     data.loc[7, "g"] = "A"
     rows = duckdb.sql("select * replace (g collate nocase as g) from data")
     said = refused_for_free("y ~ t | x + C(g)", rows, {**BOUNDS, "g": ["a", "b"]})
-    assert "'g' has values outside its declared levels" in said
+    assert "'g' has values that are not among its declared levels" in said
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "polars"])
@@ -90,7 +90,7 @@ def test_a_column_that_formula_and_groups_read_in_two_ways_is_refused_for_free(t
     given = {"release": "groups", "by": "C(b, levels=['0', '1'])", "epsilon": 1, "ledger": ledger}
     with pytest.raises(DataError, match="read as number by the formula and as text by the groups"):
         dpe.dp_cate("y ~ t | x + b", str(path), bounds={**BOUNDS, "b": (0, 1)}, **given)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
 
 
 def test_arithmetic_that_a_user_lets_raise_does_not_end_a_call():

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import dpeffects as dpe
-from dpeffects import writing
+from dpeffects import file_output
 from dpeffects.errors import LedgerError, OptionError, ReleaseError
 from dpeffects.evidence.simulations.simulation import append, on_file
 from dpeffects.services.federation import SitePolicy, demo
 from dpeffects.services.federation.site import answer
 from dpeffects.services.federation.store import Price, Store
-from dpeffects.services.sites.plausible import why_not
+from dpeffects.services.sites.consistency import release_inconsistency
 from dpeffects.services.sites.signing import make_keys
 from tests.commands.shell import ESTIMATE, FORMULA, refused, write_files
 from tests.federation.sites import ENTRIES, N, frame, question
@@ -77,14 +77,14 @@ def test_the_mark_of_a_ledger_is_not_overwritten(tmp_path):
     path = tmp_path / "study.db"
     Store.create(path, "nsw", epsilon=1.0).reserve("q1", "hash", Price(0.5))
     with pytest.raises(OptionError, match="never overwritten"):
-        writing.write(f"{path}.seen", "text", overwrite=True)
+        file_output.write(f"{path}.seen", "text", overwrite=True)
     assert Store(path, 1.0).left == (0.5, 0.0)
 
 
 def test_the_name_of_a_folder_is_no_output(tmp_path):
     """An output to "results/" was written to a file called results."""
-    with pytest.raises(OptionError, match="name of a folder"):
-        writing.write(f"{tmp_path}/results/", "text")
+    with pytest.raises(OptionError, match="is a folder"):
+        file_output.write(f"{tmp_path}/results/", "text")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -167,4 +167,4 @@ def test_rounded_bounds_leave_room_for_an_effect():
     """The ends of a narrow range far from 0 are written alike; its releases are plausible."""
     call = {"method": "diff_in_means", "epsilon": 1e4, "bounds": BOUNDS}
     sent = dpe.site_release("I(y * 1000 + 1e9) ~ t", rows(), site="A", **call)
-    assert why_not(sent) == ""
+    assert release_inconsistency(sent) == ""

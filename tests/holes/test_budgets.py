@@ -38,7 +38,7 @@ from dpeffects.privacy.noise import SecureNoise
 from dpeffects.services.federation import answer, site
 from tests.damage import damaged_copies, totals
 from tests.federation.sites import frame, policy, question
-from tests.killing import TERMS, spend
+from tests.killing import TERMS, a_charge
 
 CALL = ("earnings_1978 ~ treatment", dpe.load_data("lalonde"), "diff_in_means")
 
@@ -92,7 +92,7 @@ def test_a_call_that_stops_under_concentrated_privacy_pays_all_it_had_reserved(t
         )
         room = account.reserve(Budget(0.4, 1e-5), TERMS, {})
         for number in range(draws):
-            room.charge(spend(str(number), 0.1), TERMS)
+            room.charge(a_charge(str(number), 0.1), TERMS)
         room.settle()
         assert account.state.used == account.agreement.composition.of_call(
             Fraction(2, 5), Fraction(1, 10**5)
@@ -111,7 +111,7 @@ def test_a_call_that_ends_before_its_first_charge_costs_nothing(ledger):
     assert ledger.remaining != before
     room.settle()
     assert ledger.remaining == before
-    assert ledger.spends == ()
+    assert ledger.charges == ()
 
 
 def test_an_interrupted_call_pays_its_whole_budget(monkeypatch):
@@ -119,7 +119,7 @@ def test_an_interrupted_call_pays_its_whole_budget(monkeypatch):
     account, real = Ledger(2.0), SecureNoise.laplace
 
     def interrupted(self, *given):
-        if account.spends[1:]:
+        if account.charges[1:]:
             raise KeyboardInterrupt
         return real(self, *given)
 
@@ -132,7 +132,7 @@ def test_an_interrupted_call_pays_its_whole_budget(monkeypatch):
 def test_a_ledger_prints_what_is_spent_reserved_and_left(ledger):
     fit = dpe.dp_ate(*CALL, epsilon=1.5, ledger=(account := Ledger(epsilon=2)))
     assert repr(account) == "Ledger(epsilon=2, delta=0, 3 charges, left (0.5, 0))"
-    assert account.spends == fit.spends  # shares are rounded down, which is not worth a line
+    assert account.charges == fit.charges  # shares are rounded down, which is not worth a line
     account.reserve(Budget(0.25), Terms("record"), {})
     assert repr(account).endswith("left (0.25, 0), reserved (0.25, 0))")
 
@@ -140,14 +140,14 @@ def test_a_ledger_prints_what_is_spent_reserved_and_left(ledger):
 def test_dead_calls_that_had_charged_are_spent(tmp_path):
     """`dpeffects ledger settle` gave back what a dead call had not charged."""
     ledger = create_ledger(tmp_path / "a.db", "nsw", epsilon=1.0)
-    ledger.reserve(Budget(0.5), TERMS, {}).charge(spend("a", 0.125), TERMS)
+    ledger.reserve(Budget(0.5), TERMS, {}).charge(a_charge("a", 0.125), TERMS)
     ledger.reserve(Budget(0.25), TERMS, {})
     assert ledger.remaining == (0.25, 0.0)
     ledger.settle()
     assert ledger.remaining == (0.5, 0.0)
     assert ledger.spent == (Fraction(1, 2), 0)
-    assert [s.label for s in ledger.spends] == ["a", "rest of the call"]
-    assert ledger.tight(0.0) == 0.5
+    assert [s.label for s in ledger.charges] == ["a", "rest of the call"]
+    assert ledger.tight_epsilon(0.0) == 0.5
     assert "sound, 6 entries, 2 charges" in ledger.verify()
 
 
@@ -167,7 +167,7 @@ def test_a_call_in_a_thread_is_refused_when_it_begins_or_not_at_all():
                 continue
             try:
                 for share in Budget(0.1).shares({"a": 1, "b": 2, "c": 3}).values():
-                    room.charge(spend("x", share.epsilon), TERMS)
+                    room.charge(a_charge("x", share.epsilon), TERMS)
                 done.append(1)
             except BudgetError as error:
                 failed.append(error)
@@ -193,11 +193,11 @@ def test_a_ledger_in_memory_is_of_one_process():
     account = Ledger(1.0)
     room = account.reserve(Budget(0.5), TERMS, {})
     acts = [
-        lambda: account.charge(spend("a"), TERMS),
+        lambda: account.charge(a_charge("a"), TERMS),
         lambda: account.reserve(Budget(0.1), TERMS, {}),
         lambda: account.require(0.1),
-        lambda: room.charge(spend("a"), TERMS),
-        lambda: Ledger(0.5, parent=account).charge(spend("a"), TERMS),
+        lambda: room.charge(a_charge("a"), TERMS),
+        lambda: Ledger(0.5, parent=account).charge(a_charge("a"), TERMS),
         lambda: dpe.dp_ate(*CALL, epsilon=0.1, ledger=account),
     ]
     for number, act in enumerate(acts):
@@ -211,7 +211,7 @@ def test_a_ledger_in_memory_is_of_one_process():
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, number
-    room.charge(spend("a"), TERMS)  # the process that made it goes on
+    room.charge(a_charge("a"), TERMS)  # the process that made it goes on
 
 
 def test_a_ledger_with_a_parent_reserves_in_both():
@@ -221,12 +221,12 @@ def test_a_ledger_with_a_parent_reserves_in_both():
     assert parent.remaining == (0.25, 0.0)
     with pytest.raises(BudgetError):
         child.reserve(Budget(0.5), TERMS, {})
-    room.charge(spend("a", 0.125), TERMS)
+    room.charge(a_charge("a", 0.125), TERMS)
     room.settle()
     room.settle()  # twice is once
     assert (child.spent, parent.spent) == ((Fraction(3, 4), 0),) * 2
     with pytest.raises(BudgetError, match="settled"):
-        room.charge(spend("a", 0.125), TERMS)
+        room.charge(a_charge("a", 0.125), TERMS)
 
 
 # --- names and files --------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_a_name_has_one_spelling(tmp_path, name):
 @pytest.mark.parametrize("name", ["nsw", "NSW", "n sw", "\uff4esw"])
 def test_names_that_look_the_same_are_one_budget(tmp_path, name):
     create_ledger(tmp_path / "a.db", "nsw", epsilon=1.0)
-    with pytest.raises(LedgerError, match="a budget for nsw already"):
+    with pytest.raises(LedgerError, match="already has a budget for nsw"):
         create_ledger(tmp_path / "a.db", name, epsilon=1.0)
     with pytest.raises(LedgerError, match="it has nsw"):
         open_ledger(tmp_path / "a.db", "nsw ")
@@ -255,7 +255,7 @@ def test_what_is_no_file_is_no_ledger(tmp_path):
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "pipe", tmp_path / "folder", "/dev/zero", "/dev/null"):
         for act in (open_ledger, lambda p: create_ledger(p, "nsw", epsilon=1.0), verify_ledger):
-            with pytest.raises(LedgerError, match="not a file"):
+            with pytest.raises(LedgerError, match="is not a file"):
                 act(path)
 
 
@@ -265,7 +265,7 @@ def test_two_names_for_one_file(tmp_path, monkeypatch):
     ledger = create_ledger("a.db", "nsw", epsilon=1.0)
     os.symlink("a.db", "link.db")
     for name in ("link.db", tmp_path / "a.db", "./a.db", tmp_path / "." / "link.db"):
-        open_ledger(name).charge(spend("a", 0.125))
+        open_ledger(name).charge(a_charge("a", 0.125))
     assert ledger.remaining == (0.5, 0.0)
     os.link("a.db", "hard.db")
     for name in ("a.db", "hard.db", "link.db"):
@@ -279,7 +279,7 @@ def test_a_ledger_is_not_made_inside_another_file(tmp_path):
     """Tables were added to any SQLite file, a site's old ledger among them: a fresh budget."""
     with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as other:
         other.execute("CREATE TABLE requests (request TEXT)")
-    with pytest.raises(LedgerError, match="something else"):
+    with pytest.raises(LedgerError, match="is not a ledger; give the ledger a new file"):
         create_ledger(tmp_path / "a.db", "nsw", epsilon=1.0)
 
 
@@ -400,7 +400,7 @@ def test_a_request_costs_what_a_call_of_its_price_costs(tmp_path):
         Fraction(1, 2), Fraction(1, 10**6)
     )
     assert ledger.spent == (Fraction(1, 2), Fraction(1, 10**6))
-    assert [s.label for s in ledger.spends] == ["request q"]
+    assert [s.label for s in ledger.charges] == ["request q"]
     assert "sound" in ledger.verify()
     assert "request q" in str(ledger.summary())
 

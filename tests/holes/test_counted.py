@@ -121,7 +121,7 @@ def test_a_comparison_that_no_value_can_meet_is_refused_for_nothing(subset, lazy
     given = {"epsilon": 1, "bounds": BOUNDS, "subset": subset, "ledger": ledger}
     with pytest.raises(DataError, match=f"column '{subset.split()[0]}'"):
         dpe.dp_ate("whole ~ t", held, "diff_in_means", **given)
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 def test_a_subset_by_the_outcome_says_what_it_is():

@@ -11,10 +11,10 @@ import pytest
 import dpeffects as dpe
 from dpeffects.effects import estimate_effect
 from dpeffects.errors import EstimationError, OptionError
-from dpeffects.estimators.default.centres import Centres
-from dpeffects.estimators.default.curves import Curves
-from dpeffects.estimators.default.tails import Lengths, limits
-from dpeffects.privacy.charges import Noisy
+from dpeffects.estimators.default.arm_summaries import ArmStats
+from dpeffects.estimators.default.score_curvature import ScoreCurvature
+from dpeffects.estimators.default.tails import ResidualLengths, limits
+from dpeffects.privacy.charges import NoisyValue
 
 
 def trial(n, seed, high=0.6, low=0.4, size=13):
@@ -59,12 +59,12 @@ def centres(share=0.5, unknown=0.1):
     both = np.ones(2)
     sizes = {"n": 1000, "shares": np.array([share, 1.0 - share]), "share_sd": 0.0}
     means = {"means": 0.5 * both, "mean_sd": 0.0 * both, "unknown": unknown * both}
-    return Centres(**sizes, **means, outcome_range=(0.0, 1.0), two_valued=False)
+    return ArmStats(**sizes, **means, outcome_range=(0.0, 1.0), two_valued=False)
 
 
 def lengths_of(longer):
     """What is read of a thousand residuals up to 1, of which so many are longer than each limit."""
-    return Lengths.read(1000, 1.0, Noisy(np.diff([0.0, *longer, 1000.0]), 1.0))
+    return ResidualLengths.read(1000, 1.0, NoisyValue(np.diff([0.0, *longer, 1000.0]), 1.0))
 
 
 def test_a_clip_is_longer_where_an_arm_is_small():
@@ -133,9 +133,9 @@ def test_an_empty_arm_at_label_level_is_refused_before_the_charge():
             bounds={"y": (0, 1)},
             level="label",
             ledger=ledger,
-            attended=False,
+            interactive=False,
         )
-    assert ledger.spends == ()
+    assert ledger.charges == ()
 
 
 def test_too_many_columns_for_gaussian_noise_are_refused_before_the_charge():
@@ -145,7 +145,7 @@ def test_too_many_columns_for_gaussian_noise_are_refused_before_the_charge():
     data["t"] = np.arange(60) % 2
     ledger = dpe.Ledger(5.0, 0.1)
     given = {"epsilon": 1.0, "delta": 1e-6, "bounds": dict.fromkeys(["y", *columns], (0, 1))}
-    with pytest.raises(OptionError, match="up to 250 covariates"):
+    with pytest.raises(OptionError, match="at most 250 covariates, not 320"):
         dpe.dp_ate(
             "y ~ t | " + " + ".join(columns),
             data,
@@ -154,7 +154,7 @@ def test_too_many_columns_for_gaussian_noise_are_refused_before_the_charge():
             ledger=ledger,
             **given,
         )
-    assert ledger.spends == ()
+    assert ledger.charges == ()
 
 
 def confounded(n, seed):
@@ -179,9 +179,9 @@ def test_noise_in_the_outcomes_variance_takes_no_allowance_away():
             epsilon=1,
             seed=seed,
             bounds=bounds,
-            shares={"models": 1e-6},
+            budget_split={"models": 1e-6},
         )
-        lower, upper = fit.conf_int_of_effect()
+        lower, upper = fit.effect_conf_int()
         held += lower <= 0.0 <= upper
     assert held >= 27
 
@@ -189,7 +189,7 @@ def test_noise_in_the_outcomes_variance_takes_no_allowance_away():
 @pytest.mark.parametrize("name", ["age", "bs(age, knots=[3.0])[1]", "age:g[T.b]"])
 def test_advice_about_curves_can_be_followed(name):
     """It said to write bs(age), which is refused, and bs(bs(age)[1])."""
-    said = Curves(np.array([0.9]), np.array([0.1]), (name,)).caution
+    said = ScoreCurvature(np.array([0.9]), np.array([0.1]), (name,)).warnings
     assert "bs(bs(" not in said
     assert "bs(age)" not in said
     assert ("lower_bound" in said) == name.isidentifier()
@@ -200,7 +200,7 @@ def test_indicators_alone_leave_nothing_unspent():
     data = trial(300, 4).assign(g=np.arange(300) % 3 == 0)
     fit = dpe.dp_ate("y ~ t | g", data, "one_step", epsilon=1, seed=1, bounds={"y": (0, 1)})
     assert fit.guarantee.epsilon == 1.0
-    assert "curves" not in {spend.share for spend in fit.spends}
+    assert "curves" not in {charge.share for charge in fit.charges}
 
 
 def test_a_refusal_for_want_of_covariates_says_so():

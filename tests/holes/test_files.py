@@ -12,7 +12,7 @@ import sys
 import pytest
 
 import dpeffects as dpe
-from dpeffects import documents, writing
+from dpeffects import documents, file_output
 from dpeffects.documents import checksum
 from dpeffects.errors import DataError, OptionError
 from dpeffects.evidence.simulations.simulation import append, on_file
@@ -93,7 +93,7 @@ OVER = {
     "data by a template, by a link": ["bounds-template", "data.csv", "--out", "link.csv"],
     "a release by a combination": ["combine", "North.json", "South.json", "--out", "North.json"],
     "a release by a record": ["combine", "North.json", "South.json", "--record", "North.html"],
-    "a key by a combination": ["combine", "North.json", "South.json", "--trust", "keys",
+    "a key by a combination": ["combine", "North.json", "South.json", "--public-keys", "keys",
                                "--out", "keys/North.pem"],
     "a ledger by a leaderboard": ["bench", "--out", "study.db"],
     "runs by a leaderboard": ["bench", "--path", "runs.csv", "--out", "runs.csv"],
@@ -152,14 +152,14 @@ def test_a_ledger_is_exported_and_its_files_are_not_lost(study, capsys):
 
 
 KEPT = {
-    "a link to nothing": (["--out", "dangling.txt"], "a link to nothing"),
+    "a link to nothing": (["--out", "dangling.txt"], "a broken link"),
     "a link to itself": (["--out", "loop.txt"], "cannot be written"),
     "a folder that is not there": (["--out", "none/effect.txt"], "cannot be written"),
     "a file for a folder": (["--out", "data.csv/effect.txt"], "cannot be written"),
     "a folder": (["--out", "folder"], "it is a folder"),
-    "a pipe": (["--out", "pipe"], "it is not a file"),
+    "a pipe": (["--out", "pipe"], "it is not a regular file"),
     "the same file twice": (["--out", "a.html", "--record", "same/a.html"], "the same file"),
-    "an empty name": (["--out", ""], "not the path of a file"),
+    "an empty name": (["--out", ""], "not a valid file path"),
 }
 
 
@@ -184,7 +184,7 @@ def test_a_read_only_folder_costs_nothing(study):
     (study / "locked").chmod(0o555)
     for name in ("new.txt", "held.txt"):
         with pytest.raises(OptionError, match="cannot be written"):
-            writing.check(study / "locked" / name, overwrite=True)
+            file_output.check(study / "locked" / name, overwrite=True)
 
 
 def test_an_output_is_replaced_only_when_asked(study, capsys):
@@ -195,7 +195,11 @@ def test_an_output_is_replaced_only_when_asked(study, capsys):
     code, out, _ = run(capsys, *ATE, "--out", "latest.txt", "--force")
     assert (code, "written to latest.txt" in out) == (0, True)
     assert os.path.islink("latest.txt")
-    assert (study / "effect.txt").read_text().startswith("Private average")
+    assert (
+        (study / "effect.txt")
+        .read_text()
+        .startswith("Average treatment effect (ATE), differentially private")
+    )
     assert not list(study.glob(".*"))
 
 
@@ -205,7 +209,7 @@ def test_an_output_is_replaced_only_when_asked(study, capsys):
 def test_a_file_that_comes_later_is_not_replaced(tmp_path, monkeypatch):
     """Between the check and the draw somebody else may write a file of that name."""
     target = tmp_path / "a.txt"
-    held = writing._status
+    held = file_output._status
     seen = []
 
     def late(path):
@@ -216,9 +220,9 @@ def test_a_file_that_comes_later_is_not_replaced(tmp_path, monkeypatch):
             target.write_text("theirs")
         return found
 
-    monkeypatch.setattr(writing, "_status", late)
+    monkeypatch.setattr(file_output, "_status", late)
     with pytest.raises(OptionError, match="exists"):
-        writing.write(target, "ours")
+        file_output.write(target, "ours")
     assert target.read_text() == "theirs"
     assert os.listdir(tmp_path) == ["a.txt"]
 
@@ -231,9 +235,9 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     def full(file):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writing.os, "fsync", full)
+    monkeypatch.setattr(file_output.os, "fsync", full)
     with pytest.raises(OptionError, match="No space left"):
-        writing.write(target, "new", overwrite=True)
+        file_output.write(target, "new", overwrite=True)
     monkeypatch.undo()
     assert target.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
@@ -245,20 +249,20 @@ def test_without_hard_links_nothing_is_replaced_either(tmp_path, monkeypatch):
     def none(*paths):
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(writing.os, "link", none)
-    writing.write(tmp_path / "a.txt", "first")
+    monkeypatch.setattr(file_output.os, "link", none)
+    file_output.write(tmp_path / "a.txt", "first")
     with pytest.raises(OptionError, match="exists"):
-        writing.write(tmp_path / "a.txt", "second")
+        file_output.write(tmp_path / "a.txt", "second")
     assert (tmp_path / "a.txt").read_text() == "first"
 
 
 def test_modes_are_those_of_any_new_file_or_stay_as_they_were(tmp_path):
     """A temporary file is private to its owner; a result is not meant to be."""
     (tmp_path / "usual").write_text("")
-    writing.write(tmp_path / "new", "x")
+    file_output.write(tmp_path / "new", "x")
     assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode
     (tmp_path / "new").chmod(0o640)
-    writing.write(tmp_path / "new", "y", overwrite=True)
+    file_output.write(tmp_path / "new", "y", overwrite=True)
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
 
 
@@ -269,14 +273,14 @@ def test_inputs_by_a_pattern_and_by_another_case(tmp_path, monkeypatch):
     for name in ("part-1.csv", "PART-1.CSV"):
         for source in (tmp_path / "part-1.csv", str(tmp_path / "part-*.csv")):
             with pytest.raises(OptionError, match="is an input"):
-                writing.check(tmp_path / name, overwrite=True, inputs=[source])
+                file_output.check(tmp_path / name, overwrite=True, inputs=[source])
 
 
 @pytest.mark.parametrize("given", [None, 3, "", "a\0b", b"bytes\0"])
 def test_what_is_no_path(given):
     """A value that no file can have for a name is one sentence."""
-    with pytest.raises(OptionError, match="not the path of a file"):
-        writing.check(given)
+    with pytest.raises(OptionError, match="not a valid file path"):
+        file_output.check(given)
 
 
 # --- Python -----------------------------------------------------------------------------------
@@ -389,16 +393,16 @@ def test_a_result_survives_a_reader_that_leaves(study):
 
 BENCH = ["bench", "--repeats", "1", "--methods", "diff_in_means", "--data", "lalonde"]
 STRANGE = {
-    "data from a pipe": ([*ATE[:2], "pipe.csv", *ATE[3:]], "it is not a file"),
-    "bounds from a pipe": ([*ATE, "--bounds", "pipe.csv"], "it is not a file"),
-    "endless bounds": ([*ATE, "--bounds", "/dev/zero"], "it is not a file"),
-    "a ledger in a pipe": ([*ATE, "--ledger", "pipe.csv"], "it is not a file"),
-    "points from a pipe": ([*POINTS, "--at", "pipe.csv"], "it is not a file"),
-    "a key from a pipe": ([*RELEASE, "--sign", "pipe.csv"], "it is not a file"),
-    "a release from a pipe": (["combine", "pipe.csv"], "it is not a file"),
-    "an endless release": (["combine", "/dev/zero"], "it is not a file"),
-    "a template of a pipe": (["bounds-template", "pipe.csv"], "it is not a file"),
-    "runs in a pipe": ([*BENCH, "--path", "pipe.csv"], "it is not a file"),
+    "data from a pipe": ([*ATE[:2], "pipe.csv", *ATE[3:]], "it is not a regular file"),
+    "bounds from a pipe": ([*ATE, "--bounds", "pipe.csv"], "it is not a regular file"),
+    "endless bounds": ([*ATE, "--bounds", "/dev/zero"], "it is not a regular file"),
+    "a ledger in a pipe": ([*ATE, "--ledger", "pipe.csv"], "it is not a regular file"),
+    "points from a pipe": ([*POINTS, "--at", "pipe.csv"], "it is not a regular file"),
+    "a key from a pipe": ([*RELEASE, "--sign", "pipe.csv"], "it is not a regular file"),
+    "a release from a pipe": (["combine", "pipe.csv"], "it is not a regular file"),
+    "an endless release": (["combine", "/dev/zero"], "it is not a regular file"),
+    "a template of a pipe": (["bounds-template", "pipe.csv"], "it is not a regular file"),
+    "runs in a pipe": ([*BENCH, "--path", "pipe.csv"], "it is not a regular file"),
     "runs in data": ([*BENCH, "--path", "data.csv"], "not a file of a study"),
     "runs in a ledger": ([*BENCH, "--path", "study.db"], "not a file of a study"),
     "runs in a folder": ([*BENCH, "--path", "."], "not a file of a study"),

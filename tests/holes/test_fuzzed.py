@@ -51,7 +51,7 @@ def test_options_of_any_type_are_refused_in_words(given):
     ledger = dpe.Ledger(1)
     with pytest.raises(OptionError):
         effect(ledger=ledger, **given)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_options_of_a_plan_are_refused_in_words(given):
 @pytest.mark.parametrize("bounds", [5, [("y", (0, 1))]])
 def test_bounds_of_a_plan_are_a_mapping(bounds):
     """A plan with bounds that are no mapping raised an AttributeError."""
-    with pytest.raises(BoundsError, match="map column names"):
+    with pytest.raises(BoundsError, match="range or levels by column name"):
         dpe.plan("y ~ t", n=30, epsilon=1, bounds=bounds)
 
 
@@ -93,7 +93,7 @@ def test_keys_are_in_a_folder(trust):
     pytest.importorskip("cryptography")
     sent = effect(function="site_release", site="North", method="diff_in_means", seed=1)
     with pytest.raises(ReleaseError, match="not a folder"):
-        dpe.combine([sent], trust=trust)
+        dpe.combine([sent], public_keys=trust)
 
 
 @pytest.mark.parametrize("entry", ["format", "checksum"])
@@ -119,7 +119,7 @@ def test_an_outcome_whose_squares_are_no_numbers_is_refused_before_a_charge():
     ledger = dpe.Ledger(1)
     with pytest.raises(BoundsError, match="too wide"):
         effect(bounds={**BOUNDS, "y": (0, 1e90)}, method="sample_aggregate", ledger=ledger)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
 
 
 def test_treatments_that_are_no_arms_on_an_engine():

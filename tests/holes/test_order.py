@@ -19,7 +19,7 @@ from scipy.stats import chi2
 from dpeffects.guarantee import Guarantee
 from dpeffects.privacy import noise as noises
 from dpeffects.privacy.noise import SecureNoise
-from dpeffects.privacy.parts import fixed_generator
+from dpeffects.privacy.sample_splits import fixed_generator
 from dpeffects.seeded import SeededNoise
 from tests.calls import CALLS, ate
 from tests.cases import each
@@ -77,7 +77,7 @@ def few_keys(size):
 @pytest.mark.real_noise
 @pytest.mark.parametrize("entropy", ["the system's", "equal keys"])
 def test_all_orders_are_equally_likely(entropy, monkeypatch):
-    """A false alarm has a chance below one in a million, by the law of chi-square."""
+    """A false alarm has a chance below one in a million, by the distribution of chi-square."""
     if entropy == "equal keys":
         monkeypatch.setattr(noises.os, "urandom", few_keys)
     draws, noise = 9600, SecureNoise()

@@ -133,7 +133,7 @@ def test_the_root_of_a_difference_that_rounding_decides_is_refused():
                 bounds={"y": (3.254, 5)},
                 ledger=ledger,
             )
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 def expressions():

@@ -89,10 +89,12 @@ def test_text_where_numbers_are_declared_is_refused(tmp_path, monkeypatch, reade
     data.loc[3, name] = "seven"
     data.to_csv(tmp_path / "rows.csv", index=False)
     ledger = dpe.Ledger(1.0)
-    with pytest.raises(DataError, match=f"column '{name}' of the CSV file holds text") as refused:
+    with pytest.raises(
+        DataError, match=f"column '{name}' of the CSV file contains text"
+    ) as refused:
         effect(reader(tmp_path / "rows.csv", monkeypatch), ledger=ledger)
     assert "seven" not in str(refused.value)
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -103,7 +105,7 @@ def test_missing_values_and_other_levels_of_a_csv_file(tmp_path, monkeypatch, re
     with pytest.raises(DataError, match="missing values in x"):
         effect(reader(tmp_path / "rows.csv", monkeypatch))
     data.assign(code=["NA"] * 5 + list(data["code"][5:])).to_csv(tmp_path / "rows.csv", index=False)
-    with pytest.raises(DataError, match="outside its declared levels"):
+    with pytest.raises(DataError, match="not among its declared levels"):
         effect(reader(tmp_path / "rows.csv", monkeypatch))
     bounds = {**BOUNDS, "code": ["410", "250", "NA"]}
     assert effect(reader(tmp_path / "rows.csv", monkeypatch), bounds=bounds).n == len(data)
@@ -144,7 +146,7 @@ def test_categories_of_pandas_are_no_declaration(ordered, role):
     with pytest.raises(dpe.DPEffectsError, match="declare") as refused:
         effect(data, "y ~ t | g", {n: b for n, b in bounds.items() if n != role}, ledger=ledger)
     assert "yes" not in str(refused.value)
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 def test_an_enum_of_polars_is_a_declaration():
@@ -173,7 +175,7 @@ def test_levels_of_another_kind_than_the_column(holder):
         "y ~ C(t, levels=[0, 1]) | g",
         "y ~ C(t, levels=['no', 'yes']) | C(g, levels=['1', '2'])",
     ):
-        with pytest.raises(DataError, match="outside its declared levels"):
+        with pytest.raises(DataError, match="not among its declared levels"):
             effect(
                 holder(data),
                 formula,
@@ -202,11 +204,11 @@ def test_rows_of_the_private_data_are_no_points(choose):
     more = {"release": "points", "epsilon": 1, "delta": 1e-5, "ledger": ledger}
     for at in (choose(data.frame), dpe.declare(choose(data.frame), {})):
         with pytest.raises(
-            dpe.DPEffectsError, match=r"at holds rows of the private data"
+            dpe.DPEffectsError, match=r"at contains rows of the private data"
         ) as refused:
             dpe.dp_cate(POINTS, data, at=at, **more)
         assert "\n" not in str(refused.value)
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 def test_a_grid_of_points_is_answered():

@@ -42,7 +42,9 @@ def test_columns_are_counted_before_they_are_made(monkeypatch):
         ("y ~ t | a:b", dict.fromkeys("ab", tuple(range(20_000)))),
         ("y ~ t | a*b*c*d*e", dict.fromkeys("abcde", tuple(range(50)))),
     ):
-        with pytest.raises(FormulaError, match=r"^term `.*`: \d+ columns, which makes") as refused:
+        with pytest.raises(
+            FormulaError, match=r"^term `.*` has \d+ columns, which makes"
+        ) as refused:
             Encoding.build(parse(text), levels)
         assert len(str(refused.value)) < 300
 
@@ -52,7 +54,9 @@ def test_a_caller_may_allow_fewer_columns():
     formula, levels = parse("y ~ t | a*b + x"), {"a": ("p", "q", "r"), "b": ("u", "v")}
     assert width_of(formula, levels) == len(Encoding.build(formula, levels).columns) == 7
     assert width_of(formula, levels, most=7) == 7
-    with pytest.raises(FormulaError, match="term `a:b`: 2 columns, which makes 7 in all, and 6"):
+    with pytest.raises(
+        FormulaError, match="term `a:b` has 2 columns, which makes 7 in all, and 6 are the most"
+    ):
         width_of(formula, levels, most=6)
 
 
@@ -102,7 +106,7 @@ def test_public_functions_refuse_wide_formulas_before_a_charge():
     ):
         with pytest.raises(dpe.DPEffectsError):
             ask()
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 BOUNDS = {"y": (0, 1), "x": (0, 1), "w": (0, 1)}
@@ -153,7 +157,7 @@ def test_odd_covariates_work_or_are_refused_before_a_charge(ask, covariates):
         ask(f"y ~ t | {covariates}", bounds=BOUNDS, epsilon=2.0, delta=1e-5, ledger=ledger)
     except DPEffectsError as refused:
         message = str(refused)
-    assert bool(message) != bool(ledger.spends)
+    assert bool(message) != bool(ledger.charges)
     assert "\n" not in message
 
 
@@ -169,7 +173,7 @@ def test_a_budget_that_the_library_cannot_use_is_refused_before_a_charge(epsilon
     more |= {"release": "points", "at": {"x": [0.5]}}
     with pytest.raises(BudgetError, match="dp_ebm"):
         dpe.dp_cate("y ~ t | x", frame(), "dp_ebm", accept_library=True, **more)
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 def test_many_levels_are_not_quoted_in_full():
@@ -207,7 +211,7 @@ def test_a_range_wider_than_floats_is_refused_where_it_is_declared(ends):
         {"bounds": [("y", (0, 1))]},
         {"outcome_sd": "x"},
         {"outcome_mean": "x"},
-        {"share_treated": "half"},
+        {"treated_share": "half"},
         {"confounding": "none"},
         {"power": "high"},
         {"conf_level": [0.9]},
@@ -239,9 +243,9 @@ def test_a_budget_that_promises_little_is_called_so():
     more = {"bounds": BOUNDS, "seed": 1}
     groups = {"release": "groups", "by": "I(w > 0.5)"}
     for budget, words in (
-        ({"epsilon": 1e6}, "WEAK PRIVACY: epsilon = 1e+06"),
-        ({"epsilon": 1.0, "delta": 0.4}, "WEAK PRIVACY: delta = "),
-        ({"epsilon": 1.0, "delta": 1 / 200}, "WEAK PRIVACY: delta = 0.005 is"),
+        ({"epsilon": 1e6}, "Weak privacy: epsilon = 1e+06"),
+        ({"epsilon": 1.0, "delta": 0.4}, "Weak privacy: delta = "),
+        ({"epsilon": 1.0, "delta": 1 / 200}, "Weak privacy: delta = 0.005 is"),
     ):
         for fit in (
             dpe.dp_ate("y ~ t", frame(), "diff_in_means", **budget, **more),
@@ -250,16 +254,16 @@ def test_a_budget_that_promises_little_is_called_so():
             dpe.dp_balance("y ~ t | x", frame(), **budget, **more),
         ):
             if "delta" in budget and fit.guarantee.delta < (1 - 1e-9) / 200:
-                assert "WEAK PRIVACY" not in str(
+                assert "Weak privacy" not in str(
                     fit.summary()
                 )  # no delta was spent, or not all of it
                 continue
-            assert words in fit.caution
+            assert words in fit.warnings
             head = str(fit.summary()).partition("\nFormula")[0]
             assert words in " ".join(head.split())
-            assert words in type(fit).from_json(fit.to_json()).caution
+            assert words in type(fit).from_json(fit.to_json()).warnings
     usual = dpe.dp_ate("y ~ t", frame(), "diff_in_means", epsilon=10, delta=1e-5, **more)
-    assert "WEAK PRIVACY" not in str(usual)
+    assert "Weak privacy" not in str(usual)
 
 
 SECRET = 0.123456789
@@ -273,6 +277,6 @@ def test_a_column_in_the_place_of_an_option_is_not_quoted(name, kind):
     column = {"Series": data["y"], "DataFrame": data, "ndarray": data["y"].to_numpy()}
     column["list"] = data["y"].tolist()
     given = {"epsilon": 1.0, "bounds": {"y": (0, 1), "x": (0, 1)}, name: column[kind]}
-    with pytest.raises(dpe.DPEffectsError, match=f"no column, got {kind}") as caught:
+    with pytest.raises(dpe.DPEffectsError, match=f"must be .*, got {kind}") as caught:
         dpe.dp_ate("y ~ t | x", data, "private_ipw", **given)
     assert str(SECRET) not in str(caught.value)

@@ -31,10 +31,10 @@ def test_a_caution_about_bounds_is_a_caution_and_no_failure_after_the_charge():
     ledger = dpe.Ledger(100.0)
     given = {"bounds": {"time": (0, 2)}, "check_bounds": True, "epsilon": 50.0, "ledger": ledger}
     fit = survival(records(2000), **given)
-    assert "time" in fit.caution
-    assert fit.caution.split(";")[0] in str(fit.summary())
+    assert "time" in fit.warnings
+    assert fit.warnings.split(";")[0] in str(fit.summary())
     bounds = {"event": (0, 1), "years": (0, 0.2)}
-    assert "years" in rate(records(2000), bounds=bounds, check_bounds=True, epsilon=50.0).caution
+    assert "years" in rate(records(2000), bounds=bounds, check_bounds=True, epsilon=50.0).warnings
 
 
 @pytest.mark.parametrize("bins", [np.int64(4), np.array([3.0, 6.0, 9.0, 12.0]), [3, 6, 9]])
@@ -52,7 +52,7 @@ def test_events_may_be_floats_on_an_engine():
     polars = pytest.importorskip("polars")
     data = records().astype({"event": float})
     lazy = survival(polars.from_pandas(data).lazy())
-    assert np.array_equal(lazy.table.counts, survival(data).table.counts)
+    assert np.array_equal(lazy.arm_table.counts, survival(data).arm_table.counts)
 
 
 def test_quantiles_may_come_from_numpy_and_ends_of_bins_are_finite():

@@ -71,7 +71,7 @@ def test_some_of_these_calls_draw_gaussian_noise():
 
 @pytest.mark.parametrize("name", ["points", "groups"])
 def test_conditional_effects_say_which_noise_is_in_them(name):
-    """Effects at points and by group had the size of their noise in an export, not its law."""
+    """Effects at points and by group had the size of their noise in an export only."""
     fit = release(name)
     for found, effect in zip(fit.to_dict()["effects"], fit.effects, strict=True):
         assert rebuilt(found) == pytest.approx(effect.noise_variance, rel=1e-12)
@@ -81,8 +81,8 @@ def test_combinations_and_balances_export_their_noise_and_cautions():
     """These were warnings on the screen and no word in the JSON."""
     fit, noisy = release("sites"), replace(release("balance"), model_noise=0.9)
     assert fit.to_dict()["noise_variance"] == pytest.approx(fit.glance()["noise_variance"][0])
-    assert fit.to_dict()["caution"] == fit.caution
-    assert noisy.to_dict()["caution"] == noisy.caution != ""
+    assert fit.to_dict()["warnings"] == fit.warnings
+    assert noisy.to_dict()["warnings"] == noisy.warnings != ""
 
 
 # --- the kind of the guarantee ----------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_combinations_and_balances_export_their_noise_and_cautions():
 
 def of_kind(kind, **more):
     fit = fitted("diff_in_means", "sample", 0.0)
-    fit = replace(fit, released=replace(fit.released, basis="randomised", caution=""))
+    fit = replace(fit, released=replace(fit.released, identification="randomised", warnings=""))
     promise = Guarantee(float("inf") if kind == "none" else 1.0, kind=kind, **more)
     return replace(fit, guarantee=promise, level="none" if kind == "none" else fit.level)
 
@@ -130,7 +130,7 @@ def test_pictures_paragraphs_and_records_have_the_words_of_the_kind(kind, tmp_pa
     fit = of_kind(kind)
     for axes in (fit.plot(), dpe.plots.budget(fit), dpe.plots.estimate(fit, of_kind("exact"))):
         assert KINDS[kind].words.upper() in plain(" ".join(t.get_text() for t in axes.texts))
-    assert fit.report().text.startswith(KINDS[kind].alert())
+    assert fit.report().text.startswith(KINDS[kind].warning())
     fit.report(tmp_path / "record.html")
     assert KINDS[kind].words.upper() in plain((tmp_path / "record.html").read_text("utf-8"))
 
@@ -139,7 +139,8 @@ def test_comparisons_and_lines_say_what_is_void_unproved_or_not_private():
     """A table of a seeded method without privacy said "NOT PRIVATE, seeded, none", the title of
     every comparison was "private effects side by side", and a line ended in "none"."""
     table = str(dpe.compare(of_kind("library", void=("seeded",))))
-    assert f"NOT PRIVATE: seeded; {KINDS['library'].words.upper()}" in plain(table)
+    for words in ("NOT PRIVATE: a seed was set", KINDS["library"].words.upper()):
+        assert f"*** (1): {words} ***" in plain(table)
     assert "private" not in str(dpe.compare(of_kind("none"))).splitlines()[0].lower()
     assert "NOT PRIVATE" in repr(of_kind("none"))
 
@@ -153,12 +154,12 @@ def test_the_budget_names_the_releases_of_both_halves(options, tmp_path):
     ledger = dpe.Ledger(4.0, 1e-5)
     call = {"epsilon": 4.0, "delta": 1e-5, "bounds": BOUNDS, "ledger": ledger}
     fit = dpe.dp_ate("y ~ t | x1 + x2", DATA, "private_ipw", split=True, **call, **options)
-    covered = [spend for spend in fit.spends if spend.covered]
+    covered = [charge for charge in fit.charges if charge.covered]
     assert {"counts", "centre", "overlap", "estimate", "variance"} == {s.share for s in covered}
-    assert sum(s.epsilon for s in fit.spends) == pytest.approx(4.0)
-    assert not any(spend.covered for spend in ledger.spends)
-    (estimate,) = (spend for spend in covered if spend.share == "estimate")
-    assert estimate.mechanism in ("Laplace", "Gaussian")
+    assert sum(s.epsilon for s in fit.charges) == pytest.approx(4.0)
+    assert not any(charge.covered for charge in ledger.charges)
+    (estimate,) = (charge for charge in covered if charge.share == "estimate")
+    assert estimate.mechanism in ("discrete Laplace", "discrete Gaussian")
     fit.report(tmp_path / "record.html")
     record = (tmp_path / "record.html").read_text("utf-8")
     summary = fit.summary()
@@ -167,8 +168,7 @@ def test_the_budget_names_the_releases_of_both_halves(options, tmp_path):
         assert "weighted sum and squares, other half" in text
         assert "covered by claim 11" in text
     sent = dpe.SiteRelease.from_result(fit, "North")
-    assert dpe.SiteRelease.from_json(sent.to_json()).spends == fit.spends
-    assert "estimate" in fit.report().text.split("They also pay")[1]
+    assert dpe.SiteRelease.from_json(sent.to_json()).charges == fit.charges
 
 
 # --- one place for each split of the budget ---------------------------------------------------
@@ -189,9 +189,9 @@ SETS = {
 
 def by_share(fit):
     found = {}
-    for spend in fit.spends:
-        if not spend.covered:
-            found[spend.share] = found.get(spend.share, 0.0) + spend.epsilon
+    for charge in fit.charges:
+        if not charge.covered:
+            found[charge.share] = found.get(charge.share, 0.0) + charge.epsilon
     return found
 
 
@@ -207,7 +207,7 @@ def test_a_plan_shows_the_split_of_a_real_call(name):
     told = {"outcome_sd": 0.2, "covariate_sd": {x: 0.2 for x in used if x.startswith("x")}}
     call |= {"n": len(DATA), "method": method, "bounds": used, "repeats": 1}
     (row,) = dpe.plan(formula, **call, **told, **options).rows
-    assert dict(row.shares) == pytest.approx(by_share(fit))
+    assert dict(row.budget_split) == pytest.approx(by_share(fit))
 
 
 @pytest.mark.parametrize("centre", ["arms", "middle", "none"])

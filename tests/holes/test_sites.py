@@ -23,7 +23,7 @@ from dpeffects.ledgers.memory import Ledger
 from dpeffects.services.federation import SitePolicy, answer, collect, site, trial_runs
 from dpeffects.services.federation.records import SiteColumns
 from dpeffects.services.sites import SiteRelease, combine, dp_multisite, site_release
-from dpeffects.services.sites.plausible import why_not
+from dpeffects.services.sites.consistency import release_inconsistency
 from dpeffects.services.sites.signing import make_keys, read_private, sign
 from tests.federation.sites import policy, question
 from tests.sites.examples import SPEND, estimate, release
@@ -235,7 +235,7 @@ def test_every_method_works_with_an_empty_arm(method, estimand):
             arguments = {"method": method, "estimand": estimand, "epsilon": 2.0, "delta": delta}
             with suppress(EstimationError):  # of released values
                 site_release(
-                    formula, frame, site="a", bounds=bounds, attended=False, seed=3, **arguments
+                    formula, frame, site="a", bounds=bounds, interactive=False, seed=3, **arguments
                 )
     with pytest.raises(DataError, match="one of the two arms is empty"):
         site_release(formula, data, site="a", bounds=bounds, **arguments)
@@ -346,23 +346,23 @@ def test_an_old_signed_release_does_not_answer_a_new_request(tmp_path):
         private, _ = make_keys(name, tmp_path)
         sent.append(sign(release(name, request=asked), read_private(private)))
     with pytest.raises(ReleaseError, match="'North' and 'South' answer different requests"):
-        combine(sent, trust=tmp_path)
+        combine(sent, public_keys=tmp_path)
     with pytest.raises(ReleaseError, match="'South' answers the request '2025', not '2026'"):
-        combine(sent, trust=tmp_path, request="2026")
+        combine(sent, public_keys=tmp_path, request="2026")
     with pytest.raises(ReleaseError, match="'North' answers no request, not '2026'"):
         combine([release("North")], request="2026")
     with pytest.raises(ReleaseError, match="different requests"):
         combine([release("North", request="2026"), release("South")])
-    assert len(combine(sent[:1], trust=tmp_path, request="2026").used) == 1
+    assert len(combine(sent[:1], public_keys=tmp_path, request="2026").used) == 1
 
 
 LIES = {
     "no noise to speak of": ({"released": estimate(laplace=(1e-12,))}, "less noise"),
     "no noise": ({"released": estimate(laplace=())}, "less noise"),
-    "no charges": ({"spends": ()}, "no charges"),
-    "charges too small": ({"spends": (replace(SPEND, epsilon=0.5),)}, "do not add up"),
-    "charges too large": ({"spends": (SPEND, SPEND)}, "do not add up"),
-    "a delta for nothing": ({"spends": (replace(SPEND, delta=1e-9),)}, "do not add up"),
+    "no charges": ({"charges": ()}, "no charges"),
+    "charges too small": ({"charges": (replace(SPEND, epsilon=0.5),)}, "do not add up"),
+    "charges too large": ({"charges": (SPEND, SPEND)}, "do not add up"),
+    "a delta for nothing": ({"charges": (replace(SPEND, delta=1e-9),)}, "do not add up"),
     "no range": ({"bounds": ()}, "range of its outcome"),
     "a range in words": ({"bounds": (("y", "N, S", "declared"),)}, "range of its outcome"),
 }
@@ -414,7 +414,7 @@ def test_what_the_package_releases_is_plausible(method):
                 )
             except (EstimationError, OptionError):
                 continue
-            assert why_not(made) == ""
+            assert release_inconsistency(made) == ""
             checked += 1
     assert checked >= 6
 

@@ -12,7 +12,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.estimators.weighting.inverse_weights import default_strength, least_strength
-from dpeffects.privacy import descent, losses, minimise
+from dpeffects.privacy import convex_solver, losses, private_minimisation
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import CallLedger
@@ -55,7 +55,9 @@ def allowed(p, n, tilt):
 @pytest.fixture(params=["Hessians", "products"])
 def steps(request, monkeypatch):
     """By Hessians, or by their products with vectors, as for hundreds of columns."""
-    monkeypatch.setattr(descent, "DENSE", descent.DENSE if request.param == "Hessians" else 0)
+    monkeypatch.setattr(
+        convex_solver, "DENSE", convex_solver.DENSE if request.param == "Hessians" else 0
+    )
 
 
 @pytest.mark.sampled(2)
@@ -121,10 +123,10 @@ def test_neighbours_of_hard_problems_are_released_alike(rows):
         t, x = treatment_and_rows(rng, n=int(rng.choice([4, 8, 40])))
         penalty = float(rng.choice(PENALTIES))
         if rows == "as they are":
-            ask = lambda c: minimise.propensity_weights(c, penalty, "a")  # noqa: E731, B023
+            ask = lambda c: private_minimisation.propensity_weights(c, penalty, "a")  # noqa: E731, B023
         else:
             p = Logistic(x.shape[1], penalty * len(t), 0.5)
-            ask = lambda c: minimise.noisy_weights(c, "m", p, "a")  # noqa: E731, B023
+            ask = lambda c: private_minimisation.noisy_weights(c, "m", p, "a")  # noqa: E731, B023
         t2, x2 = t.copy(), x.copy()
         j = int(rng.integers(len(t)))
         t2[j], x2[j, 1:] = ~t[j], rng.choice([0.0, 0.5, 1.0], x.shape[1] - 1)
@@ -199,12 +201,12 @@ def test_the_careful_solver_ends_whatever_direction_it_is_given(monkeypatch):
     rng = np.random.default_rng(7)
     matrix = np.diag([1.0, 0.3, 0.05])
     anywhere = lambda *_: rng.normal(size=3) * 10.0 ** rng.integers(-9, 9)  # noqa: E731
-    monkeypatch.setattr(descent, "direction", anywhere)
+    monkeypatch.setattr(convex_solver, "direction", anywhere)
 
     def at(w, tail):
         return matrix @ (w - 1.0 + tail), matrix
 
-    w = descent.descend(at, 3, 1e-6, lambda size: 1e-12 * (1.0 + size), 1.0)
+    w = convex_solver.descend(at, 3, 1e-6, lambda size: 1e-12 * (1.0 + size), 1.0)
     assert np.linalg.norm(matrix @ (w - 1.0)) <= 1e-6
 
 
@@ -215,7 +217,7 @@ def test_it_ends_where_rounding_hides_the_gradient():
     def at(w, tail):
         return w - 1.0 + rng.uniform(-1e-3, 1e-3, 2), np.eye(2)
 
-    w = descent.descend(at, 2, 1e-9, lambda size: 2e-3, 1.0)
+    w = convex_solver.descend(at, 2, 1e-9, lambda size: 2e-3, 1.0)
     assert np.linalg.norm(w - 1.0) <= 4e-3
 
 
@@ -224,7 +226,7 @@ def test_it_ends_where_rounding_hides_the_gradient():
 )
 def test_a_matrix_without_an_inverse_gives_a_direction_all_the_same(hessian):
     gradient = np.array([1.0, -2.0])
-    step = descent.direction(hessian, gradient)
+    step = convex_solver.direction(hessian, gradient)
     assert np.isfinite(step).all()
     assert step @ gradient > 0
 
@@ -232,7 +234,7 @@ def test_a_matrix_without_an_inverse_gives_a_direction_all_the_same(hessian):
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
 def test_a_matrix_with_an_inverse_gives_newton_s_step_for_gradients_of_any_size(size):
     hessian, gradient = np.array([[2.0, 1.0], [1.0, 3.0]]), size * np.array([1.0, -2.0])
-    assert descent.direction(hessian, gradient) == pytest.approx(size * np.array([1.0, -1.0]))
+    assert convex_solver.direction(hessian, gradient) == pytest.approx(size * np.array([1.0, -1.0]))
 
 
 def test_products_solve_ordinary_problems_without_a_hessian(monkeypatch):
@@ -244,8 +246,8 @@ def test_products_solve_ordinary_problems_without_a_hessian(monkeypatch):
         terms, noise = huber_terms(rng, 200, 30), 5.0 * rng.normal(size=30)
         exact = fit_logistic(x, t, 1e-2), huber_problem(*terms, 5.0).solve(noise)
         with monkeypatch.context() as m:
-            m.setattr(descent, "DENSE", 0)
-            m.setattr(descent, "descend", never)
+            m.setattr(convex_solver, "DENSE", 0)
+            m.setattr(convex_solver, "descend", never)
             found = fit_logistic(x, t, 1e-2), huber_problem(*terms, 5.0).solve(noise)
         for one, other, near in zip(found, exact, (2e-7, 1e-9), strict=True):
             assert np.linalg.norm(one - other) <= near
@@ -255,10 +257,10 @@ def test_conjugate_gradients_solve_a_system_and_give_up_on_a_hopeless_one():
     rng = np.random.default_rng(10)
     root = rng.normal(size=(40, 40))
     matrix, gradient = root @ root.T + 5.0 * np.eye(40), rng.normal(size=40)
-    step = descent.direction(lambda v: matrix @ v, gradient)
+    step = convex_solver.direction(lambda v: matrix @ v, gradient)
     assert np.linalg.norm(matrix @ step - gradient) <= 1.01e-3 * np.linalg.norm(gradient)
     for hopeless in (-matrix, np.zeros((40, 40)), np.full((40, 40), np.nan)):
-        assert descent.direction(lambda v: hopeless @ v, gradient) is None  # noqa: B023
+        assert convex_solver.direction(lambda v: hopeless @ v, gradient) is None  # noqa: B023
 
 
 def test_hard_problems_of_many_weights_are_not_a_thousand_looks_at_the_rows(monkeypatch):
@@ -266,9 +268,9 @@ def test_hard_problems_of_many_weights_are_not_a_thousand_looks_at_the_rows(monk
     penalty is weak; a product is a query where rows are on an engine."""
     rng, looks = np.random.default_rng(11), []
     t, x = treatment_and_rows(rng, "plain", 400, 120)
-    monkeypatch.setattr(descent, "DENSE", 0)
-    fold = descent.block_sums
-    monkeypatch.setattr(descent, "block_sums", lambda *a: looks.append(1) or fold(*a))
+    monkeypatch.setattr(convex_solver, "DENSE", 0)
+    fold = convex_solver.block_sums
+    monkeypatch.setattr(convex_solver, "block_sums", lambda *a: looks.append(1) or fold(*a))
     weights = fit_logistic(x, t, 1e-6)
     assert len(looks) < 200
     monkeypatch.undo()
@@ -287,7 +289,7 @@ class Sized:
 
     @property
     def about(self):
-        return private_rows.About(self.n, self.width, (0.0, 1.0))
+        return private_rows.RowMetadata(self.n, self.width, (0.0, 1.0))
 
 
 class FarLogistic(Logistic):
@@ -325,7 +327,7 @@ def test_weights_always_fit_into_the_integers_of_a_release(epsilon, delta):
                 c = curator(
                     Sized(n, d), share, SeededNoise(0), ledger=CallLedger(Budget(epsilon, delta))
                 )
-                weights = minimise.minimise(c, "model", problem, "a")
+                weights = private_minimisation.minimise(c, "model", problem, "a")
                 assert np.isfinite(weights.value).all()
 
 

@@ -84,11 +84,14 @@ LONG = {"time": "year", "unit": "id", "periods": [2018, 2019, 2020]}
     ("call", "words"),
     [
         (lambda data: dpe.dp_study("y ~ t", data, subgroups=5, epsilon=1), "subgroups must be"),
-        (lambda data: dpe.dp_study("y ~ t", data, method="auto", epsilon=1), "leave method out"),
+        (
+            lambda data: dpe.dp_study("y ~ t", data, method="auto", epsilon=1),
+            "method cannot be set here: leave it out",
+        ),
         (lambda data: dpe.dp_study("y, x ~ t", data, epsilon=1), "joined by \\+"),
         (
             lambda data: dpe.dp_late("y ~ d", data, instrument="t", method="auto", epsilon=1),
-            "leave method out",
+            "method cannot be set here: leave it out",
         ),
         (lambda data: dpe.dp_did("y ~ t", data, epsilon=1, **LONG), "write start="),
     ],
@@ -114,4 +117,6 @@ def test_moments_that_noise_made_unusable_give_no_intervals():
         table = kept.regression("y ~ t + x")
         assert table.fit.cut
         assert np.isnan(table.conf_int()[1]).all()
-        assert "what that moves has no interval" in kept.effect("y ~ t | x").caution
+        assert (
+            "coefficients that this changes have no interval" in kept.effect("y ~ t | x").warnings
+        )

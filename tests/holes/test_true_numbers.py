@@ -56,7 +56,7 @@ def test_a_balance_that_stops_early_promises_all_that_was_asked():
     fit = dpe.dp_balance(
         FORMULA, data, epsilon=8, bounds=BOUNDS, adjusted=True, ledger=ledger, seed=1
     )
-    assert sum(spend.epsilon for spend in fit.spends) < 4
+    assert sum(charge.epsilon for charge in fit.charges) < 4
     assert not fit.edges
     assert fit.guarantee.epsilon == 8 == ledger.spent[0]
     assert "was not charged" not in str(fit.summary())
@@ -73,7 +73,7 @@ def test_plans_of_a_plain_difference_fall_with_the_root_of_n(formula):
 
     few, many = (planned(n).rows[0].half_width for n in (200_000, 10_000_000))
     assert many == pytest.approx(few / math.sqrt(50), rel=0.01)
-    ((_, needed, reason),) = planned(1000).needed(0.01, of="n").to_numpy().tolist()
+    ((_, needed, reason),) = planned(1000).required(0.01, of="n").to_numpy().tolist()
     assert 4e5 < needed < 5e5  # 4 (1.96 x 10 / 6 / 0.01)^2 and some noise
     assert "allows for confounding" not in reason
     assert ("will not adjust" in reason) == ("|" in formula)
@@ -82,11 +82,11 @@ def test_plans_of_a_plain_difference_fall_with_the_root_of_n(formula):
 def test_plans_say_what_most_rehearsals_were_cautious_about():
     bounds = {"y": (0, 10), "x": (0, 1), "z": (-3, 3)}
     fit = dpe.plan("y ~ t | x + z", n=800, epsilon=1, bounds=bounds, method="private_ipw")
-    assert "HARDLY ADJUSTED" in fit.rows[0].note
+    assert "Weak adjustment" in fit.rows[0].note
     fit = dpe.plan(
         "y ~ t | x + z", n=600, epsilon=1, bounds=bounds, method="r_learner", estimand="CATE"
     )
-    assert "HARDLY ADJUSTED" in fit.rows[0].note
+    assert "Weak adjustment" in fit.rows[0].note
 
 
 def test_noise_in_the_histograms_is_in_the_interval_of_the_average():

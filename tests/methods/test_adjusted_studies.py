@@ -1,4 +1,4 @@
-"""Studies by weights of a released model, and outcomes that are missing: by hand, and by law."""
+"""Studies by weights of a released model, and missing outcomes: by hand, and by distribution."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def test_weights_remove_what_a_logit_does() -> None:
         one = np.average(data[y][t], weights=1 / e[t])
         expected = one - np.average(data[y][~t], weights=1 / (1 - e[~t]))
         assert fit.estimates[j] == pytest.approx(expected, abs=2e-3)
-    assert fit.basis == "adjusted"
-    assert fit.warning.startswith("NO STEPS")
+    assert fit.identification == "adjusted"
+    assert fit.method_warnings.startswith("Functional form")
     crude = dpe.dp_study(FORMULA, data, epsilon=1e6, bounds=BOUNDS, adjust=False, seed=1)
     assert crude.estimates[0] > fit.estimates[0] + 0.3
     assert crude.associated
@@ -227,7 +227,7 @@ def test_an_outcome_is_averaged_over_those_who_have_it(delta: float) -> None:
         assert fit.by("sex").estimates[row] == pytest.approx(means[0] - means[1], abs=5e-3)
     assert [c.name for c in fit.sums.baseline_columns] == ["x"]
     assert [c.missing for c in fit.sums.outcomes] == [6, 6, 6, 7, 7, -1]
-    assert "among the records that have it" in " ".join(fit.notes)
+    assert "among the records in which it is observed" in " ".join(fit.notes)
 
 
 def test_a_flag_that_is_an_outcome_serves_both() -> None:
@@ -261,7 +261,7 @@ def test_refusals_come_before_the_charge() -> None:
             dpe.dp_study(formula, table, **{**given, "bounds": bounds, **more})
     with pytest.raises(OptionError, match="dp_study"):
         dpe.dp_ate("score ~ t", data, **given, missing="available")
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 def test_nobody_treated_and_nobody_observed_are_answers() -> None:

@@ -15,7 +15,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.formula.expression import Column, Survival
 from dpeffects.inference.tables import ArmTable, Confounding
-from dpeffects.services.sites.together import tables as together
+from dpeffects.services.sites.pooled_tables import tables as together
 
 FORMULA = "Surv(time, died) ~ t | x1 + x2"
 BOUNDS = {"x1": (0, 1), "x2": (0, 1)}
@@ -23,9 +23,9 @@ ASKED = {"horizon": 1.0, "bins": 6, "bounds": BOUNDS, "seed": 1}
 LARGE = 1e7
 
 
-def sd_of(law):
+def sd_of(dist):
     """The standard deviation of the first number of a table."""
-    return math.sqrt((law.sampling + law.noise + law.left)[0, 0])
+    return math.sqrt((dist.sampling + dist.noise + dist.left)[0, 0])
 
 
 def people(n: int, seed: int = 0, skewed: bool = False) -> pd.DataFrame:
@@ -44,7 +44,7 @@ def people(n: int, seed: int = 0, skewed: bool = False) -> pd.DataFrame:
 
 def limits(fit: SurvivalEffects) -> tuple[float, float]:
     """Between which propensities are clipped, as the details say."""
-    low, high = fit.details["propensities within"].strip("[]").split(", ")
+    low, high = fit.details["propensity scores truncated to"].strip("[]").split(", ")
     return float(low), float(high)
 
 
@@ -95,16 +95,16 @@ def test_a_large_epsilon_gives_tables_by_brute_force_with_weights_of_statsmodels
     fit = dpe.dp_survival(FORMULA, frame, **asked, flexible=flexible)
     weights = weights_of(frame, estimand, limits(fit), flexible)
     cells = weighted_cells(frame, weights)
-    assert np.allclose(fit.table.counts, cells, rtol=0.01, atol=1.0)
-    assert np.allclose(fit.table.sizes, cells.sum(axis=1), rtol=2e-3)
+    assert np.allclose(fit.arm_table.counts, cells, rtol=0.01, atol=1.0)
+    assert np.allclose(fit.arm_table.sizes, cells.sum(axis=1), rtol=2e-3)
     found = fit.tidy().set_index("term")["estimate"]
     for arm, name in ((1, "treated"), (0, "control")):
         curve = weighted_survival(frame, weights, arm)
         assert found[f"risk_{name}"] == pytest.approx(1.0 - curve, abs=0.01)
     unadjusted = weighted_cells(frame, np.ones(3000))
     if level == "sample":
-        assert np.allclose(fit.table.unadjusted.counts, unadjusted, atol=0.1)
-    assert fit.basis == "adjusted"
+        assert np.allclose(fit.arm_table.unadjusted.counts, unadjusted, atol=0.1)
+    assert fit.identification == "adjusted"
     assert "curves, products" in str(fit.summary())
 
 
@@ -119,13 +119,13 @@ def test_cells_of_brute_force_are_those_of_the_formula():
 def test_with_public_covariates_the_model_is_free_and_arms_have_their_sizes():
     frame = people(2000)
     fit = dpe.dp_survival(FORMULA, frame, **ASKED, epsilon=1.0, level="label")
-    assert fit.details["columns added"] == "2 squares, 1 products"
+    assert fit.details["terms added"] == "2 squares, 1 product"
     weights = weights_of(frame, "ATE", limits(fit), 2)
-    assert np.allclose(fit.table.sizes, weighted_cells(frame, weights).sum(axis=1), rtol=2e-3)
-    assert {spend.share for spend in fit.spends} == {"table"}
-    assert fit.table.exact
+    assert np.allclose(fit.arm_table.sizes, weighted_cells(frame, weights).sum(axis=1), rtol=2e-3)
+    assert {charge.share for charge in fit.charges} == {"table"}
+    assert fit.arm_table.exact
     plain = dpe.dp_survival("Surv(time, died) ~ t", frame, **ASKED, epsilon=1.0, level="label")
-    assert plain.table.sizes == pytest.approx([frame["t"].sum(), 2000 - frame["t"].sum()])
+    assert plain.arm_table.sizes == pytest.approx([frame["t"].sum(), 2000 - frame["t"].sum()])
 
 
 def test_noise_in_counts_with_known_sums_is_that_of_the_law():
@@ -140,9 +140,11 @@ def test_noise_in_counts_with_known_sums_is_that_of_the_law():
         noisy = counts + rng.laplace(scale=noise / np.sqrt(2.0), size=counts.shape)
         noisy += (counts - noisy).sum(axis=1, keepdims=True) / 4
         values.append(first(noisy / noisy.sum(axis=1, keepdims=True)))
-    known = ArmTable(counts, (noise**2, noise**2), exact=True).law(first).noise
+    known = ArmTable(counts, (noise**2, noise**2), exact=True).statistics(first).noise
     assert np.allclose(np.diag(known), np.var(values, axis=0), rtol=0.08)
-    assert (np.diag(known) < np.diag(ArmTable(counts, (noise**2,) * 2).law(first).noise)).all()
+    assert (
+        np.diag(known) < np.diag(ArmTable(counts, (noise**2,) * 2).statistics(first).noise)
+    ).all()
 
 
 def test_what_is_left_of_confounding_follows_from_what_weights_removed():
@@ -165,9 +167,9 @@ def test_noise_of_model_and_table_is_as_large_as_claimed():
     for seed in range(120):
         own = {**ASKED, "seed": seed, "flexible": 0}
         fit = dpe.dp_survival(FORMULA, frame, **own, epsilon=4.0)
-        law = fit.table.law(lambda shares: shares[:1, -1] - shares[1:, -1])
-        claimed = law.noise[0, 0] + fit.table.confounding.moved * 0.25
-        found.append((law.values[0], claimed, sd_of(law)))
+        dist = fit.arm_table.statistics(lambda shares: shares[:1, -1] - shares[1:, -1])
+        claimed = dist.noise[0, 0] + fit.arm_table.confounding.moved * 0.25
+        found.append((dist.values[0], claimed, sd_of(dist)))
     values, claimed, sd = np.array(found).T
     assert 0.6 < values.std() / np.sqrt(claimed.mean()) < 1.15
     exact = weighted_cells(frame, weights_of(frame, "ATE", (0.02, 0.98)))
@@ -181,7 +183,9 @@ def test_more_epsilon_is_never_worse():
         each = []
         for seed in range(4):
             fit = dpe.dp_survival(FORMULA, frame, **{**ASKED, "seed": seed}, epsilon=epsilon)
-            each.append(sd_of(fit.table.law(lambda shares: shares[:1, -1] - shares[1:, -1])))
+            each.append(
+                sd_of(fit.arm_table.statistics(lambda shares: shares[:1, -1] - shares[1:, -1]))
+            )
         errors.append(np.mean(each))
     assert (np.diff(errors) < 0.0).all()
 
@@ -192,8 +196,8 @@ def test_inequality_of_weights_is_about_that_of_the_records(estimand, skewed):
     frame = people(5000, skewed=skewed)
     fit = dpe.dp_survival(FORMULA, frame, **ASKED, epsilon=20.0, estimand=estimand)
     weights = weights_of(frame, estimand, limits(fit))
-    assert not fit.table.exact
-    for arm, claimed in zip((1, 0), fit.table.unequal, strict=True):
+    assert not fit.arm_table.exact
+    for arm, claimed in zip((1, 0), fit.arm_table.unequal, strict=True):
         own = weights[frame["t"] == arm]
         assert 0.9 < claimed / (np.mean(own**2) / own.mean()) < 1.5
 
@@ -206,18 +210,18 @@ def test_a_model_that_cannot_be_learnt_is_an_association_or_refused_before_the_c
         dpe.dp_survival(FORMULA, frame, **asked, on_unadjusted="error")
     with pytest.raises(OptionError, match="no covariates to adjust for"):
         dpe.dp_survival("Surv(time, died) ~ t", frame, **asked, on_unadjusted="error")
-    assert ledger.spends == ()
+    assert ledger.charges == ()
     fit = dpe.dp_survival(FORMULA, frame, **{**ASKED, "epsilon": 0.1})
     assert fit.associated
     assert fit.tidy()["p_value"].isna().all()
     assert str(fit.summary()).index("NOT ADJUSTED") < str(fit.summary()).index("risk difference")
-    assert {spend.share for spend in fit.spends} == {"table"}
-    assert fit.table.confounding is None
+    assert {charge.share for charge in fit.charges} == {"table"}
+    assert fit.arm_table.confounding is None
     assert fit.allowed.kept == 0.0
     forced = dpe.dp_survival(FORMULA, frame, **{**ASKED, "epsilon": 0.1}, adjust=True)
-    assert "HARDLY ADJUSTED" in forced.caution
+    assert "Weak adjustment" in forced.warnings
     trial = dpe.dp_survival(FORMULA, frame, **ASKED, epsilon=0.1, design="randomised")
-    assert trial.table.confounding is None
+    assert trial.arm_table.confounding is None
 
 
 def test_choices_that_make_no_sense_are_refused():
@@ -229,10 +233,10 @@ def test_choices_that_make_no_sense_are_refused():
 
 def test_tables_of_sites_keep_what_is_left_and_the_table_without_weights():
     fits = [dpe.dp_survival(FORMULA, people(900, k), **ASKED, epsilon=4.0) for k in (1, 2)]
-    both = together([fit.table for fit in fits])
-    parts = [fit.table.confounding.part for fit in fits]
+    both = together([fit.arm_table for fit in fits])
+    parts = [fit.arm_table.confounding.part for fit in fits]
     assert both.confounding.part in parts
-    plain = together([fit.table.unadjusted for fit in fits])
+    plain = together([fit.arm_table.unadjusted for fit in fits])
     assert both.unadjusted == plain
 
 
@@ -258,5 +262,5 @@ def test_scores_that_are_all_alike_are_not_said_to_be_cut():
         frame = pd.DataFrame(x, columns=["x1", "x2", "x3"]).assign(t=t, y=y, z=rng.random(n))
         bounds = dict.fromkeys(["x1", "x2", "x3", "y", "z"], (-1, 1))
         asked = {"epsilon": 1, "bounds": bounds, "seed": 2}
-        said.append(dpe.dp_study("y + z ~ t | x1 + x2 + x3", frame, **asked).caution)
-    assert ["beyond the clip" in caution for caution in said] == [False, True]
+        said.append(dpe.dp_study("y + z ~ t | x1 + x2 + x3", frame, **asked).warnings)
+    assert ["Truncated propensity scores" in warnings for warnings in said] == [False, True]

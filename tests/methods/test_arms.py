@@ -14,20 +14,20 @@ from dpeffects.design.arms import ARMS, Outcome
 from dpeffects.errors import DataError, EstimationError, OptionError, PrivacyError
 from dpeffects.estimators import proved
 from dpeffects.estimators.arm_sums import arm_counts
+from dpeffects.estimators.default.arm_summaries import release_centres
 from dpeffects.estimators.default.auto import AutoOptions, choose
-from dpeffects.estimators.default.centres import release_centres
 from dpeffects.estimators.default.moment_models import release_models
-from dpeffects.estimators.default.score import Score, harmonic, score_of
-from dpeffects.estimators.default.standard import ask_means, release_standard
-from dpeffects.estimators.spec import Facts
+from dpeffects.estimators.default.propensity_score import PropensityScore, harmonic, score_of
+from dpeffects.estimators.default.standardisation import ask_means, release_standard
+from dpeffects.estimators.spec import PublicInfo
 from dpeffects.flow import Estimation, Request, _adds_up
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.domains import Box
 from dpeffects.privacy.ledger import CallLedger
-from dpeffects.privacy.parts import among_arms
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows
-from dpeffects.privacy.sets import Box
+from dpeffects.privacy.sample_splits import among_arms
 from dpeffects.seeded import SeededNoise
 
 FORMULA = "outcome ~ treatment | x1 + x2 + x3"
@@ -89,7 +89,7 @@ def test_differences_are_those_of_the_means_of_the_arms(method, level):
     squared = by_arm(frame, "var") / by_arm(frame, "count")
     welch = [math.sqrt(squared[a] + squared[b]) for a, b in PAIRS]
     assert found.tidy()["std_error"].to_numpy() == pytest.approx(welch, rel=0.02)
-    assert found.basis == "randomised"
+    assert found.identification == "randomised"
 
 
 @pytest.mark.sampled(4)
@@ -129,8 +129,8 @@ def test_sizes_of_the_arms_are_paid_once_and_add_up():
     assert counts.sizes == pytest.approx(np.bincount(arm), abs=0.1)
     assert counts.variance == pytest.approx(0.75 * counts.release.variance)
     found = fit(data(), "diff_in_means")
-    assert [s.label for s in found.spends].count("records by arm") == 1
-    assert sum(s.epsilon for s in found.spends) == pytest.approx(1.0)
+    assert [s.label for s in found.charges].count("records by arm") == 1
+    assert sum(s.epsilon for s in found.charges) == pytest.approx(1.0)
     low, high, between = found.estimates
     assert high - low == pytest.approx(between, abs=1e-12)
 
@@ -148,7 +148,7 @@ def test_confounding_is_removed(method, level):
     errors = found.tidy()["std_error"].to_numpy()
     assert (np.abs(found.estimates - TRUTH) < 3.5 * errors).all()
     assert (errors < 0.012).all()
-    assert found.basis == "adjusted"
+    assert found.identification == "adjusted"
     assert "over the records of all arms" in " ".join(str(found.summary()).split())
 
 
@@ -221,7 +221,7 @@ def test_overlap_weights_of_two_arms_are_the_usual_ones():
     chances = np.stack([1.0 - e, e], axis=-1)
     assert harmonic(chances) == pytest.approx(e * (1.0 - e))
     shares = np.array([0.7, 0.3])
-    flat = Score(
+    flat = PropensityScore(
         standard=None,
         reference=1,
         constants=np.log(shares),
@@ -246,7 +246,7 @@ def test_records_of_two_public_arms_are_theirs():
     assert two.n == 2 * n // 3
     sums = two.sums("sums", Outcome(), Box(0.0, 1.0, centre=0.0), ARMS, share="a")
     assert sums.value[:, 0] == pytest.approx([y[arm == 2].sum(), y[arm == 0].sum()], rel=1e-4)
-    assert sums.spend.epsilon == pytest.approx(c.epsilon("a") / 4)
+    assert sums.charge.epsilon == pytest.approx(c.epsilon("a") / 4)
     with pytest.raises(PrivacyError, match="treatment is private"):
         among_arms(curator(y, arm), (2, 0), Fraction(1))
 
@@ -283,7 +283,7 @@ def test_an_empty_arm_is_not_told(method):
     frame = frame[frame["treatment"] != "low"].reset_index(drop=True)
     with pytest.raises(DataError, match="three arms is empty"):
         fit(frame, method, bounds=BOUNDS)
-    given = {"epsilon": 1.0, "bounds": BOUNDS, "attended": False, "seed": 1}
+    given = {"epsilon": 1.0, "bounds": BOUNDS, "interactive": False, "seed": 1}
     request = Request.of_effect("ATE", FORMULA, frame, method, **given)
     assert np.isfinite(Estimation(request).result().estimates).all()
     request = Request.of_effect("ATE", FORMULA, frame, method, level="label", **given)
@@ -356,20 +356,20 @@ def test_refusals_come_before_the_charge(call, given, words):
     ledger = dpe.Ledger(1.0, 1e-5)
     with pytest.raises(OptionError, match=words):
         call(FORMULA, data(500), epsilon=1, ledger=ledger, **given)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
 
 
 @pytest.mark.long
 def test_the_default_is_chosen_by_public_numbers():
     values = (1, 0, 0, 0, 0)
     for n, epsilon, name in ((6000, 1.0, "one_step"), (200, 0.5, "clipped_contrast")):
-        facts = Facts(n, 4, Budget(epsilon), "sample", 0, values, 3)
+        facts = PublicInfo(n, 4, Budget(epsilon), "sample", 0, values, 3)
         assert choose(AutoOptions(), facts)[0].name == name
         found = fit(data(n), "auto", epsilon=epsilon)
         assert found.options["chosen"] == name
         assert any(f"{name} was chosen" in note for note in found.notes)
-    few = Facts(1500, 4, Budget(1.0), "sample", 0, values, 3)
-    many = Facts(1500, 4, Budget(1.0), "sample", 0, values, 12)
+    few = PublicInfo(1500, 4, Budget(1.0), "sample", 0, values, 3)
+    many = PublicInfo(1500, 4, Budget(1.0), "sample", 0, values, 12)
     assert choose(AutoOptions(), few)[0].name == "one_step"
     assert choose(AutoOptions(), many)[0].name == "clipped_contrast"
 

@@ -33,7 +33,7 @@ def fit(frame, formula=FORMULA, call=dpe.dp_ate, **more):
     return call(formula, frame, **more)
 
 
-OWN = ("first", "clip", "models", "pool")
+OWN = ("first_stage", "clip", "model_share", "pool")
 REGRESSION = "regression by arm"
 
 
@@ -41,13 +41,15 @@ REGRESSION = "regression by arm"
 @pytest.mark.parametrize("call", [dpe.dp_ate, dpe.dp_att, dpe.dp_atc])
 @pytest.mark.parametrize(
     ("n", "chosen", "title"),
-    [(3000, "one_step", "one-step, from private moments"), (20_000, "regression", REGRESSION)],
+    [
+        (3000, "one_step", "one-step estimator from private moments"),
+        (20_000, "regression", REGRESSION),
+    ],
 )
 def test_it_is_the_default_and_says_what_it_chose(call, n, chosen, title):
     made = fit(sample(n), call=call)
     assert (made.method, made.options["chosen"]) == ("auto", chosen)
-    first = " ".join(str(made).split("=====")[0].split())
-    assert first.endswith(f"{title} (auto)")
+    assert f"Method {title} ({chosen}, chosen by auto)" in " ".join(str(made.summary()).split())
     assert any(f"{chosen} was chosen" in note for note in made.released.notes)
     assert any("clipped_contrast" in note for note in made.released.notes)  # the alternative
     own = fit(sample(n), call=call, method=chosen, **{k: made.options[k] for k in OWN})
@@ -58,25 +60,61 @@ def test_it_is_the_default_and_says_what_it_chose(call, n, chosen, title):
 def test_where_the_budget_does_not_carry_an_adjustment_the_result_is_an_association():
     made = fit(sample(200), epsilon=0.1)
     assert made.options["chosen"] == "clipped_contrast"
-    assert str(made).splitlines()[0].endswith("clipped contrast (auto)")
+    assert str(made).startswith("Unadjusted association, ")
+    assert "(clipped_contrast, chosen by auto)" in " ".join(str(made.summary()).split())
     assert "ASSOCIATION" in str(made).splitlines()[3]
-    assert made.released.basis == "association"
+    assert made.released.identification == "unadjusted"
 
 
-def test_where_the_other_may_well_be_narrower_it_says_why_it_was_not_chosen():
-    """Below 1000 records times epsilon, whatever is forecast; above, the narrower one is chosen."""
-    for epsilon, chosen in ((0.15, "clipped_contrast"), (0.25, "one_step")):
-        made = fit(sample(5000), epsilon=epsilon)
-        (note,) = (note for note in made.notes if "was chosen" in note)
-        times = float(re.search(r"expected to be ([0-9.]+) times as wide", note)[1])
-        assert made.options["chosen"] == chosen
-        assert (times < 1) == ("can also make it wider" in note) == (epsilon == 0.15)
+def widths(name, n, epsilon):
+    ends = [fit(sample(n), epsilon=epsilon, method=name, seed=s).conf_int() for s in range(3)]
+    return np.median([end.upper - end.lower for end in ends])
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(985, 1.0), (400, 1.0), (5000, 0.15), (3000, 1.0)])
+def test_the_other_method_is_compared_by_what_its_call_would_print(n, epsilon):
+    """It compared with an interval that was not printed: .22 of it was four times as wide."""
+    (note,) = (x for x in fit(sample(n), epsilon=epsilon).notes if "was chosen" in x)
+    times, other = re.search(r"expected to be ([0-9.]+) times as wide with (\w+)", note).groups()
+    found = widths(other, n, epsilon) / widths("auto", n, epsilon)
+    assert (float(times) > 1.0) == (found > 1.0)
+    assert 1 / 3 < float(times) / found < 3
+    assert (n * epsilon < 1000) == (other == "one_step") == ("(adjusted)" in note)
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(985, 1.0), (907, 1.1), (200, 0.1), (5000, 0.15)])
+@pytest.mark.parametrize("delta", [{}, {"delta": 1e-6}])
+def test_it_says_what_an_adjustment_takes_and_calls_keep_it(n, epsilon, delta):
+    """It said to add a delta, which changed nothing."""
+    made = fit(sample(n), epsilon=epsilon, **delta)
+    (note,) = (x for x in made.notes if "was chosen" in x)
+    assert f"n x epsilon must be at least 1,000, and is {n * epsilon:.4g}" in note
+    with_delta = fit(sample(n), epsilon=epsilon, delta=1e-6)
+    assert ("delta =" in note) == (not delta and with_delta.identification == "adjusted")
+    enough = float(re.search(r"With epsilon = ([0-9.]+) ", note)[1])
+    assert fit(sample(n), epsilon=enough, **delta).identification == "adjusted"
+    assert fit(sample(n), epsilon=0.9 * enough, **delta).identification == "unadjusted"
+    with pytest.raises(OptionError, match="at least 1,000") as refused:
+        fit(sample(n), epsilon=epsilon, on_unadjusted="error", **delta)
+    assert f"With epsilon = {enough:.3g} " in str(refused.value)
+    assert "delta" not in str(refused.value)
+
+
+def test_where_covariates_are_too_many_a_delta_is_named_only_if_it_adjusts():
+    names = [f"x{j}" for j in range(40)]
+    frame = sample(3000).assign(**dict.fromkeys(names, 0.5))
+    bounds, formula = dict.fromkeys(["y", *names], (0, 1)), f"y ~ t | {' + '.join(names)}"
+    made = fit(frame, formula, bounds=bounds, epsilon=0.5)
+    assert made.identification == "unadjusted"
+    assert any("With delta = 1e-06 they would be" in note for note in made.notes)
+    again = fit(frame, formula, bounds=bounds, epsilon=0.5, delta=1e-6)
+    assert again.options["chosen"] == "one_step"
 
 
 def test_a_trial_is_neither_adjusted_for_confounding_nor_cautioned():
     made = fit(sample(200), epsilon=0.1, design="randomised")
-    assert made.released.basis == "randomised"
-    assert not made.released.caution
+    assert made.released.identification == "randomised"
+    assert not made.released.warnings
     assert not any("confounding" in part.name for part in made.released.parts)
 
 
@@ -111,7 +149,7 @@ def test_an_unadjusted_result_is_refused_before_the_charge(formula):
         fit(sample(100), formula, epsilon=0.1, on_unadjusted="error", ledger=ledger)
     with pytest.raises(OptionError, match="adjusts for nothing"):
         fit(sample(), method="clipped_contrast", on_unadjusted="error", ledger=ledger)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
     assert ledger.spent == (0, 0)
     fit(sample(20_000), epsilon=4, on_unadjusted="error", ledger=ledger)
     assert float(ledger.spent[0]) == 4
@@ -131,13 +169,13 @@ def test_choices_depend_on_public_numbers_only(method, n, epsilon):
     frames[-1].loc[:1, "t"] = [True, False]
     made = [fit(frame, method=method, epsilon=epsilon) for frame in frames]
     assert all(one.options == made[0].options for one in made)
-    prices = [[(s.label, s.epsilon, s.mechanism, s.scale) for s in one.spends] for one in made]
+    prices = [[(s.label, s.epsilon, s.mechanism, s.scale) for s in one.charges] for one in made]
     if made[0].options.get("chosen") == "regression":  # scales are by released numbers of records
         prices = [[price[:3] for price in one] for one in prices]
     assert prices[0] == prices[1] == prices[2]
     released = len(prices[0]) if n < 20_000 else 2
     assert prices[3][:released] == prices[0][:released]
-    assert sum(as_written(s.epsilon) for s in made[3].spends) <= as_written(epsilon)
+    assert sum(as_written(s.epsilon) for s in made[3].charges) <= as_written(epsilon)
     assert len({one.method_title for one in made[:3]}) == 1
     assert (made[3].method_title != made[0].method_title) == ("estimated by" in made[3].details)
 
@@ -147,13 +185,13 @@ def test_choices_depend_on_public_numbers_only(method, n, epsilon):
     [
         {"design": "trial"},
         {"design": None},
-        {"on_unadjusted": "warn"},
+        {"on_unadjusted": "caution"},
         {"on_unadjusted": True},
         {"method": "one_step", "clip": 0.6},
         {"method": "one_step", "clip": "0.1"},
-        {"method": "one_step", "models": 1.0},
+        {"method": "one_step", "model_share": 1.0},
         {"method": "one_step", "pool": "some"},
-        {"method": "clipped_contrast", "first": 1.0},
+        {"method": "clipped_contrast", "first_stage": 1.0},
         {"chosen": "one_step"},
         {"why": ""},
         {"own": None},
@@ -164,7 +202,7 @@ def test_bad_options(options):
     ledger = dpe.Ledger(5)
     with pytest.raises(OptionError):
         fit(sample(100), ledger=ledger, **options)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
 
 
 # --- holes: nothing fails after a charge, and nothing but an estimate comes out ---------------
@@ -221,11 +259,11 @@ BUDGETS = [(1e-3, 0.0), (1.0, 0.0), (1e3, 0.0), (1.0, 1e-6), (1.0, 1e-300)]
 def attempt(frame, formula=FORMULA, **more):
     """An estimate, or a refusal that cost nothing."""
     ledger = dpe.Ledger(1e4, 0.1)
-    given = {"site": "A", "bounds": BOUNDS, "ledger": ledger, "attended": False, **more}
+    given = {"site": "A", "bounds": BOUNDS, "ledger": ledger, "interactive": False, **more}
     try:
         sent = begin_release(formula, frame, **given).result()
     except DPEffectsError:
-        assert ledger.spends == ()
+        assert ledger.charges == ()
         return
     released = sent.released
     assert isinstance(released, Estimate)
@@ -308,7 +346,7 @@ def test_records_times_epsilon_that_squares_and_products_take(columns, squares, 
     added = [
         dpe.dp_ate(
             f"y ~ t | {' + '.join(names)}", frame, epsilon=records / 2_000, **given
-        ).details.get("columns added", "none")
+        ).details.get("terms added", "none")
         for records in (0.99 * squares, squares, 0.99 * products, products)
     ]
     pairs = columns * (columns - 1) // 2

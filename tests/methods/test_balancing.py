@@ -14,15 +14,15 @@ import dpeffects as dpe
 from dpeffects.errors import DPEffectsError, EstimationError
 from dpeffects.estimators.default import balancing
 from dpeffects.estimators.default.balancing import (
+    BalancingProblem,
     BasisMoments,
-    Problem,
     choose_basis,
     designs,
     fit_pair,
     label_shares,
     lengths_part,
 )
-from dpeffects.estimators.spec import Facts, MethodSpec, Options
+from dpeffects.estimators.spec import MethodSpec, Options, PublicInfo
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import CallLedger
@@ -50,7 +50,7 @@ SPEC = MethodSpec(
     estimands=("ATE", "ATT", "ATC"),
     levels=("label",),
     options=LabelOptions,
-    shares=lambda level, options: options.split,
+    budget_split=lambda level, options: options.split,
     fit=fit_pair,
     citation="",
 )
@@ -84,7 +84,7 @@ def curator(data, columns, epsilon=1.0):
     x = data[[f"x{j}" for j in range(columns)]].to_numpy()
     y, t = data["y"].to_numpy(), data["t"].to_numpy() == 1
     rows = Rows(y, (0.0, 1.0), t, lambda: x, columns, values=(0,) * (columns + 1))
-    facts = Facts(len(y), columns, Budget(epsilon), "label")
+    facts = PublicInfo(len(y), columns, Budget(epsilon), "label")
     split = Split({k: Share(epsilon * v) for k, v in label_shares(None, facts).items()})
     noise = Bare()
     releaser = Releaser(split, CallLedger(Budget(1e9)), noise)
@@ -118,7 +118,7 @@ def test_weights_are_those_of_an_independent_solver(estimand, top, monkeypatch):
     data = records(120, 3, seed=4)
     c, _ = curator(data, 3)
     basis, moments = choose_basis(c, sizes(data), 1)
-    problem = Problem.of(basis, moments, estimand)
+    problem = BalancingProblem.of(basis, moments, estimand)
     t = data["t"].to_numpy() == 1
     tops = np.where({"ATE": (0, 0), "ATT": (1, 0), "ATC": (0, 1)}[estimand], 1.0, top)
     start = problem.look(c, np.zeros_like(problem.goal), tops)
@@ -167,7 +167,7 @@ def test_loose_weights_reproduce_the_moments_of_the_basis():
     assert basis.squares
     assert basis.pairs
     assert basis.steps
-    loosest = next(designs(c, Problem.of(basis, moments, "ATE"), trial=False))
+    loosest = next(designs(c, BalancingProblem.of(basis, moments, "ATE"), trial=False))
     t, v = data["t"].to_numpy() == 1, row_weights(loosest, data, 3)
     x = data[["x0", "x1", "x2"]].to_numpy()
     values = np.column_stack(basis(Block(covariates=x)))
@@ -182,7 +182,7 @@ def test_designs_go_from_loose_to_tight_and_say_what_they_leave():
     data = records(1500, 4, seed=1)
     c, noise = curator(data, 4)
     basis, moments = choose_basis(c, sizes(data))
-    made = list(designs(c, Problem.of(basis, moments, "ATE"), trial=False))
+    made = list(designs(c, BalancingProblem.of(basis, moments, "ATE"), trial=False))
     assert not noise.values  # nothing was released
     largest = [d.largest for d in made]
     assert largest == sorted(largest, reverse=True)
@@ -207,7 +207,7 @@ def test_the_first_weights_of_a_trial_are_even():
     data = records(400, 2, seed=2, confounding=0.0)
     c, _ = curator(data, 2)
     basis, moments = choose_basis(c, sizes(data))
-    first = next(designs(c, Problem.of(basis, moments, "ATE"), trial=True))
+    first = next(designs(c, BalancingProblem.of(basis, moments, "ATE"), trial=True))
     assert first.largest == pytest.approx(1 / sizes(data).min())
     assert first.squares == pytest.approx(1 / sizes(data))
 
@@ -286,10 +286,10 @@ def test_weighted_sum_keeps_to_its_set():
     data = records(600, 3, seed=7)
     c, _ = curator(data, 3)
     basis, moments = choose_basis(c, sizes(data))
-    problem = Problem.of(basis, moments, "ATE")
+    problem = BalancingProblem.of(basis, moments, "ATE")
     known = balancing.release_first(c, sizes(data))
     design = next(designs(c, problem, trial=False))
-    choice = balancing.Choice.of(c, design, known, trial=False)
+    choice = balancing.ClippedDesign.of(c, design, known, trial=False)
     far = []
     for place in range(0, 600, 40):
         other = data.copy()
@@ -302,17 +302,17 @@ def test_weighted_sum_keeps_to_its_set():
 def test_the_budget_is_spent_exactly():
     for epsilon in (0.05, 0.3, 1.0, 7.7):
         made = run(records(600, 3), epsilon=epsilon)
-        total = sum(Fraction(s.epsilon) for s in made.spends)
+        total = sum(Fraction(s.epsilon) for s in made.charges)
         assert total <= Fraction(str(epsilon))
         assert float(total) == pytest.approx(epsilon, rel=1e-9)
-        assert {s.share for s in made.spends} == {"means", "variance", "estimate"}
+        assert {s.share for s in made.charges} == {"means", "variance", "estimate"}
 
 
 def test_more_epsilon_is_never_less_for_the_estimate():
     grid = np.geomspace(1, 1e6, 400)
     left = []
     for records_times_epsilon in grid:
-        facts = Facts(1000, 8, Budget(records_times_epsilon / 1000), "label")
+        facts = PublicInfo(1000, 8, Budget(records_times_epsilon / 1000), "label")
         estimate = label_shares(None, facts)["estimate"]
         rest = 1.0 - lengths_part(records_times_epsilon * estimate)
         left.append(records_times_epsilon * estimate * rest)
@@ -323,19 +323,19 @@ def test_an_estimate_says_what_its_error_is_made_of():
     data = records(3000, 4, spread=0.03)
     made = fit_pair(curator(data, 4)[0], LabelOptions(), "ATE")
     assert [part.name for part in made.parts] == [
-        "clipped outcomes",
-        "imbalance left by the weights",
-        "means",
+        "winsorisation bias",
+        "remaining imbalance of the covariates",
+        "the arm means",
     ]
-    assert made.basis == "adjusted"
+    assert made.identification == "adjusted"
     assert made.possible == (-1.0, 1.0)
     assert made.details["functions of the covariates that are balanced"] > 14
     lines = fit_pair(curator(data, 4)[0], LabelOptions(flexible=0), "ATE")
     assert lines.details["functions of the covariates that are balanced"] == 4
-    assert made.caution == ""
+    assert made.warnings == ""
     trial = fit_pair(curator(data, 4)[0], LabelOptions("randomised"), "ATE")
-    assert trial.basis == "randomised"
-    assert "imbalance left by the weights" not in [part.name for part in trial.parts]
+    assert trial.identification == "randomised"
+    assert "remaining imbalance of the covariates" not in [part.name for part in trial.parts]
 
 
 # --- what intervals do ----------------------------------------------------------------------------
@@ -488,11 +488,11 @@ def test_odd_data_give_an_answer(case, design):
 
 def test_what_cannot_be_balanced_is_said():
     made = run(odd_cases()["no overlap"])
-    assert "HARDLY ADJUSTED" in made.caution
+    assert "Weak adjustment" in made.warnings
     assert any("overlap" in note for note in made.notes)
     low, high = made.conf_int()
     assert high - low > 0.3  # the interval allows for what may be left
-    assert run(odd_cases()["no overlap"], design="randomised").doubts == ""
+    assert run(odd_cases()["no overlap"], design="randomised").estimate_warnings == ""
 
 
 # --- wherever the rows are ------------------------------------------------------------------------

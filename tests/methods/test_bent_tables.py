@@ -100,14 +100,16 @@ def test_a_study_is_not_worse_where_ranges_are_far_too_wide():
 def test_first_lines_say_what_is_left_out_and_details_what_was_added():
     data, _ = people()
     few = survival(data[:800], bounds=TIGHT, epsilon=1.0, seed=1)
-    assert str(few.summary()).index("LINES ONLY") < str(few.summary()).index("risk difference")
-    assert "columns added" not in few.details
+    assert str(few.summary()).index("Linear terms only") < str(few.summary()).index(
+        "risk difference"
+    )
+    assert "terms added" not in few.details
     some = survival(data[:1200], bounds=TIGHT, epsilon=1.0, seed=1)
-    assert "NO PRODUCTS" in some.caution
-    assert some.details["columns added"] == "2 squares"
+    assert "No interactions" in some.warnings
+    assert some.details["terms added"] == "2 squares"
     many = survival(data, bounds=TIGHT, epsilon=1.0, seed=1)
-    assert "NO STEPS" in many.caution
-    assert many.details["columns added"] == "2 squares, 1 products"
+    assert "Functional form" in many.warnings
+    assert many.details["terms added"] == "2 squares, 1 product"
     for more in ({"flexible": 0}, {"design": "randomised"}):
         quiet = survival(data[:800], bounds=TIGHT, epsilon=1.0, seed=1, **more)
-        assert "LINES ONLY" not in quiet.caution
+        assert "Linear terms only" not in quiet.warnings

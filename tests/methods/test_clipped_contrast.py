@@ -70,9 +70,9 @@ def test_the_noise_is_as_large_as_it_says():
 
 def test_an_observational_study_gets_an_association_without_a_test():
     made = fit(trial(), design="observational")
-    assert made.released.basis == "association"
+    assert made.released.identification == "unadjusted"
     assert made.std_error == fit(trial()).std_error
-    (low, high), wide = made.conf_int(), made.conf_int_of_effect()
+    (low, high), wide = made.conf_int(), made.effect_conf_int()
     assert wide[1] - wide[0] > 2 * (high - low)  # confounding that may be there
     assert not any("confounding" in part.name for part in made.released.parts)
     assert any("confounding" in part.name for part in made.released.as_effect().parts)
@@ -81,6 +81,6 @@ def test_an_observational_study_gets_an_association_without_a_test():
 
 def test_public_arms_cost_nothing():
     made = fit(trial(), level="label")
-    assert "count" not in {spend.share for spend in made.spends}
+    assert "count" not in {charge.share for charge in made.charges}
     assert made.guarantee.public == ("n", "covariates", "treatment")
     assert made.guarantee.epsilon == pytest.approx(1.0)

@@ -96,14 +96,17 @@ def test_what_a_difference_is_called_follows_from_design_and_covariates():
         return dpe.dp_ate(formula, data, "diff_in_means", **more, **given)
 
     open_, said = made("y ~ t"), made("y ~ t", design="randomised")
-    assert open_.caution == "NOT ADJUSTED: an effect only where treatment was randomised"
+    assert (
+        open_.warnings
+        == "NOT ADJUSTED: the difference is an effect only if treatment was randomised"
+    )
     assert isinstance(open_.p_value, float)
-    assert (said.caution, said.released.basis) == ("", "randomised")
-    assert made("y ~ t | x", design="randomised").caution == ""
+    assert (said.warnings, said.released.identification) == ("", "randomised")
+    assert made("y ~ t | x", design="randomised").warnings == ""
     for associated in (made("y ~ t | x"), made("y ~ t", design="observational")):
         assert associated.estimate == open_.estimate
-        assert associated.caution.startswith("ASSOCIATION, NOT AN EFFECT")
+        assert associated.warnings.startswith("ASSOCIATION, NOT AN EFFECT")
         assert isinstance(associated.p_value, Unavailable)
-        assert "Private association" in str(associated)
+        assert "Unadjusted association, differentially" in str(associated)
     with pytest.raises(OptionError, match="design must be one of observational, randomised"):
         made("y ~ t", design="random")

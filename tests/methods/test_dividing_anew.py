@@ -11,14 +11,14 @@ import pytest
 import dpeffects as dpe
 from dpeffects.privacy.budget import Budget, Share, as_written, written_below
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.domains import Box
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows, reads
-from dpeffects.privacy.sets import Box
 from dpeffects.seeded import SeededNoise
 
 BOUNDS = dict.fromkeys(("y", "x1", "x2"), (0, 1))
-NEW = ("moments", "calibration of the score")
+NEW = ("moments", "calibration of the propensity score")
 """Releases of the other method."""
 
 
@@ -41,12 +41,12 @@ def test_a_call_costs_its_budget_wherever_it_goes(kind, given, epsilon):
     call = {"epsilon": epsilon, "bounds": BOUNDS, "ledger": ledger, "seed": 4, "flexible": 0}
     found = dpe.dp_ate("y ~ t | x1 + x2", frame(kind), "auto", **call, **given)
     assert found.options["chosen"] == "regression"
-    labels = [spend.label for spend in found.spends]
+    labels = [charge.label for charge in found.charges]
     assert (set(NEW) <= set(labels)) == (kind != "any")
     assert ("effect beside the means" in labels) == (kind == "any")
     assert ("room" in labels) == (kind != "rare")
     budget = as_written(epsilon), as_written(given.get("delta", 0.0))
-    paid = [sum(Fraction(getattr(x, what)) for x in found.spends) for what in ("epsilon", "delta")]
+    paid = [sum(Fraction(getattr(x, what)) for x in found.charges) for what in ("epsilon", "delta")]
     assert budget[0] * (1 - Fraction(1, 10**12)) <= paid[0] <= budget[0]
     assert paid[1] <= budget[1]
     if paid[1]:

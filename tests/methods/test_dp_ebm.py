@@ -58,8 +58,8 @@ def given(monkeypatch):
 @pytest.mark.parametrize("learner", ["s", "t", "dr", "r"])
 def test_everything_is_declared_and_the_price_is_covered(given, learner):
     fit = dpe.dp_ate(FORMULA, frame(), "dp_ebm", epsilon=1.0, learner=learner, **CALL)
-    assert len(given) == len(fit.spends)
-    for (asked, features, target), spend in zip(given, fit.spends, strict=True):
+    assert len(given) == len(fit.charges)
+    for (asked, features, target), charge in zip(given, fit.charges, strict=True):
         width = features.shape[1]
         assert asked["feature_types"] == ["continuous"] * width
         np.testing.assert_array_equal(asked["privacy_bounds"], [[0.0, 1.0]] * width)
@@ -74,8 +74,8 @@ def test_everything_is_declared_and_the_price_is_covered(given, learner):
             assert len(features) == 302
             assert set(target[-2:]) == {0, 1}
         e, d = asked["epsilon"], asked["delta"]
-        assert 2 * e <= spend.epsilon
-        assert (1 + math.exp(e)) * d <= spend.delta
+        assert 2 * e <= charge.epsilon
+        assert (1 + math.exp(e)) * d <= charge.delta
 
 
 @pytest.mark.parametrize("learner", ["s", "t", "dr", "r"])

@@ -11,7 +11,7 @@ import dpeffects as dpe
 from dpeffects.replication.block_learner import RidgeLogistic, RidgeRegression
 from dpeffects.replication.dpci import CrossFitted
 from dpeffects.replication.model_folds import FoldModels
-from dpeffects.replication.unproved.models import FittedModel
+from dpeffects.replication.unproved.sklearn_models import ModelTemplate
 from dpeffects.seeded import SeededNoise
 from tests.methods.test_model_folds import BOUNDS, EFFECT, FORMULA, frame
 from tests.plain import plain
@@ -34,7 +34,7 @@ def test_the_estimate_is_cross_fitted_aipw():
     """Against a plain loop with other code for the models' terms."""
     x, t, y = arrays(frame(300))
     found = CrossFitted(
-        FoldModels(FittedModel(RidgeRegression()), FittedModel(RidgeLogistic()), "aipw"),
+        FoldModels(ModelTemplate(RidgeRegression()), ModelTemplate(RidgeLogistic()), "aipw"),
         3,
         0.1,
         (0.0, 1.0),
@@ -71,8 +71,8 @@ def test_the_noise_is_by_the_largest_influence():
     reference = plain(FORMULA, frame(n), "dpci", clip=0.1).estimate
     gross = np.abs(np.array(terms) - reference).max()
     factor = 5 * math.sqrt(2 * math.log(n) * math.log(2 / (DELTA / 2))) / (0.5 * n)
-    assert fit.spends[0].scale[0] == pytest.approx(gross * factor, rel=0.02)
-    assert [(s.share, s.epsilon, s.claim) for s in fit.spends] == [
+    assert fit.charges[0].scale[0] == pytest.approx(gross * factor, rel=0.02)
+    assert [(s.share, s.epsilon, s.claim) for s in fit.charges] == [
         ("estimate", 0.5, 0),
         ("variance", 0.5, 0),
     ]

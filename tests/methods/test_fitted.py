@@ -56,7 +56,7 @@ def test_noise_in_the_model_of_treatment_leaves_little(monkeypatch):
 def test_means_by_arm_are_those_of_everybody_under_either_treatment():
     data, declared = people(), BOUNDS | {"sex": [0, 1], "event": [0, 1]}
     fit = dpe.dp_study(FORMULA, data, bounds=declared, epsilon=1e5, seed=1)
-    means = fit.one("event").means.set_index("arm")["mean"]
+    means = fit.effect_on("event").means.set_index("arm")["mean"]
     assert means["control"] == pytest.approx(0.15 + 0.03 * data["x"].mean(), abs=0.01)
     assert means["treated"] == pytest.approx(0.20 + 0.03 * data["x"].mean(), abs=0.01)
 
@@ -64,7 +64,7 @@ def test_means_by_arm_are_those_of_everybody_under_either_treatment():
 def test_means_over_the_treated_are_observed():
     data = people()
     fit = dpe.dp_study(FORMULA, data, bounds=BOUNDS, epsilon=1e5, seed=1, estimand="ATT")
-    means = fit.one("score").means.set_index("arm")["mean"]
+    means = fit.effect_on("score").means.set_index("arm")["mean"]
     assert means["treated"] == pytest.approx(data["score"][data["t"] == 1].mean(), abs=0.005)
 
 
@@ -92,4 +92,4 @@ def test_slopes_that_noise_would_drown_are_not_asked_for():
     assert outcome_slopes.worth(20_000, 4, 3, 0.1)
     data = people(1500)
     fit = dpe.dp_study(FORMULA, data, bounds=BOUNDS, epsilon=0.3, adjust=True, seed=1)
-    assert "slopes" not in {spend.share for spend in fit.spends}
+    assert "slopes" not in {charge.share for charge in fit.charges}

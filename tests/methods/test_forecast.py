@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dpeffects.estimators.default.auto import AutoOptions, choose, plans
-from dpeffects.estimators.spec import Facts
+from dpeffects.estimators.spec import PublicInfo
 from dpeffects.privacy.budget import Budget
 
 EPSILONS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.8, 1.0, 1.6, 2.5, 4.0, 8.0)
@@ -13,7 +13,7 @@ EPSILONS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.8, 1.0, 1.6, 2.5, 4.0, 8.0)
 
 def facts(n, columns, epsilon, delta=0.0, outcome=0):
     values = (1, *(2 if j % 3 == 0 else 0 for j in range(columns)), outcome)
-    return Facts(n, columns + 1, Budget(epsilon, delta), "sample", 0, values)
+    return PublicInfo(n, columns + 1, Budget(epsilon, delta), "sample", 0, values)
 
 
 @pytest.mark.sampled(5)

@@ -123,7 +123,9 @@ def test_a_variance_of_a_subgroup_that_is_noise_is_that_of_the_whole():
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("delta", "mechanism"), [(0.0, "cube"), (0.05, "Gaussian")])
+@pytest.mark.parametrize(
+    ("delta", "mechanism"), [(0.0, "K-norm, l-infinity ball"), (0.05, "discrete Gaussian")]
+)
 def test_stated_noise_is_that_of_repeated_releases(delta, mechanism):
     data, names = made(600), [f"y{j}" for j in range(16)]
     rng = np.random.default_rng(6)
@@ -131,7 +133,7 @@ def test_stated_noise_is_that_of_repeated_releases(delta, mechanism):
     formula, bounds = f"{' + '.join(names)} ~ t", dict.fromkeys(names, (0.0, 1.0))
     asked = {"bounds": bounds, "design": "randomised", "epsilon": 1.0, "delta": delta}
     fits = [dpe.dp_study(formula, data, **asked, seed=seed) for seed in range(80)]
-    assert fits[0].spends[0].mechanism == mechanism
+    assert fits[0].charges[0].mechanism == mechanism
     by_arm = data.groupby("t")[names].mean()
     errors = np.array([fit.estimates for fit in fits]) - (by_arm.loc[1] - by_arm.loc[0]).to_numpy()
     stated = np.mean([effect.noise_variance for fit in fits for effect in fit.effects])
@@ -164,9 +166,9 @@ def test_ratios_of_an_outcome_of_two_values():
     data = made()
     fit = dpe.dp_study(FORMULA, data, **ASKED, epsilon=EXACT, seed=1)
     risk = data.groupby("t")["died"].mean()
-    ratio = fit.one("died").effect("ratio")
+    ratio = fit.effect_on("died").effect("ratio")
     assert ratio.estimate == pytest.approx(risk[1] / risk[0], rel=1e-3)
-    frame = fit.one("died").means.set_index("arm")
+    frame = fit.effect_on("died").means.set_index("arm")
     assert frame["mean"].tolist() == pytest.approx([risk[1], risk[0]], abs=1e-4)
 
 
@@ -182,11 +184,11 @@ def test_more_epsilon_makes_every_interval_shorter():
 @pytest.mark.parametrize(
     ("call", "given", "words"),
     [
-        ("dp_ate", {}, "dp_study takes several"),
-        ("dp_study", {"subgroups": "age"}, "discrete"),
+        ("dp_ate", {}, "for several use dp_study"),
+        ("dp_study", {"subgroups": "age"}, "terms with a few values"),
         ("dp_study", {"subgroups": [3]}, "subgroups must be terms"),
-        ("dp_study", {"shares": {"outcome": 1.0}}, "Did you mean 'outcomes'"),
-        ("dp_study", {"cluster": "region"}, "cluster is for average effects"),
+        ("dp_study", {"budget_split": {"outcome": 1.0}}, "Did you mean 'outcomes'"),
+        ("dp_study", {"cluster": "region"}, "cluster is only for average effects"),
     ],
 )
 def test_mistakes_are_answered_before_anything_is_charged(call, given, words):

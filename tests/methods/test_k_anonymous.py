@@ -8,7 +8,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.replication.k_anonymous import anonymised, microaggregate
-from dpeffects.replication.unproved.claimed import unprotected
+from dpeffects.replication.unproved.unproved_releases import unprotected
 from tests.methods.test_model_folds import BOUNDS, FORMULA, frame
 from tests.plain import plain
 from tests.privacy.bare import curator
@@ -57,11 +57,11 @@ def test_it_has_no_noise_and_charges_nothing():
     one, two = run(), run(epsilon=100.0)
     assert one.estimate == two.estimate
     assert one.noise_variance == 0.0
-    assert one.spends == ()
+    assert one.charges == ()
     assert one.level == one.guarantee.status == "none"
     low, high = one.conf_int()
     assert low < one.estimate < high
-    assert "nothing is protected" in " ".join(str(one.summary()).split())
+    assert "Protects nothing" in " ".join(str(one.summary()).split())
 
 
 def test_whoever_knows_the_others_reads_a_record():
@@ -89,9 +89,9 @@ def test_effects_at_points_are_those_of_the_anonymised_table(learner):
     shared = data.assign(**dict(zip(("x1", "x2"), anonymised(rows, 7).T, strict=True)))
     fit, same = at_points(k=7, learner=learner), at_points(shared, k=2, learner=learner)
     from dpeffects.replication.block_learner import BlockLearner, RidgeLogistic, RidgeRegression
-    from dpeffects.replication.unproved.models import FittedModel
+    from dpeffects.replication.unproved.sklearn_models import ModelTemplate
 
-    models = FittedModel(RidgeRegression()), FittedModel(RidgeLogistic())
+    models = ModelTemplate(RidgeRegression()), ModelTemplate(RidgeLogistic())
     points = np.column_stack([np.ones(3), AT["x1"], AT["x2"]])
     direct = BlockLearner(*models, estimator=learner, queries=points)
     encoded = np.column_stack([np.ones(len(shared)), shared[["x1", "x2"]]])
@@ -103,13 +103,13 @@ def test_effects_at_points_are_those_of_the_anonymised_table(learner):
 def test_effects_at_points_are_marked_and_charge_nothing():
     one, two = at_points(), at_points(epsilon=100.0)
     assert (one.estimates == two.estimates).all()
-    assert one.spends == ()
+    assert one.charges == ()
     assert one.guarantee.status == "none"
     assert set(one.tidy()["guarantee"]) == {"none"}
     assert np.isnan(one.conf_int()).all()
     for text in (str(one), one.to_json(), str(one.report())):
         assert "no differential privacy" in text.lower()
-    assert "nothing is protected" in " ".join(str(one.summary()).split())
+    assert "Protects nothing" in " ".join(str(one.summary()).split())
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_effects_at_points_are_marked_and_charge_nothing():
         ({"release": "function", "at": None}, 'release="points"'),
         ({"learner": "t_learner"}, "learner must be"),
         ({"k": 401}, "smaller k"),
-        ({"ledger": dpe.Ledger(1.0)}, "no ledger"),
+        ({"ledger": dpe.Ledger(1.0)}, "leave ledger out"),
     ],
 )
 def test_refusals_at_points(given, words):
@@ -144,7 +144,7 @@ def test_rows_are_handed_out_only_where_all_of_them_are_public():
         ({"k": 401}, "smaller k"),
         ({"estimator": "ols"}, "estimator"),
         ({"level": "sample"}, "level must be one of"),
-        ({"ledger": dpe.Ledger(1.0)}, "no ledger"),
+        ({"ledger": dpe.Ledger(1.0)}, "leave ledger out"),
     ],
 )
 def test_refusals(given, words):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpeffects.privacy.parts import by_block
+from dpeffects.privacy.sample_splits import by_block
 from dpeffects.replication.block_learner import BlockLearner, RidgeLogistic, RidgeRegression
 from dpeffects.replication.sample_aggregate import mean_answer
-from dpeffects.replication.unproved.models import FittedModel
+from dpeffects.replication.unproved.sklearn_models import ModelTemplate
 from tests.privacy.bare import curator
 
 linear_model = pytest.importorskip("sklearn.linear_model")
@@ -27,11 +27,11 @@ def records(n=4000, seed=0, noise=0.05):
 
 def at_points(estimator, outcome=LINEAR, final=None, **more):
     return BlockLearner(
-        FittedModel(outcome),
-        FittedModel(more.pop("propensity", linear_model.LogisticRegression(C=1e6))),
+        ModelTemplate(outcome),
+        ModelTemplate(more.pop("propensity", linear_model.LogisticRegression(C=1e6))),
         estimator,
         queries=QUERIES,
-        final=None if final is None else FittedModel(final),
+        final=None if final is None else ModelTemplate(final),
         **more,
     )
 
@@ -158,7 +158,7 @@ def test_ridge_logistic_is_nearly_maximum_likelihood():
 
 
 def test_a_constant_target_needs_no_model():
-    predict = FittedModel(linear_model.LogisticRegression()).fitted(
+    predict = ModelTemplate(linear_model.LogisticRegression()).fitted(
         np.ones((3, 1)), np.full(3, 0.7)
     )
     assert predict(np.ones((2, 1))).tolist() == [0.7, 0.7]
@@ -167,7 +167,7 @@ def test_a_constant_target_needs_no_model():
 def test_learners_hold_no_fitted_model():
     x, _, y = records(50)
     fitted = linear_model.LinearRegression().fit(x, y)
-    learner = FittedModel(fitted)
+    learner = ModelTemplate(fitted)
     assert not hasattr(learner._model, "coef_")
     learner.fitted(x, y)
     assert not hasattr(learner._model, "coef_")

@@ -116,10 +116,10 @@ def test_all_contrasts_cost_one_budget_and_have_the_noise_of_one_release():
     frame = data(1000)
     ledger = dpe.Ledger(1.0)
     pairs = fit(frame, contrasts="pairwise", ledger=ledger)
-    assert sum(s.epsilon for s in pairs.spends) == pytest.approx(1.0)
+    assert sum(s.epsilon for s in pairs.charges) == pytest.approx(1.0)
     assert ledger.remaining == pytest.approx((0.0, 0.0), abs=1e-9)
-    assert [s.share for s in pairs.spends] == ["estimate", "variance"]
-    assert pairs.spends[0].sensitivity == pytest.approx((1.0,), rel=1e-4)
+    assert [s.share for s in pairs.charges] == ["estimate", "variance"]
+    assert pairs.charges[0].sensitivity == pytest.approx((1.0,), rel=1e-4)
     for one, both in zip(fit(frame).effects, pairs.effects[:2], strict=True):
         assert one.laplace == pytest.approx(both.laplace)
 
@@ -179,7 +179,7 @@ def test_what_the_released_shares_do_to_effects_is_in_the_variance():
 
 def test_sample_level_with_a_huge_epsilon_recovers_the_effects():
     found = fit(data(6000), level="sample", contrasts="pairwise", epsilon=1e5, seed=3)
-    assert not found.doubts
+    assert not found.estimate_warnings
     for (_, row), truth in zip(found.tidy().iterrows(), TRUTH.values(), strict=True):
         assert row["estimate"] == pytest.approx(truth, abs=4 * row["std_error"])
 
@@ -211,8 +211,8 @@ def test_debiasing_undoes_the_mixing_where_there_is_nothing_to_adjust():
 
 def test_noisy_scores_are_cautioned_and_a_bias_has_no_interval():
     frame = data(1500)
-    for epsilon, words in ((1.0, "HARDLY ADJUSTED"), (1500.0, "PARTLY ADJUSTED")):
-        assert words in fit(frame, level="sample", epsilon=epsilon, seed=1).caution
+    for epsilon, words in ((1.0, "Weak adjustment"), (1500.0, "Partial adjustment")):
+        assert words in fit(frame, level="sample", epsilon=epsilon, seed=1).warnings
     literal = fit(frame, level="sample", debias=False, seed=1)
     assert np.isnan(literal.conf_int()).all()
     assert "shrink this estimate towards zero" in str(literal.summary())
@@ -242,7 +242,11 @@ def test_a_result_is_written_read_and_shown(tmp_path):
     assert list(found.tidy()["term"]) == ["low - none", "high - none"]
     assert list(found.tidy().columns[:3]) == ["term", "estimate", "std_error"]
     text = str(found.summary())
-    for words in ("between 3 arms", "none (reference), low, high", "hold at once with 95 %"):
+    for words in (
+        "between 3 arms",
+        "none (reference), low, high",
+        "Simultaneous 95 % confidence intervals",
+    ):
         assert words in text
     assert "high -{} none" in found.summary().as_latex()  # no ligature
     told = " ".join(str(found.report()).split())
@@ -282,7 +286,7 @@ def test_plots():
     matplotlib.use("Agg")
     axes = fit(data(), contrasts="pairwise", seed=1).plot()
     assert [t.get_text() for t in axes.get_yticklabels()] == list(TRUTH)
-    assert "all at once" in axes.get_title("left")
+    assert "Simultaneous" in axes.get_title("left")
 
 
 def test_two_levels_are_the_same_as_before():
@@ -320,7 +324,10 @@ def test_lazy_frames_are_read_by_arm(engine, level):
 
 REFUSED = {
     "another method": ({"method": "model_folds"}, "model_folds compares two arms"),
-    "what to write": ({"method": "sample_aggregate"}, 'write method="auto", or compare two'),
+    "what to write": (
+        {"method": "sample_aggregate"},
+        '"auto", or declare two of the levels',
+    ),
     "an unknown word": ({"contrasts": "all"}, "contrasts must be one of reference, pairwise"),
     "a list": ({"contrasts": ["high"]}, "contrasts must be one of"),
     "two limits": ({"match_limit": (1, 2)}, "one whole number where there are 3 arms"),
@@ -346,12 +353,12 @@ def test_one_effect_is_wanted_elsewhere():
         dpe.dp_balance(FORMULA, frame, epsilon=1, ledger=ledger)
     with pytest.raises(OptionError, match=r"learner compares .* use dp_ate with method=.auto"):
         dpe.dp_cate(FORMULA, frame, epsilon=1, ledger=ledger)
-    with pytest.raises(OptionError, match="a plan compares two arms"):
+    with pytest.raises(OptionError, match="plan compares two arms"):
         dpe.plan(FORMULA, n=1000, epsilon=1, bounds=BOUNDS, method="private_psm")
     empty = frame.frame.assign(treatment="none")
     with pytest.raises(DataError, match="three arms is empty"):
         fit(empty, bounds=BOUNDS, ledger=ledger)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
 
 
 def test_levels_in_the_formula_are_arms_too():
@@ -388,14 +395,14 @@ def test_what_is_said_of_other_calls_can_be_followed():
     for call in (dpe.dp_att, dpe.dp_balance, dpe.dp_cate):
         with pytest.raises(OptionError, match='use dp_ate with method="auto"'):
             call(FORMULA, frame, epsilon=1)
-    with pytest.raises(OptionError, match="a plan compares two arms"):
+    with pytest.raises(OptionError, match="plan compares two arms"):
         dpe.plan(FORMULA, n=1000, epsilon=1, bounds=BOUNDS)
 
 
 def test_levels_that_print_alike_are_refused():
     frame = pd.DataFrame({"y": 0.5, "t": pd.Series([0, 1, "1"] * 20, dtype=object), "x": 0.5})
     bounds = {"y": (0, 1), "x": (0, 1), "t": [0, 1, "1"]}
-    with pytest.raises(BoundsError, match="print alike"):
+    with pytest.raises(BoundsError, match="look the same when printed"):
         dpe.dp_ate("y ~ t | x", frame, "private_psm", level="label", epsilon=1, bounds=bounds)
 
 
@@ -403,9 +410,11 @@ def test_associations_are_called_so_and_nothing_is_said_of_what_is_missing():
     found = fit(data(600), level="sample", seed=1)
     assert found.associated
     assert repr(found).startswith("<dpeffects association 2 contrasts")
-    assert "All 2 intervals" in str(found.summary())
+    assert "Simultaneous 95 % confidence intervals (Bonferroni, 2 contrasts)" in str(
+        found.summary()
+    )
     assert "p-values are adjusted" not in f"{found.summary()} {found.report()}"
-    assert "intervals hold" not in str(fit(data(600), variance=False, seed=1).summary())
+    assert "Simultaneous" not in str(fit(data(600), variance=False, seed=1).summary())
 
 
 def test_memory_grows_with_arms_and_contrasts():

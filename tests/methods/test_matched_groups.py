@@ -10,7 +10,7 @@ import pytest
 import statsmodels.api as sm
 
 import dpeffects as dpe
-from dpeffects.estimators.default.score import Score
+from dpeffects.estimators.default.propensity_score import PropensityScore
 from dpeffects.replication import matched_groups
 from tests.privacy.bare import Block
 from tests.refused import refusals
@@ -86,7 +86,7 @@ def test_weights_of_both_arms_add_up_to_the_records_of_a_group(monkeypatch):
     scaled = (frame[["x1", "x2"]].to_numpy() + 4) / 8
     rows = Block(treated=frame["t"].to_numpy(), covariates=np.column_stack([np.ones(5000), scaled]))
     chance, share = score.of(rows)[:, 0], groups.of(rows)[:, 0]
-    assert isinstance(score, Score)
+    assert isinstance(score, PropensityScore)
     group = np.digitize(chance, groups.limits[0])
     for g in range(6):
         inside, t = group == g, rows.treated
@@ -105,7 +105,7 @@ def test_at_epsilon_1_it_adjusts_and_says_so():
         plain = frame.groupby("t")["y"].mean().diff().iloc[-1] - truth
         found = fit(frame, seed=seed)
         errors.append(abs(found.estimate - truth) / plain)
-        assert found.basis == "adjusted"
+        assert found.identification == "adjusted"
         assert "ASSOCIATION" not in str(found)
     assert max(errors) < 0.25
     assert np.median(errors) < 0.1
@@ -123,7 +123,7 @@ def test_intervals_cover():
 
 def test_what_noise_hides_is_what_the_score_says():
     """Where counts are noise the shares are those of the score: the weights do not explode."""
-    found = [fit(data(2000), seed=s, shares={"groups": 0.002}, epsilon=4.0) for s in range(5)]
+    found = [fit(data(2000), seed=s, budget_split={"groups": 0.002}, epsilon=4.0) for s in range(5)]
     for one in found:
         assert one.estimate == pytest.approx(0.3, abs=5 * one.std_error)
         assert one.std_error < 0.1
@@ -141,7 +141,7 @@ def test_several_arms_have_groups_of_their_own():
         error = found.tidy()["std_error"].iloc[k]
         assert found.estimates[k] == pytest.approx(truth[a] - truth[b], abs=4 * error)
         assert abs(apart[a] - apart[b] - truth[a] + truth[b]) > 8 * error
-    counts = [s for s in found.spends if s.share == "groups"]
+    counts = [s for s in found.charges if s.share == "groups"]
     assert len(counts) == 3
     assert len({s.epsilon for s in counts}) == 1
 

@@ -70,7 +70,7 @@ def test_intervals_cover(given):
 def test_averages_of_predictions_without_weights_have_no_variance_and_pay_for_none():
     fit = run(average="predictions", estimator="regression", epsilon=1.0)
     assert "error of the models" in str(fit.std_error)
-    assert [spend.share for spend in fit.spends] == ["count", "estimate"]
+    assert [charge.share for charge in fit.charges] == ["count", "estimate"]
 
 
 def test_any_learner_will_do():

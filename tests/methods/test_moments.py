@@ -1,4 +1,4 @@
-"""`dp_moments`: regressions by statsmodels, law of the noise, sites, files, refusals, engines."""
+"""`dp_moments`: regressions by statsmodels, noise distribution, sites, files, refusals, engines."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import statsmodels.formula.api as smf
 import dpeffects as dpe
 from dpeffects.abilities.moments import z_of_record
 from dpeffects.errors import DataError, DPEffectsError, OptionError, ReleaseError
-from dpeffects.estimators.arm_sums import OfArm
-from dpeffects.estimators.row import Row
+from dpeffects.estimators.arm_sums import ArmLookup
+from dpeffects.estimators.row_functions import RowPartial
 from dpeffects.inference.moment_regression import MomentMatrix, regress
 from dpeffects.privacy.rows import Block
 
@@ -111,11 +111,11 @@ def test_effects_are_coefficients_and_say_what_they_stand_on(
     fit = exact.effect("cost ~ t | age + region")
     row = exact.regression("cost ~ t + age + region").coefficient("t")
     assert fit.estimate == row.value
-    assert (fit.basis, fit.outcome, fit.treatment) == ("adjusted", "cost", "t")
+    assert (fit.identification, fit.outcome, fit.treatment) == ("adjusted", "cost", "t")
     assert exact.effect("cost ~ t").associated
     assert exact.effect().formula.startswith(FORMULA)
     trial = dpe.dp_moments(FORMULA, data, **ASKED, epsilon=1.0, design="randomised", seed=1)
-    assert trial.effect("died ~ t").basis == "randomised"
+    assert trial.effect("died ~ t").identification == "randomised"
     low, high = trial.effect("died ~ t").conf_int()
     assert -1.0 <= low < high <= 1.0
 
@@ -149,7 +149,7 @@ def test_balance_is_means_by_arm_over_the_spread_within_arms(
         assert row["smd"] == pytest.approx((one - zero) / math.sqrt(within), abs=1e-4)
 
 
-def columns_of(kept: dpe.Moments, data: pd.DataFrame) -> tuple[Row, Block]:
+def columns_of(kept: dpe.Moments, data: pd.DataFrame) -> tuple[RowPartial, Block]:
     """What a record adds, by the layout of a release, and the rows."""
     spec = dpe.estimators.table_methods()["moments"]
     request = dpe.flow.Request.of_effect(
@@ -160,7 +160,7 @@ def columns_of(kept: dpe.Moments, data: pd.DataFrame) -> tuple[Row, Block]:
     inside = [(data["cost"] - 0) / 60, data["died"], (data["age"] - 20) / 70, data["sex"]]
     inside += [data["region"] == level for level in BOUNDS["region"][1:]]
     covariates = np.column_stack([np.ones(len(data)), *inside]).astype(float)
-    return z_of_record(plan, OfArm(np.array([1, 0]))), Block(
+    return z_of_record(plan, ArmLookup(np.array([1, 0]))), Block(
         data["t"].to_numpy() == 1, covariates=covariates
     )
 
@@ -289,7 +289,7 @@ def test_sites_add_up(data: pd.DataFrame, tmp_path) -> None:
     path.write_text(south.to_json())
     assert dpe.combine_moments({"North": north, "South": path}) == both
     assert dpe.combine_moments([north, south]).guarantee.epsilon == EXACT
-    with pytest.raises(ReleaseError, match="one and the same"):
+    with pytest.raises(ReleaseError, match="sent the same release"):
         dpe.combine_moments([north, north])
     other = dpe.dp_moments(FORMULA, parts[1], bounds={**BOUNDS, "age": (0, 99)}, epsilon=1, seed=1)
     with pytest.raises(ReleaseError, match="differ"):
@@ -327,7 +327,7 @@ def test_files_and_formats(data: pd.DataFrame, tmp_path) -> None:
 def test_mostly_noise_is_said_and_nothing_fails(n: int, epsilon: float) -> None:
     for seed in range(4):
         kept = dpe.dp_moments(FORMULA, people(n, seed), **ASKED, epsilon=epsilon, seed=seed)
-        assert "MOSTLY NOISE" in kept.summary().as_text()
+        assert "Mostly noise" in kept.summary().as_text()
         for formula in ("cost ~ t", "died ~ t*region + age + cost", "age ~ died + sex"):
             table = kept.regression(formula)
             assert table.summary().as_text()
@@ -341,7 +341,7 @@ def test_mostly_noise_is_said_and_nothing_fails(n: int, epsilon: float) -> None:
 
 def test_worth_halves_the_noise_at_the_size_that_it_names(data: pd.DataFrame) -> None:
     one, four = (
-        dpe.dp_moments(FORMULA, data, **ASKED, check_bounds=False, epsilon=e, seed=1).worth
+        dpe.dp_moments(FORMULA, data, **ASKED, check_bounds=False, epsilon=e, seed=1).precision
         for e in (1.0, 4.0)
     )
     ratio = one["noise_to_sampling"] / four["noise_to_sampling"]
@@ -349,7 +349,7 @@ def test_worth_halves_the_noise_at_the_size_that_it_names(data: pd.DataFrame) ->
     assert list(one["column"]) == ["treatment", "number", "indicator"]
     needed = int(four["n_for_half"][0])
     more = dpe.dp_moments(FORMULA, people(needed), **ASKED, epsilon=4.0, seed=1)
-    assert more.worth["noise_to_sampling"][0] == pytest.approx(0.5, rel=0.01)
+    assert more.precision["noise_to_sampling"][0] == pytest.approx(0.5, rel=0.01)
     # in a regression on the treatment alone it is about that
     fit = more.effect("cost ~ t").released
     sampling = math.sqrt(fit.sampling.value)
@@ -407,8 +407,8 @@ def test_rows_that_count_differently(data: pd.DataFrame) -> None:
 @pytest.mark.parametrize(
     ("formula", "given", "told"),
     [
-        (FORMULA, {"subgroups": "age"}, "no factor"),
-        (FORMULA, {"subgroups": "sex:region"}, "by itself"),
+        (FORMULA, {"subgroups": "age"}, "not a factor"),
+        (FORMULA, {"subgroups": "sex:region"}, "one factor at a time"),
         (FORMULA, {"subgroups": 3}, "subgroups must be terms"),
         (FORMULA, {"missing": "available"}, "for dp_study"),
         (FORMULA, {"design": "natural"}, "design must be"),
@@ -423,21 +423,21 @@ def test_refusals_come_before_any_charge(
     ledger = dpe.Ledger(1.0)
     with pytest.raises((DPEffectsError, TypeError), match=told):
         dpe.dp_moments(formula, data, **{"bounds": BOUNDS, "epsilon": 1.0} | given, ledger=ledger)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
 
 
 @pytest.mark.parametrize(
     ("call", "told"),
     [
         (lambda m: m.regression("cost ~ t + agee"), "Did you mean 'age'"),
-        (lambda m: m.regression("cost ~ t | age"), "has no `|`"),
+        (lambda m: m.regression("cost ~ t | age"), "is written without `|`"),
         (lambda m: m.regression("cost ~ age:sex"), "have to be declared"),
-        (lambda m: m.regression("cost ~ t - 1"), "has an intercept"),
+        (lambda m: m.regression("cost ~ t - 1"), "must have an intercept"),
         (lambda m: m.regression("region ~ t"), "3 columns"),
-        (lambda m: m.effect("cost ~ sex | age"), "the treatment is t"),
+        (lambda m: m.effect("cost ~ sex | age"), "the treatment of these moments is t"),
         (lambda m: m.effect("cost + died ~ t"), "one outcome"),
         (lambda m: m.effects_by("age"), "effects by sex, region"),
-        (lambda m: m.regression("cost ~ t").coefficient("age"), "not 'age'"),
+        (lambda m: m.regression("cost ~ t").coefficient("age"), "no term 'age'"),
     ],
 )
 def test_what_moments_do_not_have(exact: dpe.Moments, call, told: str) -> None:
@@ -501,4 +501,4 @@ def test_collinear_and_constant_columns(data: pd.DataFrame) -> None:
     rows = table.tidy().set_index("term")
     assert rows.loc[["age", "again"], "std_error"].isna().all()
     assert rows.loc["t", "std_error"] < 60.0
-    assert "varies by no more than the noise" in table.summary().as_text().replace("\n  ", " ")
+    assert "is mostly noise" in table.summary().as_text().replace("\n  ", " ")

@@ -88,9 +88,9 @@ def test_one_right_model_is_enough(propensity, outcome):
 
 def test_a_score_that_bends_is_named():
     frame = sample(40_000, 3, bent_log_odds, linear)
-    assert "not linear in x1" in fit(frame, epsilon=4, flexible=0).released.caution
+    assert "not linear in x1" in fit(frame, epsilon=4, flexible=0).released.warnings
     for other in (frame, sample(40_000, 3, log_odds, linear)):  # with squares, and straight
-        assert "not linear" not in fit(other, epsilon=4).released.caution
+        assert "not linear" not in fit(other, epsilon=4).released.warnings
 
 
 @pytest.mark.sampled(2)
@@ -101,10 +101,10 @@ def test_arms_that_hardly_overlap_are_a_caution(steep):
     e = 1 / (1 + np.exp(-steep * (frame["x1"] - 0.5)))
     explained = 1 - np.mean(e * (1 - e)) / (np.mean(e) * (1 - np.mean(e)))
     for made in (fit(frame), fit(frame, dpe.dp_cate, release="groups", by="cut(x2, [0, 0.5, 1])")):
-        said = re.search(r"HARDLY ANY OVERLAP: the covariates explain about (\d+) %", made.caution)
+        said = re.search(r"Little overlap: the covariates explain about (\d+) %", made.warnings)
         assert bool(said) == (explained > 0.6)
         assert not said or 100 * explained == pytest.approx(int(said[1]), abs=15)
-        assert ("HARDLY ANY OVERLAP" in str(made.summary("short"))) == bool(said)
+        assert ("Little overlap" in str(made.summary("short"))) == bool(said)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -121,7 +121,7 @@ def test_three_arms_that_hardly_overlap_are_a_caution():
         arm = np.digitize(x[:, 0] + noise * rng.normal(size=len(x)), [1 / 3, 2 / 3])
         frame = pd.DataFrame({"y": 0.2 + linear(x), "t": arm, "x1": x[:, 0], "x2": x[:, 1]})
         made = fit(frame, bounds={**BOUNDS, "t": [0, 1, 2]})
-        assert ("HARDLY ANY OVERLAP" in made.caution) == said
+        assert ("Little overlap" in made.warnings) == said
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_a_rare_condition_is_adjusted_for_whoever_declares_it():
 @pytest.mark.parametrize("pool", ["none", "models", "all"])
 def test_gaussian_noise_where_a_delta_pays_for_it(pool):
     made = fit(sample(20_000, 1, log_odds, linear), delta=1e-6, pool=pool, check_bounds=False)
-    gaussian = {s.share for s in made.spends if s.mechanism.startswith("Gaussian")}
-    every = {s.share for s in made.spends}
+    gaussian = {s.share for s in made.charges if s.mechanism.startswith("discrete Gaussian")}
+    every = {s.share for s in made.charges}
     assert gaussian == {"none": set(), "models": {"spread", "models"}, "all": every}[pool]
     assert (made.guarantee.delta > 0) == (pool != "none")
     assert made.guarantee.delta <= 1e-6

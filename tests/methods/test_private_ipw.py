@@ -9,8 +9,8 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import BoundsError, DPEffectsError
 from dpeffects.estimators import get
-from dpeffects.estimators.default.centres import Centres
-from dpeffects.estimators.weighting.propensity import PropensityModel
+from dpeffects.estimators.default.arm_summaries import ArmStats
+from dpeffects.estimators.weighting.propensity import PropensityEstimate
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.replication.private_ipw import PrivateIPWOptions
 from dpeffects.replication.weighting_error import WeightingError
@@ -160,7 +160,7 @@ def test_noise_in_the_model_widens_the_interval():
 def made(estimand="ATE", share=0.3, kept=0.7, level_sd=0.1, **more):
     """What is released of an estimate, made up."""
     slopes = np.full(2, kept)
-    model = PropensityModel(
+    model = PropensityEstimate(
         weights=np.zeros(3),
         offset=0.0,
         scores=np.full(400, share),
@@ -174,7 +174,7 @@ def made(estimand="ATE", share=0.3, kept=0.7, level_sd=0.1, **more):
     )
     means, unknown = np.array([0.6, 0.4]), np.array([0.05, 0.03])
     shares = np.array([share, 1.0 - share])
-    centres = Centres(2000, shares, 0.01, means, unknown, unknown, (0.0, 1.0), False)
+    centres = ArmStats(2000, shares, 0.01, means, unknown, unknown, (0.0, 1.0), False)
     known = {"extra": -0.03, "noise": 1e-4, "moved": 1e-4, "lost": 0.0, "spread": 0.02}
     known |= {"sampling": 1e-4, "centred": True} | more
     return WeightingError(estimand, model, centres, **known)
@@ -202,7 +202,7 @@ def test_noise_of_the_centres_moves_the_estimate_as_reported(estimand):
     extra = (each[:, 0] - each[:, 1]) / counted
     values = u[:, 0] - u[:, 1] + (1 + error.further) * extra
     level_alone = (1 + error.further) * level * (-removed @ (np.array(off) * [1, -1]))
-    found = part(error, "share treated and means")
+    found = part(error, "the treated share and the arm means")
     assert found == pytest.approx(values.var() - level_alone.var(), rel=0.1)
 
 
@@ -221,7 +221,7 @@ def test_an_estimate_goes_further_where_that_lowers_its_error():
         errors = [np.mean((left - (1 + factor) * removed) ** 2) for factor in factors]
         assert error.further == pytest.approx(factors[np.argmin(errors)], abs=0.021)
         k, beta = kept, error.further
-        allowed = part(error, "confounding left by the shrunken model")
+        allowed = part(error, "residual confounding from the shrunken model")
         assert allowed >= np.mean(((1 - k - beta * k) * confounding) ** 2) * 0.98
 
 
@@ -229,7 +229,7 @@ def test_a_penalty_leaves_less_confounding_than_it_leaves_slopes_out():
     data = frame(40_000, 2)
     call = {"epsilon": 1e5, "penalty": 0.01}
     pulled, plain = run(data, **call), run(data, **call, centre="middle")
-    assert "slopes kept by the propensity model" in pulled.details
+    assert "propensity coefficients shrunk to" in pulled.details
     truth = run(data, epsilon=1e6).estimate
     assert abs(pulled.estimate - truth) < 0.5 * abs(plain.estimate - truth)
 
@@ -238,7 +238,7 @@ def test_a_penalty_leaves_less_confounding_than_it_leaves_slopes_out():
 
 
 def beyond(fit):
-    return float(fit.details["records beyond the clip"].removesuffix(" %")) / 100
+    return float(fit.details["records beyond the propensity limits"].removesuffix(" %")) / 100
 
 
 @pytest.mark.parametrize("level", ["sample", "label"])
@@ -249,14 +249,15 @@ def test_records_beyond_a_clip_are_counted_and_said(level):
     x = sm.add_constant(data[["x1", "x2"]].to_numpy())
     e = sm.Logit(data["t"].astype(float), x).fit(disp=0).predict(x)
     fit = run(data, clip=0.4, epsilon=1e5, level=level)
-    assert fit.details["propensities within"] == "[0.4, 0.6]"
+    assert fit.details["propensity scores truncated to"] == "[0.4, 0.6]"
     assert beyond(fit) == pytest.approx(np.mean((e < 0.4) | (e > 0.6)), abs=0.002)
-    assert "beyond the clip" in fit.caution
-    said, shown = (str(fit.summary()).index(word) for word in ("beyond the clip", "std. error"))
+    assert "scores outside the limits" in fit.warnings
+    text = " ".join(str(fit.summary()).split())
+    said, shown = (text.index(word) for word in ("scores outside the limits", "std. error"))
     assert said < shown
     chosen = run(data, epsilon=1e5, level=level)
     assert beyond(chosen) < 0.02
-    assert not chosen.doubts
+    assert not chosen.estimate_warnings
 
 
 def test_the_clip_follows_the_share_of_treated_records():
@@ -264,10 +265,10 @@ def test_the_clip_follows_the_share_of_treated_records():
     call = {"epsilon": 4.0, "bounds": few.declared, "seed": 1}
     data = few.sample(20_000, 1)
     chosen = dpe.dp_ate(few.formula, data, "private_ipw", **call)
-    low = float(chosen.details["propensities within"].strip("[]").split(",")[0])
+    low = float(chosen.details["propensity scores truncated to"].strip("[]").split(",")[0])
     assert 0.08 * 0.15 * 0.9 < low < 0.04
     given = dpe.dp_ate(few.formula, data, "private_ipw", clip=0.1, **call)
-    assert given.details["propensities within"].startswith("[0.1,")
+    assert given.details["propensity scores truncated to"].startswith("[0.1,")
     assert beyond(given) > 0.5 > 0.06 > beyond(chosen)
     assert abs(chosen.estimate - 0.06) < abs(given.estimate - 0.06)
 
@@ -283,7 +284,7 @@ def test_halves_estimate_the_effect_that_was_asked_for(estimand):
 
 def test_what_the_estimate_rests_on_is_said():
     words = " ".join(str(run(frame(20_000))).split())
-    assert "log odds of treatment are linear in its terms" in words
+    assert "linear in its terms" in words
     nothing = run(frame(300), epsilon=0.1)
     assert nothing.associated
     assert isinstance(nothing.p_value, Unavailable)
@@ -301,7 +302,7 @@ def test_delta_is_spent_where_gaussian_noise_is_smaller():
     fit = dpe.dp_ate(
         "y ~ t | " + " + ".join(names), data, "private_ipw", epsilon=1, delta=1e-5, bounds=bounds
     )
-    assert {s.mechanism for s in fit.spends if s.share == "model"} >= {"Gaussian"}
+    assert {s.mechanism for s in fit.charges if s.share == "model"} >= {"discrete Gaussian"}
     assert 0 < fit.guarantee.delta <= 1e-5
     assert fit.guarantee.status == "exact"
 
@@ -310,7 +311,7 @@ def test_delta_is_spent_where_gaussian_noise_is_smaller():
 def test_split_charges_the_even_half_only(options):
     ledger = dpe.Ledger(1.0, 1e-6)
     fit = run(ledger=ledger, split=True, delta=1e-6, **options)
-    assert {s.share for s in fit.spends if s.epsilon} == {"counts", "spread", "model"}
+    assert {s.share for s in fit.charges if s.epsilon} == {"counts", "spread", "model"}
     assert fit.guarantee.epsilon == pytest.approx(1.0)
     assert fit.conf_int().lower < fit.estimate < fit.conf_int().upper
     assert isinstance(run(split=True, variance=False).std_error, Unavailable)
@@ -336,15 +337,15 @@ def test_as_printed_is_algorithm_1(estimand):
     call = {"epsilon": 1e5, "delta": 1e-6, "bounds": bounds, "clip": 0.3}
     fit = run(data, estimand, as_printed=True, **call)
     assert fit.estimate == pytest.approx(terms.mean(), abs=4 * terms.std() / np.sqrt(20_000))
-    assert ("divided by n" in fit.caution) == (estimand != "ATE")
+    assert ("divided by n" in fit.warnings) == (estimand != "ATE")
     assert isinstance(fit.std_error, Unavailable)
 
 
 def test_as_printed_gives_all_of_the_budget_to_two_steps():
     ledger = dpe.Ledger(0.5, 1e-6)
     fit = run(ledger=ledger, epsilon=0.5, delta=1e-6, as_printed=True)
-    assert {(s.share, s.covered) for s in fit.spends} == {("model", False), ("estimate", True)}
-    assert [s.epsilon for s in ledger.spends] == pytest.approx([0.5])
+    assert {(s.share, s.covered) for s in fit.charges} == {("model", False), ("estimate", True)}
+    assert [s.epsilon for s in ledger.charges] == pytest.approx([0.5])
     classical = np.sqrt(2 * np.log(1.25 / 1e-6)) / 0.5 * 2 * 2 / 2000  # section 3.2, weights of 2
     assert 0.4 * classical < np.sqrt(fit.noise_variance) < classical
     same = run(epsilon=0.5, delta=1e-6, as_printed=True, split=True, noise="gaussian")
@@ -353,17 +354,15 @@ def test_as_printed_gives_all_of_the_budget_to_two_steps():
 
 def test_gaussian_noise_everywhere_when_asked_for():
     fit = run(delta=1e-6, noise="gaussian", propensity="output")
-    found = {s.label: s.mechanism for s in fit.spends}
-    assert found["weighted sum and squares"] == found["propensity model"] == "Gaussian"
+    found = {s.label: s.mechanism for s in fit.charges}
+    assert found["weighted sum and squares"] == found["propensity model"] == "discrete Gaussian"
     assert fit.noise_variance > 0
 
 
 def test_a_penalty_too_small_for_the_objective_is_raised():
     fit = run(penalty=1e-12)
-    assert fit.details["strength of the ridge penalty"] > 0.1
-    assert run(penalty=0.1, propensity="output").details[
-        "strength of the ridge penalty"
-    ] == pytest.approx(400)
+    assert fit.details["ridge penalty"] > 0.1
+    assert run(penalty=0.1, propensity="output").details["ridge penalty"] == pytest.approx(400)
 
 
 test_bad_options_charge_nothing = refusals(
@@ -400,20 +399,20 @@ def test_covariates_without_bounds_charge_nothing():
         run(frame(100), ledger=ledger, bounds={"y": (0, 1), "x1": (0, 1)})
     with pytest.raises(DPEffectsError, match="covariates"):
         dpe.dp_ate("y ~ t", frame(100), "private_ipw", epsilon=1, bounds=BOUNDS, ledger=ledger)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
 
 
 def test_shares_given_for_the_second_half_are_used():
     fixed = {"split": True, "variance": False, "centre": "middle"}
-    plain, mostly = run(**fixed), run(**fixed, shares={"estimate": 100.0})
+    plain, mostly = run(**fixed), run(**fixed, budget_split={"estimate": 100.0})
     assert mostly.noise_variance < plain.noise_variance
 
 
 def test_a_weak_model_is_left_flat_and_says_so():
     small = run(frame(200), epsilon=0.3)
-    assert "little is adjusted for" in " ".join(str(small.summary()).split())
+    assert "Weak adjustment" in " ".join(str(small.summary()).split())
     assert small.options["model_share"] < 0.3 < run(frame(20_000)).options["model_share"] + 0.01
-    assert "little is adjusted for" not in " ".join(str(run(frame(20_000)).summary()).split())
+    assert "Weak adjustment" not in " ".join(str(run(frame(20_000)).summary()).split())
 
 
 def test_what_the_method_says_of_itself():
@@ -421,6 +420,6 @@ def test_what_the_method_says_of_itself():
     assert spec.estimands == ("ATE", "ATT", "ATC")
     for level in spec.levels:
         for options in (PrivateIPWOptions(), PrivateIPWOptions(centre="none")):
-            assert sum(spec.shares(level, options).values()) <= 1.0 + 1e-9
+            assert sum(spec.budget_split(level, options).values()) <= 1.0 + 1e-9
     assert "clip" in dpe.methods("private_ipw")
     assert "Not normalised" in str(run(centre="middle").summary())

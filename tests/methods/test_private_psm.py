@@ -54,9 +54,9 @@ def test_sensitivity_is_the_range_times_the_largest_realised_weight():
         for j in best:
             used[j] += 1
             weight[j] += 1 / len(best)
-    spend = next(s for s in made.spends if s.share == "estimate")
-    assert spend.sensitivity[0] == pytest.approx(weight.max(), rel=1e-4)
-    assert spend.scale[0] == pytest.approx(weight.max() / (2 * 0.8), rel=1e-4)
+    charge = next(s for s in made.charges if s.share == "estimate")
+    assert charge.sensitivity[0] == pytest.approx(weight.max(), rel=1e-4)
+    assert charge.scale[0] == pytest.approx(weight.max() / (2 * 0.8), rel=1e-4)
 
 
 def test_one_draw_of_the_difference_is_less_noise_than_the_papers_two():
@@ -133,12 +133,12 @@ def test_debiasing_undoes_the_attenuation():
 
 def test_paper_split_at_sample_level():
     made = fit(data(500), level="sample", debias=False, epsilon=2.0)
-    split = {s.share: s.epsilon / 2.0 for s in made.spends}
+    split = {s.share: s.epsilon / 2.0 for s in made.charges}
     expected = {"model": 0.05, "scores": 0.05, "treatment": 0.7, "estimate": 0.2}
     assert split == pytest.approx(expected)
     other = {"model": 1, "scores": 1, "treatment": 1, "estimate": 1}
-    made = fit(data(500), level="sample", debias=False, shares=other)
-    assert {s.epsilon for s in made.spends} == {0.25}
+    made = fit(data(500), level="sample", debias=False, budget_split=other)
+    assert {s.epsilon for s in made.charges} == {0.25}
 
 
 def test_the_summary_says_that_the_printed_matching_adjusts_for_little():

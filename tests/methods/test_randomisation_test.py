@@ -1,4 +1,4 @@
-"""The randomisation test: its law against brute force, its level, and what it refuses."""
+"""The randomisation test: its distribution against brute force, its level, and what it refuses."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 import dpeffects as dpe
-from dpeffects.inference import randomisation_law
-from dpeffects.inference.randomisation_law import (
+from dpeffects.inference import randomisation_distribution
+from dpeffects.inference.randomisation_distribution import (
     GAMMA,
     Assignment,
     RandomisationStatistic,
@@ -58,14 +58,14 @@ def brute_force(statistic, successes, w, alternative):
         a, b, c, d = design.scores(statistic.centre(released))
         each = np.where(y, np.where(every, a, b), np.where(every, c, d)).sum(axis=1)
         totals, which = np.unique(each, return_inverse=True)
-        noise, law = laplace(statistic.scale(statistic.centre(released)))
+        noise, dist = laplace(statistic.scale(statistic.centre(released)))
         value = (totals[:, None] + noise) * statistic.of(1.0, released)
         extreme = {
             "greater": value >= w - 1e-9,
             "less": value <= w + 1e-9,
             "two-sided": np.abs(value) >= abs(w) - 1e-9,
         }[alternative]
-        found += p * float(np.bincount(which, chances) @ (extreme @ law))
+        found += p * float(np.bincount(which, chances) @ (extreme @ dist))
     return found
 
 
@@ -76,20 +76,20 @@ def test_the_law_of_the_statistic_is_that_of_all_assignments(name, alternative):
     design = DESIGNS[name]
     statistic = RandomisationStatistic(design, 1.3, 2.2)
     for successes, w in ((0, 0.4), (2, 0.8), (design.n - 1, 0.1), (design.n, -0.6)):
-        beyond = randomisation_law._Beyond(statistic, w, alternative)
+        beyond = randomisation_distribution._Beyond(statistic, w, alternative)
         expected = brute_force(statistic, successes, w, alternative)
         assert beyond(successes) == pytest.approx(expected, abs=2e-6)
 
 
 @pytest.mark.parametrize(("n", "successes", "treated"), [(10, 3, 4), (10, 8, 7), (40, 39, 1)])
 def test_successes_among_a_fixed_number_of_treated_are_hypergeometric(n, successes, treated):
-    values, chances = randomisation_law._hypergeometric(n, successes, treated)
-    law = stats.hypergeom(n, successes, treated)
-    assert (values[0], values[-1]) == law.support()
-    assert chances == pytest.approx(law.pmf(values), rel=1e-9)
+    values, chances = randomisation_distribution._hypergeometric(n, successes, treated)
+    dist = stats.hypergeom(n, successes, treated)
+    assert (values[0], values[-1]) == dist.support()
+    assert chances == pytest.approx(dist.pmf(values), rel=1e-9)
 
 
-@pytest.mark.parametrize("centre", randomisation_law.CENTRES)
+@pytest.mark.parametrize("centre", randomisation_distribution.CENTRES)
 @pytest.mark.parametrize("successes", [0, 3, 40, 97, 100])
 def test_sums_have_the_moments_that_the_design_says(centre, successes):
     for design in (Assignment(100, 1, 2, False), Assignment(100, 3, 10, False)):
@@ -123,7 +123,7 @@ def test_a_coarser_look_at_the_number_of_successes_is_never_smaller(monkeypatch)
     statistic = RandomisationStatistic(Assignment(60, 2, 5, False), 4.0, 12.0)
     exact = [p_value(statistic, t, m, "two-sided") for t, m in ((120.0, 20.0), (9.0, 55.0))]
     for most in (5, 20, 33):
-        monkeypatch.setattr(randomisation_law, "_MOST", most)
+        monkeypatch.setattr(randomisation_distribution, "_MOST", most)
         coarse = [p_value(statistic, t, m, "two-sided") for t, m in ((120.0, 20.0), (9.0, 55.0))]
         assert all(c >= e for c, e in zip(coarse, exact, strict=True))
     # every second number: one success more changes no chance by more than this factor
@@ -197,7 +197,7 @@ CALL = {"epsilon": 1.0, "bounds": {"y": [0, 1]}}
 def test_what_is_released_has_the_noise_of_the_law():
     """Sums are whole numbers, and move by what the scores say: the charges say it."""
     found = dpe.dp_randomisation_test("y ~ t", trial(), treated=200, seed=1, **CALL)
-    count, total = found.spends
+    count, total = found.charges
     assert (count.epsilon, total.epsilon) == (0.25, 0.75)
     assert count.scale[0] == pytest.approx(4.0)
     assert total.sensitivity == (2.0,)  # (t - p)(y - c) for p = c = 1/2, times 4
@@ -230,7 +230,7 @@ def test_large_epsilon_gives_the_exact_sums():
 def test_the_result_is_shown_and_written():
     found = dpe.dp_randomisation_test("y ~ t", trial(), treated_share=0.5, seed=1, **CALL)
     assert dpe.RandomisationTest.from_json(found.to_json()) == found
-    assert "changes nobody's y" in str(found)
+    assert "has no effect on y in any unit" in str(found)
     assert "NOT PRIVATE" in str(found)
     assert "\\begin{tabular}" in found.summary().as_latex()
     assert found.summary().as_html()
@@ -244,16 +244,16 @@ def test_the_result_is_shown_and_written():
 
 test_refusals_come_before_any_charge = refusals(
     partial(dpe.dp_randomisation_test, data=trial(), epsilon=1, bounds={"y": [0, 1], "x": (0, 1)}),
-    ("y ~ t", {}, "say how treatment was assigned"),
-    ("y ~ t", {"treated": 200, "treated_share": 0.5}, "say how treatment was assigned"),
-    ("y ~ t", {"treated": 400}, "less than the number of records"),
+    ("y ~ t", {}, "declare how treatment was assigned"),
+    ("y ~ t", {"treated": 200, "treated_share": 0.5}, "declare how treatment was assigned"),
+    ("y ~ t", {"treated": 400}, "below the number of records"),
     ("y ~ t", {"treated": 0}, "treated"),
     ("y ~ t", {"treated_share": 1.0}, "treated_share"),
     ("y ~ t", {"treated_share": 0.5, "alternative": "more"}, "alternative"),
-    ("x ~ t", {"treated": 200}, "an outcome of 0 and 1"),
-    ("y ~ t", {"treated": 200, "bounds": {"y": (0, 3)}}, "an outcome of 0 and 1"),
-    ("y ~ t", {"treated": 200, "bounds": None}, "an outcome of 0 and 1"),
-    ("log(y + 1) ~ t", {"treated": 200}, "an outcome of 0 and 1"),
+    ("x ~ t", {"treated": 200}, "an outcome declared as 0 and 1"),
+    ("y ~ t", {"treated": 200, "bounds": {"y": (0, 3)}}, "an outcome declared as 0 and 1"),
+    ("y ~ t", {"treated": 200, "bounds": None}, "an outcome declared as 0 and 1"),
+    ("log(y + 1) ~ t", {"treated": 200}, "an outcome declared as 0 and 1"),
 )
 
 

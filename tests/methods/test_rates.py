@@ -74,7 +74,7 @@ def test_adjusted_rates_are_those_of_weighted_sums() -> None:
     truth = frame["mu1"].sum() / frame["mu0"].sum()
     assert abs(fit.tidy()["estimate"][3] - truth) < 0.06
     assert crude.tidy()["estimate"][3] - truth > 0.25
-    assert (fit.basis, crude.basis) == ("adjusted", "association")
+    assert (fit.identification, crude.identification) == ("adjusted", "unadjusted")
     assert np.isnan(crude.tidy()["p_value"][3])
     assert "ASSOCIATION" in str(crude.summary())
 
@@ -109,11 +109,11 @@ def test_records_without_time_count_as_nothing() -> None:
 
 @pytest.mark.long
 def test_noise_in_both_rates_is_what_their_law_says() -> None:
-    """Half the variance of sums by arm, and independent but for its law."""
+    """Half the variance of sums by arm, and independent but for its distribution."""
     frame = made(400, randomised=True)
     fits = [dpe.dp_rate(PLAIN, frame, **TRIAL, seed=seed) for seed in range(400)]
-    events = np.array([fit.table.sums.events for fit in fits])
-    own = fits[0].table.sums
+    events = np.array([fit.arm_table.sums.events for fit in fits])
+    own = fits[0].arm_table.sums
     treated = frame["treatment"] == 1
     assert events.mean(axis=0) == pytest.approx(
         [frame["events"][treated].sum(), frame["events"][~treated].sum()], abs=6.0
@@ -166,12 +166,12 @@ def test_whatever_is_released_gives_an_answer(sums: tuple, gaussian: bool) -> No
     fit = dpe.dp_rate(PLAIN, made(), **TRIAL, seed=1)
     from dataclasses import replace
 
-    rows = replace(fit, table=table).tidy().set_index("term")
+    rows = replace(fit, arm_table=table).tidy().set_index("term")
     assert rows.loc["rate_ratio", "conf_low"] == 0.0
     assert rows.loc["rate_ratio", "conf_high"] == math.inf
     assert (rows["conf_low"] <= rows["conf_high"]).all()
     assert (rows.loc[["rate_treated", "rate_control"], "conf_low"] >= 0.0).all()
-    assert "inf" in str(replace(fit, table=table).summary())
+    assert "inf" in str(replace(fit, arm_table=table).summary())
 
 
 def test_rates_not_bounded_away_from_zero_have_no_upper_end() -> None:
@@ -196,7 +196,7 @@ def test_csv_files_codebooks_and_dots_know_the_offset(tmp_path) -> None:
     asked = {"offset": "years", "epsilon": 1.0, "adjust": True, "seed": 2, "bounds": codebook}
     here = dpe.dp_rate("events ~ treatment | .", data, **asked)
     there = dpe.dp_rate("events ~ treatment | x1 + x2", path, **asked)
-    assert here.table == there.table
+    assert here.arm_table == there.arm_table
     assert here.formula == "events ~ treatment | x1 + x2"
     assert {name for name, *_ in here.bounds} == {"events", "years", "x1", "x2"}
 
@@ -236,25 +236,25 @@ def test_weights_and_units_count_as_they_should() -> None:
     thrice = pd.concat([once] * 3, ignore_index=True)
     fits = [dpe.dp_rate(PLAIN, x, **TRIAL, unit="id", seed=5) for x in (once, thrice)]
     assert fits[1].n == 500
-    assert fits[0].table.sums.events == pytest.approx(fits[1].table.sums.events, rel=1e-3)
+    assert fits[0].arm_table.sums.events == pytest.approx(fits[1].arm_table.sums.events, rel=1e-3)
 
 
 test_refusals_cost_nothing = refusals(
     partial(dpe.dp_rate, PLAIN, made(), **ASKED),
-    ({"bounds": {"events": (0, 10)}}, BoundsError, "largest that years can be"),
-    ({"bounds": {"years": (0, 5)}}, BoundsError, "largest that events can be"),
-    ({"bounds": {"events": (0, 10), "years": (5, 5)}}, BoundsError, "lower must be below"),
+    ({"bounds": {"events": (0, 10)}}, BoundsError, "largest possible value of years"),
+    ({"bounds": {"years": (0, 5)}}, BoundsError, "largest possible value of events"),
+    ({"bounds": {"events": (0, 10), "years": (5, 5)}}, BoundsError, "the lower end must be below"),
     ({"bounds": {"events": (-1, 10), "years": (0, 5)}}, BoundsError, "from 0 to the largest"),
     ({"bounds": {"events": (0, 10), "years": (-5, 5)}}, BoundsError, "from 0 to the largest"),
     ({"offset": "months"}, DataError, "'months'"),
     ({"offset": "events"}, OptionError, "is the outcome"),
-    ({"offset": "treatment"}, FormulaError, "also stands in the outcome"),
-    ({"offset": ""}, OptionError, "need the time"),
+    ({"offset": "treatment"}, FormulaError, "also used in the outcome"),
+    ({"offset": ""}, OptionError, "needs person-time"),
     ({"offset": 3}, OptionError, "name of a column"),
     ({"per": 0}, OptionError, "per must be"),
     ({"design": "trial"}, OptionError, "design must be"),
     ({"adjust": True}, OptionError, "needs covariates"),
-    ({"cluster": "x1"}, OptionError, "cluster is for average effects"),
+    ({"cluster": "x1"}, OptionError, "cluster is only for average effects"),
     ({"missing": "weight"}, OptionError, "average effects"),
     ({"missing": {"yeras": "complete"}}, OptionError, "years"),
     ({"horizon": 3}, OptionError, "It is for dp_survival"),
@@ -278,10 +278,10 @@ def test_words_and_exports() -> None:
     assert "per 100" in text
     assert "rate" in list(dpe.methods()["method"])
     assert "offset" in dpe.methods("rate")
-    assert fit.basis == "randomised"
+    assert fit.identification == "randomised"
     booleans = made(500, most=1, dispersion=1.0, randomised=True).astype({"events": bool})
     declared = {**TRIAL, "bounds": {"years": (0, 5)}}
-    assert dpe.dp_rate(PLAIN, booleans, **declared, seed=1).table.tops == (1.0, 5.0)
+    assert dpe.dp_rate(PLAIN, booleans, **declared, seed=1).arm_table.tops == (1.0, 5.0)
 
 
 def test_gaussian_noise_where_a_delta_pays_for_it() -> None:

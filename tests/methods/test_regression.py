@@ -48,7 +48,7 @@ def by_arm(frame, who, arm=1, other=0):
 
 
 def charged(made):
-    return sum((Fraction(spend.epsilon) for spend in made.spends), Fraction())
+    return sum((Fraction(charge.epsilon) for charge in made.charges), Fraction())
 
 
 @pytest.mark.parametrize("estimand", CALLS)
@@ -60,7 +60,7 @@ def test_with_hardly_any_noise_it_is_least_squares_in_each_arm(estimand):
     assert abs(frame.groupby("t")["y"].mean().diff().iloc[-1] - value) > 5 * error
     assert made.estimate == pytest.approx(value, abs=0.6 * error)
     assert fit(frame, estimand, epsilon=1e6).std_error == pytest.approx(error, rel=0.2)
-    assert made.released.details["columns added"] == "2 squares, 1 products"
+    assert made.released.details["terms added"] == "2 squares, 1 product"
 
 
 def test_several_arms_have_a_draw_each():
@@ -71,7 +71,7 @@ def test_several_arms_have_a_draw_each():
         [by_arm(frame, slice(None), *pair) for pair in ((1, 0), (2, 0), (2, 1))]
     )
     assert np.abs(made.estimates - values).max() < 1.5 * errors.max()
-    assert [spend.share for spend in made.spends].count("estimate") == 3
+    assert [charge.share for charge in made.charges].count("estimate") == 3
     assert charged(made) <= 50
     with_means = fit(frame, bounds=bounds, epsilon=50.0, means=True, method="auto")
     assert with_means.options["chosen"] == "one_step"
@@ -86,23 +86,23 @@ def test_rows_that_do_not_count_alike_have_one_step(given, method):
     frame = sample().assign(w=np.where(np.arange(20_000) % 2, 0.5, 1.0))
     bounds = BOUNDS | ({"w": (0, 1)} if "weights" in given else {})
     made = fit(frame, method=method, bounds=bounds, **given)
-    assert "moments" in {spend.label for spend in made.spends}
+    assert "moments" in {charge.label for charge in made.charges}
     assert math.isfinite(made.std_error)
     assert charged(made) <= 2
 
 
 def test_records_that_do_not_carry_it_have_one_step_with_what_is_left():
     ledger = dpe.Ledger(3, delta=1e-6)
-    made = fit(sample(1000), ledger=ledger, delta=1e-6, models=0.3)
-    assert [spend.share for spend in made.spends].count("count") == 2
-    assert "moments" in {spend.label for spend in made.spends}
+    made = fit(sample(1000), ledger=ledger, delta=1e-6, model_share=0.3)
+    assert [charge.share for charge in made.charges].count("count") == 2
+    assert "moments" in {charge.label for charge in made.charges}
     assert made.guarantee.epsilon == 2
     assert made.guarantee.delta == 1e-6
     assert charged(made) == pytest.approx(2, rel=1e-9)
     assert ledger.spent[0] <= 2
     rare = sample()
     rare.loc[200:, "t"] = 0
-    assert "moments" in {spend.label for spend in fit(rare, method="auto").spends}
+    assert "moments" in {charge.label for charge in fit(rare, method="auto").charges}
 
 
 def few(arms=2):
@@ -145,9 +145,9 @@ def test_words_are_those_of_the_method_that_estimated(frame, bounds, estimand, m
 
 def test_what_a_caller_may_choose():
     frame = sample()
-    assert fit(frame, design="randomised").released.basis == "randomised"
-    assert "columns added" not in fit(frame, flexible=0).released.details
-    kept = fit(frame, subset="x1 > 0.1", shares={"estimate": 0.8})
-    assert {"estimate", "size"} <= {spend.share for spend in kept.spends}
+    assert fit(frame, design="randomised").released.identification == "randomised"
+    assert "terms added" not in fit(frame, flexible=0).released.details
+    kept = fit(frame, subset="x1 > 0.1", budget_split={"estimate": 0.8})
+    assert {"estimate", "size"} <= {charge.share for charge in kept.charges}
     assert charged(kept) <= 2
     assert math.isfinite(fit(frame, missing="weight", method="auto").std_error)

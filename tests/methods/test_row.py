@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 
-from dpeffects.estimators.row import row
+from dpeffects.estimators.row_functions import row
 from dpeffects.privacy.rows import Block
 
 

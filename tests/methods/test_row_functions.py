@@ -25,42 +25,42 @@ import dpeffects.replication
 from dpeffects.abilities import balance, late, moments, quantile, randomisation, rate
 from dpeffects.design.arms import ARMS, ArmByCell, Outcome, ScaledSquare, arm_number, control
 from dpeffects.design.bounds import SEARCHES, magnitude
-from dpeffects.design.clipped import AnyOutside, Outside
+from dpeffects.design.clipped import AnyOutOfRange, OutOfRange
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import arm_tables, clusters
 from dpeffects.estimators import margins as _margins
 from dpeffects.estimators import outcome_slopes as _fitted
-from dpeffects.estimators.arm_sums import OfArm, arm_squares, arm_sums, treated_count
+from dpeffects.estimators.arm_sums import ArmLookup, arm_squares, arm_sums, treated_count
+from dpeffects.estimators.default import arm_summaries as _centres
 from dpeffects.estimators.default import (
     arm_terms,
     balancing,
+    effect_variation,
     moment_models,
     one_step,
     one_step_cate,
     regression,
-    standard,
-    variation,
+    standardisation,
 )
-from dpeffects.estimators.default import centres as _centres
-from dpeffects.estimators.default import curves as _curves
-from dpeffects.estimators.default import score as _score
+from dpeffects.estimators.default import propensity_score as _score
+from dpeffects.estimators.default import score_curvature as _curves
 from dpeffects.estimators.default import tails as _tails
-from dpeffects.estimators.default.centres import Centres, residual
+from dpeffects.estimators.default.arm_summaries import ArmStats, residual
 from dpeffects.estimators.learners import first_stage
 from dpeffects.estimators.learners.first_stage import Learner, Nuisance
 from dpeffects.estimators.learners.r_learner import BINS
+from dpeffects.estimators.weighting import missing_outcomes
 from dpeffects.estimators.weighting import propensity as _propensity
-from dpeffects.estimators.weighting import response
-from dpeffects.estimators.weighting.inverse_weights import Propensity
+from dpeffects.estimators.weighting.inverse_weights import PropensityFunction
 from dpeffects.inference.moment_regression import ARM, NUMBER, PRODUCT, MomentColumn
-from dpeffects.privacy.rows import Block, Cells, fill
-from dpeffects.privacy.sets import COUNT, Box
-from dpeffects.privacy.tight_sets import Bins, WithSquares, norm_of_sum
+from dpeffects.privacy.domains import COUNT, Box
+from dpeffects.privacy.rows import Block, GroupIndex, fill
+from dpeffects.privacy.tight_domains import BoxWithSquares, Histogram, norm_of_sum
 from dpeffects.privacy.units import seen_as
 from dpeffects.replication import private_ipw
 from dpeffects.replication import sample_aggregate as aggregate
-from dpeffects.replication.matched_groups import Groups, matched_cell
+from dpeffects.replication.matched_groups import PropensityScoreGroups, matched_cell
 from dpeffects.replication.private_psm import propensity_scores
 from tests.cases import each
 from tests.privacy.bare import curator
@@ -68,7 +68,7 @@ from tests.privacy.bare import curator
 D = 5
 RNG = np.random.default_rng(1)
 WEIGHTS = RNG.normal(size=D) * 3
-MODEL = Propensity.within(WEIGHTS, 0.3, (0.1, 0.9))
+MODEL = PropensityFunction.within(WEIGHTS, 0.3, (0.1, 0.9))
 CUTS = np.array([0.3, 0.5, 0.8])
 SMOOTH = Fourier.gaussian(D - 1, 0.35)
 
@@ -102,23 +102,28 @@ BASIS = balancing.Basis(
 )
 LINES = balancing.Basis(BASIS.columns, BASIS.centre, BASIS.spread)
 BALANCE = balancing.BalancingWeights(
-    BASIS, RNG.normal(size=(2, BASIS.size + 1)), np.array([3.0, 1.7]), np.array([0.4, 0.0])
+    BASIS,
+    RNG.normal(size=(2, BASIS.size + 1)),
+    np.array([3.0, 1.7]),
+    np.array([0.4, 0.0]),
 )
 FROM_MEANS = residual(np.array([0.6, 0.4]))
-STANDARD = standard.Standard(np.arange(1, D), np.full(D - 1, 0.4), np.linspace(0.1, 0.5, D - 1))
+STANDARD = standardisation.Standardiser(
+    np.arange(1, D), np.full(D - 1, 0.4), np.linspace(0.1, 0.5, D - 1)
+)
 BENT = replace(
     STANDARD, skewness=np.linspace(-0.5, 0.5, D - 1), bends=((1, 1), (2, 2), (1, 2), (3, 4))
 )
 RESIDUAL = residual(np.array([0.6, 0.4]))
 BY_ARM = residual(np.array([0.6, 0.4, 0.3]))
-SIGNS = OfArm(np.array([2.5, -1.0 / 0.6]))
+SIGNS = ArmLookup(np.array([2.5, -1.0 / 0.6]))
 CONTRAST = _centres.clipped_term(RESIDUAL, SIGNS, 0.15)
-LESS_TAKEN = late.LessTaken((-1.0, 3.0), 0.7)
-PILOT = late.Weighted(LESS_TAKEN, CONTRAST, 0.4)
+LESS_TAKEN = late.OutcomeMinusTreatment((-1.0, 3.0), 0.7)
+PILOT = late.WeightedOutcome(LESS_TAKEN, CONTRAST, 0.4)
 MODELS = SimpleNamespace(standard=STANDARD, clip=0.3, outcome_slopes=0.1 * WEIGHTS[1:])
 """What row functions read of released models."""
 ODDS, CHANCES = (
-    _score.Score(
+    _score.PropensityScore(
         standard=STANDARD,
         reference=reference,
         constants=np.array(constants),
@@ -141,7 +146,7 @@ ODDS, CHANCES = (
     )
 )
 GROUPS = [
-    Groups(
+    PropensityScoreGroups(
         **vars(x),
         limits=np.tile([0.2, 0.35, 0.6], (k, 1)),
         found=np.tile([0.1, 0.3, 0.5, 0.7], (k, 1)),
@@ -150,16 +155,18 @@ GROUPS = [
 ]
 TILTS = ("overlap", "ATE", "ATT", "ATC")
 FROM_MODEL, FROM_ARMS = (
-    one_step.from_model(STANDARD, 0.03 * WEIGHTS[1:], OfArm(np.array(levels)))
+    one_step.from_model(STANDARD, 0.03 * WEIGHTS[1:], ArmLookup(np.array(levels)))
     for levels in ((0.55, 0.35), (0.5, 0.4, 0.3))
 )
 ARM_TERM = _centres.clipped_term(FROM_ARMS, CHANCES.weight(), 0.2)
-SUM_OF_ARM, THREE_WIDTHS = OfArm(np.arange(3.0)), OfArm(np.array([0.8, 0.5, 0.6]))
-THREE = tuple(Propensity.within(w * WEIGHTS, 0.3 * w, (0.1, 1.0)) for w in (1.0, 0.5, -1.0))
+SUM_OF_ARM, THREE_WIDTHS = ArmLookup(np.arange(3.0)), ArmLookup(np.array([0.8, 0.5, 0.6]))
+THREE = tuple(PropensityFunction.within(w * WEIGHTS, 0.3 * w, (0.1, 1.0)) for w in (1.0, 0.5, -1.0))
 FROM_MEAN = clusters._from_mean(CONTRAST, 0.1)
 TABLE_WEIGHT = arm_tables.TableWeight(MODEL, "ATE")
-LEFT = _margins.Left(
-    _fitted.Fitted(BENT, 0.1 * np.random.default_rng(5).normal(size=(2, BENT.size)), CUTS),
+LEFT = _margins.Residuals(
+    _fitted.OutcomePredictions(
+        BENT, 0.1 * np.random.default_rng(5).normal(size=(2, BENT.size)), CUTS
+    ),
     2,
     np.array([False, True]),
 )
@@ -170,12 +177,12 @@ CASES = {
     "TableWeight": [arm_tables.TableWeight(MODEL, e) for e in ESTIMANDS if e != "CATE"],
     "_from_mean": [FROM_MEAN],
     "_one": [clusters._one()],
-    "has_outcome": [response.has_outcome],
-    "with_treatment": [response.with_treatment(arm) for arm in (SIGNS, SUM_OF_ARM)],
+    "has_outcome": [missing_outcomes.has_outcome],
+    "with_treatment": [missing_outcomes.with_treatment(arm) for arm in (SIGNS, SUM_OF_ARM)],
     "represented": [
-        response.represented(
-            Propensity.within(RNG.normal(size=D + 4), 0.3, (0.1, 0.9)),
-            response.with_treatment(arm),
+        missing_outcomes.represented(
+            PropensityFunction.within(RNG.normal(size=D + 4), 0.3, (0.1, 0.9)),
+            missing_outcomes.with_treatment(arm),
             BENT,
         )
         for arm in (SIGNS, SUM_OF_ARM)
@@ -186,8 +193,8 @@ CASES = {
     "arm_number": [arm_number],
     "magnitude": [magnitude],
     "RoughSize": [bins.function for bins, _ in SEARCHES[1:]],
-    "AnyOutside": [AnyOutside((0.2,) * D, (0.7,) * D)],
-    "Outside": [Outside((0.2,) * D, (0.7,) * D)],
+    "AnyOutOfRange": [AnyOutOfRange((0.2,) * D, (0.7,) * D)],
+    "OutOfRange": [OutOfRange((0.2,) * D, (0.7,) * D)],
     "propensity_scores": [
         propensity_scores(WEIGHTS[None]),
         propensity_scores(np.stack([WEIGHTS, -0.3 * WEIGHTS, WEIGHTS[::-1]])),
@@ -196,24 +203,24 @@ CASES = {
         balance.score_bin(np.append(0.2, WEIGHTS), CUTS),
         balance.score_bin(np.append(0.2, WEIGHTS), CUTS[:0]),
     ],
-    "OfArm": [SIGNS, THREE_WIDTHS],
+    "ArmLookup": [SIGNS, THREE_WIDTHS],
     "from_level": [RESIDUAL, BY_ARM],
     "clipped_term": [CONTRAST, ARM_TERM],
     "length_class": [_tails.length_class(RESIDUAL, 0.6 * 2.0 ** -np.arange(5.0))],
     "scaled": [arm_terms.scaled(ARM_TERM, THREE_WIDTHS, THREE_WIDTHS)],
     "beside_squares": [arm_terms.beside_squares(ARM_TERM, 0.4)],
-    "of_pair": [arm_terms.of_pair(ARM_TERM, OfArm(np.array([1.0, 0.0, -1.0])))],
-    "Standard": [STANDARD, BENT],
-    "unit_columns": [standard.unit_columns(x) for x in (STANDARD, BENT)],
-    "some_columns": [standard.some_columns(STANDARD.columns)],
-    "distance_classes": [standard.distance_classes(STANDARD.columns, STANDARD.means)],
-    "log_distances": [standard.log_distances(STANDARD.columns, STANDARD.means)],
+    "of_pair": [arm_terms.of_pair(ARM_TERM, ArmLookup(np.array([1.0, 0.0, -1.0])))],
+    "Standardiser": [STANDARD, BENT],
+    "unit_columns": [standardisation.unit_columns(x) for x in (STANDARD, BENT)],
+    "some_columns": [standardisation.some_columns(STANDARD.columns)],
+    "distance_classes": [standardisation.distance_classes(STANDARD.columns, STANDARD.means)],
+    "log_distances": [standardisation.log_distances(STANDARD.columns, STANDARD.means)],
     "regression_row": [regression.regression_row(x, RESIDUAL, 1.5) for x in (STANDARD, BENT)],
     "moment_row": [
         moment_models.moment_row(STANDARD, own, 0.3, points, (0.7, 0.7, 0.25))
         for own, points in (
             (RESIDUAL, ()),
-            (RESIDUAL, (OfArm(np.array([0.6, -0.4])),)),
+            (RESIDUAL, (ArmLookup(np.array([0.6, -0.4])),)),
             (BY_ARM, (THREE_WIDTHS, SUM_OF_ARM)),
         )
     ],
@@ -229,16 +236,18 @@ CASES = {
         )
     ],
     "matched_cell": [
-        matched_cell(ODDS, GROUPS[0].limits[0], 0, OfArm(ODDS.shares)),
-        matched_cell(CHANCES, GROUPS[1].limits[2], 2, OfArm(CHANCES.shares)),
+        matched_cell(ODDS, GROUPS[0].limits[0], 0, ArmLookup(ODDS.shares)),
+        matched_cell(CHANCES, GROUPS[1].limits[2], 2, ArmLookup(CHANCES.shares)),
     ],
     "along_score": [
-        variation.along_score(CONTRAST, STANDARD, ODDS.slopes[:1], np.ones(1), OfArm(np.zeros(2))),
-        variation.along_score(ARM_TERM, STANDARD, CHANCES.slopes, np.ones(3), SUM_OF_ARM),
+        effect_variation.along_score(
+            CONTRAST, STANDARD, ODDS.slopes[:1], np.ones(1), ArmLookup(np.zeros(2))
+        ),
+        effect_variation.along_score(ARM_TERM, STANDARD, CHANCES.slopes, np.ones(3), SUM_OF_ARM),
     ],
     "end_of_term": [
-        variation.end_of_term(CONTRAST, OfArm(np.full(2, 0.2))),
-        variation.end_of_term(ARM_TERM, OfArm(np.full(3, 0.2))),
+        effect_variation.end_of_term(CONTRAST, ArmLookup(np.full(2, 0.2))),
+        effect_variation.end_of_term(ARM_TERM, ArmLookup(np.full(3, 0.2))),
     ],
     "arm_weight": [
         *(private_ipw.arm_weight((MODEL,), e, SIGNS) for e in ESTIMANDS if e != "CATE"),
@@ -251,7 +260,7 @@ CASES = {
     "rooted": [balancing.rooted(BALANCE)],
     "arm_and_class": [
         balancing.arm_and_class(value, np.array([0.2, 0.5, 0.8]))
-        for value in (BALANCE, standard.some_columns(np.array([2])))
+        for value in (BALANCE, standardisation.some_columns(np.array([2])))
     ],
     "weight_sums": [balancing.weight_sums(BALANCE)],
     "outcome_slopes": [
@@ -297,10 +306,10 @@ CASES = {
     "assignment_score": [randomisation.assignment_score((3, -2, -3, 2))],
     "group": [first_stage.group],
     "covariate_bins": [first_stage.covariate_bins],
-    "LessTaken": [LESS_TAKEN],
+    "OutcomeMinusTreatment": [LESS_TAKEN],
     "TAKEN": [late.TAKEN],
-    "Weighted": [PILOT],
-    "product": [late.product(PILOT, late.Weighted(late.TAKEN, CONTRAST, 2.0, 0.3))],
+    "WeightedOutcome": [PILOT],
+    "product": [late.product(PILOT, late.WeightedOutcome(late.TAKEN, CONTRAST, 2.0, 0.3))],
     "z_of_record": [
         moments.z_of_record(
             moments.Layout(
@@ -312,7 +321,7 @@ CASES = {
                 0.2,
                 arms,
             ),
-            OfArm(np.arange(arms)),
+            ArmLookup(np.arange(arms)),
         )
         for arms in (2, 3)
     ],
@@ -447,7 +456,7 @@ def test_bins_are_those_of_the_score():
     y, t, x = records()
     c, _ = curator(y, t, x)
     w = np.array([0.0, 0.0, 2.0, -2.0])
-    bins = Cells(balance.score_bin(w, CUTS), 8)
+    bins = GroupIndex(balance.score_bin(w, CUTS), 8)
     counts = c.sums("counts", None, COUNT, bins, share="a").value[:, 0]
     inside = np.digitize(1 / (1 + np.exp(-(x @ w[1:]))), CUTS)
     own = [int((arm & (inside == k)).sum()) for arm in (t, ~t) for k in range(4)]
@@ -494,7 +503,7 @@ def test_scores_stay_in_their_interval_and_reach_its_ends(estimand):
     nearest = 1.0
     for _ in range(200):
         limits = ESTIMANDS[estimand].clip_limits(0.15)
-        model = Propensity.within(rng.normal(size=3) * 4, float(rng.normal()), limits)
+        model = PropensityFunction.within(rng.normal(size=3) * 4, float(rng.normal()), limits)
         centres = rng.uniform(-0.3, 1.3, 2)
         term = weighted_term(model, estimand, centres)
         found = np.concatenate([term(Block(t, y, np.tile(corner, (4, 1)))) for corner in corners])
@@ -510,7 +519,9 @@ def test_scores_stay_in_their_interval_and_reach_its_ends(estimand):
 def test_weighted_sums_are_what_they_say(estimand):
     y, t, x = records()
     c, _ = curator(y, t, x)
-    model = Propensity.within(np.array([0.2, 2.0, -1.0]), 0.3, ESTIMANDS[estimand].clip_limits(0.1))
+    model = PropensityFunction.within(
+        np.array([0.2, 2.0, -1.0]), 0.3, ESTIMANDS[estimand].clip_limits(0.1)
+    )
     norm = np.sqrt(1.5) * (1 + 1e-9)
     e = 1 / (1 + np.exp(-(0.3 + (0.2 + 2 * (x[:, 1] - 0.5) - (x[:, 2] - 0.5)) / norm)))
     e = np.clip(e, model.low, model.high)
@@ -541,7 +552,7 @@ def test_weighted_sums_and_squares_are_those_of_the_records(estimand, public):
     x[:, 1] = np.clip(x[:, 1] - 0.2 * t, 0, 1)
     y = np.clip(y + 0.3 * (x[:, 1] - 0.5), 0, 1)
     limits = ESTIMANDS[estimand].clip_limits(0.1)
-    model = _propensity.PropensityModel(
+    model = _propensity.PropensityEstimate(
         WEIGHTS[:3],
         -0.4,
         np.array([0.3, 0.6]),
@@ -552,7 +563,7 @@ def test_weighted_sums_and_squares_are_those_of_the_records(estimand, public):
         {},
     )
     means, (share, none) = np.array([y[t].mean(), y[~t].mean()]), (float(t.mean()), np.zeros(2))
-    centres = Centres(
+    centres = ArmStats(
         400, np.array([share, 1.0 - share]), 0.0, means, none, none, (0.0, 1.0), False
     )
     wide, narrow = (
@@ -562,7 +573,7 @@ def test_weighted_sums_and_squares_are_those_of_the_records(estimand, public):
     weighting = narrow if public else wide
     asked = weighting.terms(0.0)
     c, _ = curator(y, t, x, public=("treatment",) if public else ())
-    noisy = c.sums("sum", asked.row, WithSquares(1), share="a")
+    noisy = c.sums("sum", asked.row, BoxWithSquares(1), share="a")
     found = asked.read(noisy)
     terms = asked.term(Block(t, y, x))
     part = ESTIMANDS[estimand].population(1.0 * t, 1.0 - t)
@@ -577,35 +588,38 @@ def test_weighted_sums_and_squares_are_those_of_the_records(estimand, public):
 
 def test_records_beyond_a_clip_are_counted():
     y, t, x = records()
-    model = Propensity.within(np.array([0.2, 4.0, -3.0]), 0.3, (0.3, 0.8))
+    model = PropensityFunction.within(np.array([0.2, 4.0, -3.0]), 0.3, (0.3, 0.8))
     e = 1 / (1 + np.exp(-(unit_rows(x) @ model.weights + 0.3)))
     outside = int(np.sum((e < 0.3) | (e > 0.8)))
     c, _ = curator(y, t, x)
-    count = c.sums("count", None, COUNT, Cells(_propensity.within_clip(model), 1), share="a")
+    count = c.sums("count", None, COUNT, GroupIndex(_propensity.within_clip(model), 1), share="a")
     assert 0 < outside < 400
     assert float(count) == pytest.approx(outside)
-    flat = Propensity.within(np.array([0.7, 0.0, 0.0]), 0.3, (0.3, 0.8))
+    flat = PropensityFunction.within(np.array([0.7, 0.0, 0.0]), 0.3, (0.3, 0.8))
     assert not float(
-        c.sums("count", None, COUNT, Cells(_propensity.within_clip(flat), 1), share="a")
+        c.sums("count", None, COUNT, GroupIndex(_propensity.within_clip(flat), 1), share="a")
     )
 
 
 def test_a_released_model_bounds_its_own_weights():
-    flat = Propensity.within(np.zeros(4), 0.2, (0.1, 0.9))
+    flat = PropensityFunction.within(np.zeros(4), 0.2, (0.1, 0.9))
     assert flat.low == flat.high == pytest.approx(1 / (1 + math.exp(-0.2)))
-    steep = Propensity.within(np.array([0.0, 1e6]), 0.0, (0.1, 0.9))
+    steep = PropensityFunction.within(np.array([0.0, 1e6]), 0.0, (0.1, 0.9))
     assert (steep.low, steep.high) == (0.1, 0.9)
-    far = Propensity.within(np.zeros(2), 50.0, (0.1, 0.9))
+    far = PropensityFunction.within(np.zeros(2), 50.0, (0.1, 0.9))
     assert (far.low, far.high) == (0.9, 0.9)
 
 
 def test_covariates_by_arm_are_the_sums():
     y, t, x = records()
     c, _ = curator(y, t, x)
-    z, model = x[:, 1:] - 0.5, Propensity.within(np.array([0.2, 2.0, -1.0]), 0.3, (0.1, 0.9))
+    z, model = (
+        x[:, 1:] - 0.5,
+        PropensityFunction.within(np.array([0.2, 2.0, -1.0]), 0.3, (0.1, 0.9)),
+    )
     seen = seen_as(c, arm_tables.TableWeight(model, "ATE"))
     plain, weighted = (
-        _margins.margins([_margins.MarginAsked(own, "margin", np.array([1, 2]), ARMS, (2, 1), "a")])
+        _margins.margins([_margins.MarginQuery(own, "margin", np.array([1, 2]), ARMS, (2, 1), "a")])
         for own in (c, seen)
     )
     e = model.scores(unit_rows(x))
@@ -628,7 +642,11 @@ def test_sums_by_group_are_those_of_a_group_by(weighted):
     g = rng.integers(0, 4, 400)  # of 5 groups, one is empty
     made = Learner(nuisance(not weighted), 0.7)
     c, _ = curator(y, t, x, strata=(g, 5))
-    terms, cells, top = first_stage.group_terms(made), Cells(first_stage.group, 5), made.steepest
+    terms, cells, top = (
+        first_stage.group_terms(made),
+        GroupIndex(first_stage.group, 5),
+        made.steepest,
+    )
     box = Box([-1.0, 0.0], [1.0, 1.0], centre=0.0)
     both = c.sums("sums", terms, box, cells, share="a").value * [top, top**2]
     score = made.nuisance.scores(x)
@@ -660,7 +678,7 @@ def test_sums_by_group_are_those_of_a_group_by(weighted):
 def test_squares_of_gradients_are_what_they_say():
     y, t, x = records(300, D)
     flat = Nuisance(
-        Propensity.within(np.zeros(D), 0.0, (0.05, 0.95)),
+        PropensityFunction.within(np.zeros(D), 0.0, (0.05, 0.95)),
         (0.5, 0.5),
         (0.0, 1.0),
         SMOOTH,
@@ -683,7 +701,7 @@ def test_histograms_of_covariates():
     y, t, x = records(500, 4)
     x[:6, 1] = [0.0, 1.0, 0.125, 0.5, 0.25, 0.875]
     c, noise = curator(y, t, x)
-    counts = c.sums("bins", first_stage.covariate_bins, Bins(3, BINS), share="a").value
+    counts = c.sums("bins", first_stage.covariate_bins, Histogram(3, BINS), share="a").value
     for j, own in enumerate(counts.reshape(3, BINS)):
         assert (own == np.histogram(x[:, j + 1], BINS, (0.0, 1.0))[0]).all()
     assert noise.sensitivity == [6]

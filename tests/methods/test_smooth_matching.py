@@ -97,7 +97,7 @@ def test_a_private_scale_stands_nowhere():
     for data in (frame(600, 1), frame(600, 2).assign(g="a")):
         fit = run("smooth_matching", {}, data, variance=False)
         document = json.loads(fit.to_json().replace(str(fit.released.value), "0.0"))
-        shown.append((numbers_in(document), fit.spends, fit.details, fit.notes, fit.caution))
+        shown.append((numbers_in(document), fit.charges, fit.details, fit.notes, fit.warnings))
     assert shown[0] == shown[1]
 
 
@@ -106,7 +106,7 @@ def test_a_site_does_not_send_an_estimate_of_unknown_noise():
     call = {"method": "smooth_matching", "epsilon": 1.0, "delta": 1e-5, "bounds": BOUNDS}
     with pytest.raises(OptionError, match="scale of its noise is private"):
         dpe.site_release(FORMULA, frame(), site="a", variance=False, ledger=ledger, **call)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
     fit = run("smooth_matching", {}, variance=False)
     with pytest.raises(DPEffectsError, match="scale of its noise is private"):
         dpe.SiteRelease.from_result(fit, "a")
@@ -126,8 +126,8 @@ def test_estimates_approach_the_reference_as_epsilon_grows(name, options):
 # --- bad input: clear errors, nothing charged
 
 BAD = {
-    "a plain number": ("y ~ t | x", FormulaError, r"write cut\(x, \[...\]\)"),
-    "a number in an interaction": ("y ~ t | g + g:x", FormulaError, "discrete"),
+    "a plain number": ("y ~ t | x", FormulaError, r"Write cut\(x, \[...\]\)"),
+    "a number in an interaction": ("y ~ t | g + g:x", FormulaError, "a few values"),
     "a function": ("y ~ t | log(1 + x)", FormulaError, r"cut\(x"),
     "a spline": ("y ~ t | bs(x, knots=[30], lower_bound=0, upper_bound=90)", FormulaError, "cut"),
     "no covariates": ("y ~ t", OptionError, "covariates"),
@@ -144,7 +144,7 @@ def test_covariates_that_are_no_strata_are_refused(name, case):
     # nor is anything spent on bounds before the refusal
     with pytest.raises(error, match=message):
         run(name, {}, formula=formula, ledger=ledger, bounds={"g": list("abc"), "x": (0, 90)})
-    assert ledger.spends == ()
+    assert ledger.charges == ()
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_bad_options_charge_nothing(options, more, error, message):
     ledger = dpe.Ledger(1.0, 1e-5)
     with pytest.raises(error, match=message):
         run("smooth_matching", options, ledger=ledger, **more)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
 
 
 @pytest.mark.parametrize("options", [{}, {"variance_noise": "smooth"}])
@@ -174,7 +174,7 @@ def test_a_ledger_without_delta_is_not_touched(options):
     ledger = dpe.Ledger(1.0)
     with pytest.raises(BudgetError, match="delta"):
         run("smooth_matching", options, ledger=ledger)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
 
 
 @cases
@@ -191,7 +191,7 @@ def test_odd_strata_are_data_not_errors(name, options, kind):
         data["g"] = ["a"] + ["b"] * 299
     fit = run(name, options, data)
     assert np.isfinite(fit.estimate)
-    assert len(fit.spends) >= 2
+    assert len(fit.charges) >= 2
     if kind == "all strata one-armed":
         exact = run(name, options, data, epsilon=1e9)
         assert exact.estimate == pytest.approx(0.0, abs=1e-4)
@@ -243,16 +243,16 @@ def test_gaussian_noise_on_the_sensitivity_has_the_scale_of_the_analytic_mechani
     from scipy.stats import norm
 
     fit = run("smooth_matching", {"sensitivity_noise": "gaussian"}, frame(5_000))
-    spend = next(s for s in fit.spends if s.share == "smooth sensitivity")
-    epsilon, delta = spend.epsilon, spend.delta
+    charge = next(s for s in fit.charges if s.share == "smooth sensitivity")
+    epsilon, delta = charge.epsilon, charge.delta
 
     def excess(sigma):
         least, most = 0.5 / sigma - epsilon * sigma, -0.5 / sigma - epsilon * sigma
         return norm.cdf(least) - math.exp(epsilon) * norm.cdf(most) - delta
 
     sigma = brentq(excess, 0.1, 1e3)
-    assert spend.mechanism == "Gaussian"
-    assert spend.scale[0] / fit.details["smoothing beta"] == pytest.approx(sigma, rel=1e-4)
+    assert charge.mechanism == "discrete Gaussian"
+    assert charge.scale[0] / fit.details["smoothing beta"] == pytest.approx(sigma, rel=1e-4)
     assert sigma < math.sqrt(2 * math.log(1.25 / delta)) / epsilon  # the printed one
 
 

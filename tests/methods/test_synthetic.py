@@ -175,7 +175,7 @@ def test_a_record_changes_its_own_codes_only(asked):
 def test_the_rho_that_is_asked_for_is_what_the_budget_allows(asked):
     fit = dpe.dp_ate(FORMULA, frame(), "synthetic", **CALL)
     assert epsilon_of_rho(asked[0]["rho"], 1e-5) <= 1.0 + 1e-6
-    assert [(s.epsilon, s.delta) for s in fit.spends] == [(1.0, pytest.approx(1e-5))]
+    assert [(s.epsilon, s.delta) for s in fit.charges] == [(1.0, pytest.approx(1e-5))]
 
 
 def test_the_ledger_is_charged_before_the_library_draws(monkeypatch):

@@ -1,4 +1,4 @@
-"""Lengths of residuals and curves of the score are read by the law of their noise."""
+"""Lengths of residuals and curves of the score are read by the distribution of their noise."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ import pytest
 from scipy import integrate, stats
 
 from dpeffects.estimators.constants import LEVELS
-from dpeffects.estimators.default.centres import Centres
-from dpeffects.estimators.default.curves import bent_terms, density, spike_and_slab
-from dpeffects.estimators.default.tails import Family, Lengths, length_class, limits, log_density
-from dpeffects.privacy.charges import Noisy
+from dpeffects.estimators.default.arm_summaries import ArmStats
+from dpeffects.estimators.default.score_curvature import bent_terms, density, spike_and_slab
+from dpeffects.estimators.default.tails import (
+    ResidualLengths,
+    TailFamily,
+    length_class,
+    limits,
+    log_density,
+)
+from dpeffects.privacy.charges import NoisyValue
 
 
 def histogram(residuals, scale, rng, gaussian=False):
@@ -23,7 +29,7 @@ def histogram(residuals, scale, rng, gaussian=False):
         [((lo < residuals) & (residuals <= hi)).sum() for hi, lo in itertools.pairwise(edges)]
     )
     noise = rng.normal(0, scale, exact.size) if gaussian else rng.laplace(0, scale, exact.size)
-    return Noisy((exact + noise)[:, None], scale, None, gaussian)
+    return NoisyValue((exact + noise)[:, None], scale, None, gaussian)
 
 
 def beyond_clip(lengths, clip):
@@ -44,7 +50,7 @@ def excess(lengths, clip):
 @pytest.mark.parametrize("gaussian", [False, True])
 @pytest.mark.parametrize(("off", "sd"), [(0.0, 3.0), (25.0, 3.0), (-60.0, 0.5), (8.0, 200.0)])
 def test_the_law_of_a_count_is_noise_and_chance_together(off, sd, gaussian):
-    counts = Noisy(np.zeros(1), 10.0, None, gaussian)
+    counts = NoisyValue(np.zeros(1), 10.0, None, gaussian)
     noise = stats.norm(0, 10) if gaussian else stats.laplace(0, 10)
     product = lambda x: noise.pdf(x) * stats.norm(off, sd).pdf(x)  # noqa: E731
     points = sorted({0.0, off, off - 5 * sd, off + 5 * sd})
@@ -54,14 +60,14 @@ def test_the_law_of_a_count_is_noise_and_chance_together(off, sd, gaussian):
 
 
 def test_members_of_the_family_are_laws_and_their_moments_are_theirs():
-    family = Family.of_all()
+    family = TailFamily.of_all()
     own, further = (x[:, None] if k else x for k, x in enumerate(family.tails))
     few = family.few[:, None, None]
     tails = (own + few * (further - own)).reshape(-1, family.lengths.size)
     assert (np.diff(tails, axis=1) <= 1e-12).all()
     assert family.classes.sum(axis=1) == pytest.approx(np.ones(len(tails)))
     for member in (0, 60, 147, 1000, 2367):
-        lengths = Lengths(2.0, np.eye(len(tails))[member])
+        lengths = ResidualLengths(2.0, np.eye(len(tails))[member])
         tail = lambda x: np.interp(x / 2.0, family.lengths, tails[member])  # noqa: E731, B023
         grid = np.linspace(0.0, 2.0, 200_001)
         beyond = integrate.trapezoid(np.where(grid > 0.3, tail(grid), 0.0), grid)
@@ -77,7 +83,7 @@ def test_what_is_read_of_residuals_holds_the_truth(scale, gaussian):
     rng, held = np.random.default_rng(4), []
     for _ in range(30):
         residuals = np.minimum(np.abs(rng.normal(0, scale, 4000)), 1.0)
-        lengths = Lengths.read(4000, 1.0, histogram(residuals, 30.0, rng, gaussian))
+        lengths = ResidualLengths.read(4000, 1.0, histogram(residuals, 30.0, rng, gaussian))
         mean, sd = lengths.mean_square(3 * scale)
         truth = float((np.minimum(residuals, 3 * scale) ** 2).mean())
         held.append(abs(mean - truth) < 3 * sd + 0.05 * truth)
@@ -91,8 +97,11 @@ def test_what_is_read_of_residuals_holds_the_truth(scale, gaussian):
 def test_a_range_six_times_too_wide_hardly_moves_a_clip():
     rng = np.random.default_rng(1)
     residuals = np.abs(rng.normal(0, 0.12, 40_000))
-    one = Lengths.read(40_000, 1.0, histogram(residuals, 40.0, rng)).clip(0.001)[0]
-    other = 6.0 * Lengths.read(40_000, 1.0, histogram(residuals / 6.0, 40.0, rng)).clip(0.006)[0]
+    one = ResidualLengths.read(40_000, 1.0, histogram(residuals, 40.0, rng)).clip(0.001)[0]
+    other = (
+        6.0
+        * ResidualLengths.read(40_000, 1.0, histogram(residuals / 6.0, 40.0, rng)).clip(0.006)[0]
+    )
     assert 0.7 < other / one < 1.5
 
 
@@ -100,9 +109,9 @@ def test_records_far_out_are_remembered():
     rng = np.random.default_rng(3)
     residuals = np.abs(rng.normal(0, 0.02, 4000))
     far = np.concatenate([residuals[80:], rng.random(80)])
-    seen = Lengths.read(4000, 1.0, histogram(far, 5.0, rng))
+    seen = ResidualLengths.read(4000, 1.0, histogram(far, 5.0, rng))
     vague = histogram(far, 60.0, rng)
-    alone, after = (Lengths.read(4000, 1.0, vague, before) for before in (None, seen))
+    alone, after = (ResidualLengths.read(4000, 1.0, vague, before) for before in (None, seen))
     truth = float(np.maximum(far - 0.1, 0).mean())
     assert abs(excess(after, 0.1) - truth) < abs(excess(alone, 0.1) - truth) + 0.1 * truth
     assert excess(after, 0.1) == pytest.approx(truth, rel=0.5)
@@ -114,7 +123,7 @@ def test_a_rare_outcome_is_not_clipped_away(risk):
     rng = np.random.default_rng(6)
     for _ in range(20):
         residuals = np.where(rng.random(6000) < risk, 1.0, risk / (1.0 - risk))
-        lengths = Lengths.read(6000, 1.0, histogram(residuals, 45.0, rng))
+        lengths = ResidualLengths.read(6000, 1.0, histogram(residuals, 45.0, rng))
         assert lengths.clip(0.004)[0] > 0.6
         assert 0.4 * risk < beyond_clip(lengths, 0.5) < 3.0 * risk
 
@@ -128,7 +137,7 @@ def test_the_longest_residual_is_told_from_what_is_longer():
 
 def cube(values, scale):
     k = len(values)
-    return Noisy(np.asarray(values, float), scale, None, False, (k + 1) * (k + 2) / 3)
+    return NoisyValue(np.asarray(values, float), scale, None, False, (k + 1) * (k + 2) / 3)
 
 
 @pytest.mark.parametrize("columns", [3, 12, 60])
@@ -146,14 +155,14 @@ def test_the_law_of_a_sum_in_a_cube(columns):
 
 def test_counts_by_arm_have_noise_of_their_own():
     """Laplace noise of each, whose standard deviation is the root of 2 times its scale."""
-    grid, noise = np.linspace(-200.0, 200.0, 100_001), Noisy(np.zeros(3), 5.0)
+    grid, noise = np.linspace(-200.0, 200.0, 100_001), NoisyValue(np.zeros(3), 5.0)
     found = density(grid, np.full(grid.shape, 0.1), noise)
     assert integrate.trapezoid(found * grid**2, grid) == pytest.approx(2 * 5.0**2 + 0.01, rel=0.01)
 
 
 def test_spike_and_slab_is_bayes_rule_where_noise_is_normal():
     sums, sd, slab = np.array([0.0, 1.0, -6.0, 30.0]), np.full(4, 0.5), np.full(4, 4.0)
-    found, means, squares = spike_and_slab(Noisy(sums, 1.2, None, True), sd, slab, 0.05)
+    found, means, squares = spike_and_slab(NoisyValue(sums, 1.2, None, True), sd, slab, 0.05)
     one, other = 0.5**2 + 1.2**2, 0.5**2 + 1.2**2 + 16.0
     odds = 0.05 / 0.95 * stats.norm(0, other**0.5).pdf(sums) / stats.norm(0, one**0.5).pdf(sums)
     kept = 16.0 / other
@@ -177,7 +186,7 @@ def test_lengths_of_weighted_residuals_are_those_of_simulated_ones(off):
     """What a cut leaves out, and the weight that is cut, by a million records."""
     rng, n = np.random.default_rng(4), 1_000_000
     weights, chances = np.array([1.0, 0.5, 0.2]), np.array([0.1, 0.3, 0.6])
-    family = Family.of_all()
+    family = TailFamily.of_all()
     member = int(np.argmin(np.abs(family.tails[0][:37] @ np.gradient(family.lengths) - 0.1)))
     scale = 2.0 ** np.linspace(-7.5, -0.3, 37)[member]
     lengths = np.abs(rng.normal(0.0, scale, 2 * n))
@@ -194,7 +203,7 @@ def test_lengths_of_weighted_residuals_are_those_of_simulated_ones(off):
 
 
 def test_even_weights_leave_lengths_as_they_are():
-    family = Family.of_all()
+    family = TailFamily.of_all()
     same = family.of_terms(0.0, np.ones(1), np.ones(1))
     for one, other in zip(
         (*same.tails, *same.excess), (*family.tails, *family.excess), strict=True
@@ -205,6 +214,6 @@ def test_even_weights_leave_lengths_as_they_are():
 def test_weight_that_is_cut_may_all_be_in_one_of_the_arms():
     """Every arm has the same weight: of 300 records of weight 1, 10 are cut, all in one arm."""
     shares = np.full(3, 1 / 3)
-    centres = Centres(300, shares, 0.0, np.zeros(3), np.ones(3), np.ones(3), (-1.0, 1.0), False)
+    centres = ArmStats(300, shares, 0.0, np.zeros(3), np.ones(3), np.ones(3), (-1.0, 1.0), False)
     lost = np.repeat([0.0, 1.0], [90, 10])  # of the arm
     assert centres.missed(10 / 300, of_weight=True) == pytest.approx(np.full(3, lost.mean()))

@@ -8,9 +8,9 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.estimators.default.arm_terms import ArmTerms
-from dpeffects.estimators.default.standard import Standard
-from dpeffects.estimators.default.variation import EndsAsked
-from dpeffects.privacy.charges import Noisy
+from dpeffects.estimators.default.effect_variation import ClippingQuery
+from dpeffects.estimators.default.standardisation import Standardiser
+from dpeffects.privacy.charges import NoisyValue
 
 N = 40_000
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (0, 1), "x3": (0, 1)}
@@ -78,7 +78,7 @@ def test_a_product_of_two_lines_is_a_line_and_bends():
     """Within the cut, by the rows themselves."""
     rng, mean, sd = np.random.default_rng(1), np.array([0.5, 0.4]), np.array([0.2, 0.3])
     skewness, bends = np.array([0.4, -0.2]), ((1, 1), (2, 2), (1, 2))
-    standard = Standard(np.array([1, 2]), mean, sd, skewness, bends=bends)
+    standard = Standardiser(np.array([1, 2]), mean, sd, skewness, bends=bends)
     z = rng.uniform(-2, 2, (50, 2))
     rows = SimpleNamespace(covariates=np.column_stack([np.ones(50), mean + sd * z]), size=50)
     one, other = np.array([0.7, -0.3, 0, 0, 0]), np.array([0.2, 0.5, 0, 0, 0])
@@ -101,15 +101,15 @@ def test_a_curved_effect_that_the_interval_may_miss_is_told():
         made = dpe.dp_ate("y ~ t | x1 + x2", data, "one_step", epsilon=1, bounds=bounds, seed=seed)
         low, high = made.conf_int()
         truth = 0.3 + 0.8 * (1.5**2 + 1.2**2 + 0.4**2)
-        silent += not low <= truth <= high and "WEIGHTS" not in made.caution
+        silent += not low <= truth <= high and " weights: " not in made.warnings
     assert not silent
 
 
 def test_terms_cut_at_one_end_are_added_back():
     """150 of 10,000 terms are cut at 5, and exceed that by as much again; noise is next to none."""
     centres = SimpleNamespace(n=10_000, shares=np.full(2, 0.5))
-    ends = EndsAsked(ArmTerms(centres, None, -np.full(2, 5.0), np.full(2, 5.0), None), 0.0)
-    one, other = (Noisy(np.array([[x]]), 0.5, None, True) for x in (150.0, 0.0))
+    ends = ClippingQuery(ArmTerms(centres, None, -np.full(2, 5.0), np.full(2, 5.0), None), 0.0)
+    one, other = (NoisyValue(np.array([[x]]), 0.5, None, True) for x in (150.0, 0.0))
     (found,), (unknown,) = ends.read(one)
     assert found == pytest.approx(150 * 5.0 / 10_000, rel=0.01)
     assert np.sqrt(unknown) == pytest.approx(0.4 * found, rel=0.05)

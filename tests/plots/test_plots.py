@@ -14,7 +14,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.errors import DataError, MissingExtraError, OptionError
-from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import ErrorPart, Estimate, SamplingVariance, Unavailable
 from dpeffects.report.plots import style as look
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -99,8 +99,8 @@ def named(ax, gid):
     return [artist for artist in ax.get_children() if artist.get_gid() == gid]
 
 
-def alarm(ax):
-    return " ".join(text.get_text() for text in named(ax, "dpeffects-alarm")).replace("\n", " ")
+def status_warning(ax):
+    return " ".join(text.get_text() for text in named(ax, "dpeffects-warnings")).replace("\n", " ")
 
 
 PICTURES = {
@@ -139,13 +139,13 @@ def test_every_picture_returns_its_axes_and_changes_no_setting(name):
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [n for n in PICTURES if n not in WITHOUT_FIT])
 def test_a_guarantee_that_does_not_hold_stands_out(name):
-    assert "NOT PRIVATE" not in alarm(PICTURES[name]())
+    assert "NOT PRIVATE" not in status_warning(PICTURES[name]())
     ax = PICTURES[name](seed=1)
     ax.set_title("a title of mine")
     if ax.get_legend():
         ax.legend(handles=[])
-    assert "NOT PRIVATE: seeded" in alarm(ax)
-    (text,) = named(ax, "dpeffects-alarm")
+    assert "NOT PRIVATE: a seed was set" in status_warning(ax)
+    (text,) = named(ax, "dpeffects-warnings")
     ax.figure.canvas.draw()
     inside, box = ax.get_window_extent(), text.get_window_extent()
     assert inside.y0 <= box.y0 <= box.y1 <= inside.y1 + 1
@@ -156,20 +156,22 @@ def test_an_asymptotic_claim_and_a_caution_stand_out():
     guarantee = dpe.Guarantee(1.0, kind="asymptotic")
     claimed = type(fit)(**{**vars(fit), "guarantee": guarantee})
     assert (
-        alarm(dpe.plots.estimate(claimed)) == "ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE AT THIS N"
+        status_warning(dpe.plots.estimate(claimed))
+        == "ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE AT THIS N"
     )
     both = dpe.plots.estimate(fit, claimed, names=["one", "two"])
-    assert alarm(both) == "two: ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE AT THIS N"
-    noisy = dpe.dp_ate(f"{TRIAL} | age", NSW, "private_psm", as_printed=True, epsilon=1)
-    assert "HARDLY ADJUSTED" in alarm(noisy.plot())
+    assert status_warning(both) == "two: ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE AT THIS N"
+    said = "CLIPPED VALUES: check units; one column is skewed; BELOW ZERO"
+    warned = replace(fit, released=replace(fit.released, warnings=said))
+    assert status_warning(warned.plot()) == "CLIPPED VALUES; BELOW ZERO"  # and nothing else
     marked = dpe.plots.errors(RUNS.assign(guarantee=["exact"] * 4 + ["asymptotic"] * 2))
-    assert alarm(marked) == "b: ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE AT THIS N"
+    assert status_warning(marked) == "b: ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE AT THIS N"
 
 
 def test_no_alarm_covers_the_data():
     ax = dpe.plots.errors(RUNS.assign(guarantee="void: seeded"))
     ax.figure.canvas.draw()
-    (text,) = named(ax, "dpeffects-alarm")
+    (text,) = named(ax, "dpeffects-warnings")
     whiskers = RUNS.groupby(["method", "epsilon"])["error"].quantile(0.75)
     highest = ax.transData.transform([(1.0, whiskers.max())])[0, 1]
     assert text.get_window_extent().y0 > highest
@@ -196,7 +198,7 @@ def test_estimates_are_split_into_their_parts():
     (noise,) = named(ax, "noise")
     assert noise.get_xdata()[0] < fits[2].estimate
     words = [t.get_text() for t in ax.get_legend().get_texts()]
-    assert words[:2] == ["sampling error alone", "with privacy noise (90 % interval)"]
+    assert words[:2] == ["Sampling error alone", "90% CI: sampling error and privacy noise"]
     zero = [line for line in ax.lines if set(np.asarray(line.get_xdata())) == {0.0}]
     assert zero
 
@@ -210,40 +212,81 @@ def test_the_sampling_part_is_the_normal_one_where_the_variance_is_known():
 
 def test_possible_biases_have_a_bar_of_their_own():
     released = Estimate(5.0, SamplingVariance(4.0, 0.0, 99.0), (), 1.0)
-    parts = (Part("model", 3.0, noise=True), Part("clip", 8.0))
+    parts = (ErrorPart("model", 3.0, noise=True), ErrorPart("clip", 8.0))
     ax = replace(trial(), released=replace(released, parts=parts)).plot()
     widths = [np.ptp(named(ax, gid)[0].get_xdata()) for gid in ("sampling", "with noise", "whole")]
     assert widths == pytest.approx(2 * 1.959964 * np.sqrt([4.0, 8.0, 16.0]), rel=1e-5)
     words = [t.get_text() for t in ax.get_legend().get_texts()]
-    assert words[1:] == ["with privacy noise", "with possible biases (95 % interval)"]
+    assert words[1:] == [
+        "Sampling error and privacy noise",
+        "95% CI: sampling error, privacy noise and possible bias",
+    ]
     plain = replace(trial(), released=released).plot()
     assert not named(plain, "with noise")
 
 
 def test_an_association_is_labelled_as_one():
-    fit = replace(trial(), released=replace(trial().released, basis="association"))
+    fit = replace(trial(), released=replace(trial().released, identification="unadjusted"))
     ax = fit.plot()
-    assert ax.get_xlabel() == "association of treatment with earnings_1978"
-    assert "ASSOCIATION, NOT AN EFFECT" in alarm(ax)
+    assert ax.get_xlabel().startswith("Association of treatment with earnings_1978")
+    assert "ASSOCIATION, NOT AN EFFECT" in status_warning(ax)
 
 
-def test_the_interval_is_drawn_against_the_bias():
-    fit = trial()
-    found = fit.sensitivity(bias=-300.0)
+def corners(contour):
+    """Points of a contour line."""
+    return np.concatenate([path.vertices for path in contour.get_paths() if len(path.vertices)])
+
+
+def test_contours_are_those_of_the_estimate_less_the_bias():
+    """A confounder adds the product of its prevalence difference and its effect on the outcome."""
+    fit = replace(trial(), released=replace(trial().released, value=2000.0))
+    assert fit.estimate == 2000.0
+    found = fit.sensitivity(prevalence_difference=0.3, confounder_effect=1000.0)
     ax = found.plot()
-    (line,) = named(ax, "estimate")
-    assert line.get_ydata() == pytest.approx(fit.estimate - line.get_xdata())
-    (band,) = named(ax, "interval")
-    low, high = fit.conf_int()
-    heights = band.get_paths()[0].vertices
-    ends = heights[heights[:, 0] == line.get_xdata()[-1], 1]
-    assert ends.min() == pytest.approx(low - line.get_xdata()[-1])
-    assert ends.max() == pytest.approx(high - line.get_xdata()[-1])
-    assert [tip.get_xdata()[0] for tip in named(ax, "tipping")] == [fit.estimate, found.limit]
+    (zero,) = named(ax, "zero")
+    assert np.prod(corners(zero), axis=1) == pytest.approx(2000.0, rel=1e-3)
+    grey = ax.collections[0]
+    assert len(grey.levels) > 3
+    for level, path in zip(grey.levels, grey.get_paths(), strict=True):
+        x, y = path.vertices.T
+        assert x * y == pytest.approx(2000.0 - level, abs=5.0)
     (stated,) = named(ax, "stated")
-    assert (*stated.get_xdata(), *stated.get_ydata()) == (-300.0, fit.estimate + 300.0)
-    blind = trial(variance=False).sensitivity().plot()
-    assert not named(blind, "interval")
+    assert (*stated.get_xdata(), *stated.get_ydata()) == (0.3, 1000.0)
+    words = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert "Stated confounder: estimate 17" in words[-1]  # 2000 - 0.3 x 1000
+    x, y = corners(zero)[5]
+    again = fit.sensitivity(prevalence_difference=x, confounder_effect=y)
+    assert again.tidy()["estimate"][1] == pytest.approx(0.0, abs=2.0)
+
+
+def test_the_line_of_the_limit_is_where_the_interval_reaches_zero():
+    released = replace(trial(epsilon=100).released, value=-9000.0)
+    fit = replace(trial(epsilon=100), released=released)
+    found = fit.sensitivity(bias=-500.0)
+    assert found.limit < 0.0
+    ax = found.plot()
+    for gid, bias in (("limit", found.limit), ("stated", -500.0)):
+        (line,) = named(ax, gid)
+        assert np.prod(corners(line), axis=1) == pytest.approx(bias, rel=1e-2)
+    assert found.interval(found.limit).upper == pytest.approx(0.0, abs=1e-6)
+
+
+def test_where_there_is_no_limit_there_is_no_line():
+    within = replace(trial(), released=replace(trial().released, value=1.0)).sensitivity()
+    ax = within.plot()
+    assert not named(ax, "limit")
+    words = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert words[1:] == ["95% CI includes 0 without a confounder"]
+    blind = trial(variance=False).sensitivity(bias=-300.0).plot()
+    assert not named(blind, "limit")
+    assert named(blind, "zero")
+
+
+@pytest.mark.parametrize(("prevalence", "effect"), [(-0.3, 1000.0), (0.3, -1000.0)])
+def test_the_other_value_of_a_confounder_is_the_same_confounder(prevalence, effect):
+    given = {"prevalence_difference": prevalence, "confounder_effect": effect}
+    (stated,) = named(trial().sensitivity(**given).plot(), "stated")
+    assert (*stated.get_xdata(), *stated.get_ydata()) == (0.3, -1000.0)
 
 
 def test_budget_bars_are_the_charges():
@@ -251,16 +294,16 @@ def test_budget_bars_are_the_charges():
     ax = dpe.plots.budget(fit)
     widths = [bar.get_width() for bar in ax.patches]
     assert sum(widths) == pytest.approx(1.0, abs=1e-6)
-    by_share = fit.spends_frame().groupby("share")["epsilon"].sum()
+    by_share = fit.charges_frame().groupby("share")["epsilon"].sum()
     labels = [t.get_text() for t in ax.get_yticklabels()]
     (model,) = [w for w, label in zip(widths, labels, strict=True) if label == "propensity model"]
     assert model == pytest.approx(by_share["model"])
-    delta = sum(spend.delta for spend in fit.spends)
+    delta = sum(charge.delta for charge in fit.charges)
     assert f"delta {delta:.3g}" in ax.get_title(loc="left")
     texts = [text.get_text() for text in ax.texts]
-    assert sum(f"({100 * w:.1f} %)" in t for w, t in zip(widths, texts, strict=True)) == len(widths)
+    assert sum(f"({100 * w:.1f}%)" in t for w, t in zip(widths, texts, strict=True)) == len(widths)
     with pytest.raises(OptionError, match="no charges"):
-        dpe.plots.budget(type(fit)(**{**vars(fit), "spends": ()}))
+        dpe.plots.budget(type(fit)(**{**vars(fit), "charges": ()}))
 
 
 def test_half_widths_are_those_of_the_plan():
@@ -324,9 +367,9 @@ def test_curves_are_those_of_the_function():
     corners = ax.collections[0].get_paths()[0].vertices
     assert corners[:, 1].max() == pytest.approx(table["conf_high"].max())
     assert corners[:, 1].min() == pytest.approx(table["conf_low"].min())
-    assert "80 % band" in ax.get_title(loc="left")
+    assert "80% CI" in ax.get_title(loc="left")
     assert "g = b" in ax.get_title(loc="left")
-    assert ax.get_ylabel() == "effect of treatment on outcome"
+    assert ax.get_ylabel() == "Effect of treatment on outcome"
     levels = fit.plot("g")
     assert [t.get_text() for t in levels.get_yticklabels()] == ["a", "b", "c"]
 
@@ -371,12 +414,12 @@ def test_a_forest_has_all_sites_and_a_diamond():
     across = diamond.get_xy()[:, 0]
     assert (across.min(), across.max()) == pytest.approx(tuple(found.conf_int(0.9)))
     labels = [t.get_text() for t in ax.get_yticklabels()]
-    assert labels == ["site 0", "site 1", "site 2", "combined (ivw)"]
+    assert labels == ["site 0", "site 1", "site 2", "Combined (ivw)"]
     caption = ax.get_title(loc="left")
     assert f"Q = {found.heterogeneity.q:.3g}" in caption
     assert "no release from Isles" in caption
-    weights_shown = [t.get_text() for t in ax.texts if t.get_text().endswith(" %")]
-    assert weights_shown[0] == f"{100 * found.weights[0]:.1f} %"
+    weights_shown = [t.get_text() for t in ax.texts if t.get_text().endswith("%")]
+    assert weights_shown[0] == f"{100 * found.weights[0]:.1f}%"
 
 
 def test_a_forest_without_an_interval():
@@ -421,7 +464,7 @@ def test_overlap_bars_are_shares_of_the_arms():
     for arm, side in enumerate((1, -1)):
         wanted = side * np.maximum(found.counts[arm], 0) / sizes[arm]
         assert heights[10 * arm : 10 * arm + 10] == pytest.approx(wanted)
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["treated", "control"]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["Treated", "Control"]
 
 
 def luminance(color):
@@ -467,6 +510,6 @@ def test_mistakes_are_named():
         dpe.plots.estimate()
     with pytest.raises(OptionError, match="2 labels"):
         dpe.plots.estimate(trial(), trial(), names=["one"])
-    empty = SimpleNamespace(spends=(), guarantee=dpe.Guarantee(1.0))
+    empty = SimpleNamespace(charges=(), guarantee=dpe.Guarantee(1.0))
     with pytest.raises(OptionError, match="nothing to draw"):
         dpe.plots.budget(empty)

@@ -207,19 +207,19 @@ def test_love_is_sorted_and_says_what_it_leaves_out(adjusted):
     labels = [text.get_text() for text in ax.get_yticklabels()]
     assert labels == [look.short(name) for name in largest[:30]]
     left = np.sort(sizes[~np.isnan(sizes)])[: WIDE - 31]
-    assert f"and 20 more, up to {left.max():.2g}" in ax.get_xlabel()
+    assert f"20 more covariates not drawn, up to {left.max():.2g}" in ax.get_xlabel()
     assert "1 not available" in ax.get_xlabel().replace("\n", " ")
     if adjusted:
         assert f"and {left.max() / 4:.2g} after weighting" in ax.get_xlabel().replace("\n", " ")
     whole = found.plot(most=None)
     assert len(whole.get_yticklabels()) == WIDE
-    assert "more" not in whole.get_xlabel()
+    assert "not drawn" not in whole.get_xlabel()
     assert whole.figure.get_size_inches()[1] > ax.figure.get_size_inches()[1]
     with pytest.raises(OptionError, match="most must be"):
         found.plot(most=0)
     of_study = study().plot(kind="love", most=1)
     assert len(of_study.get_yticklabels()) == 1
-    assert "more" in of_study.get_xlabel()
+    assert "not drawn" in of_study.get_xlabel()
 
 
 def test_no_bar_is_negative():
@@ -232,7 +232,7 @@ def test_no_bar_is_negative():
     assert (heights[1] <= 0.0).all()  # controls are drawn downwards
     assert (heights[:, :3] == 0.0).all()
     assert (np.abs(heights) > 0.0).any()
-    assert "not negative" in ax.get_title(loc="left")
+    assert "negative ones set to 0" in ax.get_title(loc="left")
 
 
 def test_bars_below_a_curve_are_the_released_histogram():
@@ -271,8 +271,8 @@ def test_shares_of_records_stand_beside_groups_and_levels():
         assert levels[level] == pytest.approx(true[level], abs=0.05)
     for ax in (by_group.plot(), function().plot("income")):
         beside = [text.get_text() for text in ax.texts]
-        assert beside[0] == "records"
-        assert sum(float(text.split()[0]) for text in beside[1:4]) == pytest.approx(100, abs=3)
+        assert beside[0] == "Records"
+        assert sum(float(text.rstrip("%")) for text in beside[1:4]) == pytest.approx(100, abs=3)
     points = replace(
         by_group, effects=tuple(Estimate(0.1, Unavailable("none")) for _ in by_group.effects)
     )

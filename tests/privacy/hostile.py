@@ -10,11 +10,16 @@ import numpy as np
 from dpeffects.privacy import units as weights_of_units
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.domains import COUNT, Box, Cube, Matrices
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.release import Releaser, Split
-from dpeffects.privacy.rows import Cells, Rows
-from dpeffects.privacy.sets import COUNT, Box, Cube, Matrices
-from dpeffects.privacy.tight_sets import Bins, Gram, WithSizes, WithSquares
+from dpeffects.privacy.rows import GroupIndex, Rows
+from dpeffects.privacy.tight_domains import (
+    BoxWithAbsoluteValues,
+    BoxWithSquares,
+    Gram,
+    Histogram,
+)
 from dpeffects.seeded import SeededNoise
 
 NASTY = np.array(
@@ -120,7 +125,7 @@ def hostile_cells(rng, size):
         return whole[key] if kind == 1 else whole[key].astype(np.int16) if kind == 2 else table[key]
 
     cell.reads = ("strata",)
-    return Cells(cell, size)
+    return GroupIndex(cell, size)
 
 
 def random_set(rng):
@@ -142,11 +147,11 @@ def random_set(rng):
         half, radius = np.abs(high), float(scale * rng.uniform(0.1, 3))
         return Gram(Box(-half, half, centre=0.0, radius=radius))
     if kind == 5:
-        return WithSquares(k, float(rng.choice([0.0, 0.5, 2.0])))
+        return BoxWithSquares(k, float(rng.choice([0.0, 0.5, 2.0])))
     if kind == 6:
-        return Bins(k, int(rng.integers(1, 9)))
+        return Histogram(k, int(rng.integers(1, 9)))
     if kind == 7:
-        return WithSizes(Box(low, high, centre=0.0))
+        return BoxWithAbsoluteValues(Box(low, high, centre=0.0))
     return COUNT
 
 

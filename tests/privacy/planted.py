@@ -6,45 +6,55 @@ import inspect
 import sys
 import textwrap
 
-from dpeffects.privacy import curator, rows, sets, tight_sets, units
+from dpeffects.privacy import curator, domains, rows, tight_domains, units
 
 BUGS = {
     "NaN is not replaced": (
-        sets.BoxGrid,
+        domains.BoxGrid,
         "project",
         "np.copyto(values, self.box.centre, where=~np.isfinite(values))",
         "pass",
     ),
     "a change of cell counts once": (
-        sets.Reach,
+        domains.Reach,
         "sensitivity",
         "factor = 1 if cells == 1 else 2",
         "factor = 1",
     ),
     "no last clip": (
-        sets.BoxGrid,
+        domains.BoxGrid,
         "_round",
         "values.clip(*self.ends, out=values)",
         "pass",
     ),
     "a failing row spoils its block": (rows, "evaluate", "out[bad] = np.nan", "out[:] = np.nan"),
-    "products differ by too little": (tight_sets.GramGrid, "reach", "single, 2, 2", "single, 1, 1"),
-    "matrices move by too little": (tight_sets.GramGrid, "reach", "single, 2, 2", "single, 2, 1"),
+    "products differ by too little": (
+        tight_domains.GramGrid,
+        "reach",
+        "single, 2, 2",
+        "single, 1, 1",
+    ),
+    "matrices move by too little": (
+        tight_domains.GramGrid,
+        "reach",
+        "single, 2, 2",
+        "single, 2, 1",
+    ),
     "half the matrix": (
-        tight_sets.GramGrid,
+        tight_domains.GramGrid,
         "shape",
         "_squared_radius, n",
         "_squared_radius // 2, n",
     ),
-    "half the cube": (sets.BoxGrid, "shape", "2 * half", "half"),
+    "half the cube": (domains.BoxGrid, "shape", "2 * half", "half"),
     "the ball is not kept": (
-        sets.BoxGrid,
+        domains.BoxGrid,
         "_into_ball",
         "short / np.maximum(norm, 1e-300))[:, None]\n",
         "1.0)\n    return self._round(values)\n",
     ),
     "squares cost nothing": (
-        tight_sets.WithSquares,
+        tight_domains.BoxWithSquares,
         "_reach",
         "2 * top + 1, top // 4 + 1",
         "top, 0",
@@ -57,13 +67,13 @@ BUGS = {
         "posinf=1.0, neginf=0.0), 0.0, 9.0)",
     ),
     "a unit may be nothing": (
-        sets.Reach,
+        domains.Reach,
         "weighted",
         "self.same, self.single",
         "self.same, self.same",
     ),
     "weights of a unit's products": (
-        tight_sets.GramGrid,
+        tight_domains.GramGrid,
         "_weighted",
         "root = np.sqrt(weight)",
         "root = weight = np.ones(len(values))",
@@ -89,6 +99,6 @@ def plant_line(monkeypatch, owner, function, old, new):
     if hasattr(changed, "__set_name__"):
         changed.__set_name__(owner, function)
     monkeypatch.setattr(owner, function, changed)
-    for other in (curator, tight_sets, rows, sets, units):
+    for other in (curator, tight_domains, rows, domains, units):
         if getattr(other, function, None) is attribute:
             monkeypatch.setattr(other, function, changed)

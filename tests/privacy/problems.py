@@ -16,7 +16,7 @@ from dpeffects.privacy.losses import (
     unit_norm,
     whole_rows,
 )
-from dpeffects.privacy.minimise import Fit
+from dpeffects.privacy.private_minimisation import Minimisation
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Block, Rows, reads
 from dpeffects.seeded import SeededNoise
@@ -59,7 +59,7 @@ def curator(source, share=PURE, noise=None, public=(), ledger=None, mu=None):
     return Curator(source, releaser, frozenset(public))
 
 
-class Case(Fit):
+class Case(Minimisation):
     """A problem on rows, and what audits and tests want to know of it."""
 
     def __init__(self, source, problem):

@@ -15,7 +15,7 @@ import numpy as np
 from dpeffects.evidence.auditing.recording import log_chance
 from dpeffects.inference.ladder_noise import stairs
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ladder import Ladder, Pace
+from dpeffects.privacy.ladder import Ladder, LadderPace
 from dpeffects.privacy.least_squares import LeastSquares
 from dpeffects.privacy.rows import Rows, reads
 
@@ -44,7 +44,7 @@ def as_they_are(block):
 
 
 @dataclass(frozen=True)
-class Problem:
+class BalancingProblem:
     """Public numbers."""
 
     p: int
@@ -90,7 +90,7 @@ def released(problem, table, most=1e5):
 
 
 @dataclass
-class Found:
+class ClaimCheck:
     """What the substitutions came to; ``closest`` is the largest move over its bound, by kind."""
 
     pairs: int = 0
@@ -228,13 +228,13 @@ def directions(problem, table):
 
 def substitutions(count, seed, depth=8, most_violations=10, by_density=False):
     """Chains of tables, each a neighbour of the one before; ``by_density`` compares chances too."""
-    rng, found, pace = np.random.default_rng(seed), Found(), Pace.of(EPSILON, 0.15)
+    rng, found, pace = np.random.default_rng(seed), ClaimCheck(), LadderPace.of(EPSILON, 0.15)
     while found.pairs < count and len(found.violations) < most_violations:
         p, arms = int(rng.integers(1, 4)), int(rng.choice([2, 2, 3]))
         radius = float(rng.choice([1.0, math.sqrt(p), 2.0, 8.0]))
         reach = float(rng.choice([1.0, 2.5]))
         target = rng.choice([None, 0, 1, arms - 1, arms - 1])
-        problem = Problem(p, radius, reach, target, arms, bool(rng.random() < 0.5), 1)
+        problem = BalancingProblem(p, radius, reach, target, arms, bool(rng.random() < 0.5), 1)
         longest = float(rng.choice([0.01, 0.1, 0.7, 1.0, 5.0]))
         weights = tuple(rng.choice([1.0, 0.3], 2).tolist())
         problem = replace(problem, longest=longest, weights=weights)

@@ -20,10 +20,10 @@ from dpeffects.ledgers import create_ledger, open_ledger
 from dpeffects.ledgers.memory import Ledger
 from dpeffects.ledgers.transaction import Session
 from dpeffects.privacy.budget import Budget, as_written
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
 from dpeffects.privacy.ledger import Terms
 from dpeffects.services.federation.store import Price, Store
-from tests.killing import TERMS, spend
+from tests.killing import TERMS, a_charge
 
 ABOUT = {"method": "diff_in_means", "formula": "y ~ t"}
 TINY = 1e-15
@@ -75,18 +75,18 @@ def test_an_allotment_spends_its_share_and_no_more(make):
             with pytest.raises(BudgetError, match="is left"):
                 account.require(epsilon, delta)
         with pytest.raises(BudgetError, match="is left"):
-            account.charge(spend("a", left + TINY), TERMS)
-    assert ledger.spends == ()
+            account.charge(a_charge("a", left + TINY), TERMS)
+    assert ledger.charges == ()
     call = secondary.reserve(Budget(0.3, 3e-6), TERMS, ABOUT)
-    call.charge(spend("a", 0.1), TERMS)
+    call.charge(a_charge("a", 0.1), TERMS)
     with pytest.raises(BudgetError):
-        call.charge(spend("b", 0.2 + TINY), TERMS)
+        call.charge(a_charge("b", 0.2 + TINY), TERMS)
     with pytest.raises(BudgetError, match=r"only \(0, 0\) is left in the allotment 'secondary'"):
         secondary.require(TINY)
     call.settle()
     assert secondary.spent == ledger.spent == (as_written(0.3), as_written(3e-6))
     own = ledger.reserve(Budget(0.7, 7e-6), TERMS, ABOUT)
-    own.charge(spend("c", 0.7, 7e-6), TERMS)
+    own.charge(a_charge("c", 0.7, 7e-6), TERMS)
     own.settle()
     assert ledger.spent == (1, as_written(1e-5))
     assert sound(ledger)
@@ -95,12 +95,12 @@ def test_an_allotment_spends_its_share_and_no_more(make):
 def test_charges_outside_calls(make):
     ledger = make()
     secondary = ledger.allot("secondary", 0.5)
-    secondary.charge(spend("a", 0.25), TERMS)
+    secondary.charge(a_charge("a", 0.25), TERMS)
     with pytest.raises(BudgetError):
-        secondary.charge(spend("b", 0.25 + TINY), TERMS)
-    secondary.charge(spend("b", 0.25), TERMS)
+        secondary.charge(a_charge("b", 0.25 + TINY), TERMS)
+    secondary.charge(a_charge("b", 0.25), TERMS)
     with pytest.raises(BudgetError):
-        secondary.charge(spend("c", 5e-324), TERMS)
+        secondary.charge(a_charge("c", 5e-324), TERMS)
     assert secondary.spent == ledger.spent == (Fraction(1, 2), 0)
     assert ledger.remaining == (0.5, 0.0)
     assert sound(ledger)
@@ -120,7 +120,7 @@ def test_exact_shares(make):
 def test_no_more_than_is_left(make):
     """What was spent, what calls have reserved and what was allotted cannot be allotted again."""
     ledger = make()
-    ledger.charge(spend("a", 0.25), TERMS)
+    ledger.charge(a_charge("a", 0.25), TERMS)
     room = ledger.reserve(Budget(0.25), TERMS, ABOUT)
     ledger.allot("first", 0.25)
     for share in (0.25 + TINY, 1.0):
@@ -135,7 +135,7 @@ def test_no_more_than_is_left(make):
 
 def test_asking_again_gives_the_same(make):
     ledger = make()
-    ledger.allot("secondary", 0.3).charge(spend("a", 0.125), TERMS)
+    ledger.allot("secondary", 0.3).charge(a_charge("a", 0.125), TERMS)
     again = ledger.allot("secondary", 0.3)
     assert again.remaining == ledger.allotment("secondary").remaining == (0.175, 0.0)
     assert ledger.remaining == (0.7, 0.0)
@@ -179,22 +179,22 @@ def test_a_ledger_with_a_parent_refuses(make):
     with pytest.raises(OptionError, match="allot a share of that one"):
         Ledger(1.0, parent=whole).allot("secondary", 0.3)
     own = Ledger(1.0, parent=whole.allot("secondary", 0.3))
-    own.charge(spend("a", 0.25), TERMS)
+    own.charge(a_charge("a", 0.25), TERMS)
     with pytest.raises(BudgetError, match="in the allotment 'secondary'"):
-        own.charge(spend("b", 0.25), TERMS)
+        own.charge(a_charge("b", 0.25), TERMS)
     assert whole.allotment("secondary").spent == own.spent == (Fraction(1, 4), 0)
 
 
 def test_terms_are_those_of_the_ledger(make):
     ledger = make()
     secondary = ledger.allot("secondary", 0.3)
-    ledger.charge(spend("a", 0.1), TERMS)
+    ledger.charge(a_charge("a", 0.1), TERMS)
     patients = Terms(rows_of("patient_id"))
     with pytest.raises(BudgetError, match="do not add up"):
         secondary.reserve(Budget(0.1), patients, ABOUT)
     with pytest.raises(BudgetError, match="do not add up"):
-        secondary.charge(spend("b", 0.1), patients)
-    secondary.charge(spend("c", 0.1), Terms("record", void=("seeded",)))
+        secondary.charge(a_charge("b", 0.1), patients)
+    secondary.charge(a_charge("c", 0.1), Terms("record", void=("seeded",)))
     assert "VOID: seeded" in repr(ledger)
     agreed = make(unit="patient_id") if isinstance(ledger, Ledger) else None
     if agreed is not None:
@@ -208,14 +208,14 @@ def test_terms_are_those_of_the_ledger(make):
 def test_what_is_unspent_is_given_back(make):
     ledger = make()
     secondary = ledger.allot("secondary", 0.5)
-    secondary.charge(spend("a", 0.125), TERMS)
+    secondary.charge(a_charge("a", 0.125), TERMS)
     secondary.close()
     secondary.close()
     ledger.release("secondary")  # twice is once
     assert ledger.remaining == (0.875, 0.0)
     assert "(0.5, 0), spent (0.125, 0), released" in repr(secondary)
     for act in (
-        lambda: secondary.charge(spend("b", 0.1), TERMS),
+        lambda: secondary.charge(a_charge("b", 0.1), TERMS),
         lambda: secondary.reserve(Budget(0.1), TERMS, ABOUT),
         lambda: secondary.require(0.1),
         lambda: ledger.allotment("secondary"),
@@ -223,7 +223,7 @@ def test_what_is_unspent_is_given_back(make):
     ):
         with pytest.raises(BudgetError, match="was released"):
             act()
-    ledger.charge(spend("c", 0.875), TERMS)
+    ledger.charge(a_charge("c", 0.875), TERMS)
     assert ledger.remaining == (0.0, 0.0)
     assert sound(ledger)
 
@@ -239,7 +239,7 @@ def test_a_call_that_is_open_keeps_its_reservation(make, charged, released):
         secondary.close()
         assert ledger.remaining == (0.75, 0.0)
     if charged:
-        call.charge(spend("a", 0.125), TERMS)
+        call.charge(a_charge("a", 0.125), TERMS)
     call.settle()
     call.settle()
     spent = 0.25 if charged else 0.0
@@ -247,7 +247,7 @@ def test_a_call_that_is_open_keeps_its_reservation(make, charged, released):
     assert secondary.remaining == (0.0 if released else 0.5 - spent, 0.0)
     assert ledger.remaining == (1 - spent if released else 0.5, 0.0)
     with pytest.raises(BudgetError, match="settled"):
-        call.charge(spend("b", 0.125), TERMS)
+        call.charge(a_charge("b", 0.125), TERMS)
     assert sound(ledger)
 
 
@@ -314,7 +314,7 @@ def test_the_same_as_a_model(folder, seed):
                 model.calls.append({"of": name, "whole": price, "open": True, "paid": 0})
                 calls.append(made)
         elif what == "direct":
-            allowed, one = price <= model.left(name), spend("a", float(price))
+            allowed, one = price <= model.left(name), a_charge("a", float(price))
             agree(lambda x, of=account, one=one: of(x).charge(one, TERMS), allowed)
             model.direct += [(name, price)] if allowed else []
         elif calls:
@@ -322,7 +322,7 @@ def test_the_same_as_a_model(folder, seed):
             call = model.calls[k]
             if what == "pay":
                 allowed = call["open"] and price <= call["whole"] - call["paid"]
-                one = spend("b", float(price))
+                one = a_charge("b", float(price))
                 agree(lambda x, one=one: x.charge(one, TERMS), allowed, on=calls[k])
                 call["paid"] += price if allowed else 0
             else:
@@ -349,7 +349,7 @@ def test_threads_cannot_overspend_together(make):
         with contextlib.suppress(BudgetError):
             account = ledger.allot("secondary", 0.5) if k % 2 else ledger
             call = account.reserve(Budget(0.125), TERMS, ABOUT)
-            call.charge(spend("a", 0.0625), TERMS)
+            call.charge(a_charge("a", 0.0625), TERMS)
             done.append(k % 2)
             call.settle()
 
@@ -388,7 +388,7 @@ def test_a_later_process(address):
 
     def later():
         secondary = open_ledger(address).allotment("secondary")
-        secondary.charge(spend("a", 0.25), TERMS)
+        secondary.charge(a_charge("a", 0.25), TERMS)
         return secondary.remaining
 
     assert in_a_child(later) == "(0.05, 0.0)"
@@ -400,10 +400,10 @@ def test_processes_that_fork(folder):
     ledger = create_ledger(folder / "study.db", "nsw", epsilon=1.0)
     secondary, memory = ledger.allot("secondary", 0.5), Ledger(1.0)
     held = memory.allot("secondary", 0.5)
-    assert in_a_child(lambda: secondary.charge(spend("a", 0.25), TERMS)) == "None"
+    assert in_a_child(lambda: secondary.charge(a_charge("a", 0.25), TERMS)) == "None"
     assert secondary.remaining == (0.25, 0.0)
     for act in (
-        lambda: held.charge(spend("a", 0.25), TERMS),
+        lambda: held.charge(a_charge("a", 0.25), TERMS),
         lambda: held.reserve(Budget(0.25), TERMS, ABOUT),
         lambda: memory.allot("other", 0.5),
         lambda: memory.release("secondary"),
@@ -420,7 +420,7 @@ def test_a_process_that_dies_after_it_reserved(address, charged):
         with contextlib.suppress(BaseException):
             call = open_ledger(address).allotment("secondary").reserve(Budget(0.25), TERMS, ABOUT)
             if charged:
-                call.charge(spend("a", 0.125), TERMS)
+                call.charge(a_charge("a", 0.125), TERMS)
             os.kill(os.getpid(), signal.SIGKILL)
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == signal.SIGKILL
@@ -476,7 +476,9 @@ def test_edits_are_noticed(file):
 
 
 def gaussian(label, epsilon, scale):
-    return Spend(label, "estimate", epsilon, 1e-8, "Gaussian", (1.0,), (scale,), 4, alone=True)
+    return Charge(
+        label, "estimate", epsilon, 1e-8, "discrete Gaussian", (1.0,), (scale,), 4, alone=True
+    )
 
 
 def test_concentrated_privacy(address):
@@ -510,7 +512,7 @@ def test_parts_of_one_price_are_squared_together(address):
     """Outside calls, whichever account is charged: never less than the square of their sum."""
     ledger = create_ledger(address, "nsw", epsilon=3.0, delta=1e-5, composition="zcdp")
     secondary = ledger.allot("secondary", 0.5)
-    part = Spend("a", "estimate", 0.1, 0.0, "Laplace", (1.0,), (1.0,), 2)
+    part = Charge("a", "estimate", 0.1, 0.0, "discrete Laplace", (1.0,), (1.0,), 2)
     for account in (secondary, ledger, secondary):
         account.charge(part, TERMS)
     assert ledger.state.used.first == (3 * Fraction(0.1)) ** 2 / 2
@@ -534,7 +536,7 @@ def test_whole_calls(make):
     secondary = ledger.allot("secondary", 0.5)
     dataset = {} if isinstance(ledger, Ledger) else {"dataset": "nsw"}
     fit = dpe.dp_ate(*CALL, epsilon=0.75, ledger=secondary, **dataset)
-    assert ledger.spends == fit.spends
+    assert ledger.charges == fit.charges
     assert fit.allotment == "secondary"
     assert dpe.Result.from_json(fit.to_json()).allotment == "secondary"
     assert "allotment secondary of the ledger" in str(fit.summary())
@@ -546,7 +548,10 @@ def test_whole_calls(make):
     for account in (secondary, ledger):
         with pytest.raises(BudgetError):
             dpe.dp_ate(CALL[0], object(), CALL[2], epsilon=0.5, ledger=account)
-    with pytest.raises(OptionError, match="in a file"):
+    with pytest.raises(
+        OptionError,
+        match=r"dataset='other' does not fit: the ledger is for 'nsw'|leave dataset out",
+    ):
         dpe.dp_ate(*CALL, epsilon=0.1, ledger=secondary, dataset="other")
     by = dpe.dp_ate(*CALL, epsilon=0.25, ledger=secondary, by=["black == 1", "black == 0"])
     assert by.allotment == "secondary"
@@ -556,7 +561,7 @@ def test_whole_calls(make):
 
 def test_sites_do_not_share_one(make):
     secondary = make().allot("secondary", 0.5)
-    with pytest.raises(OptionError, match="mapping"):
+    with pytest.raises(OptionError, match=r"give one for each, ledger=\{"):
         dpe.dp_multisite(*CALL[:2], site="black", epsilon={0: 0.1, 1: 0.1}, ledger=secondary)
 
 
@@ -564,8 +569,8 @@ def test_records_and_statements_name_it(address, tmp_path):
     ledger = create_ledger(address, "nsw", epsilon=1.0)
     secondary = ledger.allot("secondary", 0.5)
     fit = dpe.dp_ate(*CALL, epsilon=0.25, ledger=secondary)
-    secondary.charge(spend("by itself", 0.125), TERMS)
-    ledger.charge(spend("of the ledger", 0.125), TERMS)
+    secondary.charge(a_charge("by itself", 0.125), TERMS)
+    ledger.charge(a_charge("of the ledger", 0.125), TERMS)
     fit.report(tmp_path / "record.html")
     record = json.loads((tmp_path / "record.json").read_text())
     answers = {row["check"]: row["answer"] for row in record["checklist"]}

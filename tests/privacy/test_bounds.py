@@ -213,7 +213,7 @@ def test_what_is_searched_for_goes_by_public_numbers():
     found = [bins_for(n, epsilon, names).size for n, epsilon in asked]
     assert found == [BINS, *STEPS.values(), BINS]
     with pytest.raises(
-        BoundsError, match=r"about 415 records; there are 250\. Write the same call"
+        BoundsError, match=r"about 415 records; there are 250\. Declare the range of possible"
     ):
         bins_for(250, 1 / 3, names)
 
@@ -231,16 +231,16 @@ def plain(n):
 def test_a_plain_frame_is_answered_from_500_records_on(method):
     fit = dpe.dp_ate("y ~ t | x1 + x2", plain(500), method=method, epsilon=1, seed=1)
     assert re.search(
-        r"COARSE RANGES of y, x1, x2: .* for epsilon = 0.3\d+; declare them", fit.caution
+        r"Coarse ranges of y, x1, x2: .* at a cost of epsilon = 0.3\d+; declare them", fit.warnings
     )
-    assert "COARSE RANGES" in " ".join(str(fit).splitlines()[:8])
+    assert "Coarse ranges" in " ".join(str(fit).splitlines()[:8])
     assert [source for _, _, source in fit.bounds] == ["private"] * 3
-    paid = [spend.epsilon for spend in fit.spends if spend.label.startswith("bounds of")]
+    paid = [charge.epsilon for charge in fit.charges if charge.label.startswith("bounds of")]
     assert sum(paid) == pytest.approx(1 / 3, abs=0.02)
     ledger = dpe.Ledger(1.0)
     with pytest.raises(BoundsError, match=r'bounds=\{"y": \(LOWER, UPPER\), "x1"'):
         dpe.dp_ate("y ~ t | x1 + x2", plain(250), method=method, epsilon=1, ledger=ledger)
-    assert not ledger.spends
+    assert not ledger.charges
 
 
 def test_one_record_moves_a_coarse_search_within_its_sensitivity():

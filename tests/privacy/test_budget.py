@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpeffects.errors import BudgetError, OptionError
-from dpeffects.flow import merge_shares
+from dpeffects.flow import merge_split
 from dpeffects.guarantee import column_of, rows_of
 from dpeffects.ledgers.memory import Ledger
 from dpeffects.privacy.budget import Budget, as_written
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
 from dpeffects.privacy.ledger import CallLedger, Terms
 
 
-def spend(epsilon, delta=0.0):
-    return Spend("x", "estimate", epsilon, delta, "Laplace", (1.0,), (1.0,), 2)
+def charge(epsilon, delta=0.0):
+    return Charge("x", "estimate", epsilon, delta, "discrete Laplace", (1.0,), (1.0,), 2)
 
 
 @given(
@@ -45,22 +45,22 @@ def test_bad_delta(delta):
 
 def test_overspending_is_refused_and_says_what_is_left():
     ledger = Ledger(1.0)
-    ledger.charge(spend(0.75))
+    ledger.charge(charge(0.75))
     with pytest.raises(BudgetError, match=r"0\.25"):
-        ledger.charge(spend(0.5))
+        ledger.charge(charge(0.5))
     assert ledger.remaining == (0.25, 0.0)
-    assert len(ledger.spends) == 1
+    assert len(ledger.charges) == 1
 
 
 def test_a_tiny_charge_does_not_round_away():
     ledger = Ledger(1.0)
-    ledger.charge(spend(1.0))
+    ledger.charge(charge(1.0))
     with pytest.raises(BudgetError):
-        ledger.charge(spend(1e-300))  # 1.0 + 1e-300 == 1.0 in floats
+        ledger.charge(charge(1e-300))  # 1.0 + 1e-300 == 1.0 in floats
     half = Ledger(1.0)
     for _ in range(10):
-        half.charge(spend(0.1)) if half.remaining[0] >= 0.1 else None
-    assert sum(Fraction(s.epsilon) for s in half.spends) <= 1
+        half.charge(charge(0.1)) if half.remaining[0] >= 0.1 else None
+    assert sum(Fraction(s.epsilon) for s in half.charges) <= 1
 
 
 def test_decimals_mean_what_they_say():
@@ -68,7 +68,7 @@ def test_decimals_mean_what_they_say():
     ledger = Ledger(0.3)
     for _ in range(3):
         ledger.require(0.1)
-        ledger.charge(spend(Budget(0.1).shares({"a": 1})["a"].epsilon))
+        ledger.charge(charge(Budget(0.1).shares({"a": 1})["a"].epsilon))
     assert ledger.remaining == (0.0, 0.0)
     with pytest.raises(BudgetError):
         ledger.require(1e-6)
@@ -77,17 +77,17 @@ def test_decimals_mean_what_they_say():
 def test_zero_or_negative_charges_are_refused():
     for epsilon in (0.0, -0.5):
         with pytest.raises(BudgetError):
-            Ledger(1.0).charge(spend(epsilon))
+            Ledger(1.0).charge(charge(epsilon))
 
 
 def test_the_parent_is_charged_first_and_can_refuse():
     parent = Ledger(0.5)
     child = Ledger(1.0, parent=parent)
     with pytest.raises(BudgetError):
-        child.charge(spend(0.75))
-    assert child.spends == parent.spends == ()
-    child.charge(spend(0.5))
-    assert len(parent.spends) == 1
+        child.charge(charge(0.75))
+    assert child.charges == parent.charges == ()
+    child.charge(charge(0.5))
+    assert len(parent.charges) == 1
 
 
 def test_a_call_reserves_no_more_of_another_than_is_left():
@@ -95,7 +95,7 @@ def test_a_call_reserves_no_more_of_another_than_is_left():
     for more in (Budget(1.25, 1e-6), Budget(1.0, 2e-6)):
         with pytest.raises(BudgetError, match="left of the call's budget"):
             whole.reserve(more, terms, {})
-    whole.reserve(Budget(1.0, 1e-6), terms, {}).charge(spend(0.5), terms)
+    whole.reserve(Budget(1.0, 1e-6), terms, {}).charge(charge(0.5), terms)
     with pytest.raises(BudgetError, match="left of the call's budget"):
         whole.reserve(Budget(0.75), terms, {})
     assert whole.spent == (Fraction(1, 2), 0)
@@ -107,24 +107,24 @@ def test_threads_cannot_overspend_together():
 
         def draw(ledger=ledger):
             with contextlib.suppress(BudgetError):
-                ledger.charge(spend(0.6))
+                ledger.charge(charge(0.6))
 
         threads = [threading.Thread(target=draw) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(ledger.spends) == 1
+        assert len(ledger.charges) == 1
 
 
 def test_only_like_charges_add_up():
     """An outcome-level epsilon and a record-level epsilon have no sum; a seeded call is marked."""
     parent = Ledger(2.0)
-    Ledger(1.0, parent=parent, terms=Terms("record")).charge(spend(0.5))
+    Ledger(1.0, parent=parent, terms=Terms("record")).charge(charge(0.5))
     with pytest.raises(BudgetError, match="ledger of its own"):
-        Ledger(1.0, parent=parent, terms=Terms("outcome", ("covariates",))).charge(spend(0.5))
+        Ledger(1.0, parent=parent, terms=Terms("outcome", ("covariates",))).charge(charge(0.5))
     assert "VOID" not in repr(parent)
-    Ledger(1.0, parent=parent, terms=Terms("record", void=("seeded",))).charge(spend(0.5))
+    Ledger(1.0, parent=parent, terms=Terms("record", void=("seeded",))).charge(charge(0.5))
     assert "VOID: seeded" in repr(parent)
 
 
@@ -143,21 +143,21 @@ OUTCOME = Terms("outcome", ("covariates", "treatment"))
 )
 def test_a_ledger_does_not_mix_units(first, second, said):
     ledger = Ledger(2.0)
-    ledger.charge(spend(0.5), first)
+    ledger.charge(charge(0.5), first)
     for refused in (ledger.charge, lambda s, t: ledger.reserve(Budget(0.1), t, {})):
         with pytest.raises(BudgetError, match=said) as caught:
-            refused(spend(0.5), second)
+            refused(charge(0.5), second)
         assert "promise for neither" in str(caught.value)
         assert "ledger of its own" in str(caught.value)
     assert ledger.remaining == (1.5, 0.0)
-    ledger.charge(spend(0.5), first)
+    ledger.charge(charge(0.5), first)
 
 
 def test_a_ledger_for_a_unit_refuses_calls_that_protect_less():
     ledger = Ledger(1.0, unit="patient_id")
     with pytest.raises(BudgetError, match="everything about one patient_id, in however many rows"):
-        ledger.charge(spend(0.5), RECORD)
-    ledger.charge(spend(0.5), PATIENT)
+        ledger.charge(charge(0.5), RECORD)
+    ledger.charge(charge(0.5), PATIENT)
     for nothing in ("", 3, ["patient_id"]):
         with pytest.raises(OptionError, match="name of a column"):
             Ledger(1.0, unit=nothing)
@@ -202,11 +202,11 @@ def test_a_share_too_small_to_use_is_refused_before_anything_is_drawn():
 def test_delta_is_counted_separately():
     ledger = Ledger(1.0, 1e-5)
     with pytest.raises(BudgetError):
-        ledger.charge(spend(0.1, 1e-4))
-    ledger.charge(spend(0.1, 0.9e-5))
+        ledger.charge(charge(0.1, 1e-4))
+    ledger.charge(charge(0.1, 0.9e-5))
 
 
 @pytest.mark.parametrize("given_shares", [{"nope": 1}, {"a": 0}, {"a": -1}, {"a": "x"}, 3])
 def test_bad_shares(given_shares):
     with pytest.raises(OptionError):
-        merge_shares({"a": 1.0}, given_shares)
+        merge_split({"a": 1.0}, given_shares)

@@ -24,23 +24,23 @@ from dpeffects.ledgers.composition import (
 )
 from dpeffects.ledgers.entry import NONE, Cost
 from dpeffects.privacy.budget import Budget
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
+from dpeffects.privacy.domains import IntTotals, Sensitivity
 from dpeffects.privacy.ledger import CallLedger, Terms
 from dpeffects.privacy.noise import gaussian_scale
 from dpeffects.privacy.release import Releaser, Split
-from dpeffects.privacy.sets import Sensitivity, Steps
 from dpeffects.seeded import SeededNoise
 
 TERMS = Terms("record")
 
 
 def laplace(epsilon, alone=True):
-    return Spend("l", "a", epsilon, 0.0, "Laplace", (1.0,), (1.0 / epsilon,), 2, alone)
+    return Charge("l", "a", epsilon, 0.0, "discrete Laplace", (1.0,), (1.0 / epsilon,), 2, alone)
 
 
 def gaussian(epsilon, delta, alone=True):
     sigma = gaussian_scale(1.0, epsilon, delta, 1)
-    return Spend("g", "a", epsilon, delta, "Gaussian", (1.0,), (sigma,), 4, alone)
+    return Charge("g", "a", epsilon, delta, "discrete Gaussian", (1.0,), (sigma,), 4, alone)
 
 
 def gaussian_delta(mu, epsilon):
@@ -79,7 +79,7 @@ def test_better_than_the_textbook_formula():
     assert largest_rho(3.0, 5e-6) > 1.2 * (math.sqrt(log + 3) - math.sqrt(log)) ** 2
 
 
-spends = st.one_of(
+any_charge = st.one_of(
     st.builds(laplace, st.floats(1e-6, 0.5), st.booleans()),
     st.builds(gaussian, st.floats(0.01, 0.5), st.floats(1e-9, 1e-3), st.booleans()),
 )
@@ -87,14 +87,14 @@ spends = st.one_of(
 
 @pytest.mark.parametrize("rule", [Composition(), Concentrated()])
 @settings(max_examples=40, deadline=None)
-@given(charges=st.lists(spends, min_size=1, max_size=6))
+@given(charges=st.lists(any_charge, min_size=1, max_size=6))
 def test_a_call_costs_no_more_than_its_budget(rule, charges):
     epsilon = sum((Fraction(s.epsilon) for s in charges), Fraction(0))
     delta = sum((Fraction(s.delta) for s in charges), Fraction(0))
     total, joint = NONE, Fraction(0)
-    for spend in charges:
-        total = total.plus(rule.of_charge(spend, joint))
-        joint += Fraction(0) if spend.alone else Fraction(spend.epsilon)
+    for charge in charges:
+        total = total.plus(rule.of_charge(charge, joint))
+        joint += Fraction(0) if charge.alone else Fraction(charge.epsilon)
     assert total.within(rule.of_call(epsilon, delta))
 
 
@@ -107,9 +107,9 @@ def test_parts_of_a_price_are_squared_together():
 
 
 def test_rho_of_a_gaussian_draw_is_rounded_up():
-    spend = gaussian(1.0, 1e-5)
-    exact = (Fraction(spend.sensitivity[0]) / Fraction(spend.scale[0])) ** 2 / 2
-    assert exact < gaussian_rho(spend) < exact * (1 + Fraction(1, 10**11))
+    charge = gaussian(1.0, 1e-5)
+    exact = (Fraction(charge.sensitivity[0]) / Fraction(charge.scale[0])) ** 2 / 2
+    assert exact < gaussian_rho(charge) < exact * (1 + Fraction(1, 10**11))
     assert gaussian_rho(laplace(1.0)) is None
 
 
@@ -150,7 +150,7 @@ def test_concentrated_privacy_needs_a_delta(tmp_path):
     with pytest.raises(BudgetError, match="needs a delta"):
         create_ledger(tmp_path / "a.db", "x", epsilon=1.0, composition="zcdp")
     with pytest.raises(OptionError, match="sum, zcdp"):
-        create_ledger(tmp_path / "a.db", "x", epsilon=1.0, composition="tight")
+        create_ledger(tmp_path / "a.db", "x", epsilon=1.0, composition="tight_epsilon")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -158,11 +158,11 @@ def test_charges_of_real_calls_say_whether_they_stand_alone():
     """Parts of a price (claims 11, 22) never enter a tighter composition by their noise."""
     data = dpe.simulate("cate_1", n=3000, seed=1)
     fit = dpe.dp_cate("outcome ~ treatment | x1 + x2", data, epsilon=1, delta=1e-5, seed=1)
-    for spend in fit.spends:
-        assert not (spend.claim in (21, 22, 23) and spend.alone)
-        if spend.mechanism not in ("Laplace", "Gaussian", "randomised response"):
-            assert not spend.alone
-    assert any(spend.alone for spend in fit.spends)
+    for charge in fit.charges:
+        assert not (charge.claim in (21, 22, 23) and charge.alone)
+        if charge.mechanism not in ("discrete Laplace", "discrete Gaussian", "randomised response"):
+            assert not charge.alone
+    assert any(charge.alone for charge in fit.charges)
 
 
 def test_what_covers_another_half_does_not_stand_alone():
@@ -170,12 +170,14 @@ def test_what_covers_another_half_does_not_stand_alone():
     ledger, one = CallLedger(Budget(9.0, 1e-4)), np.zeros(1, np.int64)
     releaser = Releaser(split, ledger, SeededNoise(0))
     for part in (releaser, releaser.for_subset(split)):
-        part.release("x", Steps(one, Sensitivity(1, 1.0), 1.0), share="a", claim=2, part=0.1)
-        part.release("x", Steps(one, Sensitivity(9, 1.0), 1.0), share="b", claim=4, part=0.5)
+        part.release("x", IntTotals(one, Sensitivity(1, 1.0), 1.0), share="a", claim=2, part=0.1)
+        part.release("x", IntTotals(one, Sensitivity(9, 1.0), 1.0), share="b", claim=4, part=0.5)
         part.respond("x", np.zeros(1, bool), 2, share="a", claim=3)
-    found = [(s.mechanism, s.alone) for s in ledger.spends]
+    found = [(s.mechanism, s.alone) for s in ledger.charges]
     assert [alone for _, alone in found] == [True] * 3 + [False] * 3
-    assert {"Laplace", "Gaussian", "randomised response"} == {name for name, _ in found}
+    assert {"discrete Laplace", "discrete Gaussian", "randomised response"} == {
+        name for name, _ in found
+    }
 
 
 # --- privacy-loss distributions ---------------------------------------------------------------
@@ -186,24 +188,24 @@ def accounting():
     return pytest.importorskip("dp_accounting")
 
 
-def tight(tmp_path, charges, delta, calls=False):
+def tight_epsilon(tmp_path, charges, delta, calls=False):
     folder = tempfile.mkdtemp(dir=tmp_path)
     ledger = create_ledger(f"{folder}/tight.db", "x", epsilon=1000.0, delta=0.5)
-    for spend in charges:
+    for charge in charges:
         if calls:
-            room = ledger.reserve(Budget(spend.epsilon * 1.01, 0.0), TERMS, {})
-            room.charge(spend, TERMS)
+            room = ledger.reserve(Budget(charge.epsilon * 1.01, 0.0), TERMS, {})
+            room.charge(charge, TERMS)
             room.settle()
         else:
-            ledger.charge(spend, TERMS)
-    return ledger.tight(delta)
+            ledger.charge(charge, TERMS)
+    return ledger.tight_epsilon(delta)
 
 
 def test_gaussian_releases_compose_as_one(accounting, tmp_path):
     charges = [gaussian(0.2, 1e-6)] * 25
     mu = 5 * charges[0].sensitivity[0] / charges[0].scale[0]
     exact = brentq(lambda e: gaussian_delta(mu, e) - 1e-5, 1e-3, 50)
-    found = tight(tmp_path, charges, 1e-5)
+    found = tight_epsilon(tmp_path, charges, 1e-5)
     assert exact <= found <= exact * 1.02
     assert found < 0.5 * 25 * 0.2
 
@@ -219,21 +221,21 @@ def test_pure_releases_compose_by_their_price(accounting, tmp_path):
         return np.maximum(gap, 0).sum() - delta
 
     exact = brentq(excess, 1e-3, k * epsilon)
-    found = tight(tmp_path, [laplace(epsilon)] * k, delta)
+    found = tight_epsilon(tmp_path, [laplace(epsilon)] * k, delta)
     assert exact <= found <= exact * 1.02
 
 
 def test_the_plain_sum_is_never_exceeded(accounting, tmp_path):
-    assert tight(tmp_path, [laplace(0.5), laplace(0.25)], 0.0) == 0.75
-    assert tight(tmp_path, [laplace(0.5), laplace(0.25)], 1e-9) <= 0.75
-    assert tight(tmp_path, [gaussian(0.5, 1e-5, alone=False)], 1e-6) == math.inf
+    assert tight_epsilon(tmp_path, [laplace(0.5), laplace(0.25)], 0.0) == 0.75
+    assert tight_epsilon(tmp_path, [laplace(0.5), laplace(0.25)], 1e-9) <= 0.75
+    assert tight_epsilon(tmp_path, [gaussian(0.5, 1e-5, alone=False)], 1e-6) == math.inf
 
 
 def test_parts_of_one_call_count_as_one_price(accounting, tmp_path):
     """Outside calls all parts are one price: nothing says which belong together."""
     parts = [laplace(0.05, alone=False)] * 20
-    assert tight(tmp_path, parts, 1e-5) == pytest.approx(1.0, rel=1e-3)
-    assert tight(tmp_path, parts, 1e-5, calls=True) < 0.95
+    assert tight_epsilon(tmp_path, parts, 1e-5) == pytest.approx(1.0, rel=1e-3)
+    assert tight_epsilon(tmp_path, parts, 1e-5, calls=True) < 0.95
 
 
 @settings(max_examples=10, deadline=None)
@@ -255,6 +257,6 @@ def test_without_the_library(tmp_path, monkeypatch):
     ledger = create_ledger(tmp_path / "a.db", "x", epsilon=1.0, delta=1e-5)
     ledger.charge(laplace(0.1))
     with pytest.raises(MissingExtraError, match=r"dpeffects\[accounting\]"):
-        ledger.tight()
+        ledger.tight_epsilon()
     assert "dpeffects[accounting]" in str(ledger.summary())
-    assert ledger.tight(0.0) == 0.1
+    assert ledger.tight_epsilon(0.0) == 0.1

@@ -12,11 +12,16 @@ from scipy.stats import norm
 
 from dpeffects.errors import OptionError, PrivacyError
 from dpeffects.privacy.budget import Budget, as_written
-from dpeffects.privacy.parts import halves
+from dpeffects.privacy.domains import COUNT, Box, Cube, IntTotals, Sensitivity, add_up
 from dpeffects.privacy.release import Split
-from dpeffects.privacy.rows import Block, Cells, evaluate, reads
-from dpeffects.privacy.sets import COUNT, Box, Cube, Sensitivity, Steps, add_up
-from dpeffects.privacy.tight_sets import Bins, Gram, WithSizes, WithSquares
+from dpeffects.privacy.rows import Block, GroupIndex, evaluate, reads
+from dpeffects.privacy.sample_splits import halves
+from dpeffects.privacy.tight_domains import (
+    BoxWithAbsoluteValues,
+    BoxWithSquares,
+    Gram,
+    Histogram,
+)
 from tests.privacy.hostile import curator, moved, pairs_of_records, pairs_of_units
 from tests.privacy.planted import BUGS, plant
 
@@ -68,8 +73,8 @@ def test_squares_beside_their_columns_cost_what_is_claimed(k):
     z = np.linspace(-0.5, 0.5, 201)
     gap = np.abs(z[:, None] - z) + np.abs(z[:, None] ** 2 - z**2)
     square = (z[:, None] - z) ** 2 + (z[:, None] ** 2 - z**2) ** 2
-    moves = WithSquares(k).on(10, 1.0).reach.sensitivity(None, False)
-    unit = WithSquares(k).on(10, 1.0).unit
+    moves = BoxWithSquares(k).on(10, 1.0).reach.sensitivity(None, False)
+    unit = BoxWithSquares(k).on(10, 1.0).unit
     assert k * gap.max() == pytest.approx(moves.l1 * unit, rel=1e-6)
     assert math.sqrt(k * square.max()) == pytest.approx(moves.l2 * unit, rel=1e-6)
 
@@ -77,7 +82,7 @@ def test_squares_beside_their_columns_cost_what_is_claimed(k):
 @pytest.mark.parametrize("low", [-1.0, 0.0])
 def test_sizes_beside_their_columns_cost_what_is_claimed(low):
     """All pairs of a coarse grid: L1 is that of the columns alone."""
-    grid = WithSizes(Box([low, -0.5], [1.0, 0.5], centre=0.0)).on(10, 1.0)
+    grid = BoxWithAbsoluteValues(Box([low, -0.5], [1.0, 0.5], centre=0.0)).on(10, 1.0)
     each = itertools.product(np.linspace(low, 1.0, 9), np.linspace(-0.5, 0.5, 5))
     totals = [grid.totals(np.array([z]), None, 1)[0] for z in each]
     moves = [moved(a, b) for a in totals for b in totals]
@@ -88,11 +93,11 @@ def test_sizes_beside_their_columns_cost_what_is_claimed(low):
     single = max(np.abs(x).sum() for x in totals)
     assert single == grid.reach.single.l1
     with pytest.raises(OptionError, match="centre 0"):
-        WithSizes(Box(0.0, 1.0))
+        BoxWithAbsoluteValues(Box(0.0, 1.0))
 
 
 def test_public_cells_cost_only_their_own_set():
-    cells = Cells(reads("strata")(lambda rows: rows.strata % 2), 2)
+    cells = GroupIndex(reads("strata")(lambda rows: rows.strata % 2), 2)
     phi = reads("outcome")(lambda rows: rows.outcome)
     box = Box(0.0, 3.0, centre=0.0)
     _, _, private = curator([1, 2, 3]).exact_sums(phi, box, cells, rate=1.0)
@@ -102,10 +107,10 @@ def test_public_cells_cost_only_their_own_set():
 
 
 def test_what_is_public_is_exact_and_free():
-    cells = Cells(reads("strata")(lambda rows: rows.strata % 2), 2)
+    cells = GroupIndex(reads("strata")(lambda rows: rows.strata % 2), 2)
     noisy = curator([1, 2, 3, 4, 6], public=["covariates"]).sums("x", None, COUNT, cells, share="a")
     assert noisy.value.tolist() == [[3.0], [2.0]]
-    assert noisy.spend is None
+    assert noisy.charge is None
     assert noisy.scale == 0.0
 
 
@@ -119,7 +124,7 @@ def test_mistakes_are_found_before_anything_is_charged():
     held = curator([1, 2, 3])
     with pytest.raises(ZeroDivisionError):
         held.sums("x", reads("outcome")(lambda rows: rows.outcome / (1 // 0)), Box(0, 1), share="a")
-    assert not held._releaser._ledger.spends
+    assert not held._releaser._ledger.charges
 
 
 def test_failing_rows_leave_the_bits_of_others_alone():
@@ -154,7 +159,9 @@ def test_a_ball_needs_its_centre_in_the_box():
 
 
 @pytest.mark.parametrize(
-    "within", [Box(np.full(11, -3.0), np.full(11, 3.0), radius=1.7), WithSquares(11, 0.5)], ids=str
+    "within",
+    [Box(np.full(11, -3.0), np.full(11, 3.0), radius=1.7), BoxWithSquares(11, 0.5)],
+    ids=str,
 )
 def test_the_order_of_rows_does_not_matter(within):
     rng = np.random.default_rng(11)
@@ -171,7 +178,7 @@ def test_sums_are_those_of_numpy():
     rng = np.random.default_rng(12)
     table, keys = rng.uniform(-2, 3, (4096, 2)), rng.integers(0, 4096, 3000)
     phi = reads("strata")(lambda rows: table[rows.strata])
-    cells = Cells(reads("strata")(lambda rows: rows.strata % 3), 3)
+    cells = GroupIndex(reads("strata")(lambda rows: rows.strata % 3), 3)
     held = curator(keys, epsilon=1e8, shares=("a", "b", "c", "d"))
     by_cell = held.sums("x", phi, Box([-2, -2], [3, 3]), cells, share="a").value
     values = np.stack([(table[keys] - 0.5)[keys % 3 == c].sum(axis=0) for c in range(3)])
@@ -181,11 +188,11 @@ def test_sums_are_those_of_numpy():
     z = table[keys]
     assert gram == pytest.approx((z.T @ z)[np.triu_indices(2)], rel=1e-4)
     half = reads("strata")(lambda rows: table[rows.strata] / 6.0)
-    squares = held.sums("x", half, WithSquares(2), share="c").value
+    squares = held.sums("x", half, BoxWithSquares(2), share="c").value
     expected = np.concatenate([(z / 6).sum(axis=0), ((z / 6) ** 2).sum(axis=0)])
     assert squares == pytest.approx(expected, abs=1e-4)
     bins = reads("strata")(lambda rows: table[rows.strata] + 2.0)
-    counts = held.sums("x", bins, Bins(2, 5), share="d").value.reshape(2, 5)
+    counts = held.sums("x", bins, Histogram(2, 5), share="d").value.reshape(2, 5)
     expected = [np.bincount((column + 2.0).astype(int), minlength=5) for column in z.T]
     assert counts == pytest.approx(np.array(expected), abs=1e-3)
 
@@ -245,7 +252,7 @@ def test_deltas_of_shares_never_exceed_the_budget():
 def test_a_gaussian_share_has_no_price_of_its_own():
     held = curator([1, 2, 3], epsilon=1.0, delta=1e-6, uses={"a": 1e9})
     releaser = held._releaser
-    zero = Steps(np.zeros(1, np.int64), Sensitivity(1, 1.0), 1.0)
+    zero = IntTotals(np.zeros(1, np.int64), Sensitivity(1, 1.0), 1.0)
     price = releaser.share("a")
     for attempt in (
         lambda: releaser.laplace("x", zero, price, share="a", claim=5),
@@ -309,7 +316,7 @@ def test_a_set_has_room_for_its_sums():
         Box(0.0, 1e30, whole=True)
     for count in (-1.0, 2.01):
         with pytest.raises(OptionError, match="from 0 to 2"):
-            WithSquares(2, count)
+            BoxWithSquares(2, count)
     for box in (Box(-np.ones(2), np.ones(2)), Box(np.zeros(2), np.ones(2), radius=1.0)):
         with pytest.raises(OptionError, match="a radius and centre 0"):
             Gram(box)
@@ -318,9 +325,9 @@ def test_a_set_has_room_for_its_sums():
             Cube(*ends)
     grid = Gram(Box(-np.ones(3), np.ones(3), radius=1e-3)).on(10, 1.0)
     assert (grid.totals(np.ones((10, 3)), None, 1) > 0).all()
-    treated = Cells(reads("treated")(lambda rows: rows.treated), 2)
+    treated = GroupIndex(reads("treated")(lambda rows: rows.treated), 2)
     cell = treated.of(Block(treated=np.array([True, False])))
-    counts = Bins(1, 500).on(2, 1.0).totals(np.full((2, 1), 499.0), cell, 2)
+    counts = Histogram(1, 500).on(2, 1.0).totals(np.full((2, 1), 499.0), cell, 2)
     assert counts[:, 499].tolist() == [1, 1]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpeffects.errors import OptionError, PrivacyError
-from dpeffects.privacy.parts import ESTIMATORS, EffectTerms, Folds, predictions
+from dpeffects.privacy.sample_splits import ESTIMATORS, EffectTerms, Folds, predictions
 from tests.cases import each
 from tests.privacy.bare import change, curator, replaced
 
@@ -182,11 +182,11 @@ def test_declared_sensitivities_in_units_of_the_outcome():
     for estimator, value in expected.items():
         c, _ = curator(np.zeros(n), t, x, limits=(-1.0, 2.0))
         found = Folds(c, extreme, EffectTerms(estimator, clip), folds).mean_by_predictions("m", "a")
-        assert found.spend.sensitivity[0] == pytest.approx(value, rel=1e-6)
+        assert found.charge.sensitivity[0] == pytest.approx(value, rel=1e-6)
     c, _ = curator(np.zeros(n), t, x, limits=(-1.0, 2.0))
     made = Folds(c, extreme, EffectTerms("aipw", clip), folds)
     found = made.mean_of_estimates("m", (-1.5, 1.5), "a")
-    assert found.spend.sensitivity[0] == pytest.approx(3.0 / 10 + 9 / 10 * 2 * wide * most / 54)
+    assert found.charge.sensitivity[0] == pytest.approx(3.0 / 10 + 9 / 10 * 2 * wide * most / 54)
 
 
 # --- what models see ----------------------------------------------------------------------------

@@ -21,14 +21,21 @@ from dpeffects.inference.ladder_noise import along_ladder, half_width
 from dpeffects.privacy import ladder as ladders
 from dpeffects.privacy import least_squares
 from dpeffects.privacy.budget import Budget, Share
-from dpeffects.privacy.ladder import Ladder, Pace
-from dpeffects.privacy.least_squares import LeastSquares, Leeway, RowProducts
+from dpeffects.privacy.ladder import Ladder, LadderPace
+from dpeffects.privacy.least_squares import LeastSquares, RowProducts, StepBounds
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.noise import SecureNoise
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.seeded import SeededNoise
 from tests.privacy.planted import plant_line
-from tests.privacy.substitutions import BOUNDED, Keeps, Problem, fitted, released, substitutions
+from tests.privacy.substitutions import (
+    BOUNDED,
+    BalancingProblem,
+    Keeps,
+    fitted,
+    released,
+    substitutions,
+)
 
 ODD = 1e-6
 
@@ -51,11 +58,21 @@ def test_chances_on_neighbours_differ_by_no_more_than_the_price():
 
 
 PLANTED = {
-    "one of two moves": (Leeway, "contrast", "(2.0 - 1.0 / (self.room - k))", "0.5"),
-    "nothing grows": (Leeway, "_grown", "(self.room / (self.room - k)) ** 2", "1.0 + 0.0 * k"),
-    "the mean does not move": (Leeway, "_mean_moves", "2.0 * self.reach", "0.0"),
-    "ladders do not end": (Leeway, "contrast", "self.room >= k + 2", "self.room > k + 1"),
-    "nobody in the mean": (Leeway, "contrast", "self.size > k + 1", "self.size > 0"),
+    "one of two moves": (StepBounds, "contrast", "(2.0 - 1.0 / (self.room - k))", "0.5"),
+    "nothing grows": (
+        StepBounds,
+        "_grown",
+        "(self.room / (self.room - k)) ** 2",
+        "1.0 + 0.0 * k",
+    ),
+    "the mean does not move": (StepBounds, "_mean_moves", "2.0 * self.reach", "0.0"),
+    "ladders do not end": (
+        StepBounds,
+        "contrast",
+        "self.room >= k + 2",
+        "self.room > k + 1",
+    ),
+    "nobody in the mean": (StepBounds, "contrast", "self.size > k + 1", "self.size > 0"),
     "squares of psi": (LeastSquares, "squares", "(self._rows.clip + longest)", "self._rows.clip"),
     "the lesser weight": (LeastSquares, "squares", "max(weights)", "min(weights)"),
     "squares of heavy rows": (LeastSquares, "squares", "step**2 / self._units", "step**2"),
@@ -85,8 +102,8 @@ PLANTED = {
         "Fraction(value)",
     ),
     "no smoothing": (Ladder, "of", "max(rungs[k], -(-above * bottom // top))", "rungs[k]"),
-    "a price beside the price": (Pace, "of", "price - beta", "price"),
-    "chances fall too fast": (Pace, "of", "math.exp(-rest)", "math.exp(-1.5 * rest)"),
+    "a price beside the price": (LadderPace, "of", "price - beta", "price"),
+    "chances fall too fast": (LadderPace, "of", "math.exp(-rest)", "math.exp(-1.5 * rest)"),
 }
 
 
@@ -98,7 +115,7 @@ SEEDS |= {"residuals are psi": 6}
 @pytest.mark.parametrize("bug", PLANTED)
 def test_planted_bugs_are_found(monkeypatch, bug):
     plant_line(monkeypatch, *PLANTED[bug])
-    by_density = PLANTED[bug][0] in (Ladder, Pace)
+    by_density = PLANTED[bug][0] in (Ladder, LadderPace)
     with np.errstate(all="ignore"):
         found = substitutions(4000, SEEDS.get(bug, 3), most_violations=1, by_density=by_density)
     assert found.violations
@@ -122,7 +139,9 @@ def test_without_noise_releases_are_least_squares(target, weighted):
     omega = weight if weighted else np.ones(arm.size)
     group = omega if target is None else omega * (arm == target)
     size = float(group.sum())
-    problem = Problem(p, 3.0, 2.0, target, 3, weighted, arm.size, (2, 1), size, longest=2.0)
+    problem = BalancingProblem(
+        p, 3.0, 2.0, target, 3, weighted, arm.size, (2, 1), size, longest=2.0
+    )
     found = released(problem, table)
     w, psi, q = (
         numbers[:, : p + 1].copy(),
@@ -163,7 +182,7 @@ def test_bounded_least_squares_are_those_of_an_optimiser(kind, longest):
     numbers, arm, _, _ = table
     if kind == "collinear":
         numbers[:, 2] = numbers[:, 1]
-    problem = Problem(p, radius, 2.0, None, 2, False, arm.size, size=50.0, longest=longest)
+    problem = BalancingProblem(p, radius, 2.0, None, 2, False, arm.size, size=50.0, longest=longest)
     found = released(problem, table)
     w, psi, q = (x.copy() for x in np.split(numbers, [p + 1, p + 2], axis=1))
     for x, most in ((w[:, 1:], radius), (q, 2.0 * radius)):
@@ -222,7 +241,7 @@ def test_nothing_fails_because_of_rows(kind):
     }.get(kind, numbers)
     table = numbers, arm, weight, unit
     for longest in (1e-100, 1.0, 1e100):
-        problem = Problem(2, 2.0, 1.0, 1, 2, False, 40, longest=longest)
+        problem = BalancingProblem(2, 2.0, 1.0, 1, 2, False, 40, longest=longest)
         found = released(problem, table, most=3.0)
         assert found["room"][0] < 2**20
         assert found["contrast"][0] == 0.0
@@ -236,12 +255,12 @@ def test_nothing_fails_because_of_rows(kind):
 def test_public_numbers_are_checked():
     table = table_of(np.random.default_rng(8), 2, (20, 20))
     for problem in (
-        Problem(2, 0.5, 1.0, None, 2, False, 40),
-        Problem(2, 2.0, 0.5, None, 2, False, 40),
+        BalancingProblem(2, 0.5, 1.0, None, 2, False, 40),
+        BalancingProblem(2, 2.0, 0.5, None, 2, False, 40),
     ):
         with pytest.raises(OptionError, match="from 1 to 64"):
             fitted(problem, table, Keeps())
-    fit = fitted(Problem(2, 2.0, 1.0, None, 2, False, 40), table, Keeps())
+    fit = fitted(BalancingProblem(2, 2.0, 1.0, None, 2, False, 40), table, Keeps())
     for wrong in (-1.0, 0.0, math.nan, math.inf):
         for given in ((wrong, 1.0), (1.0, wrong)):
             with pytest.raises(OptionError, match="must be positive"):
@@ -274,7 +293,7 @@ def test_an_audit_knows_the_loss_of_every_release():
         for start, rows in ((noise.record, numbers), (noise.replay, other)):
             start()
             split, ledger = Split({"a": Share(1.0), "b": Share(1.0)}), CallLedger(Budget(9.0))
-            problem = Problem(2, 2.0, 1.0, None, 2, False, 100)
+            problem = BalancingProblem(2, 2.0, 1.0, None, 2, False, 100)
             fit = fitted(problem, (rows, arm, weight, unit), Releaser(split, ledger, noise))
             worth = [fit.room((1, 0), share="b", part=0.5)]
             worth.append(fit.leverage((1, 0), 100.0, 0.1, share="b", part=0.25))
@@ -283,7 +302,7 @@ def test_an_audit_knows_the_loss_of_every_release():
             seen = [*map(float, worth), float(drawn)]
             found.append((noise.log_likelihood, seen, ledger.spent))
             assert math.isnan(drawn.sd)
-            assert ledger.spends[-1].sensitivity == ledger.spends[-1].scale == ()
+            assert ledger.charges[-1].sensitivity == ledger.charges[-1].scale == ()
         noise.finish()
         assert found[0][1:] == found[1][1:]
         assert found[0][2] == (2, 0)
@@ -297,7 +316,7 @@ def test_an_audit_knows_the_loss_of_every_release():
 @pytest.mark.parametrize("epsilon", [2.0**-20, 0.01, 0.5, 1.0, 7.0, 300.0])
 @pytest.mark.parametrize("smoothing", [0.01, 0.1, 0.4])
 def test_a_pace_costs_its_price(epsilon, smoothing):
-    falls, widens, first = Pace.of(epsilon, smoothing)
+    falls, widens, first = LadderPace.of(epsilon, smoothing)
     with decimal.localcontext(decimal.Context(60)):
         logs = [(decimal.Decimal(x.numerator) / x.denominator).ln() for x in (falls, widens)]
         assert logs[1] - logs[0] <= decimal.Decimal(epsilon)
@@ -306,10 +325,10 @@ def test_a_pace_costs_its_price(epsilon, smoothing):
     assert first == pytest.approx(max(ladders.PARTS * share, 1.0), abs=0.5)
     for wrong in (0.0, 0.5):
         with pytest.raises(OptionError, match="smoothing"):
-            Pace.of(epsilon, wrong)
+            LadderPace.of(epsilon, wrong)
 
 
-SMALL = Ladder(3, [1, 2, 2, 3], Pace(Fraction(2, 5), Fraction(2), 5), (0.0, 1.0))
+SMALL = Ladder(3, [1, 2, 2, 3], LadderPace(Fraction(2, 5), Fraction(2), 5), (0.0, 1.0))
 
 
 @pytest.fixture
@@ -364,16 +383,16 @@ def test_planted_bugs_of_the_draw_are_found(monkeypatch, small, bug):
 
 
 def test_secure_noise_draws_along_a_ladder():
-    ladder = Ladder.of(0.25, np.full(3000, 1e-6), (0.0, 1.0), Pace.of(1.0, 0.05))
+    ladder = Ladder.of(0.25, np.full(3000, 1e-6), (0.0, 1.0), LadderPace.of(1.0, 0.05))
     drawn = np.array([ladder.at(SecureNoise().along(ladder)) for _ in range(300)])
-    law = along_ladder(np.full(3000, 1e-6), 1.0, 1.0, 0.05)
-    assert 0.02 < np.mean(np.abs(drawn - 0.25) < half_width(*law, 0.1)) < 0.2
-    assert np.mean(np.abs(drawn - 0.25) < half_width(*law, 0.999)) > 0.97
+    dist = along_ladder(np.full(3000, 1e-6), 1.0, 1.0, 0.05)
+    assert 0.02 < np.mean(np.abs(drawn - 0.25) < half_width(*dist, 0.1)) < 0.2
+    assert np.mean(np.abs(drawn - 0.25) < half_width(*dist, 0.999)) > 0.97
 
 
 def test_the_law_of_the_noise_is_that_of_draws():
     levels = 1e-4 * 1.02 ** np.arange(400.0)
-    ladder = Ladder.of(0.5, levels, (0.0, 1.0), Pace.of(1.0, 0.1))
+    ladder = Ladder.of(0.5, levels, (0.0, 1.0), LadderPace.of(1.0, 0.1))
     below, (ends, chances) = SeededNoise(4).below, along_ladder(levels, 1.0, 1.0, 0.1)
     low = np.append(0.0, ends[:-1])
     sd = np.sqrt(chances @ (low**2 + low * ends + ends**2) / 3.0)

@@ -37,7 +37,7 @@ from dpeffects.privacy.noise import SecureNoise
 from dpeffects.services.federation import Store, answer
 from dpeffects.services.federation.store import Price
 from tests.federation.sites import policy, question
-from tests.killing import TERMS, ZEROS, spend
+from tests.killing import TERMS, ZEROS, a_charge
 
 ROOT = Path(dpe.__file__).resolve().parents[1]
 CALL = ("earnings_1978 ~ treatment", dpe.load_data("lalonde"), "diff_in_means")
@@ -50,11 +50,11 @@ def all_kinds(address):
     ledger.allot("secondary", 0.25)
     for number in range(3):
         room = ledger.reserve(Budget(0.5), TERMS, {"method": "m"})
-        room.charge(spend(f"a{number}", 0.25), TERMS)
+        room.charge(a_charge(f"a{number}", 0.25), TERMS)
         store.reserve(f"q{number}", "hash", Price(0.5))
         room.settle() if number < 2 else None
         store.finish(f"q{number}", {"value": number}) if number < 2 else None
-    ledger.charge(spend("b", 0.25), TERMS)
+    ledger.charge(a_charge("b", 0.25), TERMS)
     ledger.release("secondary")
     return ledger
 
@@ -123,7 +123,7 @@ def test_no_two_entries_are_equal_by_chance(place, kind, monkeypatch):
     for _ in range(5):
         early.put_back()
         early.put_back(mark=True)
-        open_ledger(address).charge(spend("again", 0.25), TERMS)
+        open_ledger(address).charge(a_charge("again", 0.25), TERMS)
         heads.add(verify_ledger(address).split()[-1])
     assert len(heads) == 5
     entries = open_ledger(address).entries()
@@ -139,7 +139,7 @@ def test_every_writer_leaves_the_mark(folder, monkeypatch):
     ledger = create_ledger("a.db", "nsw", epsilon=100.0)
     store = Store("a.db", 100.0)
     room = ledger.reserve(Budget(0.5), TERMS, {})
-    room.charge(spend("a", 0.25), TERMS)
+    room.charge(a_charge("a", 0.25), TERMS)
 
     def shell(line):
         args = make_parser(COMMANDS).parse_args(["ledger", *line.split()])
@@ -147,7 +147,7 @@ def test_every_writer_leaves_the_mark(folder, monkeypatch):
 
     acts = [
         room.settle,
-        lambda: ledger.charge(spend("b", 0.25), TERMS),
+        lambda: ledger.charge(a_charge("b", 0.25), TERMS),
         lambda: ledger.allot("x", 0.1),
         lambda: ledger.release("x"),
         lambda: store.reserve("q", "hash", Price(0.5)),
@@ -207,10 +207,10 @@ def test_copies_that_are_put_back_are_refused_or_said_not_to_be(place, stores):
         ledger = create_ledger(
             address, "nsw", epsilon=2.0, anchor=None if anchor_is == "none" else second
         )
-        ledger.charge(spend("a", 0.5), TERMS)
+        ledger.charge(a_charge("a", 0.5), TERMS)
         early = copies(address)
         early_anchor = anchors(second) if anchor_is != "none" else None
-        ledger.charge(spend("b", 1.25), TERMS)
+        ledger.charge(a_charge("b", 1.25), TERMS)
         if ledger_is == "set back":
             early.put_back()
         if mark_is == "set back":
@@ -229,7 +229,7 @@ def test_copies_that_are_put_back_are_refused_or_said_not_to_be(place, stores):
             assert "would not show" in verify_ledger(address) or anchor_is == "set back", case
         if outcome.startswith("used"):
             again = open_ledger(address)
-            again.charge(spend("c", 0.25), TERMS)
+            again.charge(a_charge("c", 0.25), TERMS)
             newest = set(again._chain.known().values())
             assert newest == {(len(again.entries()), again.verify().split()[-1])}, case
 
@@ -280,7 +280,7 @@ def test_every_public_call_refuses_a_ledger_that_was_set_back(folder, anchored):
     path = folder / "study.db"
     ledger = create_ledger(path, "x", epsilon=9, anchor=folder / "anchor.db" if anchored else None)
     early = Copies(path)
-    ledger.charge(spend("a", 0.5), TERMS)
+    ledger.charge(a_charge("a", 0.5), TERMS)
     early.put_back()
     early.put_back(mark=True) if anchored else None
     assert len(CALLS) >= 11
@@ -310,7 +310,7 @@ def test_an_anchor_is_somewhere_else_and_is_made_once(folder):
     anchor_ledger(path, place)
     anchor_ledger(path, place)  # twice is once
     assert "not behind its anchor" in verify_ledger(path)
-    ledger.charge(spend("a", 0.5), TERMS)  # opened before it was there
+    ledger.charge(a_charge("a", 0.5), TERMS)  # opened before it was there
     assert ledger._chain.anchor.read() == ledger._chain.seen
     place.rename(folder / "moved.db")
     with pytest.raises(LedgerError, match=r"anchor .*anchor\.db cannot be opened"):
@@ -323,7 +323,7 @@ def test_an_anchor_is_somewhere_else_and_is_made_once(folder):
     ledger = open_ledger(path)
     assert ledger.remaining == (0.5, 0.0)
     early = Copies(path)
-    ledger.charge(spend("b", 0.25), TERMS)
+    ledger.charge(a_charge("b", 0.25), TERMS)
     early.put_back()
     early.put_back(mark=True)
     for act in (lambda: anchor_ledger(path, folder / "moved.db"), lambda: open_ledger(path)):
@@ -353,7 +353,7 @@ def test_a_charge_that_cannot_be_anchored_is_not_drawn(place, folder, kind, monk
     with monkeypatch.context() as patch:
         patch.setattr(Anchor, "write", fails)
         with pytest.raises(LedgerError, match=r"\(charge\) is in the ledger; no noise was drawn"):
-            room.charge(spend("a", 0.25), TERMS)
+            room.charge(a_charge("a", 0.25), TERMS)
     assert ledger.spent == (Fraction(1, 4), 0)
     assert "sound" in verify_ledger(address)
 
@@ -370,18 +370,18 @@ def test_a_ledger_that_is_set_back_between_commit_and_anchor(folder, monkeypatch
         if turns and turns.pop() == "set back":
             early.put_back()
             early.put_back(mark=True)
-            open_ledger(path).charge(spend("other", 0.25), TERMS)
+            open_ledger(path).charge(a_charge("other", 0.25), TERMS)
         elif turns == [] and given[0] == 4:
-            open_ledger(path).charge(spend("other", 0.25), TERMS)
+            open_ledger(path).charge(a_charge("other", 0.25), TERMS)
         return real(self, *given)
 
     monkeypatch.setattr(Anchor, "write", interrupted)
     turns.append("set back")
     with pytest.raises(LedgerError, match="this process has seen: it was replaced or set back"):
-        ledger.charge(spend("a", 1.0), TERMS)
-    assert [s.label for s in open_ledger(path).spends] == ["other"]
-    open_ledger(path).charge(spend("b", 0.25), TERMS)  # another is faster, and all is well
-    assert [s.label for s in open_ledger(path).spends] == ["other", "b", "other"]
+        ledger.charge(a_charge("a", 1.0), TERMS)
+    assert [s.label for s in open_ledger(path).charges] == ["other"]
+    open_ledger(path).charge(a_charge("b", 0.25), TERMS)  # another is faster, and all is well
+    assert [s.label for s in open_ledger(path).charges] == ["other", "b", "other"]
 
 
 def _never(*_):
@@ -486,7 +486,7 @@ def test_an_error_says_what_was_charged_and_drawn(place, kind, when, monkeypatch
         assert bool(held) == (missing is None) == (when == "after the commit")
         assert "nothing was drawn" not in text
         if failing > 1:
-            paid = sum(e.body["spend"]["epsilon"] for e in charges[: len(drawn)])
+            paid = sum(e.body["charge"]["epsilon"] for e in charges[: len(drawn)])
             before = "charged and drawn nothing" if not drawn else f"charged epsilon {paid:.6g}, "
             assert f"before, the call has {before}" in text
         assert ("no noise was drawn for this charge" in text) == (what == "charge")
@@ -548,9 +548,9 @@ def test_no_work_grows_with_entries_calls_or_requests(place, kind, monkeypatch):
             store.reserve(f"{size}.{room.call}", "hash", Price(0.5))
         acts = {
             "open": lambda: open_ledger(address),
-            "charge": lambda: ledger.charge(spend("a"), TERMS),
+            "charge": lambda: ledger.charge(a_charge("a"), TERMS),
             "reserve": lambda: ledger.reserve(Budget(0.5), TERMS, {"method": "m"}),
-            "charge in a call": lambda room=room: room.charge(spend("a"), TERMS),
+            "charge in a call": lambda room=room: room.charge(a_charge("a"), TERMS),
             "settle": room.settle,
             "find": lambda: store.find("new", "hash"),
             "request": lambda size=size: store.reserve(f"q{size}", "hash", Price(0.5)),

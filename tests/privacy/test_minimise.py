@@ -16,7 +16,7 @@ from scipy.special import ndtr
 from dpeffects.design.features import AdditiveWaves, Fourier, Linear, unit_rows
 from dpeffects.errors import BudgetError, OptionError, PrivacyError
 from dpeffects.estimators.weighting.inverse_weights import default_strength, least_strength
-from dpeffects.privacy import descent, losses, minimise
+from dpeffects.privacy import convex_solver, losses, private_minimisation
 from dpeffects.privacy import rows as private_rows
 from dpeffects.privacy.budget import Budget, Share, as_written
 from dpeffects.privacy.ledger import CallLedger
@@ -110,7 +110,7 @@ def test_logistic_weights(penalty):
 
 def change(penalty, *pair):
     """L1 distance of the weights of neighbours over the declared sensitivity (claim 20)."""
-    ask = lambda c: minimise.propensity_weights(c, penalty, "a")  # noqa: E731
+    ask = lambda c: private_minimisation.propensity_weights(c, penalty, "a")  # noqa: E731
     (one, declared), (two, same) = (drawn(curator(held(x, t)), ask) for x, t in pair)
     assert declared == same, "the sensitivity depends on private data"
     return np.abs(one - two).sum() / declared
@@ -141,7 +141,7 @@ def test_logistic_worst_case_is_near_the_bound():
 
 def test_rounding_of_the_weights_is_in_the_sensitivity():
     c = curator(held(np.ones((4, 3)), np.array([True, False] * 2)))
-    _, declared = drawn(c, lambda c: minimise.propensity_weights(c, 0.5, "a"))
+    _, declared = drawn(c, lambda c: private_minimisation.propensity_weights(c, 0.5, "a"))
     bound = 2.0 * 3 / (4 * 0.5) + 2.0 * math.sqrt(3) * 1e-9 / 0.5
     unit = 2.0 ** (np.floor(np.log2(bound)) - 20)
     assert declared >= bound / unit + 3
@@ -214,7 +214,7 @@ def test_the_gradient_after_a_step_is_within_its_bound():
         case = problems.logistic(rng.random(n) < 0.5, x, 0.01 * n)
         w = rng.normal(size=d) * 2.0
         before, hessian = case.at(case.curator._source, np.zeros(d), case.quick, w, np.zeros(d))
-        for step in (descent.direction(hessian, before), rng.normal(size=d) * 0.1):
+        for step in (convex_solver.direction(hessian, before), rng.normal(size=d) * 0.1):
             after = case.gradient(w - step) / n + 0.01 * (w - step)
             closest = max(closest, np.linalg.norm(after) / case._after(step, before, hessian))
     assert 0.5 < closest <= 1.0
@@ -222,18 +222,18 @@ def test_the_gradient_after_a_step_is_within_its_bound():
 
 def test_products_have_no_more_bits_than_exact_sums_have_room_for(monkeypatch):
     """Rows of ones and losses as steep as they can be, by Hessians, by products and carefully."""
-    seen, real = set(), descent.exact_products
+    seen, real = set(), convex_solver.exact_products
 
     def watched(rows, terms, bits):
         assert np.abs(rows).max() * np.abs(terms).max() <= 2.0**bits
         seen.add(bits)
         return real(rows, terms, bits)
 
-    monkeypatch.setattr(descent, "exact_products", watched)
+    monkeypatch.setattr(convex_solver, "exact_products", watched)
     ones, all_treated = np.ones((5, 2)), np.ones(5, bool)
-    for dense, newton in itertools.product((512, 0), (descent.newton, lambda *_: None)):
-        monkeypatch.setattr(descent, "DENSE", dense)
-        monkeypatch.setattr(descent, "newton", newton)
+    for dense, newton in itertools.product((512, 0), (convex_solver.newton, lambda *_: None)):
+        monkeypatch.setattr(convex_solver, "DENSE", dense)
+        monkeypatch.setattr(convex_solver, "newton", newton)
         fit_logistic(ones, all_treated, 0.01)
         huber(ones / math.sqrt(2.0), np.ones(5), np.full(5, 9.0), 1.0).solve(np.zeros(2))
     assert len(seen) > 3
@@ -250,7 +250,10 @@ def test_output_perturbation(strength):
     for _ in range(80):
         d = int(rng.integers(1, 5))
         rows = data(rng, d=d)
-        ask = lambda c, d=d: minimise.noisy_weights(c, "m", Logistic(d, strength, 0.3), "a")  # noqa: E731
+
+        def ask(c, d=d):
+            return private_minimisation.noisy_weights(c, "m", Logistic(d, strength, 0.3), "a")
+
         pair = (rows, replaced(rng, *rows))
         (one, declared), (two, same) = (drawn(of(*r), ask) for r in pair)
         assert declared == same
@@ -264,11 +267,11 @@ def test_output_perturbation(strength):
 def test_output_perturbation_declares_its_l2_sensitivity():
     rng = np.random.default_rng(2)
     c = of(*data(rng), SHARE)
-    minimise.noisy_weights(c, "m", Logistic(3, 2.0), "a", "gaussian")
-    spend = c._releaser._ledger.spends[-1]
-    assert spend.mechanism == "Gaussian"
-    assert 1.0 <= spend.sensitivity[0] <= 1.00001  # 2 / strength and a little for the grid
-    assert spend.scale[0] >= gaussian_scale(1.0, *SHARE, 3)
+    private_minimisation.noisy_weights(c, "m", Logistic(3, 2.0), "a", "gaussian")
+    charge = c._releaser._ledger.charges[-1]
+    assert charge.mechanism == "discrete Gaussian"
+    assert 1.0 <= charge.sensitivity[0] <= 1.00001  # 2 / strength and a little for the grid
+    assert charge.scale[0] >= gaussian_scale(1.0, *SHARE, 3)
 
 
 # --- noise in the objective of the logistic regression ----------------------------------------
@@ -295,7 +298,7 @@ def test_objective_gradients_and_volumes_on_neighbours():
         assert np.linalg.norm(move) <= 2.0 * l2
         far = max(far, np.linalg.norm(move))
         volumes = [np.linalg.slogdet(logistic_curvature(p, w))[1] for p in (one, two)]
-        price = minimise.volume_price(strength)
+        price = private_minimisation.volume_price(strength)
         assert abs(volumes[0] - volumes[1]) <= price
         wide = max(wide, abs(volumes[0] - volumes[1]) / price)
     assert far > 1.5
@@ -323,7 +326,7 @@ def test_the_law_of_a_logistic_minimiser_under_laplace_noise(strength):
         one, two = (problem(*r, strength) for r in (rows, replaced(rng, *rows)))
         f, g = (densities(p, lambda b: -np.abs(b).sum(axis=1) / scale, grid) for p in (one, two))
         largest = max(largest, np.abs(np.log(f / g)).max())
-    assert 0.3 < largest / (epsilon + minimise.volume_price(strength)) <= 1.0
+    assert 0.3 < largest / (epsilon + private_minimisation.volume_price(strength)) <= 1.0
 
 
 def test_the_law_of_a_logistic_minimiser_under_gaussian_noise():
@@ -343,7 +346,7 @@ def test_the_law_of_a_logistic_minimiser_under_gaussian_noise():
             assert f.sum() * cell == pytest.approx(1.0, abs=0.02)
             pair.append(f)
         f, g = pair
-        paid = math.exp(epsilon + minimise.volume_price(strength))
+        paid = math.exp(epsilon + private_minimisation.volume_price(strength))
         excess = np.maximum(f - paid * g, 0).sum() * cell
         assert excess <= 3 * delta
         assert excess <= 1.05 * delta  # the factor 3 is for the proof
@@ -380,16 +383,16 @@ def test_a_logistic_objective_pays_for_noise_volume_and_solver(epsilon, delta, n
     ledger = CallLedger(Budget(epsilon, delta))
     share = Budget(epsilon, delta).shares({"a": 1.0})["a"]
     c = curator(held(x, t), share, SeededNoise(6), ledger=ledger)
-    released = minimise.minimise(c, "model", p.problem, "a", noise)
-    volume, inside, last = ledger.spends
-    total = sum(Fraction(s.epsilon) for s in ledger.spends)
+    released = private_minimisation.minimise(c, "model", p.problem, "a", noise)
+    volume, inside, last = ledger.charges
+    total = sum(Fraction(s.epsilon) for s in ledger.charges)
     assert total <= as_written(epsilon)
     assert float(total) == pytest.approx(epsilon, rel=1e-12)
     assert volume.epsilon >= math.log1p(0.25 / p.strength)
     assert last.epsilon == pytest.approx(0.01 * epsilon)
-    assert [s.claim for s in ledger.spends] == [21, 22, 22]
-    assert not any(s.alone for s in ledger.spends)
-    if inside.mechanism == "Gaussian":
+    assert [s.claim for s in ledger.charges] == [21, 22, 22]
+    assert not any(s.alone for s in ledger.charges)
+    if inside.mechanism == "discrete Gaussian":
         assert delta > 0
         assert 3 * inside.delta * math.exp(last.epsilon / 2) <= delta
         assert float(ledger.spent[1]) == pytest.approx(delta)
@@ -400,10 +403,12 @@ def test_a_logistic_objective_pays_for_noise_volume_and_solver(epsilon, delta, n
         assert inside.scale[0] >= 2.0 * unit_l1(d) / inside.epsilon
     tau = p.solver_error() + math.sqrt(d) * inside.scale[0] * 2.0**-31 / p.strength / 2
     assert last.scale[0] >= 2.0 * math.sqrt(d) * tau * 0.2 / last.epsilon
-    gaussian = inside.mechanism == "Gaussian"
+    gaussian = inside.mechanism == "discrete Gaussian"
     assert released.noise_sd == pytest.approx(inside.scale[0] * (1 if gaussian else math.sqrt(2)))
     grid = 2.0 ** (math.floor(math.log2(released.noise_sd)) - 30)  # of the noise inside
-    far = p.problem.solver_error(n, minimise.largest_noise(inside.scale[0], d, gaussian))
+    far = p.problem.solver_error(
+        n, private_minimisation.largest_noise(inside.scale[0], d, gaussian)
+    )
     far += math.sqrt(d) * grid / (2.0 * p.strength)
     assert last.scale[0] * last.epsilon == pytest.approx(2.0 * math.sqrt(d) * far, rel=0.04)
     assert last.scale[0] < 1e-3 * released.noise_sd / p.strength  # and it hardly adds noise
@@ -413,7 +418,7 @@ def test_strengths_use_public_numbers_and_fall_with_n():
     strengths = [default_strength(n, 8, 0.5, 0.0) / n for n in (100, 1_000, 100_000)]
     assert strengths[0] > strengths[1] > strengths[2]
     assert default_strength(100, 8, 0.5, 1e-6) <= default_strength(100, 8, 0.5, 0.0)
-    assert minimise.volume_price(least_strength(1.0)) <= 0.1
+    assert private_minimisation.volume_price(least_strength(1.0)) <= 0.1
     assert least_strength(1e9) > 0
 
 
@@ -424,7 +429,7 @@ def refused(c, error, match, ask):
     """Nothing is charged, and nothing drawn."""
     with pytest.raises(error, match=match):
         ask(c)
-    assert c._releaser._ledger.spends == ()
+    assert c._releaser._ledger.charges == ()
     assert c._releaser._noise.drawn == []
 
 
@@ -433,39 +438,44 @@ def test_a_tiny_penalty_is_refused(kind):
     rng = np.random.default_rng(7)
     c = of(*data(rng))
     p = Logistic(3, 1e-3) if kind == "logistic" else Huber(Slopes(Linear(3), 1.0), 3, 0.5)
-    refused(c, PrivacyError, "too small", lambda c: minimise.minimise(c, "m", p, "a"))
+    refused(c, PrivacyError, "too small", lambda c: private_minimisation.minimise(c, "m", p, "a"))
     if kind == "logistic":
         wide = Share(1e9)
         p = Logistic(3, 1e-12)
-        ask = lambda c: minimise.minimise(c, "m", p, "a")  # noqa: E731
+        ask = lambda c: private_minimisation.minimise(c, "m", p, "a")  # noqa: E731
         refused(of(*data(rng), wide), OptionError, "penalty", ask)
 
 
 def test_private_columns_give_no_public_model():
     rng = np.random.default_rng(13)
-    ask = lambda c: minimise.public_propensity_model(c, 1.0, 0.0)  # noqa: E731
+    ask = lambda c: private_minimisation.public_propensity_model(c, 1.0, 0.0)  # noqa: E731
     rows = data(rng)
     for public in ((), ("treatment",), ("covariates",)):
         refused(of(*rows, public=public), PrivacyError, "private", ask)
     c = of(*rows, public=("treatment", "covariates"))
     assert (ask(c).value == problem(*rows).solve()).all()
-    weights = minimise.public_propensity_model(c, 0.1, centred=False).value
+    weights = private_minimisation.public_propensity_model(c, 0.1, centred=False).value
     assert (weights == fit_logistic(rows[2], rows[1], 0.1)).all()
-    assert c._releaser._ledger.spends == ()
+    assert c._releaser._ledger.charges == ()
 
 
 def test_a_huge_epsilon_with_a_delta():
     c = curator(held(np.ones((5, 2)), np.ones(5, bool)), Share(1e5, 1e-6), SeededNoise(0))
-    minimise.minimise(c, "model", Huber(Slopes(Linear(2), 1.0), 2, 1.0), "a")
-    assert [s.mechanism for s in c._releaser._ledger.spends][1:] == ["Laplace", "Laplace"]
+    private_minimisation.minimise(c, "model", Huber(Slopes(Linear(2), 1.0), 2, 1.0), "a")
+    assert [s.mechanism for s in c._releaser._ledger.charges][1:] == [
+        "discrete Laplace",
+        "discrete Laplace",
+    ]
 
 
 ASKS = {
-    "weights in [0, 1]": lambda c: minimise.propensity_weights(c, 0.1, "a"),
-    "in the objective": lambda c: minimise.minimise(c, "m", Logistic(3, 5.0), "a"),
-    "on the weights": lambda c: minimise.noisy_weights(c, "m", Logistic(3, 5.0), "a"),
-    "Huber": lambda c: minimise.minimise(c, "m", Huber(Slopes(Linear(3), 1.0), 3, 20.0), "a"),
-    "predictions": lambda c: minimise.noisy_predictions(
+    "weights in [0, 1]": lambda c: private_minimisation.propensity_weights(c, 0.1, "a"),
+    "in the objective": lambda c: private_minimisation.minimise(c, "m", Logistic(3, 5.0), "a"),
+    "on the weights": lambda c: private_minimisation.noisy_weights(c, "m", Logistic(3, 5.0), "a"),
+    "Huber": lambda c: private_minimisation.minimise(
+        c, "m", Huber(Slopes(Linear(3), 1.0), 3, 20.0), "a"
+    ),
+    "predictions": lambda c: private_minimisation.noisy_predictions(
         c, "p", Huber(Slopes(Linear(3), 1.0), 3, 20.0), np.eye(3) / 2, "a"
     ),
 }
@@ -589,7 +599,7 @@ def test_the_error_of_the_solver_covers_the_stopping_rule():
         p = huber(unit(rng, 5, 40), np.ones(5), rng.normal(size=5), 1e10)
         scale = 2.0 * math.sqrt(40) / 1e-6
         noise = np.random.default_rng(seed).laplace(size=40) * scale
-        largest = minimise.largest_noise(scale, 40, gaussian=False)
+        largest = private_minimisation.largest_noise(scale, 40, gaussian=False)
         gradient = true_gradient(p, p.solve(noise), noise)
         worst = max(worst, gradient / (p.solver_error(largest) * p.strength))
     assert worst <= 1.0
@@ -616,10 +626,10 @@ def test_weights_in_two_parts_lose_nothing():
     rows, apart = np.array([[1.0, -1.0]]), np.array([3.0, 1.0]) * 2.0**-62
     for size in (1e-30, 1.0, 1e12):
         weights = np.full(2, size)
-        found = descent.exact_dots(rows, weights, 1, size * apart) / size
+        found = convex_solver.exact_dots(rows, weights, 1, size * apart) / size
         assert found == pytest.approx(2.0**-61, rel=1e-6, abs=0.0)
         step, tail = rng.normal(size=(2, 2)) * size * np.array([[0.7], [1e-17]])
-        new, left = descent._minus(weights, tail, step)
+        new, left = convex_solver._minus(weights, tail, step)
         for parts in zip(new, left, weights, tail, step, strict=True):
             one, two, *before = (Fraction(float(x)) for x in parts)
             assert abs(one + two - (before[0] + before[1] - before[2])) <= Fraction(size) / 2**100
@@ -704,13 +714,15 @@ def test_neighbouring_minimisers(strength):
 def released(c, p, queries=None):
     """What leaves the curator before noise, and the charge."""
     if queries is None:
-        minimise.noisy_weights(c, "effect function", p, "a")
+        private_minimisation.noisy_weights(c, "effect function", p, "a")
     else:
-        minimise.noisy_predictions(c, "effects at points", p, p.terms.features(queries), "a")
-    spend = c._releaser._ledger.spends[-1]
+        private_minimisation.noisy_predictions(
+            c, "effects at points", p, p.terms.features(queries), "a"
+        )
+    charge = c._releaser._ledger.charges[-1]
     values, declared = c._releaser._noise.drawn[-1]
-    gaussian = spend.mechanism == "Gaussian"
-    return values * ((spend.scale[0] if gaussian else spend.sensitivity[0]) / declared), spend
+    gaussian = charge.mechanism == "discrete Gaussian"
+    return values * ((charge.scale[0] if gaussian else charge.sensitivity[0]) / declared), charge
 
 
 @pytest.mark.sampled(2)
@@ -726,17 +738,17 @@ def test_noise_on_the_weights(steepest, linear, delta):
         strength = float(rng.choice([0.5, 5.0, 200.0]))
         p = Huber(Slopes(features, steepest), features.size, strength, steepest)
         pair = (rows, replaced(rng, *rows))
-        (one, spend), (two, same) = (released(of(*r, Share(1.0, delta)), p) for r in pair)
-        assert spend == same, "the sensitivity depends on private data"
-        assert spend.claim == 24
-        assert spend.alone
-        gaussian = spend.mechanism == "Gaussian"
+        (one, charge), (two, same) = (released(of(*r, Share(1.0, delta)), p) for r in pair)
+        assert charge == same, "the sensitivity depends on private data"
+        assert charge.claim == 24
+        assert charge.alone
+        gaussian = charge.mechanism == "discrete Gaussian"
         assert gaussian == (delta > 0 and not linear)  # of three weights, Laplace noise is less
-        assert np.linalg.norm(one - two, ord=2 if gaussian else 1) <= spend.sensitivity[0]
-        l2 = spend.sensitivity[0] / (1.0 if gaussian else math.sqrt(features.size))
+        assert np.linalg.norm(one - two, ord=2 if gaussian else 1) <= charge.sensitivity[0]
+        l2 = charge.sensitivity[0] / (1.0 if gaussian else math.sqrt(features.size))
         nearest = max(nearest, np.linalg.norm(one - two) / l2)
         if gaussian:
-            assert spend.scale[0] >= gaussian_scale(spend.sensitivity[0], 1.0, delta, one.size)
+            assert charge.scale[0] >= gaussian_scale(charge.sensitivity[0], 1.0, delta, one.size)
     assert 0.7 < nearest <= 1.0
 
 
@@ -758,16 +770,18 @@ def test_predictions_at_points(delta, kind):
         if kind in ("one", "same"):
             queries[:] = x[j]
         pair = ((y, t, x), other)
-        (one, spend), (two, same) = (released(of(*r, Share(1.0, delta)), p, queries) for r in pair)
-        assert spend == same
-        assert spend.claim == 24
-        moved = np.linalg.norm(one - two, ord=2 if spend.mechanism == "Gaussian" else 1)
-        assert moved <= spend.sensitivity[0]
-        nearest = max(nearest, moved / spend.sensitivity[0])
+        (one, charge), (two, same) = (released(of(*r, Share(1.0, delta)), p, queries) for r in pair)
+        assert charge == same
+        assert charge.claim == 24
+        moved = np.linalg.norm(one - two, ord=2 if charge.mechanism == "discrete Gaussian" else 1)
+        assert moved <= charge.sensitivity[0]
+        nearest = max(nearest, moved / charge.sensitivity[0])
     assert nearest > (0.85 if kind in ("one", "same") else 0.1)
 
 
-@pytest.mark.parametrize(("count", "mechanism"), [(6, "Laplace"), (200, "Gaussian")])
+@pytest.mark.parametrize(
+    ("count", "mechanism"), [(6, "discrete Laplace"), (200, "discrete Gaussian")]
+)
 def test_predictions_against_brute_force(count, mechanism):
     """||Q|| and the norms of its rows bound every direction in which the weights can move."""
     rng = np.random.default_rng(9)
@@ -776,27 +790,27 @@ def test_predictions_against_brute_force(count, mechanism):
     at = features(queries)
     c = of(*data(rng, n=6, d=2), SHARE)
     p = Huber(Slopes(features, 1.0), features.size, 10.0)
-    _, spend = released(c, p, queries)
+    _, charge = released(c, p, queries)
     _, alone = released(c, p)
-    assert (spend.mechanism, alone.mechanism) == (mechanism, "Gaussian")
+    assert (charge.mechanism, alone.mechanism) == (mechanism, "discrete Gaussian")
     moves, widest = alone.sensitivity[0], np.linalg.svd(at)[1][0]
     rows = np.linalg.norm(at, axis=1).sum()
-    direct = widest if mechanism == "Gaussian" else min(rows, math.sqrt(count) * widest)
-    assert spend.sensitivity[0] == pytest.approx(direct * moves, rel=1e-3)
-    order = 2 if mechanism == "Gaussian" else 1
+    direct = widest if mechanism == "discrete Gaussian" else min(rows, math.sqrt(count) * widest)
+    assert charge.sensitivity[0] == pytest.approx(direct * moves, rel=1e-3)
+    order = 2 if mechanism == "discrete Gaussian" else 1
     directions = [*rng.normal(size=(200, features.size)), *at, np.linalg.svd(at)[2][0]]
     signs = [rng.choice([-1.0, 1.0], count) @ at for _ in range(200)]
     reached = 0.0
     for direction in (*directions, *signs):
         moved = at @ direction * (2.0 / 10.0 / np.linalg.norm(direction))
-        reached = max(reached, np.linalg.norm(moved, ord=order) / spend.sensitivity[0])
+        reached = max(reached, np.linalg.norm(moved, ord=order) / charge.sensitivity[0])
     assert 0.9 < reached <= 1.0
 
 
 @pytest.mark.parametrize("at", [np.full((2, 3), np.nan), np.full((2, 3), np.inf), np.ones((1, 3))])
 def test_points_beyond_the_norm_are_refused(at):
     p = Huber(Slopes(Linear(3), 1.0), 3, 20.0)
-    ask = lambda c: minimise.noisy_predictions(c, "p", p, at, "a")  # noqa: E731
+    ask = lambda c: private_minimisation.noisy_predictions(c, "p", p, at, "a")  # noqa: E731
     with np.errstate(all="ignore"):
         refused(of(*data(np.random.default_rng(1))), OptionError, "norm", ask)
 
@@ -830,7 +844,7 @@ def test_gradients_and_volumes_of_neighbours():
         assert np.linalg.norm(move) <= 2.0 * l2
         far = max(far, np.linalg.norm(move) / (2.0 * l2))
         volumes = [np.linalg.slogdet(huber_curvature(p, w))[1] for p in (one, two)]
-        price = minimise.volume_price(strength, one.hessian_bound)
+        price = private_minimisation.volume_price(strength, one.hessian_bound)
         assert abs(volumes[0] - volumes[1]) <= price
         wide = max(wide, abs(volumes[0] - volumes[1]) / price)
     assert far > 0.95
@@ -866,7 +880,7 @@ def test_the_law_of_the_minimiser_under_laplace_noise(strength):
             logs.append(np.log(density(p, lambda b: -np.abs(b) / scale, grid)))
         gaps = [np.abs(f - g).max() for f, g in itertools.combinations(logs, 2)]
         largest = max(largest, *gaps)
-    assert 0.9 < largest / (epsilon + minimise.volume_price(strength, 1.0)) <= 1.0
+    assert 0.9 < largest / (epsilon + private_minimisation.volume_price(strength, 1.0)) <= 1.0
 
 
 @pytest.mark.parametrize(("strength", "least"), [(0.3, 0.0), (10.0, 0.5), (40.0, 0.8)])
@@ -876,16 +890,16 @@ def test_the_law_of_the_minimiser_under_gaussian_noise(strength, least):
     sigma = gaussian_scale(2.0, epsilon, delta, 1)
     grid = np.linspace(-1, 1, 40_001) * (9 * sigma + 4) / strength
     cell, worst, unpaid = grid[1] - grid[0], 0.0, 0.0
-    volume = math.exp(minimise.volume_price(strength, 1.0))
+    volume = math.exp(private_minimisation.volume_price(strength, 1.0))
     for rest, targets in REST:
-        laws = []
+        dists = []
         for x, y in ONE:
             p = line([x, *rest], np.ones(1 + len(rest)), [y, *targets], strength)
             f = density(p, lambda b: -(b**2) / (2 * sigma**2), grid)
             f /= sigma * math.sqrt(2 * math.pi)
             assert f.sum() * cell == pytest.approx(1.0, abs=1e-3)
-            laws.append(f)
-        for f, g in itertools.permutations(laws, 2):
+            dists.append(f)
+        for f, g in itertools.permutations(dists, 2):
             g = math.exp(epsilon) * g
             worst = max(worst, np.maximum(f - volume * g, 0.0).sum() * cell)
             unpaid = max(unpaid, np.maximum(f - g, 0.0).sum() * cell)
@@ -904,21 +918,21 @@ def test_a_huber_objective_pays_for_noise_volume_and_solver(epsilon, delta, stee
     strength = least_strength(epsilon, steepest**2)
     p = huber(unit(rng, 30, 9), np.full(30, steepest), rng.normal(size=30), strength, steepest)
     c = curator(p.curator._source, share, SeededNoise(1), ledger=ledger)
-    out = minimise.minimise(c, "model", p.problem, "a")
-    volume, inside, last = ledger.spends
-    total = sum(Fraction(s.epsilon) for s in ledger.spends)
+    out = private_minimisation.minimise(c, "model", p.problem, "a")
+    volume, inside, last = ledger.charges
+    total = sum(Fraction(s.epsilon) for s in ledger.charges)
     assert total <= as_written(epsilon)
     assert float(total) == pytest.approx(epsilon, rel=1e-12)
     assert volume.epsilon >= math.log1p(steepest**2 / strength)
     assert volume.epsilon <= 0.1 * epsilon * (1.0 + 1e-6)
-    if inside.mechanism == "Gaussian":
+    if inside.mechanism == "discrete Gaussian":
         assert 4.0 * inside.delta * math.exp(last.epsilon / 2) <= delta
         assert float(ledger.spent[1]) == pytest.approx(delta)
         assert inside.scale[0] >= gaussian_scale(2 * steepest, inside.epsilon, inside.delta, 9)
     else:
         assert ledger.spent[1] == 0
         assert inside.scale[0] >= 2.0 * steepest * 3.0 / inside.epsilon
-    assert [s.claim for s in ledger.spends] == [23, 22, 22]
+    assert [s.claim for s in ledger.charges] == [23, 22, 22]
     assert out.inside
     assert last.scale[0] < 1e-3 * out.noise_sd / strength
 
@@ -1016,7 +1030,7 @@ def test_hostile_terms_move_the_weights_no_further(kind):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             (a, declared), (b, same) = (
-                drawn(curator(s), lambda c, p=p: minimise.noisy_weights(c, "m", p, "a"))
+                drawn(curator(s), lambda c, p=p: private_minimisation.noisy_weights(c, "m", p, "a"))
                 for s in (one, two)
             )
         assert declared == same
@@ -1041,7 +1055,7 @@ def test_a_row_function_is_tried_before_a_charge():
     for terms, error in ((fails, Unkind), (Slopes(Linear(3), 1.0), ValueError)):
         p = Huber(terms, 4, 20.0)
         c = of(*data(np.random.default_rng(1)))
-        refused(c, error, None, lambda c, p=p: minimise.minimise(c, "m", p, "a"))
+        refused(c, error, None, lambda c, p=p: private_minimisation.minimise(c, "m", p, "a"))
 
 
 def test_a_value_that_is_no_number_has_a_bounded_part_in_a_fit():

@@ -12,11 +12,11 @@ from dpeffects.errors import BudgetError, EstimationError, OptionError
 from dpeffects.estimators.arm_sums import arm_sums, treated_count
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.domains import Box, entries
 from dpeffects.privacy.ledger import CallLedger
-from dpeffects.privacy.parts import answer, by_block, fixed_generator, halves
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import Rows
-from dpeffects.privacy.sets import Box, entries
+from dpeffects.privacy.sample_splits import answer, by_block, fixed_generator, halves
 from dpeffects.replication.sample_aggregate import MeanAnswer, mean_answer
 from dpeffects.seeded import SeededNoise
 from tests.privacy.bare import Bare, change, curator, replaced
@@ -131,8 +131,8 @@ def test_declared_sensitivities_in_the_units_of_the_answers(size):
     mean, blocks = mean_answer(own, "answers", (0.0, 0.5), "a", size)
     span = (20 if delta else size) * 0.5
     assert mean.gaussian == (delta > 0)
-    assert mean.spend.sensitivity[0] == pytest.approx(span)
-    assert mean.scale == pytest.approx(mean.spend.scale[0] / blocks)
+    assert mean.charge.sensitivity[0] == pytest.approx(span)
+    assert mean.scale == pytest.approx(mean.charge.scale[0] / blocks)
 
 
 # --- blocks -----------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ def test_what_is_covered_is_named_without_a_price():
     y, t, x = data(np.random.default_rng(16), n=9)
     ((_, _), odd), ledger = halved(y, t, x)
     arm_sums(odd, "b")
-    count, covered = ledger.spends
+    count, covered = ledger.charges
     assert (count.label, count.alone) == ("treated count", False)
     assert "covered" in covered.label
     assert (covered.epsilon, covered.delta) == (0.0, 0.0)

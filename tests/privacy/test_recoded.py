@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dpeffects.errors import PrivacyError
+from dpeffects.privacy.domains import Box
 from dpeffects.privacy.losses import Logistic, whole_rows
-from dpeffects.privacy.minimise import Fit
+from dpeffects.privacy.private_minimisation import Minimisation
 from dpeffects.privacy.rows import reads
-from dpeffects.privacy.sets import Box
 from dpeffects.privacy.units import recoded
 from tests.privacy.bare import curator as bare
 from tests.privacy.hostile import KINDS, curator, hostile, moved
@@ -104,7 +104,7 @@ def test_a_minimiser_gets_rows_within_the_unit_cube_and_moves_no_further():
             rows = whole_rows(seen(held), True) / 2.0**16
             assert (np.abs(rows[:, 1:]) <= 0.5).all()
             assert ((rows[:, 0] >= 0.0) & (rows[:, 0] <= 1.0)).all()
-        weights = [Fit(held, Logistic(WIDTH, 2.0), "a").solve() for held in pair]
+        weights = [Minimisation(held, Logistic(WIDTH, 2.0), "a").solve() for held in pair]
         worst = max(worst, float(np.linalg.norm(weights[0] - weights[1])) * 2.0 / 2.0)
     assert 0.0 < worst <= 1.0
 

@@ -22,7 +22,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.errors import DPEffectsError
 from dpeffects.privacy.noise import NoiseSource
-from dpeffects.privacy.tight_sets import cube_noise_sd
+from dpeffects.privacy.tight_domains import cube_noise_sd
 
 NOISE = "dpeffects.flow.noise_source"
 BOUNDS = {"y": (0, 1), "x1": (0, 1), "x2": (-1, 1), "g": ["a", "b", "c"]}
@@ -72,14 +72,18 @@ FOLLOWS = {"objective": 1.01, "solver": 1.1}
 ten-thousandth of the noise covers the solver."""
 
 
-STANDARD = {"Laplace": math.sqrt(2.0), "smooth Laplace": math.sqrt(2.0), "Wishart": math.sqrt(10.0)}
+STANDARD = {
+    "discrete Laplace": math.sqrt(2.0),
+    "Laplace, smooth sensitivity": math.sqrt(2.0),
+    "Wishart difference": math.sqrt(10.0),
+}
 """Standard deviation of noise of scale 1; matrices are those of three columns and the outcome."""
 CUBES = {
     "covariates by arm": 5,
     "squares of covariates by arm": 2,
     "weighted covariates by arm": 5,
     "means of covariates": 3,
-    "logarithms of distances of covariates": 3,
+    "logarithms of covariate deviations": 3,
 }
 """Columns of cubes."""
 
@@ -128,12 +132,12 @@ def scales(name, price):
         warnings.simplefilter("ignore")
         given = {"epsilon": epsilon, "delta": delta, "bounds": BOUNDS, "ledger": ledger}
         getattr(dpe, function)(formula, frame(), **given, **options)
-    for spend in ledger.spends:
-        one = STANDARD.get(spend.mechanism, 1.0)
-        if spend.mechanism == "cube":
-            one = cube_noise_sd(CUBES[spend.label], 1.0, 1.0)
-        if spend.scale and spend.mechanism != "randomised response":
-            found[spend.label] = one * spend.scale[0]
+    for charge in ledger.charges:
+        one = STANDARD.get(charge.mechanism, 1.0)
+        if charge.mechanism == "cube":
+            one = cube_noise_sd(CUBES[charge.label], 1.0, 1.0)
+        if charge.scale and charge.mechanism != "randomised response":
+            found[charge.label] = one * charge.scale[0]
     return found
 
 
@@ -147,7 +151,9 @@ def test_no_release_has_more_noise_than_before(case):
     today = scales(name, price)
     factors = {"effects at points": REST / BLOCKS} if name == "sample_aggregate_cate" else {}
     for label, before in BEFORE[case].items():
-        now, factor = NOW.get(label, (label, factors.get(label, 1.0)))
+        renamed = label.replace("in the objective", "objective perturbation")
+        renamed = renamed.replace(": solver", ": solver tolerance")
+        now, factor = NOW.get(label, (renamed, factors.get(label, 1.0)))
         slack = FOLLOWS.get(label.split()[-1], 1.0 + 1e-6)
         assert today[now] * factor <= before * slack, label
 

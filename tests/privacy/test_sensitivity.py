@@ -11,15 +11,15 @@ from dpeffects.design.bounds import SEARCHES, find_bounds
 from dpeffects.errors import BudgetError, PrivacyError
 from dpeffects.estimators.arm_sums import arm_squares, arm_sums, treated_count
 from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.domains import Box
+from dpeffects.privacy.exact_matching import MatchedStrata
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.matched import MatchedRecords, whole_weights
-from dpeffects.privacy.minimise import propensity_weights
-from dpeffects.privacy.parts import EffectTerms, Folds
+from dpeffects.privacy.private_minimisation import propensity_weights
 from dpeffects.privacy.release import Releaser, Split
 from dpeffects.privacy.rows import reads
-from dpeffects.privacy.sets import Box
-from dpeffects.privacy.strata import MatchedStrata
-from dpeffects.privacy.tight_sets import norm_of_sum
+from dpeffects.privacy.sample_splits import EffectTerms, Folds
+from dpeffects.privacy.tight_domains import norm_of_sum
 from dpeffects.replication.nearest import match, match_into, pairs
 from dpeffects.replication.private_psm import propensity_scores
 from tests.privacy.bare import SHARES, Bare, change, curator, replaced

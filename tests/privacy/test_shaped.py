@@ -1,4 +1,4 @@
-"""Noise for matrices and cubes against its laws, and faults planted in it that must be found."""
+"""Noise for matrices and cubes against its distributions, and planted faults that must be found."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from scipy import stats
 from dpeffects.errors import PrivacyError
 from dpeffects.evidence.auditing import audit
 from dpeffects.ledgers.composition import COMPOSITIONS
-from dpeffects.privacy import shaped
+from dpeffects.privacy import exact_samplers
 from dpeffects.privacy.budget import Budget, Share
+from dpeffects.privacy.domains import Box, Cube, IntTotals, Matrices, Sensitivity, entries
 from dpeffects.privacy.noise import LEAST_SIGMA, SecureNoise, laplace_scale, matrix_scale
 from dpeffects.privacy.release import Split
-from dpeffects.privacy.rows import Cells
-from dpeffects.privacy.sets import Box, Cube, Matrices, Sensitivity, Steps, entries
-from dpeffects.privacy.tight_sets import Gram, cube_noise_sd, matrix_noise_sd
+from dpeffects.privacy.rows import GroupIndex
+from dpeffects.privacy.tight_domains import Gram, cube_noise_sd, matrix_noise_sd
 from dpeffects.seeded import SeededNoise
 from tests.privacy import problems
 from tests.privacy.hostile import curator
@@ -59,8 +59,8 @@ class Generated:
 def matrices(cells, d, scale, seed):
     """Noise of the exact sampler as full matrices over their scale."""
     source = Generated(seed)
-    normals = partial(shaped.Normals, integers=source.integers, bits=source.bits)
-    return full(shaped.wishart_difference(cells, d, Fraction(scale), normals), d) / scale
+    normals = partial(exact_samplers.Normals, integers=source.integers, bits=source.bits)
+    return full(exact_samplers.wishart_difference(cells, d, Fraction(scale), normals), d) / scale
 
 
 def full(triangles, d):
@@ -72,12 +72,12 @@ def full(triangles, d):
 def normality(fine, step):
     """P-values of coarse normal numbers, and of how many proposals were rejected."""
     source = Generated(fine)
-    numbers = shaped.Normals(3000, source.integers, source.bits, fine, step)
+    numbers = exact_samplers.Normals(3000, source.integers, source.bits, fine, step)
     middles, q = numbers.to(48)
     share = 1 - math.exp(-1 / (8 * (2 * fine + 1))) * fine / (fine + 1)
     rejected = stats.binomtest(numbers.rejected, 3000 + numbers.rejected, share)
-    law = stats.kstest([float(Fraction(b, q)) for b in middles], "norm")
-    return min(law.pvalue, rejected.pvalue)
+    dist = stats.kstest([float(Fraction(b, q)) for b in middles], "norm")
+    return min(dist.pvalue, rejected.pvalue)
 
 
 @pytest.mark.sampled(3)
@@ -97,7 +97,7 @@ def test_normal_numbers_are_normal_on_any_grid(fine, step):
     ],
 )
 def test_faults_of_normal_numbers_are_found(fault, monkeypatch):
-    plant_line(monkeypatch, shaped.Normals, *fault)
+    plant_line(monkeypatch, exact_samplers.Normals, *fault)
     assert normality(1, 3) < 1e-12
 
 
@@ -106,14 +106,14 @@ def test_bounds_of_exp_are_on_either_side():
     rng = np.random.default_rng(11)
     for x in (Fraction(int(n), 10**6) for n in 10 ** rng.uniform(0, 7, 20)):
         exact = 1 / sum(x**k / math.factorial(k) for k in range(120))
-        below, above = shaped.exp_bounds(x, x, 30)
+        below, above = exact_samplers.exp_bounds(x, x, 30)
         assert below < exact < above
         assert above - below < exact / 10**28
 
 
 def test_more_bits_stay_within_what_was_known():
     source = Generated(1)
-    numbers = shaped.Normals(200, source.integers, source.bits, 3, 2)
+    numbers = exact_samplers.Normals(200, source.integers, source.bits, 3, 2)
     b, q = numbers.to(4)
     exact, fine = numbers.to(200)
     assert all(
@@ -127,10 +127,10 @@ def rounding(source):
     kept, scale = [], Fraction(2**90, 3)
 
     def normals(count):
-        kept.append(shaped.Normals(count, source.integers, source.bits, 5, 1))
+        kept.append(exact_samplers.Normals(count, source.integers, source.bits, 5, 1))
         return kept[-1]
 
-    drawn = shaped.wishart_difference(3, 2, scale, normals)
+    drawn = exact_samplers.wishart_difference(3, 2, scale, normals)
     flat, q = kept[0].to(400)
     g = np.array(flat, object).reshape(3, 2, 2, 3)
     exact = [(one @ one.T - two @ two.T)[np.triu_indices(2)] for one, two in g]
@@ -141,7 +141,11 @@ def test_rounding_agrees_with_many_more_bits(monkeypatch):
     drawn, exact = rounding(Generated(2))
     assert drawn == exact
     plant_line(
-        monkeypatch, shaped, "wishart_difference", "for e in (-error, error)", "for e in (0, 0)"
+        monkeypatch,
+        exact_samplers,
+        "wishart_difference",
+        "for e in (-error, error)",
+        "for e in (0, 0)",
     )
     drawn, exact = rounding(Generated(2))
     assert drawn != exact
@@ -159,7 +163,9 @@ def test_what_bits_leave_open_is_drawn_on():
 
     numbers = Numbers()
     # by what is known at first a difference may be 4 / 5, which is 1 when it is rounded
-    assert shaped.wishart_difference(1, 1, Fraction(1, 5), lambda count: numbers).tolist() == [[0]]
+    assert exact_samplers.wishart_difference(
+        1, 1, Fraction(1, 5), lambda count: numbers
+    ).tolist() == [[0]]
     assert numbers.asked == 2
 
 
@@ -199,7 +205,7 @@ def test_noise_for_small_matrices_has_its_law():
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_of_matrices_are_found(fault, monkeypatch):
-    plant_line(monkeypatch, shaped, "wishart_difference", *FAULTS[fault])
+    plant_line(monkeypatch, exact_samplers, "wishart_difference", *FAULTS[fault])
     assert looks_right() < 1e-12
 
 
@@ -256,7 +262,7 @@ def test_no_cell_is_more_likely_than_the_price_allows():
 def cubes(count, p, scale, seed, top=2**63 - 1):
     source = Generated(seed)
     laplace = partial(source.laplace, scale=scale, top=top)
-    return shaped.cube_noise(count, p, laplace, source.below).astype(int)
+    return exact_samplers.cube_noise(count, p, laplace, source.below).astype(int)
 
 
 def as_cube(drawn, scale, far=3):
@@ -281,7 +287,7 @@ def test_noise_of_a_cube_has_its_law(p):
 
 
 def test_what_the_library_cuts_is_drawn_on(monkeypatch):
-    monkeypatch.setattr(shaped, "_TOP", 2)
+    monkeypatch.setattr(exact_samplers, "_TOP", 2)
     assert as_cube(cubes(8000, 2, 1.3, 6, top=2), 1.3) > ODD
     monkeypatch.undo()
     assert as_cube(cubes(8000, 2, 1.3, 6, top=2), 1.3) < 1e-12
@@ -297,7 +303,7 @@ CUBE_FAULTS = {
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault", CUBE_FAULTS)
 def test_faults_of_cubes_are_found(fault, monkeypatch):
-    plant_line(monkeypatch, shaped, "cube_noise", *CUBE_FAULTS[fault])
+    plant_line(monkeypatch, exact_samplers, "cube_noise", *CUBE_FAULTS[fault])
     assert as_cube(cubes(8000, 2, 1.3, 7), 1.3) < 1e-12
 
 
@@ -343,7 +349,7 @@ def held(d=3, **given):
 
     phi.reads = half.reads = ("strata",)
     keys = rng.integers(0, 4096, 500)
-    return curator(keys, **given), phi, Cells(half, 2), table[keys], keys % 2
+    return curator(keys, **given), phi, GroupIndex(half, 2), table[keys], keys % 2
 
 
 def ball(d=3, radius=2.0):
@@ -363,7 +369,7 @@ def test_no_gaussian_noise_is_drawn_on_too_coarse_a_grid():
     """Where that off the diagonal would be, the whole release has a finer one."""
     rows = problems.held(np.zeros((1, 1)), np.array([True]))
     held, shape = problems.curator(rows), Matrices(3, 1, 1)
-    steps = Steps(np.arange(6), Sensitivity(1, 1.0), 1.0, shape)
+    steps = IntTotals(np.arange(6), Sensitivity(1, 1.0), 1.0, shape)
     release, price = held._releaser.gaussian, Share(1.0, 1e-6)
     noisy = release("m", steps, 1.2 * LEAST_SIGMA, price, share="a", claim=26)
     assert noisy.value.tolist() == list(range(6))
@@ -375,13 +381,13 @@ def test_no_gaussian_noise_is_drawn_on_too_coarse_a_grid():
 @pytest.mark.parametrize("within", [ball(), Cube(np.full(3, -4.0), np.full(3, 4.0))], ids=str)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_noise_is_as_large_as_it_says(within, delta):
-    values, spend = [], None
+    values, charge = [], None
     for seed in range(300):
         c, phi, cells, *_ = held(delta=delta, uses={"a": math.inf})
         c._releaser._noise = SeededNoise(seed)
         noisy = c.sums("m", phi, within, cells, share="a")
         values.append(noisy.value)
-        spend = noisy.spend
+        charge = noisy.charge
     sd = np.std(values, axis=0).reshape(2, -1)
     if isinstance(within, Gram):
         sd[:, np.equal(*np.triu_indices(3))] /= math.sqrt(2.0)
@@ -389,10 +395,10 @@ def test_noise_is_as_large_as_it_says(within, delta):
     assert sd.mean() == pytest.approx(noisy.sd, rel=0.05)
     assert noisy.gaussian == (delta > 0)
     if not delta:
-        assert spend.delta == 0
-        assert spend.sensitivity[0] / spend.scale[0] == pytest.approx(spend.epsilon)
+        assert charge.delta == 0
+        assert charge.sensitivity[0] / charge.scale[0] == pytest.approx(charge.epsilon)
     elif isinstance(within, Gram):
-        assert spend.sensitivity[0] == pytest.approx(math.sqrt(2.0) * 4.0, rel=1e-4)
+        assert charge.sensitivity[0] == pytest.approx(math.sqrt(2.0) * 4.0, rel=1e-4)
 
 
 def test_the_pool_is_chosen_where_it_has_less_noise():
@@ -467,7 +473,7 @@ def test_an_audit_attacks_both_noises(within, monkeypatch):
     def run(data, noise):
         c = curator(data["key"])
         c._releaser._noise = noise
-        return c.sums("m", sign, within, Cells(key, 2), share="a").value
+        return c.sums("m", sign, within, GroupIndex(key, 2), share="a").value
 
     one, other = (pd.DataFrame({"key": [0, 1, last]}) for last in (0, 1))
     given = {"epsilon": 1, "pairs": [(one, other)], "runs": 2000, "seed": 1}
@@ -483,7 +489,7 @@ def test_an_audit_attacks_both_noises(within, monkeypatch):
 def test_ledgers_count_pure_noise_by_its_price_and_matrices_of_a_pool_by_mu():
     for delta in (0.0, 1e-6):
         c, phi, cells, *_ = held(delta=delta, uses={"a": math.inf})
-        spend = c.sums("m", phi, ball(), cells, share="a").spend
+        charge = c.sums("m", phi, ball(), cells, share="a").charge
         mu = c._releaser.split.mu.get("a", c.epsilon("a"))
-        rho = COMPOSITIONS["zcdp"].of_charge(spend, Fraction(0))[0]
+        rho = COMPOSITIONS["zcdp"].of_charge(charge, Fraction(0))[0]
         assert float(rho) == pytest.approx(mu**2 / 2, rel=1e-6)

@@ -1,4 +1,4 @@
-"""Exact matching on strata: every sensitivity against brute force, the noise against its law."""
+"""Exact matching on strata: sensitivities against brute force, noise against its distribution."""
 
 from __future__ import annotations
 
@@ -11,14 +11,10 @@ import numpy as np
 import pytest
 
 from dpeffects.errors import BudgetError, PrivacyError
-from dpeffects.privacy import strata as smooth
+from dpeffects.privacy import exact_matching as smooth
 from dpeffects.privacy.budget import Budget, Share
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.ledger import CallLedger
-from dpeffects.privacy.noise import SecureNoise
-from dpeffects.privacy.release import Releaser, Split
-from dpeffects.privacy.rows import Rows
-from dpeffects.privacy.strata import (
+from dpeffects.privacy.exact_matching import (
     Lattice,
     MatchedStrata,
     Sizes,
@@ -29,6 +25,10 @@ from dpeffects.privacy.strata import (
     excess,
     variance_lattice,
 )
+from dpeffects.privacy.ledger import CallLedger
+from dpeffects.privacy.noise import SecureNoise
+from dpeffects.privacy.release import Releaser, Split
+from dpeffects.privacy.rows import Rows
 from dpeffects.replication.smooth_matching import widest
 from dpeffects.seeded import SeededNoise
 from tests.cases import each
@@ -467,7 +467,7 @@ def test_the_ledger_shows_the_released_sensitivity_only():
         got = c.difference("a", choice, 0.123)
         choice = widest(variance_lattice(100).usable(SHARES["b"]), 0.2)
         other = c.smooth_variance("b", choice, 4.56)
-        shown.append((ledger.spends, got.scale, other.scale))
+        shown.append((ledger.charges, got.scale, other.scale))
     assert shown[0] == shown[1]
     assert shown[0][0][0].sensitivity == (0.123,)
     assert shown[0][0][0].delta == 1e-5
@@ -480,7 +480,7 @@ def test_what_is_not_certified_is_not_drawn():
     for choice in (Smoothing(0.9, 0.2), Smoothing(0.5, 0.2), Smoothing(1.1, 1e-4), Smoothing(1, 0)):
         with pytest.raises(PrivacyError, match="nothing drawn"):
             MatchedStrata(c, "means").difference("a", choice, 1.0)
-    assert ledger.spends == ()
+    assert ledger.charges == ()
     small = curator(x, t, y, SeededNoise(0), ledger=CallLedger(Budget(0.5, 0.1)))
     with pytest.raises(BudgetError):
         MatchedStrata(small, "means").difference("a", Smoothing(0.5, 0.01), 1.0)

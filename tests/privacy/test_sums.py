@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpeffects.errors import DataError, OptionError, PrivacyError
+from dpeffects.privacy.domains import COUNT, Box, bits_for
 from dpeffects.privacy.matched import whole_weights
-from dpeffects.privacy.sets import COUNT, Box, bits_for
 
 NASTY = np.array(
     [np.nan, np.inf, -np.inf, 0.0, -0.0, 5e-324, -5e-324, 1e-310, 2.0**-1022, 1e308, -1e308, 1e300]

@@ -13,13 +13,18 @@ from scipy.optimize import minimize as scipy_minimize
 
 from dpeffects.errors import OptionError
 from dpeffects.evidence.auditing.recording import log_volume
-from dpeffects.privacy import minimise
+from dpeffects.privacy import private_minimisation
 from dpeffects.privacy.budget import Budget
+from dpeffects.privacy.domains import COUNT, Box, Cube
 from dpeffects.privacy.ledger import CallLedger
 from dpeffects.privacy.losses import Huber, Logistic
-from dpeffects.privacy.rows import MOST_ROWS, Cells, Rows, reads
-from dpeffects.privacy.sets import COUNT, Box, Cube
-from dpeffects.privacy.tight_sets import Bins, Gram, WithSizes, WithSquares
+from dpeffects.privacy.rows import MOST_ROWS, GroupIndex, Rows, reads
+from dpeffects.privacy.tight_domains import (
+    BoxWithAbsoluteValues,
+    BoxWithSquares,
+    Gram,
+    Histogram,
+)
 from dpeffects.privacy.units import (
     UnitSizes,
     _squares,
@@ -84,15 +89,17 @@ SETS = {
     "ball": (twice, Box([-1.0, -1.0], [1.0, 1.0], radius=1.0)),
     "cube": (twice, Cube([-1.0, -1.0], [1.0, 1.0])),
     "products": (twice, Gram(Box([-1.0, -1.0], [1.0, 1.0], centre=0.0, radius=1.2))),
-    "squares": (reads("outcome")(lambda block: block.outcome / 2.0), WithSquares(1, 0.375)),
-    "sizes": (twice, WithSizes(Box([-1.0, -0.5], [1.0, 0.25], centre=0.0))),
-    "bins": (reads("outcome")(lambda block: block.outcome + 1.0), Bins(1, 3)),
+    "squares": (reads("outcome")(lambda block: block.outcome / 2.0), BoxWithSquares(1, 0.375)),
+    "sizes": (twice, BoxWithAbsoluteValues(Box([-1.0, -0.5], [1.0, 0.25], centre=0.0))),
+    "bins": (reads("outcome")(lambda block: block.outcome + 1.0), Histogram(1, 3)),
     "counts": (None, COUNT),
 }
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("cells", [None, Cells(arm, 2), Cells(arm, 1)], ids=["none", "two", "one"])
+@pytest.mark.parametrize(
+    "cells", [None, GroupIndex(arm, 2), GroupIndex(arm, 1)], ids=["none", "two", "one"]
+)
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("max_rows", [None, 2])
 def test_all_neighbours_of_a_small_table(name, cells, max_rows):
@@ -132,7 +139,7 @@ def test_a_unit_counts_no_more_than_one():
 @pytest.mark.parametrize("count", [0.0, 0.375, 1.7, 2.0])
 def test_sums_of_many_weighted_rows_are_exact(count):
     """A block of the largest contributions, in floats, against Python's integers."""
-    rows, grid = 2**15, WithSquares(1, count).on(2**15, 1.0, weighted=True)
+    rows, grid = 2**15, BoxWithSquares(1, count).on(2**15, 1.0, weighted=True)
     weight = 1.0 - np.arange(rows) % 7 / MOST_ROWS
     values = np.full((rows, 1), 0.5)
     z = [int(x) for x in grid.totals(values[:1].copy(), None, 1, np.ones(1))[0]]
@@ -235,7 +242,7 @@ def test_the_number_of_clusters_moves_by_one():
     for rows in contents(0, SPREAD, 2):
         ask = lambda c: cluster_count(c, "k", share="a", part=1.0)  # noqa: E731
         value, declared, released = drawn(curator(table([*MANY, *rows])), ask)
-        assert (declared, released.spend.claim) == (1, 30)
+        assert (declared, released.charge.claim) == (1, 30)
         counts.add(value)
     assert counts == {2, 3}
 
@@ -340,7 +347,7 @@ def test_gradients_volumes_and_weights_on_neighbours_by_unit(kind, strength):
         volumes = [log_volume(p, w) for p in (one, two)]
         assert abs(volumes[0] - volumes[1]) <= one.volume
         wide = max(wide, abs(volumes[0] - volumes[1]) / one.volume)
-        ask = lambda c, p=problem: minimise.noisy_weights(c, "m", p, "a")  # noqa: E731
+        ask = lambda c, p=problem: private_minimisation.noisy_weights(c, "m", p, "a")  # noqa: E731
         (a, declared), (b, same) = (bare(held, ask) for held in pair)
         assert declared == same
         assert np.abs(a - b).sum() <= declared
@@ -366,7 +373,7 @@ def test_the_volume_of_a_unit_is_more_than_that_of_a_record():
     problem = Huber(features, 2, strength)
     one, two = (Case(table([*rest, *rows]), problem) for rows in (axes, away))
     gap = log_volume(one, np.zeros(2)) - log_volume(two, np.zeros(2))
-    assert minimise.volume_price(strength, 1.0) < gap <= one.volume
+    assert private_minimisation.volume_price(strength, 1.0) < gap <= one.volume
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -376,15 +383,15 @@ def test_what_units_pay_for_noise_in_an_objective(delta):
     share = Budget(1.0, delta).shares({"a": 1.0})["a"]
     c = curator(held, share, SeededNoise(1), ledger=ledger)
     with pytest.raises(OptionError, match="gaussian"):
-        minimise.minimise(c, "m", problem, "a", "gaussian")
-    assert not ledger.spends
-    released = minimise.minimise(c, "m", problem, "a")
-    volume, inside, last = ledger.spends
-    assert [s.mechanism for s in (inside, last)] == ["Laplace", "Laplace"]
+        private_minimisation.minimise(c, "m", problem, "a", "gaussian")
+    assert not ledger.charges
+    released = private_minimisation.minimise(c, "m", problem, "a")
+    volume, inside, last = ledger.charges
+    assert [s.mechanism for s in (inside, last)] == ["discrete Laplace", "discrete Laplace"]
     assert ledger.spent[1] == 0
     assert volume.epsilon >= 0.25 / released.strength
     assert volume.epsilon <= 0.5 * 1.001
-    assert sum(Fraction(s.epsilon) for s in ledger.spends) <= 1
+    assert sum(Fraction(s.epsilon) for s in ledger.charges) <= 1
 
 
 def test_rounding_of_many_rows_of_a_unit_is_accounted_for():

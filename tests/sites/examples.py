@@ -4,11 +4,11 @@ from dataclasses import replace
 from zlib import crc32
 
 from dpeffects.guarantee import Guarantee
-from dpeffects.inference.estimate import Estimate, Part, SamplingVariance
-from dpeffects.privacy.charges import Spend
+from dpeffects.inference.estimate import ErrorPart, Estimate, SamplingVariance
+from dpeffects.privacy.charges import Charge
 from dpeffects.services.sites import SiteRelease
 
-SPEND = Spend("sums by arm", "estimate", 1.0, 0.0, "Laplace", (1.0,), (1.25, 2.0), 7)
+SPEND = Charge("sums by arm", "estimate", 1.0, 0.0, "discrete Laplace", (1.0,), (1.25, 2.0), 7)
 
 
 def estimate(value=0.3, variance=0.01, scale=0.001, largest=1.0, laplace=(0.02,), gaussian=0.0):
@@ -28,7 +28,7 @@ def release(site="North", value=0.3, n=1000, **changes):
         level="sample",
         n=n,
         guarantee=guarantee,
-        spends=(replace(SPEND, epsilon=guarantee.epsilon, delta=guarantee.delta),),
+        charges=(replace(SPEND, epsilon=guarantee.epsilon, delta=guarantee.delta),),
         bounds=(("y", "[0, 1]", "declared"),),
     )
     made = replace(made, **changes)
@@ -49,11 +49,15 @@ def releases(values, variances=None, sizes=None, **changes):
     ]
 
 
-CLIP, MODEL = Part("clip", 0.04), Part("noise in the models", 0.03, noise=True)
+CLIP, MODEL = ErrorPart("clip", 0.04), ErrorPart("noise in the models", 0.03, noise=True)
 
 
 def with_parts(site="North", value=0.3, variance=0.01, **changes):
     """A release with parts, known exactly but for noise that hardly matters."""
-    given = {"parts": (CLIP, MODEL), "possible": (-1.0, 1.0), "basis": "adjusted"} | changes
+    given = {
+        "parts": (CLIP, MODEL),
+        "possible": (-1.0, 1.0),
+        "identification": "adjusted",
+    } | changes
     own = replace(estimate(value, variance, 0.0), laplace=(), gaussian=0.002, **given)
     return release(site, released=own)

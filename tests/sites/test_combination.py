@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+import re
 import time
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from scipy import stats
 import dpeffects as dpe
 from dpeffects.errors import EstimationError, OptionError, ReleaseError
 from dpeffects.guarantee import Guarantee
-from dpeffects.inference.estimate import Estimate, Means, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import ArmMeans, Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.intervals import interval, p_value
 from dpeffects.inference.weighted import combined_means
 from dpeffects.services.sites import combine
@@ -33,11 +34,74 @@ def flat(text):
     return " ".join(str(text).split())
 
 
+# --- what is not adjusted ------------------------------------------------------------------------
+
+
+CRUDE = {"identification": "unadjusted"}
+ADJUSTED = {"identification": "adjusted"}
+
+
+def mixed(count, seed=0):
+    """Adjusted sites about 0.3, and as many that are not: of a tenth of the variance, about 0.7."""
+    rng = np.random.default_rng(seed)
+    sites, truth = [], []
+    for j in range(2 * count):
+        variance = float(rng.uniform(4e-4, 2e-3)) * (1.0 if j < count else 0.1)
+        value = float(rng.normal(0.3 if j < count else 0.7, variance**0.5))
+        own = estimate(value, variance, 0.0, 1.0, **ALMOST_NONE)
+        own = replace(own, **(ADJUSTED if j < count else CRUDE))
+        sites.append(release(f"S{j}", n=1000 + j, released=own, guarantee=MUCH))
+        truth.append((value, variance))
+    return sites, np.array(truth)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sites_that_are_not_adjusted_are_left_out_where_others_are(seed):
+    """One of five had 74 % of the weight, and made of the effect an association."""
+    sites, truth = mixed(4, seed)
+    fit = combine(sites)
+    value, variance = truth[:4].T
+    weights = (1 / variance) / (1 / variance).sum()
+    assert fit.estimate == pytest.approx(weights @ value, rel=1e-6)
+    assert fit.weights == pytest.approx([*weights, *[0.0] * 4], rel=1e-6)
+    assert fit.std_error == pytest.approx((1 / variance).sum() ** -0.5, rel=1e-3)
+    assert fit.identification == "adjusted"
+    assert set(fit.left_out) == {f"S{j}" for j in range(4, 8)}
+    assert all("not adjusted" in why and "variance" not in why for why in fit.left_out.values())
+    assert "S4 it is not adjusted" in flat(fit.summary())
+    assert type(fit).from_json(fit.to_json()).left_out == fit.left_out
+    for rule in ("mvagg", "random", "robust"):
+        assert set(combine(sites, rule).left_out) >= set(fit.left_out)
+
+
+def test_sites_that_are_not_adjusted_are_used_by_rules_that_take_every_site_or_alone():
+    sites, truth = mixed(3)
+    n = np.array([site.n for site in sites])
+    every = combine(sites, "all")
+    assert every.estimate == pytest.approx(n @ truth[:, 0] / n.sum())
+    assert (every.identification, every.left_out) == ("unadjusted", {})
+    alone = combine(sites[3:])
+    assert (alone.identification, alone.left_out) == ("unadjusted", {})
+    assert combine(sites[2:5]).identification == "adjusted"
+
+
+@pytest.mark.parametrize("known", [CRUDE, ADJUSTED])
+def test_a_release_says_whether_it_is_adjusted(known):
+    made = release(released=replace(estimate(), **known))
+    crude = known is CRUDE
+    for text in (repr(made), flat(made.summary())):
+        assert ("association, not adjusted" in text) == crude
+    assert ("ASSOCIATION" in flat(made.summary())) == crude
+    low, high = interval(made.released, 0.95)
+    shown = re.search(r"95% CI (\S+) to (\S+)", flat(made))
+    assert [float(x) for x in shown.groups()] == pytest.approx([low, high], abs=0.006)
+
+
 # --- numbers -------------------------------------------------------------------------------------
 
 
 def test_means_of_sites_are_combined_where_all_have_them():
-    with_means = replace(estimate(), means=Means(2.0, 1.0, Unavailable("none")))
+    with_means = replace(estimate(), means=ArmMeans(2.0, 1.0, Unavailable("none")))
     assert combined_means([with_means, with_means], [0.3, 0.7], None).treated == pytest.approx(2.0)
     assert combined_means([with_means, estimate()], [0.3, 0.7], None) is None
     assert combined_means([with_means, estimate()], [1.0, 0.0], None) is not None
@@ -103,7 +167,7 @@ def test_mvagg_leaves_out_a_noisy_site():
     assert fit.weights[-1] == 0.0
     assert "raise the variance" in fit.left_out["West"]
     assert fit.n == sum(r.n for r in fit.used)
-    assert "not that in those left out" in flat(fit.summary())
+    assert "not that in the excluded sites" in flat(fit.summary())
 
 
 # --- left out ------------------------------------------------------------------------------------
@@ -162,7 +226,7 @@ def test_sites_that_did_not_answer_are_shown():
 
 
 @pytest.mark.parametrize(
-    ("guarantee", "status", "alert"),
+    ("guarantee", "status", "starred_warnings"),
     [
         (Guarantee(2.0), "exact", None),
         (
@@ -170,15 +234,15 @@ def test_sites_that_did_not_answer_are_shown():
             "asymptotic",
             "ASYMPTOTIC CLAIM, NOT A PROVEN GUARANTEE",
         ),
-        (Guarantee(2.0, void=("seeded",)), "void: seeded", "NOT PRIVATE: seeded"),
+        (Guarantee(2.0, void=("seeded",)), "void: seeded", "NOT PRIVATE: a seed was set"),
     ],
 )
-def test_guarantee_is_the_worst_of_the_sites_used(guarantee, status, alert):
+def test_guarantee_is_the_worst_of_the_sites_used(guarantee, status, starred_warnings):
     fit = combine([*THREE, release("West", guarantee=guarantee)], "all")
     assert fit.status == status
     text = str(fit.summary())
-    assert alert is None or alert in text
-    assert "the budgets of these sites add up" in flat(text)
+    assert starred_warnings is None or starred_warnings in text
+    assert "the privacy losses" in flat(text)
     row = fit.sites.set_index("site").loc["West"]
     assert (row["epsilon"], row["guarantee"]) == (2.0, status)
     unused = combine([*THREE, release("West", n=100, guarantee=guarantee)], "largest")
@@ -186,7 +250,7 @@ def test_guarantee_is_the_worst_of_the_sites_used(guarantee, status, alert):
 
 
 def test_cautions_of_the_sites_are_shown():
-    careful = Estimate(0.2, SamplingVariance(0.01, 0.001, 1.0), (0.02,), caution="NOT ADJUSTED")
+    careful = Estimate(0.2, SamplingVariance(0.01, 0.001, 1.0), (0.02,), warnings="NOT ADJUSTED")
     fit = combine([*THREE, release("West", released=careful, n=4000)], "all")
     assert "*** West: NOT ADJUSTED ***" in str(fit.summary())
 
@@ -225,27 +289,27 @@ def test_what_differs_but_may_is_noted():
     )
     text = flat(combine([release("North"), other]).summary())
     assert "different methods: diff_in_means, auto" in text
-    assert "bounded the outcome differently: [0, 1], [0, 2]" in text
+    assert "declared different ranges for the outcome: [0, 1], [0, 2]" in text
     assert "public differs between sites: n; n, treatment" in text
 
 
 def test_effects_that_differ_are_noted():
     fit = combine(releases([0.1, 0.9, 0.5], [1e-4] * 3), "all")
     assert fit.heterogeneity.p_value < 1e-3
-    assert "effects seem to differ" in flat(fit.summary())
+    assert "Evidence of heterogeneity between sites" in flat(fit.summary())
 
 
 def test_effects_on_a_part_are_weighted_by_all_records():
     sites = releases([0.1, 0.2], estimand="ATT")
-    assert "not by their treated ones" in flat(combine(sites, "mvagg").summary())
-    assert "not by their treated ones" not in flat(combine(sites, "ivw").summary())
+    assert "not of their treated records" in flat(combine(sites, "mvagg").summary())
+    assert "not of their treated records" not in flat(combine(sites, "ivw").summary())
 
 
 @each(
     ("given", "asked", "words"),
     [
         *((x, {}, "") for x in ([], None, 3, "north.json", THREE[0], THREE[0].to_dict(), [3])),
-        ([THREE[0], THREE[1], THREE[0].to_dict()], {}, "'S0' stands twice"),
+        ([THREE[0], THREE[1], THREE[0].to_dict()], {}, "two releases are from the site 'S0'"),
         *((THREE, {"rule": x}, ", ".join(RULES)) for x in ("best", None, 3, ["mvagg"])),
         *((THREE, {"conf_level": x}, "conf_level") for x in (0, 1, 95, "0.95", True, None)),
         (THREE, {"conf_level": math.nan}, "conf_level"),
@@ -294,7 +358,7 @@ def test_every_summary_fits_eighty_columns(case, rule):
     fit = combine(SUMMARIES[case], rule, left_out={"Nowhere": "did not answer " * 20})
     text = str(fit.summary())
     assert max(map(len, text.splitlines())) <= 80
-    assert "nan" not in text.lower().replace("nancy", "")
+    assert "nan" not in text.lower().replace("nancy", "").replace("dominant", "")
     assert json.loads(fit.to_json())["rule"] == rule
     assert len(fit.tidy()) == len(fit.glance()) == 1
     assert repr(fit).startswith("<dpeffects ATE")
@@ -373,20 +437,22 @@ def test_huge_and_tiny_sites_together():
 def test_a_combination_has_what_a_result_has():
     fit = combine(releases([0.1, 0.5, 0.9], [0.01, 0.02, 0.5]), conf_level=0.9)
     assert isinstance(fit, dpe.Result)
-    assert fit.conf_int() == fit.conf_int(0.9) == fit.conf_int_of_effect(0.9)
+    assert fit.conf_int() == fit.conf_int(0.9) == fit.effect_conf_int(0.9)
     assert fit.sampling_variance + fit.noise_variance == pytest.approx(fit.std_error**2)
     assert fit.noise_share == pytest.approx(fit.noise_variance / fit.std_error**2)
-    with pytest.raises(OptionError, match="ask each for its own"):  # it would lose their cautions
+    with pytest.raises(
+        OptionError, match="call it on each site's result"
+    ):  # it would lose their warnings
         fit.sensitivity(0.1)
-    with pytest.raises(ReleaseError, match="made of a Result, not Combined"):
+    with pytest.raises(ReleaseError, match="made from a Result, not CombinedEffect"):
         dpe.SiteRelease.from_result(fit, "All")
 
 
 def test_an_association_of_sites_has_no_interval_for_the_effect():
     """What a site would allow for confounding is no part of its release."""
-    found = replace(estimate(), basis="association")
+    found = replace(estimate(), identification="unadjusted")
     sent = [release(site, released=found) for site in ("North", "South")]
     fit = combine([*sent[:1], replace(sent[1], released=replace(found, value=0.4))])
     assert fit.associated
-    assert "do not send" in str(fit.conf_int_of_effect())
+    assert "do not send" in str(fit.effect_conf_int())
     assert fit.conf_int().lower < fit.estimate < fit.conf_int().upper

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from dpeffects.inference.estimate import (
-    Means,
+    ArmMeans,
+    ErrorPart,
     MeansPart,
     MeansVariance,
-    Part,
     SamplingVariance,
 )
 from dpeffects.services.sites import SiteRelease
@@ -42,11 +42,14 @@ def test_every_field_is_described_and_no_other():
     described = set(re.findall(r"^\| `([a-z_.]+)` \|", TEXT, re.MULTILINE))
     second = release(
         released=replace(
-            estimate(), parts=(Part("clip", 0.1),), possible=(-1.0, 1.0), basis="adjusted"
+            estimate(),
+            parts=(ErrorPart("clip", 0.1),),
+            possible=(-1.0, 1.0),
+            identification="adjusted",
         )
     )
     half = MeansVariance(SamplingVariance(0.1, 0.0, 1.0), 0.5, 0.5)
-    means = Means(second.estimate, 0.0, (half,), parts=(MeansPart("level", 0.1, 0.1),))
+    means = ArmMeans(second.estimate, 0.0, (half,), parts=(MeansPart("level", 0.1, 0.1),))
     fourth = replace(second, released=replace(second.released, means=means))
     documents = json.loads(EXAMPLE), second.to_dict(), fourth.to_dict()
     made = {name for document in documents for name in names(document)} | {"released.means"}

@@ -1,13 +1,13 @@
-"""The law of a combination's error, against other ways to compute it."""
+"""The distribution of a combination's error, against other ways to compute it."""
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
 from dpeffects.inference.estimate import Estimate, SamplingVariance
-from dpeffects.inference.intervals import law_of, plausible_variances, sampling_variance
+from dpeffects.inference.intervals import distribution_of, plausible_variances, sampling_variance
 from dpeffects.services.sites import rules as inflation
-from dpeffects.services.sites.error_distribution import Errors, SumLaw
+from dpeffects.services.sites.error_distribution import SiteErrors, WeightedSumDistribution
 from dpeffects.services.sites.rules import inflation_ivw, inflation_mvagg, ivw, mvagg
 
 SITES = [
@@ -21,8 +21,8 @@ POINTS = np.array([0.0, 0.3, 1.0, 2.5, 6.0, 15.0])
 @pytest.mark.parametrize("site", SITES, ids=range(3))
 @pytest.mark.parametrize("weight", [1.0, 1e-6, 0.3])
 def test_one_site_has_its_ownlaw_of(site, weight):
-    law = SumLaw(Errors.of([site]), np.array([weight]))
-    assert law.tail(POINTS * weight) == pytest.approx(law_of(site).tail(POINTS), abs=1e-9)
+    dist = WeightedSumDistribution(SiteErrors.of([site]), np.array([weight]))
+    assert dist.tail(POINTS * weight) == pytest.approx(distribution_of(site).tail(POINTS), abs=1e-9)
 
 
 def test_sum_against_simulation():
@@ -35,12 +35,12 @@ def test_sum_against_simulation():
         variance = rng.choice(v[0], size, p=p[0]) + site.gaussian
         noise = sum(rng.laplace(scale=b, size=size) for b in site.laplace)
         total += w * (rng.normal(size=size) * np.sqrt(variance) + noise)
-    law = SumLaw(Errors.of(SITES), weights)
-    assert law.unit == pytest.approx(total.std(), rel=0.01)
+    dist = WeightedSumDistribution(SiteErrors.of(SITES), weights)
+    assert dist.unit == pytest.approx(total.std(), rel=0.01)
     for q in (0.6, 0.9, 0.975, 0.999):
         x = float(np.quantile(total, q))
         error = np.sqrt(q * (1 - q) / size)
-        assert 1 - float(law.tail(x)) == pytest.approx(q, abs=5 * error)
+        assert 1 - float(dist.tail(x)) == pytest.approx(q, abs=5 * error)
 
 
 def test_many_sites_are_like_all_exact():
@@ -51,13 +51,13 @@ def test_many_sites_are_like_all_exact():
         for v in np.exp(rng.normal(0, 1, 120))
     ]
     weights = np.full(120, 1 / 120)
-    law, errors = SumLaw(Errors.of(sites), weights), Errors.of(sites)
+    dist, errors = WeightedSumDistribution(SiteErrors.of(sites), weights), SiteErrors.of(sites)
     normal = stats.norm(scale=np.sqrt(weights**2 @ errors.variance))
-    assert law.upper_point(0.025) == pytest.approx(normal.isf(0.025), rel=0.01)
+    assert dist.upper_point(0.025) == pytest.approx(normal.isf(0.025), rel=0.01)
 
 
 def test_moments_are_those_of_a_single_site():
-    errors = Errors.of(SITES)
+    errors = SiteErrors.of(SITES)
     assert errors.mean == pytest.approx([sampling_variance(site) for site in SITES])
     nudged = [
         Estimate(
@@ -66,14 +66,14 @@ def test_moments_are_those_of_a_single_site():
         )
         for s in SITES
     ]
-    rise = (Errors.of(nudged).mean - errors.mean) / 1e-6
+    rise = (SiteErrors.of(nudged).mean - errors.mean) / 1e-6
     assert errors.slope == pytest.approx(rise, abs=1e-4)
 
 
 def test_excess_kurtosis_of_a_laplace_and_a_normal_error():
     laplace = Estimate(0.0, SamplingVariance(0.0, 0.0, 1.0), (2.0,))
     normal = Estimate(0.0, SamplingVariance(1.0, 0.0, 1.0))
-    assert Errors.of([laplace, normal]).excess == pytest.approx([3.0, 0.0])
+    assert SiteErrors.of([laplace, normal]).excess == pytest.approx([3.0, 0.0])
 
 
 # --- inflation -----------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def test_hidden_part_below_a_jump(u):
 
 def errors_of(variances, scales):
     rows = zip(variances, scales, strict=True)
-    return Errors.of([Estimate(0.0, SamplingVariance(v, s, 50.0)) for v, s in rows])
+    return SiteErrors.of([Estimate(0.0, SamplingVariance(v, s, 50.0)) for v, s in rows])
 
 
 def test_nothing_is_hidden_where_variances_are_known():
@@ -123,7 +123,9 @@ def coverage(n, variances, relative, rule, factor, runs=120):
         noisy = variances + rng.laplace(size=n.size) * scales
         errors = errors_of(noisy, scales)
         weights = rule(n, errors.variance)
-        half = SumLaw(errors, weights, factor(n, errors, weights)).upper_point(0.025)
+        half = WeightedSumDistribution(errors, weights, factor(n, errors, weights)).upper_point(
+            0.025
+        )
         covered.append(1 - 2 * stats.norm.sf(half / np.sqrt(weights**2 @ variances)))
     return 100 * np.mean(covered)
 

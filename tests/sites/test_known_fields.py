@@ -8,14 +8,20 @@ import pytest
 
 from dpeffects.documents import checksum, parse_json
 from dpeffects.errors import ReleaseError
-from dpeffects.inference.estimate import Means, MeansPart, MeansVariance, Part, SamplingVariance
-from dpeffects.services.sites import SiteRelease, alike, document
-from dpeffects.services.sites.alike import parse_alike
+from dpeffects.inference.estimate import (
+    ArmMeans,
+    ErrorPart,
+    MeansPart,
+    MeansVariance,
+    SamplingVariance,
+)
+from dpeffects.services.sites import SiteRelease, document, document_cache
 from dpeffects.services.sites.document import Signature
-from dpeffects.typed import FieldError
+from dpeffects.services.sites.document_cache import parse_alike
+from dpeffects.type_checks import FieldError
 from tests.sites.examples import estimate, release
 
-_MEANS = Means(
+_MEANS = ArmMeans(
     0.5,
     0.2,
     tuple(MeansVariance(SamplingVariance(0.01, 0.001, 1.0), *arm) for arm in ((1, 0.0), (0.0, 1))),
@@ -23,10 +29,10 @@ _MEANS = Means(
     parts=(MeansPart("models", 0.1, -0.1, True),),
     possible=(0.0, 1.0),
 )
-_RICH = replace(estimate(), parts=(Part("100 % noise", 0.01, True),), possible=(-1.0, 1.0))
+_RICH = replace(estimate(), parts=(ErrorPart("100 % noise", 0.01, True),), possible=(-1.0, 1.0))
 RELEASES = {
     "bare": release(),
-    "with parts": release(released=replace(_RICH, basis="adjusted", notes=("a note",))),
+    "with parts": release(released=replace(_RICH, identification="adjusted", notes=("a note",))),
     "of a sample": release(sample={"subset": "age > 50"}),
     "with means": release(released=replace(_RICH, means=_MEANS)),
     "signed": release(signature=Signature("ed25519", "sha256:ab", "c2ln")),
@@ -47,7 +53,7 @@ def afresh(text):
     """Read a document as if it were the first."""
     document._checks.cache_clear()
     document.SENT._made.clear()
-    alike._last.clear()
+    document_cache._last.clear()
     return SiteRelease.from_json(text)
 
 
@@ -74,8 +80,12 @@ def test_good_releases_are_read_again_as_they_were_first(name):
     assert outcome(SiteRelease.from_json, text) == first
     assert SiteRelease.from_json(text) == RELEASES[name]
     one, other = (SiteRelease.from_json(text) for _ in range(2))
-    assert (one.guarantee, one.spends, one.bounds) == (other.guarantee, other.spends, other.bounds)
-    assert (one.guarantee is other.guarantee, one.spends is other.spends) == (True, True)
+    assert (one.guarantee, one.charges, one.bounds) == (
+        other.guarantee,
+        other.charges,
+        other.bounds,
+    )
+    assert (one.guarantee is other.guarantee, one.charges is other.charges) == (True, True)
 
 
 @pytest.mark.sampled(5)
@@ -106,7 +116,7 @@ def test_a_name_that_stands_twice_is_refused_wherever_it_is(name):
             made = text.replace(inner, again, 1)
             assert made != text
             assert json.loads(made) == document
-            with pytest.raises(ReleaseError, match=f"the field '{field}' stands twice"):
+            with pytest.raises(ReleaseError, match=f"the field '{field}' is given twice"):
                 SiteRelease.from_json(made)
 
 
@@ -164,6 +174,6 @@ def test_what_is_kept_is_bounded():
     for j in range(300):
         parse_alike(f'{{"field {j}":{j}}}')
     parse_alike('{"n":"' + "x" * 200_000 + '"}')
-    assert sum(len(text) for text, _ in alike._last.values()) < 200_000
-    assert len(alike._last) <= 100
-    alike._last.clear()
+    assert sum(len(text) for text, _ in document_cache._last.values()) < 200_000
+    assert len(document_cache._last) <= 100
+    document_cache._last.clear()

@@ -93,7 +93,7 @@ def test_ledgers():
     run(ledger=ledgers)
     assert ledgers["North"].remaining[0] == pytest.approx(1.0)
     assert ledgers["South"].remaining[0] == pytest.approx(0.0)
-    with pytest.raises(OptionError, match="disjoint"):
+    with pytest.raises(OptionError, match="the sites have different records"):
         run(ledger=dpe.Ledger(epsilon=9))
     with pytest.raises(BudgetError, match="site 'South'"):
         run(ledger={site: dpe.Ledger(epsilon=1) for site in EACH})
@@ -119,12 +119,12 @@ def test_a_site_whose_releases_allow_no_estimate(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ({"epsilon": 1}, OptionError, "name the sites"),
-        ({"epsilon": {"North": 1, "South": 1}}, DataError, "not among those declared"),
+        ({"epsilon": 1}, OptionError, "the sites are missing"),
+        ({"epsilon": {"North": 1, "South": 1}}, DataError, "that is not in sites="),
         ({"site": "clinic"}, DataError, "no column 'clinic'"),
         ({"epsilon": 1, "sites": "North"}, OptionError, "list of names"),
         ({"epsilon": 1, "sites": []}, OptionError, "at least one"),
-        ({"epsilon": 1, "sites": ["North", "North"]}, OptionError, "each site once"),
+        ({"epsilon": 1, "sites": ["North", "North"]}, OptionError, "each once"),
         ({"delta": {"North": 0}}, OptionError, "delta has no entry for the site 'South'"),
         ({"seed": -1}, OptionError, "seed"),
         ({"seed": "x"}, OptionError, "seed"),

@@ -12,9 +12,9 @@ import pytest
 from scipy import stats
 
 from dpeffects.errors import ReleaseError
-from dpeffects.inference.estimate import Estimate, Part, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import ErrorPart, Estimate, SamplingVariance, Unavailable
 from dpeffects.services.sites import SiteRelease, combine, signing, site_release
-from dpeffects.services.sites.error_distribution import Errors
+from dpeffects.services.sites.error_distribution import SiteErrors
 from dpeffects.services.sites.rules import inflation_ivw, inflation_mvagg, ivw, mvagg
 from tests.sites.examples import CLIP, MODEL, estimate, release, releases, with_parts
 from tests.test_results import make
@@ -31,23 +31,23 @@ def test_everything_travels():
             np.float64(0.3),
             SamplingVariance(0.01, 0.0, 1.0),
             (0.1,),
-            parts=(Part("two\nlines", np.float64(0.04)),),
+            parts=(ErrorPart("two\nlines", np.float64(0.04)),),
             possible=(np.float64(-1.0), math.inf),
-            basis="randomised",
+            identification="randomised",
         )
     )
     kept = SiteRelease.from_result(fit, "North").released
-    assert kept.parts == (Part("two lines", 0.04),)
+    assert kept.parts == (ErrorPart("two lines", 0.04),)
     assert kept.possible is None  # a range without an end says nothing
-    assert kept.basis == "randomised"
+    assert kept.identification == "randomised"
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"parts": (MODEL,), "possible": None, "basis": ""},
-        {"parts": (), "possible": (-1.0, 1.0), "basis": ""},
-        {"parts": (), "possible": None, "basis": "association"},
+        {"parts": (MODEL,), "possible": None, "identification": ""},
+        {"parts": (), "possible": (-1.0, 1.0), "identification": ""},
+        {"parts": (), "possible": None, "identification": "unadjusted"},
     ],
 )
 def test_each_of_them_travels_alone(changes):
@@ -85,14 +85,14 @@ def test_noise_parts_are_independent_and_biases_common():
     assert row["bias_variance"] == pytest.approx(0.04)
     assert row["sampling_variance"] == pytest.approx(0.25 * 0.06)
     assert "taken as common to all sites" in str(fit.summary()).replace("\n  ", " ")
-    assert "For possible biases a standard deviation of 0.2 is allowed" in fit.report().text
+    assert "The interval includes an allowance for bias with an SD of 0.2" in fit.report().text
 
 
 def test_biases_do_not_change_what_choosing_the_weights_hides():
     """A bias is known, like noise: only the sampling variance is optimistic."""
     sent = [estimate(0.1, v, 0.02, laplace=(0.1,)) for v in (0.01, 0.03, 0.2)]
-    biased = Errors.of([replace(e, parts=(CLIP,)) for e in sent])
-    noisy = Errors.of([replace(e, gaussian=CLIP.variance) for e in sent])
+    biased = SiteErrors.of([replace(e, parts=(CLIP,)) for e in sent])
+    noisy = SiteErrors.of([replace(e, gaussian=CLIP.variance) for e in sent])
     n = np.array([900.0, 400.0, 100.0])
     for weights, inflation in ((mvagg, inflation_mvagg), (ivw, inflation_ivw)):
         w = weights(n, biased.variance)
@@ -140,29 +140,29 @@ def test_the_interval_is_cut_to_what_is_possible_for_the_mean():
 
 
 def test_an_association_makes_the_combination_one():
-    adjusted, loose = with_parts("A"), with_parts("B", basis="association")
+    adjusted, loose = with_parts("A"), with_parts("B", identification="unadjusted")
     fit = combine([adjusted, loose], "all")
-    assert fit.basis == "association"
+    assert fit.identification == "unadjusted"
     assert isinstance(fit.p_value, Unavailable)
     assert math.isnan(fit.tidy()["p_value"][0])
     text = " ".join(str(fit.summary()).split())
     assert "*** B: ASSOCIATION, NOT AN EFFECT" in text
-    assert "Private association of 2 sites" in text
-    assert "Effects are combined with an association (B)" in text
+    assert "Unadjusted association of 2 sites combined, differentially private" in text
+    assert "sent an unadjusted association (B), so the combination is called an association" in text
     assert fit.report().text.startswith("The association of t with y was combined")
-    assert type(fit).from_json(fit.to_json()).basis == "association"
+    assert type(fit).from_json(fit.to_json()).identification == "unadjusted"
     unused = combine([with_parts("A", variance=1e-4), replace(loose, n=10)], "largest")
-    assert unused.basis == "adjusted"
+    assert unused.identification == "adjusted"
     assert not isinstance(unused.p_value, Unavailable)
     assert "no confounder is missing from the formula" in " ".join(str(unused.summary()).split())
-    both = combine([adjusted, with_parts("B", basis="randomised")], "all")
-    assert both.basis == ""
-    assert "randomised because the sites said so: B" in " ".join(str(both.summary()).split())
+    both = combine([adjusted, with_parts("B", identification="randomised")], "all")
+    assert both.identification == ""
+    assert "declared to be randomised by these sites: B" in " ".join(str(both.summary()).split())
 
 
 def test_releases_with_parts_and_without_combine():
     fit = combine([*releases([0.2, 0.3]), with_parts("New")], "ivw")
-    assert fit.basis == ""
+    assert fit.identification == ""
     assert fit.possible is None
     assert sum(fit.weights) == pytest.approx(1.0)
 
@@ -176,8 +176,8 @@ def test_clipped_outcomes_need_less_noise_and_not_none():
         return replace(sent, released=replace(sent.released, gaussian=(factor * scale) ** 2))
 
     combine([of(0.011)], "all")
-    combine([of(1.01, possible=None, basis="")], "all")
-    for impossible in (of(0.009), of(0.5, possible=None, basis="")):
+    combine([of(1.01, possible=None, identification="")], "all")
+    for impossible in (of(0.009), of(0.5, possible=None, identification="")):
         with pytest.raises(ReleaseError, match="less noise"):
             combine([impossible], "all")
 

@@ -74,11 +74,11 @@ def test_the_result_survives_and_round_trips(method, tmp_path):
     assert made.estimate == result.estimate
     assert made.n == N
     assert made.guarantee == result.guarantee
-    assert made.spends == result.spends
+    assert made.charges == result.charges
     assert made.std_error == result.std_error
     assert made.released.laplace == result.released.laplace
     assert made.released.gaussian == result.released.gaussian
-    for name in ("parts", "possible", "basis"):
+    for name in ("parts", "possible", "identification"):
         assert getattr(made.released, name) == getattr(result.released, name)
     assert SiteRelease.from_json(made.to_json()) == made
     assert SiteRelease.from_dict(made.to_dict()) == made
@@ -183,7 +183,7 @@ def paths(value, here=()):
 PATHS = [path for path in paths(GOOD) if path != ("checksum",)]
 BAD = {
     "another format": (("format",), "result", "not a site release"),
-    "a later version": (("version",), 2, "version 2 of the format is not known"),
+    "a later version": (("version",), 2, "its format has version 2"),
     "version as text": (("version",), "1", "version '1'"),
     "version true": (("version",), True, "version True"),
     "no n": (("n",), KeyError, "lacks the field n"),
@@ -221,16 +221,16 @@ BAD = {
     "long text": (("formula",), "x" * 20_000, "longer"),
     "long list": (("released", "notes"), ["x"] * 20_000, "more than"),
     "unprintable list entry": (("released", "notes"), ["a\x00"], "cannot be printed"),
-    "no basis": (("released", "basis"), KeyError, "lacks the field basis"),
-    "another basis": (("released", "basis"), "certain", "basis must be"),
+    "no basis": (("released", "identification"), KeyError, "lacks the field identification"),
+    "another basis": (("released", "identification"), "certain", "identification must be"),
     "one end": (("released", "possible"), [1.0], "a lower and an upper end"),
     "ends the wrong way round": (("released", "possible"), [1.0, -1.0], "a lower and an upper end"),
     "a range of words": (("released", "possible"), ["a", "b"], "possible must be a number"),
     "negative part": (("released", "parts", 0, "variance"), -1.0, "not be negative"),
     "part without a name": (("released", "parts", 0, "name"), "", "is empty"),
     "noise in words": (("released", "parts", 0, "noise"), "no", "true or false"),
-    "spends as object": (("spends",), {}, "must be a list, not an object"),
-    "spend as number": (("spends", 0), 3, "must be an object, not a whole number"),
+    "spends as object": (("charges",), {}, "must be a list, not an object"),
+    "spend as number": (("charges", 0), 3, "must be an object, not a whole number"),
 }
 
 
@@ -295,19 +295,19 @@ def test_checksum_is_the_standard_one():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "not JSON"),
-        ("{", "not JSON"),
+        ("", "not valid JSON"),
+        ("{", "not valid JSON"),
         ("[1, 2]", "object, not a list"),
         ("3", "object, not a whole number"),
         ("null", "object, not null"),
-        ('{"format": 1, "format": 2}', "'format' stands twice"),
+        ('{"format": 1, "format": 2}', "'format' is given twice"),
         ('{"estimate": NaN}', "NaN is not a finite number"),
         ('{"estimate": -Infinity}', "-Infinity is not a finite number"),
         ("[" * 100_000, "nested|JSON"),
         ('{"n": ' + "9" * 5000 + "}", "JSON|site release"),
-        (b"\xff\xfe", "not JSON"),
-        (3, "not JSON"),
-        (None, "not JSON"),
+        (b"\xff\xfe", "not valid JSON"),
+        (3, "not valid JSON"),
+        (None, "not valid JSON"),
         (json.dumps(GOOD).replace('"value": 0.3', '"value": 1e999'), "finite"),
         ("\ufeff" + json.dumps(GOOD), "byte order mark"),
     ],
@@ -328,7 +328,7 @@ def test_files(tmp_path):
     with pytest.raises(ReleaseError, match="cannot be written"):
         release().save(tmp_path / "no" / "folder.json")
     for path in ("a\0b", 3, None):
-        with pytest.raises(ReleaseError, match="not the path of a file"):
+        with pytest.raises(ReleaseError, match="not a valid file path"):
             release().save(path)
     (tmp_path / "big").write_bytes(b" " * 10_000_001)
     with pytest.raises(ReleaseError, match="larger"):
@@ -436,9 +436,11 @@ def test_a_site_says_who_counts():
     assert sent["people"].guarantee.unit == "all rows of one person"
     assert dpe.combine([sent["adults"], sent["others"]]).n == 2 * len(data)
     by_records = dpe.combine([sent["adults"], sent["others"]], "all")
-    assert any("not by those that count" in note for note in by_records.notes)
+    assert any("not of the records analysed" in note for note in by_records.notes)
     for other in ("people", "old", "rows"):
-        with pytest.raises(ReleaseError, match=r"differ in (what they protect|who counts)"):
+        with pytest.raises(
+            ReleaseError, match=r"differ in (what they protect|their analysis sample)"
+        ):
             dpe.combine([sent["adults"], sent[other]])
 
 
@@ -480,8 +482,8 @@ def test_parts_that_releases_share_are_checked_in_each_of_them():
         ReleaseError, match=r"guarantee\.epsilon must be a number, not true or false"
     ):
         SiteRelease.from_dict(changed(("guarantee", "epsilon"), True))
-    with pytest.raises(ReleaseError, match=r"spends\.claim must be a whole number"):
-        SiteRelease.from_dict(changed(("spends", 0, "claim"), 7.0))
+    with pytest.raises(ReleaseError, match=r"charges\.claim must be a whole number"):
+        SiteRelease.from_dict(changed(("charges", 0, "claim"), 7.0))
 
 
 def test_what_somebody_does_to_one_release_leaves_others_alone():

@@ -37,10 +37,10 @@ def signed(keys, site="North", key=None, **changes):
 
 def test_signed_releases_are_combined(keys):
     sites = [signed(keys, "North"), signed(keys, "South")]
-    assert combine(sites, trust=keys).estimate == combine(sites).estimate
+    assert combine(sites, public_keys=keys).estimate == combine(sites).estimate
     again = [SiteRelease.from_json(site.to_json()) for site in sites]
     assert again == sites
-    combine(again, trust=str(keys))
+    combine(again, public_keys=str(keys))
 
 
 def test_signature_is_that_of_the_canonical_text(keys):
@@ -83,7 +83,7 @@ def under_the_right_name(keys):
 )
 def test_what_is_not_signed_as_it_should_is_refused(keys, made, words):
     with pytest.raises(ReleaseError, match=words):
-        combine([made(keys)], trust=keys)
+        combine([made(keys)], public_keys=keys)
 
 
 def test_a_changed_document_with_a_new_checksum_is_refused(keys):
@@ -92,7 +92,7 @@ def test_a_changed_document_with_a_new_checksum_is_refused(keys):
     document["checksum"] = checksum(document)
     assert SiteRelease.from_dict(document).estimate == 9.0
     with pytest.raises(ReleaseError, match="does not fit"):
-        combine([document], trust=keys)
+        combine([document], public_keys=keys)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_folder_that_is_not_there(tmp_path):
     with pytest.raises(ReleaseError, match="cannot be written"):
         make_keys("North", tmp_path / "new" / "North.pem" / "no")
     with pytest.raises(ReleaseError, match="not a folder of public keys"):
-        combine([release()], trust=tmp_path / "no")
+        combine([release()], public_keys=tmp_path / "no")
 
 
 def pem(key, password=None):
@@ -160,7 +160,7 @@ def test_files_that_are_not_keys(keys, tmp_path):
             sign(release(), path)
     (keys / "East.pem").write_bytes(pem(new()))
     with pytest.raises(ReleaseError, match=r"East\.pem is not an Ed25519 public key"):
-        combine([signed(keys)], trust=keys)
+        combine([signed(keys)], public_keys=keys)
 
 
 def test_private_keys_in_the_folder_are_not_read(tmp_path):
@@ -183,7 +183,7 @@ def test_without_cryptography_the_extra_is_named(without, tmp_path):
     for call in (
         lambda: make_keys("North", tmp_path),
         lambda: sign(release(), tmp_path / "x"),
-        lambda: combine([release()], trust=tmp_path),
+        lambda: combine([release()], public_keys=tmp_path),
     ):
         with pytest.raises(MissingExtraError, match=r'pip install "dpeffects\[sites\]"'):
             call()

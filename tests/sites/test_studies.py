@@ -126,7 +126,7 @@ def test_what_weights_leave_does_not_average_out():
     asked = protocol(4.0, design="observational", subgroups=[])
     releases = sent(asked)
     fit = dpe.combine_studies(releases)
-    assert fit.basis == "adjusted"
+    assert fit.identification == "adjusted"
     sds = [math.sqrt(release.study.effects[0].bias_variance) for release in releases]
     w = np.array([1200, 2000]) / 3200
     assert min(sds) > 0.0
@@ -136,7 +136,7 @@ def test_what_weights_leave_does_not_average_out():
 def test_a_site_that_only_has_an_association_makes_it_one():
     """A model that a small site cannot learn is not a reason to call the others' word its own."""
     north, south = sent(protocol(4.0, design="observational", subgroups=[]))
-    alone = replace(south, stands_on="association")
+    alone = replace(south, identification="unadjusted")
     assert dpe.combine_studies([north, alone]).associated
 
 
@@ -145,7 +145,7 @@ def test_the_guarantee_is_that_of_each_site_for_its_own():
     other = dpe.study_release(protocol(0.5), SITES["South"], site="South")
     unnamed = [replace(x, protocol="") for x in (one, other)]
     fit = dpe.combine_studies(unnamed)
-    assert (fit.guarantee.epsilon, fit.spends) == (1.0, ())
+    assert (fit.guarantee.epsilon, fit.charges) == (1.0, ())
     assert fit.details["site South"] == "n = 2000, epsilon = 0.5"
 
 
@@ -161,7 +161,7 @@ def test_it_is_shown_written_and_read_again():
 
 
 def test_one_effect_goes_to_the_rules_of_combine():
-    combined = dpe.combine([release.one("y") for release in sent(protocol(20.0))], "all")
+    combined = dpe.combine([release.effect_on("y") for release in sent(protocol(20.0))], "all")
     fit = dpe.combine_studies(sent(protocol(20.0)))
     assert combined.estimate == pytest.approx(fit.estimates[0], rel=1e-9)
 
@@ -228,7 +228,7 @@ def test_what_a_site_cannot_send():
     with pytest.raises(ReleaseError, match="several sites"):
         dpe.StudyRelease.from_result(fit, "all")
     with pytest.raises(ReleaseError, match="dp_study"):
-        dpe.StudyRelease.from_result(fit.one("y"), "North")
+        dpe.StudyRelease.from_result(fit.effect_on("y"), "North")
     ledger = dpe.Ledger(5)
     for asked, error, told in (
         (protocol(sites=["West"]), OptionError, "is for West, not for 'North'"),
@@ -259,15 +259,13 @@ def refused(releases, told, **given):
 
 def test_releases_that_do_not_go_together_are_refused():
     north, south = sent()
-    refused(north, "takes a list of releases, not one")
+    refused(north, "takes a list of releases, such as")
     refused([], "no release to combine")
-    refused([north, north], "'North' stands twice")
-    refused(
-        [north, changed(north, site="West")], "'North' and 'West' sent one and the same release"
-    )
+    refused([north, north], "from the site 'North'")
+    refused([north, changed(north, site="West")], "'North' and 'West' sent the same release")
     other = dpe.study_release(protocol(2.0), SITES["South"], site="South")
     refused([north, other], "differ in the protocol")
-    told = "'South' ran another protocol"
+    told = "'South' used another protocol"
     refused([south], told, protocol=protocol(2.0))
     refused([changed(south, protocol="")], f"{told}: none", protocol=protocol())
     refused([changed(south, request="r1"), north], "answer different requests")
@@ -317,7 +315,7 @@ def test_releases_that_cannot_be_are_refused():
     quiet = [[x / 1e9 for x in row] for row in sums["whole"]["noise"]]
     refused([changed(north, sums=whole(noise=quiet))], "less noise than its epsilon")
     refused([changed(north, n=10)], "more records than it says")
-    refused([changed(north, spends=[])], "no charges")
+    refused([changed(north, charges=[])], "no charges")
     far = [[[1e9, 0.0]]] * 2
     refused([changed(north, sums=whole(sums=far))], "far beyond the ranges")
     for entries in (
@@ -345,7 +343,7 @@ def test_releases_that_cannot_be_are_refused():
         ({"more": 1}, "unknown field more"),
         ({"n": 1.5}, "n must be a whole number"),
         ({"site": "a\x1b[31m"}, "cannot be printed"),
-        ({"stands_on": "faith"}, "stands_on must be"),
+        ({"identification": "faith"}, "identification must be"),
         ({"sums": []}, "sums must be an object"),
         ({"guarantee": {}}, "guarantee lacks"),
     ],
@@ -353,7 +351,7 @@ def test_releases_that_cannot_be_are_refused():
 def test_documents_that_are_none(entries, told):
     with pytest.raises(ReleaseError, match=told.replace("[", r"\[")):
         dpe.StudyRelease.from_dict(changed(sent()[0], **entries))
-    with pytest.raises(ReleaseError, match="is an object"):
+    with pytest.raises(ReleaseError, match="must be a JSON object, not a list"):
         dpe.StudyRelease.from_dict([])
 
 
@@ -398,7 +396,7 @@ def test_bytes_that_changed_are_noticed(tmp_path):
         with suppress(ReleaseError):
             assert dpe.StudyRelease.load(path).to_json().encode() == content
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(ReleaseError, match=r"north\.json: this is not JSON"):
+    with pytest.raises(ReleaseError, match=r"north\.json: this is not valid JSON"):
         dpe.StudyRelease.load(path)
 
 
@@ -410,11 +408,11 @@ def test_signed_releases(tmp_path):
     for release in sent():
         private, _ = signing.make_keys(release.site, tmp_path)
         releases.append(signing.sign(release, private))
-    fit = dpe.combine_studies(releases, trust=tmp_path)
+    fit = dpe.combine_studies(releases, public_keys=tmp_path)
     assert fit == dpe.combine_studies(sent())
     north, south = releases
-    refused([north, replace(south, signature=None)], "is not signed", trust=tmp_path)
-    refused([replace(north, site="South")], "signed by another key", trust=tmp_path)
+    refused([north, replace(south, signature=None)], "is not signed", public_keys=tmp_path)
+    refused([replace(north, site="South")], "signed by another key", public_keys=tmp_path)
     forged = changed(south, n=2001)
-    refused([north, forged], "does not fit its release", trust=tmp_path)
+    refused([north, forged], "does not fit its release", public_keys=tmp_path)
     assert dpe.StudyRelease.from_json(north.to_json()) == north

@@ -21,15 +21,15 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.arm_sums import OfArm, arm_cells
-from dpeffects.estimators.default.centres import Centres, between_arms
-from dpeffects.estimators.row import row
-from dpeffects.inference.estimate import Estimate, Influence, Part, SamplingVariance
-from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Asked, Curator
+from dpeffects.estimators.arm_sums import ArmLookup, arm_cells
+from dpeffects.estimators.default.arm_summaries import ArmStats, between_arms
+from dpeffects.estimators.row_functions import row
+from dpeffects.inference.estimate import ErrorPart, Estimate, Influence, SamplingVariance
+from dpeffects.privacy.charges import NoisyValue
+from dpeffects.privacy.curator import Curator, SumQuery
+from dpeffects.privacy.domains import Box
 from dpeffects.privacy.rows import Block, RowFunction
-from dpeffects.privacy.sets import Box
-from dpeffects.privacy.tight_sets import WithSquares
+from dpeffects.privacy.tight_domains import BoxWithSquares
 
 
 def noise_between(arms: int) -> float:
@@ -43,7 +43,7 @@ def combination(pair: Sequence[int], arms: int) -> FloatArray:
 
 
 @row()
-def scaled(rows: Block, term: RowFunction, middle: OfArm, width: OfArm) -> FloatArray:
+def scaled(rows: Block, term: RowFunction, middle: ArmLookup, width: ArmLookup) -> FloatArray:
     """Terms less the middle of what a record of its arm can add, over the width of that."""
     return np.asarray((term(rows) - middle(rows)) / width(rows))
 
@@ -56,7 +56,7 @@ def beside_squares(rows: Block, term: RowFunction, size: float) -> tuple[FloatAr
 
 
 @row()
-def of_pair(rows: Block, term: RowFunction, signs: OfArm) -> FloatArray:
+def of_pair(rows: Block, term: RowFunction, signs: ArmLookup) -> FloatArray:
     """Terms with the sign of their arm, 0 for arms that are not compared."""
     return np.asarray(signs(rows) * term(rows))
 
@@ -76,15 +76,15 @@ def _alike(values: FloatArray, sds: FloatArray) -> tuple[FloatArray, FloatArray]
 class ArmTerms:
     """What records add, within ``low`` and ``high`` by arm, which are the same for two arms.
 
-    The average is over ``centres.n`` records; ``worth`` are records of equal weight that those of
-    each arm are worth. ``public`` says that nobody changes arm.
+    The average is over ``centres.n`` records; ``effective_n`` are records of equal weight that
+    those of each arm are worth. ``public`` says that nobody changes arm.
     """
 
-    centres: Centres
+    centres: ArmStats
     term: RowFunction
     low: FloatArray
     high: FloatArray
-    worth: FloatArray
+    effective_n: FloatArray
     public: bool = False
     labels: tuple[str, str] = (
         "sum of residuals and squares",
@@ -109,24 +109,24 @@ class ArmTerms:
     @property
     def row(self) -> RowFunction:
         """Terms within [-1/2, 1/2]."""
-        return scaled(self.term, OfArm(self.middles), OfArm(self.high - self.low))
+        return scaled(self.term, ArmLookup(self.middles), ArmLookup(self.high - self.low))
 
     @property
     def squares(self) -> float:
         """Size of the squares: where nobody changes arm, they cost nothing."""
         return 1.0 if self.arms == 2 or self.public else hand.ARM_SQUARES
 
-    def asked(self, curator: Curator) -> Asked:
+    def asked(self, curator: Curator) -> SumQuery:
         """What the curator is asked for."""
         label, cells = self.labels[0], None
         if self.arms > 2:
             label, cells = self.labels[1], arm_cells(curator)
         if self.squares == 1.0:
-            return Asked(label, self.row, WithSquares(1), cells, "estimate")
+            return SumQuery(label, self.row, BoxWithSquares(1), cells, "estimate")
         box = Box([-0.5, 0.0], [0.5, self.squares / 4.0])
-        return Asked(label, beside_squares(self.row, self.squares), box, cells, "estimate")
+        return SumQuery(label, beside_squares(self.row, self.squares), box, cells, "estimate")
 
-    def read(self, noisy: Noisy) -> ArmTotals:
+    def read(self, noisy: NoisyValue) -> ArmTotals:
         """The answer."""
         return ArmTotals(self, noisy)
 
@@ -136,7 +136,7 @@ class ArmTotals:
     """Released sums of terms and of their squares."""
 
     asked: ArmTerms
-    release: Noisy
+    release: NoisyValue
 
     @property
     def _n(self) -> int:
@@ -197,9 +197,9 @@ class ArmTotals:
         sd = squared * np.hypot(sd, self.records * relative / 8.0)
         if centres.two_valued:
             return value, sd
-        worth = self.asked.worth
-        value, sd = _alike(worth * value, worth * sd)
-        return value / worth, sd / worth
+        effective_n = self.asked.effective_n
+        value, sd = _alike(effective_n * value, effective_n * sd)
+        return value / effective_n, sd / effective_n
 
     @property
     def largest(self) -> FloatArray:
@@ -212,7 +212,7 @@ class ArmTotals:
         low, high, term = float(asked.low.min()), float(asked.high.max()), asked.term
         if asked.arms > 2:
             high = float(np.maximum(-asked.low, asked.high)[list(pair)].max())
-            low, term = -high, of_pair(term, OfArm(between_arms(pair, np.ones(asked.arms))))
+            low, term = -high, of_pair(term, ArmLookup(between_arms(pair, np.ones(asked.arms))))
         shares = tuple(asked.centres.shares[list(pair)].tolist())
         return Influence(term, low, high, mean, float(self._n), shares)
 
@@ -220,7 +220,7 @@ class ArmTotals:
         self,
         pair: Sequence[int],
         value: float,
-        parts: list[Part],
+        parts: list[ErrorPart],
         sampling: SamplingVariance | None = None,
         **about: Any,
     ) -> Estimate:

@@ -7,6 +7,7 @@ It says what it chose, what the others would have given, and what a delta would 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,7 +18,6 @@ from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default import clipped_contrast, one_step, regression
 from dpeffects.estimators.default.clipped_contrast import (
     NO_COVARIATES,
-    TOO_LITTLE,
     ClippedContrastOptions,
     StudyOptions,
     refuse_unadjusted,
@@ -25,7 +25,7 @@ from dpeffects.estimators.default.clipped_contrast import (
 from dpeffects.estimators.default.forecast import Forecast
 from dpeffects.estimators.default.one_step import OneStepOptions
 from dpeffects.estimators.option_checks import whole
-from dpeffects.estimators.spec import NO_CONFOUNDER, STOOD_IN, Contrasts, Facts, MethodSpec
+from dpeffects.estimators.spec import NO_CONFOUNDER, STOOD_IN, Contrasts, MethodSpec, PublicInfo
 from dpeffects.inference.estimate import Effects
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
@@ -38,7 +38,7 @@ class AutoOptions(StudyOptions):
     """Options of the default method.
 
     ``design``: "observational" (default), or "randomised" where treatment was assigned by chance.
-    ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, where the public
+    ``on_unadjusted``: "warn", or "error" to refuse, before anything is paid, where the public
     numbers do not carry an adjustment. ``flexible``: 0 adjusts for the formula's own terms alone,
     1 for squares of its columns too, 2 for their products too; None chooses by n, epsilon, delta
     and the number of columns.
@@ -46,11 +46,11 @@ class AutoOptions(StudyOptions):
 
     flexible: int | None = whole(None, 0, 2)
 
-    def resolve(self, facts: Facts) -> Chosen:
+    def resolve(self, facts: PublicInfo) -> Chosen:
         """Choose the method by what its interval is expected to be."""
         method, options, why = choose(self, facts)
         if method is clipped_contrast.SPEC:
-            refuse_unadjusted(self, *(TOO_LITTLE if facts.columns else NO_COVARIATES))
+            refuse_unadjusted(self, *(_rule(self, facts) if facts.columns else NO_COVARIATES))
         given = self.design, self.on_unadjusted, self.flexible
         return Chosen(*given, method=method, own=options, why=why)
 
@@ -68,7 +68,7 @@ class Chosen(AutoOptions):
         own = self.method
         return replace(spec, title=own.title, citation=own.citation, may_stop=own.may_stop)
 
-    def has_means(self, facts: Facts) -> bool:
+    def has_means(self, facts: PublicInfo) -> bool:
         """As the method that was chosen."""
         return self.own.has_means(facts)
 
@@ -82,7 +82,7 @@ Plan = tuple[Forecast, MethodSpec, ClippedContrastOptions]
 
 
 @lru_cache(maxsize=256)
-def plans(options: AutoOptions, facts: Facts) -> tuple[Plan, ...]:
+def plans(options: AutoOptions, facts: PublicInfo) -> tuple[Plan, ...]:
     """What to expect of each method, and its options; the one that adjusts for nothing first."""
     pure = replace(facts, budget=Budget(facts.budget.epsilon))
     plain, forecast = clipped_contrast.planned(ClippedContrastOptions(options.design), pure)
@@ -99,7 +99,9 @@ def plans(options: AutoOptions, facts: Facts) -> tuple[Plan, ...]:
     return tuple(found)
 
 
-def _pays(adjusted: Forecast, unadjusted: Forecast, options: AutoOptions, facts: Facts) -> bool:
+def _pays(
+    adjusted: Forecast, unadjusted: Forecast, options: AutoOptions, facts: PublicInfo
+) -> bool:
     """Whether using the covariates is worth its noise."""
     if options.randomised:
         idle = replace(adjusted, sampling=unadjusted.sampling).with_noise(hand.NARROWER)
@@ -112,7 +114,42 @@ def _pays(adjusted: Forecast, unadjusted: Forecast, options: AutoOptions, facts:
     return safe and adjusted.error < gain * unadjusted.error
 
 
-def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContrastOptions, str]:
+def _best(options: AutoOptions, facts: PublicInfo) -> Plan:
+    """The plan that is chosen."""
+    unadjusted, *adjusted = plans(options, facts)
+    better = [one for one in adjusted if _pays(one[0], unadjusted[0], options, facts)]
+    return better[-1] if better else unadjusted
+
+
+def _printed(plan: Plan) -> float:
+    """The error behind the interval that is printed: that of an association has no confounding."""
+    forecast, method, _ = plan
+    if method is clipped_contrast.SPEC:
+        return math.hypot(forecast.noise, forecast.sampling)
+    return forecast.error
+
+
+def _rule(options: AutoOptions, facts: PublicInfo) -> tuple[str, str]:
+    """Why covariates are not adjusted for, and which epsilon would do."""
+    epsilon, least = facts.budget.epsilon, hand.LEAST_RECORDS
+    why = f"The noise of an adjustment for {facts.columns} columns would be too large here"
+    if facts.n * epsilon < least:
+        why = f"To adjust for covariates, n x epsilon must be at least {least:,.0f}, and is "
+        why += f"{facts.n * epsilon:,.4g}"
+    tried = max(epsilon, least / facts.n)
+    while facts.n * tried <= least**2:
+        unit = 10.0 ** (2 - math.floor(math.log10(tried)))
+        tried = math.ceil(tried * unit) / unit
+        budget = Budget(tried, facts.budget.delta)
+        if _best(options, replace(facts, budget=budget))[1] is not clipped_contrast.SPEC:
+            return why, f"With epsilon = {tried:.3g} covariates would be adjusted for"
+        tried *= 1.1
+    return why, "Use more records or fewer covariates"
+
+
+def choose(
+    options: AutoOptions, facts: PublicInfo
+) -> tuple[MethodSpec, ClippedContrastOptions, str]:
     """The best method, its options, and sentences about it and the alternatives."""
     if facts.level == "label" and facts.columns:
         why = "one_step was chosen: covariates and treatment are public, so adjusting is free."
@@ -121,35 +158,38 @@ def choose(options: AutoOptions, facts: Facts) -> tuple[MethodSpec, ClippedContr
             OneStepOptions(options.design, flexible=options.flexible).resolve(facts),
             why,
         )
-    unadjusted, *adjusted = plans(options, facts)
-    better = [one for one in adjusted if _pays(one[0], unadjusted[0], options, facts)]
-    forecast, method, own = better[-1] if better else unadjusted
+    own, known = _best(options, facts), plans(options, facts)
+    _, method, made = own
+    unadjusted = method is clipped_contrast.SPEC and not options.randomised
     why = f"{method.name} was chosen by n, epsilon, delta, the design and the declared covariates."
-    known = [unadjusted] if method is regression.SPEC else [unadjusted, *adjusted]
-    others = [one for one in known if one[1] is not method]
+    others = [x for x in known[: 1 if method is regression.SPEC else None] if x[1] is not method]
     if others:
-        listed = ", ".join(
-            f"{x[0].error / forecast.error:.2g} times as wide with {x[1].name}" for x in others
-        )
-        why += f" The interval is expected to be {listed}"
-        shorter = any(x[0].error < forecast.error for x in others)
+        how = " (adjusted)" if unadjusted else "" if options.randomised else " (not adjusted)"
+        times = [(_printed(x) / _printed(own), x[1].name) for x in others]
+        listed = ", ".join(f"{ratio:.2g} times as wide with {name}{how}" for ratio, name in times)
+        why += f" The printed interval is expected to be {listed}"
+        shorter = method is clipped_contrast.SPEC and min(times)[0] < 1.0
         why += f", but at this n and epsilon {_CAN_WIDEN}." if shorter else "."
+    if facts.columns and unadjusted:
+        why += " {}. {}.".format(*_rule(options, facts))
     if not facts.budget.delta:
-        with_delta = replace(facts, budget=Budget(facts.budget.epsilon, 1e-6))
-        least = min(one[0].error for one in plans(options, with_delta)) / forecast.error
-        if least < hand.GAIN:
+        with_delta = _best(options, replace(facts, budget=Budget(facts.budget.epsilon, 1e-6)))
+        least = _printed(with_delta) / _printed(own)
+        if unadjusted and with_delta[1] is not method:
+            why += " With delta = 1e-06 they would be at this epsilon."
+        elif least < hand.GAIN:
             why += f" With delta = 1e-06 it would be about {least:.2g} times as wide as here."
-    return method, own, why
+    return method, made, why
 
 
-def shares(level: str, options: AutoOptions) -> Mapping[str, float]:
+def budget_split(level: str, options: AutoOptions) -> Mapping[str, float]:
     """Split of the budget, by the method that was chosen."""
     if isinstance(options, Chosen):
-        return options.method.shares(level, options.own)
-    return one_step.shares(level, OneStepOptions())
+        return options.method.budget_split(level, options.own)
+    return one_step.budget_split(level, OneStepOptions())
 
 
-def uses_delta(options: AutoOptions, facts: Facts) -> Mapping[str, float | None]:
+def uses_delta(options: AutoOptions, facts: PublicInfo) -> Mapping[str, float | None]:
     """Shares with Gaussian noise, by the method that was chosen."""
     return options.method.uses_delta(options.own, facts) if isinstance(options, Chosen) else {}
 
@@ -171,7 +211,7 @@ SPEC = MethodSpec(
     estimands=AVERAGES,
     levels=("sample", "label"),
     options=AutoOptions,
-    shares=shares,
+    budget_split=budget_split,
     uses_delta=uses_delta,
     fit_arms=fit_arms,
     needs_covariates=False,

@@ -29,26 +29,27 @@ from dpeffects.errors import EstimationError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import arm_cells
-from dpeffects.estimators.default.centres import Centres, release_centres, residual
-from dpeffects.estimators.default.levels import Spread, with_means
-from dpeffects.estimators.default.standard import some_columns, varying_columns
-from dpeffects.estimators.default.tails import Lengths, LengthsAsked
-from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import Contrasts, Facts
-from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, Unavailable
-from dpeffects.privacy.charges import Noisy
+from dpeffects.estimators.default.arm_levels import Spread, with_means
+from dpeffects.estimators.default.arm_summaries import ArmStats, release_centres, residual
+from dpeffects.estimators.default.standardisation import some_columns, varying_columns
+from dpeffects.estimators.default.tails import LengthQuery, ResidualLengths
+from dpeffects.estimators.row_functions import row
+from dpeffects.estimators.spec import Contrasts, PublicInfo
+from dpeffects.inference.estimate import Effects, ErrorPart, Estimate, SamplingVariance, Unavailable
+from dpeffects.privacy.charges import NoisyValue
+from dpeffects.privacy.convex_solver import direction
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.descent import direction
-from dpeffects.privacy.parts import among_arms
-from dpeffects.privacy.rows import Block, Cells, RowFunction
-from dpeffects.privacy.sets import COUNT, Box
-from dpeffects.privacy.tight_sets import Gram, WithSquares, norm_of_sum
+from dpeffects.privacy.domains import COUNT, Box
+from dpeffects.privacy.rows import Block, GroupIndex, RowFunction
+from dpeffects.privacy.sample_splits import among_arms
+from dpeffects.privacy.tight_domains import BoxWithSquares, Gram, norm_of_sum
+from dpeffects.results import wording
 
 _GRID = np.linspace(-3.0, 3.0, 241)
 """Places of steps, in standard deviations from the mean."""
 
 
-def label_shares(options: Any, facts: Facts) -> dict[str, float]:
+def label_shares(options: Any, facts: PublicInfo) -> dict[str, float]:
     """Split of the budget, by records times epsilon: at first nearly all is for the estimate.
 
     From a thousand on a clip can be known, for which means are needed; with more, the more columns
@@ -125,7 +126,7 @@ def arm_and_class(rows: Block, value: RowFunction, edges: FloatArray) -> IntArra
 
 def _by_class(curator: Curator, value: RowFunction, edges: FloatArray) -> FloatArray:
     """Public numbers of records by arm, and by how many of the edges a value exceeds."""
-    cells = Cells(arm_and_class(value, edges), 2 * (edges.size + 1))
+    cells = GroupIndex(arm_and_class(value, edges), 2 * (edges.size + 1))
     return curator.sums("classes", None, COUNT, cells, share="estimate").value.reshape(2, -1)
 
 
@@ -265,7 +266,7 @@ def weight_sums(rows: Block, weights: BalancingWeights) -> tuple[FloatArray, ...
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class BalancingProblem:
     """Exponentials with the least entropy and imbalance, in standardised columns of a basis.
 
     Minimises, over r in [0, top] of an arm's n_a records with mean 1, the mean of r log r plus
@@ -285,7 +286,7 @@ class Problem:
     @classmethod
     def of(
         cls, basis: Basis, moments: BasisMoments, estimand: str, everybody: Any = None
-    ) -> Problem:
+    ) -> BalancingProblem:
         """The problem of these moments, or of means and number of ``everybody`` in more arms."""
         own = ESTIMANDS[estimand]
         spread = np.where(moments.spread > 2e-3, moments.spread, np.inf)
@@ -303,7 +304,7 @@ class Problem:
         """Weights with these coefficients of (1, standardised columns), by arm."""
         return BalancingWeights(self.basis, at @ self.standard, tops, self.base)
 
-    def look(self, curator: Curator, at: FloatArray, tops: FloatArray) -> Look:
+    def look(self, curator: Curator, at: FloatArray, tops: FloatArray) -> DualEvaluation:
         """Sums over public rows that give the dual objective and its gradient."""
         weights, q, free = self.weights(at, tops), self.basis.size, self.base < 1.0
         low = np.append([0.0, -0.4, 0.0], -np.ones(q))
@@ -316,7 +317,7 @@ class Problem:
         value = means[:, 0] * (1.0 - np.log(tops)) - entropy + (means * weights.lines).sum(axis=1)
         value += (at * (0.5 * self.ridge * at - self.goal)).sum(axis=1)
         size = float(np.abs(gradient).max())
-        return Look(at, means, squares, gradient, float(value[free].sum()), size)
+        return DualEvaluation(at, means, squares, gradient, float(value[free].sum()), size)
 
     def hessian(self, curator: Curator, at: FloatArray, tops: FloatArray) -> FloatArray:
         """Second derivatives, by arm: products of the records whose weights are not cut."""
@@ -325,7 +326,7 @@ class Problem:
         ridges = np.stack([np.diag(ridge + 1e-10) for ridge in self.ridge])
         return np.asarray(self.standard @ products @ self.standard.T + ridges)
 
-    def solve(self, curator: Curator, now: Look, tops: FloatArray) -> Look:
+    def solve(self, curator: Curator, now: DualEvaluation, tops: FloatArray) -> DualEvaluation:
         """Newton's method with halved steps, for both arms in the same looks at the rows.
 
         Second derivatives are used again, those of other tops too, while the gradient falls
@@ -351,7 +352,7 @@ class Problem:
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class DualEvaluation:
     """What is known of the dual problem at some coefficients.
 
     ``means`` are those of exponentials, by themselves and times the basis, ``squares`` of their
@@ -382,7 +383,7 @@ class CappedWeights:
     imbalance: FloatArray
 
     @classmethod
-    def of(cls, problem: Problem, look: Look, tops: FloatArray) -> CappedWeights:
+    def of(cls, problem: BalancingProblem, look: DualEvaluation, tops: FloatArray) -> CappedWeights:
         """Weights with what is left of the imbalance."""
         base, rest, sizes = problem.base, 1.0 - problem.base, problem.moments.sizes
         means = base[:, None] * problem.moments.means + rest[:, None] * look.means
@@ -414,7 +415,7 @@ class CappedWeights:
         return max(float(self.squares.sum() - 1.0 / self.sizes.sum()) - left, 0.0)
 
 
-def designs(curator: Curator, problem: Problem, *, trial: bool) -> Iterator[CappedWeights]:
+def designs(curator: Curator, problem: BalancingProblem, *, trial: bool) -> Iterator[CappedWeights]:
     """Weights for caps from loose to tight, each when asked for; in a trial even ones first."""
     sizes, base = problem.moments.sizes, problem.base
     even = base == 1.0  # the arm is the population itself
@@ -438,7 +439,7 @@ def designs(curator: Curator, problem: Problem, *, trial: bool) -> Iterator[Capp
 
 
 def _products(
-    curator: Curator, row: RowFunction, columns: int, cells: Cells | None = None
+    curator: Curator, row: RowFunction, columns: int, cells: GroupIndex | None = None
 ) -> FloatArray:
     """Public sums of products of columns in [-1, 1], as symmetric matrices by cell."""
     ends = np.ones(columns)
@@ -486,7 +487,7 @@ def contribution(
 
 
 @dataclass(frozen=True)
-class Released:
+class BalancingInputs:
     """What is known before the weighted sum: numbers that its weights and its clip are chosen by.
 
     ``lengths`` are None where nothing is clipped; ``part`` is what is left of the estimate's share.
@@ -494,8 +495,8 @@ class Released:
     covariates explain within arms (0 where it is not known), with ``explained_sd`` of noise.
     """
 
-    centres: Centres
-    lengths: Lengths | None
+    centres: ArmStats
+    lengths: ResidualLengths | None
     part: float
     spread: float
     explained: float = 0.0
@@ -537,11 +538,11 @@ def fit_pair(
     if everybody is not None and basis.size:
         sums = everybody.sums("balance", basis, Box(-ends, ends), share="estimate").value
         target = sums / everybody.n, everybody.n
-    problem = Problem.of(basis, moments, estimand, target)
+    problem = BalancingProblem.of(basis, moments, estimand, target)
     released = release_explained(curator, problem, release_first(curator, sizes))
-    tried = list[Choice]()
+    tried = list[ClippedDesign]()
     for design in designs(curator, problem, trial=trial):
-        tried.append(Choice.of(curator, design, released, trial=trial))
+        tried.append(ClippedDesign.of(curator, design, released, trial=trial))
         if len(tried) > 1 + trial and tried[-1].error > tried[-2].error:
             break
     best = min(tried, key=lambda choice: choice.error)
@@ -553,22 +554,24 @@ def fit_pair(
     return with_means(made, released.centres, estimand, spread)
 
 
-def release_first(curator: Curator, sizes: FloatArray) -> Released:
+def release_first(curator: Curator, sizes: FloatArray) -> BalancingInputs:
     """Release means by arm, and lengths of residuals where they can tell a clip."""
     centres = release_centres(curator, means="means")
     part = lengths_part(2.0 * float(sizes.min()) * curator.epsilon("estimate"))
     if centres.two_valued:
-        return Released(centres, None, 1.0, centres.most_variance)
+        return BalancingInputs(centres, None, 1.0, centres.most_variance)
     typical = min((hand.TYPICAL_SD * centres.range) ** 2, centres.most_variance)
     if not part:
-        return Released(centres, None, 1.0, typical)
-    from_means, label = residual(centres.means), "lengths of residuals"
-    lengths = LengthsAsked(label, from_means, centres.longest, "estimate", part).released(curator)
+        return BalancingInputs(centres, None, 1.0, typical)
+    from_means, label = residual(centres.means), "sizes of residuals"
+    lengths = LengthQuery(label, from_means, centres.longest, "estimate", part).released(curator)
     spread = min(lengths.mean_square()[0], centres.most_variance)
-    return Released(centres, lengths, 1.0 - part, spread)
+    return BalancingInputs(centres, lengths, 1.0 - part, spread)
 
 
-def release_explained(curator: Curator, problem: Problem, known: Released) -> Released:
+def release_explained(
+    curator: Curator, problem: BalancingProblem, known: BalancingInputs
+) -> BalancingInputs:
     """Release how much the columns explain of the outcome, as the norm of its slopes."""
     columns, n, moments = problem.basis.columns.size, curator.n, problem.moments
     if not columns or not curator.has("variance"):
@@ -598,7 +601,7 @@ def release_explained(curator: Curator, problem: Problem, known: Released) -> Re
 
 
 @dataclass(frozen=True)
-class Choice:
+class ClippedDesign:
     """A design with the clip that suits it, and what error is expected of both.
 
     ``clips`` are (lowest, highest) residuals by arm, ``bias`` what they may do, ``beyond`` the part
@@ -613,7 +616,9 @@ class Choice:
     error: float
 
     @classmethod
-    def of(cls, curator: Curator, design: CappedWeights, known: Released, *, trial: bool) -> Choice:
+    def of(
+        cls, curator: Curator, design: CappedWeights, known: BalancingInputs, *, trial: bool
+    ) -> ClippedDesign:
         """The cap with the shortest interval to expect."""
         centres, lengths = known.centres, known.lengths
         clips = np.array(centres.outcome_range) - centres.means[:, None]
@@ -628,7 +633,7 @@ class Choice:
         return cls(design, clips, bias, beyond, imbalance, error)
 
 
-def weighted_sum(curator: Curator, choice: Choice, known: Released) -> Estimate:
+def weighted_sum(curator: Curator, choice: ClippedDesign, known: BalancingInputs) -> Estimate:
     """Release the sum of weighted residuals together with its squares (claim 7)."""
     design, centres, part = choice.design, known.centres, known.part
     largest, middles = design.weights.caps / design.totals, choice.clips.mean(axis=1)
@@ -636,13 +641,13 @@ def weighted_sum(curator: Curator, choice: Choice, known: Released) -> Estimate:
     factors = np.array([1.0, -1.0]) * largest / length
     row = contribution(design.weights, residual(known.centres.means), choice.clips, factors)
     label = "weighted sum and squares"
-    noisy = curator.sums(label, row, WithSquares(1), share="estimate", part=part)
+    noisy = curator.sums(label, row, BoxWithSquares(1), share="estimate", part=part)
     value = centres.means[0] - centres.means[1] + middles[0] - middles[1]
     value += length * float(noisy.value[0])
     parts = (
-        Part("clipped outcomes", choice.bias**2),
-        Part("imbalance left by the weights", choice.imbalance),
-        Part("means", float((centres.missed(choice.beyond) ** 2).sum()), noise=True),
+        ErrorPart("winsorisation bias", choice.bias**2),
+        ErrorPart("remaining imbalance of the covariates", choice.imbalance),
+        ErrorPart("the arm means", float((centres.missed(choice.beyond) ** 2).sum()), noise=True),
     )
     sampling: SamplingVariance | Unavailable = Unavailable("variance=False was asked for")
     if curator.has("variance"):
@@ -657,7 +662,9 @@ def weighted_sum(curator: Curator, choice: Choice, known: Released) -> Estimate:
     )
 
 
-def _sampling(choice: Choice, known: Released, length: float, noisy: Noisy) -> SamplingVariance:
+def _sampling(
+    choice: ClippedDesign, known: BalancingInputs, length: float, noisy: NoisyValue
+) -> SamplingVariance:
     """Squared weights times squared residuals, less what balance takes out of them."""
     centres, scale, design = known.centres, length**2, choice.design
     middles = choice.clips.mean(axis=1)
@@ -680,7 +687,7 @@ def _sampling(choice: Choice, known: Released, length: float, noisy: Noisy) -> S
     return SamplingVariance(value, math.sqrt(noise**2 + spread / 2.0), largest)
 
 
-def _said(problem: Problem, choice: Choice, trial: bool) -> dict[str, Any]:
+def _said(problem: BalancingProblem, choice: ClippedDesign, trial: bool) -> dict[str, Any]:
     """What a reader should know of the weights, all of it public."""
     design, lines, moments = choice.design, problem.basis.columns.size, problem.moments
     even = moments.means @ problem.standard.T
@@ -696,12 +703,12 @@ def _said(problem: Problem, choice: Choice, trial: bool) -> dict[str, Any]:
             f"{1.0 / x:.0f}" for x in design.squares
         ),
     }
-    said: dict[str, Any] = {"details": details, "basis": "randomised" if trial else "adjusted"}
+    said: dict[str, Any] = {
+        "details": details,
+        "identification": "randomised" if trial else "adjusted",
+    }
     if not trial and after > hand.APART:
-        hardly = "HARDLY ADJUSTED" if after > 0.5 * before else "ADJUSTED IN PART"
-        said["caution"] = f"{hardly}: the arms still differ by {after:.2g} standard deviations"
-        said["notes"] = (
-            "No weights balance the arms better at an acceptable noise: they overlap too little, "
-            "or the budget is too small. The interval allows for it.",
-        )
+        hardly = "Weak adjustment" if after > 0.5 * before else "Partial adjustment"
+        said["warnings"] = f"{hardly}: a covariate still differs by {after:.2g} standard deviations"
+        said["notes"] = (wording.said("one_step")["unbalanced"],)
     return said

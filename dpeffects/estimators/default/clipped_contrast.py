@@ -26,26 +26,26 @@ from typing import Any, Self
 import numpy as np
 
 from dpeffects.arrays import FloatArray, Interval
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, refusal
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.arm_sums import OfArm
-from dpeffects.estimators.default.arm_terms import ArmTerms, combination
-from dpeffects.estimators.default.bends import LINES, degree, left_out
-from dpeffects.estimators.default.centres import (
-    Centres,
+from dpeffects.estimators.arm_sums import ArmLookup
+from dpeffects.estimators.default.arm_levels import Spread, arm_means, by_arm, with_means
+from dpeffects.estimators.default.arm_summaries import (
+    ArmStats,
     between_arms,
     clipped_term,
     release_centres,
     residual,
 )
+from dpeffects.estimators.default.arm_terms import ArmTerms, combination
 from dpeffects.estimators.default.forecast import Forecast, forecast_contrast
-from dpeffects.estimators.default.levels import Spread, arm_means, by_arm, with_means
+from dpeffects.estimators.default.polynomial_terms import LINES, degree, left_out
 from dpeffects.estimators.default.posterior import unadjusted_variance
-from dpeffects.estimators.default.tails import LengthsAsked, combined_variance
+from dpeffects.estimators.default.tails import LengthQuery, combined_variance
 from dpeffects.estimators.option_checks import between, choice
-from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
-from dpeffects.inference.estimate import Effects, Influence, Part
+from dpeffects.estimators.spec import Contrasts, MethodSpec, Options, PublicInfo
+from dpeffects.inference.estimate import Effects, ErrorPart, Influence
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Split
 
@@ -61,18 +61,18 @@ TOO_LITTLE: tuple[str, str] = (
 class StudyOptions(Options):
     """``design``: "observational", or "randomised" where treatment was assigned by chance.
 
-    ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result of an
+    ``on_unadjusted``: "warn", or "error" to refuse, before anything is paid, a result of an
     observational study that is not adjusted.
     """
 
     design: str = choice("observational", "randomised")
-    on_unadjusted: str = choice("caution", "error")
+    on_unadjusted: str = choice("warn", "error")
     flexible: int | None = field(default=None, init=False)
     """How far columns bend, None for the public rule; methods that adjust let callers say it."""
     facts: Any = field(default=None, init=False)
-    """The `Facts` that choices were made by, None before they are made."""
+    """The `PublicInfo` that choices were made by, None before they are made."""
 
-    def made_for(self, facts: Facts, **choices: Any) -> Self:
+    def made_for(self, facts: PublicInfo, **choices: Any) -> Self:
         """The options with some choices made, and the facts that they were made by."""
         made = replace(self, **choices)
         object.__setattr__(made, "facts", facts)
@@ -96,7 +96,7 @@ class StudyOptions(Options):
         silent = self.flexible is not None or self.randomised or self.facts is None
         return "" if silent else left_out(self.baseline, self.degree)
 
-    def has_means(self, facts: Facts) -> bool:
+    def has_means(self, facts: PublicInfo) -> bool:
         """Sums by arm are released."""
         return True
 
@@ -110,14 +110,14 @@ class StudyOptions(Options):
 class ClippedContrastOptions(StudyOptions):
     """``design``: "observational", or "randomised" where treatment was assigned by chance.
 
-    ``on_unadjusted``: "caution", or "error" to refuse, before anything is paid, a result of an
-    observational study that is not adjusted. ``first``: proportion of the budget for the number of
-    treated records, the means and the lengths of residuals, or None to choose it.
+    ``on_unadjusted``: "warn", or "error" to refuse, before anything is paid, a result of an
+    observational study that is not adjusted. ``first_stage``: proportion of the budget for the
+    number of treated records, the means and the lengths of residuals, or None to choose it.
     """
 
-    first: float | None = between(None, 0.05, 0.8)
+    first_stage: float | None = between(None, 0.05, 0.8)
 
-    def resolve(self, facts: Facts) -> ClippedContrastOptions:
+    def resolve(self, facts: PublicInfo) -> ClippedContrastOptions:
         """Refuse an unadjusted result where that was asked for."""
         refuse_unadjusted(self)
         return planned(self, facts)[0]
@@ -135,28 +135,25 @@ def refuse_unadjusted(
 ) -> None:
     """Refuse, before the charge, what would be an association."""
     if options.on_unadjusted == "error" and not options.randomised:
-        raise OptionError(
-            f'{why}, and on_unadjusted="error": nothing was charged. {instead}, or declare a trial '
-            'as design="randomised"'
-        )
+        raise OptionError(refusal("unadjusted", why=why, instead=instead))
 
 
 @lru_cache(maxsize=256)
 def planned(
-    options: ClippedContrastOptions, facts: Facts
+    options: ClippedContrastOptions, facts: PublicInfo
 ) -> tuple[ClippedContrastOptions, Forecast]:
     """The options with every choice made, and what to expect of them."""
     plans = []
-    for first in (options.first,) if options.first else hand.SHARES[1:6]:
-        each = options.made_for(facts, first=first)
-        split = Split.of(facts.budget, shares(facts.level, each))
+    for first in (options.first_stage,) if options.first_stage else hand.SHARES[1:6]:
+        each = options.made_for(facts, first_stage=first)
+        split = Split.of(facts.budget, budget_split(facts.level, each))
         plans.append((each, forecast_contrast(facts, split, options.randomised)))
     return min(plans, key=lambda plan: plan[1].error)
 
 
-def shares(level: str, options: ClippedContrastOptions) -> dict[str, float]:
+def budget_split(level: str, options: ClippedContrastOptions) -> dict[str, float]:
     """Split of the budget: a count only where the arms are private."""
-    first = options.first or hand.SHARES[1:6][0]
+    first = options.first_stage or hand.SHARES[1:6][0]
     parts = {"count": 0.4 * first, "means": 0.4 * first, "lengths": 0.2 * first}
     if "treatment" in options.public(level):
         del parts["count"]
@@ -173,7 +170,7 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     unit *= 1.0 if arms == 2 or public else hand.BY_ARM
     clip, bias, beyond, squares = centres.longest, 0.0, 0.0, (centres.most_variance,) * 2
     if curator.has("lengths"):
-        about_means = LengthsAsked("lengths of residuals", residual(centres.means), clip)
+        about_means = LengthQuery("sizes of residuals", residual(centres.means), clip)
         lengths = about_means.released(curator)
         widths = 2.0 / (pi if arms > 2 else pi.min(keepdims=True))
         squared = [combination(pair, arms) ** 2 @ widths**2 for pair in contrasts]
@@ -187,21 +184,25 @@ def fit_arms(curator: Curator, options: Any, estimand: str, contrasts: Contrasts
     spread_sd = math.hypot(*(seen * np.hypot(found.sampling_sd, between_sd)))
     spread = combined_variance(float(seen @ (found.sampling - between)), spread_sd, squares)
     corrections = found.means + (moves if arms > 2 else moves[:1] - moves[1:])
-    unadjusted = "" if options.randomised else "NOT ADJUSTED for covariates"
+    unadjusted = "" if options.randomised else "NOT ADJUSTED: covariates were not used"
     estimates = []
     for pair in contrasts:
         # residuals from the centres add up to their moves, but for what the sums correct
-        parts = [Part("clipped outcomes", bias**2)]
+        parts = [ErrorPart("winsorisation bias", bias**2)]
         parts.append(centres.noise_part(pair, corrections, moves=moves, beyond=beyond))
         if not options.randomised:
-            parts.append(Part("confounding, a guess", spread * unadjusted_variance()))
+            parts.append(
+                ErrorPart(
+                    "confounding of the usual strength (a guess)", spread * unadjusted_variance()
+                )
+            )
         estimate = found.estimate(
             pair,
             float(middle[pair[0]] - middle[pair[1]] + combination(pair, arms) @ found.means),
             parts,
             found.variance(pair, between, between_sd),
-            basis="randomised" if options.randomised else "association",
-            caution=centres.with_caution(unadjusted),
+            identification="randomised" if options.randomised else "unadjusted",
+            warnings=centres.with_warnings(unadjusted),
             influence=arm_influence(
                 centres.means, pi, centres.outcome_range, centres.n, pair, clip
             ),
@@ -227,7 +228,7 @@ def arm_influence(
 ) -> Influence:
     """What rows add to a difference of means: residuals from the means of their arms."""
     signs = between_arms(pair, 1.0 / shares)
-    term = clipped_term(residual(means), OfArm(signs), clip)
+    term = clipped_term(residual(means), ArmLookup(signs), clip)
     low, high = _ends(outcome_range, means, clip, signs)
     known = tuple(shares[list(pair)].tolist())
     return Influence(term, float(low.min()), float(high.max()), 0.0, float(n), known)
@@ -242,7 +243,7 @@ def _ends(
     return ends.min(axis=0), ends.max(axis=0)
 
 
-def _terms(centres: Centres, middle: FloatArray, clip: float) -> ArmTerms:
+def _terms(centres: ArmStats, middle: FloatArray, clip: float) -> ArmTerms:
     """Residuals over the share of their arm; with a minus for the second of two arms."""
     two = len(middle) == 2
     signs = (np.array([1.0, -1.0]) if two else 1.0) / centres.shares
@@ -252,11 +253,11 @@ def _terms(centres: Centres, middle: FloatArray, clip: float) -> ArmTerms:
     else:  # measured from 0, sizes of the arms do not matter
         high = np.maximum(-low, high)
         low = -high
-    term = clipped_term(residual(middle), OfArm(signs), clip)
+    term = clipped_term(residual(middle), ArmLookup(signs), clip)
     return ArmTerms(centres, term, low, high, centres.sizes)
 
 
-def _middles(centres: Centres, clip: float, unit: float) -> tuple[FloatArray, FloatArray]:
+def _middles(centres: ArmStats, clip: float, unit: float) -> tuple[FloatArray, FloatArray]:
     """Centres of the residuals: the means, or closer to the middle of the range; and their moves.
 
     Where nothing is clipped, that makes the interval of a term, and so the noise, smaller.
@@ -275,7 +276,7 @@ def _middles(centres: Centres, clip: float, unit: float) -> tuple[FloatArray, Fl
     return middle, moves
 
 
-def _between(centres: Centres, moves: FloatArray) -> tuple[float, float]:
+def _between(centres: ArmStats, moves: FloatArray) -> tuple[float, float]:
     """The part of the sampling variance of one sum that is known to be between its two arms.
 
     The arms have the sizes that they have, so it is no error. Also what is not known of it.
@@ -288,13 +289,13 @@ def _between(centres: Centres, moves: FloatArray) -> tuple[float, float]:
     return half * apart**2 / n, 2.0 * half * abs(apart) * unknown / n
 
 
-def details(centres: Centres, clip: float, outcome_sd: float) -> dict[str, Any]:
+def details(centres: ArmStats, clip: float, outcome_sd: float) -> dict[str, Any]:
     """What is worth showing of the first stage."""
     low, high = centres.outcome_range
     whose = "treated, control records" if len(centres.shares) == 2 else "records by arm"
     shown: dict[str, Any] = {
         f"{whose} (noisy)": ", ".join(f"{x:.0f}" for x in centres.sizes),
-        "outcome sd": outcome_sd,
+        "standard deviation of the outcome": outcome_sd,
     }
     if clip < (high - low) / 2.0:
         shown["residuals clipped at"] = f"{clip:.4g}"
@@ -303,13 +304,13 @@ def details(centres: Centres, clip: float, outcome_sd: float) -> dict[str, Any]:
 
 SPEC = MethodSpec(
     name="clipped_contrast",
-    title="clipped contrast",
+    title="difference in means, winsorised",
     about="one weighted sum of clipped residuals; unadjusted, sharper than a difference in means",
     assumes="treatment was randomised",
     estimands=AVERAGES,
     levels=("sample", "label"),
     options=ClippedContrastOptions,
-    shares=shares,
+    budget_split=budget_split,
     fit_arms=fit_arms,
     variance_shares=(),
     uses_covariates=False,

@@ -26,14 +26,14 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums
+from dpeffects.estimators.default.arm_levels import by_arm
 from dpeffects.estimators.default.clipped_contrast import arm_influence
-from dpeffects.estimators.default.levels import by_arm
 from dpeffects.estimators.option_checks import choice
-from dpeffects.estimators.spec import Contrasts, Facts, MethodSpec, Options
-from dpeffects.inference.estimate import UNADJUSTED, Effects, Means, Unavailable
+from dpeffects.estimators.spec import Contrasts, MethodSpec, Options, PublicInfo
+from dpeffects.inference.estimate import UNADJUSTED, ArmMeans, Effects, Unavailable
 from dpeffects.privacy.curator import Curator
 
-_BASES = {"observational": "association", "randomised": "randomised"}
+_IDENTIFICATIONS = {"observational": "unadjusted", "randomised": "randomised"}
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class DiffInMeansOptions(Options):
     """
 
     arms: str = choice("private", "public")
-    design: str | None = choice(None, *_BASES)
+    design: str | None = choice(None, *_IDENTIFICATIONS)
 
-    def has_means(self, facts: Facts) -> bool:
+    def has_means(self, facts: PublicInfo) -> bool:
         """Sums by arm are released."""
         return True
 
@@ -57,7 +57,7 @@ class DiffInMeansOptions(Options):
         return public | {"treatment"} if self.arms == "public" else public
 
 
-def shares(level: str, options: DiffInMeansOptions) -> dict[str, float]:
+def budget_split(level: str, options: DiffInMeansOptions) -> dict[str, float]:
     """Split of the budget: counts only where the arms are private."""
     if "treatment" in options.public(level):
         return {"estimate": 0.8, "variance": 0.2}
@@ -84,7 +84,7 @@ def fit_arms(
         own = np.diag(sums.scale / sizes[pair])
         laplace = np.hstack([own, -counts.release.scale * slopes]).T
         (one, two), (share, other) = levels[pair].tolist(), (1.0 / sizes[pair]).tolist()
-        both = Means(
+        both = ArmMeans(
             one,
             two,
             variances if isinstance(variances, Unavailable) else by_arm(pair, *variances),
@@ -97,8 +97,8 @@ def fit_arms(
             value=float(means[pair[0]] - means[pair[1]]),
             means=both,
             details=details,
-            basis=_BASES.get(options.design or "", ""),
-            caution="" if options.design else UNADJUSTED,
+            identification=_IDENTIFICATIONS.get(options.design or "", ""),
+            warnings="" if options.design else UNADJUSTED,
             influence=arm_influence(
                 levels, sizes / curator.n, curator.outcome_range, curator.n, pair
             ),
@@ -143,7 +143,7 @@ SPEC = MethodSpec(
     estimands=("ATE",),
     levels=("sample", "label"),
     options=DiffInMeansOptions,
-    shares=shares,
+    budget_split=budget_split,
     fit_arms=fit_arms,
     uses_covariates=False,
     citation=(

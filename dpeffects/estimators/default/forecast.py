@@ -18,11 +18,11 @@ from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default.arm_terms import noise_between
 from dpeffects.estimators.default.moment_models import squared_radius
 from dpeffects.estimators.default.posterior import NoisyMoments, fit_slopes, unadjusted_variance
-from dpeffects.estimators.default.tails import Lengths, limits
-from dpeffects.estimators.spec import Facts
-from dpeffects.privacy.charges import Noisy
+from dpeffects.estimators.default.tails import ResidualLengths, limits
+from dpeffects.estimators.spec import PublicInfo
+from dpeffects.privacy.charges import NoisyValue
 from dpeffects.privacy.release import Split
-from dpeffects.privacy.tight_sets import cube_noise_sd, matrix_noise_sd
+from dpeffects.privacy.tight_domains import cube_noise_sd, matrix_noise_sd
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ def _unit(split: Split, share: str) -> float:
     return math.sqrt(2.0) / split.shares[share].epsilon
 
 
-def outcome_sd(facts: Facts) -> float:
+def outcome_sd(facts: PublicInfo) -> float:
     """Standard deviation of a typical outcome."""
     return hand.TWO_VALUED_SD if facts.two_valued else hand.TYPICAL_SD
 
 
 def _clip(
-    facts: Facts, split: Split, per_length: float, part: float = 1.0, groups: int = 1
+    facts: PublicInfo, split: Split, per_length: float, part: float = 1.0, groups: int = 1
 ) -> tuple[float, float]:
     """The clip to expect, and its bias, where noise is ``per_length`` for each unit of the clip."""
     if facts.two_valued:
@@ -69,15 +69,15 @@ def _clip(
 
 
 @lru_cache(maxsize=256)
-def _typical_lengths(n: int, unit: float, gaussian: bool) -> Lengths:
+def _typical_lengths(n: int, unit: float, gaussian: bool) -> ResidualLengths:
     """What would be read of lengths of typical, normal residuals without any noise."""
     longer = np.append(2.0 * ndtr(-limits(hand.LONGEST) / hand.TYPICAL_SD), 1.0)
     scale = math.sqrt(2.0) * unit
-    counts = Noisy(n * np.diff(longer, prepend=0.0), scale, None, gaussian)
-    return Lengths.read(n, hand.LONGEST, counts)
+    counts = NoisyValue(n * np.diff(longer, prepend=0.0), scale, None, gaussian)
+    return ResidualLengths.read(n, hand.LONGEST, counts)
 
 
-def _by_centres(facts: Facts, split: Split) -> float:
+def _by_centres(facts: PublicInfo, split: Split) -> float:
     """Error by noise in the shares of the arms times that in their means."""
     counted = 1.0 if facts.arms == 2 else 2.0
     share = min(facts.arms * counted * _unit(split, "count") / facts.n, 0.45)
@@ -85,7 +85,7 @@ def _by_centres(facts: Facts, split: Split) -> float:
     return math.sqrt(2.0) * share * mean
 
 
-def forecast_contrast(facts: Facts, split: Split, randomised: bool) -> Forecast:
+def forecast_contrast(facts: PublicInfo, split: Split, randomised: bool) -> Forecast:
     """A clipped contrast."""
     sd, n, arms = outcome_sd(facts), facts.n, facts.arms
     per_length = 2.0 * arms * noise_between(arms) * _unit(split, "estimate") / n
@@ -95,7 +95,7 @@ def forecast_contrast(facts: Facts, split: Split, randomised: bool) -> Forecast:
     return Forecast(noise, math.sqrt(2.0 * arms) * sd / math.sqrt(n), guess)
 
 
-def forecast_one_step(facts: Facts, split: Split, randomised: bool) -> Forecast:
+def forecast_one_step(facts: PublicInfo, split: Split, randomised: bool) -> Forecast:
     """Moments, models, and one sum; or one for each of some groups, which are taken as even."""
     n, sd, arms, groups = facts.n, outcome_sd(facts), facts.arms, math.prod(facts.groups)
     widest = arms * noise_between(arms) * (1.0 if randomised else hand.LONGEST_WEIGHT)

@@ -22,16 +22,16 @@ from scipy.linalg import helmert
 
 from dpeffects.arrays import FloatArray, symmetric
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.arm_sums import OfArm
-from dpeffects.estimators.default.centres import Centres, residual
+from dpeffects.estimators.arm_sums import ArmLookup
+from dpeffects.estimators.default.arm_summaries import ArmStats, residual
 from dpeffects.estimators.default.posterior import NoisyMoments, Slopes, fit_slopes
-from dpeffects.estimators.default.standard import Standard
+from dpeffects.estimators.default.standardisation import Standardiser
 from dpeffects.estimators.default.tails import combined, combined_variance
-from dpeffects.estimators.row import row
+from dpeffects.estimators.row_functions import row
 from dpeffects.privacy.curator import Curator
+from dpeffects.privacy.domains import Box
 from dpeffects.privacy.rows import Block, RowFunction
-from dpeffects.privacy.sets import Box
-from dpeffects.privacy.tight_sets import Gram
+from dpeffects.privacy.tight_domains import Gram
 
 
 def squared_radius(columns: int, randomised: bool) -> float:
@@ -53,10 +53,10 @@ def directions(shares: FloatArray) -> FloatArray:
 @row("covariates")
 def moment_row(
     rows: Block,
-    standard: Standard,
+    standard: Standardiser,
     residual: RowFunction,
     clip: float,
-    arms: tuple[OfArm, ...],
+    arms: tuple[ArmLookup, ...],
     sizes: tuple[float, float, float],
 ) -> tuple[FloatArray, ...]:
     """z = (x, outcome, points of the arm, constant) of a record.
@@ -77,7 +77,7 @@ class Models:
     """
 
     n: int
-    standard: Standard
+    standard: Standardiser
     clip: float
     covariance: FloatArray
     outcome_variance: float
@@ -101,7 +101,7 @@ class ArmModels:
     """
 
     n: int
-    standard: Standard
+    standard: Standardiser
     clip: float
     shares: FloatArray
     mean: FloatArray
@@ -145,8 +145,8 @@ class ArmModels:
 
 def release_models(
     curator: Curator,
-    standard: Standard,
-    centres: Centres,
+    standard: Standardiser,
+    centres: ArmStats,
     clip: float,
     share: str,
     randomised: bool,
@@ -160,7 +160,7 @@ def release_models(
     along = directions(pi)[:, : 0 if randomised else None]
     length, radius = math.sqrt(hand.LENGTH * p), math.sqrt(squared_radius(p, randomised))
     own, arm, one = sizes = (hand.BESIDE * length, hand.BESIDE * length, hand.ONE * length)
-    points = tuple(OfArm(x) for x in along.T)
+    points = tuple(ArmLookup(x) for x in along.T)
     row = moment_row(standard, residual(centres.means), clip, points, sizes)
     half = np.full(p + 2 + len(points), radius)
     box = Box(-half, half, centre=0.0, radius=radius)

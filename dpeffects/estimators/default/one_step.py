@@ -40,43 +40,51 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, refusal
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.arm_sums import OfArm
-from dpeffects.estimators.default.arm_terms import ArmTerms, combination, noise_between
-from dpeffects.estimators.default.bends import Bends, added_words, bends, bent
-from dpeffects.estimators.default.centres import (
-    Centres,
+from dpeffects.estimators.arm_sums import ArmLookup
+from dpeffects.estimators.default.arm_levels import Spread, arm_means, by_arm, with_means
+from dpeffects.estimators.default.arm_summaries import (
+    ArmStats,
     clipped_term,
     release_centres,
     residual,
 )
+from dpeffects.estimators.default.arm_terms import ArmTerms, combination, noise_between
 from dpeffects.estimators.default.clipped_contrast import ClippedContrastOptions, details
-from dpeffects.estimators.default.curves import Curves, CurvesAsked
+from dpeffects.estimators.default.effect_variation import (
+    ClippingQuery,
+    EffectVariation,
+    EffectVariationQuery,
+)
 from dpeffects.estimators.default.forecast import Forecast, forecast_one_step
-from dpeffects.estimators.default.levels import Spread, arm_means, by_arm, with_means
 from dpeffects.estimators.default.moment_models import ArmModels, Models, release_models
-from dpeffects.estimators.default.score import Score, ask_calibration, calibrated, score_of
-from dpeffects.estimators.default.standard import Standard, ask_means, release_standard
-from dpeffects.estimators.default.tails import Lengths, LengthsAsked
-from dpeffects.estimators.default.variation import EndsAsked, VariationAsked, Varying
+from dpeffects.estimators.default.polynomial_terms import Bends, added_words, bends, bent
+from dpeffects.estimators.default.propensity_score import (
+    PropensityScore,
+    ask_calibration,
+    calibrated,
+    score_of,
+)
+from dpeffects.estimators.default.score_curvature import CurvatureQuery, ScoreCurvature
+from dpeffects.estimators.default.standardisation import Standardiser, ask_means, release_standard
+from dpeffects.estimators.default.tails import LengthQuery, ResidualLengths
 from dpeffects.estimators.option_checks import between, choice, whole
-from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, Facts, MethodSpec
-from dpeffects.inference.estimate import Effects, Estimate, Part, Unavailable, with_another
+from dpeffects.estimators.row_functions import row
+from dpeffects.estimators.spec import NO_CONFOUNDER, Contrasts, MethodSpec, PublicInfo
+from dpeffects.inference.estimate import Effects, ErrorPart, Estimate, Unavailable, with_another
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, RowFunction
+from dpeffects.results.wording import said
 
 _POOLS = "none", "models", "all"
 """Which shares have Gaussian noise, where there is a delta."""
-_TYPICAL = Facts(1000, 10, Budget(1.0), "label", values=(1, *(0,) * 9, 0))
+_TYPICAL = PublicInfo(1000, 10, Budget(1.0), "label", values=(1, *(0,) * 9, 0))
 """For which splits of the budget are listed."""
-_MAY_MISS: str = (
-    "if the effect bends strongly along the propensity score, the interval may miss the average"
-)
+_SAID = said("one_step")
 
 
 @dataclass(frozen=True)
@@ -85,10 +93,10 @@ class OneStepOptions(ClippedContrastOptions):
 
     ``design``: "observational", or "randomised" where treatment was assigned by chance. This method
     always adjusts, so ``on_unadjusted`` changes nothing: where the models come out as nothing but
-    noise, the result is called an association. ``first``: proportion of the budget for the number
-    of treated records, the means and the lengths of residuals, or None to choose it.
+    noise, the result is called an association. ``first_stage``: proportion of the budget for the
+    number of treated records, the means and the lengths of residuals, or None to choose it.
     ``clip``: propensity scores are kept within [clip, 1 - clip], or to at least half of the share
-    of the smallest arm where that is less. ``models``: proportion of the
+    of the smallest arm where that is less. ``model_share``: proportion of the
     budget for the moments, or None to choose it. ``pool``: which shares get Gaussian noise where
     there is a delta: "none", "models", "all", or None to choose. ``flexible``: 0 adjusts for the
     formula's own terms alone, 1 for squares of its columns too, 2 for their products too; None
@@ -98,19 +106,19 @@ class OneStepOptions(ClippedContrastOptions):
 
     instead: ClassVar[str] = ""
     clip: float = between(0.05, 0.01, 0.45)
-    models: float | None = between(None, 0.05, 0.85)
+    model_share: float | None = between(None, 0.05, 0.85)
     pool: str | None = choice(None, *_POOLS)
     flexible: int | None = whole(None, 0, 2)
 
-    def has_means(self, facts: Facts) -> bool:
+    def has_means(self, facts: PublicInfo) -> bool:
         """Sums by arm are released, but for contrasts that have their parts of the budget."""
         return facts.arms == 2 or facts.level == "sample"
 
-    def resolve(self, facts: Facts) -> OneStepOptions:
+    def resolve(self, facts: PublicInfo) -> OneStepOptions:
         """Choose what goes to the moments, and which noise, by the forecast."""
         return planned(self, facts)[0]
 
-    def regrouped(self, curator: Curator, score: Score) -> Score:
+    def regrouped(self, curator: Curator, score: PropensityScore) -> PropensityScore:
         """The score whose chances the weights are made of."""
         return score
 
@@ -122,7 +130,7 @@ class OneStepOptions(ClippedContrastOptions):
 
 
 @lru_cache(maxsize=256)
-def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, Forecast]:
+def planned(options: OneStepOptions, facts: PublicInfo) -> tuple[OneStepOptions, Forecast]:
     """The options with every choice made, and what to expect of them."""
     if facts.level == "label":
         return options.made_for(facts), Forecast(math.nan, math.nan, math.nan)
@@ -130,48 +138,50 @@ def planned(options: OneStepOptions, facts: Facts) -> tuple[OneStepOptions, Fore
     columns = facts.columns
     if columns > hand.MOST_COLUMNS:
         more = f"{hand.MOST_COLUMNS} covariates, not {columns}{options.instead}"
-        raise OptionError(f"one_step takes up to {more}")
+        raise OptionError(f"one_step can use at most {more}")
     able = facts.budget.delta and columns <= hand.MOST_POOLED
     if options.pool not in (None, "none") and columns > hand.MOST_POOLED:
-        raise OptionError(
-            f"Gaussian noise is for up to {hand.MOST_POOLED} covariates, not {columns}"
-        )
+        raise OptionError(refusal("pooled_covariates", most=hand.MOST_POOLED, columns=columns))
     pools = (options.pool,) if options.pool else _POOLS if able else _POOLS[:1]
     plans = []
     for pool in pools:
-        tried = options.made_for(facts, pool=pool, first=options.first or hand.SHARES[1])
+        tried = options.made_for(
+            facts, pool=pool, first_stage=options.first_stage or hand.SHARES[1]
+        )
         for _ in range(2):  # first the moments, then the first stage, then the moments again
-            if options.models is None:
-                tried = _best([tried.made_for(facts, models=x) for x in hand.SHARES], facts)
-            if options.first is None:
-                tried = _best([tried.made_for(facts, first=x) for x in hand.SHARES[:4]], facts)
+            if options.model_share is None:
+                tried = _best([tried.made_for(facts, model_share=x) for x in hand.SHARES], facts)
+            if options.first_stage is None:
+                tried = _best(
+                    [tried.made_for(facts, first_stage=x) for x in hand.SHARES[:4]], facts
+                )
         plans.append((tried, _expected(tried, facts)))
     best, forecast = min(plans, key=lambda plan: plan[1].error)
     return best.made_for(known), forecast
 
 
-def _best(choices: list[OneStepOptions], facts: Facts) -> OneStepOptions:
+def _best(choices: list[OneStepOptions], facts: PublicInfo) -> OneStepOptions:
     return min(choices, key=lambda options: _expected(options, facts).error)
 
 
 @lru_cache(maxsize=2048)
-def _expected(options: OneStepOptions, facts: Facts) -> Forecast:
+def _expected(options: OneStepOptions, facts: PublicInfo) -> Forecast:
     """What to expect of a way to divide the budget."""
     if options.pool == "none" and facts.budget.delta:  # pure noise is the same
         pure = replace(facts, budget=Budget(facts.budget.epsilon))
         return _expected(options.made_for(pure), pure)
-    split = Split.of(facts.budget, shares(facts.level, options), uses_delta(options, facts))
+    split = Split.of(facts.budget, budget_split(facts.level, options), uses_delta(options, facts))
     return forecast_one_step(facts, split, options.randomised)
 
 
-def shares(level: str, options: OneStepOptions) -> dict[str, float]:
+def budget_split(level: str, options: OneStepOptions) -> dict[str, float]:
     """Split of the budget: what the moments leave is divided in fixed proportions."""
     if level == "label":
         from dpeffects.estimators.default.balancing import label_shares
 
         return label_shares(options, options.facts or _TYPICAL)
-    models = options.models or hand.SHARES[3]
-    means = 0.3 * (options.first or hand.SHARES[0])
+    models = options.model_share or hand.SHARES[3]
+    means = 0.3 * (options.first_stage or hand.SHARES[0])
     first = {"count": means, "means": means}
     if options.clips:
         first["lengths"] = 2.0 * means
@@ -188,14 +198,18 @@ def shares(level: str, options: OneStepOptions) -> dict[str, float]:
     return first | {name: part * x for name, x in rest.items()} | {"models": models}
 
 
-def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]:
+def uses_delta(options: OneStepOptions, facts: PublicInfo) -> dict[str, float | None]:
     """Shares with Gaussian noise, as chosen; none at label level."""
-    names = tuple(shares(facts.level, options)) if options.pool == "all" else ("spread", "models")
+    names = (
+        tuple(budget_split(facts.level, options)) if options.pool == "all" else ("spread", "models")
+    )
     return dict.fromkeys(names if options.pool not in (None, "none") else (), math.inf)
 
 
 @row("outcome")
-def from_model(rows: Block, standard: Standard, slopes: FloatArray, levels: OfArm) -> FloatArray:
+def from_model(
+    rows: Block, standard: Standardiser, slopes: FloatArray, levels: ArmLookup
+) -> FloatArray:
     """The outcome less what the model of its arm predicts: level + x'slopes."""
     return np.asarray(rows.outcome - levels(rows) - standard.index(rows, slopes))
 
@@ -209,15 +223,15 @@ class Stage:
     ``most``; that cuts a part ``cut`` of all weight.
     """
 
-    centres: Centres
+    centres: ArmStats
     models: ArmModels
     levels: FloatArray
     residual: RowFunction
-    score: Score
+    score: PropensityScore
     clip: float
     bias: float = 0.0
     beyond: float = 0.0
-    lengths: Lengths | None = None
+    lengths: ResidualLengths | None = None
     most: float = math.inf
     cut: float = 0.0
 
@@ -225,7 +239,7 @@ class Stage:
         """What is worth showing; of several pairs of arms, the models that are known least."""
         sd = self.models.clip * math.sqrt(self.models.moments.outcome_variance)
         pairs = (self.models.pair(*pair).slopes.known for pair in contrasts)
-        names = (f"part of the {x} model that is not noise" for x in ("outcome", "treatment"))
+        names = (f"signal in the {x} model (reliability)" for x in ("outcome", "treatment"))
         known = (f"{100.0 * max(x, 0.0):.0f} %" for x in min(pairs, key=min))
         return details(self.centres, self.clip, sd) | dict(zip(names, known, strict=True))
 
@@ -234,7 +248,7 @@ def release_stage(
     curator: Curator,
     randomised: bool,
     least: float,
-    reach: Callable[[Score], float],
+    reach: Callable[[PropensityScore], float],
     groups: int = 1,
     added: Bends = (),
 ) -> Stage:
@@ -246,7 +260,7 @@ def release_stage(
     n, arms, centres = curator.n, curator.arms, release_centres(curator)
     unit = 2.0 * noise_between(arms) * curator.noise_sd("estimate") / n
     clip, first = centres.longest, 0.0
-    about_means = LengthsAsked("lengths of residuals", residual(centres.means), clip, part=0.4)
+    about_means = LengthQuery("sizes of residuals", residual(centres.means), clip, part=0.4)
     clipped = [about_means.asked] if curator.has("lengths") else []
     sums, *counts = curator.several(ask_means(curator, "spread"), *clipped)
     lengths, squares = None, (centres.most_variance,) * 2
@@ -270,11 +284,11 @@ def release_stage(
     shifts = slopes @ models.covariance
     levels = centres.means + clip * models.offsets
     levels = levels - (models.mean + shifts - centres.shares @ shifts) @ outcome
-    from_levels = from_model(standard, outcome, OfArm(levels))
+    from_levels = from_model(standard, outcome, ArmLookup(levels))
     least = min(least, 0.5 * float(centres.shares.min()))
     score = score_of(models, slopes, reference, least)
     stage = Stage(centres, models, levels, from_levels, score, 1.25 * centres.longest)
-    about_model = LengthsAsked("lengths from the model", from_levels, stage.clip, part=0.6)
+    about_model = LengthQuery("sizes of model residuals", from_levels, stage.clip, part=0.6)
     clipped = [about_model.asked] if clipped else []
     scaled = [] if randomised else [ask_calibration(score)]
     answers = curator.several(*scaled, *clipped)
@@ -298,17 +312,17 @@ def fit_arms(
     added = bends(options.facts, options.degree) if options.facts else ()
     stage = release_stage(curator, options.randomised, options.clip, _reach, added=added)
     first = stage.models.pair(*contrasts[0])
-    check = CurvesAsked(curator.values, first, stage.score)
+    check = CurvatureQuery(curator.values, first, stage.score)
     stage = replace(stage, score=options.regrouped(curator, stage.score))
     if not options.randomised:
         stage = _tilted(stage, estimand, curator, first)
     score = stage.score
     top = min(stage.clip, stage.most) * score.largest / score.mass
-    term = clipped_term(stage.residual, score.weight(), stage.clip, OfArm(top))
+    term = clipped_term(stage.residual, score.weight(), stage.clip, ArmLookup(top))
     terms = ArmTerms(stage.centres, term, -top, top, score.sizes(curator.n))
-    along = VariationAsked(first, score)
+    along = EffectVariationQuery(first, score)
     bias = stage.bias / math.sqrt(min(curator.arms - 1, 2))  # of each sum
-    ends = EndsAsked(terms, bias) if curator.has("cut") else None
+    ends = ClippingQuery(terms, bias) if curator.has("cut") else None
     checks = [] if options.randomised else [along.asked(curator, terms)]
     if checks and curator.arms == 2:
         checks += check.asked
@@ -317,36 +331,36 @@ def fit_arms(
     released, *checked = curator.several(terms.asked(curator), *checks)
     found = terms.read(released)
     cut, unknown = ends.read(checked.pop()) if ends else (np.zeros(1), np.full(1, bias**2))
-    varying = along.read(checked[0], found) if checked else Varying.nowhere()
+    varying = along.read(checked[0], found) if checked else EffectVariation.nowhere()
     seen = check.read(curator.names, *checked[1:]) if curator.arms == 2 else None
     centres, randomised, arms = stage.centres, options.randomised, curator.arms
 
     def estimate(pair: list[int]) -> Estimate:
         """The effect of an arm against another."""
         models, c = stage.models.pair(*pair), combination(pair, arms)
-        curves = seen or Curves.usual(models.slopes.selection)
+        curves = seen or ScoreCurvature.usual(models.slopes.selection)
         varies = varying if randomised else replace(varying, combination=c)
         value = float(stage.levels[pair[0]] - stage.levels[pair[1]] + c @ (found.means + cut))
         off = 0.0 if randomised else hand.WEIGHTS_OFF
-        parts = [Part("clipped outcomes", float((c**2 * unknown).sum()))]
+        parts = [ErrorPart("winsorisation bias", float((c**2 * unknown).sum()))]
         parts.append(centres.noise_part(pair, found.means, off, beyond=stage.beyond, cut=stage.cut))
         if not randomised:
             value += varies.more(estimand) - models.clip * models.slopes.left
             parts += confounding(models, curves)
             parts += [part for part, _ in varies.errors(estimand)]
-        said = "" if randomised else caution(models, curves, score, options.left_out)
+        said = "" if randomised else warnings(models, curves, score, options.left_out)
         made = found.estimate(
             pair,
             value,
             parts,
-            basis=basis(models, options),
-            caution=centres.with_caution(said),
+            identification=identification(models, options),
+            warnings=centres.with_warnings(said),
             influence=found.influence(pair),
         )
         variance, sizes = models.clip**2 * models.outcome_variance, score.sizes(centres.n)
         if not randomised:
             told = _unreached(stage, models.slopes.selection * math.sqrt(variance / _spread(made)))
-            made = replace(made, caution=with_another(made.caution, told))
+            made = replace(made, warnings=with_another(made.warnings, told))
         if arms == 2:
             spread = Spread(float(variance), sizes, min(models.slopes.explained, 0.9))
             whose = "ATE" if randomised else estimand
@@ -380,14 +394,14 @@ def _unreached(stage: Stage, selection: float) -> str:
     """
     strong, cut = hand.CONFOUNDED * selection, stage.cut + stage.score.cut
     if stage.score.tilt == "overlap" and strong > 1.0:
-        few = "too noisy, or rest on too few records"
-        return f"OVERLAP WEIGHTS: inverse probability weights are {few}, here; {_MAY_MISS}"
-    told = f"CUT WEIGHTS: {100.0 * cut:.0f} % of the weight is cut; {_MAY_MISS}"
+        few = "would be too noisy or would rest on too few records"
+        return f"Overlap weights: inverse probability weights {few}; {_SAID['may_miss']}"
+    told = f"Truncated weights: {100.0 * cut:.0f} % of the total weight is cut off; "
     far = stage.score.tilt != "overlap" and strong * hand.CUT**2 * cut > 1.0
-    return told if far and cut >= 0.01 else ""  # less is printed as nothing
+    return told + _SAID["may_miss"] if far and cut >= 0.01 else ""  # less is printed as nothing
 
 
-def _reach(score: Score) -> float:
+def _reach(score: PropensityScore) -> float:
     """How far one unit of a residual moves an average effect, times the records."""
     return math.sqrt(float(np.mean(score.largest**2))) / score.mass
 
@@ -408,14 +422,14 @@ def _tilted(stage: Stage, estimand: str, curator: Curator, models: Models) -> St
             terms = stage.lengths.of_terms(off, *score.relative)
             most, bias, cut = terms.clip(unit * reach, stage.centres, reach=reach)
         error = spread * float((1.0 / score.sizes(curator.n)).sum()) + bias**2
-        error += (unit * reach * most) ** 2 + VariationAsked(models, score).may_move(estimand)
+        error += (unit * reach * most) ** 2 + EffectVariationQuery(models, score).may_move(estimand)
         error += float((stage.centres.missed(cut, of_weight=True) ** 2).sum())
         own = replace(stage, score=score, most=most, bias=math.hypot(stage.bias, bias), cut=cut)
         found.append((error, own))
     return min(found, key=lambda x: x[0])[1]
 
 
-def confounding(models: Models, curves: Curves) -> list[Part]:
+def confounding(models: Models, curves: ScoreCurvature) -> list[ErrorPart]:
     """What noise in the models, and curves, may leave."""
     slopes, squared, covariance = models.slopes, models.clip**2, models.covariance
     a, spread = models.treatment_slopes, models.outcome_variance
@@ -430,45 +444,43 @@ def confounding(models: Models, curves: Curves) -> list[Part]:
     curved += (hand.HIGHER * float(models.outcome_slopes[k:] @ bent @ a[k:])) ** 2
     rest = slopes.vague * (slopes.left_variance - moved) + missed
     return [
-        Part("models", squared * slopes.vague * moved, noise=True),
-        Part("confounding left by noise in the models", squared * rest),
-        Part("confounding by curves", squared * curved),
+        ErrorPart("the models", squared * slopes.vague * moved, noise=True),
+        ErrorPart("residual confounding from noise in the models", squared * rest),
+        ErrorPart("residual confounding by non-linearity", squared * curved),
     ]
 
 
-def basis(models: Models, options: OneStepOptions) -> str:
+def identification(models: Models, options: OneStepOptions) -> str:
     """Models that are nothing but noise adjust for nothing."""
     if options.randomised:
         return "randomised"
-    return "adjusted" if min(models.slopes.known) >= hand.NOTHING else "association"
+    return "adjusted" if min(models.slopes.known) >= hand.NOTHING else "unadjusted"
 
 
-def caution(models: Models, curves: Curves, score: Score, left_out: str = "") -> str:
-    """What nobody should overlook."""
-    found, apart = with_another(models.standard.caution, left_out, curves.caution), ""
+def warnings(
+    models: Models, curves: ScoreCurvature, score: PropensityScore, left_out: str = ""
+) -> str:
+    """Warnings about the adjustment."""
+    found, apart = with_another(models.standard.warnings, left_out, curves.warnings), ""
     if score.explained > hand.ARMS_APART:
-        apart = (
-            f"HARDLY ANY OVERLAP: the covariates explain about {100.0 * score.explained:.0f} % of "
-            "who is treated, so few records have a counterpart in another arm; the interval does "
-            "not allow for that"
-        )
+        apart = _SAID["overlap"].format(100.0 * score.explained)
     if min(models.slopes.known) < hand.HARDLY**2:
-        hardly = "HARDLY ADJUSTED: the models are mostly noise"
-        hardly += "" if apart else "; the interval allows for what is left"
-        found = with_another(models.standard.caution, hardly)
+        hardly = "Weak adjustment: the models of outcome and treatment are mostly privacy noise"
+        hardly += "" if apart else "; the interval allows for the confounding that is left"
+        found = with_another(models.standard.warnings, hardly)
     return "; ".join(filter(None, (apart, found)))
 
 
 SPEC = MethodSpec(
     name="one_step",
-    title="one-step, from private moments",
+    title="one-step estimator from private moments",
     about="private moments give linear models; one weighted sum of residuals corrects them",
     assumes=f"{NO_CONFOUNDER}; outcome and log odds of treatment are linear in its terms "
     "and the columns added",
     estimands=AVERAGES,
     levels=("sample", "label"),
     options=OneStepOptions,
-    shares=shares,
+    budget_split=budget_split,
     uses_delta=uses_delta,
     fit_arms=fit_arms,
     citation="dpeffects (software): one-step estimation from private moments.",

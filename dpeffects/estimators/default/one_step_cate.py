@@ -26,17 +26,17 @@ from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.default import one_step
-from dpeffects.estimators.default.bends import added_words, bends
-from dpeffects.estimators.default.curves import CurvesAsked
 from dpeffects.estimators.default.one_step import OneStepOptions, Stage
-from dpeffects.estimators.default.score import Score
+from dpeffects.estimators.default.polynomial_terms import added_words, bends
+from dpeffects.estimators.default.propensity_score import PropensityScore
+from dpeffects.estimators.default.score_curvature import CurvatureQuery
 from dpeffects.estimators.learners.first_stage import group
-from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import Facts
-from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, Unavailable
-from dpeffects.privacy.curator import Asked, Curator
-from dpeffects.privacy.rows import Block, Cells, reads
-from dpeffects.privacy.sets import Box
+from dpeffects.estimators.row_functions import row
+from dpeffects.estimators.spec import PublicInfo
+from dpeffects.inference.estimate import Effects, ErrorPart, Estimate, SamplingVariance, Unavailable
+from dpeffects.privacy.curator import Curator, SumQuery
+from dpeffects.privacy.domains import Box
+from dpeffects.privacy.rows import Block, GroupIndex, reads
 
 _NO_VARIANCE = Unavailable("too few records in the group for its noise")
 
@@ -46,7 +46,8 @@ class OneStepGroupsOptions(OneStepOptions):
     """Options of the one-step estimator by group.
 
     ``design``: "observational", or "randomised" where treatment was assigned by chance. ``clip``:
-    propensity scores are kept within [clip, 1 - clip]. ``first``, ``models``: proportions of the
+    propensity scores are kept within [clip, 1 - clip]. ``first_stage``, ``model_share``:
+    proportions of the
     budget for the means and lengths that everything starts from, and for the moments, or None to
     choose them. ``pool``: which shares get Gaussian noise where there is a delta: "none", "models",
     "all", or None to choose. ``flexible``: 0 adjusts for the formula's own terms alone, 1 for
@@ -60,17 +61,17 @@ class OneStepGroupsOptions(OneStepOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.release != "groups":
-            raise OptionError('method="one_step" is for release="groups"')
+            raise OptionError('method="one_step" needs release="groups"')
 
 
-def shares(level: str, options: OneStepOptions) -> dict[str, float]:
+def budget_split(level: str, options: OneStepOptions) -> dict[str, float]:
     """Split of the budget: as for an average, but how effects vary is in the sums by group."""
-    split = one_step.shares(level, options)
+    split = one_step.budget_split(level, options)
     split["estimate"] += split.pop("variation", 0.0) + split.pop("cut", 0.0)
     return split
 
 
-def uses_delta(options: OneStepOptions, facts: Facts) -> dict[str, float | None]:
+def uses_delta(options: OneStepOptions, facts: PublicInfo) -> dict[str, float | None]:
     """Shares with Gaussian noise, as for an average."""
     named = one_step.uses_delta(options, facts)
     return {name: x for name, x in named.items() if name not in ("variation", "cut")}
@@ -106,7 +107,7 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
     sums_each = hand.BY_GROUP if randomised else math.sqrt(2.0) * hand.BY_GROUP
     added = bends(options.facts, options.degree) if options.facts else ()
 
-    def reach(score: Score) -> float:
+    def reach(score: PropensityScore) -> float:
         return sums_each / (1.0 - float(score.largest[0]))
 
     stage = one_step.release_stage(curator, randomised, options.clip, reach, groups, added)
@@ -114,17 +115,17 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
     heaviest = 1.0 / (1.0 - float(score.largest[0]))
     terms = group_residuals(stage, heaviest, randomised)
     label = "residuals, squares and sizes by group"
-    cells = Cells(group, groups) if randomised else Cells(group_and_arm, 2 * groups)
-    check = CurvesAsked(curator.values, models, score)
+    cells = GroupIndex(group, groups) if randomised else GroupIndex(group_and_arm, 2 * groups)
+    check = CurvatureQuery(curator.values, models, score)
     checks = [] if randomised else check.asked
-    sums, *checked = curator.several(Asked(label, terms, _WITHIN, cells, "estimate"), *checks)
-    left, parts, caution = 0.0, [Part("clipped outcomes", stage.bias**2)], ""
+    sums, *checked = curator.several(SumQuery(label, terms, _WITHIN, cells, "estimate"), *checks)
+    left, parts, warnings = 0.0, [ErrorPart("winsorisation bias", stage.bias**2)], ""
     if not randomised:
         curves = check.read(curator.names, *checked)
         left = models.clip * models.slopes.left
-        caution = one_step.caution(models, curves, score, options.left_out)
+        warnings = one_step.warnings(models, curves, score, options.left_out)
         parts += one_step.confounding(models, curves)
-    caution = stage.centres.with_caution(caution)
+    warnings = stage.centres.with_warnings(warnings)
     # by group: sums of residuals, squares, weights, ones, by arm or of both together
     by_group = sums.value.reshape(groups, -1, 4).transpose(0, 2, 1)
     unknown = float(models.slopes.treatment_variance.mean())
@@ -154,8 +155,8 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
         effect = float(means @ np.array([1.0, -1.0])[:arms])
         by_size, by_off = effect * size_sd / size, off_sd * math.hypot(*means)
         own = [stage.centres.noise_part((0, 1), np.array([effect]), beyond=stage.beyond)]
-        own.append(Part("size of the group", by_size**2, noise=True))
-        own.append(Part("weights in the group", by_off**2))
+        own.append(ErrorPart("the group size", by_size**2, noise=True))
+        own.append(ErrorPart("imprecise weights in the group", by_off**2))
         sampling: SamplingVariance | Unavailable = _NO_VARIANCE
         if size >= hand.SURE * size_sd:
             by_arm = (unit / sizes) ** 2
@@ -172,7 +173,7 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
             gaussian=float(scales @ scales) if sums.gaussian else 0.0,
             parts=tuple(part for part in (*parts, *own) if part.variance > 0.0),
             possible=(-most, most),
-            caution=caution,
+            warnings=warnings,
         )
 
     shown = added_words(options.facts, options.degree) if options.facts else {}
@@ -181,12 +182,12 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
 
 SPEC = replace(
     one_step.SPEC,
-    title="one-step by group, from private moments",
+    title="one-step estimator by group, from private moments",
     about="effects by group: linear models from private moments, corrected by one sum a group",
     estimands=("CATE",),
     levels=("sample",),
     options=OneStepGroupsOptions,
-    shares=shares,
+    budget_split=budget_split,
     uses_delta=uses_delta,
     fit=fit,
     fit_arms=None,

@@ -28,23 +28,30 @@ from dpeffects.estimands import AVERAGES, ESTIMANDS
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import arm_counts, arm_sums
 from dpeffects.estimators.default import one_step
-from dpeffects.estimators.default.bends import added_words, bends, bent, degree
-from dpeffects.estimators.default.centres import centres_of, residual
+from dpeffects.estimators.default.arm_levels import Spread, with_means
+from dpeffects.estimators.default.arm_summaries import centres_of, residual
 from dpeffects.estimators.default.clipped_contrast import details
 from dpeffects.estimators.default.forecast import Forecast, outcome_sd
-from dpeffects.estimators.default.levels import Spread, with_means
 from dpeffects.estimators.default.one_step import OneStepOptions
-from dpeffects.estimators.default.standard import Standard, ask_means, release_standard
-from dpeffects.estimators.default.tails import LengthsAsked, limits
-from dpeffects.estimators.row import row
-from dpeffects.estimators.spec import NO_CONFOUNDER, STOOD_IN, Contrasts, Facts, MethodSpec
-from dpeffects.inference.estimate import Effects, Estimate, Part, SamplingVariance, with_another
+from dpeffects.estimators.default.polynomial_terms import added_words, bends, bent, degree
+from dpeffects.estimators.default.standardisation import Standardiser, ask_means, release_standard
+from dpeffects.estimators.default.tails import LengthQuery, limits
+from dpeffects.estimators.row_functions import row
+from dpeffects.estimators.spec import NO_CONFOUNDER, STOOD_IN, Contrasts, MethodSpec, PublicInfo
+from dpeffects.inference.estimate import (
+    Effects,
+    ErrorPart,
+    Estimate,
+    SamplingVariance,
+    with_another,
+)
 from dpeffects.inference.ladder_noise import along_ladder, half_width
-from dpeffects.privacy.charges import Noisy
+from dpeffects.privacy.charges import NoisyValue
 from dpeffects.privacy.curator import Curator
-from dpeffects.privacy.least_squares import MOST_PRODUCTS, LeastSquares, Leeway
+from dpeffects.privacy.least_squares import MOST_PRODUCTS, LeastSquares, StepBounds
 from dpeffects.privacy.release import Split
 from dpeffects.privacy.rows import Block, RowFunction
+from dpeffects.results.wording import said
 
 _SHARES = {
     "count": 0.02,
@@ -57,15 +64,11 @@ _SHARES = {
     "estimate": 0.65,
 }
 """Split of the budget. Error was flat from .6 to .75 for the draw."""
-_WHY: str = (
-    "The smaller arm is too small, or its columns too alike, for a regression on so many columns: "
-    "the effect was estimated by one_step, with the budget that was left."
-)
 
 
 @row("covariates")
 def regression_row(
-    rows: Block, standard: Standard, residual: RowFunction, radius: float
+    rows: Block, standard: Standardiser, residual: RowFunction, radius: float
 ) -> tuple[FloatArray, ...]:
     """How much a row is shortened, the shortened row and residual, and the row."""
     x, squared = standard(rows), np.zeros(rows.size)
@@ -81,39 +84,40 @@ class RegressionOptions(OneStepOptions):
 
     ``flexible``: 0 adjusts for the formula's own terms alone, 1 for squares of its columns too, 2
     for their products too; None chooses by n, epsilon, delta and the number of columns.
-    ``on_unadjusted`` changes nothing: this method always adjusts. ``first``, ``clip``, ``models``,
+    ``on_unadjusted`` changes nothing: this method always adjusts. ``first_stage``, ``clip``,
+    ``model_share``,
     ``pool`` are those of "one_step", which is used where records do not carry the regression.
     """
 
-    def resolve(self, facts: Facts) -> RegressionOptions:
+    def resolve(self, facts: PublicInfo) -> RegressionOptions:
         """Columns are added by the facts; what stands in for it must be able to."""
-        stand_in(self, facts)
+        fallback_options(self, facts)
         return self.made_for(facts)
 
-    def has_means(self, facts: Facts) -> bool:
+    def has_means(self, facts: PublicInfo) -> bool:
         """Sums by arm are released."""
         return facts.arms == 2
 
 
-def stand_in(options: OneStepOptions, facts: Facts) -> OneStepOptions:
+def fallback_options(options: OneStepOptions, facts: PublicInfo) -> OneStepOptions:
     """Options of `one_step`, with every choice made."""
     given = {x.name: getattr(options, x.name) for x in fields(OneStepOptions) if x.init}
     return OneStepOptions(**given).resolve(facts)
 
 
-def shares(level: str, options: OneStepOptions) -> dict[str, float]:
+def budget_split(level: str, options: OneStepOptions) -> dict[str, float]:
     """Split of the budget: most of it goes to the one draw."""
     return {k: x for k, x in _SHARES.items() if k != "lengths" or options.clips}
 
 
-def carried(facts: Facts, smallest: float, columns: int, contrasts: int = 1) -> bool:
+def carried(facts: PublicInfo, smallest: float, columns: int, contrasts: int = 1) -> bool:
     """Whether the records of the smaller arm carry a regression on so many columns."""
     epsilon = min(float(facts.budget.epsilon) / contrasts, hand.USEFUL_EPSILON)
     able = not facts.grouped and facts.n * (columns + 1) ** 2 <= MOST_PRODUCTS
     return able and smallest * epsilon >= hand.REGRESSION_RECORDS * (columns + 1.0)
 
 
-def enough(facts: Facts, flexible: int | None = None) -> bool:
+def enough(facts: PublicInfo, flexible: int | None = None) -> bool:
     """Whether public numbers say that records carry it, in arms of one size."""
     own = degree(facts) if flexible is None else flexible
     columns, contrasts = bent(facts, own).columns, max(facts.arms - 1, 1)
@@ -134,7 +138,7 @@ def fit_arms(
     centres = centres_of(curator, known, arm_sums(curator, "means"))
     epsilon = curator.epsilon("estimate") / len(contrasts)
     from_means = residual(centres.means)
-    about = LengthsAsked("lengths of residuals", from_means, centres.longest)
+    about = LengthQuery("sizes of residuals", from_means, centres.longest)
     clipped = [about.asked] if curator.has("lengths") else []
     sums, *lengths = curator.several(ask_means(curator, "spread"), *clipped)
     clip, bias, spread = centres.longest, 0.0, centres.most_variance
@@ -165,7 +169,7 @@ def fit_arms(
     size = float(own.population(*centres.sizes)) if curator.arms == 2 else float(curator.n)
     part = 1.0 / len(contrasts)
 
-    def estimate(pair: tuple[int, int], room: Noisy) -> Estimate:
+    def estimate(pair: tuple[int, int], room: NoisyValue) -> Estimate:
         """Release what the regressions of two arms are worth, and their contrast."""
         arms, sizes = _arms(curator, pair), centres.sizes[list(pair)]
         few, even, about = float(sizes.min()), float((1.0 / sizes).sum()), float(room.value[0])
@@ -177,7 +181,7 @@ def fit_arms(
         unit = spread * float(weights @ sizes)
         left = _posterior(squares.value[0] / unit, squares.sd / unit, 1.0 - hand.EXPLAINED)
         uneven, left = max(uneven, 1.0), min(max(left, 0.02), 1.0)
-        leeway = Leeway(
+        leeway = StepBounds(
             max(about - room.sd / 2.0, 2.5),
             hand.PULL * math.sqrt(uneven * even / about),
             *_longest(clip, standard.size, (1.0 - left) * spread),
@@ -198,14 +202,16 @@ def fit_arms(
                 variance, min(noise, variance / 2.0) / math.sqrt(2.0), spread
             ),
             laplace=(scale,),
-            parts=(Part("clipped outcomes", bias**2),) if bias else (),
+            parts=(ErrorPart("winsorisation bias", bias**2),) if bias else (),
             possible=(-centres.range, centres.range),
-            basis="randomised" if options.randomised else "adjusted",
-            caution=centres.with_caution(options.left_out),
+            identification="randomised" if options.randomised else "adjusted",
+            warnings=centres.with_warnings(options.left_out),
         )
 
     estimates = [estimate(*each) for each in rooms.items()]
-    estimates = [replace(x, caution=with_another(standard.caution, x.caution)) for x in estimates]
+    estimates = [
+        replace(x, warnings=with_another(standard.warnings, x.warnings)) for x in estimates
+    ]
     if curator.arms == 2:
         spreads = Spread(spread, centres.sizes)
         estimates = [with_means(x, centres, estimand, spreads) for x in estimates]
@@ -229,7 +235,7 @@ def _posterior(seen: float, sd: float, usual: float) -> float:
     return float(usual + (seen - usual) / (1.0 + (sd / (hand.ROUGH * usual)) ** 2))
 
 
-def draw_of(leeway: Leeway, most: float, epsilon: float) -> tuple[float, float]:
+def draw_of(leeway: StepBounds, most: float, epsilon: float) -> tuple[float, float]:
     """The smoothing with the least noise, and the Laplace scale that has 95 % where it has."""
     ladder = leeway.contrast()
     halves = {
@@ -244,28 +250,32 @@ def _instead(
     curator: Curator, options: OneStepOptions, estimand: str, contrasts: Contrasts
 ) -> Effects:
     """What is left of the budget, for `one_step`; the variance of clusters comes after it."""
-    facts: Facts = options.facts
-    budget = curator.left(facts.budget, shares(facts.level, options))
+    facts: PublicInfo = options.facts
+    budget = curator.left(facts.budget, budget_split(facts.level, options))
     known = replace(facts, budget=budget)
-    own = stand_in(options, known)
-    split = Split.of(budget, one_step.shares(facts.level, own), one_step.uses_delta(own, known))
+    own = fallback_options(options, known)
+    split = Split.of(
+        budget, one_step.budget_split(facts.level, own), one_step.uses_delta(own, known)
+    )
     found = one_step.fit_arms(curator.with_split(split), own, estimand, contrasts)
     shown = {STOOD_IN: one_step.SPEC.name, **found.details}
-    return replace(found, details=shown, notes=(_WHY, *found.notes))
+    return replace(found, details=shown, notes=(said("one_step")["instead"], *found.notes))
 
 
 @lru_cache(maxsize=256)
-def planned(options: OneStepOptions, facts: Facts) -> tuple[RegressionOptions, Forecast]:
+def planned(options: OneStepOptions, facts: PublicInfo) -> tuple[RegressionOptions, Forecast]:
     """The options with every choice made, and what to expect of them in arms of one size."""
     own = RegressionOptions(options.design, flexible=options.flexible).resolve(facts)
     p, n = bent(facts, own.degree).columns, facts.n
-    split = Split.of(facts.budget, shares(facts.level, own))
+    split = Split.of(facts.budget, budget_split(facts.level, own))
     epsilon, sd = split.shares["estimate"].epsilon, outcome_sd(facts)
     clip = hand.LONGEST if facts.two_valued else hand.LONG_SDS * sd
     left, uneven = 1.0 - hand.EXPLAINED, hand.UNEVEN
     even, room = 2.0 * facts.arms / n, 0.3 * n / facts.arms / (p + 1.0)
     pull = hand.PULL * math.sqrt(uneven * even / max(room, 1.0))
-    leeway = Leeway(max(room, 2.5), pull, *_longest(clip, p, (1.0 - left) * sd**2), n, hand.REACH)
+    leeway = StepBounds(
+        max(room, 2.5), pull, *_longest(clip, p, (1.0 - left) * sd**2), n, hand.REACH
+    )
     _, scale = draw_of(leeway, clip, epsilon / max(facts.arms - 1, 1))
     sampling = sd * math.sqrt(left * uneven * even)
     return own, Forecast(math.sqrt(2.0) * scale, sampling, 0.0)
@@ -279,7 +289,7 @@ SPEC = MethodSpec(
     estimands=AVERAGES,
     levels=("sample",),
     options=RegressionOptions,
-    shares=shares,
+    budget_split=budget_split,
     fit_arms=fit_arms,
     may_stop=True,
     citation="dpeffects (software): regression by arm with one draw of noise.",

@@ -1,6 +1,8 @@
-"""How long residuals are: a posterior over a family of tails, by the law of released counts.
+"""How long residuals are: a posterior over a family of tails, by the distribution of released
+counts.
 
-Counts of residuals by length are released with noise of known law. A family of tails (normal,
+Counts of residuals by length are released with noise of known distribution. A family of tails
+(normal,
 Laplace and Student's, of any scale, with or without some records further out) says what to expect
 of them; how well each member fits gives its weight. A clip, what it cuts off, the variance of the
 residuals and how many are beyond a clip are averages with these weights.
@@ -18,12 +20,12 @@ from scipy.special import erfcx, ndtr, stdtr
 
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.default.centres import Centres
-from dpeffects.estimators.row import row
-from dpeffects.privacy.charges import Noisy
-from dpeffects.privacy.curator import Asked, Curator
-from dpeffects.privacy.rows import Block, Cells, RowFunction
-from dpeffects.privacy.sets import COUNT
+from dpeffects.estimators.default.arm_summaries import ArmStats
+from dpeffects.estimators.row_functions import row
+from dpeffects.privacy.charges import NoisyValue
+from dpeffects.privacy.curator import Curator, SumQuery
+from dpeffects.privacy.domains import COUNT
+from dpeffects.privacy.rows import Block, GroupIndex, RowFunction
 
 
 def limits(longest: float) -> FloatArray:
@@ -41,7 +43,7 @@ def shorter(values: FloatArray, limits: FloatArray) -> IntArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
+class TailFamily:
     """Each of some tails with each way to lie further out: parts ``few`` of the records do.
 
     ``tails`` and their mean ``excess`` are given at ``lengths`` in units of the longest, once for
@@ -58,7 +60,7 @@ class Family:
 
     @classmethod
     @cache
-    def of_all(cls) -> Family:
+    def of_all(cls) -> TailFamily:
         """Scales, shapes and outliers, each with each; it depends on constants alone."""
         x, scales = np.linspace(0.0, 1.0, 401) ** 3, 2.0 ** np.linspace(-7.5, -0.3, 37)
         z = x / scales[:, None]
@@ -80,7 +82,7 @@ class Family:
         longer = np.pad(_mixed(few, *at), ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, 1.0)))
         return cls(x, few, tails, (one, other), np.diff(longer, axis=1), prior)
 
-    def of_terms(self, off: float, relative: FloatArray, part: FloatArray) -> Family:
+    def of_terms(self, off: float, relative: FloatArray, part: FloatArray) -> TailFamily:
         """The family of residuals, which may be ``off``, times a weight.
 
         A ``part`` of the records has each weight. Tails are parts of all weight.
@@ -121,7 +123,7 @@ def _mixed(few: FloatArray, own: FloatArray, further: FloatArray) -> FloatArray:
     return np.asarray(mixed.reshape(-1, own.shape[1]))
 
 
-def log_density(off: FloatArray, variance: FloatArray, counts: Noisy) -> FloatArray:
+def log_density(off: FloatArray, variance: FloatArray, counts: NoisyValue) -> FloatArray:
     """Logarithm of the density of a released count's error: normal chance plus its own noise."""
     if counts.gaussian:
         total = variance + counts.variance
@@ -139,25 +141,27 @@ def log_density(off: FloatArray, variance: FloatArray, counts: Noisy) -> FloatAr
 
 
 @dataclass(frozen=True, eq=False)
-class Lengths:
+class ResidualLengths:
     """Residuals up to ``longest``: how likely each member of the family of tails is."""
 
     longest: float
     weights: FloatArray
-    family: Family = field(default_factory=Family.of_all)
+    family: TailFamily = field(default_factory=TailFamily.of_all)
 
-    def of_terms(self, off: float, *weights: FloatArray) -> Lengths:
+    def of_terms(self, off: float, *weights: FloatArray) -> ResidualLengths:
         """Lengths of residuals times ``weights``, over the largest, and their chances."""
         return replace(self, family=self.family.of_terms(off / self.longest, *weights))
 
     @classmethod
-    def read(cls, n: int, longest: float, counts: Noisy, before: Lengths | None = None) -> Lengths:
+    def read(
+        cls, n: int, longest: float, counts: NoisyValue, before: ResidualLengths | None = None
+    ) -> ResidualLengths:
         """The posterior, given noisy counts of ``n`` residuals by length, from long to short.
 
         Other residuals of the same outcome may have been read ``before``: records that were far out
         then are far out still.
         """
-        family = Family.of_all()
+        family = TailFamily.of_all()
         prior = family.prior if before is None else family.prior + before.far_out
         expected, chance = family.expected(n)
         off = counts.value.reshape(-1) - expected
@@ -168,14 +172,14 @@ class Lengths:
     @property
     def far_out(self) -> FloatArray:
         """How much likelier each way to lie far out is than before it was seen, as logarithms."""
-        prior, outliers = np.exp(Family.of_all().prior), (Family.of_all().few.size, -1)
+        prior, outliers = np.exp(TailFamily.of_all().prior), (TailFamily.of_all().few.size, -1)
         now, then = (x.reshape(outliers).sum(axis=1) / x.sum() for x in (self.weights, prior))
         return np.repeat(np.log(np.maximum(now, 1e-300) / then), prior.size // then.size)
 
     def clip(
         self,
         noise_per_length: float,
-        centres: Centres | None = None,
+        centres: ArmStats | None = None,
         groups: int = 1,
         reach: float = 0.0,
     ) -> tuple[float, float, float]:
@@ -237,7 +241,7 @@ def length_class(rows: Block, residual: RowFunction, limits: FloatArray) -> IntA
 
 
 @dataclass(frozen=True)
-class LengthsAsked:
+class LengthQuery:
     """Residuals up to ``longest`` whose lengths are released, and out of which share."""
 
     label: str
@@ -247,17 +251,19 @@ class LengthsAsked:
     part: float = 1.0
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> SumQuery:
         """What the curator is asked for: how many residuals have which length."""
         told_apart = limits(self.longest)
-        cells = Cells(length_class(self.residual, told_apart), told_apart.size + 1)
-        return Asked(self.label, None, COUNT, cells, self.share, self.part)
+        cells = GroupIndex(length_class(self.residual, told_apart), told_apart.size + 1)
+        return SumQuery(self.label, None, COUNT, cells, self.share, self.part)
 
-    def read(self, n: int, counts: Noisy, before: Lengths | None = None) -> Lengths:
+    def read(
+        self, n: int, counts: NoisyValue, before: ResidualLengths | None = None
+    ) -> ResidualLengths:
         """The answer, in the light of lengths of other residuals."""
-        return Lengths.read(n, self.longest, counts, before)
+        return ResidualLengths.read(n, self.longest, counts, before)
 
-    def released(self, curator: Curator) -> Lengths:
+    def released(self, curator: Curator) -> ResidualLengths:
         """Release how many residuals have which length."""
         return self.read(curator.n, curator.several(self.asked)[0])
 

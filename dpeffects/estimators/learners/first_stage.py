@@ -35,13 +35,13 @@ from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import Features, unit_rows
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums
-from dpeffects.estimators.row import row
+from dpeffects.estimators.row_functions import row
 from dpeffects.estimators.weighting import inverse_weights
 from dpeffects.privacy import Block, Curator, RowFunction, reads
 from dpeffects.privacy.exact import scratch_buffer
 from dpeffects.privacy.losses import Huber, along, sigmoid, unit_norm
-from dpeffects.privacy.minimise import minimise
-from dpeffects.results.shape import BINS, spectrum
+from dpeffects.privacy.private_minimisation import minimise
+from dpeffects.results.feature_moments import BINS, spectrum
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Nuisance:
     functions adds to effects.
     """
 
-    propensity: inverse_weights.Propensity
+    propensity: inverse_weights.PropensityFunction
     means: tuple[float, float]
     outcome_range: Interval
     features: Features
@@ -262,7 +262,7 @@ def first_stage(
         slopes, penalty = model.value, model.strength
     by_count = float(((means - lower - half) / sizes).sum()) ** 2 * counts.release.variance
     base = Nuisance(
-        propensity=inverse_weights.Propensity.within(slopes, offset, (clip, 1.0 - clip)),
+        propensity=inverse_weights.PropensityFunction.within(slopes, offset, (clip, 1.0 - clip)),
         means=(float(means[0]), float(means[1])),
         outcome_range=curator.outcome_range,
         features=features,

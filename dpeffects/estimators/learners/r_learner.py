@@ -35,26 +35,27 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.design.features import AdditiveWaves, Features, Fourier, Linear
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, refusal
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.learners import first_stage as _first
 from dpeffects.estimators.option_checks import between, choice, whole
-from dpeffects.estimators.spec import NO_CONFOUNDER, Facts, MethodSpec, Options
+from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options, PublicInfo
 from dpeffects.estimators.weighting.inverse_weights import covering_noise, least_strength
 from dpeffects.inference.estimate import (
     SHARE,
     Effects,
+    ErrorPart,
     Estimate,
-    Part,
     SamplingVariance,
     Unavailable,
 )
-from dpeffects.privacy import Box, Cells, Curator, Noisy, Share, entries
+from dpeffects.privacy import Box, Curator, GroupIndex, NoisyValue, Share, entries
 from dpeffects.privacy.losses import Huber
-from dpeffects.privacy.minimise import minimise, noisy_predictions, noisy_weights
-from dpeffects.privacy.tight_sets import Bins
+from dpeffects.privacy.private_minimisation import minimise, noisy_predictions, noisy_weights
+from dpeffects.privacy.tight_domains import Histogram
 from dpeffects.results.effect_function import EffectFunction
-from dpeffects.results.shape import BINS, shape_of
+from dpeffects.results.feature_moments import BINS, shape_of
+from dpeffects.results.wording import said
 
 RELEASES = {
     "function": {"effect": 0.52, "spread": 0.03, "variance": 0.05},
@@ -66,19 +67,9 @@ STAGES = "kernel", "linear"
 _GROUP_BOX = Box([-1.0, 0.0], [1.0, 1.0], centre=0.0)
 """Both sums of a group in one release, each over its largest size."""
 
-MODELS = "models of treatment and outcome"
-HARDLY: str = (
-    "HARDLY ADJUSTED: at this size and budget the models of treatment and outcome are nearly flat"
-)
+MODELS = "the models of treatment and outcome"
+_SAID = said("r_learner")
 NO_VARIANCE = Unavailable("no sampling variance is released for effects at points")
-_TOWARDS: str = (
-    "Effects are shrunk towards the difference of the means of the arms, which is not adjusted for "
-    "the covariates."
-)
-_CLAIMED: str = (
-    "The paper's finite release: an asymptotic claim, not a proven guarantee at this n. The scale "
-    "of its noise was computed from the data."
-)
 
 
 @dataclass(frozen=True)
@@ -128,20 +119,15 @@ class KernelLearnerOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.lipschitz is not None and self.threshold is not None:
-            raise OptionError("threshold and lipschitz both set the loss: give one of them")
+            raise OptionError("threshold and lipschitz cannot be given together: both set the loss")
         if self.n_features is not None and self.n_features % 2:
-            raise OptionError(f"n_features must be even (waves), got {self.n_features}")
+            raise OptionError(f"n_features must be even, got {self.n_features}")
         if self.as_in_paper:
             _printed().check(self)
             if self.release != "points":
-                raise OptionError(
-                    f'second_stage={self.second_stage!r} is for release="points"; else use "kernel"'
-                )
+                raise OptionError(refusal("second_stage_needs", second_stage=self.second_stage))
         elif not (self.outcome is None and self.propensity is None):
-            raise OptionError(
-                "outcome and propensity are models of the paper's finite release (second_stage= "
-                'a regressor); method="sample_aggregate" takes any models with an exact guarantee'
-            )
+            raise OptionError(refusal("finite_models"))
 
     @property
     def as_in_paper(self) -> bool:
@@ -181,7 +167,7 @@ class KernelLearnerOptions(Options):
         make, usual = (Fourier.gaussian, 64) if joint else (AdditiveWaves.gaussian, 6)
         return make(covariates, self.bandwidth, (self.n_features or usual) // 2)
 
-    def check_shares(self, facts: Facts, shares: Mapping[str, Share]) -> None:
+    def check_split(self, facts: PublicInfo, shares: Mapping[str, Share]) -> None:
         """Refuse a penalty with which the noise in the objective cannot be paid for."""
         objective = self.noise == "objective" or (self.noise, self.release) == ("auto", "function")
         if self.penalty is None or self.release == "groups" or not objective:
@@ -189,8 +175,7 @@ class KernelLearnerOptions(Options):
         least = _payable(shares["effect"].epsilon) / facts.n
         if self.penalty < least:
             raise OptionError(
-                f"penalty must be at least {least:.2g} for noise in the objective with this "
-                f'budget and {facts.n} records, got {self.penalty:g}; noise="kernel" takes less'
+                refusal("penalty_least", least=least, n=facts.n, penalty=self.penalty)
             )
 
 
@@ -199,7 +184,7 @@ def _payable(epsilon: float) -> float:
     return least_strength(epsilon, (1.0 + 1e-6) ** 2, 0.5)
 
 
-def shares(level: str, options: KernelLearnerOptions) -> dict[str, float]:
+def budget_split(level: str, options: KernelLearnerOptions) -> dict[str, float]:
     """Split of the budget."""
     if options.as_in_paper:
         return {"effect": 1.0}
@@ -207,12 +192,12 @@ def shares(level: str, options: KernelLearnerOptions) -> dict[str, float]:
     return {k: x for k, x in split.items() if k != "propensity" or not options.randomised}
 
 
-def uses_delta(options: KernelLearnerOptions, facts: Facts) -> dict[str, float | None]:
+def uses_delta(options: KernelLearnerOptions, facts: PublicInfo) -> dict[str, float | None]:
     """Regressions have a delta of their own; sums by group and histograms are vectors."""
     if options.as_in_paper:
         return {"effect": None}
     of_groups = entries(_GROUP_BOX, cells=2) if options.release == "groups" else None
-    bins = entries(Bins(max(facts.width - 1, 1), BINS))
+    bins = entries(Histogram(max(facts.width - 1, 1), BINS))
     return {"propensity": None, "outcome": None, "effect": of_groups, "spread": bins}
 
 
@@ -234,7 +219,7 @@ def fit(
     """
     if options.as_in_paper:
         noisy = _printed().release(by_arm, curator, options, points)
-        return Effects(at_points(noisy, 0.0, 1.0), (_CLAIMED,))
+        return Effects(at_points(noisy, 0.0, 1.0), (_SAID["claimed"],))
     smooth = options.smooth(curator.width)
     nuisance = _first.first_stage(
         curator, smooth, options.clip, by_arm=by_arm, randomised=options.randomised
@@ -315,7 +300,7 @@ class SecondStage:
         information = variation = None
         margins, margin_sd = np.full((curator.width - 1, BINS), 1.0 / BINS), 0.0
         if curator.has("variance"):
-            bins = Bins(curator.width - 1, BINS)
+            bins = Histogram(curator.width - 1, BINS)
             counts = curator.sums(
                 "histograms of covariates", _first.covariate_bins, bins, share="spread"
             )
@@ -342,7 +327,7 @@ class SecondStage:
             n=curator.n,
             nuisance_sd=nuisance.noise_sd,
             confounding=nuisance.left * nuisance.confounding,
-            caution=_caution(nuisance),
+            warnings=_warnings(nuisance),
         )
         return function.recentred(nuisance.difference_sd, nuisance.confounding)
 
@@ -357,13 +342,13 @@ class SecondStage:
         if self.strength is not None and self.strength < payable:
             planned["objective"] = self.strength, math.inf
         best = min(planned, key=lambda perturbation: planned[perturbation][1])
-        perturbation, caution = best if noise == "auto" else noise, _caution(nuisance)
+        perturbation, warnings = best if noise == "auto" else noise, _warnings(nuisance)
         if perturbation == "objective":
             function = self.function(perturbation)
             found = zip(function(points), function.sd(points, "noise"), strict=True)
             return Effects(
                 tuple(
-                    Estimate(float(x), NO_VARIANCE, gaussian=float(sd) ** 2, caution=caution)
+                    Estimate(float(x), NO_VARIANCE, gaussian=float(sd) ** 2, warnings=warnings)
                     for x, sd in found
                 )
             )
@@ -372,18 +357,18 @@ class SecondStage:
         even = np.full((self.curator.width - 1, BINS), 1.0 / BINS)
         shape = shape_of(self.features, even, hand.INSIDE * self.information, problem.strength)
         carried = nuisance.difference_sd * (1.0 - at @ shape.response)
-        models = Part(MODELS, nuisance.noise_sd**2, noise=True)
+        models = ErrorPart(MODELS, nuisance.noise_sd**2, noise=True)
         effects = at_points(noisy, nuisance.difference, self.learner.threshold)
         made = []
         for effect, sd in zip(effects, carried.tolist(), strict=True):
-            parts = (Part("means of the arms", sd**2, noise=True), models)
-            made.append(replace(effect, parts=parts, caution=caution))
-        return Effects(tuple(made), (_TOWARDS,))
+            parts = (ErrorPart("the arm means", sd**2, noise=True), models)
+            made.append(replace(effect, parts=parts, warnings=warnings))
+        return Effects(tuple(made), (_SAID["towards"],))
 
 
 def _groups(curator: Curator, learner: _first.Learner) -> Effects:
     """Release sums by group, and squares of their residuals."""
-    groups, top = Cells(_first.group, curator.n_strata), learner.steepest
+    groups, top = GroupIndex(_first.group, curator.n_strata), learner.steepest
     both = curator.sums(
         "sums and weights by group", _first.group_terms(learner), _GROUP_BOX, groups, share="effect"
     )
@@ -402,8 +387,11 @@ def _groups(curator: Curator, learner: _first.Learner) -> Effects:
     share = np.maximum(weights.value, 0.0)
     share = share / max(share.sum(), 1e-9)
     parts = (
-        Part(MODELS, nuisance.noise_sd**2, noise=True),
-        Part("confounding left by shrunk models", (nuisance.left * nuisance.confounding) ** 2),
+        ErrorPart(MODELS, nuisance.noise_sd**2, noise=True),
+        ErrorPart(
+            "residual confounding from the shrunken models",
+            (nuisance.left * nuisance.confounding) ** 2,
+        ),
     )
 
     def effect(g: int) -> Estimate:
@@ -428,14 +416,14 @@ def _groups(curator: Curator, learner: _first.Learner) -> Effects:
             gaussian=float((scales**2).sum()) if tops.gaussian else 0.0,
             parts=parts,
             details={SHARE: float(share[g])},
-            caution=_caution(nuisance),
+            warnings=_warnings(nuisance),
         )
 
     effects = tuple(effect(g) for g in range(ratio.size))
     return Effects(effects, overlap_weighted=not learner.nuisance.by_arm)
 
 
-def at_points(noisy: Noisy, average: float, unit: float) -> tuple[Estimate, ...]:
+def at_points(noisy: NoisyValue, average: float, unit: float) -> tuple[Estimate, ...]:
     """One estimate for each released value; its interval covers noise only."""
     scale = noisy.scale * unit
     laplace, gaussian = ((), scale**2) if noisy.gaussian else ((scale,), 0.0)
@@ -445,12 +433,12 @@ def at_points(noisy: Noisy, average: float, unit: float) -> tuple[Estimate, ...]
     )
 
 
-def _caution(nuisance: _first.Nuisance) -> str:
+def _warnings(nuisance: _first.Nuisance) -> str:
     """Say it where both models are shrunk so far that they hardly adjust."""
-    return HARDLY if nuisance.left > 1.0 - hand.HARDLY else ""
+    return _SAID["hardly"] if nuisance.left > 1.0 - hand.HARDLY else ""
 
 
-def _margins(counts: Noisy, n: int) -> tuple[FloatArray, float]:
+def _margins(counts: NoisyValue, n: int) -> tuple[FloatArray, float]:
     """Shares of records by bin, pulled to even ones by as much as noise explains.
 
     And the standard deviation of what is not known of them then.
@@ -472,7 +460,7 @@ SPEC = MethodSpec(
     estimands=("CATE",),
     levels=("sample",),
     options=KernelLearnerOptions,
-    shares=shares,
+    budget_split=budget_split,
     uses_delta=uses_delta,
     fit=fit,
     citation=(

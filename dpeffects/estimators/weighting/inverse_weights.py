@@ -17,8 +17,13 @@ from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import constants as hand
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.losses import Logistic, sigmoid, unit_l1, unit_norm
-from dpeffects.privacy.minimise import Weights, minimise, noisy_weights, public_propensity_model
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
+from dpeffects.privacy.private_minimisation import (
+    Coefs,
+    minimise,
+    noisy_weights,
+    public_propensity_model,
+)
 
 
 def least_strength(epsilon: float, hessian_bound: float = 0.25, part: float = hand.VOLUME) -> float:
@@ -63,7 +68,7 @@ def propensity_model(
     perturbation: str = "objective",
     noise: str = "auto",
     arm: int | None = None,
-) -> Weights:
+) -> Coefs:
     """Release the weights of a penalised logistic regression on rows of norm at most 1.
 
     ``strength`` is that of the penalty, None for the one that suits any data by public numbers.
@@ -84,7 +89,7 @@ def propensity_model(
 
 
 @dataclass(frozen=True)
-class Propensity:
+class PropensityFunction:
     """A known propensity model: sigmoid(offset + row'weights), kept within [low, high]."""
 
     weights: FloatArray
@@ -93,7 +98,7 @@ class Propensity:
     high: float
 
     @classmethod
-    def within(cls, weights: FloatArray, offset: float, limits: Interval) -> Propensity:
+    def within(cls, weights: FloatArray, offset: float, limits: Interval) -> PropensityFunction:
         """Clip to the limits, or closer where no row in the declared ranges gets so far."""
         norm = unit_norm(weights.size)
         middle = offset + float(weights[0]) / norm
@@ -108,7 +113,7 @@ class Propensity:
 
 
 def relative_weights(
-    model: Propensity, estimand: str, treated: BoolArray, rows: FloatArray
+    model: PropensityFunction, estimand: str, treated: BoolArray, rows: FloatArray
 ) -> FloatArray:
     """Weights over the largest that any record of the arm could have: within [0, 1]."""
     tops = [float(w.max()) for w in ESTIMANDS[estimand].weights(np.array([model.low, model.high]))]

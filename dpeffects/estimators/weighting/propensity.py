@@ -21,27 +21,29 @@ from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import logits, unit_rows
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.default import standard as _standard
-from dpeffects.estimators.default.bends import Bends
-from dpeffects.estimators.row import row
+from dpeffects.estimators.default import standardisation as _standard
+from dpeffects.estimators.default.polynomial_terms import Bends
+from dpeffects.estimators.row_functions import row
 from dpeffects.estimators.weighting.inverse_weights import (
-    Propensity,
+    PropensityFunction,
     least_strength,
     propensity_model,
 )
-from dpeffects.privacy import Block, Curator, Noisy, WithSquares
+from dpeffects.privacy import Block, BoxWithSquares, Curator, NoisyValue
 from dpeffects.privacy.losses import sigmoid, unit_l1, unit_norm
-from dpeffects.privacy.minimise import Weights
 from dpeffects.privacy.noise import LEAST_DELTA, gaussian_scale
+from dpeffects.privacy.private_minimisation import Coefs
 from dpeffects.privacy.units import recoded
+from dpeffects.results.wording import said
 from dpeffects.roots import root
 
+_SAID = said("propensity")
 LINEAR = "The interval does not allow for curves, products or confounders not adjusted for."
 _NODES = np.array([NormalDist().inv_cdf((k + 0.5) / 400) for k in range(400)])
 
 
 @dataclass(frozen=True)
-class PropensityModel:
+class PropensityEstimate:
     """Known weights of a model, and their error.
 
     ``noise_sd`` is the standard deviation of the noise in each weight, ``level_sd`` that in the log
@@ -83,9 +85,9 @@ class PropensityModel:
         """Variance of the log odds over the records that noise in the slopes makes."""
         return float(self.spreads @ self.noise_sd[1:] ** 2) / unit_norm(self.weights.size) ** 2
 
-    def within(self, limits: Interval) -> Propensity:
+    def within(self, limits: Interval) -> PropensityFunction:
         """The model with its propensities clipped."""
-        return Propensity.within(self.weights, self.offset, limits)
+        return PropensityFunction.within(self.weights, self.offset, limits)
 
     def limits(self, estimand: str, noise: float, least_depth: float = 2.0) -> Interval:
         """The clip with the least noise and bias, where log odds that are not noise reach to.
@@ -125,7 +127,7 @@ class PropensityModel:
 
 
 @row("covariates")
-def within_clip(rows: Block, model: Propensity) -> IntArray:
+def within_clip(rows: Block, model: PropensityFunction) -> IntArray:
     """0 for a record whose propensity is clipped, 1 for all others."""
     e = sigmoid(logits(unit_rows(rows.covariates), model.weights, model.offset))
     low, high = model.low * (1.0 - 1e-9), 1.0 - (1.0 - model.high) * (1.0 - 1e-9)
@@ -133,7 +135,7 @@ def within_clip(rows: Block, model: Propensity) -> IntArray:
 
 
 @row("covariates")
-def log_odds(rows: Block, model: Propensity, middle: float, width: float) -> FloatArray:
+def log_odds(rows: Block, model: PropensityFunction, middle: float, width: float) -> FloatArray:
     """Log odds of treatment, about ``middle`` and over ``width``: within [-1/2, 1/2]."""
     at = logits(unit_rows(rows.covariates), model.weights, model.offset)
     return np.asarray((at - middle) / width)
@@ -219,7 +221,7 @@ class WeightSpreads:
     spread_sd: FloatArray
 
     @classmethod
-    def of(cls, standard: _standard.Standard) -> WeightSpreads:
+    def of(cls, standard: _standard.Standardiser) -> WeightSpreads:
         """Those of standardised columns that are scaled to [0, 1]."""
         (low, high), added = standard.ends, len(standard.bends)
         inside = np.minimum(standard.variances / standard.sds**2, 1.0)
@@ -228,7 +230,9 @@ class WeightSpreads:
         return cls(-low / (high - low), spreads, np.append(unknown, np.zeros(added)) * spreads)
 
 
-def standardised(curator: Curator, share: str, bends: Bends) -> tuple[Curator, _standard.Standard]:
+def standardised(
+    curator: Curator, share: str, bends: Bends
+) -> tuple[Curator, _standard.Standardiser]:
     """Release where columns lie and how far they spread; a curator of rows in these units."""
     (sums,) = curator.several(_standard.ask_means(curator, share))
     standard = _standard.release_standard(curator, sums, share, bends)
@@ -245,7 +249,7 @@ def fitted_model(
     columns: WeightSpreads,
     share: str,
     arm: int | None = None,
-) -> PropensityModel:
+) -> PropensityEstimate:
     """Release a model of treatment, or of an arm against all others, given the shares of the arms.
 
     The strength of its penalty is as given, or by the error to expect.
@@ -271,7 +275,7 @@ def fitted_model(
     middle = model.offset + float(model.weights[0]) / norm
     width = max(float(np.abs(model.weights[1:]).sum()) / norm, 1e-9)
     row = log_odds(model.within((0.0, 1.0)), middle, width)
-    mean, square = curator.sums("log odds", row, WithSquares(1), share=share).value / n
+    mean, square = curator.sums("log odds", row, BoxWithSquares(1), share=share).value / n
     spread = width * math.sqrt(max(float(square - mean**2), 0.0))
     return replace(model, scores=typical_scores(own, spread), details={})
 
@@ -283,8 +287,8 @@ def kept_slopes(strength: float, d: int, n: int) -> float:
 
 
 def with_error(
-    weights: Weights, n: int, share: float, share_sd: float, columns: WeightSpreads
-) -> PropensityModel:
+    weights: Coefs, n: int, share: float, share_sd: float, columns: WeightSpreads
+) -> PropensityEstimate:
     """Undo mild shrinkage, and say what noise and the shrinkage that is left can do."""
     norm, spreads = unit_norm(weights.value.size), columns.spreads
 
@@ -304,7 +308,7 @@ def with_error(
     value[0] -= (value - weights.value)[1:] @ (columns.means - 0.5)  # slopes turn about the means
     noise, kept = by_noise * weights.noise_sd, undo / shrunk
     by_share = (1.0 - float(kept[0])) * share_sd / (share * (1.0 - share))
-    return PropensityModel(
+    return PropensityEstimate(
         value,
         math.log(share / (1.0 - share)),
         scores(value[1:]),
@@ -314,12 +318,12 @@ def with_error(
         columns.spread_sd,
         1.0 - 1.0 / shrunk[1:],
         kept[1:],
-        {"strength of the ridge penalty": weights.strength},
+        {"ridge penalty": weights.strength},
         columns.means,
     )
 
 
-def clipped_share(n: int, beyond: Noisy, expected: float, lost: float) -> tuple[float, float]:
+def clipped_share(n: int, beyond: NoisyValue, expected: float, lost: float) -> tuple[float, float]:
     """Share of records beyond the clip, released and expected, and the weight that they lack."""
     noise, prior = (beyond.sd / n) ** 2, (0.02 + expected / 2.0) ** 2
     share = (float(beyond) / n * prior + expected * noise) / (prior + noise)
@@ -327,22 +331,16 @@ def clipped_share(n: int, beyond: Noisy, expected: float, lost: float) -> tuple[
     return share, share * (min(lost / expected, 1.0) if expected > 0.005 else 0.5)
 
 
-def caution_about(kept: float, clipped: float, lost: float = 1.0) -> str:
-    """What nobody should overlook of a model that keeps so much, and of weights cut so often.
+def warnings_about(kept: float, clipped: float, lost: float = 1.0) -> str:
+    """Warnings about a model that keeps so much, and of weights cut so often.
 
     Weights that lose next to nothing are not worth a word: so it is where all scores are alike.
     """
     found = []
     if kept < hand.HARDLY:
-        found.append(
-            f"HARDLY ADJUSTED: the propensity model keeps about {100.0 * kept:.0f} % of its "
-            "slopes at this size and budget, so little is adjusted for"
-        )
+        found.append(_SAID["hardly"].format(100.0 * kept))
     if clipped > hand.WORTH_A_WORD and lost > hand.WORTH_A_WORD * clipped:
-        found.append(
-            f"{100.0 * clipped:.0f} % of the records have propensities beyond the clip: their "
-            "weights are truncated, and confounding among them is not adjusted for"
-        )
+        found.append(_SAID["truncated"].format(100.0 * clipped))
     return "; ".join(found)
 
 

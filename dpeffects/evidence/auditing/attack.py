@@ -222,7 +222,7 @@ def audit(
     bounds: Mapping[str, Any] | str | None = None,
     estimand: str = "ATE",
     variance: bool = True,
-    shares: Mapping[str, float] | None = None,
+    budget_split: Mapping[str, float] | None = None,
     watch: str = "releases",
     noise: str = "seeded",
     workers: int = 1,
@@ -242,7 +242,7 @@ def audit(
         "sample_aggregate" with ``estimand="CATE"``), or a function
         ``run(data, seed)`` that passes ``seed``, a source of noise that records, on to calls of
         this package and returns what it shows; that takes ``pairs``.
-    epsilon, delta, level, estimand, variance, shares, **options
+    epsilon, delta, level, estimand, variance, budget_split, **options
         As in :func:`dp_ate` or :func:`dp_cate`: what is promised, and how it is run. With
         ``unit="patient_id"`` neighbours differ in all rows of one patient; also ``max_rows``,
         ``cluster``, ``missing``, ``weights`` and ``subset`` have pairs of their own.
@@ -289,7 +289,9 @@ def audit(
         raise OptionError(f"conf_level must be at least 0.5 and below 1, got {conf_level!r}")
     check_choice("watch", watch, ("releases", "returned"))
     check_choice("noise", noise, ("seeded", "secure"))
-    audited = mechanism(method, Budget(epsilon, delta), level, estimand, variance, shares, options)
+    audited = mechanism(
+        method, Budget(epsilon, delta), level, estimand, variance, budget_split, options
+    )
     entropy = None if noise == "secure" else _entropy(seed)
     attack = _Attack(audited, float(delta), conf_level, watch == "releases", workers, entropy)
     evidence = attack.on(_all_pairs(audited, pairs, library, formula, bounds), runs)

@@ -1,4 +1,4 @@
-"""AuditResult: how much epsilon an attacker could be shown to learn, and by what."""
+"""AuditResult: a statistical lower bound on epsilon, and the attack that gave it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 from dpeffects.guarantee import column_of, protected
 from dpeffects.lazy import pd
-from dpeffects.results.export import JsonRecord, frame_of
-from dpeffects.results.numbers import figure, number, text_of
-from dpeffects.summary import Notes, Pairs, Shown, Summary, Table, starred
+from dpeffects.results.export import JsonDocument, frame_of
+from dpeffects.results.number_format import figure, number, text_of
+from dpeffects.summary import Notes, Pairs, Summary, SummaryMixin, Table
 
 
 @dataclass(frozen=True)
 class PairOutcome:
-    """What runs on one pair of neighbours showed.
+    """Results of the runs on one pair of neighbouring datasets.
 
-    ``average_loss`` and ``largest_loss`` are privacy losses, the logarithms of how much likelier a
-    release was on its own dataset than on the neighbour, by the noise that was declared; NaN where
-    runs were not watched. ``skipped`` says why a pair was not run.
+    ``average_loss`` and ``largest_loss`` are privacy losses: logarithms of likelihood ratios of a
+    release on its own dataset and on the neighbour, under the declared noise; NaN where runs were
+    not recorded. ``skipped`` says why a pair was not run.
     """
 
     name: str
@@ -32,16 +32,16 @@ class PairOutcome:
 
 
 @dataclass(frozen=True)
-class AuditResult(Shown, JsonRecord):
+class AuditResult(SummaryMixin, JsonDocument):
     """A lower bound on the true epsilon of a mechanism, and where it was found.
 
     Parameters
     ----------
     lower
-        The true epsilon is at least this, with the stated confidence.
+        Lower confidence bound on the true epsilon, at the level ``conf_level``.
     worst, event
-        The pair of neighbours and the event that show it: ``event`` happened in ``hits[0]`` of
-        ``trials[0]`` runs on its own dataset and in ``hits[1]`` of ``trials[1]`` on the other.
+        The pair of neighbours and the event that give the bound: ``event`` happened in ``hits[0]``
+        of ``trials[0]`` runs on one dataset and in ``hits[1]`` of ``trials[1]`` on the other.
     pairs
         One outcome for each pair of neighbours.
     unit
@@ -70,12 +70,12 @@ class AuditResult(Shown, JsonRecord):
 
     @property
     def violated(self) -> bool:
-        """True when the bound is above the epsilon that is promised."""
+        """True when the lower bound is above the declared epsilon."""
         return self.lower > self.epsilon
 
     @property
     def tightness(self) -> float:
-        """The bound as a share of epsilon; about 0.93 is the most that 20,000 runs can show."""
+        """The lower bound divided by epsilon; at most about 0.93 with 20,000 runs."""
         return self.lower / self.epsilon
 
     @property
@@ -86,11 +86,13 @@ class AuditResult(Shown, JsonRecord):
 
     @property
     def verdict(self) -> str:
-        """The outcome in words."""
-        sure = f"with {100 * self.conf_level:.4g} % confidence"
+        """The conclusion in words."""
+        bound = (
+            f"lower bound on epsilon {self.lower:.3g} ({100 * self.conf_level:.4g} % confidence)"
+        )
         if self.violated:
-            return f"VIOLATED: true epsilon is at least {self.lower:.3g} {sure}"
-        return f"consistent with epsilon = {self.epsilon:g}: it is at least {self.lower:.3g} {sure}"
+            return f"VIOLATED: {bound}, above the declared {self.epsilon:g}"
+        return f"consistent with epsilon = {self.epsilon:g}: {bound}"
 
     def tidy(self) -> pd.DataFrame:
         """One row for each pair of neighbours."""
@@ -108,23 +110,19 @@ class AuditResult(Shown, JsonRecord):
         shares = [f"{h} of {n}" for h, n in zip(self.hits, self.trials, strict=True)]
         whose = f", for {protected(self.unit)}" if column_of(self.unit) else ""
         rows = [
-            ("Promise", f"{promised} ({self.guarantee}), {self.level} level{whose}"),
+            ("Declared", f"{promised} ({self.guarantee}), {self.level} level{whose}"),
             ("Verdict", self.verdict),
-            ("Tightness", f"{100 * self.tightness:.0f} % of epsilon was shown to be lost"),
+            ("Tightness", f"the lower bound is {100 * self.tightness:.0f} % of epsilon"),
             ("Worst pair", self.worst),
             ("Event", f"{self.event}: {shares[0]} runs on one dataset, {shares[1]} on the other"),
             ("Options", text_of(self.options) if self.options else ""),
-            ("Runs", f"{self.runs}, of which {sum(self.trials)} counted the event"),
+            ("Runs", f"{self.runs}, of which {sum(self.trials)} were used to test the event"),
             ("Noise", self.noise),
         ]
-        blocks = (
-            Pairs(tuple(row for row in rows if row[1])),
-            _pairs(self),
-            Notes(_notes(self)),
-        )
-        alert = starred((self.verdict,)) if self.violated else ""
+        blocks = (Pairs(tuple(row for row in rows if row[1])), _pairs(self), Notes(_notes(self)))
+        starred_warnings = f"*** {self.verdict} ***" if self.violated else ""
         what = f" ({self.estimand})" if self.estimand else ""
-        return Summary(f"Audit of {self.method}{what}", alert, blocks)
+        return Summary(f"Audit of {self.method}{what}", starred_warnings, blocks)
 
     def __repr__(self) -> str:
         return f"<dpeffects audit of {self.method}: {self.verdict}>"
@@ -138,19 +136,21 @@ def _pairs(audit: AuditResult) -> Table:
         runs = f"{pair.runs}" if pair.runs else "-"
         rows.append((pair.name + mark, pair.skipped or pair.about, runs, *losses))
     columns = ("neighbours", "what changes", "runs", "average loss", "largest loss")
-    return Table("Pairs of neighbours (* the worst)", columns, tuple(rows), "llrrr")
+    return Table(
+        "Pairs of neighbouring datasets (* gives the bound)", columns, tuple(rows), "llrrr"
+    )
 
 
 def _notes(audit: AuditResult) -> tuple[str, ...]:
     notes = [
-        "The bound holds whatever the noise is; it says nothing about neighbours that were not "
-        "tried. A low bound is no proof of privacy: the proofs are in privacy/PROOFS.md.",
-        "A loss is the log of how much likelier a release was on its own dataset than on the "
-        "neighbour, by the noise that was declared; inf: the neighbour cannot show the same.",
+        "The lower bound is valid for any noise distribution, and only for the pairs of neighbours "
+        "that were tried. A low bound does not prove privacy: the proofs are in privacy/PROOFS.md.",
+        "Privacy loss: logarithm of the likelihood ratio of a release on its own dataset and the "
+        "neighbour, under the declared noise; inf: impossible on the neighbour.",
     ]
     if audit.delta == 0 and audit.largest_loss > audit.epsilon * (1.0 + 1e-6):
         notes.append(
-            f"A run with a privacy loss of {number(audit.largest_loss)} was seen, above "
-            "epsilon: some sensitivity is not covered, however rarely that shows."
+            f"One run had a privacy loss of {number(audit.largest_loss)}, above epsilon: a "
+            "sensitivity is too small, even if this is rare."
         )
     return tuple(notes)

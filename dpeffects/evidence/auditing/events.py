@@ -102,10 +102,7 @@ NO_EVENT = Event(LOSS_STATISTIC, math.inf, True, 0)
 
 
 def lower_bound(
-    hits: tuple[int, int] | Two,
-    sizes: tuple[int, int],
-    delta: float,
-    conf_level: float,
+    hits: tuple[int, int] | Two, sizes: tuple[int, int], delta: float, conf_level: float
 ) -> FloatArray:
     """Lower bound on epsilon from counts of an event on its own dataset and on the other.
 

@@ -66,7 +66,7 @@ def mechanism(
     level: str | None = None,
     estimand: str = "ATE",
     variance: bool = True,
-    shares: Mapping[str, float] | None = None,
+    budget_split: Mapping[str, float] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Mechanism:
     """Return what a name or a function stands for."""
@@ -96,7 +96,7 @@ def mechanism(
         estimand=estimand,
         budget=budget,
         level=level,
-        shares=shares,
+        budget_split=budget_split,
         variance=variance,
         options=options,
         **released,
@@ -141,6 +141,6 @@ def _prepare_method(
 
     def run(noise: RecordedNoise) -> Any:
         estimate = estimation.fit(noise)
-        return {"estimate": estimate, "spends": str(estimation.ledger.spends)}
+        return {"estimate": estimate, "charges": str(estimation.ledger.charges)}
 
     return run

@@ -251,10 +251,7 @@ def _require_private(
     if formula is None:
         return
     read = parse(formula)
-    known = {
-        "treatment": set(read.treatment_columns),
-        "covariates": set(read.covariate_columns),
-    }
+    known = {"treatment": set(read.treatment_columns), "covariates": set(read.covariate_columns)}
     for what in sorted(public & known.keys()):
         if both := sorted(pair.changes & known[what]):
             raise OptionError(f"{who}: the {what} ({', '.join(both)}) is public in this audit")
@@ -263,9 +260,9 @@ def _require_private(
 def _as_pandas(frame: Any) -> Any:
     import narwhals.stable.v2 as nw
 
-    from dpeffects.design.bounds import Declared
+    from dpeffects.design.bounds import DeclaredFrame
 
-    frame = frame.frame if isinstance(frame, Declared) else frame
+    frame = frame.frame if isinstance(frame, DeclaredFrame) else frame
     try:
         return nw.from_native(frame, eager_only=True).to_pandas().reset_index(drop=True)
     except TypeError:

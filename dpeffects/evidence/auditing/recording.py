@@ -28,14 +28,14 @@ import numpy as np
 
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.inference.ladder_noise import stairs
-from dpeffects.privacy import Block, Noisy, losses
+from dpeffects.privacy import Block, NoisyValue, losses
 from dpeffects.privacy.ladder import PARTS, TOP, Ladder
-from dpeffects.privacy.minimise import Fit
 from dpeffects.privacy.noise import NoiseSource, flip_chance, triangles
+from dpeffects.privacy.private_minimisation import Minimisation
 from dpeffects.privacy.rows import Records
 
 
-def by_record(fit: Fit, weights: FloatArray) -> Records:
+def by_record(fit: Minimisation, weights: FloatArray) -> Records:
     """Return rows, factors and curvatures at some weights, wherever the rows are.
 
     A row's gradient is its factor times the row, its Hessian the curvature times row row'; both
@@ -50,13 +50,13 @@ def by_record(fit: Fit, weights: FloatArray) -> Records:
     return fit.curator._source.gather(function, *problem.reads)
 
 
-def gradient(fit: Fit, weights: FloatArray) -> FloatArray:
+def gradient(fit: Minimisation, weights: FloatArray) -> FloatArray:
     """Sum of the gradients of the losses."""
     rows, factors, _ = by_record(fit, weights)
     return np.asarray(factors @ rows)
 
 
-def log_volume(fit: Fit, weights: FloatArray) -> float:
+def log_volume(fit: Minimisation, weights: FloatArray) -> float:
     """Logarithm of the determinant of the objective's second derivatives."""
     rows, _, curvatures = by_record(fit, weights)
     matrix = (rows.T * curvatures) @ rows + fit.problem.strength * np.eye(weights.size)
@@ -193,7 +193,7 @@ class RecordedNoise(NoiseSource):
         self.log_likelihood += log_chance(ladder, drawn)
         return drawn
 
-    def minimise(self, objective: Any, hidden: Noisy) -> FloatArray:
+    def minimise(self, objective: Any, hidden: NoisyValue) -> FloatArray:
         """A minimiser with noise in its objective, which is not seen.
 
         Its log-density, up to a constant, is that of the noise that would make these weights the

@@ -142,7 +142,7 @@ def _batches(
     """Cut what is left on one data set to batches: light entries together, heavy ones alone."""
     done = [row for row in known if row["data"] == task.name and row["seed"] == seed]
     groups: dict[Any, dict[str, Entry]] = {}
-    for entry in (entry for entry in chosen if not entry.why_not(task)):
+    for entry in (entry for entry in chosen if not entry.release_inconsistency(task)):
         alone = entry.name if entry.heavy else ""
         groups.setdefault((entry.guarantee != "none", alone), {})[entry.name] = entry
     for (private, alone), group in groups.items():

@@ -24,14 +24,14 @@ from dpeffects.evidence.leaderboard.candidates import OURS, Entry, entries
 from dpeffects.evidence.leaderboard.problems import Task, tasks
 from dpeffects.evidence.simulations import pictures
 from dpeffects.lazy import pd
-from dpeffects.results.export import READERS, JsonRecord, frame_of, plain
-from dpeffects.results.numbers import figure
-from dpeffects.results.words import percent
-from dpeffects.summary import Notes, Pairs, Shown, Summary, Table
+from dpeffects.results.export import READERS, JsonDocument, frame_of, plain
+from dpeffects.results.number_format import figure
+from dpeffects.results.wording import percent
+from dpeffects.summary import Notes, Pairs, Summary, SummaryMixin, Table
 
 
 @dataclass(frozen=True)
-class Leaderboard(Shown, JsonRecord):
+class Leaderboard(SummaryMixin, JsonDocument):
     """The runs of the leaderboard, and what they add up to.
 
     Parameters
@@ -84,10 +84,10 @@ class Leaderboard(Shown, JsonRecord):
     def gaps(self) -> pd.DataFrame:
         """One row for each entry and data set that has no figures, with the reason."""
         rows: list[dict[str, Any]] = [
-            {"fit": entry.name, "data": task.name, "reason": entry.why_not(task)}
+            {"fit": entry.name, "data": task.name, "reason": entry.release_inconsistency(task)}
             for entry in self.entries
             for task in self.tasks
-            if entry.why_not(task)
+            if entry.release_inconsistency(task)
         ]
         bad = self.runs[self.runs["failure"] != ""]
         for (name, data), group in bad.groupby(["fit", "data"], sort=False):
@@ -107,12 +107,12 @@ class Leaderboard(Shown, JsonRecord):
             ("Repeats", f"{self.repeats}, seed {self.seed}"),
         ]
         if not math.isnan(share):
-            about.append(("Ours near the best", f"{100 * share:.0f} % of places"))
+            about.append(("dpeffects near the best", f"{100 * share:.0f} % of settings"))
         notes = (
-            "Error: median of the relative error. Ranked: entries that protect records with a "
-            "proved guarantee.",
-            f"Near: best or within {100 * NEAR:.0f} % of the best. Ratio: geometric mean of the "
-            "error over the best.",
+            "Setting: a data set with an epsilon. Error: median of the absolute relative error. "
+            "Ranked are methods that protect whole records with a proved guarantee.",
+            f"Near the best: error at most {100 * NEAR:.0f} % above the smallest. Error ratio: "
+            "geometric mean of the error divided by the smallest error.",
             *_gaps(self.gaps()),
         )
         blocks = (Pairs(tuple(about)), _best(self.places()), _overall(self.overall()))
@@ -128,7 +128,7 @@ def _gaps(frame: pd.DataFrame) -> list[str]:
 
 
 def _best(frame: pd.DataFrame) -> Table:
-    columns = ("data", "epsilon", "best", "error", "best of ours", "error")
+    columns = ("data", "epsilon", "best", "error", "best of dpeffects", "error")
     rows = [
         (
             *(row["data"], f"{row['epsilon']:g}", row["best"], figure(row["error"], ".3g")),
@@ -136,11 +136,12 @@ def _best(frame: pd.DataFrame) -> Table:
         )
         for row in frame.to_dict("records")
     ]
-    return Table("Best in each place", columns, tuple(rows), "lrlrlr")
+    return Table("Best method in each setting", columns, tuple(rows), "lrlrlr")
 
 
 def _overall(frame: pd.DataFrame) -> Table:
-    columns = ("entry", "guarantee", "level", "ratio", "near", "coverage", "seconds")
+    heads = ("error ratio", "near the best", "coverage", "seconds")
+    columns = ("method", "guarantee", "level", *heads)
     rows = [
         (
             *(row["fit"], row["guarantee"], row["level"], figure(row["ratio"], ".3g")),
@@ -150,7 +151,7 @@ def _overall(frame: pd.DataFrame) -> Table:
         )
         for row in frame.to_dict("records")
     ]
-    return Table("Entries", columns, tuple(rows), "lllrrrr")
+    return Table("Methods", columns, tuple(rows), "lllrrrr")
 
 
 @plain.register

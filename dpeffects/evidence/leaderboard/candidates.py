@@ -77,7 +77,7 @@ class Entry:
         if not self.name or self.name.split() != [self.name]:
             raise OptionError(f"the name of an entry has no blanks, got {self.name!r}")
 
-    def why_not(self, task: Task) -> str:
+    def release_inconsistency(self, task: Task) -> str:
         """Say why it cannot be run on some data; empty where it can."""
         if self.covariates == "strata" and not task.strata:
             return "needs a few discrete covariates"

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from dpeffects.datasets import data_info, load_data, simulate
-from dpeffects.design.bounds import Declared, declare
-from dpeffects.design.read import read
+from dpeffects.design.bounds import DeclaredFrame, declare
+from dpeffects.design.table_reader import read
 from dpeffects.errors import DPEffectsError
 from dpeffects.evidence.simulations.nonprivate import reference
 from dpeffects.formula import parse
@@ -60,7 +60,7 @@ class Task:
 
 
 @cache
-def _population(name: str, randomised: bool) -> tuple[Declared, float]:
+def _population(name: str, randomised: bool) -> tuple[DeclaredFrame, float]:
     """Return a data set and the effect in it."""
     data, info = load_data(name), data_info(name)
     if {"mu0", "mu1"} <= set(data.frame.columns):
@@ -80,23 +80,23 @@ def adjusted(formula: str, data: Any, *_: Any) -> float:
     return on_all(rows.outcome, rows.treated, rows.covariates())[0]
 
 
-def _known(data: Declared) -> float:
+def _known(data: DeclaredFrame) -> float:
     return float(np.mean(data.frame["mu1"] - data.frame["mu0"]))
 
 
-def _drawn(name: str, randomised: bool, n: int, seed: int) -> tuple[Declared, float]:
+def _drawn(name: str, randomised: bool, n: int, seed: int) -> tuple[DeclaredFrame, float]:
     """Draw n rows of a data set with replacement."""
     data, truth = _population(name, randomised)
     rows = np.random.default_rng(seed).integers(len(data.frame), size=n)
     return declare(data.frame.iloc[rows].reset_index(drop=True), data.bounds), truth
 
 
-def _simulated(name: str, n: int, seed: int) -> tuple[Declared, float]:
+def _simulated(name: str, n: int, seed: int) -> tuple[DeclaredFrame, float]:
     data = simulate(name, n=n, seed=seed)
     return data, _known(data)
 
 
-def _in_one_stratum(n: int, seed: int) -> tuple[Declared, float]:
+def _in_one_stratum(n: int, seed: int) -> tuple[DeclaredFrame, float]:
     """Draw from the stroke trial, with a covariate that is the same for everybody."""
     data, truth = _drawn("ist", True, n, seed)
     return declare(data.frame.assign(everybody=0), {**data.bounds, "everybody": [0, 1]}), truth

@@ -1,3 +1,3 @@
-from dpeffects.evidence.simulations.simulation import Study, simulate_study
+from dpeffects.evidence.simulations.simulation import SimulationStudy, simulate_study
 
-__all__ = ["Study", "simulate_study"]
+__all__ = ["SimulationStudy", "simulate_study"]

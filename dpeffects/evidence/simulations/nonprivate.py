@@ -12,10 +12,10 @@ from dpeffects.errors import OptionError, checked_call, not_among
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import default_learner, get
 from dpeffects.guarantee import KINDS
-from dpeffects.inference.estimate import Estimate, Means, Unavailable
+from dpeffects.inference.estimate import ArmMeans, Estimate, Unavailable
 from dpeffects.lazy import pd
 from dpeffects.privacy.ladder import Ladder
-from dpeffects.results.numbers import to_error
+from dpeffects.results.number_format import to_error
 from dpeffects.seeded import SeededNoise
 
 _CALLS = abilities.calls() | {
@@ -143,7 +143,9 @@ def reference(
     if call not in _CALLS:
         raise OptionError(not_among("call", call, sorted(_CALLS)))
     arguments |= _of_method(call, method, arguments)
-    arguments = {k: x for k, x in arguments.items() if k not in ("ledger", "dataset", "shares")}
+    arguments = {
+        k: x for k, x in arguments.items() if k not in ("ledger", "dataset", "budget_split")
+    }
     arguments |= {"epsilon": _UNLIMITED, "seed": NoNoise(seed)}
     fit = _sampled(_CALLS[call](formula, data, **arguments))
     several = Unavailable("there are several: tidy() has them")
@@ -172,7 +174,7 @@ def _sampled(found: Any) -> Any:
         return found
     own = {f.name: getattr(found, f.name) for f in fields(found) if f.init}
     made = {name: _sampled(x) for name, x in own.items()}
-    if isinstance(found, Estimate | Means):
+    if isinstance(found, Estimate | ArmMeans):
         made["parts"] = ()
     if "confounding" in own:
         made["confounding"] = 0.0 if isinstance(own["confounding"], float) else None

@@ -53,12 +53,12 @@ def errors(
     [0.30000000000000004, 0.1]
     """
     table = _table(frame, [x, y, by], y)
-    alarms: dict[str, list[str]] = {}
+    warnings: dict[str, list[str]] = {}
     if "guarantee" in table.columns:
         groups = table.groupby(by, sort=False)["guarantee"]
-        alarms = {str(name): _alarms(statuses) for name, statuses in groups}
-    marks = look.with_names(list(alarms), list(alarms.values()))
-    with look.canvas(ax, alarms=marks) as axes:
+        warnings = {str(name): _warnings(statuses) for name, statuses in groups}
+    marks = look.with_names(list(warnings), list(warnings.values()))
+    with look.canvas(ax, warnings=marks) as axes:
         for k, (name, part) in enumerate(table.groupby(by, sort=False)):
             _line(axes, k, str(name), part, x, y)
         if reference is not None:
@@ -82,8 +82,10 @@ def _table(frame: Any, columns: list[str], positive: str) -> pd.DataFrame:
     return table
 
 
-def _alarms(statuses: Any) -> list[str]:
-    return [text for status in dict.fromkeys(statuses) if (text := look.alarm(str(status)))]
+def _warnings(statuses: Any) -> list[str]:
+    return [
+        text for status in dict.fromkeys(statuses) if (text := look.status_warning(str(status)))
+    ]
 
 
 def _line(ax: Any, k: int, name: str, part: pd.DataFrame, x: str, y: str) -> None:
@@ -140,7 +142,7 @@ def leaderboard(frame: Any, epsilon: float = 1.0, *, ax: Any = None) -> Any:
         look.rows(axes, names)
         for row in range(len(names)):
             axes.axhline(row, color=look.PALE, linewidth=0.5, zorder=0.1)
-        axes.set(xlabel="median error, over that of the best", title=f"epsilon = {epsilon:g}")
+        axes.set(xlabel="Median error relative to the best method", title=f"Epsilon {epsilon:g}")
         legend_beside(axes)
     return axes
 

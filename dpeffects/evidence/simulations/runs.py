@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from dpeffects.datasets import simulate
-from dpeffects.design.bounds import Declared
+from dpeffects.design.bounds import DeclaredFrame
 from dpeffects.effects import estimate_effect
 from dpeffects.errors import DataError, DPEffectsError
 
-Fit = Mapping[str, Any] | Callable[..., Any]
+Minimisation = Mapping[str, Any] | Callable[..., Any]
 Maker = str | Callable[..., Any]
 
 _ROLES = ("treatment", "outcome", "mu0", "mu1")
@@ -26,7 +26,7 @@ SIZE = 10
 KEYS = ["fit", "n", "epsilon", "repeat"]
 COLUMNS = [
     *KEYS,
-    *("truth", "estimate", "std_error", "conf_low", "conf_high", "caution", "failure", "seconds"),
+    *("truth", "estimate", "std_error", "conf_low", "conf_high", "warnings", "failure", "seconds"),
 ]
 
 
@@ -34,7 +34,7 @@ COLUMNS = [
 class StudyDesign:
     """What is the same in all batches."""
 
-    fits: Mapping[str, Fit]
+    fits: Mapping[str, Minimisation]
     data: Maker
     seed: int
     estimand: str = "ATE"
@@ -51,7 +51,7 @@ class StudyDesign:
         return data, self._truth(data)
 
     def _truth(self, data: Any) -> float:
-        frame = data.frame if isinstance(data, Declared) else data
+        frame = data.frame if isinstance(data, DeclaredFrame) else data
         if not {"mu0", "mu1"} <= set(frame.columns):
             raise DataError('data needs the columns "mu0" and "mu1", or make a pair (data, truth)')
         effect = np.asarray(frame["mu1"], float) - np.asarray(frame["mu0"], float)
@@ -99,15 +99,15 @@ class Batch:
         """Run one fit, and return what came of it."""
         seed = seed_at(self.design.seed, "noise", name, self.n, epsilon, repeat)
         start, row = time.perf_counter(), dict.fromkeys(COLUMNS[5:9], math.nan)
-        failure = caution = ""
+        failure = warnings = ""
         try:
             fitted = self.design.fit(name, data, epsilon, seed)
         except DPEffectsError as error:
             failure = f"{type(error).__name__}: {str(error).splitlines()[0]}"
         else:
-            row, caution = _read(fitted, self.design.conf_level)
+            row, warnings = _read(fitted, self.design.conf_level)
         seconds = time.perf_counter() - start
-        return {**row, "caution": caution, "failure": failure, "seconds": seconds}
+        return {**row, "warnings": warnings, "failure": failure, "seconds": seconds}
 
 
 def _read(fitted: Any, conf_level: float) -> tuple[dict[str, float], str]:
@@ -115,7 +115,7 @@ def _read(fitted: Any, conf_level: float) -> tuple[dict[str, float], str]:
     if not hasattr(fitted, "tidy"):
         return {**dict.fromkeys(COLUMNS[5:9], math.nan), "estimate": float(fitted)}, ""
     line = fitted.tidy(conf_level).iloc[0]
-    return {name: float(line[name]) for name in COLUMNS[5:9]}, str(getattr(fitted, "caution", ""))
+    return {name: float(line[name]) for name in COLUMNS[5:9]}, str(getattr(fitted, "warnings", ""))
 
 
 def batches_of(
@@ -146,5 +146,5 @@ def key_of(row: Mapping[str, Any]) -> tuple[str, int, float, int]:
 
 
 def _formula(data: Any) -> str:
-    names = list((data.frame if isinstance(data, Declared) else data).columns)
+    names = list((data.frame if isinstance(data, DeclaredFrame) else data).columns)
     return "outcome ~ treatment | " + " + ".join(x for x in names if x not in _ROLES)

@@ -26,22 +26,22 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpeffects import errors, estimands, progress, summary, writing
+from dpeffects import errors, estimands, file_output, progress, summary
 from dpeffects.estimators.option_checks import check_choice, check_whole
 from dpeffects.evidence.simulations import pictures
 from dpeffects.evidence.simulations.runs import (
     COLUMNS,
     KEYS,
-    Fit,
     Maker,
+    Minimisation,
     StudyDesign,
     batches_of,
     key_of,
 )
 from dpeffects.lazy import pd
-from dpeffects.results.export import JsonRecord, frame_of
-from dpeffects.results.numbers import figure, to_error
-from dpeffects.results.words import percent
+from dpeffects.results.export import JsonDocument, frame_of
+from dpeffects.results.number_format import figure, to_error
+from dpeffects.results.wording import percent
 
 T = TypeVar("T")
 
@@ -96,13 +96,13 @@ def on_file(
     if path is None:
         return []
     if not _exists(path):
-        writing.check(path)  # before hours of runs that could not be kept
+        file_output.check(path)  # before hours of runs that could not be kept
         return []
     content = _content(path, columns)
     try:
         found = pd.read_csv(
             BytesIO(content),
-            dtype={"fit": str, "caution": str, "failure": str},
+            dtype={"fit": str, "warnings": str, "failure": str},
             keep_default_na=False,
             na_values=["nan"],
         )
@@ -154,14 +154,14 @@ def append(path: str | Path, rows: list[dict[str, Any]], columns: Sequence[str] 
 
 
 @dataclass(frozen=True, repr=False)
-class Study(summary.Shown, JsonRecord):
+class SimulationStudy(summary.SummaryMixin, JsonDocument):
     """The runs of a simulation study, and what they add up to.
 
     Parameters
     ----------
     runs
         A frame with one row a run: fit, n, epsilon, repeat, truth, estimate, std_error, conf_low,
-        conf_high, caution, failure, seconds.
+        conf_high, warning, failure, seconds.
     data, estimand, conf_level, repeats, seed
         As asked for.
     """
@@ -180,8 +180,8 @@ class Study(summary.Shown, JsonRecord):
     def tidy(self) -> pd.DataFrame:
         """One row for each fit, sample size and epsilon.
 
-        ``error`` is the root mean squared error, ``relative_error`` that over the size of the
-        truth, ``coverage`` the share of intervals that hold the truth with its Monte Carlo
+        ``error`` is the root mean squared error, ``relative_error`` the same divided by the size of
+        the truth, ``coverage`` the share of intervals that contain the truth, with its Monte Carlo
         standard error ``coverage_se``, ``width`` the median width.
         """
         rows = [
@@ -209,16 +209,25 @@ class Study(summary.Shown, JsonRecord):
             (
                 ("Data", f"{self.data}, {self.repeats} repeats, seed {self.seed}"),
                 ("Estimand", self.estimand),
-                ("Intervals", percent(self.conf_level)),
+                ("Confidence level", percent(self.conf_level)),
             )
         )
-        columns = ("fit", "n", "epsilon", "bias", "error", "relative", "coverage", "width", "runs")
+        columns = (
+            *("fit", "n", "epsilon", "bias", "RMSE", "relative RMSE"),
+            *("coverage", "median width", "runs"),
+        )
         rows = [_line(row) for _, row in self.tidy().iterrows()]
-        notes = ["Error is the root mean squared error; relative to the size of the true effect."]
+        notes = [
+            "RMSE: root mean squared error. Relative RMSE: RMSE over the true effect. Coverage: "
+            "share of confidence intervals that contain the truth, with its Monte Carlo standard "
+            "error where given."
+        ]
         failures = self.runs.loc[self.runs["failure"] != "", "failure"]
         for reason, times in failures.value_counts().items():
             notes.append(f"{times} runs failed: {reason}")
-        table = summary.Table("Error and coverage", columns, tuple(rows), "lrrrrrrrr")
+        table = summary.Table(
+            "Error and coverage of confidence intervals", columns, tuple(rows), "lrrrrrrrr"
+        )
         return summary.Summary("Simulation study", "", (about, table, summary.Notes(tuple(notes))))
 
 
@@ -254,7 +263,7 @@ def _measures(group: pd.DataFrame) -> dict[str, Any]:
 
 @errors.checked_call
 def simulate_study(
-    fits: Mapping[str, Fit],
+    fits: Mapping[str, Minimisation],
     data: Maker,
     *,
     n: int | Sequence[int],
@@ -267,7 +276,7 @@ def simulate_study(
     workers: int = 1,
     path: str | Path | None = None,
     **options: Any,
-) -> Study:
+) -> SimulationStudy:
     """Repeat fits on simulated data, and measure their error and the coverage of their intervals.
 
     Parameters
@@ -325,10 +334,10 @@ def simulate_study(
         key=lambda row: (order.index(row["fit"]), *key_of(row)[1:]),
     )
     name = data if isinstance(data, str) else getattr(data, "__name__", type(data).__name__)
-    return Study(frame_of(kept, COLUMNS), name, estimand, conf_level, repeats, seed)
+    return SimulationStudy(frame_of(kept, COLUMNS), name, estimand, conf_level, repeats, seed)
 
 
-def _check_fits(fits: Mapping[str, Fit]) -> None:
+def _check_fits(fits: Mapping[str, Minimisation]) -> None:
     if not fits:
         raise errors.OptionError('give fits, for example {"means": {"method": "diff_in_means"}}')
     for name, fit in fits.items():

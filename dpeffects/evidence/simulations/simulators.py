@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.datasets.descriptions import INDICATOR, catalogue, named, read_bundled, require_known
-from dpeffects.design.bounds import Declared, declare
+from dpeffects.design.bounds import DeclaredFrame, declare
 from dpeffects.errors import DataError, OptionError, checked_call, did_you_mean
 from dpeffects.lazy import pd
 
@@ -47,7 +47,7 @@ def _ihdp_design() -> tuple[pd.DataFrame, FloatArray, FloatArray, FloatArray]:
     return frame, x, mean, np.where(measured, 1.0, 0.25)
 
 
-def ihdp_a(rng: np.random.Generator, n: int) -> Declared:
+def ihdp_a(rng: np.random.Generator, n: int) -> DeclaredFrame:
     """Draw surface A: both arms linear and parallel, effect 4."""
     frame, x, mean, variance = _ihdp_design()
     beta = rng.choice(5, size=x.shape[1] + 1, p=[0.5, 0.2, 0.15, 0.1, 0.05]).astype(np.float64)
@@ -57,7 +57,7 @@ def ihdp_a(rng: np.random.Generator, n: int) -> Declared:
     return _ihdp(rng, n, frame, mu0, mu0 + 4.0, (centre - spread, centre + 4.0 + spread))
 
 
-def ihdp_b(rng: np.random.Generator, n: int) -> Declared:
+def ihdp_b(rng: np.random.Generator, n: int) -> DeclaredFrame:
     """Draw surface B: the untreated arm exponential, the effect on the treated 4."""
     frame, x, mean, variance = _ihdp_design()
     beta = rng.choice(5, size=x.shape[1] + 1, p=[0.6, 0.1, 0.1, 0.1, 0.1]) / 10.0
@@ -78,7 +78,7 @@ def _ihdp(
     mu0: FloatArray,
     mu1: FloatArray,
     within: Interval,
-) -> Declared:
+) -> DeclaredFrame:
     """Add the noisy outcome and both means, within a range rounded outwards to fives."""
     if n != len(frame):
         raise OptionError(f"the IHDP covariates have {len(frame)} rows: leave n out")
@@ -115,7 +115,7 @@ def _declared(
     effect: FloatArray | float,
     outcome_range: Interval,
     bounds: Mapping[str, Any] | None = None,
-) -> Declared:
+) -> DeclaredFrame:
     """Return the frame and its bounds; columns of a matrix are x1, x2, ... within [0, 1]."""
     if isinstance(covariates, np.ndarray):
         covariates = {f"x{j + 1}": covariates[:, j] for j in range(covariates.shape[1])}
@@ -131,7 +131,7 @@ def _declared(
 
 def _private_psm(
     rng: np.random.Generator, n: int, *, covariates: int = 20, effect: float = 0.5
-) -> Declared:
+) -> DeclaredFrame:
     """Draw Synth of PrivATE (its appendix F)."""
     _check_between("covariates", covariates, 1, 1_000)
     _check_between("effect", effect, -1.0, 1.0)
@@ -151,7 +151,7 @@ def _multisite(
     effect: float = 0.5,
     imbalance: float | None = None,
     sites: tuple[float, ...] = (1, 1, 1),
-) -> Declared:
+) -> DeclaredFrame:
     """Draw Synth of Koga, Chaudhuri and Page (their section on experiments)."""
     _check_between("levels", levels, 2, 100_000)
     _check_between("effect", effect, -1.0, 1.0)
@@ -171,7 +171,7 @@ def _multisite(
 def _sites(
     rng: np.random.Generator, n: int, shares: tuple[float, ...]
 ) -> tuple[list[str], npt.NDArray[np.str_]]:
-    """Deal ``n`` rows out to sites at random, in sizes proportional to ``shares``."""
+    """Deal ``n`` rows out to sites at random, in sizes proportional to ``budget_split``."""
     weights = np.asarray(shares, dtype=np.float64)
     if weights.ndim != 1 or len(weights) < 2 or not (weights > 0).all():
         raise OptionError(f"sites must be two or more positive shares, got {shares!r}")
@@ -196,7 +196,7 @@ def _confounders(rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArr
     return x, risk, _bernoulli(rng, _sigmoid(_SLOPE * (risk - 0.5)))
 
 
-def _confounded(rng: np.random.Generator, n: int, *, effect: float = 0.1) -> Declared:
+def _confounded(rng: np.random.Generator, n: int, *, effect: float = 0.1) -> DeclaredFrame:
     """Draw a bounded outcome that rises with what makes treatment likely."""
     _check_between("effect", effect, -1.0, 1.0)
     x, risk, treatment = _confounders(rng, n)
@@ -204,7 +204,7 @@ def _confounded(rng: np.random.Generator, n: int, *, effect: float = 0.1) -> Dec
     return _declared(x, treatment, outcome, 0.7 * risk + 0.1, effect, _support(0.0, 0.9, effect))
 
 
-def _binary(rng: np.random.Generator, n: int, *, effect: float = -0.1) -> Declared:
+def _binary(rng: np.random.Generator, n: int, *, effect: float = -0.1) -> DeclaredFrame:
     """Draw a 0/1 outcome whose risk treatment shifts by ``effect``."""
     _check_between("effect", effect, -0.2, 0.2)
     x, risk, treatment = _confounders(rng, n)
@@ -213,7 +213,7 @@ def _binary(rng: np.random.Generator, n: int, *, effect: float = -0.1) -> Declar
     return declare(_declared(x, treatment, outcome, mu0, effect, (0, 1)), outcome=INDICATOR)
 
 
-def _three_arms(rng: np.random.Generator, n: int, *, effect: float = 0.2) -> Declared:
+def _three_arms(rng: np.random.Generator, n: int, *, effect: float = 0.2) -> DeclaredFrame:
     """Draw a treatment of three levels, and an outcome that rises with what makes it likely.
 
     Low treatment has half of the effect of high treatment.
@@ -251,7 +251,7 @@ def _share_of(rng: np.random.Generator, group: IntArray, icc: float) -> FloatArr
 
 def _study(
     x: FloatArray, treatment: IntArray, error: FloatArray, effect: float, **more: Any
-) -> Declared:
+) -> DeclaredFrame:
     """Return a frame whose effects rise with x1, to twice ``effect``, as its outcomes do.
 
     Columns of ``error`` are added up; those but the last belong to the mean of a row. ``more`` are
@@ -282,7 +282,7 @@ def _clustered(
     effect: float = 0.1,
     assigned: str = "record",
     randomised: bool = False,
-) -> Declared:
+) -> DeclaredFrame:
     """Draw villages of unequal size, whose people have something in common.
 
     With ``assigned="village"`` all people of a village are treated, or none, and x1 and x2 are the
@@ -312,7 +312,7 @@ def _repeated(
     icc: float = 0.2,
     effect: float = 0.1,
     randomised: bool = False,
-) -> Declared:
+) -> DeclaredFrame:
     """Draw people with 1 to ``most`` rows, the more the larger x1 is, all with the same treatment.
 
     Effects rise with x1 too: the mean over rows is not that over people.
@@ -328,7 +328,7 @@ def _repeated(
 
 def _missing_outcomes(
     rng: np.random.Generator, n: int, *, effect: float = 0.1, randomised: bool = False
-) -> Declared:
+) -> DeclaredFrame:
     """Draw outcomes of which a fifth is missing, by x1, x2 and treatment: at random given these."""
     x = rng.random((n, 3))
     treatment = _assign(rng, x, randomised)
@@ -341,7 +341,7 @@ def _missing_outcomes(
 
 def _survey(
     rng: np.random.Generator, n: int, *, effect: float = 0.1, randomised: bool = False
-) -> Declared:
+) -> DeclaredFrame:
     """Draw a survey in which people with a large x1, and a large effect, are rarely asked.
 
     Weights are from 1 to 5. The effect in the population is the weighted mean of mu1 - mu0.
@@ -369,7 +369,7 @@ def _survival(
     horizon: float = 360.0,
     treated: float = 0.5,
     randomised: bool = False,
-) -> Declared:
+) -> DeclaredFrame:
     """Draw Weibull times to an event, censored at the horizon, or before it at a uniform time.
 
     mu0 and mu1 are mean times until the event or the horizon, by the incomplete gamma function.
@@ -417,10 +417,10 @@ def _rates(
     longest: float = 5.0,
     most: int = 10,
     randomised: bool = False,
-) -> Declared:
-    """Draw counts of events in unequal times, by a beta-binomial law: at most ``most`` of them.
+) -> DeclaredFrame:
+    """Draw counts of events in unequal times, by a beta-binomial distribution, ``most`` at most.
 
-    Their variance is about ``dispersion`` times that of a Poisson law with the same mean.
+    Their variance is about ``dispersion`` times that of a Poisson distribution with the same mean.
     """
     _check_between("rate", rate, 0.0, 100.0)
     _check_between("ratio", ratio, 0.01, 100.0)
@@ -461,7 +461,7 @@ def _partially_linear(
     gamma: FloatArray,
     effect: FloatArray,
     within: Interval,
-) -> Declared:
+) -> DeclaredFrame:
     """Draw treatment 1{x . beta >= eta} and outcome effect * treatment + x . gamma + noise.
 
     eta and the noise are uniform on [-1, 1], so the propensity is (1 + x . beta) / 2, at most 1.
@@ -471,7 +471,7 @@ def _partially_linear(
     return _declared(x, treatment, outcome, x @ gamma, effect, within)
 
 
-def _cate_1(rng: np.random.Generator, n: int) -> Declared:
+def _cate_1(rng: np.random.Generator, n: int) -> DeclaredFrame:
     """Draw dataset 1 of the DP-CATE paper (its appendix H.1).
 
     x . gamma is in [0, 2], the noise in [-1, 1] and the effect in [1, 5.5], so the outcome is in
@@ -482,7 +482,7 @@ def _cate_1(rng: np.random.Generator, n: int) -> Declared:
     return _partially_linear(rng, x, beta, gamma, _theta(x[:, 0], x[:, 0]), (-1.0, 8.5))
 
 
-def _cate_2(rng: np.random.Generator, n: int, *, support: int = 5) -> Declared:
+def _cate_2(rng: np.random.Generator, n: int, *, support: int = 5) -> DeclaredFrame:
     """Draw dataset 2 of the DP-CATE paper (its appendix H.1).
 
     The paper does not say how many entries of beta and gamma differ from zero. With all 30,
@@ -510,7 +510,7 @@ def _cate_2(rng: np.random.Generator, n: int, *, support: int = 5) -> Declared:
 # --- stand-ins for data sets of that paper that nobody may pass on -----------------------------
 
 
-def _mimic_like(rng: np.random.Generator, n: int) -> Declared:
+def _mimic_like(rng: np.random.Generator, n: int) -> DeclaredFrame:
     """Draw a table of the size and kind of MIMIC-III as the DP-CATE paper uses it.
 
     Vital signs and blood counts have usual means and spreads of intensive care, and a severity in
@@ -545,7 +545,7 @@ def _mimic_like(rng: np.random.Generator, n: int) -> Declared:
 
 def _tcga_like(
     rng: np.random.Generator, n: int, *, covariates: int = 4_000, effect: float = 1.0
-) -> Declared:
+) -> DeclaredFrame:
     """Draw a table of the size and kind of TCGA as the DP-CATE paper uses it.
 
     Expressions of genes share twelve factors, and spread the less the higher their number. The sum
@@ -571,7 +571,7 @@ def _tcga_like(
     return _declared(columns, treatment, outcome, mu0, effect, _support(1.0, 9.0, effect), ranges)
 
 
-SIMULATORS: dict[str, Callable[..., Declared]] = {
+SIMULATORS: dict[str, Callable[..., DeclaredFrame]] = {
     draw.__name__.removeprefix("_"): draw
     for draw in (
         *(_private_psm, _multisite, _confounded, _binary, _three_arms, _clustered, _repeated),
@@ -582,7 +582,7 @@ SIMULATORS: dict[str, Callable[..., Declared]] = {
 
 
 @checked_call
-def simulate(name: str, n: int | None = None, seed: int = 0, **options: Any) -> Declared:
+def simulate(name: str, n: int | None = None, seed: int = 0, **options: Any) -> DeclaredFrame:
     """Simulate data with a known effect, together with the declared bounds of all its columns.
 
     Parameters

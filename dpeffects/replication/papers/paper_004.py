@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dpeffects.lazy import pd
-from dpeffects.replication.papers.judged import Found
-from dpeffects.replication.papers.on_file import table
+from dpeffects.replication.papers.claim_checks import ClaimCheck
+from dpeffects.replication.papers.stored_tables import table
 
 PRINTED = {
     "004_table_2": {
@@ -41,23 +41,23 @@ def _each(values: pd.Series, form: str = "{:.3f}") -> str:
 # --- the algorithm and what is proved of it ----------------------------------------------------
 
 
-def _the_algorithm_is_in_the_package() -> Found:
+def _the_algorithm_is_in_the_package() -> ClaimCheck:
     z = table("004_algorithm_1")["z"]
-    return Found(
+    return ClaimCheck(
         f"private_ipw(as_printed=True) against the paper's lines, {len(z)} cases: differences over "
         f"their standard errors have sd {z.std():.2f}, largest {z.abs().max():.1f}",
         z.abs().max() < 3.5 and z.std() < 1.4,
     )
 
 
-def _the_sign_in_the_bias() -> Found:
+def _the_sign_in_the_bias() -> ClaimCheck:
     frame = table("004_figure_1")
     off = {
         which: int(((frame[f"g {which}"] - frame["simulated"]).abs() > 3 * frame["se"]).sum())
         for which in ("printed", "proved")
     }
     at = frame[(frame["epsilon"] == 0.4) & (frame["m"] == 500)].iloc[0]
-    return Found(
+    return ClaimCheck(
         f"off by more than 3 se in {off['printed']} of {len(frame)} cells as printed, in "
         f"{off['proved']} with +1; at epsilon 0.4, m = 500: printed {at['g printed']:.3f}, with +1 "
         f"{at['g proved']:.3f}, simulated {at['simulated']:.3f} (se {at['se']:.4f})",
@@ -65,22 +65,22 @@ def _the_sign_in_the_bias() -> Found:
     )
 
 
-def _the_bias_by_n() -> Found:
+def _the_bias_by_n() -> ClaimCheck:
     frame = table("004_lemma_3")
     first, last = frame.iloc[0], frame.iloc[-1]
-    return Found(
+    return ClaimCheck(
         f"m = 500, epsilon 0.4: g is {first['mean']:.3f} (se {first['se']:.3f}) at n = "
         f"{first['n']:,.0f} and {last['mean']:.3f} (se {last['se']:.3f}) at n = {last['n']:,.0f}",
         abs(last["mean"]) < 0.5 * abs(first["mean"]),
     )
 
 
-def _lemma_6() -> Found:
+def _lemma_6() -> ClaimCheck:
     frame = table("004_lemma_6")
     printed = frame[frame["version"] == "printed"]
     right = frame[frame["version"] == "corrected"]
     worst = printed.iloc[int((printed["beyond eta"] - printed["gamma"]).to_numpy().argmax())]
-    return Found(
+    return ClaimCheck(
         f"outcomes {worst['outcomes']}, gamma {worst['gamma']:g}: eta {worst['eta']:.2f}, beyond "
         f"it {worst['beyond eta']:.3f} (se {worst['se']:.3f}) of the pairs; corrected at most "
         f"{right['beyond eta'].max():.3f}",
@@ -88,12 +88,12 @@ def _lemma_6() -> Found:
     )
 
 
-def _corollary_7() -> Found:
+def _corollary_7() -> ClaimCheck:
     frame = table("004_corollary_7")
     low = frame["happens"] - 3 * frame["se"]
     broken = {b: int((low > frame[b]).sum()) for b in ("printed", "with the right g", "corrected")}
     worst = frame.iloc[int((frame["happens"] - frame["with the right g"]).to_numpy().argmax())]
-    return Found(
+    return ClaimCheck(
         f"broken in {broken['printed']} of {len(frame)} cells, in {broken['with the right g']} "
         f"with the right g; worst: P = {worst['happens']:.3f} (se {worst['se']:.3f}) against "
         f"{worst['with the right g']:.3f}. Chebyshev's bound: broken in {broken['corrected']}",
@@ -101,14 +101,14 @@ def _corollary_7() -> Found:
     )
 
 
-def _theorem(number: int, both: bool) -> Found:
+def _theorem(number: int, both: bool) -> ClaimCheck:
     frame = table("004_theorems")
     frame = frame[frame["theorem"] == number]
     drawn = frame[frame["data"] == "random"]
     turned = frame[frame["data"] != "random"].iloc[0]
     broken = int((drawn["happens"] - 3 * drawn["se"] > drawn["printed, most"]).sum())
     fails = bool(turned["happens"] - 3 * turned["se"] > turned["printed, most"])
-    return Found(
+    return ClaimCheck(
         f"random data: broken in {broken} of {len(drawn)} cases; data whose bias turns the "
         f"sign: happens {turned['happens']:.3f}, bound {turned['printed, most']:.3f}",
         not (broken or fails),
@@ -117,11 +117,11 @@ def _theorem(number: int, both: bool) -> Found:
     )
 
 
-def _divided_by_n() -> Found:
+def _divided_by_n() -> ClaimCheck:
     frame = table("004_appendix_f")
     att = frame[frame["estimand"] == "ATT"].set_index("way")
     said, ours = att.loc["as printed"], att.loc["private_ipw"]
-    return Found(
+    return ClaimCheck(
         f"ATT of {said['effect']:.3f}: printed {said['mean']:.3f} (se {said['se']:.3f}), divided "
         f"by a released count {ours['mean']:.3f} (se {ours['se']:.3f})",
         abs(said["mean"] - said["effect"]) < 2 * said["se"],
@@ -131,12 +131,12 @@ def _divided_by_n() -> Found:
 # --- figures ------------------------------------------------------------------------------------
 
 
-def _the_bias_falls() -> Found:
+def _the_bias_falls() -> ClaimCheck:
     frame = table("004_figure_1")
     ordered = frame.sort_values(["epsilon", "m"])
     grid = ordered["g proved"].abs().to_numpy().reshape(ordered["epsilon"].nunique(), -1)
     first, last = ordered.iloc[0], ordered.iloc[-1]
-    return Found(
+    return ClaimCheck(
         f"from {grid[0, 0]:.3f} (epsilon {first['epsilon']:g}, m = {first['m']:,.0f}) to "
         f"{grid[-1, -1]:.5f} (epsilon {last['epsilon']:g}, m = {last['m']:,.0f}), at every step",
         (np.diff(grid, axis=0) < 0).all() and (np.diff(grid, axis=1) < 0).all(),
@@ -154,9 +154,9 @@ def _fewer(first: pd.Series, last: pd.Series) -> bool:
     return bool(first["wrong signs"] - last["wrong signs"] > 2 * error)
 
 
-def _fewer_wrong_signs() -> Found:
+def _fewer_wrong_signs() -> ClaimCheck:
     both, model = _signs("printed, both noises", 0.1), _signs("printed, model noise", 0.1)
-    return Found(
+    return ClaimCheck(
         f"effect 0.1, epsilon 0.2 to 0.99: {both['wrong signs'].iloc[0]:.2f} to "
         f"{both['wrong signs'].iloc[-1]:.2f} (se {both['se'].max():.2f}); noise in the model alone "
         f"{model['wrong signs'].iloc[0]:.2f} to {model['wrong signs'].iloc[-1]:.2f}",
@@ -164,22 +164,22 @@ def _fewer_wrong_signs() -> Found:
     )
 
 
-def _fewer_for_the_larger() -> Found:
+def _fewer_for_the_larger() -> ClaimCheck:
     small, large = (_signs("printed, both noises", effect).iloc[0] for effect in (0.1, 2.0))
-    return Found(
+    return ClaimCheck(
         f"epsilon 0.2: {small['wrong signs']:.2f} (se {small['se']:.2f}) for effect 0.1, "
         f"{large['wrong signs']:.2f} for effect 2",
         _fewer(small, large),
     )
 
 
-def _converges_with_m() -> Found:
+def _converges_with_m() -> ClaimCheck:
     frame = table("004_figure_2_means").query("effect == 2.0")
     model = frame[frame["setting"] == "model noise"].set_index("m")
     both = frame[frame["setting"] == "both noises"].set_index("m")
     first, last = model.iloc[0], model.iloc[-1]
     away = f"{both['distance'].iloc[0]:.2f} to {both['distance'].iloc[-1]:.2f}"
-    return Found(
+    return ClaimCheck(
         f"effect 2, epsilon 0.4, m = 500 to 2,500: noise in the model moves the mean by "
         f"{first['moved']:.3f} (se {first['moved se']:.3f}) to {last['moved']:.4f} (se "
         f"{last['moved se']:.4f}); with both noises single estimates are {away} away",
@@ -187,10 +187,10 @@ def _converges_with_m() -> Found:
     )
 
 
-def _linear_in_the_effect() -> Found:
+def _linear_in_the_effect() -> ClaimCheck:
     frame = table("004_figure_2_means").query("setting == 'model noise' and m == 500")
     low, middle, high = frame.sort_values("effect")["mean"]
-    return Found(
+    return ClaimCheck(
         f"m = 500: {low:.2f}, {middle:.2f} and {high:.2f} at effects 0.1, 1.05 and 2; half-way is "
         f"{(low + high) / 2:.2f}",
         abs(middle - (low + high) / 2) > 2 * float(frame["se"].max()),
@@ -206,31 +206,31 @@ def _without_noise(name: str) -> tuple[str, float, float]:
     return f"{mean:,.2f} (se {se:,.2f}, {own['runs']:,.0f} runs)", mean, se
 
 
-def _average_on_ihdp() -> Found:
-    return Found(_without_noise("004_table_2")[0], None)
+def _average_on_ihdp() -> ClaimCheck:
+    return ClaimCheck(_without_noise("004_table_2")[0], None)
 
 
-def _two_sizes() -> Found:
+def _two_sizes() -> ClaimCheck:
     few, many = (
         _cells("004_table_2", "printed, model noise, rows not scaled", n)["wrong signs"]
         for n in (200, 500)
     )
-    return Found(
+    return ClaimCheck(
         f"wrong signs, rows not scaled, with n = 200: {_each(few)}; with n = 500: {_each(many)}",
         None,
     )
 
 
-def _means_on_ihdp() -> Found:
+def _means_on_ihdp() -> ClaimCheck:
     own = _cells("004_table_2", "printed, model noise")
-    return Found(
+    return ClaimCheck(
         f"{_each(own['mean'], '{:.2f}')} (se at most {own['se'].max():.2f}); rows not scaled: "
         + _each(_cells("004_table_2", "printed, model noise, rows not scaled")["mean"], "{:,.1f}"),
         own["mean"].abs().max() > 30,
     )
 
 
-def _shares(name: str, noise: str, setting: str, others: str = "") -> Found:
+def _shares(name: str, noise: str, setting: str, others: str = "") -> ClaimCheck:
     """Compare shares of wrong signs with the printed ones, each within three standard errors."""
     printed = np.array(PRINTED[name][f"{noise}: wrong signs"])
     own = _cells(name, setting)
@@ -238,7 +238,7 @@ def _shares(name: str, noise: str, setting: str, others: str = "") -> Found:
     error = np.sqrt(own["wrong se"].to_numpy() ** 2 + printed * (1 - printed) / runs)
     near = np.abs(own["wrong signs"].to_numpy() - printed) < 3 * np.maximum(error, 0.01)
     more = f"; {others[9:]}: {_each(_cells(name, others)['wrong signs'])}" if others else ""
-    return Found(
+    return ClaimCheck(
         f"{_each(own['wrong signs'])} (se at most {own['wrong se'].max():.3f}){more}", near
     )
 
@@ -251,24 +251,24 @@ def _falls(name: str, setting: str) -> tuple[bool, str]:
     return bool(first["wrong signs"] - last["wrong signs"] > 2 * error), text
 
 
-def _larger_epsilon_on_ihdp() -> Found:
+def _larger_epsilon_on_ihdp() -> ClaimCheck:
     holds, text = _falls("004_table_2", "printed, both noises")
-    return Found(f"both noises, epsilon 0.2 to 0.99: {text}", holds)
+    return ClaimCheck(f"both noises, epsilon 0.2 to 0.99: {text}", holds)
 
 
-def _average_on_lalonde() -> Found:
+def _average_on_lalonde() -> ClaimCheck:
     text, mean, se = _without_noise("004_table_3")
-    return Found(text, abs(mean - float(PRINTED["004_table_3"]["without noise"][0])) < 3 * se)
+    return ClaimCheck(text, abs(mean - float(PRINTED["004_table_3"]["without noise"][0])) < 3 * se)
 
 
-def _means_on_lalonde() -> Found:
+def _means_on_lalonde() -> ClaimCheck:
     own = _cells("004_table_3", "printed, model noise")
     printed = np.array(PRINTED["004_table_3"]["model noise: mean"])
     near = np.abs(own["mean"].to_numpy() - printed) < 3 * np.sqrt(2) * own["se"].to_numpy()
-    return Found(f"{_each(own['mean'], '{:.0f}')} (se at most {own['se'].max():.0f})", near)
+    return ClaimCheck(f"{_each(own['mean'], '{:.0f}')} (se at most {own['se'].max():.0f})", near)
 
 
-def _larger_epsilon_on_lalonde() -> Found:
+def _larger_epsilon_on_lalonde() -> ClaimCheck:
     model, text = _falls("004_table_3", "printed, model noise")
     both, other = _falls("004_table_3", "printed, both noises")
-    return Found(f"noise in the model: {text}; both noises: {other}", model and both)
+    return ClaimCheck(f"noise in the model: {text}; both noises: {other}", model and both)

@@ -21,8 +21,8 @@ from tabulate import tabulate
 from dpeffects.errors import OptionError, did_you_mean
 from dpeffects.lazy import pd
 from dpeffects.replication.papers import paper_000, paper_001, paper_003, paper_004
-from dpeffects.replication.papers.judged import VERDICTS, Found, rows
-from dpeffects.replication.papers.on_file import table, table_names
+from dpeffects.replication.papers.claim_checks import VERDICTS, ClaimCheck, rows
+from dpeffects.replication.papers.stored_tables import table, table_names
 
 _MAIN = {
     "comes back": "What comes back ({}), among it:",
@@ -98,10 +98,10 @@ class Claim:
     place: str = ""
     of: str = ""
 
-    def found(self) -> Found:
+    def found(self) -> ClaimCheck:
         """Judge it by the tables on file."""
         judge = rows if self.judge == "rows" else getattr(_JUDGES[self.judges], f"_{self.judge}")
-        found: Found = judge(*self.given)
+        found: ClaimCheck = judge(*self.given)
         return found
 
     @property

@@ -18,7 +18,7 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import BudgetError, MissingExtraError
 from dpeffects.privacy import Budget, Curator, Share
-from dpeffects.replication.unproved.claimed import charge_library, library_seed, rows_of
+from dpeffects.replication.unproved.unproved_releases import charge_library, library_seed, rows_of
 
 LIBRARY = "interpret-core: DP-EBM"
 

@@ -19,9 +19,9 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import spread_points
 from dpeffects.errors import MissingExtraError, OptionError
-from dpeffects.privacy import Curator, Noisy
-from dpeffects.replication.unproved.claimed import claimed_effects
-from dpeffects.replication.unproved.models import FittedModel, Predict, wrap_models
+from dpeffects.privacy import Curator, NoisyValue
+from dpeffects.replication.unproved.sklearn_models import ModelTemplate, Predict, wrap_models
+from dpeffects.replication.unproved.unproved_releases import claimed_effects
 
 NAMED = ("random_forest", "neural_net")
 _CLIP = 0.01
@@ -46,7 +46,7 @@ def check(options: Any) -> None:
         )
 
 
-def release(by_arm: bool, curator: Curator, options: Any, points: FloatArray) -> Noisy:
+def release(by_arm: bool, curator: Curator, options: Any, points: FloatArray) -> NoisyValue:
     """Release effects at points by the R-learner or the DR-learner, with the noise as claimed."""
     models, within = (options.outcome, options.propensity), curator.outcome_range
     paper = PaperLearner(by_arm, options.second_stage, points, within, *models)
@@ -62,17 +62,17 @@ def _require_sklearn() -> None:
         ) from None
 
 
-def _perceptron(kind: str, layers: tuple[int, ...]) -> FittedModel:
+def _perceptron(kind: str, layers: tuple[int, ...]) -> ModelTemplate:
     """The paper's networks: ReLU, Adam with rate 0.01, batches of 128."""
     _require_sklearn()
     from sklearn import neural_network
 
     make = getattr(neural_network, f"MLP{kind}")
     options = {"learning_rate_init": 0.01, "batch_size": 128, "random_state": 0}
-    return FittedModel(make(hidden_layer_sizes=layers, **options))
+    return ModelTemplate(make(hidden_layer_sizes=layers, **options))
 
 
-def _second_stage(learner: Any) -> FittedModel:
+def _second_stage(learner: Any) -> ModelTemplate:
     """The second stage, by its name or as it was given."""
     if learner == "neural_net":
         return _perceptron("Regressor", (32, 32))
@@ -80,7 +80,7 @@ def _second_stage(learner: Any) -> FittedModel:
     from sklearn.ensemble import RandomForestRegressor
 
     named = isinstance(learner, str)
-    return FittedModel(RandomForestRegressor(random_state=0) if named else learner)
+    return ModelTemplate(RandomForestRegressor(random_state=0) if named else learner)
 
 
 def pseudo_outcomes(
@@ -110,8 +110,8 @@ class PaperLearner:
     second_stage: Any
     queries: FloatArray
     outcome_range: Interval
-    outcome: FittedModel | None = None
-    propensity: FittedModel | None = None
+    outcome: ModelTemplate | None = None
+    propensity: ModelTemplate | None = None
 
     def __call__(
         self, covariates: FloatArray, treated: BoolArray, outcome: FloatArray

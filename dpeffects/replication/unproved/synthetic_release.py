@@ -15,8 +15,8 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, IntArray
 from dpeffects.ledgers.composition import largest_rho
 from dpeffects.privacy.curator import Curator
-from dpeffects.replication.unproved.claimed import charge_library, library_seed, varying
 from dpeffects.replication.unproved.generators import environment
+from dpeffects.replication.unproved.unproved_releases import charge_library, library_seed, varying
 
 Records = tuple[FloatArray, BoolArray, FloatArray]
 """Covariates in [0, 1]^d, treated, outcome."""
@@ -69,10 +69,7 @@ def synthetic_records(
     scales = {f"x{j}": Coding.of(known[j], cells[0]) for j in used}
     scales |= {"t": Coding(2, True), "y": Coding.of(known[-1], cells[1])}
     columns = {f"x{j}": x[:, j] for j in used}
-    columns |= {
-        "t": rows.treated.astype(np.float64),
-        "y": (rows.outcome - lower) / (upper - lower),
-    }
+    columns |= {"t": rows.treated.astype(np.float64), "y": (rows.outcome - lower) / (upper - lower)}
     codes = {name: scales[name].codes(v).tolist() for name, v in columns.items()}
     library = f"{environment.LIBRARY}: {generator.upper()}"
     price = charge_library(curator, "synthetic records", library, share)

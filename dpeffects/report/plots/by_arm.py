@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,16 @@ from dpeffects.abilities.ordinal import OrdinalEffects
 from dpeffects.abilities.quantile import QuantileEffects
 from dpeffects.abilities.survival import SurvivalEffects
 from dpeffects.report.plots import style as look
-from dpeffects.results.numbers import number
-from dpeffects.results.tabled import ARMS
-from dpeffects.results.words import percent
+from dpeffects.results.number_format import number
+from dpeffects.results.table_results import ARMS
+from dpeffects.results.wording import capital
 from dpeffects.summary import printed
 
 _SHOWN = 0.97
 """Share of records of both arms that the picture reaches to."""
 _SKEWED, _DECADES = 10.0, 1000.0
 """Ratio of quantiles from which on outcomes are drawn by their logarithms, and up to which."""
+_BAND = "Simultaneous "
 _TICKS = 6
 """Times at which numbers at risk are written."""
 
@@ -44,20 +46,21 @@ def distributions(fit: QuantileEffects, *, conf_level: float = 0.95, ax: Any = N
     >>> data = dpe.simulate("cate_1", n=2000, seed=1)
     >>> fit = dpe.dp_qte("outcome ~ treatment | x1 + x2", data, epsilon=1)
     >>> distributions(fit).get_ylabel()
-    'share of records up to there'
+    'Cumulative proportion of records'
     """
     found = fit.distribution(conf_level)
     least, most = min(1.0 - _SHOWN, *fit.asked), max(_SHOWN, *fit.asked)
     ends = np.stack([fit.distributions.quantile(arm, (least, most), 0.0).value for arm in (0, 1)])
-    with look.canvas(ax, (look.WIDTH, 4.0), look.alarms(fit)) as axes:
+    with look.canvas(ax, (look.WIDTH, 4.0), look.warnings(fit)) as axes:
         _curves(axes, found, fit.outcome, "share", steps=fit.whole)
         for k, how in enumerate(map(look.series, range(len(ARMS)))):
             asked = fit.distributions.quantile(k, fit.asked, 1.0).value
             axes.plot(asked, fit.asked, linestyle="none", marker=how.marker, color=how.color)
         _scale(axes, fit, float(ends.min()), float(ends.max()))
-        axes.set(xlabel=fit.outcome, ylabel="share of records up to there")
+        log = "" if axes.get_xscale() == "linear" else " (logarithmic scale)"
+        axes.set(xlabel=f"{fit.outcome}{log}", ylabel="Cumulative proportion of records")
         axes.set_ylim(0.0, 1.02)
-        axes.legend(loc="lower right", title=f"{percent(conf_level, 'g')} joint band")
+        axes.legend(loc="lower right", title=_BAND + look.ci(conf_level))
     return axes
 
 
@@ -68,7 +71,7 @@ def _curves(ax: Any, found: Any, x: str, y: str, steps: bool = False) -> None:
         band = {"color": how.color, "alpha": 0.15, "linewidth": 0, "gid": "band"}
         step = "post" if steps else None
         ax.fill_between(rows[x], rows["conf_low"], rows["conf_high"], step=step, **band)
-        line = {"color": how.color, "linestyle": how.linestyle, "label": arm, "gid": arm}
+        line = {"color": how.color, "linestyle": how.linestyle, "label": capital(arm), "gid": arm}
         ax.plot(rows[x], rows[y], drawstyle="steps-post" if steps else "default", **line)
 
 
@@ -110,10 +113,10 @@ def levels(fit: OrdinalEffects, *, conf_level: float = 0.95, ax: Any = None) -> 
     >>> data = pd.DataFrame({"t": [0, 1] * 500, "grade": [1, 2, 3, 2] * 250})
     >>> fit = dpe.dp_ordinal("grade ~ t", data, bounds={"grade": [1, 2, 3]}, epsilon=1)
     >>> levels(fit).get_ylabel()
-    'share of records'
+    'Proportion of records (95% CI)'
     """
     found, places = fit.distribution(conf_level), np.arange(len(fit.levels))
-    with look.canvas(ax, (look.WIDTH, 3.6), look.alarms(fit)) as axes:
+    with look.canvas(ax, (look.WIDTH, 3.6), look.warnings(fit)) as axes:
         for k, arm in enumerate(ARMS):
             rows, how = found[found["arm"] == arm], look.series(k)
             share = rows["share"].to_numpy()
@@ -125,12 +128,12 @@ def levels(fit: OrdinalEffects, *, conf_level: float = 0.95, ax: Any = None) -> 
                 linestyle="none",
                 marker=how.marker,
                 color=how.color,
-                label=arm,
+                label=capital(arm),
             )
         look.places(axes, list(fit.levels))
         axes.set_ylim(bottom=0.0)
-        axes.set(xlabel=fit.outcome, ylabel="share of records")
-        axes.legend(title=f"{percent(conf_level, 'g')} intervals")
+        axes.set(xlabel=fit.outcome, ylabel=f"Proportion of records ({look.ci(conf_level)})")
+        look.legend_above(axes, axes.get_legend_handles_labels()[0])
     return axes
 
 
@@ -158,14 +161,15 @@ def survival(fit: SurvivalEffects, *, conf_level: float = 0.95, ax: Any = None) 
     ...     "Surv(time, event) ~ treatment", trial, horizon=360, epsilon=1, design="randomised"
     ... )
     >>> survival(fit).get_ylabel()
-    'share without the event'
+    'Event-free survival probability'
     """
     curves = fit.curves(conf_level)
-    with look.canvas(ax, (look.WIDTH, 4.2), look.alarms(fit)) as axes:
+    with look.canvas(ax, (look.WIDTH, 4.2), look.warnings(fit)) as axes:
         told = curves.assign(survival=curves["survival"].where(curves["noise_ratio"] <= 1.0))
         _curves(axes, told, "time", "survival")
-        axes.set(xlim=(0.0, fit.horizon), ylim=(0.0, 1.02), ylabel="share without the event")
-        axes.legend(loc="lower left", title=f"{percent(conf_level, 'g')} joint band")
+        axes.set(xlim=(0.0, fit.horizon), ylim=(0.0, 1.02))
+        axes.set_ylabel("Event-free survival probability")
+        axes.legend(loc="lower left", title=_BAND + look.ci(conf_level))
         _at_risk(axes, fit, curves)
     return axes
 
@@ -175,16 +179,17 @@ def _at_risk(ax: Any, fit: SurvivalEffects, curves: Any) -> None:
     last = len(fit.edges) - 1
     picked = np.unique(np.linspace(0, last, min(_TICKS, last) + 1).round().astype(int))
     ax.set_xticks([fit.edges[k] for k in picked], [number(fit.edges[k]) for k in picked])
-    what = "weighted number at risk" if fit.life.weighted else "number at risk"
-    noise = float(fit.life.at_risk(fit.n)[1].max())
-    ax.set_xlabel(f"time\n{what} (standard deviation of noise: {noise:.0f})\n\n")
+    weighted = " (weighted)" if fit.life.weighted else ""
+    noise = max(float(fit.life.at_risk(fit.n)[1].max()), 1.0)
+    step = 10.0 ** math.floor(math.log10(noise))  # digits below those of the noise say nothing
+    ax.set_xlabel(f"Time\nNumber at risk{weighted}, privacy noise SD {noise:.0f}\n\n")
     for row, arm in enumerate(ARMS):
         own = curves[curves["arm"] == arm]
         cells = [
-            printed(f"{x:.0f}", ratio)
+            printed(f"{step * round(x / step):.0f}", ratio)
             for x, ratio in zip(own["at_risk"], own["at_risk_noise_ratio"], strict=True)
         ]
-        texts = [(arm, 0.0, -22.0, "right")]
+        texts = [(capital(arm), 0.0, -22.0, "right")]
         texts += [(cells[k], fit.edges[k], 0.0, "center") for k in picked]
         for text, time, aside, align in texts:
             where, by = ("data", "axes fraction"), (aside, -46.0 - 11.0 * row)

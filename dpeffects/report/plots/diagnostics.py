@@ -5,6 +5,7 @@ An effect and its interval against the bias that confounding may have added.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,10 @@ from dpeffects.errors import OptionError
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.inference.table_one import WITHIN, variable_name
 from dpeffects.report.plots import style as look
-from dpeffects.results.numbers import number
-from dpeffects.results.record import Record
+from dpeffects.results.number_format import number
+from dpeffects.results.result_base import ResultBase
 from dpeffects.results.sensitivity import SensitivityAnalysis
-from dpeffects.results.words import percent, relation
+from dpeffects.results.table_results import ARMS
 from dpeffects.summary import NOISE
 
 _CUSTOMARY = 0.1
@@ -27,6 +28,10 @@ _CUSTOMARY = 0.1
 
 _MOST = 30
 """Differences of a love plot."""
+_CONTOURS = """ (treated \N{MINUS SIGN} control)
+Contours: estimate minus this difference times the effect of the confounder"""
+_WIDE, _FAR = 0.6, 5.0
+"""Prevalence differences are drawn up to this, effects of a confounder up to so many estimates."""
 
 
 def love(fit: Balance | StudyEffects, *, most: int | None = _MOST, ax: Any = None) -> Any:
@@ -66,11 +71,9 @@ def love(fit: Balance | StudyEffects, *, most: int | None = _MOST, ax: Any = Non
     found = found.loc[order.index].reset_index(drop=True)
     differences, left = found[:most], found[len(found) if most is None else most :]
     weighted = bool(differences["smd_adjusted"].notna().any())
-    between = "treated less control"
-    if isinstance(fit, StudyEffects):
-        arms = fit.sums.arms
-        between = f"{arms[0]} less {arms[1]}" if len(arms) == 2 else "largest between two arms"
-    with look.canvas(ax, (look.WIDTH, 1.2 + 0.26 * len(differences)), look.alarms(fit)) as axes:
+    arms = fit.sums.arms if isinstance(fit, StudyEffects) else ARMS
+    between = "{} \N{MINUS SIGN} {}".format(*arms) if len(arms) == 2 else "largest of any two arms"
+    with look.canvas(ax, (look.WIDTH, 1.2 + 0.26 * len(differences)), look.warnings(fit)) as axes:
         axes.axvspan(-_CUSTOMARY, _CUSTOMARY, color="#efefef", linewidth=0, zorder=0)
         look.zero(axes, vertical=True)
         rows, shift = np.arange(len(differences)), 0.16 if weighted else 0.0
@@ -78,18 +81,18 @@ def love(fit: Balance | StudyEffects, *, most: int | None = _MOST, ax: Any = Non
         if weighted:
             _marks(axes, rows + shift, differences, "_adjusted", "s", look.RED)
         for row in rows[differences["smd"].isna().to_numpy()]:
-            place: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": look.SMALL}
-            axes.text(0.0, row, differences["lacks"][row], color=look.SOFT, **place)
+            look.lacking(axes, row, differences["lacks"][row])
         look.rows(axes, differences["term"].tolist())
         low, high = axes.get_xlim()
         axes.set_xlim(min(low, -1.5 * _CUSTOMARY), max(high, 1.5 * _CUSTOMARY))
-        axes.set_xlabel(f"standardised mean difference, {between}{_rest(left, weighted)}")
+        about = f"({between})\nWhiskers: 95% of the privacy noise{_rest(left, weighted)}"
+        axes.set_xlabel(f"Standardised mean difference {about}")
         _legend(axes, weighted)
     return axes
 
 
 def _rest(left: Any, weighted: bool) -> str:
-    """What is to be said of rows that are not drawn."""
+    """Number and largest difference of the covariates that are not drawn."""
     if not len(left):
         return ""
     sizes = {"smd": "before", "smd_adjusted": "after"} if weighted else {"smd": ""}
@@ -97,7 +100,8 @@ def _rest(left: Any, weighted: bool) -> str:
     known = [part for part in parts if not part.startswith("nan")]
     most = f", up to {' and '.join(known)}{' weighting' * weighted}" if known else ""
     without = int(left["smd"].isna().sum())
-    return f"\nand {len(left)} more{most}{f'; {without} not available' if without else ''}"
+    unknown = f"; {without} not available" if without else ""
+    return f"\n{len(left)} more covariates not drawn{most}{unknown}"
 
 
 def _of_table1(fit: StudyEffects) -> Any:
@@ -133,12 +137,11 @@ def _legend(ax: Any, weighted: bool) -> None:
     from matplotlib.lines import Line2D
 
     plain: dict[str, Any] = {"linestyle": "", "color": look.INK}
-    handles = [Line2D([], [], marker="o", label="before weighting", **plain)]
-    if weighted:
-        handles.append(
-            Line2D([], [], marker="s", linestyle="", color=look.RED, label="after weighting")
-        )
-    handles.append(Line2D([], [], marker="o", mfc="white", label="within its noise", **plain))
+    after = Line2D([], [], label="After weighting", **plain | {"marker": "s", "color": look.RED})
+    before = "Before weighting" if weighted else "Unweighted"
+    handles = [Line2D([], [], marker="o", label=before, **plain), *[after] * weighted]
+    within = "Hollow: within privacy noise"
+    handles.append(Line2D([], [], marker="o", mfc="white", label=within, **plain))
     look.legend_above(ax, handles, 3, handlelength=1.0)
 
 
@@ -173,8 +176,8 @@ def overlap(balance: Balance, *, ax: Any = None) -> Any:
     treated = balance.treated[0]
     sizes = (max(treated, 1.0), max(balance.n - treated, 1.0))
     fills = ((look.FILL, ""), (look.PALE, "////"))
-    with look.canvas(ax, alarms=look.alarms(balance)) as axes:
-        arms = zip(("treated", "control"), balance.counts, sizes, (1.0, -1.0), fills, strict=True)
+    with look.canvas(ax, warnings=look.warnings(balance)) as axes:
+        arms = zip(("Treated", "Control"), balance.counts, sizes, (1.0, -1.0), fills, strict=True)
         for name, counts, size, side, (color, hatch) in arms:
             share = np.maximum(counts, 0.0) / size
             noise = WITHIN * balance.count_sd / size
@@ -192,15 +195,15 @@ def overlap(balance: Balance, *, ax: Any = None) -> Any:
             axes.vlines(middle, *ends, color=look.INK, linewidth=1.1, zorder=3)
         axes.axhline(0.0, color=look.INK, linewidth=0.8)
         axes.set_xlim(0.0, 1.0)
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * abs(y):g} %"))
-        axes.set(xlabel="propensity score (private model)", ylabel="share of the arm's records")
-        axes.set_title("noisy counts, made not negative; whiskers hold 95 % of the noise")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: look.percent(abs(y), "g")))
+        axes.set(xlabel="Propensity score", ylabel="Percentage of the records of the arm")
+        axes.set_title("Noisy counts, negative ones set to 0. Whiskers: 95% of the privacy noise")
         handles, _ = axes.get_legend_handles_labels()
         axes.legend(handles=handles, loc="best")
     return axes
 
 
-def budget(fit: Record, *, ax: Any = None) -> Any:
+def budget(fit: ResultBase, *, ax: Any = None) -> Any:
     """Draw epsilon by release, with its part of the total and its delta; return the axes.
 
     Parameters
@@ -223,36 +226,37 @@ def budget(fit: Record, *, ax: Any = None) -> Any:
     if not parts:
         raise OptionError("there is nothing to draw: the result has no charges")
     total = sum(epsilon for epsilon, _ in parts.values())
-    size, alarms = (look.WIDTH, 1.0 + 0.28 * len(parts)), [look.alarm(fit.guarantee.status)]
-    with look.canvas(ax, size, alarms) as axes:
+    warnings = [look.status_warning(fit.guarantee.status)]
+    with look.canvas(ax, (look.WIDTH, 1.0 + 0.28 * len(parts)), warnings) as axes:
         for row, (epsilon, delta) in enumerate(parts.values()):
             axes.barh(row, epsilon, 0.6, color=look.FILL, edgecolor=look.INK, linewidth=0.6)
-            text = f"{epsilon:.3g} ({100 * epsilon / total:.1f} %)"
+            text = f"{epsilon:.3g} ({look.percent(epsilon / total, '.1f')})"
             if delta:
                 text += f", delta {delta:.2g}"
             look.beside(axes, row, text)
         look.rows(axes, list(parts), 48)
         axes.set_xlim(0.0, 1.02 * max(epsilon for epsilon, _ in parts.values()))
-        axes.set(xlabel="epsilon", title=_caption(fit, total))
+        axes.set(xlabel="Epsilon", title=_caption(fit, total))
     return axes
 
 
-def _parts(fit: Record) -> dict[str, tuple[float, float]]:
+def _parts(fit: ResultBase) -> dict[str, tuple[float, float]]:
     """Epsilon and delta by charge, in order; the steps of one mechanism are one."""
     parts: dict[str, tuple[float, float]] = {}
-    for spend in (spend for spend in fit.spends if not spend.covered):
-        label = spend.label.split(":")[0]
-        name = label if spend.share in label else f"{spend.share}: {label}"
+    for charge in (charge for charge in fit.charges if not charge.covered):
+        label = charge.label.split(":")[0]
+        name = label if charge.share in label else f"{charge.share}: {label}"
         epsilon, delta = parts.get(name, (0.0, 0.0))
-        parts[name] = (epsilon + spend.epsilon, delta + spend.delta)
+        parts[name] = (epsilon + charge.epsilon, delta + charge.delta)
     return parts
 
 
-def _caption(fit: Record, total: float) -> str:
-    asked = "" if fit.epsilon_asked is None else f" of {number(fit.epsilon_asked)} asked"
-    delta = sum(spend.delta for spend in fit.spends)
+def _caption(fit: ResultBase, total: float) -> str:
+    given = fit.epsilon_requested
+    asked = "" if given is None else f" of {number(given)} requested"
+    delta = sum(charge.delta for charge in fit.charges)
     spent = f"epsilon {number(float(f'{total:.4g}'))}{asked}"
-    return f"Budget of {fit.method}: {spent}, delta {delta:.3g}"
+    return f"Privacy budget of {fit.method}: {spent}, delta {delta:.3g}"
 
 
 def of_balance(
@@ -265,10 +269,12 @@ def of_balance(
 
 
 def sensitivity(found: SensitivityAnalysis, *, ax: Any = None) -> Any:
-    """Draw estimate and interval against the bias of confounding; return the axes.
+    """Draw contours of the estimate, adjusted for a confounder of any strength; return the axes.
 
-    Dotted lines are the tipping points: biases that move the interval (dense dots), and the
-    estimate, to zero. A stated bias is a triangle on the line of the estimate.
+    The axes are the strength of a confounder of two values: how much more frequent it is in one arm
+    than in the other, and what it adds to the outcome. Their product is its bias. A grey line joins
+    the strengths that leave the same adjusted estimate. On the black line that is 0; beyond the red
+    one the interval includes 0. A stated confounder is a triangle, a stated bias a blue line.
 
     Parameters
     ----------
@@ -283,34 +289,66 @@ def sensitivity(found: SensitivityAnalysis, *, ax: Any = None) -> Any:
     >>> import dpeffects as dpe
     >>> nsw = dpe.load_data("lalonde")
     >>> fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1)
-    >>> sensitivity(fit.sensitivity()).get_xlabel()
-    'bias by confounding'
+    >>> sensitivity(fit.sensitivity()).get_ylabel()
+    'Effect of the confounder on earnings_1978'
     """
-    stated, limit = found.stated, found.limit
-    far = 1.5 * max(abs(found.estimate), abs(stated or 0.0)) or 1.0
-    sign = np.sign(found.estimate) or 1.0
-    ends = sorted([0.0, sign * far, stated or 0.0])
-    biases = np.linspace(ends[0], ends[-1], 61)
-    intervals = [found.interval(float(bias)) for bias in biases]
-    band = [tuple(x) for x in intervals if not isinstance(x, Unavailable)]
-    with look.canvas(ax, alarms=look.alarms(found)) as axes:
-        if band:
-            low, high = zip(*band, strict=True)
-            words = f"its {percent(found.conf_level, 'g')} interval"
-            fill = {"color": look.PALE, "linewidth": 0, "label": words, "gid": "interval"}
-            axes.fill_between(biases, low, high, **fill)
-        words = "estimate with this bias taken off"
-        axes.plot(biases, found.estimate - biases, color=look.INK, label=words, gid="estimate")
-        look.zero(axes, vertical=False)
-        tips = {"estimate at zero": (found.estimate, (0, (1, 3)))}
-        if not isinstance(limit, Unavailable):
-            tips["interval reaches zero"] = limit, (0, (1, 1))
-        for words, (tip, dots) in tips.items():
-            axes.axvline(tip, color=look.SOFT, linestyle=dots, label=words, gid="tipping")
+    x, y, stated = _strengths(found)
+    adjusted = found.estimate - np.outer(y, x)
+    ci = look.ci(found.conf_level)
+    lines = {"Adjusted estimate is 0": (0.0, look.INK, "-", "zero")}
+    if found.limit == 0.0:
+        lines[f"{ci} includes 0 without a confounder"] = (0.0, look.INK, "", "")
+    elif not isinstance(found.limit, Unavailable):
+        line = found.estimate - found.limit, look.RED, "--", "limit"
+        lines[f"{ci} includes 0 beyond this line"] = line
+    if found.bias is not None:
+        line = found.estimate - found.bias, look.BLUE, ":", "stated"
+        lines[f"Stated bias: {_under_bias(found)}"] = line
+    with look.canvas(ax, (look.WIDTH, 4.4), look.warnings(found)) as axes:
+        ticks = axes.yaxis.get_major_locator().tick_values(adjusted.min(), adjusted.max())
+        about = {"colors": look.SOFT, "linewidths": 0.7, "linestyles": "-"}
+        grey = axes.contour(x, y, adjusted, ticks[ticks != 0.0], **about)
+        axes.clabel(grey, fmt=look.plain_number, fontsize=look.SMALL)
+        for label, (level, color, dashes, gid) in lines.items():
+            if dashes and adjusted.min() <= level <= adjusted.max():
+                drawn = axes.contour(x, y, adjusted, [level], colors=color, linestyles=dashes)
+                drawn.set(gid=gid, linewidths=1.6)
+            axes.plot([], [], color=color, linestyle=dashes, label=label)
         if stated is not None:
-            at = [stated], [found.estimate - stated]
-            axes.plot(*at, "^", color=look.RED, label="stated bias", gid="stated")
-        axes.margins(x=0.0)
-        axes.set(xlabel="bias by confounding", ylabel=relation(found))
-        look.legend_above(axes, axes.get_legend_handles_labels()[0], 3)
+            mark: dict[str, Any] = {"linestyle": "", "color": look.BLUE, "gid": "stated"}
+            label = f"Stated confounder: {_under_bias(found)}"
+            axes.plot(*stated, marker="^", markersize=7.0, label=label, **mark)
+        axes.set(
+            xlabel=f"Difference in prevalence of the confounder{_CONTOURS}",
+            ylabel=f"Effect of the confounder on {found.outcome}",
+        )
+        look.legend_above(axes, axes.get_legend_handles_labels()[0])
     return axes
+
+
+def _strengths(found: SensitivityAnalysis) -> tuple[Any, Any, tuple[float, float] | None]:
+    """Prevalence differences and effects of confounders, and those of a stated one, if any.
+
+    They explain the estimate away, and more; none adds more to the outcome than its range.
+    """
+    size = max(abs(found.estimate), abs(found.stated or 0.0)) or 1.0
+    low, high = found.outcome_range or (-math.inf, math.inf)
+    most = min(_FAR * size, high - low)
+    ends, far, stated = [0.0, math.copysign(most, found.estimate)], _WIDE, None
+    if found.prevalence_difference is not None and found.confounder_effect is not None:
+        prevalence, effect = abs(found.prevalence_difference), found.confounder_effect
+        stated = prevalence, math.copysign(effect, found.stated or 0.0)
+        ends, far = [*ends, 1.1 * stated[1]], max(far, min(1.1 * prevalence, 1.0))
+    elif found.bias:
+        ends.append(math.copysign(most, found.bias))
+    far = far if far * most > size else 1.0
+    return np.linspace(0.0, far, 201), np.linspace(min(ends), max(ends), 201), stated
+
+
+def _under_bias(found: SensitivityAnalysis) -> str:
+    """Estimate and interval with the stated bias taken off."""
+    _, _, value, ends = found.readings()[1]
+    if isinstance(ends, Unavailable):
+        return f"estimate {found._cells((value,), ())[0]}"
+    shown, low, high = found._cells((value,), tuple(ends))
+    return look.minus(f"estimate {shown} ({look.ci(found.conf_level)} {low} to {high})")

@@ -19,17 +19,17 @@ from dpeffects.inference.estimate import SHARE, Unavailable
 from dpeffects.report.plots import style as look
 from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction
-from dpeffects.results.numbers import number
+from dpeffects.results.number_format import number
 from dpeffects.results.several import SeveralEffects, SubsetEffects
-from dpeffects.results.tabled import TableEffects
-from dpeffects.results.words import percent, relation
+from dpeffects.results.table_results import TableEffects
+from dpeffects.results.wording import capital
 
 _THICK: dict[str, Any] = {"color": look.YELLOW, "linewidth": 6.0, "solid_capstyle": "butt"}
 _MIDDLE: dict[str, Any] = {"color": look.FILL, "linewidth": 3.5, "solid_capstyle": "butt"}
-_COVERED = {"noise": "noise only", "effect": "noise, sampling, shrinkage"}
+_COVERED = {"noise": "privacy noise only", "effect": "sampling error, privacy noise and shrinkage"}
 ROWS = 60
 """Rows of a picture."""
-_NOWHERE = "where the records are was not released"
+_NOWHERE = "the distribution of records was not released"
 _STRIP = 0.12
 """Part of the height in which bars show where records are."""
 
@@ -44,7 +44,7 @@ def labelled(
     title: str = "",
     left: str = "",
     beside: Sequence[tuple[str, ...]] = (),
-    alarms: Iterable[str] = (),
+    warnings: Iterable[str] = (),
     width: float = look.WIDTH,
     **line: Any,
 ) -> Iterator[Any]:
@@ -52,7 +52,7 @@ def labelled(
 
     ``beside`` are the texts at the right of the rows, that of their head first.
     """
-    with look.canvas(ax, (width, 1.3 + 0.28 * (len(labels) + 1)), alarms) as axes:
+    with look.canvas(ax, (width, 1.3 + 0.28 * (len(labels) + 1)), warnings) as axes:
         look.rows(axes, list(labels))
         for row, pair in enumerate(ends):
             if not isinstance(pair, Unavailable):
@@ -62,21 +62,14 @@ def labelled(
         axes.margins(x=0.08)
         if beside:
             axes.set_ylim(top=-1.3)  # room for their head
-            far = 50.0 + 4.4 * max(len(first) for first, *_ in beside)
-        for row, (first, *more) in enumerate(beside, -1):
-            look.beside(axes, row, first)
-            for text in more:
-                look.beside(axes, row, text, far, "right")
+            look.columns(axes, beside)
         if width > look.WIDTH:  # for numbers beside the rows, which leave less to the axis
             axes.locator_params(axis="x", nbins=6)
         axes.set(xlabel=below, ylabel=left, title=title)
 
 
 def estimate(
-    *fits: Result,
-    conf_level: float = 0.95,
-    ax: Any = None,
-    names: Sequence[str] | None = None,
+    *fits: Result, conf_level: float = 0.95, ax: Any = None, names: Sequence[str] | None = None
 ) -> Any:
     """Draw estimates with their confidence intervals; return the axes.
 
@@ -103,12 +96,13 @@ def estimate(
     >>> nsw = dpe.load_data("lalonde")
     >>> fit = dpe.dp_ate("earnings_1978 ~ treatment", nsw, "diff_in_means", epsilon=1)
     >>> estimate(fit, names=["trial"]).get_xlabel()
-    'effect of treatment on earnings_1978'
+    'Effect of treatment on earnings_1978 (difference in means, 95% CI)'
     """
     labels = _labels(fits, names)
-    below = "; ".join(dict.fromkeys(relation(fit) for fit in fits))
-    alarms = look.with_names(labels, [look.alarms(fit) for fit in fits])
-    with labelled(ax, labels, (), below=below, alarms=alarms) as axes:
+    about = "difference in means", look.ci(conf_level)
+    below = "; ".join(dict.fromkeys(look.effect_axis(fit, *about) for fit in fits))
+    warnings = look.with_names(labels, [look.warnings(fit) for fit in fits])
+    with labelled(ax, labels, (), below=below, warnings=warnings) as axes:
         kinds = [_interval(axes, row, fit, conf_level) for row, fit in enumerate(fits)]
         _legend(axes, set().union(*kinds), conf_level)
     return axes
@@ -156,14 +150,16 @@ def _labels(fits: Sequence[Result], names: Sequence[str] | None) -> list[str]:
 def _legend(ax: Any, kinds: set[str], conf_level: float) -> None:
     from matplotlib.lines import Line2D
 
-    more = "with possible biases" if "with noise" in kinds else "with privacy noise"
-    whole = f"{more} ({percent(conf_level, 'g')} interval)"
+    more = ", privacy noise and possible bias" if "with noise" in kinds else " and privacy noise"
+    whole = f"{look.ci(conf_level)}: sampling error{more}"
     ends: dict[str, Any] = {"linewidth": 1.2, "marker": "|", "markersize": 9.0}
     entries = {
-        "sampling": Line2D([], [], label="sampling error alone", **_THICK),
-        "with noise": Line2D([], [], label="with privacy noise", **_MIDDLE),
+        "sampling": Line2D([], [], label="Sampling error alone", **_THICK),
+        "with noise": Line2D([], [], label="Sampling error and privacy noise", **_MIDDLE),
         "whole": Line2D([], [], color=look.INK, label=whole, **ends),
-        "noise": Line2D([], [], color=look.SOFT, linestyle=":", label="no interval; noise alone"),
+        "noise": Line2D(
+            [], [], color=look.SOFT, linestyle=":", label="Privacy noise alone (no CI)"
+        ),
     }
     handles = [entry for kind, entry in entries.items() if kind in kinds]
     if handles:
@@ -221,14 +217,14 @@ def curve(
     along = along or fit.covariates[0]
     points = fit.curve(along, at=at, conf_level=conf_level, covers=covers)
     found = fit.records(along)
-    caption = f"{percent(conf_level, 'g')} band: {_COVERED[points['covers'].iloc[0]]}"
+    caption = f"{look.ci(conf_level)}: {_COVERED[points['covers'].iloc[0]]}"
     if at:
         caption += "; at " + ", ".join(f"{name} = {value}" for name, value in at.items())
     if fit.space.is_levels(along):
         shares = None if isinstance(found, Unavailable) else found["share"]
         points = points.rename(columns={"effect": "estimate", along: "term"})
         return _rows(fit, points.assign(share=shares), along, caption, ax)
-    with look.canvas(ax, alarms=look.alarms(fit)) as axes:
+    with look.canvas(ax, warnings=look.warnings(fit)) as axes:
         x, low, high = points[along], points["conf_low"], points["conf_high"]
         axes.plot(x, points["effect"], color=look.INK, zorder=2)
         axes.fill_between(x, low, high, color=look.PALE, linewidth=0, zorder=1)
@@ -239,9 +235,9 @@ def curve(
         if isinstance(found, Unavailable):
             caption += f"; {_NOWHERE}"
         else:
-            caption += "; bars: shares of records, nine in ten between the dotted lines"
+            caption += ". Bars: distribution of records, 90% of them between the dotted lines"
             _strip(axes, found, fit.quantiles(along, [0.05, 0.95]))
-        axes.set(xlabel=along, ylabel=relation(fit), title=caption)
+        axes.set(xlabel=along, ylabel=look.effect_axis(fit), title=caption)
     return axes
 
 
@@ -294,13 +290,19 @@ def contrasts(
     >>> data = dpe.simulate("three_arms", n=1000, seed=1)
     >>> formula = "outcome ~ treatment | x1"
     >>> contrasts(dpe.dp_ate(formula, data, "private_psm", level="label", epsilon=1)).get_ylabel()
-    'contrast'
+    'Contrast'
     """
+    if len({effect.possible for effect in fit.effects} - {None}) > 1:
+        told = "these outcomes have different units: draw them by plot(by=...) of the whole study"
+        raise OptionError(told)
     points = _told(fit.tidy(conf_level, simultaneous=simultaneous)).assign(share=_shares(fit))
-    kind = "noise only" if fit._noise_only else "noise and sampling"
-    at_once = ", all at once" if simultaneous else ""
-    caption = f"{percent(conf_level, 'g')} intervals: {kind}{at_once}"
-    return _rows(fit, points, fit._named.each, caption, ax)
+    kind = "privacy noise only" if fit._noise_only else "sampling error and privacy noise"
+    caption = f"{_at_once(simultaneous)}{look.ci(conf_level)}: {kind}"
+    return _rows(fit, points, capital(fit._named.each), capital(caption), ax)
+
+
+def _at_once(simultaneous: bool) -> str:
+    return "simultaneous " if simultaneous else ""
 
 
 def _told(table: Any) -> Any:
@@ -324,13 +326,13 @@ def _rows(fit: Any, points: Any, what: str, caption: str, ax: Any, below: str = 
     known, places = ~np.isnan(low), np.arange(len(points))
     beside: list[tuple[str, ...]] = []
     if "share" in points and points["share"].notna().all():
-        head = "weight" if getattr(fit, "overlap_weighted", False) else "records"
-        beside = [(text,) for text in (head, *(percent(x, ".2g") for x in points["share"]))]
+        head = "Weight" if getattr(fit, "overlap_weighted", False) else "Records"
+        beside = [(text,) for text in (head, *(look.percent(x, ".2g") for x in points["share"]))]
     elif isinstance(fit, CateEffects | CateFunction):
         caption += f"; {_NOWHERE}"
-    caption = f"{caption}; {left} more are in tidy()" if left else caption
+    caption = f"{caption}. The other {left} rows are in tidy()" if left else caption
     about: dict[str, Any] = {"title": caption, "left": what, "beside": beside}
-    about |= {"below": below or relation(fit), "alarms": look.alarms(fit)}
+    about |= {"below": below or look.effect_axis(fit), "warnings": look.warnings(fit)}
     labels, ends = points["term"].astype(str).tolist(), zip(low, high, strict=True)
     with labelled(ax, labels, ends, **about) as axes:
         axes.plot(middle[known], places[known], "o", color=look.INK, gid="known")
@@ -352,7 +354,7 @@ def terms(fit: TableEffects, *, conf_level: float = 0.95, ax: Any = None) -> Any
     """
     table = _told(fit.tidy(conf_level))
     named = table.assign(term=[fit._in_words(name) for name in table["term"]])
-    below = f"estimate with {percent(conf_level, 'g')} interval"
+    below = f"Estimate ({look.ci(conf_level)})"
     return _rows(fit, named, "", "", ax, below)
 
 
@@ -383,11 +385,11 @@ def event_study(
     >>> before = ["earnings_1974", "earnings_1975"]
     >>> fit = dpe.dp_did("earnings_1978 ~ treatment", nsw, before=before, epsilon=2, seed=1)
     >>> event_study(fit).get_xlabel()
-    'period'
+    'Period'
     """
     places = np.delete(np.arange(len(fit.periods)), fit.leads)
     ends = fit.conf_int(conf_level, simultaneous=simultaneous)
-    with look.canvas(ax, alarms=look.alarms(fit)) as axes:
+    with look.canvas(ax, warnings=look.warnings(fit)) as axes:
         for place, (low, high) in zip(places, ends, strict=True):
             axes.plot(
                 [place, place], [low, high], color=look.INK, linewidth=1.2, marker="_", gid="whole"
@@ -399,7 +401,6 @@ def event_study(
         look.zero(axes, vertical=False)
         look.places(axes, list(fit.periods))
         axes.margins(x=0.1)
-        axes.set(xlabel="period", ylabel=f"difference in the {fit.outcome}")
-        at_once = ", all at once" if simultaneous else ""
-        axes.set_title(f"{percent(conf_level, 'g')} intervals{at_once}", fontsize=look.SMALL)
+        at_once = f"{_at_once(simultaneous)}{look.ci(conf_level)}"
+        axes.set(xlabel="Period", ylabel=f"Difference in the {fit.outcome} ({at_once})")
     return axes

@@ -8,16 +8,20 @@ ends by `finish`: text is shown as it is written, and wrapped to the room that t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from textwrap import fill, wrap
 from typing import Any
 
+import numpy as np
+
 from dpeffects.errors import MissingExtraError
-from dpeffects.guarantee import alarm as alarm
-from dpeffects.results.numbers import number
+from dpeffects.guarantee import status_warning as status_warning
+from dpeffects.results.number_format import number
+from dpeffects.results.wording import capital, relation
 
 INK, SOFT, PALE = "#000000", "#767676", "#d9d9d9"
 BLUE, RED, YELLOW = "#004488", "#bb5566", "#ddaa33"
@@ -27,12 +31,15 @@ SMALL = 8.0
 WIDTH = 6.4
 """Inches: a picture fits a page of text."""
 _OURS = "dpeffects"
-_LONGEST, _LONG = 32, 20
+_LONGEST, _LONG = 33, 20
 """Letters of a name beside a row, and below a place."""
 _PLACES, _ALONG = 20, 60
 """Names below places, and the letters that they have together side by side."""
 _LETTER, _CAPITAL = 0.6, 0.8
 """Width of a letter over the size of its font, and that of a bold capital."""
+_VOIDING = re.compile(r"(?:^|; )([A-Z][A-Z']*(?:,? [A-Z][A-Z']*)+)\b")
+"""Warnings that void a reading begin in capitals; a picture shows these words alone."""
+_MINUS = re.compile(r"(?<!\w)-(?=[\d.])")
 
 _STYLE = files("dpeffects.report.plots").joinpath("pictures.mplstyle")
 
@@ -65,11 +72,11 @@ def series(index: int) -> Series:
 
 @contextmanager
 def canvas(
-    ax: Any, size: tuple[float, float] = (WIDTH, 3.8), alarms: Iterable[str] = ()
+    ax: Any, size: tuple[float, float] = (WIDTH, 3.8), warnings: Iterable[str] = ()
 ) -> Iterator[Any]:
     """Give axes in the common look: the user's, or those of a new figure of ``size`` inches.
 
-    When they are drawn on, text is wrapped to the room that there is, with the alarms on top.
+    When they are drawn on, text is wrapped to the room that there is, with the warnings on top.
     """
     try:
         import matplotlib as mpl
@@ -91,7 +98,7 @@ def canvas(
         ax.tick_params(labelsize=SMALL, length=3.0, width=0.8, color=INK, labelcolor=INK)
         ax.tick_params(which="minor", length=1.5, width=0.6, color=INK)
         yield ax
-        _finish(ax, alarms)
+        _finish(ax, warnings)
 
 
 def zero(ax: Any, *, vertical: bool) -> None:
@@ -126,7 +133,7 @@ def short(text: Any, longest: int = _LONGEST) -> str:
     >>> short("first   baby"), short("a level that nobody could read in full", 20)
     ('first baby', 'a level that… n full')
     """
-    line = " ".join(str(text).split())
+    line = re.sub(r"[ \r\n\t]+", " ", str(text)).strip(" \r\n\t")
     last = longest // 3
     return line if len(line) <= longest else f"{line[: longest - last - 2]}… {line[-last:].strip()}"
 
@@ -173,7 +180,23 @@ def interval(ax: Any, row: float, low: float, high: float, **line: Any) -> None:
 
 def beside(ax: Any, row: float, text: str, place: float = 8.0, align: str = "left") -> None:
     """Write a text at the right of a row, so many points from the axes."""
-    outside(ax, text, (1.0, row), ax.get_yaxis_transform(), (place, 0.0), ha=align, va="center")
+    outside(
+        ax, minus(text), (1.0, row), ax.get_yaxis_transform(), (place, 0.0), ha=align, va="center"
+    )
+
+
+def lacking(ax: Any, row: float, text: str) -> None:
+    """Write what stands in the place of an estimate that is not there."""
+    ax.text(0.0, row, text, color=SOFT, fontsize=SMALL, ha="center", va="center")
+
+
+def columns(ax: Any, texts: Sequence[tuple[str, ...]]) -> None:
+    """Write columns of text beside the rows, their heads first."""
+    far = np.cumsum([14.0 + 4.4 * max(map(len, column)) for column in zip(*texts, strict=True)])
+    for row, (first, *more) in enumerate(texts, -1):
+        beside(ax, row, first)
+        for edge, text in zip(far[1:], more, strict=True):
+            beside(ax, row, text, edge, "right")
 
 
 def outside(
@@ -194,20 +217,84 @@ def plain_ticks(axis: Any) -> None:
     plain_numbers(axis)
 
 
+def thousands(ax: Any) -> None:
+    """Label large numbers on linear axes with their thousands apart."""
+    for axis in (ax.xaxis, ax.yaxis):
+        if axis.get_scale() == "linear" and max(map(abs, axis.get_view_interval())) >= 10_000.0:
+            plain_numbers(axis)
+
+
 def plain_numbers(axis: Any) -> None:
     """Label ticks by plain numbers, thousands apart."""
     from matplotlib.ticker import FuncFormatter
 
-    def words(value: float, _: int) -> str:
-        text = f"{value:,.10g}" if abs(value) >= 10_000.0 else number(value)
-        return text.replace("-", "\N{MINUS SIGN}")
-
-    axis.set_major_formatter(FuncFormatter(words))
+    axis.set_major_formatter(FuncFormatter(plain_number))
 
 
-def alarms(record: Any) -> list[str]:
-    """Guarantee and cautions of a record that must stand out."""
-    return [text for text in (alarm(record.guarantee.status), record.caution) if text]
+def plain_number(value: float, _: int = 0) -> str:
+    """A number of an axis.
+
+    Examples
+    --------
+    >>> plain_number(-12500), plain_number(0.25)
+    ('−12,500', '0.25')
+    """
+    return minus(f"{value:,.10g}" if abs(value) >= 10_000.0 else number(value))
+
+
+def minus(text: str) -> str:
+    """A text whose negative numbers have a minus sign, not a hyphen.
+
+    Examples
+    --------
+    >>> minus("-1.5 (-3 to 0)"), minus("26-50")
+    ('−1.5 (−3 to 0)', '26-50')
+    """
+    return _MINUS.sub("\N{MINUS SIGN}", text)
+
+
+def ci(conf_level: float) -> str:
+    """Name a confidence interval.
+
+    Examples
+    --------
+    >>> ci(0.95)
+    '95% CI'
+    """
+    return f"{percent(conf_level, 'g')} CI"
+
+
+def percent(share: float, form: str = ".3g") -> str:
+    """A share in per cent, as pictures have it.
+
+    Examples
+    --------
+    >>> percent(0.25)
+    '25%'
+    """
+    return f"{100.0 * share:{form}}%"
+
+
+def effect_axis(result: Any, *more: str) -> str:
+    """What an axis of effects shows, with what is said of its numbers in brackets."""
+    said = f" ({', '.join(filter(None, more))})" if any(more) else ""
+    return f"{capital(relation(result))}{said}"
+
+
+def warnings(record: Any) -> list[str]:
+    """The guarantee where it does not hold, and warnings that void a reading, in few words."""
+    return [*filter(None, (status_warning(record.guarantee.status), voiding(record.warnings)))]
+
+
+def voiding(text: str) -> str:
+    """First words of the warnings that void a reading.
+
+    Examples
+    --------
+    >>> voiding("NOT ADJUSTED: for no covariate; few records; WEAK PRIVACY: delta is large")
+    'NOT ADJUSTED; WEAK PRIVACY'
+    """
+    return "; ".join(dict.fromkeys(_VOIDING.findall(text)))
 
 
 def with_names(names: list[str], texts: list[list[str]]) -> list[str]:
@@ -223,8 +310,8 @@ def with_names(names: list[str], texts: list[list[str]]) -> list[str]:
     return [f"{name}: {text}" for name, own in zip(names, texts, strict=True) for text in own]
 
 
-def _finish(ax: Any, alarms: Iterable[str]) -> None:
-    """Show text as it is written, wrapped to the room that there is, and alarms on top."""
+def _finish(ax: Any, warnings: Iterable[str]) -> None:
+    """Show text as it is written, wrapped to the room that there is, and warnings on top."""
     title, below, left = ax.get_title(loc="left"), ax.get_xlabel(), ax.get_ylabel()
 
     def write(titles: float = math.inf, across: float = math.inf, up: float = math.inf) -> None:
@@ -233,9 +320,7 @@ def _finish(ax: Any, alarms: Iterable[str]) -> None:
         ax.set_ylabel(_wrapped(left, up), parse_math="$" not in left)
 
     write()
-    for axis in (ax.xaxis, ax.yaxis):
-        if axis.get_scale() == "linear" and max(map(abs, axis.get_view_interval())) >= 10_000.0:
-            plain_numbers(axis)
+    thousands(ax)
     room = ax.bbox
     if _ours(ax):
         ax.figure.draw_without_rendering()  # makes the layout
@@ -247,7 +332,7 @@ def _finish(ax: Any, alarms: Iterable[str]) -> None:
         2.0 * min(x - room.x0, room.x1 - x) / (9.0 * letter),
         2.0 * min(y - room.y0, room.y1 - y) / (9.0 * letter),
     )
-    _mark(ax, alarms)
+    _mark(ax, warnings)
 
 
 def _ours(ax: Any) -> bool:
@@ -286,7 +371,7 @@ def _mark(ax: Any, texts: Iterable[str]) -> None:
         fontweight="bold",
         color=ALARM,
         zorder=10,
-        gid="dpeffects-alarm",
+        gid="dpeffects-warnings",
         bbox={"facecolor": "white", "edgecolor": ALARM, "linewidth": 1.0, "pad": 2.5},
     )
 

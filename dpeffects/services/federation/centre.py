@@ -13,16 +13,16 @@ from dpeffects import documents
 from dpeffects.abilities.study import StudyEffects
 from dpeffects.errors import DPEffectsError, ReleaseError
 from dpeffects.formula import parse
+from dpeffects.services.document_checks import refused
 from dpeffects.services.federation.question import Question
 from dpeffects.services.sites import (
-    Combined,
+    CombinedEffect,
     SiteRelease,
     StudyRelease,
     combine,
     combine_studies,
 )
-from dpeffects.services.sites.plausible import why_not, why_not_study
-from dpeffects.services.strangers import refused
+from dpeffects.services.sites.consistency import release_inconsistency, study_inconsistency
 
 MAX_REPLY = 5_000_000
 _LONGEST = 300
@@ -43,7 +43,7 @@ class Collected:
     releases: tuple[SiteRelease | StudyRelease, ...]
     left_out: Mapping[str, str]
 
-    def combine(self, conf_level: float = 0.95) -> Combined | StudyEffects:
+    def combine(self, conf_level: float = 0.95) -> CombinedEffect | StudyEffects:
         """Combine the releases by the question's rule; a study has its level in its methods."""
         if not self.releases:
             raise ReleaseError(f"no site gave a release:\n{self.table()}")
@@ -154,10 +154,14 @@ def _check(site: str, release: SiteRelease | StudyRelease, question: Question) -
     """Refuse a release that answers something else than what was asked, or promises less."""
     spent = release.guarantee
     if isinstance(release, SiteRelease):
-        what, same, reason = "method", release.method == question.method, why_not(release)
+        what, same, reason = (
+            "method",
+            release.method == question.method,
+            release_inconsistency(release),
+        )
     else:
         asked = question.study and question.study.fingerprint
-        what, same, reason = "protocol", release.protocol == asked, why_not_study(release)
+        what, same, reason = "protocol", release.protocol == asked, study_inconsistency(release)
     wrong = {
         f"wrong site name: calls itself {_clean(release.site)}": release.site != site,
         "answers another request": release.request != question.request,

@@ -25,9 +25,9 @@ from typing import Any
 from dpeffects.datasets import load_data
 from dpeffects.errors import MissingExtraError
 from dpeffects.ledgers import create_ledger
+from dpeffects.services.document_checks import toml_value
 from dpeffects.services.federation import flower, operate
 from dpeffects.services.federation.policy import SitePolicy
-from dpeffects.services.strangers import toml_value
 
 Program = subprocess.Popen[bytes]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from dpeffects import documents
-from dpeffects.design.bounds import Bounds, Declared
-from dpeffects.design.codebook import Blank, RangeOrLevels, matched
+from dpeffects.design.bounds import Bounds, DeclaredFrame
+from dpeffects.design.codebook import EmptyDeclaration, RangeOrLevels, matched
 from dpeffects.errors import BoundsError, DPEffectsError, FormulaError, PolicyError, RefusalError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import get, proved, table_methods
@@ -24,12 +24,12 @@ from dpeffects.formula.encoding import width_of
 from dpeffects.lazy import pd
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
+from dpeffects.services.document_checks import SETTINGS, at_least, refused
 from dpeffects.services.federation.question import STUDY, Question, check_name
 from dpeffects.services.federation.records import SiteColumns, read_columns
 from dpeffects.services.federation.store import Price, Store
 from dpeffects.services.federation.trial_runs import Rehearsal
 from dpeffects.services.protocols import Protocol
-from dpeffects.services.strangers import SETTINGS, at_least, refused
 
 _MOST_BYTES = 10_000_000
 _ROLES = ("outcome", "treatment", "covariates", "subgroups")
@@ -174,7 +174,7 @@ class SitePolicy:
         level, public = self._level(question)
         unit = "outcome" if level == "label" else "record"
         terms = Terms(unit, tuple(sorted(public)))
-        arguments: dict[str, Any] = {"attended": False}
+        arguments: dict[str, Any] = {"interactive": False}
         if question.study is not None:
             # bounds are the site's own; its name was checked
             own = replace(question.study, epsilon=epsilon, bounds={}, sites=())
@@ -241,7 +241,7 @@ class SitePolicy:
         for name, declared in asked.items():
             own = self.bounds.get(name)
             either = isinstance(declared, RangeOrLevels) and list(declared) == list(own or ())
-            if not (either or declared == own or isinstance(declared, Blank)):
+            if not (either or declared == own or isinstance(declared, EmptyDeclaration)):
                 raise RefusalError(f"this site declares other bounds of {name!r}")
 
     def _check_columns(self, formula: Formula, used: Sequence[Sequence[str]]) -> None:
@@ -268,12 +268,12 @@ class SitePolicy:
         """What the policy says about the columns of the data."""
         return SiteColumns(self.bounds, frozenset(self.columns["treatment"]))
 
-    def load(self) -> Declared:
+    def load(self) -> DeclaredFrame:
         """Read the data, the same for every question; values that do not fit are replaced.
 
         Only that the file cannot be read, lacks a column or has too few records is an error.
         """
-        return Declared(self._records()[0], Bounds.declared(self.bounds))
+        return DeclaredFrame(self._records()[0], Bounds.declared(self.bounds))
 
     def task(self, formula: str, grant: Grant, n: int) -> Rehearsal:
         """Return what is tried on made-up records before the site pays for a question."""

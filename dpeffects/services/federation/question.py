@@ -14,10 +14,10 @@ from dpeffects.errors import DPEffectsError, QuestionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.formula import Formula, parse
 from dpeffects.privacy.budget import Budget
+from dpeffects.services.document_checks import SETTINGS, ValidatedDocument, one_of, refused
 from dpeffects.services.protocols import Protocol
 from dpeffects.services.sites.rules import RULES
-from dpeffects.services.strangers import SETTINGS, Checked, one_of, refused
-from dpeffects.typed import FieldError, quoted
+from dpeffects.type_checks import FieldError, quoted
 
 Scalar = str | int | float | bool | None
 
@@ -30,13 +30,13 @@ MAX_WHOLE = 2**53
 MAX_DEADLINE = 86_400.0
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}"
 _SITES_OWN = frozenset(
-    {"seed", "bounds", "ledger", "shares", "data", "site", "request", "variance"}
+    {"seed", "bounds", "ledger", "budget_split", "data", "site", "request", "variance"}
 )
 """Arguments of `dp_ate` that a question may not set; those it asks for are fields, not options."""
 STUDY = "study"
 _OF_STUDIES = ("estimand", "formula", "epsilon", "delta")
 """What a question for a study says as its protocol does."""
-_NOT_ASKED = ("unit", "missing", "weights", "subset", "shares", "check_bounds", "contrasts")
+_NOT_ASKED = ("unit", "missing", "weights", "subset", "budget_split", "check_bounds", "contrasts")
 
 _ALIKE = "sites answer for all their records, which count alike"
 _COUNTING = frozenset(
@@ -45,7 +45,7 @@ _COUNTING = frozenset(
 
 
 @dataclass(frozen=True)
-class Question(Checked):
+class Question(ValidatedDocument):
     """One question to all sites.
 
     Parameters

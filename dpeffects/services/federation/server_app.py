@@ -12,7 +12,7 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from dpeffects import writing
+from dpeffects import file_output
 from dpeffects.errors import QuestionError
 from dpeffects.services.federation.centre import Collected, NoReply, collect
 from dpeffects.services.federation.question import Question
@@ -102,7 +102,7 @@ def report(collected: Collected, output: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "summary.txt").write_text(text + "\n", encoding="utf-8")
         ended = json.dumps(collected.to_dict(), indent=2)
-        writing.replace_file(folder / "round.json", ended.encode("utf-8"))
+        file_output.replace_file(folder / "round.json", ended.encode("utf-8"))
 
 
 app = ServerApp()

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from dpeffects.design.bounds import Declared
+from dpeffects.design.bounds import DeclaredFrame
 from dpeffects.errors import DPEffectsError, EstimationError, QuestionError, RefusalError
 from dpeffects.services.federation.policy import Grant, SitePolicy
 from dpeffects.services.federation.question import Question
@@ -77,7 +77,9 @@ def _answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
     return reply
 
 
-def _draw(question: Question, policy: SitePolicy, grant: Grant, data: Declared) -> dict[str, Any]:
+def _draw(
+    question: Question, policy: SitePolicy, grant: Grant, data: DeclaredFrame
+) -> dict[str, Any]:
     """Compute the release. It is paid for, so any failure becomes a reply that is kept."""
     sender: dict[str, Any] = {"site": policy.site, "request": question.request}
     try:

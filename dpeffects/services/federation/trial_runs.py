@@ -150,11 +150,11 @@ def main() -> None:
 
 def _reason(task: Rehearsal) -> str:
     """Why the question fails on made-up records, or an empty text."""
-    from dpeffects.design.bounds import Bounds, Declared
+    from dpeffects.design.bounds import Bounds, DeclaredFrame
     from dpeffects.services.federation.releases import released
 
     try:
-        data = Declared(task.layout.made_up(task.n), Bounds.declared(task.layout.bounds))
+        data = DeclaredFrame(task.layout.made_up(task.n), Bounds.declared(task.layout.bounds))
         released(task.formula, data, site="made-up", seed=0, **task.arguments)
     except EstimationError:
         return ""  # the luck of the noise on records that mean nothing

@@ -1,5 +1,5 @@
 from dpeffects.services.planning.plans import Plan, plan
-from dpeffects.services.planning.rehearsal import Planned
+from dpeffects.services.planning.rehearsal import PlannedMethod
 from dpeffects.services.planning.setting import PlanSetting
 from dpeffects.services.planning.study_plan import (
     PlannedDifference,
@@ -7,14 +7,14 @@ from dpeffects.services.planning.study_plan import (
     StudyPlan,
     plan_study,
 )
-from dpeffects.services.planning.terms import PlannedTerm, TermPlan, rehearse
+from dpeffects.services.planning.term_plan import PlannedTerm, TermPlan, rehearse
 
 __all__ = [
     "Plan",
     "PlanSetting",
-    "Planned",
     "PlannedDifference",
     "PlannedEffect",
+    "PlannedMethod",
     "PlannedTerm",
     "StudyPlan",
     "TermPlan",

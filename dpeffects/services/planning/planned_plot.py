@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, quoted
 from dpeffects.report.plots import style as look
-from dpeffects.results.words import percent
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 def half_width(
-    plan: Any,
-    epsilons: Sequence[float] | None = None,
-    *,
-    what: str = "half_width",
-    ax: Any = None,
+    plan: Any, epsilons: Sequence[float] | None = None, *, what: str = "half_width", ax: Any = None
 ) -> Any:
     """Draw the planned half-width against epsilon for each method; return the axes.
 
@@ -26,7 +21,7 @@ def half_width(
     plan
         A `Plan`.
     epsilons
-        Where to rehearse; by default from 0.1 to 10.
+        Epsilons to simulate; by default from 0.1 to 10.
     what
         "half_width" of the interval, or "noise_sd", the standard deviation of the noise.
     ax
@@ -39,19 +34,20 @@ def half_width(
     >>> study = dpe.plan("y ~ t", n=500, epsilon=1, bounds={"y": (0, 1)}, repeats=2,
     ...                  method="diff_in_means")
     >>> half_width(study, [0.5, 2.0]).get_ylabel()
-    'half-width of the 95 % interval, in units of y'
+    'Half-width of the 95% CI, in units of y\\n(logarithmic scale)'
     """
     if what not in ("half_width", "noise_sd"):
-        raise OptionError(f'what must be "half_width" or "noise_sd", got {what!r}')
+        raise OptionError(f'what must be "half_width" or "noise_sd", got {quoted(what)}')
     epsilons = EPSILONS if epsilons is None else epsilons
-    planned = plan.against(epsilons)
-    label = "noise sd"
+    planned = plan.across(epsilons)
+    label = "Standard deviation of the privacy noise"
     if what == "half_width":
-        label = f"half-width of the {percent(plan.setting.conf_level, 'g')} interval"
+        label = f"Half-width of the {look.ci(plan.setting.conf_level)}"
     with look.canvas(ax) as axes:
         for k, (method, part) in enumerate(planned.groupby("method", sort=False)):
             series_line(axes, k, part["epsilon"], part[what], str(method))
-        against_epsilon(axes, list(epsilons), "epsilon", f"{label}, in units of {plan.outcome}")
+        label += f", in units of {plan.outcome} (logarithmic scale)"
+        against_epsilon(axes, list(epsilons), "Epsilon", label)
         axes.set_title(f"n = {plan.setting.n}, planned without data")
     return axes
 

@@ -1,9 +1,9 @@
-"""A plan: what each method would give, without touching data.
+"""A plan: the accuracy to expect of each method, without touching data.
 
-It is a dress rehearsal: each method runs on made-up records that fit the formula, the declared
-bounds and what is assumed about the data (`records`), with the noise it would use (`rehearsal`). So
-every method can be planned, also those that choose from n and epsilon what to do. What a rehearsal
-cannot know (how strongly covariates go with treatment and outcome, how they spread) is an argument,
+Each method runs on simulated records that fit the formula, the declared bounds and what is assumed
+about the data (`synthetic_records`), with the noise it would use (`rehearsal`). So every method can
+be planned, also those that choose from n and epsilon what to do. What a simulation cannot know (how
+strongly covariates are associated with treatment and outcome, how much they vary) is an argument,
 with a default that is typical of real data.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpeffects.errors import OptionError, checked_call
+from dpeffects.errors import OptionError, checked_call, instead_of
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.estimators import conditional_methods, proved
 from dpeffects.estimators.option_checks import check_between, check_choice, check_whole
@@ -22,10 +22,9 @@ from dpeffects.inference.hypotheses import EQUIVALENCE, Hypothesis
 from dpeffects.lazy import pd
 from dpeffects.progress import bar
 from dpeffects.results.export import frame_of
-from dpeffects.results.words import percent
-from dpeffects.services.planning.inverse import Invertible, planned_table
-from dpeffects.services.planning.made_up import MadeUp
-from dpeffects.services.planning.rehearsal import Planned, row, row_or_reason
+from dpeffects.results.wording import percent
+from dpeffects.services.planning.plan_tables import Invertible, planned_table
+from dpeffects.services.planning.rehearsal import PlannedMethod, row, row_or_reason
 from dpeffects.services.planning.setting import (
     PlanSetting,
     declared_bounds,
@@ -35,50 +34,57 @@ from dpeffects.services.planning.setting import (
     read_formula,
     refuse_several,
 )
+from dpeffects.services.planning.synthetic_records import SyntheticRecords
 from dpeffects.summary import Block, Table, draw, noted
 
-_FIGURES = ("noise_sd", "std_error", "half_width", "detectable", "power")
+_FIGURES = ("sampling_se", "noise_sd", "bias_sd", "std_error", "half_width", "mde", "power")
+_READING = (
+    "Sampling SE, privacy-noise SD and bias allowance add up to the total SE as squares, "
+    "approximately. MDE: minimum detectable effect. All figures are medians over simulations."
+)
 
 
 @dataclass(frozen=True, repr=False)
 class Plan(Invertible, picture="services.planning.planned_plot.half_width"):
-    """The expected accuracy of each method; print it, plot it, or ask it for the inverse.
+    """The expected accuracy of each method: print it, plot it, or ask `required`.
 
-    ``noise_sd`` is the standard deviation of the privacy noise, ``half_width`` that of the interval
-    around the estimate, ``detectable`` the smallest effect found with the wanted power: NaN where
-    there is no test of an effect, because nothing is adjusted for, or none in the outcome's range.
-    With another test than the two-sided one of 0 it is the effect that is shown with that power, or
-    the smallest margin of equivalence. ``power`` is that of the test at an ``effect``.
+    ``sampling_se`` is the standard error from sampling alone, ``noise_sd`` the standard deviation
+    of the privacy noise, ``bias_sd`` that of the allowance for possible bias, and ``std_error``
+    the root of their sum of squares (all are medians over simulations). ``half_width`` is half the
+    width of the confidence interval, ``mde`` the minimum detectable effect at the wanted power:
+    NaN where there is no test of an effect, because nothing is adjusted for, or where it is beyond
+    the outcome's range. With another test than the two-sided one of 0 it is the effect at which
+    the test rejects with that power, or the smallest margin of equivalence. ``power`` is the power
+    of the test at ``effect``.
     """
 
     setting: PlanSetting
-    rows: tuple[Planned, ...]
-    _title = "Plan for the {0.setting.estimand}: no data was touched"
+    rows: tuple[PlannedMethod, ...]
+    _title = "Plan for the {0.setting.estimand}, from simulated records (no data were used)"
     _about = "method"
 
     def tidy(self) -> pd.DataFrame:
-        """One row a method; what is not available is NaN, and the column reason says why.
+        """One row for each method; a NaN is not available, and the column reason says why.
 
-        The column note says what the method will do: which one the default chooses, and whether it
-        will not adjust.
+        The column note says which method the default chooses, and whether it will not adjust.
         """
         names = ("method", *_FIGURES, "remark", "reason")
         rows = [{name: getattr(row, name) for name in names} for row in self.rows]
         return frame_of(rows).rename(columns={"remark": "note"})
 
-    def shares_frame(self) -> pd.DataFrame:
+    def budget_frame(self) -> pd.DataFrame:
         """Epsilon by method and share of the budget."""
-        shares = [(row.method, *share) for row in self.rows for share in row.shares]
+        shares = [(row.method, *share) for row in self.rows for share in row.budget_split]
         return frame_of(shares, ["method", "share", "epsilon"])
 
     def _reasons(self) -> dict[str, str]:
         return {row.method: row.reason for row in self.rows}
 
-    def _figures_at(self, of: str) -> Callable[[str, float], Planned]:
-        """Figures of a method, from a few rehearsals."""
-        made = MadeUp(self.setting)
+    def _figures_at(self, of: str) -> Callable[[str, float], PlannedMethod]:
+        """Figures of a method, from a few simulations."""
+        made = SyntheticRecords(self.setting)
 
-        def at(method: str, value: float) -> Planned:
+        def at(method: str, value: float) -> PlannedMethod:
             change: dict[str, Any] = {of: round(value) if of == "n" else value}
             return row_or_reason(replace(self.setting, **change), method, made, few=True)
 
@@ -89,11 +95,15 @@ class Plan(Invertible, picture="services.planning.planned_plot.half_width"):
         """The outcome as the formula has it."""
         return source(self.setting.parsed.outcome)
 
-    def against(self, epsilons: Sequence[float]) -> pd.DataFrame:
-        """Noise and half-width of each usable method at several epsilons, one row each."""
+    def across(self, epsilons: Sequence[float]) -> pd.DataFrame:
+        """Noise and half-width of each usable method at several epsilons, one row each.
+
+        They are medians over up to three simulations, so that they can differ by some per cent
+        from those of the plan itself, which has more.
+        """
         cells = [(r.method, float(e)) for r in self.rows if not r.reason for e in epsilons]
         rows, at = [], self._figures_at("epsilon")
-        for method, epsilon in bar(cells, "rehearsing"):
+        for method, epsilon in bar(cells, "simulating"):
             found = at(method, epsilon)
             rows.append((method, epsilon, found.noise_sd, found.half_width))
         return frame_of(rows, ["method", "epsilon", "noise_sd", "half_width"])
@@ -103,21 +113,23 @@ class Plan(Invertible, picture="services.planning.planned_plot.half_width"):
         return draw(self, epsilons, ax=ax)
 
     def _blocks(self) -> Iterable[Block]:
-        s, title = self.setting, "Expected accuracy ({} intervals, {} power)"
+        s, title = self.setting, "Expected accuracy ({} confidence intervals)"
         usable = sorted((r for r in self.rows if not r.reason), key=lambda r: r.half_width)
-        shares = ((r.method, ", ".join(f"{k} {e:.3g}" for k, e in r.shares)) for r in usable)
-        shown = _FIGURES[: 4 if s.assumed is None else 5]
-        margin = {"detectable": "margin"} if s.asked.alternative == EQUIVALENCE else {}
+        shares = ((r.method, ", ".join(f"{k} {e:.3g}" for k, e in r.budget_split)) for r in usable)
+        shown = _FIGURES[: -1 if s.assumed is None else None]
+        shown = tuple(x for x in shown if any(getattr(r, x) == getattr(r, x) for r in usable))
+        least = "equivalence margin" if s.asked.alternative == EQUIVALENCE else "MDE"
         yield s.header()
         yield planned_table(
-            title.format(percent(s.conf_level), percent(s.power)),
+            title.format(percent(s.conf_level)),
             usable,
             {"method": "method"},
             shown,
-            **margin,
+            mde=f"{least} ({percent(s.power)} power)",
         )
-        yield Table("Epsilon by share of the budget", ("method", "shares"), tuple(shares), "ll")
+        yield Table("Budget split", ("method", "epsilon of each part"), tuple(shares), "ll")
         said = [f"{r.method}: {r.remark or r.reason}" for r in self.rows if r.remark or r.reason]
+        said.append(_READING if usable else "")
         if notes := noted(said):
             yield notes
 
@@ -135,7 +147,7 @@ def plan(
     design: str = "observational",
     outcome_mean: float | None = None,
     outcome_sd: float | None = None,
-    share_treated: float = 0.5,
+    treated_share: float = 0.5,
     r2: float | None = None,
     confounding: float | None = None,
     covariate_sd: float | Mapping[str, float] | None = None,
@@ -148,7 +160,7 @@ def plan(
     margin: float | None = None,
     **options: Any,
 ) -> Plan:
-    r"""Predict what each method would give, without touching data.
+    r"""Predict the accuracy of each method by simulation, without touching data.
 
     Parameters
     ----------
@@ -164,36 +176,35 @@ def plan(
     design
         "observational", or "randomised" for a trial. In a trial there is no confounding.
     outcome_mean
-        A guess of the outcome's mean; by default the middle of its range. A mean far from the
-        middle makes noise in the size of an arm count. Of an outcome with two values it is the
-        risk.
+        Expected mean of the outcome; by default the middle of its range. If it is far from the
+        middle, privacy noise in the arm sizes adds to the error. For a 0/1 outcome it is the risk.
     outcome_sd
-        A guess of the outcome's standard deviation within arms; by default a sixth of its range.
+        Expected standard deviation of the outcome within arms; by default a sixth of its range.
         An outcome whose bounds are the levels ``[0, 1]``, or the range (0, 1) where no standard
-        deviation is given, has the two values 0 and 1, which the risk says all about.
-    share_treated
-        Share of treated records.
+        deviation is given, is a 0/1 outcome, which the risk describes fully.
+    treated_share
+        Proportion of treated records.
     r2
-        Part of the outcome's variance within arms that covariates explain; by default 0.2, and 0.05
-        for an outcome with two values, more with more than six columns: 0.14 with 50.
+        Part of the outcome's variance within arms that covariates explain (R squared); by default
+        0.2, and 0.05 for a 0/1 outcome, more with more than six columns: 0.14 with 50.
     confounding
-        Standard deviation of the log odds of treatment that covariates explain; by default 0.7, and
-        more with more than six columns: 1.2 with 50. It is 0 in a trial; with 0.7 a propensity
-        score tells treated from other records with a c-statistic of about 0.69, with 0.3 of 0.58,
-        with 1.5 of 0.83. What covariates say about treatment and what they say about the outcome
-        correlate by 0.5, so the crude difference between the arms is off by about 0.7 x 0.5 x the
-        root of ``r2`` standard deviations of the outcome.
+        Standard deviation of the logit of the propensity score; by default 0.7, and more with more
+        than six columns: 1.2 with 50. It is 0 in a trial. A value of 0.3 is a c-statistic of the
+        propensity score of about 0.58, 0.7 one of 0.69, 1.5 one of 0.83. The linear predictors of
+        treatment and outcome have a correlation of 0.5, so the crude difference between the arms
+        is biased by about ``confounding`` x 0.5 x the root of ``r2`` standard deviations of the
+        outcome.
     covariate_sd
-        Standard deviation of numeric covariates in parts of their declared range; by default 0.17.
-        A mapping says it by name. A covariate with the range (0, 1) is taken for an indicator that
-        one record in five has, which is 0.4, unless a mapping says otherwise; above 0.3 a
-        covariate has the two ends of its range only.
+        Standard deviation of numeric covariates as a fraction of their declared range; by default
+        0.17; a mapping has it by name. A covariate with the range (0, 1) is taken for an indicator
+        with a prevalence of one in five, which is 0.4, unless a mapping says otherwise; above 0.3
+        a covariate takes only the two ends of its range.
     conf_level, power
-        Of the interval, and for the smallest detectable effect.
+        Level of the interval, and power for the minimum detectable effect (MDE).
     repeats
-        Rehearsals of each method; by default 12 or, with many records or columns, fewer.
+        Number of simulations of each method; by default 12 or, with many records or columns, fewer.
     effect
-        An effect at which to tell the power of the test; with a margin it is ``null`` by default.
+        An effect at which to compute the power; with a margin it is ``null`` by default.
     null, alternative, margin
         The test, as in :meth:`Result.test`: ``alternative="greater"`` for a one-sided one,
         ``margin=0.1`` for equivalence, both for non-inferiority.
@@ -207,13 +218,14 @@ def plan(
     Notes
     -----
     What ``auto`` would choose, and which methods will not adjust, is in the column note of
-    ``tidy()`` and below the table. Power is that of the interval to exclude 0, or of the test that
-    is asked for, on rehearsed records with an effect. Of more than 200,000 records so many are
-    rehearsed (20,000 by methods that fit models in blocks), and errors are taken to fall with the
-    root of n, which is the least
-    that noise does. How near plans come to real runs, with true figures in these arguments and
-    with the defaults, is in ``benchmarks/results/plan.md``; with many columns, where a plan may be
-    off by a fifth and more, in ``plan_columns.md`` beside it.
+    ``tidy()`` and below the table. Power is the probability that the interval excludes 0, or that
+    the requested test rejects, for simulated records with an effect. At most 200,000 records are
+    simulated (20,000 for methods that fit models in blocks); with more, errors are taken to fall
+    with the root of n, although noise falls faster. Simulated outcomes have a beta distribution on
+    their declared range, with the given mean and standard deviation. How close plans are to real
+    runs, with true figures in these arguments and with the defaults, is in
+    ``benchmarks/results/plan.md``; with many columns, where a plan may be off by a fifth and more,
+    in ``plan_columns.md`` beside it.
 
     Examples
     --------
@@ -233,7 +245,7 @@ def plan(
     given = dict(locals())
     for name in ("formula", "bounds", "method"):
         del given[name]
-    refuse_several(epsilon, options, "write plan(..., epsilon=1).against([1, 3])")
+    refuse_several(epsilon, options, "write plan(..., epsilon=1).across([1, 3])")
     parsed, declared = read_formula(formula, bounds)
     known, two_valued = declared_bounds(parsed, declared)
     if repeats is not None:
@@ -249,22 +261,24 @@ def plan(
     r2 = explained(two_valued, parsed, known) if r2 is None else r2
     check_between("r2", r2, 0.0, 0.99)
     if method is None and not set(options) <= {"release", "at", "by"}:
-        raise OptionError("options belong to a method: name one with method=...")
+        name = min(set(options) - {"release", "at", "by"})
+        hint = instead_of(name, ()) or " An option of a method needs method=... too."
+        raise OptionError(f"plan has no argument {name!r}.{hint}")
     name = source(parsed.outcome)
     given |= {"outcome_mean": {name: mean}, "outcome_sd": {} if two_valued else {name: sd}}
     given |= {"r2": float(r2), "null": asked.null, "margin": asked.margin}
     given["effect"] = None if effect is None else float(effect)
     setting = PlanSetting.checked(parsed, known, **given)
     if asked.alternative != "two-sided" and not setting.conf_level > 0.5:
-        raise OptionError("one-sided tests need a conf_level above 0.5")
-    made = MadeUp(setting)
+        raise OptionError("a one-sided test needs a conf_level above 0.5")
+    made = SyntheticRecords(setting)
     if method is not None:
         return Plan(setting, (row(setting, method, made),))
     kinds = conditional_methods() if ESTIMANDS[estimand].conditional else proved()
     names = [s.name for s in kinds.values() if estimand in s.estimands and s.guarantee == "exact"]
-    rows: dict[str, Planned] = {}
+    rows: dict[str, PlannedMethod] = {}
     for name in bar(names, "planning"):
-        twin = next((r for r in rows.values() if r.chosen == name and r.detectable > 0), None)
+        twin = next((r for r in rows.values() if r.chosen == name and r.mde > 0), None)
         if twin and not setting.delta:  # the default made the same call
             rows[name] = replace(twin, method=name, chosen="")
         else:

@@ -1,4 +1,4 @@
-"""Methods run on made-up records: what to expect of their intervals, and their power.
+"""Methods run on simulated records: what to expect of their intervals, and their power.
 
 Every method goes the way that it goes on data, so what it chooses by n and epsilon, what it refuses
 and what its intervals allow for is in the figures. The power of a test is that of the interval: it
@@ -29,8 +29,8 @@ from dpeffects.inference.noisy import ratio_of
 from dpeffects.results import Result
 from dpeffects.results.export import or_nan
 from dpeffects.roots import root
-from dpeffects.services.planning.made_up import MadeUp
 from dpeffects.services.planning.setting import PlanSetting
+from dpeffects.services.planning.synthetic_records import SyntheticRecords
 
 MOST_RECORDS, MOST_OF_LEARNERS = 200_000, 20_000
 """Records that are rehearsed, the latter by methods that fit models in blocks, which takes longer,
@@ -49,7 +49,7 @@ _ASTRAY = 1.3
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedMethod:
     """Expected accuracy of one method.
 
     ``reason`` says why there is none; ``chosen`` which method the default takes; ``note`` whether
@@ -57,12 +57,14 @@ class Planned:
     """
 
     method: str
+    sampling_se: float = math.nan
     noise_sd: float = math.nan
+    bias_sd: float = math.nan
     std_error: float = math.nan
     half_width: float = math.nan
-    detectable: float = math.nan
+    mde: float = math.nan
     power: float = math.nan
-    shares: tuple[tuple[str, float], ...] = ()
+    budget_split: tuple[tuple[str, float], ...] = ()
     reason: str = ""
     chosen: str = ""
     note: str = ""
@@ -75,7 +77,7 @@ class Planned:
 
 
 class Rehearsed(NamedTuple):
-    """One rehearsed estimate: its interval, its error, and the law of errors by its own word.
+    """One simulated estimate: its interval, its error, and the distribution that it reports.
 
     ``margin`` is from the estimate down to the end of the interval.
     """
@@ -87,19 +89,23 @@ class Rehearsed(NamedTuple):
     error: float
     variance: float
     laplace: tuple[float, ...] = ()
+    sampling_se: float = math.nan
+    bias_sd: float = math.nan
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the law."""
+        """Standard deviation of the distribution."""
         return math.sqrt(self.variance + 2.0 * sum(scale**2 for scale in self.laplace))
 
 
-def row(setting: PlanSetting, method: str, made: MadeUp, *, few: bool = False) -> Planned:
+def row(
+    setting: PlanSetting, method: str, made: SyntheticRecords, *, few: bool = False
+) -> PlannedMethod:
     """Rehearse a method, a few times where only the half-width is asked for."""
     spec = get(method, setting.estimand)
     spec.check_estimand(setting.estimand)
     if spec.needs_delta and not setting.delta:
-        return Planned(spec.name, reason="needs a delta")
+        return PlannedMethod(spec.name, reason="needs a delta")
     asks = any(f.name == "design" for f in fields(spec.options))
     told = {"design": setting.design} if asks and setting.design == "randomised" else {}
     options = dict(setting.options) | told
@@ -127,33 +133,36 @@ def row(setting: PlanSetting, method: str, made: MadeUp, *, few: bool = False) -
     if allows:
         unit = 1.0  # what is allowed for confounding does not fall with n
     median = partial(_median, runs, unit)
-    planned = Planned(
+    planned = PlannedMethod(
         spec.name,
         noise_sd=median("noise_sd"),
-        shares=_shares(results[0]),
+        budget_split=_budget_split(results[0]),
         chosen=_most(result.options.get("chosen", "") for result in results),
         note=note,
         allows=allows,
     )
     if math.isnan(median("std_error")):  # an interval for the noise alone is none for the effect
         return planned
-    planned = replace(planned, std_error=median("std_error"), half_width=median("half_width"))
+    others = ("sampling_se", "bias_sd", "std_error", "half_width")
+    planned = replace(planned, **{name: median(name) for name in others})  # type: ignore[arg-type]
     if few or not tested:
         return planned
     if setting.confounded and stretch(runs, "std_error") > _ASTRAY:
         note = f"{note}; " if note else ""
-        note += "hardly adjusts: errors are larger than their standard errors"
+        note += "adjusts only weakly: simulated errors exceed their standard errors"
         return replace(planned, note=note)
-    found, chance = _tested(setting, runs, unit, made.laws[0].high - made.laws[0].low)
-    return replace(planned, detectable=found, power=chance)
+    found, chance = _tested(setting, runs, unit, made.dists[0].high - made.dists[0].low)
+    return replace(planned, mde=found, power=chance)
 
 
-def row_or_reason(setting: PlanSetting, method: str, made: MadeUp, *, few: bool = False) -> Planned:
+def row_or_reason(
+    setting: PlanSetting, method: str, made: SyntheticRecords, *, few: bool = False
+) -> PlannedMethod:
     """Rehearse a method, or say why it would be refused."""
     try:
         return row(setting, method, made, few=few)
     except DPEffectsError as error:
-        return Planned(method, reason=str(error).splitlines()[0])
+        return PlannedMethod(method, reason=str(error).splitlines()[0])
 
 
 def figures(
@@ -176,6 +185,8 @@ def figures(
                 error=result.estimate - effect,
                 variance=or_nan(result.sampling_variance) + max(noise, 0.0),
                 laplace=released.laplace,
+                sampling_se=math.sqrt(max(or_nan(result.sampling_variance), 0.0)),
+                bias_sd=math.sqrt(result.bias_variance),
             )
         ]
     frame = result.tidy(conf_level)
@@ -217,14 +228,14 @@ def _tested(
     base, sign = {"greater": (asked.low, 1.0), "less": (asked.high, -1.0)}.get(
         asked.alternative, (asked.null, 1.0)
     )
-    away = unit * detectable(runs, setting.power, (width - sign * base) / unit)
+    away = unit * mde(runs, setting.power, (width - sign * base) / unit)
     return base + sign * away, found
 
 
 def power(runs: Sequence[Rehearsed], asked: Hypothesis, effect: float, unit: float = 1.0) -> float:
     """Chance that a test shows what is to be shown; NaN where there is no interval.
 
-    Errors have the law that the method gives for them, stretched to the spread of the rehearsed
+    Errors have the distribution that the method gives, stretched to the spread of the simulated
     errors; what an interval reaches to either side of the estimate is rehearsed.
     """
     known = _with_interval(runs)
@@ -249,8 +260,8 @@ def power(runs: Sequence[Rehearsed], asked: Hypothesis, effect: float, unit: flo
     return math.fsum(found) / len(found)
 
 
-def detectable(runs: Sequence[Rehearsed], wanted: float, largest: float) -> float:
-    """The effect whose interval excludes 0, below it, with this chance; NaN beyond the largest."""
+def mde(runs: Sequence[Rehearsed], wanted: float, largest: float) -> float:
+    """The effect whose interval excludes 0, below it, with this power; NaN beyond the largest."""
     chance = partial(power, runs, Hypothesis.asked(0.0, "greater"))
     return _least(chance, wanted, largest, xtol=1e-4 * _guess(_with_interval(runs), wanted))
 
@@ -265,7 +276,7 @@ def _least(
 
 
 def _guess(runs: Sequence[Rehearsed], power: float) -> float:
-    """Nearly the detectable effect, by normal errors; 0 where there is no interval."""
+    """Nearly the minimum detectable effect, by normal errors; 0 where there is no interval."""
     sizes = [run.margin + NormalDist().inv_cdf(power) * run.spread for run in runs]
     found = [size for size in sizes if math.isfinite(size)]
     return max(float(np.median(found)), 0.0) if found else 0.0
@@ -277,15 +288,15 @@ def _median(runs: Sequence[Rehearsed], unit: float, name: str) -> float:
     return unit * float(np.median(values)) if values else math.nan
 
 
-def _shares(result: Any) -> tuple[tuple[str, float], ...]:
+def _budget_split(result: Any) -> tuple[tuple[str, float], ...]:
     """Epsilon by share of the budget."""
     shares: dict[str, float] = {}
-    for spend in (spend for spend in result.spends if not spend.covered):
-        shares[spend.share] = shares.get(spend.share, 0.0) + spend.epsilon
+    for charge in (charge for charge in result.charges if not charge.covered):
+        shares[charge.share] = shares.get(charge.share, 0.0) + charge.epsilon
     return tuple(shares.items())
 
 
-def _repeats(made: MadeUp, n: int, learns: bool, few: bool) -> int:
+def _repeats(made: SyntheticRecords, n: int, learns: bool, few: bool) -> int:
     values = n * max(len(made.formula.covariate_columns), 1)
     most = made.setting.repeats or min(_REPEATS, max(2, min(_RECORDS // n, _VALUES // values)))
     most = min(most, _FEW) if few else most
@@ -295,22 +306,22 @@ def _repeats(made: MadeUp, n: int, learns: bool, few: bool) -> int:
 def _note(setting: PlanSetting, spec: MethodSpec, results: Sequence[Any]) -> tuple[str, bool]:
     """What the method will do, and whether its interval is a test of an effect."""
     if not isinstance(results[0], Result):
-        return _most(result.caution for result in results), True
+        return _most(result.warnings for result in results), True
     unadjusted = sum(result.associated for result in results)
     if 2 * unadjusted > len(results):
-        why = "n, epsilon and the number of covariates carry no adjustment"
+        why = "n and epsilon are too small for this number of covariates"
         if not setting.covariates:
             why = "the formula has no covariates"
         elif not spec.uses_covariates:
-            why = "it never does"
-        return f"will not adjust, because {why}: an association, without a test", False
+            why = "this method never does"
+        return f"will not adjust, because {why}: an unadjusted association, without a test", False
     if not spec.uses_covariates and setting.confounded:
-        return "adjusts for nothing: an association, unless treatment is randomised", False
-    caution = _most(result.released.caution for result in results if not result.associated)
-    some = f"not adjusted in {unadjusted} of {len(results)} rehearsals" if unadjusted else ""
+        return "does not adjust: an association, unless treatment is randomised", False
+    warnings = _most(result.released.warnings for result in results if not result.associated)
+    some = f"not adjusted in {unadjusted} of {len(results)} simulations" if unadjusted else ""
     noisy = 2 * sum(ratio_of(result.released) > 1.0 for result in results) > len(results)
-    noise = "its estimate will not be printed: mostly noise" if noisy else ""
-    return "; ".join(filter(None, (some, noise, caution))), True
+    noise = "the estimate will be mostly noise, and will not be printed" if noisy else ""
+    return "; ".join(filter(None, (some, noise, warnings))), True
 
 
 def _allows(result: Any) -> bool:

@@ -13,9 +13,17 @@ import numpy as np
 
 from dpeffects.arrays import FloatArray
 from dpeffects.design.bounds import Bounds, skeleton
-from dpeffects.design.codebook import Blank, opened
-from dpeffects.design.completed import ends_in_formula, uses
-from dpeffects.errors import BoundsError, BudgetError, OptionError, did_you_mean
+from dpeffects.design.codebook import EmptyDeclaration, opened
+from dpeffects.design.design_builder import ends_in_formula, uses
+from dpeffects.errors import (
+    BoundsError,
+    BudgetError,
+    OptionError,
+    did_you_mean,
+    listed,
+    quoted,
+    refusal,
+)
 from dpeffects.estimators.option_checks import check_between, check_choice, check_whole, is_number
 from dpeffects.formula import Formula, parse
 from dpeffects.formula.expression import Column, Expression, Survival, source
@@ -23,8 +31,8 @@ from dpeffects.formula.ranges import range_of
 from dpeffects.inference.hypotheses import Hypothesis
 from dpeffects.inference.intervals import check_conf_level
 from dpeffects.privacy.budget import Budget
-from dpeffects.results.numbers import number
-from dpeffects.results.words import percent
+from dpeffects.results.number_format import number
+from dpeffects.results.wording import percent
 from dpeffects.summary import Pairs
 
 R2, R2_TWO_VALUED = 0.2, 0.05
@@ -43,7 +51,7 @@ _MOST = 10_000_000
 _COUNTING = ("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset")
 
 
-class PlannedLaw(NamedTuple):
+class OutcomeAssumptions(NamedTuple):
     """What an outcome is taken to be like: its range, its mean, and its spread within arms.
 
     ``r2`` is the part of its variance that covariates explain.
@@ -62,7 +70,7 @@ class PlanSetting:
     """What is planned: the call, and what is assumed about the data.
 
     ``outcome_mean`` and ``outcome_sd`` have what is known of outcomes by their names; ``r2`` is
-    None where it follows from the outcome; ``share_treated`` is None, and ``arm_shares`` empty,
+    None where it follows from the outcome; ``treated_share`` is None, and ``arm_shares`` empty,
     where arms are of the same size; ``covariate_sd`` has all numeric columns that are no outcomes,
     by name; ``repeats`` is None where it follows from the number of records. ``null``,
     ``alternative`` and ``margin`` are those of a test, and ``effect`` is the one that its power is
@@ -77,7 +85,7 @@ class PlanSetting:
     design: str
     outcome_mean: Mapping[str, float]
     outcome_sd: Mapping[str, float]
-    share_treated: float | None
+    treated_share: float | None
     confounding: float
     covariate_sd: Mapping[str, float]
     conf_level: float
@@ -94,7 +102,7 @@ class PlanSetting:
     arm_shares: Mapping[str, float] = field(default_factory=dict)
     subgroup_shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     contrasts: str = "reference"
-    shares: Mapping[str, float] = field(default_factory=dict)
+    budget_split: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def checked(cls, formula: Formula, bounds: Bounds, **given: Any) -> Self:
@@ -104,11 +112,11 @@ class PlanSetting:
         check_choice("design", given["design"], ("observational", "randomised"))
         check_conf_level(given["conf_level"])
         check_part("power", given["power"])
-        if isinstance(share := given["share_treated"], Mapping):
-            given |= {"share_treated": None, "arm_shares": dict(share)}
+        if isinstance(share := given["treated_share"], Mapping):
+            given |= {"treated_share": None, "arm_shares": dict(share)}
         elif share is not None:
-            check_part("share_treated", share)
-            given["share_treated"] = float(share)
+            check_part("treated_share", share)
+            given["treated_share"] = float(share)
         given |= {name: float(given[name]) for name in ("epsilon", "delta", "conf_level", "power")}
         used = with_terms(formula, given.get("subgroups", ()))
         confounding = confounding_of(given["design"], given["confounding"], formula, bounds)
@@ -147,57 +155,58 @@ class PlanSetting:
         """Whether what is not adjusted for is assumed to differ between the arms."""
         return bool(self.covariates and self.confounding)
 
-    def law(
+    def assumptions(
         self, name: str, low: float, high: float, two_valued: bool = False, mean: Any = None
-    ) -> PlannedLaw:
+    ) -> OutcomeAssumptions:
         """What an outcome is taken to be like, whose mean may be known where none was given."""
         mean, sd = self.outcome_mean.get(name, mean), self.outcome_sd.get(name)
         spread = outcome_spread(low, high, mean, sd, two_valued)
         r2 = explained(spread[2], self.parsed, self.bounds) if self.r2 is None else self.r2
-        return PlannedLaw(low, high, *spread, r2 if self.covariates else 0.0)
+        return OutcomeAssumptions(low, high, *spread, r2 if self.covariates else 0.0)
 
     def arms(self, names: Sequence[str]) -> FloatArray:
         """Shares of the arms, the treated before the controls where there are two."""
-        share = self.share_treated
+        share = self.treated_share
         if share is not None and len(names) > 2:
-            raise OptionError(f"share_treated has a share for each arm: {', '.join(names)}")
+            raise OptionError(f"treated_share needs a proportion for each arm: {', '.join(names)}")
         if share is not None:
             return np.array([share, 1.0 - share])
-        return shares_by_name("share_treated", self.arm_shares, names)
+        return shares_by_name("treated_share", self.arm_shares, names)
 
     def header(self) -> Pairs:
         """What is planned, and what is assumed, in words."""
         rows = {"Formula": self.formula, "Subgroups": ", ".join(self.subgroups)}
         rows["Budget"] = f"epsilon = {number(self.epsilon)}, delta = {number(self.delta)}"
-        rows |= {"Records": f"n = {self.n}", "Design": self.design}
+        rows |= {"Records": f"{self.n:,}", "Design": self.design}
         rows["Assumed"] = "; ".join(self._assumed())
         if self.asked != Hypothesis.asked():
             level, shown = percent(1.0 - self.conf_level), self.asked.claim()
-            rows["Test"] = f"{self.asked.name()}, at {level}: to be shown is that {shown}"
+            rows["Test"] = f"{self.asked.name()}, at {level}; alternative hypothesis: {shown}"
         if self.assumed is not None:
-            rows["Effect"] = f"{number(self.assumed)}, which the column power is for"
+            rows["Effect"] = f"{number(self.assumed)} (the power is for this effect)"
         return Pairs(tuple((name, said) for name, said in rows.items() if said))
 
     def _assumed(self) -> Iterator[str]:
-        """What the rehearsed records are like."""
-        shares = self.arm_shares if self.share_treated is None else {"treated": self.share_treated}
+        """What the simulated records are like."""
+        shares = self.arm_shares if self.treated_share is None else {"treated": self.treated_share}
         arms = ", ".join(f"{100 * x:.3g} % {name}" for name, x in shares.items())
         yield arms or "arms of the same size"
         word = "mean" if self.r2 is None or self.outcome_sd else "risk"
         yield from (f"{word} of {name} {number(x)}" for name, x in self.outcome_mean.items())
-        yield from (f"sd of {name} {number(x)}" for name, x in self.outcome_sd.items())
+        yield from (f"SD of {name} {number(x)}" for name, x in self.outcome_sd.items())
         for name, given in self.subgroup_shares.items():
             yield from (f"{100 * x:.3g} % {name} {level}" for level, x in given.items())
         if self.r2 is None or not self.covariates:
             return
-        yield f"covariates explain {100 * self.r2:.3g} % of the variance (r2)"
+        yield f"covariates explain {100 * self.r2:.3g} % of the outcome variance (r2)"
         if self.design != "randomised":
-            yield f"log odds of treatment vary with them by {number(self.confounding)}"
+            spread = number(self.confounding)
+            yield f"SD of the logit of the propensity score {spread} (confounding)"
         sds = [f"{name} {number(sd)}" for name, sd in self.covariate_sd.items()]
         if len(set(self.covariate_sd.values())) == 1:
             sds = [number(next(iter(self.covariate_sd.values())))]
         if sds:
-            yield f"sd of covariates, in ranges: {', '.join(sds)}"
+            yield f"SD of covariates as a fraction of their range {', '.join(sds)} (covariate_sd)"
 
 
 def with_terms(formula: Formula, terms: Sequence[str]) -> Formula:
@@ -209,13 +218,10 @@ def with_terms(formula: Formula, terms: Sequence[str]) -> Formula:
 def refuse_several(epsilon: Any, options: Mapping[str, Any], instead: str) -> None:
     """Refuse several epsilons, with what to write, and arguments that say which records count."""
     if np.ndim(epsilon):
-        raise BudgetError(f"a plan is for one epsilon, such as epsilon=1; for several {instead}")
+        raise BudgetError(f"plan takes one epsilon, such as epsilon=1; for several {instead}")
     for name in options:
         if name in _COUNTING:
-            raise OptionError(
-                f"a plan is for records that count alike and are independent: leave out {name}, "
-                "and let n be about how many records, or units, count"
-            )
+            raise OptionError(refusal("plan_sample", name=name))
 
 
 def check_part(name: str, value: Any) -> None:
@@ -229,21 +235,22 @@ def known_names(what: str, given: Mapping[str, Any], known: Sequence[str]) -> No
     for name in given:
         if name not in known:
             hint = did_you_mean(str(name), known)
-            raise OptionError(f"{what} names {name!r}; there are {', '.join(known)}.{hint}")
+            there = listed(known or ["no entry"], 50)
+            raise OptionError(refusal("no_entry", what=what, name=name, known=there, hint=hint))
 
 
 def shares_by_name(what: str, given: Any, names: Sequence[str]) -> FloatArray:
     """Shares that sum to 1; those that are not given have equal parts of the rest."""
     if not isinstance(given, Mapping):
-        raise OptionError(f"{what} must be a mapping of names to shares, got {given!r}")
+        raise OptionError(f"{what} must map names to proportions, got {quoted(given)}")
     given = {str(name): share for name, share in given.items()}
     known_names(what, given, names)
     for share in given.values():
         if not (is_number(share) and 0.0 < share < 1.0):
-            raise OptionError(f"{what} has shares between 0 and 1, got {share!r}")
+            raise OptionError(f"{what} must have proportions between 0 and 1, got {share!r}")
     rest, left = 1.0 - math.fsum(given.values()), len(names) - len(given)
     if abs(rest) > 1e-6 if not left else rest <= 0.0:
-        raise OptionError(f"{what} must have shares that sum to 1")
+        raise OptionError(f"{what} must have proportions that sum to 1")
     return np.array([given.get(name, rest / max(left, 1)) for name in names], float)
 
 
@@ -251,13 +258,13 @@ def read_formula(formula: str, bounds: Any, *, several: bool = False) -> tuple[F
     """Read a formula, and the bounds of its columns; `.` stands for those declared by name."""
     given = opened(bounds)
     if isinstance(given, str):
-        raise BoundsError("a plan has no data to read bounds from: declare them")
+        raise BoundsError('bounds="from_data" needs data, and a plan has none: declare bounds')
     given = given or {}
-    parsed = parse(formula, [n for n, x in given.items() if not isinstance(x, Blank)])
+    parsed = parse(formula, [n for n, x in given.items() if not isinstance(x, EmptyDeclaration)])
     if isinstance(parsed.outcome, Survival):
-        raise OptionError("a plan is for average effects: rehearse dp_survival with rehearse(...)")
+        raise OptionError("plan is for average effects; for dp_survival use rehearse(...)")
     if parsed.more_outcomes and not several:
-        raise OptionError("a plan is for one outcome; plan_study takes several")
+        raise OptionError("plan is for one outcome; for several use plan_study")
     there = [n for n in parsed.columns if n not in given]
     used = {n for n in given if n in parsed.columns or any(fnmatchcase(x, n) for x in there)}
     bounds = {n: x for n, x in given.items() if n in used}
@@ -287,9 +294,9 @@ def declared_bounds(
             known = known.with_interval(name, *ends, source="declared")
     arm = formula.treatment_name
     if (arm,) != formula.treatment_columns:
-        raise OptionError(f"a plan makes up the treatment: write a column in the place of {arm}")
+        raise OptionError(refusal("plan_simulates_treatment", arm=arm))
     if arm in known and known.is_levels(arm) and len(known[arm]) > 2 and not several:
-        raise OptionError(f"a plan compares two arms: declare two of the levels of {arm!r}")
+        raise OptionError(f"plan compares two arms: declare two of the levels of {arm!r}")
     missing = [n for n in formula.columns if n not in known and n != arm]
     if missing:
         raise BoundsError(
@@ -304,7 +311,7 @@ def outcome_range(outcome: Expression, bounds: Bounds) -> tuple[float, float]:
     try:
         return range_of(outcome, intervals)
     except KeyError:
-        raise BoundsError(f"the outcome {source(outcome)} needs a range: (LOWER, UPPER)") from None
+        raise BoundsError(refusal("outcome_needs_range", outcome=source(outcome))) from None
 
 
 def outcome_spread(
@@ -320,14 +327,11 @@ def outcome_spread(
     largest = math.sqrt((mean - low) * (high - mean))
     if two_valued or (sd is None and (low, high) == (0.0, 1.0)):
         if sd is not None:
-            raise OptionError("the outcome has the levels 0 and 1: outcome_mean is its risk")
+            raise OptionError(refusal("outcome_sd_needed"))
         return float(mean), largest, True
     sd = min((high - low) / 6.0, 0.9 * largest) if sd is None else sd
     if not (is_number(sd) and 0.0 < sd <= 1.01 * largest):
-        raise OptionError(
-            f"outcome_sd must be above 0 and, with this mean and range, at most {largest:.6g}; "
-            f"got {sd!r}"
-        )
+        raise OptionError(refusal("outcome_sd", largest=largest, sd=sd))
     at_ends = sd >= 0.98 * largest and (low, high) == (0.0, 1.0)
     return float(mean), largest if at_ends else float(sd), at_ends
 
@@ -341,7 +345,7 @@ def covariate_spread(formula: Formula, bounds: Bounds, given: Any) -> dict[str, 
     found = {**dict.fromkeys(names, usual), **flags, **by_name}
     for name, own in found.items():
         if name not in names:
-            raise OptionError(f"covariate_sd names {name!r}, which is no covariate with a range")
+            raise OptionError(f"covariate_sd names {name!r}, which is not a covariate with a range")
         check_between("covariate_sd", own, 0.001, 0.5)
     check_between("covariate_sd", usual, 0.001, 0.5)
     return {name: float(own) for name, own in found.items()}

@@ -18,7 +18,7 @@ import numpy as np
 from dpeffects.abilities.study import StudyEffects, dp_study
 from dpeffects.arrays import FloatArray
 from dpeffects.design.bounds import Bounds
-from dpeffects.errors import OptionError, checked_call
+from dpeffects.errors import OptionError, checked_call, quoted, refusal
 from dpeffects.estimators.option_checks import is_number
 from dpeffects.formula import Formula
 from dpeffects.formula.discrete import joined
@@ -26,15 +26,15 @@ from dpeffects.inference.estimate import NO_EFFECT, Estimate
 from dpeffects.inference.intervals import std_error
 from dpeffects.inference.joint import Margin, StudyColumn
 from dpeffects.lazy import pd
+from dpeffects.report.journal_table import tables_of
 from dpeffects.results.export import frame_of, or_nan
-from dpeffects.results.numbers import figure
-from dpeffects.results.words import percent
-from dpeffects.services.planning.inverse import Invertible, planned_table
-from dpeffects.services.planning.made_up import ALIGNED, MadeUp
-from dpeffects.services.planning.rehearsal import Planned, Rehearsed, detectable
+from dpeffects.results.number_format import figure
+from dpeffects.results.wording import percent
+from dpeffects.services.planning.plan_tables import Invertible, planned_table
+from dpeffects.services.planning.rehearsal import PlannedMethod, Rehearsed, mde
 from dpeffects.services.planning.setting import (
     COVARIATE_SD,
-    PlannedLaw,
+    OutcomeAssumptions,
     PlanSetting,
     declared_bounds,
     known_names,
@@ -43,6 +43,7 @@ from dpeffects.services.planning.setting import (
     shares_by_name,
     with_terms,
 )
+from dpeffects.services.planning.synthetic_records import ALIGNED, SyntheticRecords
 from dpeffects.services.protocols import Protocol
 from dpeffects.summary import Block, Notes, Table, noise_cells, starred
 
@@ -59,8 +60,9 @@ _REPEATS = 3
 class PlannedEffect:
     """What to expect of one effect.
 
-    ``single`` is the half-width of the interval for it alone, ``half_width`` that of the one which
-    holds for all of its family at once: the outcomes on all records, or by all levels of a factor.
+    ``half_width`` is that of the simultaneous confidence interval for its family: the outcomes in
+    all records, or in all levels of a factor. ``unadjusted`` is the half-width of the interval that
+    is not adjusted for multiplicity.
     """
 
     term: str
@@ -68,9 +70,9 @@ class PlannedEffect:
     level: str
     noise_sd: float
     std_error: float
-    single: float
+    unadjusted: float
     half_width: float
-    detectable: float
+    mde: float
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class PlannedDifference:
 
 @dataclass(frozen=True, repr=False)
 class StudyPlan(Invertible):
-    """The expected accuracy of every effect of a study; print it, or ask it for the inverse.
+    """The expected accuracy of every effect of a study: print it, or ask `required`.
 
     Parameters
     ----------
@@ -97,28 +99,29 @@ class StudyPlan(Invertible):
         Noise in the standardised differences of Table 1.
     releases
         What is released: the label, the share of the budget, the noise and its price.
-    basis
-        What will entitle differences to be called effects.
+    identification
+        How effects will be identified: "adjusted", "randomised" or "unadjusted".
     noise
-        Cells of the study's tables that will say "noise" in the place of a number.
+        Cells of the study's tables that will be mostly noise, and not printed.
     """
 
     setting: PlanSetting
     effects: tuple[PlannedEffect, ...]
     baseline: tuple[PlannedDifference, ...]
     releases: tuple[tuple[str, str, str, float, float], ...]
-    basis: str
+    identification: str
     noise: tuple[str, ...] = ()
-    _title = "Plan of a study: no data was touched"
+    _title = "Plan of a study, from simulated records (no data were used)"
     _about = "term"
 
     def tidy(self) -> pd.DataFrame:
         """One row for each effect; ``subgroup`` and ``level`` are empty for all records.
 
-        ``noise_sd`` is the standard deviation of the privacy noise, ``half_width`` that of the
-        interval that holds for the whole family at once, ``single`` that of the one for this effect
-        alone, ``detectable`` the smallest effect whose interval (for the family) excludes 0 with
-        the wanted power: NaN where there is no test, because nothing is adjusted for.
+        ``noise_sd`` is the standard deviation of the privacy noise, ``half_width`` the half-width
+        of the simultaneous confidence interval, ``unadjusted`` that of the interval not adjusted
+        for multiplicity, ``mde`` the minimum detectable effect: the smallest whose simultaneous
+        interval excludes 0 with the wanted power, NaN where there is no test, because nothing is
+        adjusted for.
         """
         return frame_of([vars(x) for x in self.effects])
 
@@ -128,18 +131,18 @@ class StudyPlan(Invertible):
             [vars(x) for x in self.baseline], [f.name for f in fields(PlannedDifference)]
         )
 
-    def shares_frame(self) -> pd.DataFrame:
+    def budget_frame(self) -> pd.DataFrame:
         """What is released, with which noise, and at what price."""
         return frame_of(list(self.releases), list(_RELEASED))
 
     def _reasons(self) -> dict[str, str]:
         return {x.term: "" for x in self.effects if not x.subgroup}
 
-    def _figures_at(self, of: str) -> Callable[[str, float], Planned]:
-        """The half-width of the interval for all outcomes at once."""
+    def _figures_at(self, of: str) -> Callable[[str, float], PlannedMethod]:
+        """The half-width of the simultaneous interval for all outcomes."""
         planner, terms, s = _Planner(self.setting), list(self._reasons()), self.setting
 
-        def at(term: str, value: float) -> Planned:
+        def at(term: str, value: float) -> PlannedMethod:
             n, epsilon = (round(value), s.epsilon) if of == "n" else (s.n, value)
             halves = []
             for fit in planner.expected(n, epsilon):
@@ -148,39 +151,44 @@ class StudyPlan(Invertible):
                 one = replace(fit, labels=fit.labels[:1], effects=(effect,))
                 low, high = one.conf_int(each)[0]
                 halves.append((high - low) / 2.0)
-            return Planned("study", half_width=float(np.median(halves)))
+            return PlannedMethod("study", half_width=float(np.median(halves)))
 
         return at
 
-    def _alert(self) -> str:
-        return starred([NO_EFFECT] if self.basis == "association" else [])
+    def _starred(self) -> str:
+        return starred([NO_EFFECT] if self.identification == "unadjusted" else [])
 
     def _blocks(self) -> Iterable[Block]:
         s = self.setting
         yield s.header()
-        levels = f"{percent(s.conf_level)} intervals for all at once, {percent(s.power)} power"
-        figures = ("noise_sd", "std_error", "single", "half_width", "detectable")
+        levels = f"{percent(s.conf_level)} confidence intervals"
+        called = {
+            "half_width": "half-width, simultaneous",
+            "mde": f"MDE ({percent(s.power)} power)",
+        }
+        figures = ("noise_sd", "std_error", "unadjusted", "half_width", "mde")
         for factor in dict.fromkeys(x.subgroup for x in self.effects):
             title = f"By {factor}" if factor else f"All records ({levels})"
             texts = {"term": "outcome"} | ({"level": "level"} if factor else {})
             rows = [x for x in self.effects if x.subgroup == factor]
-            yield planned_table(title, rows, texts, figures)
+            yield planned_table(title, rows, texts, figures, **called)
         if self.baseline:
             weighted = any(x.weighted_noise_sd > 0.0 for x in self.baseline)
-            names = ("variable", "level", "noise sd", "weighted")[: 4 if weighted else 3]
+            names = ("variable", "level", "noise SD", "noise SD, weighted")
+            names = names[: 4 if weighted else 3]  # type: ignore[assignment]
             cells = [
                 (x.variable, x.level, figure(x.noise_sd, ".3f"), figure(x.weighted_noise_sd, ".3f"))
                 for x in self.baseline
             ]
-            title = "Noise in the standardised differences of Table 1"
+            title = "Privacy noise in the standardised mean differences of Table 1"
             yield Table(title, names, tuple(x[: len(names)] for x in cells), "llrr"[: len(names)])
         split = ((*x[:3], f"{x[3]:.3g}", f"{x[4]:.3g}") for x in self.releases)
-        yield Table("What is released", _RELEASED, tuple(split), "lllrr")
+        yield Table("Privacy budget", _RELEASED, tuple(split), "lllrr")
         if self.noise:
             left = len(self.noise) - _SHOWN
-            others = [f"and {left} more, in noise"] if left > 0 else []
+            others = [f"and {left} more, in .noise"] if left > 0 else []
             said = "; ".join([*self.noise[:_SHOWN], *others])
-            yield Notes((f"Tables will say noise in the place of {said}.",))
+            yield Notes((f"Expected to be mostly noise, and not printed: {said}.",))
 
 
 # --- what is expected ---------------------------------------------------------------------------
@@ -190,7 +198,7 @@ class _Planner:
     """Rehearses a study, and puts expected sums in the place of those that it released."""
 
     def __init__(self, setting: PlanSetting) -> None:
-        self.setting, self._made = setting, MadeUp(setting, columns=True)
+        self.setting, self._made = setting, SyntheticRecords(setting, columns=True)
         self.expected = cache(self._expected)
 
     def _expected(self, n: int, epsilon: float) -> list[StudyEffects]:
@@ -207,7 +215,7 @@ class _Planner:
         s = self.setting
         names = ("subgroups", "design", "contrasts", "delta")
         asked: dict[str, Any] = {name: getattr(s, name) for name in names}
-        asked |= {"epsilon": epsilon, "shares": s.shares or None, "seed": seed}
+        asked |= {"epsilon": epsilon, "budget_split": s.budget_split or None, "seed": seed}
         records, _ = self._made.records(n, seed)
         return dp_study(s.formula, records, **asked, **s.options)
 
@@ -216,25 +224,25 @@ class _Planner:
 
         Where records count by weights, what they add up to is as in the rehearsal.
         """
-        sums, laws = fit.sums, self._outcome_laws(fit.sums.outcomes)
-        law = np.array([((x.mean - x.low) / w - 0.5, (x.sd / w) ** 2) for x, w in laws])
+        sums, dists = fit.sums, self._outcome_assumptions(fit.sums.outcomes)
+        dist = np.array([((x.mean - x.low) / w - 0.5, (x.sd / w) ** 2) for x, w in dists])
         plain = counted = n * self.setting.arms(sums.arms)
         if sums.unadjusted is not None:
             counted = np.maximum(sums.whole.sizes[:, 0], 1.0) * (n / fit.n)
-        groups = [_expected(x, counted, law, self._level_shares(x)) for x in sums.groups]
+        groups = [_expected(x, counted, dist, self._level_shares(x)) for x in sums.groups]
         # how far arms are apart by confounding, before weights, as `plan` has it
-        crude = self.setting.confounding * ALIGNED * np.sqrt([x.r2 for x, _ in laws] * law[:, 1])
+        crude = self.setting.confounding * ALIGNED * np.sqrt([x.r2 for x, _ in dists] * dist[:, 1])
         own = self._baseline_laws(sums.baseline_columns)
         sums = replace(
             sums,
-            whole=_expected(sums.whole, counted, law),
+            whole=_expected(sums.whole, counted, dist),
             groups=tuple(groups),
             baseline=sums.baseline and _expected(sums.baseline, plain, own),
             weighted_baseline=sums.weighted_baseline
             and _expected(sums.weighted_baseline, counted, own),
-            unadjusted=sums.unadjusted and _expected(sums.unadjusted, plain, law, apart=crude),
+            unadjusted=sums.unadjusted and _expected(sums.unadjusted, plain, dist, apart=crude),
         )
-        effects = tuple(replace(x, basis=fit.stands_on) for x in sums.effects())
+        effects = tuple(replace(x, identification=fit.identification) for x in sums.effects())
         return replace(fit, n=n, sums=sums, effects=effects)
 
     def _level_shares(self, margin: Margin) -> FloatArray:
@@ -242,14 +250,16 @@ class _Planner:
         levels = [level.removeprefix(f"{margin.factor} ") for level in margin.levels]
         return shares_by_name(f"subgroup_shares[{margin.factor!r}]", given, levels)
 
-    def _outcome_laws(self, columns: Sequence[StudyColumn]) -> list[tuple[PlannedLaw, float]]:
+    def _outcome_assumptions(
+        self, columns: Sequence[StudyColumn]
+    ) -> list[tuple[OutcomeAssumptions, float]]:
         """What each outcome is taken to be like, and its width."""
         s, names, found = self.setting, [column.name for column in columns], []
         for what, given in (("outcome_mean", s.outcome_mean), ("outcome_sd", s.outcome_sd)):
             known_names(what, given, names)
         for c in columns:
             mean = _usual_risk(c, columns) if c.two_valued else None
-            found.append((s.law(c.name, c.low, c.high, c.two_valued, mean), c.width))
+            found.append((s.assumptions(c.name, c.low, c.high, c.two_valued, mean), c.width))
         return found
 
     def _baseline_laws(self, columns: Sequence[StudyColumn]) -> FloatArray:
@@ -274,15 +284,15 @@ def _usual_risk(column: StudyColumn, columns: Sequence[StudyColumn]) -> float:
 def _expected(
     margin: Margin,
     by_arm: FloatArray,
-    law: FloatArray,
+    dist: FloatArray,
     by_level: FloatArray | float = 1.0,
     apart: FloatArray | float = 0.0,
 ) -> Margin:
     """A margin with the sums that are expected of arms and levels of these sizes.
 
-    ``law`` has means and variances of the columns; two arms are so far ``apart``.
+    ``dist`` has means and variances of the columns; two arms are so far ``apart``.
     """
-    sizes, (means, variances) = np.outer(by_arm, by_level), law.T
+    sizes, (means, variances) = np.outer(by_arm, by_level), dist.T
     sides = np.linspace(0.5, -0.5, len(by_arm))[:, None, None] * apart
     own = means + sides
     each = sizes[..., None]
@@ -296,17 +306,17 @@ def _planned(fit: StudyEffects, setting: PlanSetting) -> list[PlannedEffect]:
     """All effects of an expected study."""
     families: list[Any] = [("", fit), *((name, fit.by(name)) for name in fit.subgroups)]
     rows = []
-    found: dict[Any, float] = {}  # effects with the same law
+    found: dict[Any, float] = {}  # effects with the same distribution
     for subgroup, family in families:
         ends = [family.conf_int(setting.conf_level, simultaneous=x) for x in (False, True)]
-        single, together = ((x[:, 1] - x[:, 0]) / 2.0 for x in ends)
+        unadjusted, together = ((x[:, 1] - x[:, 0]) / 2.0 for x in ends)
         for i, effect in enumerate(family.effects):
             label = family.labels[i] if subgroup else f"{family.labels[i]} | "
             term, _, level = label.rpartition(" | ")
-            law = (effect.laplace, effect.gaussian, effect.sampling, effect.parts, effect.possible)
-            if (subgroup, law) not in found:
+            dist = (effect.laplace, effect.gaussian, effect.sampling, effect.parts, effect.possible)
+            if (subgroup, dist) not in found:
                 half = math.nan if fit.associated else float(together[i])
-                found[subgroup, law] = _detectable(effect, half, setting.power)
+                found[subgroup, dist] = _detectable(effect, half, setting.power)
             rows.append(
                 PlannedEffect(
                     term,
@@ -314,21 +324,23 @@ def _planned(fit: StudyEffects, setting: PlanSetting) -> list[PlannedEffect]:
                     level,
                     math.sqrt(effect.noise_variance),
                     or_nan(std_error(effect)),
-                    float(single[i]),
+                    float(unadjusted[i]),
                     float(together[i]),
-                    found[subgroup, law],
+                    found[subgroup, dist],
                 )
             )
     return rows
 
 
 def _detectable(effect: Estimate, half_width: float, power: float) -> float:
-    """The effect whose interval excludes 0 with this chance; errors have the law of an effect."""
+    """The effect whose interval excludes 0 with this power, by the distribution of its error."""
     noise, error = math.sqrt(effect.noise_variance), or_nan(std_error(effect))
     variance = error**2 - 2.0 * math.fsum(x**2 for x in effect.laplace)
-    law = Rehearsed(noise, error, half_width, half_width, error, max(variance, 0.0), effect.laplace)
+    dist = Rehearsed(
+        noise, error, half_width, half_width, error, max(variance, 0.0), effect.laplace
+    )
     largest = effect.possible[1] if effect.possible else math.inf
-    return detectable([law], power, largest)
+    return mde([dist], power, largest)
 
 
 def _differences(fit: StudyEffects) -> list[PlannedDifference]:
@@ -358,45 +370,44 @@ def plan_study(
     design: str = "observational",
     outcome_mean: Mapping[str, float] | None = None,
     outcome_sd: Mapping[str, float] | None = None,
-    share_treated: float | Mapping[str, float] | None = None,
+    treated_share: float | Mapping[str, float] | None = None,
     subgroup_shares: Mapping[str, Mapping[str, float]] | None = None,
     confounding: float | None = None,
     covariate_sd: float | Mapping[str, float] | None = None,
     conf_level: float = 0.95,
     power: float = 0.8,
     contrasts: str = "reference",
-    shares: Mapping[str, float] | None = None,
+    budget_split: Mapping[str, float] | None = None,
     **options: Any,
 ) -> StudyPlan:
-    r"""Predict every interval of a study, without touching data.
+    r"""Predict the accuracy of every effect of a study, without touching data.
 
     Parameters
     ----------
     formula
-        As in :func:`dp_study`, or the study's `Protocol`, which says all that follows but ``n`` and
-        what is expected.
-    epsilon, subgroups, delta, bounds, design, contrasts, shares
+        As in :func:`dp_study`, or the study's `Protocol`, which contains all other arguments but
+        ``n`` and the expected figures.
+    epsilon, subgroups, delta, bounds, design, contrasts, budget_split
         As in :func:`dp_study`. Every column needs declared bounds.
     n
-        Number of records, or of units, that count.
+        Number of records, or units, in the analysis.
     outcome_mean
-        A guess of the mean of each outcome, by its name; by default the middle of its range. Of an
-        outcome with two values it is the risk. A mean far from the middle makes noise in the sizes
-        of the arms count.
+        Expected mean of each outcome, by its name; by default the middle of its range. For a 0/1
+        outcome it is the risk. If a mean is far from the middle, privacy noise in the arm sizes
+        adds to the error.
     outcome_sd
-        A guess of the standard deviation of each outcome within arms, by its name; by default a
-        sixth of its range. An outcome with the range (0, 1) and no standard deviation has the two
-        values 0 and 1.
-    share_treated
-        Share of treated records; by default arms are of the same size. Of more than two arms it is
-        a mapping of names to shares.
+        Expected standard deviation of each outcome within arms, by its name; by default a sixth of
+        its range. An outcome with the range (0, 1) and no standard deviation is a 0/1 outcome.
+    treated_share
+        Proportion of treated records; by default arms are of the same size. For more than two arms
+        it is a mapping of names to proportions.
     subgroup_shares
-        Shares of the levels of each factor, as in ``{"sex": {"female": 0.3}}``; levels that are not
-        named have equal parts of the rest.
+        Proportions of the levels of each factor, as in ``{"sex": {"female": 0.3}}``; levels that
+        are not named have equal parts of the rest.
     confounding, covariate_sd
         As in :func:`plan`.
     conf_level, power
-        Of the intervals, and for the smallest detectable effects.
+        Of the intervals, and for the minimum detectable effects (MDE).
     **options
         Options of the method; ``print(dpe.methods("study"))`` describes them.
 
@@ -406,9 +417,9 @@ def plan_study(
 
     Notes
     -----
-    Widths are those of intervals around estimates whose variances come out as expected. Outcomes
-    are one family, and so are all outcomes at all levels of a factor. How near plans come to
-    studies is in ``benchmarks/results/study.md``.
+    Half-widths are those of intervals whose released variances are as expected. Outcomes in all
+    records are one family of simultaneous intervals, and all outcomes at all levels of a factor are
+    another. How close plans are to real studies is in ``benchmarks/results/study.md``.
 
     Examples
     --------
@@ -435,17 +446,17 @@ def plan_study(
         said = {"epsilon": epsilon, "delta": delta, "bounds": bounds, "subgroups": subgroups}
         for name, value in (said | options).items():
             if value or (name == "delta" and value != 0.0):
-                raise OptionError(f"{name} is what the protocol says: leave it out")
+                raise OptionError(f"{name} is given by the protocol: leave it out")
         del given["options"]
         return plan_study(**given | _asked(formula))
     if epsilon is None:
-        raise OptionError("epsilon must be given: the whole price of the study")
+        raise OptionError(refusal("epsilon_missing_write"))
     refuse_several(epsilon, options, "call plan_study once for each")
     joined(subgroups, "subgroups", crossed=False)
     given["subgroups"] = (subgroups,) if isinstance(subgroups, str) else tuple(subgroups)
     for name in ("outcome_mean", "outcome_sd"):
         given[name] = _numbers(name, given[name])
-    for name in ("subgroup_shares", "shares"):
+    for name in ("subgroup_shares", "budget_split"):
         given[name] = _by_name(name, given[name])
     del given["formula"], given["bounds"]
     parsed, known = _columns(formula, given["subgroups"], bounds)
@@ -458,15 +469,24 @@ def plan_study(
         setting,
         tuple(map(_medians, effects)),
         tuple(map(_medians, baseline)),
-        tuple((x.label, x.share, x.mechanism, x.epsilon, x.delta) for x in fits[0].spends),
-        fits[0].stands_on,
-        tuple(noise_cells(fits[0].tables(conf_level))),
+        tuple((x.label, x.share, x.mechanism, x.epsilon, x.delta) for x in fits[0].charges),
+        fits[0].identification,
+        tuple(noise_cells(dict(tables_of(fits[0], conf_level)))),
     )
 
 
 def _asked(protocol: Protocol) -> dict[str, Any]:
     """What a protocol says of a plan: who counts is in the number of records."""
-    names = ("formula", "epsilon", "delta", "bounds", "subgroups", "design", "contrasts", "shares")
+    names = (
+        "formula",
+        "epsilon",
+        "delta",
+        "bounds",
+        "subgroups",
+        "design",
+        "contrasts",
+        "budget_split",
+    )
     found = {name: getattr(protocol, name) for name in names} | dict(protocol.options)
     checks = protocol.check_bounds
     return found | ({} if checks is None else {"check_bounds": checks})
@@ -482,12 +502,12 @@ def _columns(formula: str, by: Sequence[str], bounds: Any) -> tuple[Formula, Bou
 
 def _by_name(what: str, given: Any) -> Mapping[str, Any]:
     if given is not None and not isinstance(given, Mapping):
-        raise OptionError(f"{what} must be a mapping of names, got {given!r}")
+        raise OptionError(refusal("map_names_values", what=what, got=quoted(given)))
     return dict(given or {})
 
 
 def _numbers(what: str, given: Any) -> dict[str, float]:
     for name, value in (found := _by_name(what, given)).items():
         if not is_number(value):
-            raise OptionError(f"{what}[{name!r}] must be a number, got {value!r}")
+            raise OptionError(f"{what}[{name!r}] must be a number, got {quoted(value)}")
     return {name: float(value) for name, value in found.items()}

@@ -1,6 +1,6 @@
 """The public names of sites and their places (see `dpeffects.lazy`)."""
 
-from dpeffects.services.sites.combination import Combined, combine
+from dpeffects.services.sites.combination import CombinedEffect, combine
 from dpeffects.services.sites.multisite import dp_multisite
 from dpeffects.services.sites.site_documents import (
     SiteRelease,
@@ -11,7 +11,7 @@ from dpeffects.services.sites.site_documents import (
 from dpeffects.services.sites.table_releases import combine_moments, combine_studies, combine_tables
 
 __all__ = [
-    "Combined",
+    "CombinedEffect",
     "SiteRelease",
     "StudyRelease",
     "combine",

@@ -14,7 +14,7 @@ from dpeffects import documents
 from dpeffects.errors import OptionError, ReleaseError, not_among
 from dpeffects.flow import LEVEL_OF_1, TREATED
 from dpeffects.lazy import no_collection
-from dpeffects.services.sites.document import Sent, check_site, printable
+from dpeffects.services.sites.document import SiteDocument, check_site, printable
 from dpeffects.services.sites.rules import RULES
 from dpeffects.services.sites.site_documents import SiteRelease
 
@@ -24,15 +24,15 @@ def same_fields(*fields: str) -> dict[str, Callable[[Any], Any]]:
     return {f"the {name}": attrgetter(name) for name in fields}
 
 
-def basis_of(bases: set[str]) -> str:
-    """What a combination stands on: an association where any of it is one."""
-    return next(iter(bases)) if len(bases) == 1 else "association" if "association" in bases else ""
+def identification_of(bases: set[str]) -> str:
+    """How a combination is identified: an association where any of it is one."""
+    return next(iter(bases)) if len(bases) == 1 else "unadjusted" if "unadjusted" in bases else ""
 
 
 SAME: dict[str, Callable[[SiteRelease], str]] = {
     **same_fields("estimand", "outcome", "treatment", "formula", "level"),
     "what they protect": attrgetter("guarantee.unit"),
-    "who counts": lambda release: "; ".join(
+    "their analysis sample (missing, weights, subset)": lambda release: "; ".join(
         text for name, text in release.sample.items() if name not in ("size", "cluster")
     ),
 }
@@ -42,14 +42,14 @@ SAME: dict[str, Callable[[SiteRelease], str]] = {
 _TURNED = re.compile(r"(?:is|=) (?:0|0\.0|false), ", re.IGNORECASE)
 """In the words of a site that has 0 as treated, or as the event."""
 
-S = TypeVar("S", bound=Sent)
+S = TypeVar("S", bound=SiteDocument)
 T = TypeVar("T")
 
 
 def read_all(releases: Any, read: Callable[[Any], S], function: str) -> dict[str, S]:
     """Read every release that a function was given; no site stands twice."""
     if isinstance(releases, str | bytes | os.PathLike | Mapping) or hasattr(releases, "site"):
-        raise ReleaseError(f"{function} takes a list of releases, not one: [north, south]")
+        raise ReleaseError(f"{function} takes a list of releases, such as [north, south], not one")
     try:
         entries = list(releases)
     except TypeError:
@@ -61,7 +61,7 @@ def read_all(releases: Any, read: Callable[[Any], S], function: str) -> dict[str
     found = {release.site: release for release in sent}
     if len(found) < len(sent):
         twice, _ = Counter(release.site for release in sent).most_common(1)[0]
-        raise ReleaseError(f"the site {twice!r} stands twice among the releases")
+        raise ReleaseError(f"two releases are from the site {twice!r}")
     return found
 
 
@@ -74,9 +74,9 @@ def check_left_out(left_out: Any, answered: Collection[str]) -> dict[str, str]:
     for site, reason in left_out.items():
         check_site(site)
         if not isinstance(reason, str) or not reason.strip():
-            raise OptionError(f"left_out[{site!r}] must be a reason in words")
+            raise OptionError(f"left_out[{site!r}] must be a reason, as text")
         if site in answered:
-            raise OptionError(f"the site {site!r} is left out but has a release")
+            raise OptionError(f"the site {site!r} is in left_out, but it has a release")
     return {site: printable(reason) for site, reason in left_out.items()}
 
 
@@ -84,7 +84,7 @@ def check_all(
     sent: Mapping[str, T],
     same: Mapping[str, Callable[[T], Any]],
     noisy: Callable[[T], Iterable[float]],
-    why_not: Callable[[T], str],
+    release_inconsistency: Callable[[T], str],
 ) -> None:
     """Refuse what is not the same at all sites, was sent twice, or cannot be what it says."""
     (first, one), *others = sent.items()
@@ -98,7 +98,7 @@ def check_all(
                     f"{_apart(expected, value)}; every site has to make the same call"
                 )
     documents.refuse_twins({site: noisy(x) for site, x in sent.items()})
-    check_plausible(sent, why_not)
+    check_plausible(sent, release_inconsistency)
 
 
 def _squeezed(value: Any) -> Any:
@@ -132,10 +132,10 @@ def check_levels(notes: Mapping[str, Sequence[str]]) -> None:
             )
 
 
-def check_request(releases: Sequence[Sent], request: Any) -> None:
+def check_request(releases: Sequence[SiteDocument], request: Any) -> None:
     """Refuse a release that answers another request than the one asked, or than the others."""
     if request is not None and (not isinstance(request, str) or not request):
-        raise OptionError("request must be the identifier that the sites were given")
+        raise OptionError("request must be the identifier that was sent to the sites")
     expected = releases[0].request if request is None else request
     for release in releases:
         if release.request == expected:
@@ -154,10 +154,10 @@ def _named(request: str) -> str:
     return f"the request {request!r}" if request else "no request"
 
 
-def check_plausible(sent: Mapping[str, T], why_not: Callable[[T], str]) -> None:
+def check_plausible(sent: Mapping[str, T], release_inconsistency: Callable[[T], str]) -> None:
     """Refuse what cannot be what it says."""
     for site, release in sent.items():
-        if reason := why_not(release):
+        if reason := release_inconsistency(release):
             raise ReleaseError(
                 f"the release of the site {site!r} is not plausible: {reason}; combine the "
                 "others, and name it in left_out"
@@ -169,17 +169,17 @@ def received(
     read: Callable[[Any], S],
     function: str,
     *,
-    trust: Any,
+    public_keys: Any,
     request: Any,
     left_out: Any,
 ) -> tuple[dict[str, S], dict[str, str]]:
     """What the sites sent, signed where that is asked for, and sites without a release."""
     sent = read_all(releases, read, function)
     absent = check_left_out(left_out, sent)
-    if trust is not None:
+    if public_keys is not None:
         from dpeffects.services.sites.signing import verify_all
 
-        verify_all(sent.values(), trust)
+        verify_all(sent.values(), public_keys)
     check_request(list(sent.values()), request)
     return sent, absent
 

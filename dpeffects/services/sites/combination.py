@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 import numpy as np
 import numpy.typing as npt
 
-from dpeffects.errors import EstimationError, OptionError, checked_call
+from dpeffects.errors import EstimationError, OptionError, checked_call, refusal
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import Estimate, Unavailable
@@ -20,33 +20,37 @@ from dpeffects.inference.weighted import combined_means
 from dpeffects.lazy import pd
 from dpeffects.results.average import Result
 from dpeffects.results.export import frame_of, plain
-from dpeffects.results.numbers import with_error
-from dpeffects.results.record import Paid
+from dpeffects.results.number_format import with_error
+from dpeffects.results.result_base import Payment
 from dpeffects.services.sites.checks import (
     SAME,
-    basis_of,
     check_all,
     check_levels,
     check_rule,
+    identification_of,
     received,
 )
-from dpeffects.services.sites.error_distribution import Errors, Floats, SumLaw
+from dpeffects.services.sites.consistency import outcome_width, release_inconsistency
+from dpeffects.services.sites.error_distribution import Floats, SiteErrors, WeightedSumDistribution
 from dpeffects.services.sites.notes import FEW_SITES, away, listed, named, notes
-from dpeffects.services.sites.plausible import outcome_width, why_not
 from dpeffects.services.sites.random_effects import random_effects
 from dpeffects.services.sites.robust import robust
 from dpeffects.services.sites.rules import RULES, Heterogeneity, Rule, heterogeneity, supported
 from dpeffects.services.sites.site_documents import SiteRelease
+from dpeffects.summary import each_warning
 
 _SHARED = ("estimand", "formula", "outcome", "treatment", "level")
 _LEAST = 1e-120
 """Variances below this are zero; no private release has them."""
 _NOT_SENT = Unavailable("sites do not send what they would allow for confounding")
+NOT_ADJUSTED = "it is not adjusted for covariates, and other sites' estimates are"
 _TOO_FEW = "fewer than two sites have a usable variance"
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Combined(Result, words="services.sites.page", picture="services.sites.forest_plot.forest"):
+class CombinedEffect(
+    Result, words="services.sites.combination_summary", picture="services.sites.forest_plot.forest"
+):
     """One effect from many sites; made by `combine`.
 
     It has what a `Result` has; its guarantee is the weakest of the sites'. With the rule "random"
@@ -64,7 +68,7 @@ class Combined(Result, words="services.sites.page", picture="services.sites.fore
     heterogeneity
         Whether the sites' effects differ by more than their errors.
     named
-        Sites that carry the result or disagree with all others; among the cautions.
+        Sites that carry the result or disagree with all others; among the warnings.
     conf_level
         Level of the interval, where no other is asked for.
     """
@@ -94,28 +98,30 @@ class Combined(Result, words="services.sites.page", picture="services.sites.fore
         return tuple(r for r, w in zip(self.releases, self.weights, strict=True) if w > 0.0)
 
     @property
-    def cautions(self) -> tuple[str, ...]:
-        """Cautions of the sites that were used, each with its sites, and what few cannot show."""
+    def warning_lines(self) -> tuple[str, ...]:
+        """Warnings of the sites that were used, each with its sites, and of too few sites."""
         sites_of: dict[str, list[str]] = {}
         for release in self.used:
-            weak = release.guarantee.caution(release.n)
-            for words in filter(None, (*release.released.cautions, weak)):
+            weak = release.guarantee.warnings(release.n)
+            for words in each_warning(*release.released.warning_lines, weak):
                 sites_of.setdefault(words, []).append(release.site)
         few = FEW_SITES.get(len(self.used), "") if RULES[self.rule].random_effects else ""
         said = [f"{listed(sites)}: {words}" for words, sites in sites_of.items()]
         return tuple(filter(None, (*self.named, *said, few)))
 
     @property
-    def _paid(self) -> tuple[Paid, ...]:
+    def _paid(self) -> tuple[Payment, ...]:
         return tuple(
-            Paid(r.n, r.guarantee, r.spends, r.bounds, "; ".join(r.released.cautions), r.site)
+            Payment(
+                r.n, r.guarantee, r.charges, r.bounds, "; ".join(r.released.warning_lines), r.site
+            )
             for r in self.releases
         )
 
     @property
-    def caution(self) -> str:
-        """What nobody should overlook about the sites that were used; empty when all is well."""
-        return "; ".join(self.cautions)
+    def warnings(self) -> str:
+        """Warnings about the sites that were used; empty where there are none."""
+        return "; ".join(self.warning_lines)
 
     @property
     def noise_variance(self) -> float:
@@ -125,14 +131,14 @@ class Combined(Result, words="services.sites.page", picture="services.sites.fore
 
     @property
     def bias_variance(self) -> float:
-        """What is allowed for possible biases, as a variance; they are taken as common to sites."""
+        """The allowance for possible biases, as a variance; they are taken as common to sites."""
         pairs = zip(self.weights, self.releases, strict=True)
         return sum(w * math.sqrt(r.released.bias_variance) for w, r in pairs) ** 2
 
     @property
-    def law(self) -> inference.ErrorLaw | Unavailable:
-        """The law of its error, or why there is none."""
-        return inference.law_of(self.released)
+    def error_distribution(self) -> inference.ErrorDistribution | Unavailable:
+        """The distribution of its error, or why there is none."""
+        return inference.distribution_of(self.released)
 
     @property
     def possible(self) -> tuple[float, float] | None:
@@ -146,6 +152,15 @@ class Combined(Result, words="services.sites.page", picture="services.sites.fore
         known = self.noise_variance + self.bias_variance
         return total if isinstance(total, Unavailable) else max(total - known, 0.0)
 
+    def _sources(self) -> dict[str, float]:
+        """The variance of each part of the error; possible biases are common to all sites."""
+        own = self.sampling_variance
+        return {
+            "sampling error": math.nan if isinstance(own, Unavailable) else own,
+            "privacy noise": self.noise_variance,
+            "allowance for possible bias": self.bias_variance,
+        }
+
     @cached_property
     def _compared(self) -> Estimate:
         """The same with the weighted means of the sites' outcomes by arm."""
@@ -157,9 +172,9 @@ class Combined(Result, words="services.sites.page", picture="services.sites.fore
 
     def sensitivity(self, *given: Any, **named: Any) -> Any:
         """Refused: sites do not send what it needs; each can answer for its own effect."""
-        raise OptionError("sensitivity is for the effect of one site: ask each for its own")
+        raise OptionError(refusal("sensitivity_effect_one"))
 
-    def conf_int_of_effect(self, conf_level: float = 0.95) -> inference.Interval | Unavailable:
+    def effect_conf_int(self, conf_level: float = 0.95) -> inference.Interval | Unavailable:
         """Interval for the effect; there is none where this is an association."""
         return _NOT_SENT if self.associated else self.conf_int(conf_level)
 
@@ -213,7 +228,14 @@ class Combined(Result, words="services.sites.page", picture="services.sites.fore
         sites = self.sites.astype(object)
         names = (
             *("rule", "estimand", "formula", "outcome", "treatment", "n", "estimate", "std_error"),
-            *("noise_variance", "bias_variance", "basis", "p_value", "heterogeneity", "caution"),
+            *(
+                "noise_variance",
+                "bias_variance",
+                "identification",
+                "p_value",
+                "heterogeneity",
+                "warnings",
+            ),
             *("left_out", "notes", "releases", "conf_level"),
         )
         values = {name: getattr(self, name) for name in names} | {
@@ -235,10 +257,10 @@ class Combined(Result, words="services.sites.page", picture="services.sites.fore
 
     def __repr__(self) -> str:
         what = "association" if self.associated else self.estimand
-        weak = any(release.guarantee.caution(release.n) for release in self.used)
+        weak = any(release.guarantee.warnings(release.n) for release in self.used)
         return (
             f"<dpeffects {what} {with_error(self.estimate, self.std_error)}, {self.rule} of "
-            f"{len(self.used)} sites, {self.status}{', WEAK PRIVACY' if weak else ''}>"
+            f"{len(self.used)} sites, {self.status}{', weak privacy' if weak else ''}>"
         )
 
 
@@ -248,32 +270,36 @@ def combine(
     rule: str = "ivw",
     *,
     conf_level: float = 0.95,
-    trust: str | os.PathLike[str] | None = None,
+    public_keys: str | os.PathLike[str] | None = None,
     request: str | None = None,
     left_out: Mapping[str, str] | None = None,
-) -> Combined:
-    r"""Combine the releases of several sites to one effect.
+) -> CombinedEffect:
+    r"""Combine the releases of several sites into one effect (meta-analysis).
 
     Parameters
     ----------
     releases
         `SiteRelease` objects, their dicts, or paths of their files.
     rule
-        "ivw": by inverse variance. "mvagg": by records, over the subset of sites with the least
-        variance (papers 002/003). "all": by records, every site. "largest": the site with most
-        records. "random": random effects, for the mean effect of sites like these where effects
-        may differ between sites. "robust": the median of three sites or more, which no single site
-        moves beyond the others, and whose interval holds if one of them lies.
+        How sites are weighted. Fixed effect: "ivw" (inverse variance), "all" (numbers of records),
+        "mvagg" (numbers of records, in the subset of sites that minimises the variance), "largest"
+        (only the site with the most records). "random": random effects, for the mean effect in a
+        population of such sites; the variance between sites (tau squared) has a prior, as a few
+        sites hardly show it. "robust": the median of three or more sites, whose interval is valid
+        if one of them reports a false result. Choose the rule before you see the results: Cochran's
+        Q has little power with few sites. Unadjusted estimates are left out where other sites
+        adjusted, except by "all" and "largest", which use every site and call the result an
+        association.
     conf_level
         Level of the interval in the summary.
-    trust
+    public_keys
         Folder with one public key for each site, ``NAME.pem``. Releases that are not signed by
         the key of their site are then refused.
     request
-        The request that the sites were given; releases that answer another one are refused. By
+        The request that the sites received; releases that answer another one are refused. By
         default all must answer the same one, or none.
     left_out
-        Site -> reason, for sites that did not answer; they are shown in the summary.
+        Site -> reason, for sites without a release; they are shown in the summary.
 
     Returns
     -------
@@ -301,62 +327,64 @@ def combine(
     In a shell::
 
         dpeffects combine north.json south.json east.json
-        dpeffects combine *.json --rule ivw --trust keys/ \
+        dpeffects combine *.json --rule ivw --public-keys keys/ \
             --left-out "West=did not answer"
     """
     check_rule(rule)
     inference.check_conf_level(conf_level)
-    who = {"trust": trust, "request": request, "left_out": left_out}
+    who = {"public_keys": public_keys, "request": request, "left_out": left_out}
     sent, absent = received(releases, SiteRelease.read, "combine", **who)
     check_levels({site: release.released.notes for site, release in sent.items()})
-    check_all(sent, SAME, _noisy, why_not)
+    check_all(sent, SAME, _noisy, release_inconsistency)
     return _combined(tuple(sent.values()), RULES[rule], conf_level, absent)
 
 
 def _combined(
     releases: tuple[SiteRelease, ...], rule: Rule, conf_level: float, absent: dict[str, str]
-) -> Combined:
-    known, errors, unusable = _usable(releases)
+) -> CombinedEffect:
+    known, errors, unusable = _usable(releases, rule)
     if rule.needs_variance and not known.size:
         raise EstimationError(
             f"no site has a usable variance, which rule={rule.name!r} needs ({releases[0].site!r}: "
             f"{unusable[releases[0].site]}); use rule='all' or 'largest'"
         )
     if rule.median and known.size < 3:
-        raise EstimationError("rule='robust' needs three sites: of two, one cannot tell who errs")
+        raise EstimationError("rule='robust' needs at least three sites")
     estimates = np.array([release.released.value for release in releases], dtype=float)
     n = np.array([release.n for release in releases], dtype=float)
     most = np.array([(outcome_width(release) or 0.0) ** 2 for release in releases]) / n
     errors = errors.at_least(supported(n[known], errors.mean, most[known]))
     test = heterogeneity(estimates[known], errors.variance, errors.excess)
     weights = np.zeros(len(releases))
-    law: inference.ErrorLaw | Unavailable
+    dist: inference.ErrorDistribution | Unavailable
     if rule.random_effects and known.size > 1:
-        weights[known], law = random_effects(estimates[known], errors)
+        weights[known], dist = random_effects(estimates[known], errors)
     else:
         index = known if rule.needs_variance else slice(None)
         weights[index] = rule.weights(n[index], errors.variance if rule.needs_variance else n)
-        law = _law(releases, weights, rule, (known, errors, unusable))
+        dist = _dist(releases, weights, rule, (known, errors, unusable))
     point = float(weights @ estimates)
     if rule.median:
-        point, law = robust(estimates[known], errors)
+        point, dist = robust(estimates[known], errors)
     variance = most + [release.released.noise_variance for release in releases]
     variance[known] = errors.variance
     sites = [release.site for release in releases]
     far = away(estimates[:, None], variance[:, None])
     shares = weights if rule.needs_variance else np.where(weights > 0.0, n / n.sum(), 0.0)
     used = [release for release, weight in zip(releases, weights, strict=True) if weight > 0.0]
-    basis = basis_of({release.released.basis for release in used})
+    identification = identification_of({release.released.identification for release in used})
     possible = _possible(releases, weights.tolist())
-    none = Unavailable("the law of a combination is in conf_int")
-    return Combined(
+    none = Unavailable("the distribution of a combination is in conf_int")
+    return CombinedEffect(
         **{name: getattr(releases[0], name) for name in _SHARED},
         method=rule.name,
         method_title=rule.words,
         n=sum(release.n for release in used),
         guarantee=_weakest(releases, used),
-        notes=notes(releases, weights, rule, law, test),
-        released=inference.WithLaw(point, none, possible=possible, basis=basis, law=law),
+        notes=notes(releases, weights, rule, dist, test),
+        released=inference.EstimateWithDistribution(
+            point, none, possible=possible, identification=identification, dist=dist
+        ),
         releases=releases,
         weights=tuple(weights.tolist()),
         left_out={**_reasons(releases, weights, unusable, rule), **absent},
@@ -386,16 +414,23 @@ def _noisy(release: SiteRelease) -> list[float]:
     return found if means is None else [*found, means.treated, means.control]
 
 
-Usable = tuple[npt.NDArray[np.int64], Errors, dict[str, str]]
+Usable = tuple[npt.NDArray[np.int64], SiteErrors, dict[str, str]]
 
 
-def _usable(releases: tuple[SiteRelease, ...]) -> Usable:
-    """Sites with a variance above zero, their errors, and why the others have none."""
+def _usable(releases: tuple[SiteRelease, ...], rule: Rule | None = None) -> Usable:
+    """Sites with a variance above zero, their errors, and why the others are not used.
+
+    Beside adjusted sites, one that is not is left out by rules that weigh by variance: it has the
+    least of it, for want of an adjustment, and would carry the result.
+    """
     estimates = [release.released for release in releases]
     sampling = dict(enumerate(estimate.sampling for estimate in estimates))
     blind = {j: own.reason for j, own in sampling.items() if isinstance(own, Unavailable)}
+    crude = [j for j, own in enumerate(estimates) if own.identification == "unadjusted"]
+    if rule and rule.needs_variance and len(crude) < len(estimates):
+        blind |= dict.fromkeys(crude, NOT_ADJUSTED)
     index = np.delete(np.arange(len(estimates)), list(blind))
-    errors = Errors.of([estimates[j] for j in index] if blind else estimates)
+    errors = SiteErrors.of([estimates[j] for j in index] if blind else estimates)
     unusable = {releases[j].site: reason for j, reason in blind.items()}
     positive = errors.variance > _LEAST
     for j in index[~positive]:
@@ -405,10 +440,10 @@ def _usable(releases: tuple[SiteRelease, ...]) -> Usable:
     return index[positive], errors, unusable
 
 
-def _law(
+def _dist(
     releases: tuple[SiteRelease, ...], weights: Floats, rule: Rule, usable: Usable
-) -> SumLaw | Unavailable:
-    """The law of the weighted sum of the sites' errors, where all that have a weight say theirs."""
+) -> WeightedSumDistribution | Unavailable:
+    """The distribution of the weighted sum of errors, where all sites with a weight say theirs."""
     known, errors, unusable = usable
     used = zip(releases, weights.tolist(), strict=True) if unusable else ()
     blind = [release.site for release, w in used if w and release.site in unusable]
@@ -416,7 +451,7 @@ def _law(
         return Unavailable(f"the site {blind[0]!r} has no usable variance: {unusable[blind[0]]}")
     n = np.array([releases[j].n for j in known], dtype=float)
     inflation = rule.inflation and rule.inflation(n, errors, weights[known])
-    return SumLaw(errors, weights[known], inflation)
+    return WeightedSumDistribution(errors, weights[known], inflation)
 
 
 def _possible(
@@ -434,7 +469,10 @@ def _reasons(
     releases: tuple[SiteRelease, ...], weights: Floats, unusable: Mapping[str, str], rule: Rule
 ) -> dict[str, str]:
     """Why each site without weight has none."""
-    why = {site: f"no usable variance: {reason}" for site, reason in unusable.items()}
+    why = {
+        site: reason if reason == NOT_ADJUSTED else f"no usable variance: {reason}"
+        for site, reason in unusable.items()
+    }
     none = why if rule.needs_variance else {}
     return {
         release.site: none.get(release.site, rule.leaves_out)

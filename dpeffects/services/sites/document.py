@@ -15,22 +15,29 @@ from typing import Annotated, Any, Self, get_type_hints
 
 import numpy as np
 
-from dpeffects import documents, typed
-from dpeffects.errors import ReleaseError
+from dpeffects import documents, type_checks
+from dpeffects.errors import ReleaseError, refusal
 from dpeffects.estimands import AVERAGES
 from dpeffects.guarantee import Guarantee, column_of
-from dpeffects.inference.estimate import BASES, Estimate, Means, Part, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import (
+    IDENTIFICATIONS,
+    ArmMeans,
+    ErrorPart,
+    Estimate,
+    SamplingVariance,
+    Unavailable,
+)
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn
-from dpeffects.privacy.charges import Spend
+from dpeffects.privacy.charges import Charge
 from dpeffects.results.export import WithReasons
-from dpeffects.results.record import Bound
-from dpeffects.services import strangers
-from dpeffects.services.sites.alike import parse_alike, remembered
-from dpeffects.typed import Check, FieldError
+from dpeffects.results.result_base import Bound
+from dpeffects.services import document_checks
+from dpeffects.services.sites.document_cache import parse_alike, remembered
+from dpeffects.type_checks import Check, FieldError
 
 KINDS_SENT = ("exact", "asymptotic")
 """Kinds of guarantees that a release may have."""
-BASIS = strangers.one_of("", *BASES)
+IDENTIFICATION = document_checks.one_of("", *IDENTIFICATIONS)
 _LONGEST_UNIT = 100
 _MOST_SAID = 20
 
@@ -40,13 +47,13 @@ def check_site(site: Any, request: Any = "") -> str:
 
     The identifier of the request that the site answers is checked with it, and may be empty.
     """
-    with strangers.refused(ReleaseError):
-        strangers.text_or_none(request, "request")
+    with document_checks.refused(ReleaseError):
+        document_checks.text_or_none(request, "request")
         return _site(site, "site")
 
 
 def _site(value: Any, name: str) -> str:
-    site = strangers.text(value, name)
+    site = document_checks.text(value, name)
     if site != site.strip() or len(site) > 100:
         raise FieldError("site must have at most 100 characters and no spaces around them")
     return site
@@ -55,12 +62,12 @@ def _site(value: Any, name: str) -> str:
 def _unit(value: Any, name: str) -> str:
     """Records, outcomes, or all rows of one value of a column, as `rows_of` writes it."""
     if isinstance(value, str) and column_of(value) and len(value) <= _LONGEST_UNIT:
-        return strangers.text(value, name)
-    return strangers.one_of("record", "outcome")(value, name)
+        return document_checks.text(value, name)
+    return document_checks.one_of("record", "outcome")(value, name)
 
 
 def _ends(value: Any, name: str) -> tuple[float, float]:
-    ends = typed.many(typed.number)(value, name)
+    ends = type_checks.many(type_checks.number)(value, name)
     if len(ends) != 2 or ends[0] > ends[1]:
         raise FieldError(f"{name} must be a lower and an upper end, or null")
     return ends[0], ends[1]
@@ -71,46 +78,49 @@ def _sample(value: Any, name: str) -> dict[str, str]:
     if not isinstance(value, Mapping) or len(value) > _MOST_SAID:
         raise FieldError(f"{name} must be an object of at most {_MOST_SAID} texts")
     return {
-        strangers.text(key, name): strangers.text(said, f"{name}.{key}")
+        document_checks.text(key, name): document_checks.text(said, f"{name}.{key}")
         for key, said in value.items()
     }
 
 
 def _largest(value: Any, name: str) -> float:
     """A bound on a variance; null where there is none."""
-    return math.inf if value is None else typed.not_negative(value, name)
+    return math.inf if value is None else type_checks.not_negative(value, name)
 
 
-_sizes = typed.many(typed.not_negative)
+_sizes = type_checks.many(type_checks.not_negative)
 LIMITS: dict[type, dict[str, Check | None]] = {
-    SamplingVariance: {"noise_scale": typed.not_negative, "largest": _largest},
-    Part: {"variance": typed.not_negative},
-    Means: {"possible": typed.if_there(_ends)},
+    SamplingVariance: {"noise_scale": type_checks.not_negative, "largest": _largest},
+    ErrorPart: {"variance": type_checks.not_negative},
+    ArmMeans: {"possible": type_checks.if_there(_ends)},
     Estimate: {
         "laplace": _sizes,
-        "gaussian": typed.not_negative,
-        "possible": typed.if_there(_ends),
-        "basis": BASIS,
-        "caution": strangers.text_or_none,
+        "gaussian": type_checks.not_negative,
+        "possible": type_checks.if_there(_ends),
+        "identification": IDENTIFICATION,
+        "warnings": document_checks.text_or_none,
         **dict.fromkeys(("details", "influence", "allowed")),
     },
     Guarantee: {
-        "epsilon": typed.positive,
-        "delta": typed.number_in(0.0, 1.0),
+        "epsilon": type_checks.positive,
+        "delta": type_checks.number_in(0.0, 1.0),
         "unit": _unit,
-        "kind": strangers.one_of(*KINDS_SENT),
+        "kind": document_checks.one_of(*KINDS_SENT),
     },
-    Spend: {
-        "epsilon": typed.not_negative,
-        "delta": typed.not_negative,
+    Charge: {
+        "epsilon": type_checks.not_negative,
+        "delta": type_checks.not_negative,
         "sensitivity": _sizes,
         "scale": _sizes,
     },
     StudyColumn: {
-        **dict.fromkeys(("variable", "level", "first"), strangers.text_or_none),
-        "missing": strangers.at_least(-1),
+        **dict.fromkeys(("variable", "level", "first"), document_checks.text_or_none),
+        "missing": document_checks.at_least(-1),
     },
-    Margin: {"factor": strangers.text_or_none, "levels": typed.many(strangers.text_or_none)},
+    Margin: {
+        "factor": document_checks.text_or_none,
+        "levels": type_checks.many(document_checks.text_or_none),
+    },
     JointSums: dict.fromkeys(("sites", "site_names", "target")),
 }
 """What fields of dataclasses hold, where their types do not say it; those with None are not sent:
@@ -118,10 +128,10 @@ they are a centre's, or the site's own."""
 
 
 _PLAIN = {
-    str: strangers.text,
-    float: typed.number,
-    int: strangers.at_least(0),
-    bool: strangers.flag,
+    str: document_checks.text,
+    float: type_checks.number,
+    int: document_checks.at_least(0),
+    bool: document_checks.flag,
 }
 
 
@@ -136,7 +146,7 @@ class _Sent(WithReasons):
         return {name: check for name, check in found.items() if check}
 
 
-SENT = _Sent(_PLAIN | {np.ndarray: strangers.array})
+SENT = _Sent(_PLAIN | {np.ndarray: document_checks.array})
 
 
 def written(value: Any) -> Any:
@@ -145,7 +155,7 @@ def written(value: Any) -> Any:
         return {"unavailable": value.reason}
     if is_dataclass(value):
         limits = LIMITS.get(type(value), {})
-        names = [f.name for f in fields(value) if limits.get(f.name, typed.number)]
+        names = [f.name for f in fields(value) if limits.get(f.name, type_checks.number)]
         return {name: written(getattr(value, name)) for name in names}
     if isinstance(value, tuple | list):
         return [written(entry) for entry in value]
@@ -177,21 +187,21 @@ class Signature:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True, slots=True)
-class Sent(documents.Filed):
+class SiteDocument(documents.FileDocument):
     """A document of a site: written with a checksum, and read with every check."""
 
     ERROR = ReleaseError
 
     site: Annotated[str, _site]
-    estimand: Annotated[str, strangers.one_of(*AVERAGES)]
+    estimand: Annotated[str, document_checks.one_of(*AVERAGES)]
     formula: str
     treatment: str
-    n: Annotated[int, strangers.at_least(1)]
+    n: Annotated[int, document_checks.at_least(1)]
     guarantee: Guarantee
-    spends: tuple[Spend, ...] = ()
+    charges: tuple[Charge, ...] = ()
     bounds: tuple[Bound, ...] = ()
     sample: Annotated[Mapping[str, str], _sample] = field(default_factory=dict)
-    request: Annotated[str, strangers.text_or_none] = ""
+    request: Annotated[str, document_checks.text_or_none] = ""
     signature: Signature | None = None
 
     @classmethod
@@ -225,14 +235,15 @@ class Sent(documents.Filed):
     def from_dict(cls, values: Any) -> Self:
         """Check a document and read it; anything wrong with it is a ReleaseError."""
         try:
-            return cls.from_json(documents.written(values))
+            text = documents.written(values)
         except (TypeError, ValueError, RecursionError) as error:
             raise ReleaseError(f"this cannot be written as JSON: {error}") from None
+        return cls.from_json(text)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
         """Read JSON text strictly; what many sites send alike is read and checked once."""
-        with strangers.refused(ReleaseError):
+        with document_checks.refused(ReleaseError):
             return cls._checked(parse_alike(text), text if isinstance(text, str) else "")
 
     @classmethod
@@ -242,11 +253,13 @@ class Sent(documents.Filed):
         checks = _checks(document)
         needed = checks.keys() | {"format", "version", "checksum"}
         if values.keys() - {"signature"} != needed:
-            typed.check_names(values, sorted(needed), {*needed, "signature"}, typed.WHOLE)
+            type_checks.check_names(
+                values, sorted(needed), {*needed, "signature"}, type_checks.WHOLE
+            )
         found = {name: check(values[name], name) for name, check in checks.items()}
         if "signature" in values:
             found["signature"] = SENT.of(Signature)(values["signature"], "signature")
-        strangers.text(values["checksum"], "checksum")
+        document_checks.text(values["checksum"], "checksum")
         documents.require_unchanged(values, text)
         made = cls(**found)
         made.check()
@@ -261,15 +274,14 @@ class Sent(documents.Filed):
             return cls.from_dict(source)
         if isinstance(source, str | os.PathLike):
             return cls.load(source)
-        kinds = f"a {cls.__name__}, a dict or a path"
-        raise ReleaseError(f"a release is {kinds}, not {type(source).__name__}")
+        raise ReleaseError(refusal("no_release", own=cls.__name__, kind=type(source).__name__))
 
 
 @cache
 def _checks(document: Any) -> dict[str, Check]:
     checks = SENT.fields(document)
     del checks["signature"]  # which need not be there
-    alike = ("guarantee", "spends", "bounds")  # nobody can change what is read of these
+    alike = ("guarantee", "charges", "bounds")  # nobody can change what is read of these
     return checks | {name: remembered(checks[name]) for name in alike if name in checks}
 
 

@@ -1,4 +1,4 @@
-"""The law of a combination's error, from the laws of the sites' errors."""
+"""The distribution of a combination's error, from the distributions of the sites' errors."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.inference.estimate import Estimate, Unavailable
-from dpeffects.inference.intervals import Law, path, plausible_variances, tail_weights
+from dpeffects.inference.intervals import (
+    SymmetricDistribution,
+    path,
+    plausible_variances,
+    tail_weights,
+)
 
 Floats = npt.NDArray[np.float64]
 
 _EXACT = 40
-"""Sites whose error enters with its own law; what the others add is normal all but exactly."""
+"""Sites whose error enters with its own distribution; the others add what is almost normal."""
 _NOTHING = math.log(1e-20)
 _ROWS = 512
 """Sites worked on at a time, so that their quadrature stays in the cache."""
 
 
 @dataclass(frozen=True)
-class Errors:
+class SiteErrors:
     """The errors of several sites: a normal sampling error of uncertain variance, noise, bias.
 
     One entry a site. ``released``, ``scale`` and ``largest`` are the released sampling variance,
@@ -52,7 +57,7 @@ class Errors:
     slope: Floats
 
     @classmethod
-    def of(cls, estimates: Sequence[Estimate]) -> Errors:
+    def of(cls, estimates: Sequence[Estimate]) -> SiteErrors:
         """Read what the sites released; every one has a sampling variance."""
         known = [e.sampling for e in estimates if not isinstance(e.sampling, Unavailable)]
         released, scale, largest = (
@@ -84,7 +89,7 @@ class Errors:
         """Total private variance of each site."""
         return self.mean + self.noise + self.bias
 
-    def at_least(self, least: Floats) -> Errors:
+    def at_least(self, least: Floats) -> SiteErrors:
         """The same with sampling variances that are not below some."""
         low = self.mean < least
         if not low.any():
@@ -107,11 +112,11 @@ class Errors:
         """Return plausible sampling variances and their weights, one row a site."""
         return plausible_variances(self.released, self.scale, self.largest)
 
-    def part(self, index: npt.NDArray[np.int64]) -> Errors:
+    def part(self, index: npt.NDArray[np.int64]) -> SiteErrors:
         """Return some of the sites."""
         names = [f.name for f in fields(self) if f.name != "laplace"]
         arrays = {name: getattr(self, name)[index] for name in names}
-        return Errors(laplace=tuple(self.laplace[j] for j in index), **arrays)
+        return SiteErrors(laplace=tuple(self.laplace[j] for j in index), **arrays)
 
 
 def parts(sites: Floats | npt.NDArray[np.int64]) -> list[slice]:
@@ -145,15 +150,15 @@ def _power_sums(laplace: Sequence[Sequence[float]]) -> tuple[Floats, Floats]:
     return first, second
 
 
-class SumLaw(Law):
-    """The law of sum(w_j e_j) for errors e_j of the sites: independent, but for common biases.
+class WeightedSumDistribution(SymmetricDistribution):
+    """The distribution of sum(w_j e_j) for independent errors e_j of the sites and common biases.
 
     Its characteristic function is the product of the sites' ones, each an average over the
     site's plausible sampling variances times the factors of its noise. ``factor`` multiplies the
     sampling variances. The attribute ``unit`` is the standard deviation.
     """
 
-    def __init__(self, errors: Errors, weights: Floats, factor: Floats | None = None) -> None:
+    def __init__(self, errors: SiteErrors, weights: Floats, factor: Floats | None = None) -> None:
         factor = np.ones_like(weights) if factor is None else factor
         share = weights**2 * (factor * errors.mean + errors.noise)
         bias = errors.common_bias(weights)

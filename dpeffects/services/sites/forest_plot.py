@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from dpeffects.errors import OptionError, refusal
 from dpeffects.inference import intervals as inference
 from dpeffects.inference.estimate import NO_EFFECT, Unavailable
 from dpeffects.report.plots import style as look
 from dpeffects.report.plots.interval_plots import ROWS, labelled
-from dpeffects.results.numbers import to_error
-from dpeffects.results.words import percent, relation
-from dpeffects.services.sites.combination import Combined
+from dpeffects.results.number_format import number, to_error
+from dpeffects.services.sites.combination import CombinedEffect
 
 _ERRORS = 4.0
 """Standard errors in an interval, about, for the digits that are shown."""
 
 
-def forest(combined: Combined, *, conf_level: float | None = None, ax: Any = None) -> Any:
+def forest(combined: CombinedEffect, *, conf_level: float | None = None, ax: Any = None) -> Any:
     """Draw the sites' estimates and the combined effect; return the axes.
 
     Squares grow with a site's weight; hollow circles are sites without weight. The diamond is as
@@ -44,8 +44,10 @@ def forest(combined: Combined, *, conf_level: float | None = None, ax: Any = Non
     ...     for start, site in enumerate(["North", "South"])
     ... ]
     >>> [t.get_text() for t in forest(dpe.combine(sent, "all")).get_yticklabels()]
-    ['North', 'South', 'combined (all)']
+    ['North', 'South', 'Combined (all)']
     """
+    if not isinstance(combined, CombinedEffect):
+        raise OptionError(refusal("forest_plot", kind=type(combined).__name__))
     conf_level = combined.conf_level if conf_level is None else conf_level
     whole = combined.conf_int(conf_level)
     heaviest = np.argsort(combined.weights)[::-1][:ROWS]
@@ -54,16 +56,19 @@ def forest(combined: Combined, *, conf_level: float | None = None, ax: Any = Non
     estimates = [*(release.estimate for release, _ in shown), combined.estimate]
     weights = [*(weight for _, weight in shown), 1.0]
     ends = [inference.interval(release.released, conf_level) for release, _ in shown]
-    more, hidden = len(combined.releases) - last, percent(1.0 - sum(weights[:-1]), ".1f")
-    left = f"; {more} more sites have {hidden} of the weight" if more else ""
+    more, hidden = len(combined.releases) - last, look.percent(1.0 - sum(weights[:-1]), ".1f")
+    left = f"; {more} more sites with {hidden} of the weight are not drawn" if more else ""
     with labelled(
         ax,
-        [*(release.site for release, _ in shown), f"combined ({combined.rule})"],
+        [*(release.site for release, _ in shown), f"Combined ({combined.rule})"],
         ends,
-        below=relation(combined),
+        below=look.effect_axis(combined, look.ci(conf_level)),
         title=_caption(combined) + left,
         beside=_columns(estimates, weights, [*ends, whole], conf_level),
-        alarms=[look.alarm(combined.status), NO_EFFECT if combined.associated else ""],
+        warnings=[
+            look.status_warning(combined.status),
+            look.voiding(combined.associated * NO_EFFECT),
+        ],
         width=7.0,
         marker="",
     ) as axes:
@@ -94,17 +99,17 @@ def _columns(
     estimates: list[float], weights: list[float], intervals: list[Any], conf_level: float
 ) -> list[tuple[str, ...]]:
     """Estimates, intervals and weights, to be written beside the rows."""
-    texts: list[tuple[str, ...]] = [(f"estimate [{percent(conf_level, 'g')} interval]", "weight")]
+    texts: list[tuple[str, ...]] = [(f"Effect ({look.ci(conf_level)})", "Weight")]
     for middle, interval, weight in zip(estimates, intervals, weights, strict=True):
-        text = f"{middle:.4g} [n/a]"
+        text = f"{middle:.4g} (n/a)"
         if not isinstance(interval, Unavailable):
             low, high = interval
-            text = "{} [{}, {}]".format(*to_error((middle, low, high), (high - low) / _ERRORS))
-        texts.append((text, percent(weight, ".1f")))
+            text = "{} ({} to {})".format(*to_error((middle, low, high), (high - low) / _ERRORS))
+        texts.append((text, look.percent(weight, ".1f")))
     return texts
 
 
-def _caption(combined: Combined) -> str:
+def _caption(combined: CombinedEffect) -> str:
     test = combined.heterogeneity
     if isinstance(test, Unavailable):
         return f"Heterogeneity {test}"
@@ -113,5 +118,5 @@ def _caption(combined: Combined) -> str:
     p = "< 0.0001" if test.p_value < 1e-4 else f"= {test.p_value:.3g}"
     return (
         f"Heterogeneity: Q = {test.q:.3g} on {test.df} df, p {p}; "
-        f"tau = {test.tau2**0.5:.3g}; I² = {100 * test.i2:.0f} %{silent}"
+        f"tau = {number(test.tau2**0.5, 3)}; I² = {look.percent(test.i2, '.0f')}{silent}"
     )

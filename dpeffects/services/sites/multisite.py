@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from dpeffects.design.bounds import Declared
+from dpeffects.design.bounds import DeclaredFrame
 from dpeffects.design.frames import unpack
 from dpeffects.errors import (
     DataError,
@@ -16,6 +16,7 @@ from dpeffects.errors import (
     OptionError,
     ReleaseError,
     checked_call,
+    refusal,
 )
 from dpeffects.inference.intervals import check_conf_level
 from dpeffects.lazy import pd
@@ -23,7 +24,7 @@ from dpeffects.ledgers.allotments import Allotment
 from dpeffects.ledgers.memory import Ledger
 from dpeffects.progress import bar
 from dpeffects.services.sites.checks import check_rule
-from dpeffects.services.sites.combination import Combined, combine
+from dpeffects.services.sites.combination import CombinedEffect, combine
 from dpeffects.services.sites.document import check_site
 from dpeffects.services.sites.site_documents import SiteRelease, begin_release
 
@@ -41,7 +42,7 @@ def dp_multisite(
     conf_level: float = 0.95,
     seed: int | None = None,
     **arguments: Any,
-) -> Combined:
+) -> CombinedEffect:
     """Split data by site, release each site's effect, and combine the releases.
 
     Each site is a data set of its own: its records are protected by its own budget. Which site a
@@ -107,17 +108,14 @@ def dp_multisite(
 
 def _declared(epsilon: Any, sites: Sequence[Any] | None) -> list[Any]:
     if sites is None and not isinstance(epsilon, Mapping):
-        raise OptionError(
-            'name the sites: sites=["North", "South"], or a budget for each: '
-            'epsilon={"North": 1, "South": 2}'
-        )
+        raise OptionError(refusal("no_sites"))
     if sites is not None and (isinstance(sites, str) or not isinstance(sites, Sequence)):
-        raise OptionError(f"sites is a list of names, not {type(sites).__name__}")
+        raise OptionError(f"sites must be a list of names, not {type(sites).__name__}")
     names = list(epsilon if sites is None else sites)
     if not all(isinstance(name, Hashable) for name in names):
-        raise OptionError("a site's name is a text or a number")
+        raise OptionError("the name of a site must be text or a number")
     if not names or len({str(name) for name in names}) < len(names):
-        raise OptionError("sites must name each site once, and at least one")
+        raise OptionError("sites must name at least one site, each once")
     for name in names:
         check_site(str(name))
     return names
@@ -131,14 +129,14 @@ def _split(data: Any, site: Any, names: list[Any]) -> list[Any]:
     if not isinstance(frame, nw.DataFrame):
         raise DataError(f"data must be a frame in memory, not {type(data).__name__}")
     if site not in frame.columns:
-        raise DataError(f"the data has no column {site!r} that could hold the site")
+        raise DataError(refusal("data_no_column", site=site))
     codes = pd.Index(names).get_indexer(pd.Index(frame[site].to_list()))
     if (codes < 0).any():
-        raise DataError(f"column {site!r} holds a site that is not among those declared")
+        raise DataError(f"column {site!r} contains a site that is not in sites=")
     if not len(frame):
         raise DataError("the data has no rows")
     parts = [frame.filter((codes == j).tolist()).to_native() for j in range(len(names))]
-    return [Declared(part, bounds) for part in parts]
+    return [DeclaredFrame(part, bounds) for part in parts]
 
 
 def _for_site(name: Any, arguments: Mapping[str, Any], seed: int | None) -> dict[str, Any]:
@@ -150,10 +148,7 @@ def _for_site(name: Any, arguments: Mapping[str, Any], seed: int | None) -> dict
                 raise OptionError(f"{key} has no entry for the site {name!r}")
             own[key] = own[key][name]
         elif isinstance(own.get(key), Ledger | Allotment):
-            raise OptionError(
-                "the sites' records are disjoint, so one ledger would count too much: give a "
-                f'mapping, ledger={{"{name}": Ledger(...), ...}}'
-            )
+            raise OptionError(refusal("one_ledger", name=name))
     return own if seed is None else {**own, "seed": _site_seed(seed, name)}
 
 

@@ -9,30 +9,27 @@ excuse itself, and sites whose effects differ are seldom accused.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
 
 import numpy as np
 
-from dpeffects.inference.estimate import BASES, Estimate, Unavailable
+from dpeffects.errors import texts
+from dpeffects.inference.estimate import IDENTIFICATIONS, Estimate, Unavailable
 from dpeffects.inference.intervals import total_variance
 from dpeffects.results.export import or_nan
 from dpeffects.services.sites.error_distribution import Floats
-from dpeffects.services.sites.random_effects import MixedLaw
+from dpeffects.services.sites.random_effects import NormalMixtureDistribution
 from dpeffects.services.sites.rules import Heterogeneity, Rule
 from dpeffects.services.sites.site_documents import SiteRelease
 
-_SAID = tomllib.loads(
-    files("dpeffects.services.sites").joinpath("notes.toml").read_text(encoding="utf-8")
-)
+_SAID = texts("dpeffects.services.sites", "notes.toml")
 FEW_SITES = {int(sites): words for sites, words in _SAID["few_sites"].items()}
 """What the rule "random" cannot know, by the number of sites."""
 _PARTS = {"ATT": "treated", "ATC": "control"}
 _DIFFER = 0.1
 """Below this p-value of Q the reader is told that the effects differ."""
 _MOST = 0.8
-"""Part of a result that nobody should overlook comes from one site; a convention, as those below:
+"""A site with a larger part of the weight is named in the warnings; a convention, as those below:
 an honest site with a larger epsilon is named too, so that the words are numbers and no blame."""
 _CHANCE = 0.05
 """At most so many combinations of honest sites name one that disagrees, its errors being Laplace;
@@ -40,23 +37,22 @@ benchmarks/results/sites_liars.md has how many do."""
 
 
 def notes(
-    releases: Sequence[SiteRelease],
-    weights: Floats,
-    rule: Rule,
-    law: object,
-    test: Heterogeneity,
+    releases: Sequence[SiteRelease], weights: Floats, rule: Rule, dist: object, test: Heterogeneity
 ) -> tuple[str, ...]:
     """Return what a reader should know about this combination."""
     estimand = releases[0].estimand
     used = [r for r, w in zip(releases, weights.tolist(), strict=True) if w > 0.0]
-    of = {basis: [r.site for r in used if r.released.basis == basis] for basis in BASES}
+    of = {
+        identification: [r.site for r in used if r.released.identification == identification]
+        for identification in IDENTIFICATIONS
+    }
     kinds = dict.fromkeys(
         (r.method, r.bounds[0][1] if r.bounds else "", ", ".join(r.guarantee.public))
         for r in releases
     )
     methods, ranges, publics = (dict.fromkeys(each) for each in zip(*kinds, strict=True))
     holds = {
-        "association": 0 < len(of["association"]) < len(used),
+        "association": 0 < len(of["unadjusted"]) < len(used),
         "adjusted": of["adjusted"],
         "randomised": of["randomised"],
         "biases": any(r.released.bias_variance > 0.0 for r in used),
@@ -77,18 +73,18 @@ def notes(
     }
     words |= {"arm": _PARTS.get(estimand, ""), "p": f"{test.p_value:.2g}"}
     said = (_SAID[name].format(**words) for name, so in holds.items() if so)
-    return _interval(rule, law), *said
+    return _interval(rule, dist), *said
 
 
-def _interval(rule: Rule, law: object) -> str:
-    if isinstance(law, Unavailable):
-        return f"Standard error, interval and p-value are {law}."
-    if isinstance(law, MixedLaw):
+def _interval(rule: Rule, dist: object) -> str:
+    if isinstance(dist, Unavailable):
+        return f"Standard error, interval and p-value are {dist}."
+    if isinstance(dist, NormalMixtureDistribution):
         return str(_SAID["random"])
     if rule.median:
         return str(_SAID["median"])
-    chosen = ", and allow for weights that were chosen by them" if rule.inflation else ""
-    return f"{_SAID['law']}{chosen}."
+    chosen = ", and account for the choice of weights by these" if rule.inflation else ""
+    return f"{_SAID['distribution']}{chosen}."
 
 
 def listed(values: Iterable[str], between: str = ", ") -> str:
@@ -98,7 +94,7 @@ def listed(values: Iterable[str], between: str = ", ") -> str:
     return between.join(words[:5]) + more
 
 
-# --- sites that nobody should overlook --------------------------------------------------------
+# --- sites that the warnings name --------------------------------------------------------------
 
 
 def named(
@@ -110,35 +106,38 @@ def named(
     *,
     looks: int = 1,
 ) -> tuple[str, ...]:
-    """Sentences on sites that nobody should overlook; one of ``looks`` effects is ``far`` away."""
+    """Warnings that name sites; one of ``looks`` effects is ``far`` away."""
     if len(sites) < 2:
         return ()
     records, error = n / n.sum(), weights**2 * variance
     error = error / max(float(error.sum()), 1e-300)
     several = np.count_nonzero(weights) > 1
-    whom = "ALL OTHERS" if len(sites) > 2 else "EACH OTHER"
+    whom = "the other sites" if len(sites) > 2 else "the other site"
     cases = (
         (
             far > math.log(len(sites) * looks / _CHANCE) / math.sqrt(2.0),
-            f"DISAGREES WITH {whom}, by {far.max():.1f} standard errors",
+            f"outlying: differs from {whom} by {far.max():.1f} standard errors",
         ),
         (
             weights > np.maximum(0.5, 2.0 * records),
-            f"CARRIES {weights.max():.0%} OF THE RESULT, with {records[weights.argmax()]:.0%} of "
-            "the records",
+            f"dominant: has {weights.max():.0%} of the weight, with "
+            f"{records[weights.argmax()]:.0%} of the records",
         ),
-        (weights > _MOST, f"CARRIES THE RESULT, {weights.max():.0%} of it"),
-        (several & (error > np.maximum(0.9, 2.0 * weights)), f"HAS {error.max():.0%} OF THE ERROR"),
+        (weights > _MOST, f"dominant: has {weights.max():.0%} of the weight"),
+        (
+            several & (error > np.maximum(0.9, 2.0 * weights)),
+            f"imprecise: contributes {error.max():.0%} of the variance",
+        ),
     )
     return tuple(f"{listed(np.array(sites)[who])}: {words}" for who, words in cases if who.any())
 
 
 Counted = Mapping[str, tuple[float, float, Sequence[Estimate]]]
-"""Sites that count by records: how many do, of how many, and the site's estimates."""
+"""Sites weighted by records: records analysed, records of the site, and its estimates."""
 
 
 def by_records(sent: Counted, far: Floats | None = None) -> tuple[str, ...]:
-    """The same of sites that count by records."""
+    """The same of sites that are weighted by their numbers of records."""
     size, n, estimates = zip(*sent.values(), strict=True)
     value, variance = numbers(estimates)
     far = away(value, variance) if far is None else far

@@ -9,7 +9,7 @@ it had to be, and no method with the same coverage for all tau is much shorter. 
     density of tau proportional to (s + tau)^(-3/2), s^2 the harmonic mean of the v_j,
 
 which is DuMouchel's with a heavier tail: half of it is below 3 s, a quarter above 15 s. Given tau,
-the sites are weighed by 1 / (v_j + tau^2); weights and law are averages over tau given the
+the sites are weighed by 1 / (v_j + tau^2); weights and distribution are averages over tau given the
 estimates.
 
 Coverage of the 95 % interval by tau / s for sites with equal variances, and its median width at
@@ -42,7 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpeffects.roots import root
-from dpeffects.services.sites.error_distribution import Errors, Floats, parts
+from dpeffects.services.sites.error_distribution import Floats, SiteErrors, parts
 from dpeffects.services.sites.rules import ivw
 
 _POINTS, _ROUNDS = 200, 3
@@ -54,11 +54,11 @@ _ONE_SD = 0.15865525393145707
 
 
 @dataclass(frozen=True)
-class MixedLaw:
-    """A mixture of normal laws, as an error of either sign: ``tail`` is the mean of both tails.
+class NormalMixtureDistribution:
+    """A mixture of normal distributions, of either sign: ``tail`` is the mean of both tails.
 
     Its variance need not exist; ``unit`` is half the width of the central 68.3 %, which is the
-    standard deviation of a normal law.
+    standard deviation of a normal distribution.
     """
 
     share: Floats
@@ -85,8 +85,10 @@ class MixedLaw:
         return self.upper_point(_ONE_SD)
 
 
-def random_effects(estimate: Floats, errors: Errors) -> tuple[Floats, MixedLaw]:
-    """Return the weights of the sites and the law of the error of their weighted mean.
+def random_effects(
+    estimate: Floats, errors: SiteErrors
+) -> tuple[Floats, NormalMixtureDistribution]:
+    """Return the weights of the sites and the distribution of the error of their weighted mean.
 
     A bias that is common to the sites does not show in how far their estimates are apart.
     """
@@ -109,7 +111,7 @@ def random_effects(estimate: Floats, errors: Errors) -> tuple[Floats, MixedLaw]:
     weights = np.concatenate([(share / total) @ (1.0 / (tau2[:, None] + v[i])) for i in parts(v)])
     centre = first / total - float(weights @ y)
     sd = np.sqrt(unit**2 / total + errors.common_bias(weights))
-    return weights / weights.sum(), MixedLaw(share, centre * unit, sd)
+    return weights / weights.sum(), NormalMixtureDistribution(share, centre * unit, sd)
 
 
 def _sums(tau2: Floats, y: Floats, v: Floats) -> Floats:

@@ -22,14 +22,14 @@ from statistics import NormalDist
 import numpy as np
 
 from dpeffects.roots import root
-from dpeffects.services.sites.error_distribution import Errors, Floats
+from dpeffects.services.sites.error_distribution import Floats, SiteErrors
 
 _LEAST, _MOST = math.log(1e-30), math.log(0.5 * (1.0 - 1e-12))
 """Logarithms of the tails that are told apart."""
 
 
 @dataclass(frozen=True)
-class MedianLaw:
+class MedianErrorDistribution:
     """How far the median of the sites may be off, to either side, if one of them lies.
 
     ``apart`` are the sites' estimates less their median, ``sd`` their standard errors without
@@ -78,7 +78,9 @@ class MedianLaw:
         return self.upper_point(NormalDist().cdf(-1.0))
 
 
-def robust(estimate: Floats, errors: Errors) -> tuple[float, MedianLaw]:
-    """Return the median of three or more sites, and the law of its error."""
+def robust(estimate: Floats, errors: SiteErrors) -> tuple[float, MedianErrorDistribution]:
+    """Return the median of three or more sites, and the distribution of its error."""
     point, own = float(np.median(estimate)), np.sqrt(errors.variance - errors.bias)
-    return point, MedianLaw(estimate - point, own, float(np.median(np.sqrt(errors.bias))))
+    return point, MedianErrorDistribution(
+        estimate - point, own, float(np.median(np.sqrt(errors.bias)))
+    )

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpeffects.services.sites.error_distribution import Errors, Floats, parts
+from dpeffects.services.sites.error_distribution import Floats, SiteErrors, parts
 
 _ALIKE = 4.0
 """A site whose outcomes vary half as much as those of others is still taken at its word."""
@@ -110,7 +110,7 @@ def supported(n: Floats, variance: Floats, most: Floats) -> Floats:
 # --- what the choice of weights hides ---------------------------------------------------------
 
 
-def inflation_ivw(n: Floats, errors: Errors, weights: Floats) -> Floats:
+def inflation_ivw(n: Floats, errors: SiteErrors, weights: Floats) -> Floats:
     """Return the factors for weights by inverse variance.
 
     With V the total variance, d(w^2)/dr = -2 w^2 (1 - w) V'(r) / V, and |r - v| is s on average.
@@ -119,7 +119,7 @@ def inflation_ivw(n: Floats, errors: Errors, weights: Floats) -> Floats:
     return 1.0 + _relative(added, errors)
 
 
-def inflation_mvagg(n: Floats, errors: Errors, weights: Floats) -> Floats:
+def inflation_mvagg(n: Floats, errors: SiteErrors, weights: Floats) -> Floats:
     """Return the factors for the subset of least variance.
 
     As the variance of a site in the subset rises, its weight falls in jumps. Two are looked at: a
@@ -134,7 +134,7 @@ def inflation_mvagg(n: Floats, errors: Errors, weights: Floats) -> Floats:
     return 1.0 + _relative(added, errors)
 
 
-def _below(jump: Floats, errors: Errors, weights: Floats) -> Floats:
+def _below(jump: Floats, errors: SiteErrors, weights: Floats) -> Floats:
     """Optimism of the sites inside, given that each one's variance came out below its jump."""
     optimism = np.zeros_like(weights)
     near = jump - errors.variance < _FAR * errors.scale
@@ -185,7 +185,7 @@ def _leaving(n: Floats, variance: Floats, weights: Floats) -> Floats:
     return np.maximum(part, 0.0) / others**2 * (2.0 * records - n) / n
 
 
-def _relative(added: Floats, errors: Errors) -> Floats:
+def _relative(added: Floats, errors: SiteErrors) -> Floats:
     """What is added to sampling variances, over them; no variance is above its bound."""
     added = np.clip(added, 0.0, np.maximum(errors.largest - errors.mean, 0.0))
     return np.divide(added, errors.mean, out=np.zeros_like(added), where=errors.mean > 0.0)
@@ -216,7 +216,7 @@ class Rule:
     name: str
     words: str
     weights: Callable[[Floats, Floats], Floats]
-    inflation: Callable[[Floats, Errors, Floats], Floats] | None = None
+    inflation: Callable[[Floats, SiteErrors, Floats], Floats] | None = None
     needs_variance: bool = True
     by_records: bool = False
     random_effects: bool = False
@@ -231,37 +231,50 @@ def _one_vote(n: Floats, variance: Floats) -> Floats:
 RULES = {
     rule.name: rule
     for rule in (
-        Rule("ivw", "by inverse variance", ivw, inflation_ivw),
+        Rule("ivw", "fixed effect, inverse-variance weights", ivw, inflation_ivw),
         Rule(
             "mvagg",
-            "by records, over the subset of sites with the least variance",
+            "fixed effect, weights by numbers of records in the subset of sites that minimises the "
+            "variance (MVAgg)",
             mvagg,
             inflation_mvagg,
             by_records=True,
             leaves_out="using it would raise the variance of the combination",
         ),
-        Rule("all", "by records, every site", all_sites, needs_variance=False, by_records=True),
+        Rule(
+            "all",
+            "fixed effect, weights by numbers of records, all sites",
+            all_sites,
+            needs_variance=False,
+            by_records=True,
+        ),
         Rule(
             "largest",
-            "only the site with most records",
+            "only the site with the most records",
             largest,
             needs_variance=False,
-            leaves_out="it is not the site with most records",
+            leaves_out="it is not the site with the most records",
         ),
         Rule(
             "random",
-            "random effects: by inverse variance, what may lie between sites added",
+            "random effects, inverse-variance weights that include the variance between sites "
+            "(tau squared, with a prior)",
             ivw,
             random_effects=True,
         ),
-        Rule("robust", "the median of the sites, whatever one says", _one_vote, median=True),
+        Rule(
+            "robust",
+            "median of the sites, valid if one site reports a false result",
+            _one_vote,
+            median=True,
+        ),
     )
 }
 
 
 @dataclass(frozen=True)
 class Heterogeneity:
-    """Do the sites' effects differ by more than their errors?
+    """Heterogeneity of the sites' effects: Cochran's Q, tau squared and I squared.
 
     Parameters
     ----------
@@ -270,7 +283,7 @@ class Heterogeneity:
     tau2
         Variance between the sites' effects (DerSimonian and Laird), not below 0.
     i2
-        Part of the variation of the estimates that is due to it, between 0 and 1.
+        Part of the variation of the estimates that is due to heterogeneity, between 0 and 1.
     """
 
     q: float
@@ -288,8 +301,8 @@ def heterogeneity(estimate: Floats, variance: Floats, excess: Floats) -> Heterog
     Notes
     -----
     With errors of unit variance z and P = I - uu', u_j^2 = w_j / sum(w), Q = z'Pz has mean J - 1
-    and variance 2 (J - 1) + sum((1 - u_j^2)^2 excess_j). Its law is taken as that multiple of a
-    chi-square which has this mean and variance; with normal errors it is the usual chi-square.
+    and variance 2 (J - 1) + sum((1 - u_j^2)^2 excess_j). Its distribution is taken as that multiple
+    of a chi-square which has this mean and variance; with normal errors it is the usual chi-square.
     """
     from scipy.special import gammaincc
 

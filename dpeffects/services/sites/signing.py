@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpeffects.documents import canonical, read
 from dpeffects.errors import MissingExtraError, ReleaseError
-from dpeffects.services.sites.document import Sent, Signature, check_site
+from dpeffects.services.sites.document import Signature, SiteDocument, check_site
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ed25519
@@ -26,7 +26,7 @@ ALGORITHM = "ed25519"
 _MOST_BYTES = 100_000
 
 StrPath = str | os.PathLike[str]
-R = TypeVar("R", bound=Sent)
+R = TypeVar("R", bound=SiteDocument)
 
 
 def make_keys(site: str, folder: StrPath = ".") -> tuple[Path, Path]:
@@ -76,7 +76,7 @@ def verify_all(releases: Iterable[Any], folder: StrPath) -> None:
         verify(release, keys[release.site])
 
 
-def verify(release: Sent, key: ed25519.Ed25519PublicKey) -> None:
+def verify(release: SiteDocument, key: ed25519.Ed25519PublicKey) -> None:
     """Refuse a release that is not signed by this key."""
     from cryptography.exceptions import InvalidSignature
 
@@ -112,7 +112,7 @@ def fingerprint(key: ed25519.Ed25519PublicKey) -> str:
     return "sha256:" + hashlib.sha256(key.public_bytes_raw()).hexdigest()[:32]
 
 
-def _signed_bytes(release: Sent) -> bytes:
+def _signed_bytes(release: SiteDocument) -> bytes:
     return canonical(replace(release, signature=None).to_dict())
 
 

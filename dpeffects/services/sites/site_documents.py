@@ -15,24 +15,26 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from dpeffects import typed
-from dpeffects.abilities.study import StudyEffects
-from dpeffects.errors import BoundsError, OptionError, ReleaseError, checked_call
+from dpeffects import type_checks
+from dpeffects.abilities.study import StudyEffects, together
+from dpeffects.errors import BoundsError, OptionError, ReleaseError, checked_call, refusal
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import registry, table_methods
 from dpeffects.flow import Estimation, Request
-from dpeffects.guarantee import KINDS
+from dpeffects.guarantee import KINDS, status_warning
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Estimate, Means, SamplingVariance, Unavailable
+from dpeffects.inference.estimate import ArmMeans, Estimate, SamplingVariance, Unavailable
 from dpeffects.inference.joint import JointSums, Margin
 from dpeffects.ledgers import Address
 from dpeffects.privacy.ledger import Account
 from dpeffects.results import Result
-from dpeffects.results.numbers import with_error
-from dpeffects.services import strangers
+from dpeffects.results.export import or_nan
+from dpeffects.results.number_format import with_ends, with_error
+from dpeffects.services import document_checks
 from dpeffects.services.protocols import Protocol, read_protocol
 from dpeffects.services.sites import document
-from dpeffects.typed import FieldError
+from dpeffects.summary import Notes, Pairs, Summary, SummaryMixin, starred
+from dpeffects.type_checks import FieldError
 
 _NO_SCALE = (
     "a site does not send this: the scale of its noise is private, so no centre could weigh it. "
@@ -41,7 +43,7 @@ _NO_SCALE = (
 
 
 @dataclass(frozen=True, repr=False, kw_only=True, slots=True)
-class SiteRelease(document.Sent):
+class SiteRelease(SummaryMixin, document.SiteDocument):
     """One site's private effect, ready to be sent; made by `site_release` or `from_result`.
 
     Parameters
@@ -54,7 +56,7 @@ class SiteRelease(document.Sent):
         What was estimated; the same in all sites that are combined.
     method, level, n
         How, what is private, and the number of records (public).
-    guarantee, spends
+    guarantee, charges
         What is promised to the people in the site's data, and the charges that paid for it.
     bounds
         Triples of name, range in words and source.
@@ -80,13 +82,15 @@ class SiteRelease(document.Sent):
     released: Estimate
     outcome: str
     method: str
-    level: Annotated[str, strangers.one_of("sample", "label")]
+    level: Annotated[str, document_checks.one_of("sample", "label")]
 
     @classmethod
     def from_result(cls, result: Result, site: str, *, request: str = "") -> SiteRelease:
         """Keep of a result what a centre needs."""
-        if not isinstance(result, Result) or isinstance(result.released, inference.WithLaw):
-            raise ReleaseError(f"a release is made of a Result, not {type(result).__name__}")
+        if not isinstance(result, Result) or isinstance(
+            result.released, inference.EstimateWithDistribution
+        ):
+            raise ReleaseError(f"a release is made from a Result, not {type(result).__name__}")
         _check_kind(result.guarantee.kind)
         if math.isnan(result.noise_variance):
             raise ReleaseError(_NO_SCALE)
@@ -96,7 +100,7 @@ class SiteRelease(document.Sent):
         """Refuse a negative variance without noise, and means of something else."""
         own, means, value = self.released.sampling, self.released.means, self.released.value
         if isinstance(own, SamplingVariance) and own.noise_scale == 0.0:  # noise alone can do that
-            typed.not_negative(own.value, "released.sampling.value")
+            type_checks.not_negative(own.value, "released.sampling.value")
         if means is not None:
             sizes = abs(means.treated) + abs(means.control) + abs(value)
             if abs(means.treated - means.control - value) > 1e-6 * sizes:
@@ -117,9 +121,30 @@ class SiteRelease(document.Sent):
         """Square root of the total private variance."""
         return inference.std_error(self.released)
 
+    @property
+    def _what(self) -> str:
+        return "association, not adjusted," if self.released.associated else self.estimand
+
+    def _summary(self) -> Summary:
+        released, guarantee = self.released, self.guarantee
+        error, interval = self.std_error, inference.interval(released, 0.95)
+        ends = (math.nan, math.nan) if isinstance(interval, Unavailable) else tuple(interval)
+        value, low, high = with_ends(released.value, ends[0], ends[1], or_nan(error))
+        known = "not available" if math.isnan(ends[0]) else f"{low} to {high}"
+        rows = {
+            "Formula": self.formula,
+            "Estimate": f"{self._what} {value}",
+            "95% CI": known,
+            "Records": f"{self.n:,}",
+            "Guarantee": guarantee.line(self.n),
+        }
+        warnings = (status_warning(guarantee.status), *released.warning_lines)
+        blocks = (Pairs(tuple(rows.items())), Notes(released.notes))
+        return Summary(f"Release of the site {self.site!r}", starred(warnings), blocks)
+
     def __repr__(self) -> str:
         return (
-            f"<dpeffects site release {self.site!r}: {self.estimand} "
+            f"<dpeffects site release {self.site!r}: {self._what} "
             f"{with_error(self.estimate, self.std_error)}, n = {self.n}, {self.method}, "
             f"{self.guarantee.line(self.n)}>"
         )
@@ -186,7 +211,7 @@ def begin_release(
         if spec.smooth and arguments.get("variance") is False:
             raise OptionError(_NO_SCALE)
     if arguments.pop("by", None) is not None:
-        raise OptionError("a site sends one effect: leave out by, and release with subset=...")
+        raise OptionError("a site sends one effect: leave by out, and use subset=...")
     one = {**arguments, "contrasts": None}
     return Estimation(Request.of_effect(estimand, formula, data, **one))
 
@@ -194,9 +219,7 @@ def begin_release(
 def _check_kind(kind: str) -> None:
     """A centre takes each site's word for its guarantee: one that the documents can state."""
     if kind not in document.KINDS_SENT:
-        raise ReleaseError(
-            f"a site does not send this: {KINDS[kind].words}. Use a method with an exact guarantee"
-        )
+        raise ReleaseError(refusal("site_cannot_send", words=KINDS[kind].words))
 
 
 def _sendable(result: Result) -> Estimate:
@@ -213,7 +236,7 @@ def _sendable(result: Result) -> Estimate:
     if means is not None:
         means = replace(means, possible=_with_ends(means.possible))
         try:
-            document.SENT.of(Means)(document.one_line(document.written(means)), "means")
+            document.SENT.of(ArmMeans)(document.one_line(document.written(means)), "means")
         except FieldError:
             means = None
     notes = tuple(filter(None, result.notes))
@@ -230,7 +253,7 @@ def _with_ends(possible: tuple[float, float] | None) -> tuple[float, float] | No
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class StudyRelease(document.Sent):
+class StudyRelease(document.SiteDocument):
     """One site's private study, ready to be sent; made by `study_release` or `from_result`.
 
     Parameters
@@ -241,25 +264,25 @@ class StudyRelease(document.Sent):
         Fingerprint of the protocol that was run; empty where there was none.
     sums
         The released numbers; all else follows from them.
-    stands_on, warning, notes
+    identification, method_warnings, notes
         As in `StudyEffects`.
     """
 
     FORMAT, MOST_BYTES = "dpeffects study release", 50_000_000
 
     sums: JointSums
-    protocol: Annotated[str, strangers.text_or_none] = ""
-    stands_on: Annotated[str, document.BASIS] = ""
-    warning: Annotated[str, strangers.text_or_none] = ""
+    protocol: Annotated[str, document_checks.text_or_none] = ""
+    identification: Annotated[str, document.IDENTIFICATION] = ""
+    method_warnings: Annotated[str, document_checks.text_or_none] = ""
     notes: tuple[str, ...] = ()
 
     @classmethod
     def from_result(cls, result: StudyEffects, site: str, *, request: str = "") -> StudyRelease:
         """Keep of a study what a centre needs."""
         if not isinstance(result, StudyEffects):
-            raise ReleaseError(f"it is made of what dp_study gave, not {type(result).__name__}")
+            raise ReleaseError(refusal("release_study_made", kind=type(result).__name__))
         if result.sums.sites:
-            raise ReleaseError("these are several sites together: each sends its own release")
+            raise ReleaseError(refusal("result_several_sites"))
         own = {"site": site, "request": request, "protocol": result.details.get("protocol", "")}
         return cls.of(result, **own, notes=tuple(filter(None, result.notes)))
 
@@ -296,22 +319,24 @@ class StudyRelease(document.Sent):
         """The study that the document tells of; effects follow from its sums."""
         spec, sums = table_methods()["study"], self.sums
         with np.errstate(all="ignore"):
-            effects = tuple(replace(effect, basis=self.stands_on) for effect in sums.effects())
+            effects = tuple(
+                replace(effect, identification=self.identification) for effect in sums.effects()
+            )
         own = {f.name for f in fields(StudyEffects)} & {f.name for f in fields(self)}
         return StudyEffects(
             **{name: getattr(self, name) for name in own},
             method=spec.name,
             method_title=spec.title,
-            outcome=" + ".join(column.name for column in sums.outcomes),
+            outcome=together(sums.outcomes),
             labels=sums.labels,
             effects=effects,
             subgroups=tuple(margin.factor for margin in sums.groups),
             details={"protocol": self.protocol} if self.protocol else {},
         )
 
-    def one(self, label: str) -> SiteRelease:
+    def effect_on(self, label: str) -> SiteRelease:
         """One of the effects as a release for `combine`, which has other rules."""
-        return SiteRelease.from_result(self.study.one(label), self.site, request=self.request)
+        return SiteRelease.from_result(self.study.effect_on(label), self.site, request=self.request)
 
     def __repr__(self) -> str:
         return (
@@ -374,10 +399,7 @@ def begin_study(protocol: Protocol, data: Any, **more: Any) -> Estimation:
     ready = protocol.begin(data, **more)
     if missing := list(ready.design.missing):
         ready.close()
-        raise BoundsError(
-            f"the protocol declares no bounds of {', '.join(missing)}: sites would find different "
-            "ones, which cannot be combined"
-        )
+        raise BoundsError(refusal("protocol_bounds", names=", ".join(missing)))
     bounds = ready.design.bounds
     levels = [x for name in bounds if bounds.is_levels(name) for x in bounds[name]]
     words = [protocol.formula, *protocol.subgroups, *bounds, *levels]

@@ -28,20 +28,24 @@ from dpeffects.inference import joint
 from dpeffects.inference.estimate import Estimate
 from dpeffects.inference.tables import ArmTable
 from dpeffects.results import ArmEffects
-from dpeffects.results.tabled import TableEffects
+from dpeffects.results.table_results import TableEffects
 from dpeffects.services.protocols import Protocol, read_protocol
-from dpeffects.services.sites import together
+from dpeffects.services.sites import pooled_tables
 from dpeffects.services.sites.checks import (
-    basis_of,
     check_all,
     check_levels,
     check_plausible,
+    identification_of,
     received,
     same_fields,
 )
+from dpeffects.services.sites.consistency import (
+    moments_inconsistency,
+    study_inconsistency,
+    table_inconsistency,
+)
 from dpeffects.services.sites.document import check_site
 from dpeffects.services.sites.notes import by_records, numbers
-from dpeffects.services.sites.plausible import why_not_moments, why_not_study, why_not_table
 from dpeffects.services.sites.site_documents import StudyRelease
 
 T = TypeVar("T", bound=TableEffects)
@@ -51,7 +55,7 @@ _KINDS: tuple[type[TableEffects], ...] = (
     OrdinalEffects,
     RateEffects,
 )
-_SAME = ("method", "formula", "outcome", "treatment", "estimand", "level", "stands_on")
+_SAME = ("method", "formula", "outcome", "treatment", "estimand", "level", "identification")
 _ENDS = "the ends of bins (give the same everywhere, bins=[...])"
 _SAME_STUDY: dict[str, Callable[[StudyRelease], Any]] = {
     **same_fields("protocol", "estimand", "formula", "treatment"),
@@ -74,7 +78,7 @@ def combine_studies(
     releases: Iterable[StudyRelease | Mapping[str, Any] | str | os.PathLike[str]],
     *,
     protocol: Protocol | str | os.PathLike[str] | None = None,
-    trust: str | os.PathLike[str] | None = None,
+    public_keys: str | os.PathLike[str] | None = None,
     request: str | None = None,
     left_out: Mapping[str, str] | None = None,
 ) -> StudyEffects:
@@ -88,7 +92,7 @@ def combine_studies(
         What the sites were asked to run, or its file. Releases of another protocol, of sites that
         it does not name, or of fewer records than it asks for are refused, and sites that it names
         and that sent nothing are shown.
-    trust, request, left_out
+    public_keys, request, left_out
         As in :func:`combine`.
 
     Returns
@@ -101,7 +105,7 @@ def combine_studies(
     The effect on all records is the mean of the sites' effects, each for its own records: sites
     may differ in outcomes and in how many are treated. So it is in subgroups. Baseline variables
     are those of all records. For other rules take one effect at a time,
-    ``combine([release.one("pain") for release in releases], "random")``.
+    ``combine([release.effect_on("pain") for release in releases], "random")``.
 
     The records of the sites are disjoint, so each site's guarantee is that of its own records, and
     combining is post-processing.
@@ -124,23 +128,23 @@ def combine_studies(
     In a shell::
 
         dpeffects combine-studies north.json south.json
-        dpeffects combine-studies *.json --protocol protocol.toml --trust keys/ \
+        dpeffects combine-studies *.json --protocol plan.toml --public-keys keys/ \
             --out results.html --plot forest.png
     """
-    who = {"trust": trust, "request": request, "left_out": left_out}
+    who = {"public_keys": public_keys, "request": request, "left_out": left_out}
     sent, absent = received(releases, StudyRelease.read, "combine_studies", **who)
     if protocol is not None:
         made = protocol if isinstance(protocol, Protocol) else read_protocol(protocol)
         _check_protocol(sent.values(), made)
         silent = [site for site in made.sites if site not in sent]
         absent = dict.fromkeys(silent, "sent nothing") | absent
-    check_all(sent, _SAME_STUDY, lambda x: x.sums.whole.sums.ravel(), why_not_study)
+    check_all(sent, _SAME_STUDY, lambda x: x.sums.whole.sums.ravel(), study_inconsistency)
     studies = {site: release.study for site, release in sent.items()}
     first, *_ = sent.values()
-    basis = basis_of({study.stands_on for study in studies.values()})
+    identification = identification_of({study.identification for study in studies.values()})
     with np.errstate(all="ignore"):
-        sums = together.studies({site: x.sums for site, x in sent.items()}, first.estimand)
-        effects = tuple(replace(effect, basis=basis) for effect in sums.effects())
+        sums = pooled_tables.studies({site: x.sums for site, x in sent.items()}, first.estimand)
+        effects = tuple(replace(effect, identification=identification) for effect in sums.effects())
     protocol_run = {"protocol": first.protocol} if first.protocol else {}
     left = {f"site {site}": f"left out: {reason}" for site, reason in absent.items()}
     said = (
@@ -150,7 +154,7 @@ def combine_studies(
     counted = {
         site: (float(x.sums.plain.records.sum()), x.n, x.effects) for site, x in studies.items()
     }
-    own = {"sums": sums, "effects": effects, "stands_on": basis}
+    own = {"sums": sums, "effects": effects, "identification": identification}
     return _of_all(studies, by_records(counted), said, protocol_run, left, **own)
 
 
@@ -160,7 +164,7 @@ def _check_protocol(sent: Iterable[StudyRelease], protocol: Protocol) -> None:
         site = f"the site {release.site!r}"
         if release.protocol != protocol.fingerprint:
             ran = release.protocol or "none"
-            raise ReleaseError(f"{site} ran another protocol: {ran}, not {protocol.fingerprint}")
+            raise ReleaseError(f"{site} used another protocol: {ran}, not {protocol.fingerprint}")
         if protocol.sites and release.site not in protocol.sites:
             raise ReleaseError(f"{site} is not named in the protocol")
         if release.n < protocol.minimum_n:
@@ -208,19 +212,21 @@ def combine_tables(results: Mapping[str, T | str | os.PathLike[str]]) -> T:
     read = {str(name): _read(given, _KINDS, told) for name, given in results.items()}
     for name, result in read.items():
         check_site(name)
-        if not isinstance(result, TableEffects) or not isinstance(result.table, ArmTable):
+        if not isinstance(result, TableEffects) or not isinstance(result.arm_table, ArmTable):
             told = "its result has no table of counts to add, as that of dp_survival has"
             raise OptionError(f"site {name!r}: {told}")
     check_levels({name: result.notes for name, result in read.items()})
     everyone = list(read.values())
-    check_all(read, _same(everyone[0]), lambda x: x.table.counts.ravel(), why_not_table)
-    counted = {name: (float(x.table.sizes.sum()), x.n, _differences(x)) for name, x in read.items()}
+    check_all(read, _same(everyone[0]), lambda x: x.arm_table.counts.ravel(), table_inconsistency)
+    counted = {
+        name: (float(x.arm_table.sizes.sum()), x.n, _differences(x)) for name, x in read.items()
+    }
     said = (
         f"Tables of {len(everyone)} sites were added; each protects its own records by its own "
         "budget."
     )
-    table = together.tables([x.table for x in everyone])
-    return _of_all(read, by_records(counted), said, table=table)
+    table = pooled_tables.tables([x.arm_table for x in everyone])
+    return _of_all(read, by_records(counted), said, arm_table=table)
 
 
 def _same(result: TableEffects) -> dict[str, Callable[[TableEffects], Any]]:
@@ -230,14 +236,14 @@ def _same(result: TableEffects) -> dict[str, Callable[[TableEffects], Any]]:
     return {
         "the kind of result": lambda x: type(x).__name__,
         **{_ENDS if name == "ends" else name: attrgetter(name) for name in (*_SAME, *cells)},
-        "the size of their tables": attrgetter("table.counts.shape"),
+        "the size of their tables": attrgetter("arm_table.counts.shape"),
         "what they protect": attrgetter("guarantee.unit"),
     }
 
 
 def _of_all(
     results: Mapping[str, Any],
-    doubts: Iterable[str],
+    estimate_warnings: Iterable[str],
     said: str,
     before: Mapping[str, str] | None = None,
     after: Mapping[str, str] | None = None,
@@ -245,15 +251,17 @@ def _of_all(
 ) -> Any:
     """A result for the records of all sites, with its ``own`` numbers; ``said`` is how."""
     everyone = list(results.values())
-    warnings = dict.fromkeys(filter(None, (*doubts, *(x.warning for x in everyone))))
+    warnings = dict.fromkeys(
+        filter(None, (*estimate_warnings, *(x.method_warnings for x in everyone)))
+    )
     facts = {f"site {site}": _facts(x) for site, x in results.items()}
     return replace(
         everyone[0],
         n=sum(x.n for x in everyone),
         guarantee=weakest([x.guarantee for x in everyone]),
-        spends=(),
-        epsilon_asked=None,
-        warning="; ".join(warnings),
+        charges=(),
+        epsilon_requested=None,
+        method_warnings="; ".join(warnings),
         notes=(*dict.fromkeys(note for x in everyone for note in x.notes), said),
         details={**(before or {}), **facts, **(after or {})},
         **own,
@@ -295,21 +303,23 @@ def combine_moments(
     numbered = {str(i): x for i, x in enumerate(results, 1)}
     given = results if isinstance(results, Mapping) else numbered
     if not given:
-        raise OptionError("combine_moments needs the moments of one site or more")
+        raise OptionError("combine_moments needs the moments of at least one site")
     read = {site: _read(x, (Moments,), "moments") for site, x in given.items()}
     if not all(isinstance(x, Moments) for x in read.values()):
-        raise OptionError("combine_moments adds what dp_moments gave at each site")
+        raise OptionError("combine_moments takes the results of dp_moments, one for each site")
     everyone = list(read.values())
     made = added(everyone)
-    check_plausible(read, why_not_moments)
+    check_plausible(read, moments_inconsistency)
     if len(everyone) < 2 or not made.outcomes:
         return made
     whole, _ = numbers([_effects(made)])
     rest, error = numbers([_effects(added([x for x in everyone if x is not y])) for y in everyone])
     far = (np.abs(whole - rest) / np.sqrt(error)).max(axis=1)  # sums are more than effects
     counted = {site: (x.matrix.n, x.n, _effects(x)) for site, x in read.items()}
-    doubts = by_records(counted, far)
-    return replace(made, warning="; ".join(filter(None, (*doubts, made.warning))))
+    estimate_warnings = by_records(counted, far)
+    return replace(
+        made, method_warnings="; ".join(filter(None, (*estimate_warnings, made.method_warnings)))
+    )
 
 
 def _effects(moments: Moments) -> Sequence[Estimate]:
@@ -319,8 +329,8 @@ def _effects(moments: Moments) -> Sequence[Estimate]:
 
 def _differences(result: TableEffects) -> list[Estimate]:
     """Differences between arms in the parts of records up to each cell."""
-    law = result.table.law(lambda shares: np.cumsum(np.subtract(*shares))[:-1])
-    return [law.estimate(i) for i in range(law.values.size)]
+    dist = result.arm_table.statistics(lambda shares: np.cumsum(np.subtract(*shares))[:-1])
+    return [dist.estimate(i) for i in range(dist.values.size)]
 
 
 def _read(given: Any, kinds: Sequence[Any], told: str) -> Any:

@@ -73,6 +73,8 @@ test_that("plans and methods are tables", {
   expect_identical(tidy(plan)$method, "auto")
   expect_true("one_step" %in% dp_methods()$method)
   expect_output(dp_help("dp_ate"), "epsilon")
+  shown <- paste(capture.output(dp_help("dp_ate")), collapse = "\n")
+  expect_false(grepl("None|True|False|::|>>>|\\{\"", shown))
 })
 
 test_that("mistakes are one message", {
@@ -92,25 +94,49 @@ test_that("mistakes are one message", {
   expect_match(told, 'missing = list(name = "complete")', fixed = TRUE)
   expect_match(message_of(y ~ t, df, epsilon = 1, bounds = list(y = c(1, 0))), "lower")
   expect_match(message_of(y ~ t, df, epsilon = NA), "NA")
-  told <- message_of(y ~ t, df, epsilon = 1, bounds = BOUNDS, subset = age > 40)
-  expect_match(told, "subset = ~ age > 40", fixed = TRUE)
-  told <- message_of(y ~ t, df, epsilon = 1, bounds = BOUNDS, cluster = region)
-  expect_match(told, "cluster = ~ region", fixed = TRUE)
+  told <- message_of(y ~ t, df, epsilon = 1, bounds = BOUNDS, subset = df$age > 40)
+  expect_match(told, "subset = age > 40", fixed = TRUE)
+  told <- message_of(y ~ t, df, epsilon = 1, bounds = BOUNDS, weights = 1:600)
+  expect_match(told, "weights = village", fixed = TRUE)
+  expect_match(message_of(y ~ t, df, epsilon = 1, bounds = BOUNDS, cluster = nowhere), "'nowhere'")
   expect_error(dp_ate(y ~ t, df, epsilon = stop("mine")), "mine")
 })
 
-test_that("advice is written as R writes it", {
-  said <- c(
-    "write C(x, levels=[...]), the reference level first" = "write factor(x, levels = c(...)), the reference level first",
-    "by takes \"sex + cut(age, [18, 40, 65])\"" = "by takes \"sex + cut(age, c(18, 40, 65))\"",
-    "write I(x ** 2) or is_na(x)" = "write I(x^2) or is.na(x)",
-    "Add bounds={\"age\": (18, 90), \"*_hx\": [0, 1]}" = "Add bounds = list(age = c(18, 90), `*_hx` = c(0, 1))",
-    "or pandas.to_numeric(data['name']) if it is a number" = "or as.numeric(data$name) if it is a number",
-    "Write accept_none=True" = "Write accept_none = TRUE",
-    "Ask the result for a level: fit.conf_int(0.9)" = "Ask the result for a level: fit$conf_int(0.9)",
-    "see dpe.methods()" = "see dp_methods()",
-    "covariates are scaled to [0, 1]" = "covariates are scaled to [0, 1]",
-    "Everything: fit.summary()" = "Everything: summary(fit)"
+test_that("columns are named as lm names them", {
+  skip_without_python()
+  df <- people()
+  df$c <- df$visits # the name of a function, too
+  bounds <- c(BOUNDS, list(c = c(0, 4)))
+  found <- function(...) {
+    tidy(dp_ate(y ~ t, df, ..., epsilon = 5, bounds = bounds, seed = 1, design = "randomised"))
+  }
+  from <- 40
+  chosen <- c("N", "E")
+  wanted <- found(subset = "age > 40 & region in ['N', 'E']")
+  expect_identical(found(subset = age > 40 & region %in% c("N", "E")), wanted)
+  expect_identical(found(subset = ~ age > 40 & region %in% c("N", "E")), wanted)
+  expect_identical(found(subset = age > from & region %in% chosen), wanted)
+  expect_identical(found(subset = ~ age > from & region %in% chosen), wanted)
+  expect_false(identical(found(subset = age > 41), found(subset = age > from)))
+  expect_identical(found(weights = visits), found(weights = "visits"))
+  expect_identical(found(weights = ~visits), found(weights = "visits"))
+  expect_identical(found(weights = c), found(weights = "c"))
+  expect_identical(found(cluster = region), found(cluster = "region"))
+  named <- "region"
+  expect_identical(found(cluster = named), found(cluster = "region"))
+  expect_identical(found(cluster = NULL), found())
+  wanted <- found(by = "region + cut(age, [18, 40, 90])")
+  expect_identical(found(by = ~ region + cut(age, c(18, 40, 90))), wanted)
+  expect_identical(found(by = region), found(by = "region"))
+  groups <- found(by = list(young = "age < 40", old = "age >= 40"))
+  expect_identical(found(by = list(young = age < from, old = ~ age >= from)), groups)
+  expect_identical(groups$term, c("young", "old"))
+  declared <- dp_declare(df, bounds)
+  fit <- dp_ate(y ~ t, declared, epsilon = 5, seed = 1, design = "randomised", cluster = region)
+  expect_identical(tidy(fit), found(cluster = "region"))
+  wrapped <- function(...) dp_ate(y ~ t, df, ..., epsilon = 5, bounds = bounds, seed = 1)
+  expect_identical(
+    coef(wrapped(design = "randomised", subset = age > 40)),
+    coef(wrapped(design = "randomised", subset = "age > 40"))
   )
-  expect_identical(unname(in_r(names(said))), unname(said))
 })

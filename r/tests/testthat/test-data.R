@@ -77,6 +77,7 @@ test_that("bounds are ranges, levels and dates", {
     shown(list(y = c(0, 1), age = c(18.5, 90), g = c("a", "b"), k = list(1, 2), three = 1:3)),
     "{'y': (0, 1), 'age': (18.5, 90), 'g': ['a', 'b'], 'k': [1, 2], 'three': [1, 2, 3]}"
   )
+  expect_identical(shown(list(visits = c(0L, 30L), a = 1:2)), "{'visits': range(0, 31), 'a': range(1, 3)}")
   expect_identical(shown(BOUNDS["day"]), "{'day': ('2020-01-01', '2021-12-31')}")
   expect_identical(shown(list(day = format(BOUNDS$day))), shown(BOUNDS["day"]))
   levels <- list(g = list("2020-01-01", "2020-02-01"))

@@ -42,9 +42,6 @@ test_that("results are printed, drawn and written", {
   expect_output(print(fit), "NOT PRIVATE")
   expect_output(print(summary(fit)), "Privacy budget")
   expect_match(paste(toLatex(fit), collapse = "\n"), "toprule")
-  pdf(NULL)
-  on.exit(dev.off())
-  expect_identical(plot(fit, main = "An effect"), fit)
   skip_if_not_installed("knitr")
   expect_match(as.character(knitr::knit_print(fit)), "|")
 })
@@ -71,4 +68,40 @@ test_that("several effects have a row each, and no covariances", {
   expect_identical(names(coef(fit)), c("young", "old"))
   expect_identical(dim(confint(fit, "old")), c(1L, 2L))
   expect_identical(is.na(unname(vcov(fit))), !diag(TRUE, 2))
+})
+
+test_that("plots fill the device, in its size and resolution", {
+  fit <- fitted_once()
+  skip_if_not(reticulate::py_module_available("matplotlib"))
+  skip_if_not_installed("png")
+  file <- tempfile(fileext = ".png")
+  grDevices::png(file, 600, 300, res = 90)
+  expect_identical(plot(fit, main = "An effect"), fit)
+  grDevices::dev.off()
+  drawn <- png::readPNG(file)
+  expect_identical(dim(drawn)[1:2], c(300L, 600L))
+  ink <- drawn[, , 1] < 0.9
+  expect_gt(sum(ink), 500)
+  expect_gt(diff(range(which(rowSums(ink) > 0))), 200) # from top to bottom
+  expect_gt(diff(range(which(colSums(ink) > 0))), 450)
+  levels <- lapply(c(0.5, 0.95), function(level) {
+    grDevices::pdf(NULL, 5, 3)
+    on.exit(grDevices::dev.off())
+    graphics::par(mar = c(0, 0, 0, 0))
+    graphics::plot.new()
+    picture(fit$plot(conf_level = level))
+  })
+  expect_identical(dim(levels[[1]]), c(900L, 1500L))
+  expect_false(identical(levels[[1]], levels[[2]]))
+  expect_error(plot(dp_reference(y ~ t, people(), bounds = BOUNDS), nothing = 1), "nothing|no plot")
+})
+
+test_that("tables of a result are those of Python", {
+  fit <- fitted_once()
+  if (reticulate::py_has_attr(fit, "table")) {
+    expect_output(print(as_table(fit)), "t")
+    expect_match(as_table(fit)$as_latex(), "tabular")
+  } else {
+    expect_error(as_table(fit), "table", class = "dpeffects_error")
+  }
 })
