@@ -105,7 +105,7 @@ def test_missing_values_and_other_levels_of_a_csv_file(tmp_path, monkeypatch, re
     with pytest.raises(DataError, match="missing values in x"):
         effect(reader(tmp_path / "rows.csv", monkeypatch))
     data.assign(code=["NA"] * 5 + list(data["code"][5:])).to_csv(tmp_path / "rows.csv", index=False)
-    with pytest.raises(DataError, match="not among its declared levels"):
+    with pytest.raises(DataError, match="of another type than its declared levels"):
         effect(reader(tmp_path / "rows.csv", monkeypatch))
     bounds = {**BOUNDS, "code": ["410", "250", "NA"]}
     assert effect(reader(tmp_path / "rows.csv", monkeypatch), bounds=bounds).n == len(data)
@@ -175,7 +175,7 @@ def test_levels_of_another_kind_than_the_column(holder):
         "y ~ C(t, levels=[0, 1]) | g",
         "y ~ C(t, levels=['no', 'yes']) | C(g, levels=['1', '2'])",
     ):
-        with pytest.raises(DataError, match="not among its declared levels"):
+        with pytest.raises(DataError, match="of another type than its declared levels"):
             effect(
                 holder(data),
                 formula,
