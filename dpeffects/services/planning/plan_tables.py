@@ -21,7 +21,7 @@ from dpeffects.summary import Block, Summary, SummaryMixin, Table, noted
 
 _FAR, _STRIDE = 20.0, math.log(4.0)
 _RANGES = {"epsilon": (1e-3, 1e3), "n": (20.0, 1e8)}
-_EXACT, _ROUNDED = 0.002, 0.0025
+_EXACT, _ROUNDED = 0.002, 0.003
 """Relative error of a value that is found, and of a half-width as tables show it."""
 COLUMNS = {
     "sampling_se": "sampling SE",

@@ -102,18 +102,11 @@ class Plan(Invertible, picture="services.planning.planned_plot.half_width"):
         They are those of a plan for that epsilon. The column ``assumed`` names the arguments that
         were not stated, so that a default was taken.
         """
-        names, made = [r.method for r in self.rows if not r.reason], SyntheticRecords(self.setting)
-        found = {}
-        for epsilon in bar([float(e) for e in epsilons], "simulating"):
-            there = replace(self.setting, epsilon=epsilon)
-            found[epsilon] = self.rows if there == self.setting else _rows(there, names, made)
-        rows = [
-            (r.method, epsilon, r.noise_sd, r.half_width, self.setting.unstated)
-            for name in names
-            for epsilon, planned in found.items()
-            for r in planned
-            if r.method == name
-        ]
+        at, rows = self._figures_at("epsilon"), []
+        cells = [(r.method, float(e)) for r in self.rows if not r.reason for e in epsilons]
+        for method, epsilon in bar(cells, "simulating"):
+            found = at(method, epsilon)
+            rows.append((method, epsilon, found.noise_sd, found.half_width, self.setting.unstated))
         return frame_of(rows, ["method", "epsilon", "noise_sd", "half_width", "assumed"])
 
     def plot(self, epsilons: Sequence[float] | None = None, ax: Any = None) -> Any:
@@ -278,8 +271,9 @@ def plan(
         given[what] = {} if value is None else {name: value}
     given |= {"null": asked.null, "margin": asked.margin}
     given["effect"] = None if effect is None else float(effect)
-    spread = {"outcome_mean": {name: mean}, "outcome_sd": {} if two_valued else {name: sd}}
-    setting = replace(PlanSetting.checked(parsed, known, **given), **spread, r2=float(share))
+    sds = {} if two_valued else {name: sd}
+    setting = PlanSetting.checked(parsed, known, **given)
+    setting = replace(setting, outcome_mean={name: mean}, outcome_sd=sds, r2=float(share))
     if asked.alternative != "two-sided" and not setting.conf_level > 0.5:
         raise OptionError("a one-sided test needs a conf_level above 0.5")
     made = SyntheticRecords(setting)
@@ -287,17 +281,11 @@ def plan(
         return Plan(setting, (row(setting, method, made),))
     kinds = conditional_methods() if ESTIMANDS[estimand].conditional else proved()
     names = [s.name for s in kinds.values() if estimand in s.estimands and s.guarantee == "exact"]
-    return Plan(setting, tuple(_rows(setting, bar(names, "planning"), made)))
-
-
-def _rows(
-    setting: PlanSetting, names: Iterable[str], made: SyntheticRecords
-) -> list[PlannedMethod]:
-    rows: list[PlannedMethod] = []
-    for name in names:
-        twin = next((r for r in rows if r.chosen == name and r.mde > 0), None)
+    rows: dict[str, PlannedMethod] = {}
+    for name in bar(names, "planning"):
+        twin = next((r for r in rows.values() if r.chosen == name and r.mde > 0), None)
         if twin and not setting.delta:  # the default made the same call
-            rows.append(replace(twin, method=name, chosen=""))
+            rows[name] = replace(twin, method=name, chosen="")
         else:
-            rows.append(row_or_reason(setting, name, made))
-    return rows
+            rows[name] = row_or_reason(setting, name, made)
+    return Plan(setting, tuple(rows.values()))

@@ -48,8 +48,9 @@ TWO_ENDED = 0.3
 """A covariate that spreads more than this, which is more than evenly, has the two ends only."""
 _MOST = 10_000_000
 """Records that can be planned for."""
-_ASSUMPTIONS = ("treated_share", "outcome_mean", "outcome_sd", "subgroup_shares", "r2")
-_ASSUMPTIONS += ("confounding", "covariate_sd")
+_ASSUMPTIONS = """
+    treated_share outcome_mean outcome_sd subgroup_shares r2 confounding covariate_sd
+""".split()
 """Arguments for what the data are taken to be like."""
 _COUNTING = ("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset")
 
@@ -228,33 +229,24 @@ class PlanSetting:
                 yield "subgroup_shares", f"{other}levels of {name} equally frequent", False
         if not self.covariates:
             return
-        parts = (f"{100 * x:.3g} %" for x in self._explained())
+        kinds = sorted({name not in self.outcome_sd for name in self.outcome_mean})
+        usual = [explained(two_valued, self.parsed, self.bounds) for two_valued in kinds]
+        parts = [f"{100 * x:.3g} %" for x in (usual if self.r2 is None else [self.r2])]
         explain = f"covariates explain {', of a risk '.join(parts)} of the outcome variance (r2)"
         yield "r2", explain, "r2" in self.stated
         if self.design != "randomised":
             spread = f"SD of the logit of the propensity score {number(self.confounding)}"
             yield "confounding", f"{spread} (confounding)", "confounding" in self.stated
+        told = {n for n in self.covariate_sd if f"covariate_sd[{n}]" in self.stated}
+        if "covariate_sd" in self.stated:
+            told = {n for n in self.covariate_sd if self.bounds.interval(n) != (0.0, 1.0)}
         for known in (True, False):
-            own = {n: sd for n, sd in self.covariate_sd.items() if self._sd_stated(n) is known}
+            own = {n: sd for n, sd in self.covariate_sd.items() if (n in told) is known}
             sds = ", ".join(f"{name} {number(sd)}" for name, sd in own.items())
             sds = number(next(iter(own.values()))) if len({*own.values()}) == 1 else sds
             if own:
                 said = f"SD of covariates as a fraction of their range {sds} (covariate_sd)"
                 yield "covariate_sd", said, known
-
-    def _explained(self) -> Iterator[float]:
-        """Parts of the outcome's variance that covariates explain."""
-        if self.r2 is not None:
-            yield self.r2
-            return
-        two_valued = [name not in self.outcome_sd for name in self.outcome_mean]
-        yield from (explained(x, self.parsed, self.bounds) for x in sorted({*two_valued}))
-
-    def _sd_stated(self, name: str) -> bool:
-        flag = self.bounds.interval(name) == (0.0, 1.0)
-        return f"covariate_sd[{name}]" in self.stated or (
-            "covariate_sd" in self.stated and not flag
-        )
 
 
 def with_terms(formula: Formula, terms: Sequence[str]) -> Formula:

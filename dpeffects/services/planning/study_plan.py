@@ -144,7 +144,9 @@ class StudyPlan(Invertible):
 
         @cache
         def halves(n: int, epsilon: float) -> FloatArray:
-            ends = [x.conf_int(s.conf_level, simultaneous=True) for x in planner.expected(n, epsilon)]
+            ends = [
+                x.conf_int(s.conf_level, simultaneous=True) for x in planner.expected(n, epsilon)
+            ]
             return np.asarray(np.median(np.diff(ends, axis=2)[..., 0] / 2.0, axis=0))
 
         def at(term: str, value: float) -> PlannedMethod:
@@ -464,11 +466,14 @@ def plan_study(
     known_names("subgroup_shares", setting.subgroup_shares, fits[0].subgroups)
     effects = zip(*(_planned(fit, setting) for fit in fits), strict=True)
     baseline = zip(*map(_differences, fits), strict=True)
-    dists = [(x.name, planner.outcome_assumptions([x])[0][0]) for x in fits[0].sums.outcomes]
-    means = {name: dist.mean for name, dist in dists}
-    sds = {name: dist.sd for name, dist in dists if not dist.two_valued} | dict(setting.outcome_sd)
+    columns = fits[0].sums.outcomes
+    dists = {
+        x.name: y for x, (y, _) in zip(columns, planner.outcome_assumptions(columns), strict=True)
+    }
+    means = {name: dist.mean for name, dist in dists.items()}
+    sds = {name: dist.sd for name, dist in dists.items() if not dist.two_valued}
     return StudyPlan(
-        replace(setting, outcome_mean=means, outcome_sd=sds),
+        replace(setting, outcome_mean=means, outcome_sd=sds | dict(setting.outcome_sd)),
         tuple(map(_medians, effects)),
         tuple(map(_medians, baseline)),
         tuple((x.label, x.share, x.mechanism, x.epsilon, x.delta) for x in fits[0].charges),
