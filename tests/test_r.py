@@ -143,7 +143,7 @@ def test_the_code_of_the_vignette_runs(library):
 @pytest.mark.skipif(shutil.which("pandoc") is None, reason="there is no pandoc")
 def test_the_vignette_is_built(library):
     if "TRUE" not in run("cat(requireNamespace('rmarkdown', quietly = TRUE))", library):
-        pytest.skip("R has no package rmarkdown")
+        pytest.skip("R has no packages rmarkdown")
     vignette = shutil.copy(ROOT / "r" / "vignettes" / "dpeffects.Rmd", library)
     run("rmarkdown::render(commandArgs(TRUE), quiet = TRUE)", library, str(vignette))
     made = Path(vignette).with_suffix(".html").read_text(encoding="utf-8")

@@ -48,9 +48,15 @@ TWO_ENDED = 0.3
 """A covariate that spreads more than this, which is more than evenly, has the two ends only."""
 _MOST = 10_000_000
 """Records that can be planned for."""
-_ASSUMPTIONS = """
-    treated_share outcome_mean outcome_sd subgroup_shares r2 confounding covariate_sd
-""".split()
+_ASSUMPTIONS = [
+    "treated_share",
+    "outcome_mean",
+    "outcome_sd",
+    "subgroup_shares",
+    "r2",
+    "confounding",
+    "covariate_sd",
+]
 """Arguments for what the data are taken to be like."""
 _COUNTING = ("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset")
 
