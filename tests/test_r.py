@@ -140,7 +140,9 @@ def test_the_code_of_the_vignette_runs(library):
 
 
 @pytest.mark.long
-@pytest.mark.skipif(shutil.which("pandoc") is None, reason="R has no packages to render with: no pandoc")
+@pytest.mark.skipif(
+    shutil.which("pandoc") is None, reason="R has no packages to render with: no pandoc"
+)
 def test_the_vignette_is_built(library):
     if "TRUE" not in run("cat(requireNamespace('rmarkdown', quietly = TRUE))", library):
         pytest.skip("R has no packages rmarkdown")
