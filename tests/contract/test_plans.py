@@ -77,7 +77,7 @@ def test_what_several_epsilons_are_told_works():
 def test_rehearsals_are_fewer_where_each_is_more_work(columns, n, learns):
     terms = f" | {' + '.join(f'x{k}' for k in range(columns))}" if columns else ""
     made = SimpleNamespace(formula=parse(f"y ~ t{terms}"), setting=SimpleNamespace(repeats=None))
-    found = rehearsal._repeats(made, n, learns, few=False)
+    found = rehearsal._repeats(made, n, learns)
     assert 1 <= found <= 12
     assert found <= 2 or found * n * max(columns, 1) <= 1_500_000
 

@@ -73,7 +73,7 @@ def test_plans_of_a_plain_difference_fall_with_the_root_of_n(formula):
 
     few, many = (planned(n).rows[0].half_width for n in (200_000, 10_000_000))
     assert many == pytest.approx(few / math.sqrt(50), rel=0.01)
-    ((_, needed, reason),) = planned(1000).required(0.01, of="n").to_numpy().tolist()
+    ((_, needed, reason, _),) = planned(1000).required(0.01, of="n").to_numpy().tolist()
     assert 4e5 < needed < 5e5  # 4 (1.96 x 10 / 6 / 0.01)^2 and some noise
     assert "allows for confounding" not in reason
     assert ("will not adjust" in reason) == ("|" in formula)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar
 
 from dpeffects.errors import OptionError, checked_call, quoted
@@ -15,14 +15,14 @@ from dpeffects.progress import bar
 from dpeffects.results.export import JsonDocument, frame_of
 from dpeffects.results.number_format import number, to_error
 from dpeffects.roots import root
-from dpeffects.services.planning.rehearsal import PlannedMethod
+from dpeffects.services.planning.rehearsal import MOST_RECORDS, PlannedMethod
 from dpeffects.services.planning.setting import PlanSetting, known_names
 from dpeffects.summary import Block, Summary, SummaryMixin, Table, noted
 
 _FAR, _STRIDE = 20.0, math.log(4.0)
-_RANGES = {"epsilon": (1e-3, 1e3), "n": (20.0, 2e5)}
-_MOST = 1e8
-"""Records, by extrapolation."""
+_RANGES = {"epsilon": (1e-3, 1e3), "n": (20.0, 1e8)}
+_EXACT, _ROUNDED = 0.002, 0.003
+"""Relative error of a value that is found, and of a half-width as tables show it."""
 COLUMNS = {
     "sampling_se": "sampling SE",
     "noise_sd": "privacy-noise SD",
@@ -70,9 +70,10 @@ class Invertible(PlannedRows):
         ``half_width`` is a number, or a mapping with one for each method or outcome; for a study
         it is that of the simultaneous intervals for all outcomes, in all records. The search goes
         from the plan's own value outwards: a method that adjusts for more as its budget grows may
-        reach the half-width at a smaller value too, without adjusting. The result is NaN where no
-        epsilon up to 1,000 (or 10^8 records, by extrapolation) reaches it; the column note says
-        why, or what to know about the value found.
+        reach the half-width at a smaller value too, without adjusting. A plan with the value found
+        has the half-width, to the digits that are shown. The result is NaN where no epsilon up to
+        1,000 (or 10^8 records, by extrapolation) reaches it; the column note says why, or what to
+        know about the value found. The column ``assumed`` names the arguments that were not stated.
         """
         reasons = self._reasons()
         wanted = (
@@ -88,9 +89,9 @@ class Invertible(PlannedRows):
         for name, width in bar(list(wanted.items()), "solving"):
             value, reason = math.nan, reasons[name]
             if not reason:
-                value, reason = _Search(self.setting, partial(at, name), width, of).solve()
-            rows.append({self._about: name, of: value, "note": reason})
-        return frame_of(rows, [self._about, of, "note"])
+                value, reason = _Search(self.setting, cache(partial(at, name)), width, of).solve()
+            rows.append((name, value, reason, self.setting.unstated))
+        return frame_of(rows, [self._about, of, "note", "assumed"])
 
 
 def planned_table(
@@ -116,9 +117,9 @@ def _figures(row: Any, names: Iterable[str]) -> tuple[str, ...]:
 def needed_blocks(needed: pd.DataFrame, width: float) -> list[Block]:
     """What `required` found, in words."""
     found = list(needed.itertuples(index=False, name=None))
-    rows = tuple((name, number(x) if x == x else "not reachable") for name, x, _ in found)
-    about, of, _ = map(str, needed.columns)
-    notes = noted(f"{name}: {why}" for name, x, why in found if why and x != x)
+    rows = tuple((name, number(x) if x == x else "not reachable") for name, x, *_ in found)
+    about, of = map(str, needed.columns[:2])
+    notes = noted(f"{name}: {why}" for name, x, why, _ in found if why and x != x)
     table = Table(f"Required for a half-width of {number(width)}", (about, of), rows, "lr")
     return [table, notes] if notes else [table]
 
@@ -132,35 +133,50 @@ class _Search:
     wanted: float
     of: str
 
-    def excess(self, position: float) -> float:
+    def excess(self, value: float) -> float:
         """Log of the half-width there over the wanted one."""
-        width = self.at(math.exp(position)).half_width
+        width = self.at(value).half_width
         return min(math.log(width / self.wanted), _FAR) if width > 0 else _FAR
+
+    def shown(self, position: float) -> float:
+        """The epsilon of three digits, or the whole n, at a position or next above it."""
+        value = math.exp(position)
+        step = 1.0 if self.of == "n" else 10.0 ** (math.floor(math.log10(value)) - 2)
+        return float(f"{math.ceil(round(value / step, 6)) * step:.9g}")
 
     def solve(self) -> tuple[float, str]:
         """Return the value, NaN if there is none, and what is to be said about it."""
         least, most = _RANGES[self.of]
-        here = math.log(min(max(getattr(self.setting, self.of), least), most))
-        gap = self.excess(here)
-        if gap > 0 and (beyond := self.excess(math.log(most))) > 0:
+        own = float(min(max(getattr(self.setting, self.of), least), most))
+        tried = {own: self.excess(own)}
+        here, gap = math.log(own), tried[own]
+        if abs(gap) <= _ROUNDED:
+            return own, self._remark(own)
+        if gap > 0 and (beyond := self.excess(most)) > 0:
             return self._unreached(beyond, self.at(most))
         while True:  # walk away from the plan's own value, until the wanted one is passed
             other = min(max(here + math.copysign(_STRIDE, gap), math.log(least)), math.log(most))
             if other == here:
                 return least, f"and with less: {number(least)} is the least that was tried"
-            beyond = self.excess(other)
+            tried[self.shown(other)] = beyond = self.excess(self.shown(other))
             if (beyond > 0) != (gap > 0):
                 break
             here, gap = other, beyond
         ends = {here: gap, other: beyond}
 
         def known(position: float) -> float:
-            return ends[position] if position in ends else self.excess(position)
+            value = self.shown(position)
+            tried[value] = ends[position] if position in ends else self.excess(value)
+            return tried[value]
 
-        found = math.exp(root(known, min(ends), max(ends), xtol=0.005))
-        value = float(math.ceil(found)) if self.of == "n" else float(f"{found:.3g}")
+        root(known, min(ends), max(ends), xtol=_EXACT)
+        value = min(x for x, gap in tried.items() if gap <= _ROUNDED)
+        return value, self._remark(value)
+
+    def _remark(self, value: float) -> str:
         note = self.at(value).note
-        return value, note if "not adjust" in note else ""
+        far = "by extrapolation" if self.of == "n" and value > MOST_RECORDS else ""
+        return "; ".join(filter(None, (far, note if "not adjust" in note else "")))
 
     def _unreached(self, gap: float, last: PlannedMethod) -> tuple[float, str]:
         """What stands in the way at the largest epsilon or n that was tried."""
@@ -175,11 +191,7 @@ class _Search:
             why = f"it allows for confounding, and {last.note}"
             return math.nan, f"{there}, and more cannot help: {why}"
         if self.of == "n":
-            needed = _RANGES["n"][1] * math.exp(2.0 * gap)  # half-widths fall with the root of n
-            if needed <= _MOST:
-                more = f"; {last.note}" if "will not adjust" in last.note else ""
-                return float(math.ceil(needed)), f"by extrapolation: {there}{more}"
-            return math.nan, f"{there}: it takes more than {number(_MOST)} records"
+            return math.nan, f"{there}: it takes more than that"
         needed = n * math.exp(2.0 * gap)
         return math.nan, (
             f"{there}, nearly all of it sampling error: more epsilon cannot help, and about "

@@ -81,12 +81,13 @@ class Plan(Invertible, picture="services.planning.planned_plot.half_width"):
         return {row.method: row.reason for row in self.rows}
 
     def _figures_at(self, of: str) -> Callable[[str, float], PlannedMethod]:
-        """Figures of a method, from a few simulations."""
-        made = SyntheticRecords(self.setting)
+        """Figures of a method, as a plan for that epsilon or n has them."""
+        made, here = SyntheticRecords(self.setting), {row.method: row for row in self.rows}
 
         def at(method: str, value: float) -> PlannedMethod:
             change: dict[str, Any] = {of: round(value) if of == "n" else value}
-            return row_or_reason(replace(self.setting, **change), method, made, few=True)
+            there = replace(self.setting, **change)
+            return here[method] if there == self.setting else row_or_reason(there, method, made)
 
         return at
 
@@ -98,15 +99,15 @@ class Plan(Invertible, picture="services.planning.planned_plot.half_width"):
     def across(self, epsilons: Sequence[float]) -> pd.DataFrame:
         """Noise and half-width of each usable method at several epsilons, one row each.
 
-        They are medians over up to three simulations, so that they can differ by some per cent
-        from those of the plan itself, which has more.
+        They are those of a plan for that epsilon. The column ``assumed`` names the arguments that
+        were not stated, so that a default was taken.
         """
+        at, rows = self._figures_at("epsilon"), []
         cells = [(r.method, float(e)) for r in self.rows if not r.reason for e in epsilons]
-        rows, at = [], self._figures_at("epsilon")
         for method, epsilon in bar(cells, "simulating"):
             found = at(method, epsilon)
-            rows.append((method, epsilon, found.noise_sd, found.half_width))
-        return frame_of(rows, ["method", "epsilon", "noise_sd", "half_width"])
+            rows.append((method, epsilon, found.noise_sd, found.half_width, self.setting.unstated))
+        return frame_of(rows, ["method", "epsilon", "noise_sd", "half_width", "assumed"])
 
     def plot(self, epsilons: Sequence[float] | None = None, ax: Any = None) -> Any:
         """Draw the half-width against epsilon; return the axes (matplotlib)."""
@@ -147,7 +148,7 @@ def plan(
     design: str = "observational",
     outcome_mean: float | None = None,
     outcome_sd: float | None = None,
-    treated_share: float = 0.5,
+    treated_share: float | None = None,
     r2: float | None = None,
     confounding: float | None = None,
     covariate_sd: float | Mapping[str, float] | None = None,
@@ -183,7 +184,7 @@ def plan(
         An outcome whose bounds are the levels ``[0, 1]``, or the range (0, 1) where no standard
         deviation is given, is a 0/1 outcome, which the risk describes fully.
     treated_share
-        Proportion of treated records.
+        Proportion of treated records; by default a half.
     r2
         Part of the outcome's variance within arms that covariates explain (R squared); by default
         0.2, and 0.05 for a 0/1 outcome, more with more than six columns: 0.14 with 50.
@@ -217,6 +218,7 @@ def plan(
 
     Notes
     -----
+    The summary tells which figures were stated, and which are defaults: "assumed, not stated".
     What ``auto`` would choose, and which methods will not adjust, is in the column note of
     ``tidy()`` and below the table. Power is the probability that the interval excludes 0, or that
     the requested test rejects, for simulated records with an effect. At most 200,000 records are
@@ -258,17 +260,20 @@ def plan(
         if value is not None:
             check_between(name, value, -width, width)
     mean, sd, two_valued = outcome_spread(*ends, outcome_mean, outcome_sd, two_valued)
-    r2 = explained(two_valued, parsed, known) if r2 is None else r2
-    check_between("r2", r2, 0.0, 0.99)
+    share = explained(two_valued, parsed, known) if r2 is None else r2
+    check_between("r2", share, 0.0, 0.99)
     if method is None and not set(options) <= {"release", "at", "by"}:
         name = min(set(options) - {"release", "at", "by"})
         hint = instead_of(name, ()) or " An option of a method needs method=... too."
         raise OptionError(f"plan has no argument {name!r}.{hint}")
     name = source(parsed.outcome)
-    given |= {"outcome_mean": {name: mean}, "outcome_sd": {} if two_valued else {name: sd}}
-    given |= {"r2": float(r2), "null": asked.null, "margin": asked.margin}
+    for what, value in (("outcome_mean", outcome_mean), ("outcome_sd", outcome_sd)):
+        given[what] = {} if value is None else {name: value}
+    given |= {"null": asked.null, "margin": asked.margin}
     given["effect"] = None if effect is None else float(effect)
+    sds = {} if two_valued else {name: sd}
     setting = PlanSetting.checked(parsed, known, **given)
+    setting = replace(setting, outcome_mean={name: mean}, outcome_sd=sds, r2=float(share))
     if asked.alternative != "two-sided" and not setting.conf_level > 0.5:
         raise OptionError("a one-sided test needs a conf_level above 0.5")
     made = SyntheticRecords(setting)

@@ -33,9 +33,8 @@ from dpeffects.services.planning.setting import PlanSetting
 from dpeffects.services.planning.synthetic_records import SyntheticRecords
 
 MOST_RECORDS, MOST_OF_LEARNERS = 200_000, 20_000
-"""Records that are rehearsed, the latter by methods that fit models in blocks, which takes longer,
-and half as many where they are rehearsed again and again. Errors with more are taken to fall with
-the root of n."""
+"""Records that are rehearsed, the latter by methods that fit models in blocks, which takes longer.
+Errors with more are taken to fall with the root of n."""
 _REPEATS, _RECORDS, _RECORDS_OF_LEARNERS, _VALUES = 12, 120_000, 6_000, 1_500_000
 """Rehearsals: so many, or fewer that have so many records, or values of covariates, in all."""
 _FEW = 3
@@ -98,10 +97,8 @@ class Rehearsed(NamedTuple):
         return math.sqrt(self.variance + 2.0 * sum(scale**2 for scale in self.laplace))
 
 
-def row(
-    setting: PlanSetting, method: str, made: SyntheticRecords, *, few: bool = False
-) -> PlannedMethod:
-    """Rehearse a method, a few times where only the half-width is asked for."""
+def row(setting: PlanSetting, method: str, made: SyntheticRecords) -> PlannedMethod:
+    """Rehearse a method."""
     spec = get(method, setting.estimand)
     spec.check_estimand(setting.estimand)
     if spec.needs_delta and not setting.delta:
@@ -110,7 +107,7 @@ def row(
     told = {"design": setting.design} if asks and setting.design == "randomised" else {}
     options = dict(setting.options) | told
     learns = bool(spec.options().needs_memory())
-    n = min(setting.n, (MOST_OF_LEARNERS // (2 if few else 1)) if learns else MOST_RECORDS)
+    n = min(setting.n, MOST_OF_LEARNERS if learns else MOST_RECORDS)
     unit = math.sqrt(n / setting.n)
     estimate: Callable[..., Any] = partial(estimate_effect, setting.estimand)
     if ESTIMANDS[setting.estimand].conditional:
@@ -118,7 +115,7 @@ def row(
     results: list[Any] = []
     runs: list[Rehearsed] = []
     effect = setting.assumed or 0.0
-    for seed in range(_repeats(made, n, learns, few)):
+    for seed in range(_repeats(made, n, learns)):
         records, effect_there = made.records(n, seed, effect)
         budget = {"epsilon": setting.epsilon, "delta": setting.delta, "seed": seed}
         result = estimate(setting.formula, records, spec.name, **budget, **options)
@@ -145,7 +142,7 @@ def row(
         return planned
     others = ("sampling_se", "bias_sd", "std_error", "half_width")
     planned = replace(planned, **{name: median(name) for name in others})  # type: ignore[arg-type]
-    if few or not tested:
+    if not tested:
         return planned
     if setting.confounded and stretch(runs, "std_error") > _ASTRAY:
         note = f"{note}; " if note else ""
@@ -155,12 +152,10 @@ def row(
     return replace(planned, mde=found, power=chance)
 
 
-def row_or_reason(
-    setting: PlanSetting, method: str, made: SyntheticRecords, *, few: bool = False
-) -> PlannedMethod:
+def row_or_reason(setting: PlanSetting, method: str, made: SyntheticRecords) -> PlannedMethod:
     """Rehearse a method, or say why it would be refused."""
     try:
-        return row(setting, method, made, few=few)
+        return row(setting, method, made)
     except DPEffectsError as error:
         return PlannedMethod(method, reason=str(error).splitlines()[0])
 
@@ -296,10 +291,9 @@ def _budget_split(result: Any) -> tuple[tuple[str, float], ...]:
     return tuple(shares.items())
 
 
-def _repeats(made: SyntheticRecords, n: int, learns: bool, few: bool) -> int:
+def _repeats(made: SyntheticRecords, n: int, learns: bool) -> int:
     values = n * max(len(made.formula.covariate_columns), 1)
     most = made.setting.repeats or min(_REPEATS, max(2, min(_RECORDS // n, _VALUES // values)))
-    most = min(most, _FEW) if few else most
     return min(most, max(1, _RECORDS_OF_LEARNERS // n)) if learns else most
 
 

@@ -48,6 +48,16 @@ TWO_ENDED = 0.3
 """A covariate that spreads more than this, which is more than evenly, has the two ends only."""
 _MOST = 10_000_000
 """Records that can be planned for."""
+_ASSUMPTIONS = [
+    "treated_share",
+    "outcome_mean",
+    "outcome_sd",
+    "subgroup_shares",
+    "r2",
+    "confounding",
+    "covariate_sd",
+]
+"""Arguments for what the data are taken to be like."""
 _COUNTING = ("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset")
 
 
@@ -72,7 +82,8 @@ class PlanSetting:
     ``outcome_mean`` and ``outcome_sd`` have what is known of outcomes by their names; ``r2`` is
     None where it follows from the outcome; ``treated_share`` is None, and ``arm_shares`` empty,
     where arms are of the same size; ``covariate_sd`` has all numeric columns that are no outcomes,
-    by name; ``repeats`` is None where it follows from the number of records. ``null``,
+    by name; ``repeats`` is None where it follows from the number of records. ``stated`` are the
+    arguments that were given for these, with the name of an entry in brackets. ``null``,
     ``alternative`` and ``margin`` are those of a test, and ``effect`` is the one that its power is
     told for.
     """
@@ -103,6 +114,7 @@ class PlanSetting:
     subgroup_shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     contrasts: str = "reference"
     budget_split: Mapping[str, float] = field(default_factory=dict)
+    stated: tuple[str, ...] = ()
 
     @classmethod
     def checked(cls, formula: Formula, bounds: Bounds, **given: Any) -> Self:
@@ -112,6 +124,12 @@ class PlanSetting:
         check_choice("design", given["design"], ("observational", "randomised"))
         check_conf_level(given["conf_level"])
         check_part("power", given["power"])
+        given["stated"] = tuple(
+            f"{name}[{entry}]" if entry else name
+            for name in _ASSUMPTIONS
+            if (value := given.get(name)) is not None
+            for entry in (value if isinstance(value, Mapping) else [""])
+        )
         if isinstance(share := given["treated_share"], Mapping):
             given |= {"treated_share": None, "arm_shares": dict(share)}
         elif share is not None:
@@ -178,35 +196,63 @@ class PlanSetting:
         rows = {"Formula": self.formula, "Subgroups": ", ".join(self.subgroups)}
         rows["Budget"] = f"epsilon = {number(self.epsilon)}, delta = {number(self.delta)}"
         rows |= {"Records": f"{self.n:,}", "Design": self.design}
-        rows["Assumed"] = "; ".join(self._assumed())
+        said = tuple(self._assumed())
+        rows["Stated"] = "; ".join(text for _, text, stated in said if stated)
+        rows["Assumed, not stated"] = "; ".join(text for _, text, stated in said if not stated)
         if self.asked != Hypothesis.asked():
             level, shown = percent(1.0 - self.conf_level), self.asked.claim()
             rows["Test"] = f"{self.asked.name()}, at {level}; alternative hypothesis: {shown}"
         if self.assumed is not None:
-            rows["Effect"] = f"{number(self.assumed)} (the power is for this effect)"
+            mark = "; assumed, not stated" if self.effect is None else ""
+            rows["Effect"] = f"{number(self.assumed)} (the power is for this effect{mark})"
         return Pairs(tuple((name, said) for name, said in rows.items() if said))
 
-    def _assumed(self) -> Iterator[str]:
-        """What the simulated records are like."""
+    @property
+    def unstated(self) -> str:
+        """Arguments that a default was taken for, because they were not stated."""
+        names = [name for name, _, stated in self._assumed() if not stated]
+        names += ["effect"] * (self.effect is None and self.assumed is not None)
+        return ", ".join(dict.fromkeys(names))
+
+    def _assumed(self) -> Iterator[tuple[str, str, bool]]:
+        """What the simulated records are like: the argument, in words, and was it stated?"""
         shares = self.arm_shares if self.treated_share is None else {"treated": self.treated_share}
-        arms = ", ".join(f"{100 * x:.3g} % {name}" for name, x in shares.items())
-        yield arms or "arms of the same size"
-        word = "mean" if self.r2 is None or self.outcome_sd else "risk"
-        yield from (f"{word} of {name} {number(x)}" for name, x in self.outcome_mean.items())
-        yield from (f"SD of {name} {number(x)}" for name, x in self.outcome_sd.items())
-        for name, given in self.subgroup_shares.items():
-            yield from (f"{100 * x:.3g} % {name} {level}" for level, x in given.items())
-        if self.r2 is None or not self.covariates:
+        for name, share in shares.items():
+            yield "treated_share", f"{100 * share:.3g} % {name}", True
+        if self.treated_share is None and math.fsum(shares.values()) < 1.0 - 1e-6:
+            yield "treated_share", f"{'other ' * bool(shares)}arms of the same size", False
+        for what, given in (("outcome_mean", self.outcome_mean), ("outcome_sd", self.outcome_sd)):
+            for name, x in given.items():
+                risk = "mean" if name in self.outcome_sd else "risk"
+                word = "SD" if what == "outcome_sd" else risk
+                yield what, f"{word} of {name} {number(x)}", f"{what}[{name}]" in self.stated
+        for name in self.subgroups:
+            levels = self.subgroup_shares.get(name, {})
+            for level, x in levels.items():
+                yield "subgroup_shares", f"{100 * x:.3g} % {name} {level}", True
+            if math.fsum(levels.values()) < 1.0 - 1e-6:
+                other = "other " * bool(levels)
+                yield "subgroup_shares", f"{other}levels of {name} equally frequent", False
+        if not self.covariates:
             return
-        yield f"covariates explain {100 * self.r2:.3g} % of the outcome variance (r2)"
+        kinds = sorted({name not in self.outcome_sd for name in self.outcome_mean})
+        usual = [explained(two_valued, self.parsed, self.bounds) for two_valued in kinds]
+        parts = [f"{100 * x:.3g} %" for x in (usual if self.r2 is None else [self.r2])]
+        explain = f"covariates explain {', of a risk '.join(parts)} of the outcome variance (r2)"
+        yield "r2", explain, "r2" in self.stated
         if self.design != "randomised":
-            spread = number(self.confounding)
-            yield f"SD of the logit of the propensity score {spread} (confounding)"
-        sds = [f"{name} {number(sd)}" for name, sd in self.covariate_sd.items()]
-        if len(set(self.covariate_sd.values())) == 1:
-            sds = [number(next(iter(self.covariate_sd.values())))]
-        if sds:
-            yield f"SD of covariates as a fraction of their range {', '.join(sds)} (covariate_sd)"
+            spread = f"SD of the logit of the propensity score {number(self.confounding)}"
+            yield "confounding", f"{spread} (confounding)", "confounding" in self.stated
+        told = {n for n in self.covariate_sd if f"covariate_sd[{n}]" in self.stated}
+        if "covariate_sd" in self.stated:
+            told = {n for n in self.covariate_sd if self.bounds.interval(n) != (0.0, 1.0)}
+        for known in (True, False):
+            own = {n: sd for n, sd in self.covariate_sd.items() if (n in told) is known}
+            sds = ", ".join(f"{name} {number(sd)}" for name, sd in own.items())
+            sds = number(next(iter(own.values()))) if len({*own.values()}) == 1 else sds
+            if own:
+                said = f"SD of covariates as a fraction of their range {sds} (covariate_sd)"
+                yield "covariate_sd", said, known
 
 
 def with_terms(formula: Formula, terms: Sequence[str]) -> Formula:

@@ -142,16 +142,16 @@ class StudyPlan(Invertible):
         """The half-width of the simultaneous interval for all outcomes."""
         planner, terms, s = _Planner(self.setting), list(self._reasons()), self.setting
 
+        @cache
+        def halves(n: int, epsilon: float) -> FloatArray:
+            ends = [
+                x.conf_int(s.conf_level, simultaneous=True) for x in planner.expected(n, epsilon)
+            ]
+            return np.asarray(np.median(np.diff(ends, axis=2)[..., 0] / 2.0, axis=0))
+
         def at(term: str, value: float) -> PlannedMethod:
-            n, epsilon = (round(value), s.epsilon) if of == "n" else (s.n, value)
-            halves = []
-            for fit in planner.expected(n, epsilon):
-                each = 1.0 - (1.0 - s.conf_level) / len(fit.effects)
-                effect = fit.effects[terms.index(term)]
-                one = replace(fit, labels=fit.labels[:1], effects=(effect,))
-                low, high = one.conf_int(each)[0]
-                halves.append((high - low) / 2.0)
-            return PlannedMethod("study", half_width=float(np.median(halves)))
+            found = halves(round(value), s.epsilon) if of == "n" else halves(s.n, value)
+            return PlannedMethod("study", half_width=float(found[terms.index(term)]))
 
         return at
 
@@ -224,7 +224,7 @@ class _Planner:
 
         Where records count by weights, what they add up to is as in the rehearsal.
         """
-        sums, dists = fit.sums, self._outcome_assumptions(fit.sums.outcomes)
+        sums, dists = fit.sums, self.outcome_assumptions(fit.sums.outcomes)
         dist = np.array([((x.mean - x.low) / w - 0.5, (x.sd / w) ** 2) for x, w in dists])
         plain = counted = n * self.setting.arms(sums.arms)
         if sums.unadjusted is not None:
@@ -250,7 +250,7 @@ class _Planner:
         levels = [level.removeprefix(f"{margin.factor} ") for level in margin.levels]
         return shares_by_name(f"subgroup_shares[{margin.factor!r}]", given, levels)
 
-    def _outcome_assumptions(
+    def outcome_assumptions(
         self, columns: Sequence[StudyColumn]
     ) -> list[tuple[OutcomeAssumptions, float]]:
         """What each outcome is taken to be like, and its width."""
@@ -461,12 +461,19 @@ def plan_study(
     del given["formula"], given["bounds"]
     parsed, known = _columns(formula, given["subgroups"], bounds)
     setting = PlanSetting.checked(parsed, known, **given)
-    fits = _Planner(setting).expected(n, setting.epsilon)
+    planner = _Planner(setting)
+    fits = planner.expected(n, setting.epsilon)
     known_names("subgroup_shares", setting.subgroup_shares, fits[0].subgroups)
     effects = zip(*(_planned(fit, setting) for fit in fits), strict=True)
     baseline = zip(*map(_differences, fits), strict=True)
+    columns = fits[0].sums.outcomes
+    dists = {
+        x.name: y for x, (y, _) in zip(columns, planner.outcome_assumptions(columns), strict=True)
+    }
+    means = {name: dist.mean for name, dist in dists.items()}
+    sds = {name: dist.sd for name, dist in dists.items() if not dist.two_valued}
     return StudyPlan(
-        setting,
+        replace(setting, outcome_mean=means, outcome_sd=sds | dict(setting.outcome_sd)),
         tuple(map(_medians, effects)),
         tuple(map(_medians, baseline)),
         tuple((x.label, x.share, x.mechanism, x.epsilon, x.delta) for x in fits[0].charges),
