@@ -65,24 +65,12 @@ class OfTables(OfUnits, total=False):
 
 
 _ORDER = (
-    *(
-        "delta",
-        "estimand",
-        "design",
-        "level",
-        "bounds",
-        "budget_split",
-        "variance",
-        "unit",
-        "max_rows",
-    ),
-    *("cluster", "clusters", "missing", "weights", "subset", "contrasts", "check_bounds"),
-    *("ledger", "dataset", "seed"),
+    *("delta", "estimand", "design", "level", "bounds", "budget_split", "variance", "unit"),
+    *("max_rows", "cluster", "clusters", "missing", "weights", "subset", "contrasts"),
+    *("check_bounds", "ledger", "dataset", "seed"),
 )
 """Arguments in the order of signatures. All others are options of a method."""
-_COUNTING = (
-    *("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset", "check_bounds"),
-)
+_COUNTING = {*_ORDER[_ORDER.index("unit") :]} - {"contrasts", "ledger", "dataset", "seed"}
 """Those that say which rows count."""
 _DEFAULTS = {"delta": 0.0, "estimand": "ATE", "design": "observational", "missing": "error"}
 _DEFAULTS |= {"variance": True, "contrasts": "reference"}

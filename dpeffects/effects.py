@@ -127,7 +127,8 @@ def dp_ate(
         True releases, out of the share "check_bounds", how many values of each numeric column lay
         outside its declared range and were clipped to it, with a warning where it is many. The
         default counts records with such a value, for 1 % of the budget, where n times epsilon is
-        5,000 or more and all records count, so that wrong units are noticed. False does nothing.
+        5,000 or more (10,000 where some records do not count, or count less), so that wrong units
+        are noticed. False does nothing.
     means
         Most methods release what gives the mean outcome of each arm too, for ratios and risks
         (:meth:`Result.effect`). For those that do not, True releases it out of the share "means".

@@ -54,6 +54,7 @@ from dpeffects.formula.expression import Column, Ordered, Pair, Survival, source
 from dpeffects.formula.expression import columns as columns_of
 from dpeffects.guarantee import Guarantee, printed, rows_of
 from dpeffects.inference.estimate import Effects, Estimate, Unavailable, with_another
+from dpeffects.inference.range_ends import arms_warning
 from dpeffects.privacy.budget import as_written
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.ledger import CallLedger, Terms
@@ -67,7 +68,7 @@ from dpeffects.results.average import Result
 from dpeffects.results.conditional import CateEffects, CateFunction
 from dpeffects.results.effect_function import EffectFunction
 from dpeffects.results.several import ArmEffects
-from dpeffects.results.wording import said
+from dpeffects.results.wording import said, shown_level
 from dpeffects.seeded import noise_source
 
 _BOUNDS_SHARE = 0.5
@@ -83,8 +84,6 @@ LEVEL_OF_1 = " is 1 where it is "
 """In the note on an outcome with two levels."""
 TREATED = "Treated records have "
 """In the note on a treatment with two levels that are not 0 and 1."""
-_LONG = 60
-"""Longer levels are cut in notes."""
 _FROM_DATA = ("bounds read from data",)
 _SIZE_SHARE = 0.06
 """Proportion for the number of records that count, at least."""
@@ -150,10 +149,15 @@ class Estimation:
             return rows_of(unit)
         return "outcome" if self.level == "label" else "record"
 
-    @property
-    def of_bounds(self) -> str:
-        """A warning where many values lay outside ranges, declared or found."""
-        return with_another(self.lost, self.clipped.warnings)
+    def of_bounds(self, released: Any) -> str:
+        """Warn of values outside ranges, declared or found, as counted or by released means."""
+        found = with_another(self.lost, self.clipped.warnings)
+        outcome, estimates = self.design.formula.outcome, getattr(released, "estimates", [released])
+        counted = any(clipped.OUTSIDE in charge.label for charge in self.ledger.charges)
+        if counted or not {*columns_of(outcome)} <= {*self.design.declared}:
+            return found
+        ends = {arms_warning(source(outcome), getattr(x, "means", None)) for x in estimates}
+        return with_another(found, *ends) if len(ends) == 1 else found
 
     def _sample(self) -> AnalysisSample:
         """Which rows count; refuses methods that do not add up rows, by public numbers."""
@@ -445,9 +449,10 @@ class Estimation:
 
         It says nothing of a site that answers by itself: its records were made to fit.
         """
-        cheap = clipped.affordable(self.design.n, self.request.budget.epsilon)
+        noise = 1.0 if self.sample.size_is_public else 2.0
+        cheap = clipped.affordable(self.design.n, self.request.budget.epsilon / noise)
         checked = self.request.interactive and self.spec.guarantee != "none"
-        return checked and (public or (cheap and self.sample.size_is_public))
+        return checked and (public or cheap)
 
     def _check_bounds(self, releaser: Releaser, n: int) -> Clipped:
         """Release how many values lay outside the declared ranges; public ones cost nothing."""
@@ -506,10 +511,11 @@ class Estimation:
         sample = self.table.sample.described(self.size, self.effective, clusters)
         about = facts_about(self) | {"sample": sample}
         notes = (*self.notes, *_bounds_notes(self.design), *self.clipped.notes)
+        of_bounds = self.of_bounds(released)
         if hasattr(released, "with_warnings"):
-            released = released.with_warnings(self.of_bounds)
+            released = released.with_warnings(of_bounds)
         else:
-            released = replace(released, warnings=with_another(released.warnings, self.of_bounds))
+            released = replace(released, warnings=with_another(released.warnings, of_bounds))
         several = ArmEffects if self.contrasts else CateEffects
         kinds: dict[Any, Any]
         kinds = {Estimate: Result, EffectFunction: CateFunction, Effects: several}
@@ -528,7 +534,7 @@ class Estimation:
             lower, upper = self.design.recipe.outcome_range
             changes["possible"] = (lower - upper, upper - lower)
         if self.unread and not released.identification:
-            changes |= {"identification": "unadjusted", "warnings": self.of_bounds}
+            changes |= {"identification": "unadjusted", "warnings": self.of_bounds(released)}
         return replace(released, **changes)
 
     def close(self) -> None:
@@ -557,24 +563,19 @@ def _level_notes(design: Design, asked: Formula) -> Iterator[str]:
     """Say what 0 and 1 stand for, where an outcome or a treatment has levels."""
     outcome, name = design.formula.outcome, asked.treatment_name
     if isinstance(outcome, Ordered) and not isinstance(asked.outcome, Ordered):
-        zero, one = map(_shown, design.outcome_levels)
+        zero, one = map(shown_level, design.outcome_levels)
         yield f"{outcome.column}{LEVEL_OF_1}{one}, and 0 where it is {zero}."
     levels = tuple(design.columns.arms or ())
     if len(levels) == 2 and levels != (0, 1):
-        zero, one = map(_shown, levels)
+        zero, one = map(shown_level, levels)
         yield f"{TREATED}{name} = {one}, control records {name} = {zero}."
-
-
-def _shown(level: object) -> str:
-    """A declared level in a note, which a site can send."""
-    text = str(level)
-    return text if text.isprintable() and len(text) <= _LONG else printed(text)
 
 
 def facts_about(estimation: Estimation) -> dict[str, Any]:
     """The fields that all results have."""
     request, spec, design = estimation.request, estimation.spec, estimation.design
-    formula, by = design.formula, estimation.stood_in
+    formula, by, asked = design.formula, estimation.stood_in, parse(request.formula)
+    own = asked.treatment_name == formula.treatment_name  # and not an instrument in its place
     spec = (find(by) if by else None) or spec
     return {
         "estimand": request.estimand,
@@ -582,7 +583,8 @@ def facts_about(estimation: Estimation) -> dict[str, Any]:
         "method_title": spec.title,
         "formula": formula.source,
         "outcome": source(formula.outcome) if spec.uses_outcome else "",
-        "treatment": parse(request.formula).treatment_name,
+        "treatment": asked.treatment_name,
+        "arms": tuple(map(str, design.columns.arms or ())) if own else (),
         "n": design.n,
         "guarantee": _guarantee(estimation, design.bounds),
         "charges": estimation.ledger.charges,

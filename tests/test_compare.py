@@ -158,7 +158,7 @@ def test_a_combination_of_sites_shares_its_columns():
 def test_units_that_do_not_compare_are_said():
     fits = [release(f"private_psm-{level}-ATE") for level in ("label", "sample")]
     text = str(dpe.compare(*fits))
-    assert "epsilons do not compare" in " ".join(text.split())
+    assert "epsilons are not comparable" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(

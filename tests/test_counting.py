@@ -439,8 +439,8 @@ def test_hardly_anybody_counts(holder, tmp_path):
 SAID = {
     "unit": "each person has the same weight, however many rows it has",
     "max_rows": "each row has the same weight, up to 3 rows of one person",
-    "weights": "survey or analysis weights w, from 0 to 4: .* equivalent to about "
-    r"[0-9,]+ records of full weight \(noisy\); effective size about [0-9]+ \(Kish",
+    "weights": "survey or analysis weights w, from 0 to 4: .*"
+    r"effective sample size about [0-9,]+ records \(Kish, noisy\)",
     "subset": "about [0-9,]+ records analysed .noisy..*subset x1 >= 0.3 & g != 'c'",
     "cluster": "standard error by village .clusters: [0-9]+, noisy and from below",
     "cluster, declared": "standard error by village .clusters: 60",

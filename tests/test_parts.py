@@ -214,10 +214,10 @@ def test_a_note_says_what_was_cut():
 
 def test_comparisons_say_what_the_errors_hold_and_what_estimates_rest_on():
     plain, adjusted = make(), make(replace(WHOLE, identification="adjusted"))
-    assert "possible biases" not in flat(dpe.compare(plain))
+    assert "possible bias" not in flat(dpe.compare(plain))
     assert "identification" not in flat(dpe.compare(plain))
     text = flat(dpe.compare(plain, adjusted))
-    assert "sampling error, privacy noise and what is allowed for possible biases" in text
+    assert "They include sampling error, privacy noise and an allowance for possible bias." in text
     assert "identification adjusted" in text
 
 

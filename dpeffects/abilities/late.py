@@ -41,15 +41,7 @@ from dpeffects.estimators.option_checks import check_column, checked
 from dpeffects.estimators.row_functions import row
 from dpeffects.estimators.spec import MethodSpec, Options, PublicInfo
 from dpeffects.formula import Formula, parse
-from dpeffects.formula.expression import (
-    Categorical,
-    Column,
-    Cut,
-    WithTreatment,
-    is_binary,
-    shown,
-    source,
-)
+from dpeffects.formula import expression as ex
 from dpeffects.inference import intervals, scales
 from dpeffects.inference.compliers import STRONG, Wald
 from dpeffects.inference.estimate import Estimate, Influence, Unavailable
@@ -86,14 +78,14 @@ class LateOptions(StudyOptions):
         if not self.instrument.strip():
             raise OptionError('the instrument is missing: write instrument="z"')
         outcome, taken = self.of_outcome(written.outcome), written.treatment
-        if isinstance(taken, Categorical | Cut) or not (
-            isinstance(taken, Column) or is_binary(taken)
+        if isinstance(taken, ex.Categorical | ex.Cut) or not (
+            isinstance(taken, ex.Column) or ex.is_binary(taken)
         ):
-            raise OptionError(refusal("late_treatment", treatment=shown(taken)))
+            raise OptionError(refusal("late_treatment", treatment=ex.shown(taken)))
         if self.instrument in written.columns:
             raise OptionError(refusal("instrument_also_formula", instrument=self.instrument))
         return replace(
-            written, outcome=WithTreatment(outcome, taken), treatment=Column(self.instrument)
+            written, outcome=ex.WithTreatment(outcome, taken), treatment=ex.Column(self.instrument)
         )
 
     def resolve(self, facts: PublicInfo) -> Options:
@@ -161,7 +153,7 @@ class OutcomeMinusTreatment:
 
     def __call__(self, rows: Block) -> FloatArray:
         """Values of some rows."""
-        first, taken = WithTreatment.apart(rows.outcome)
+        first, taken = ex.WithTreatment.apart(rows.outcome)
         low, high = self.ends
         return self.own * (low + (high - low) * first) - self.factor * taken
 
@@ -436,7 +428,7 @@ class LateEffect(_OfCompliers, TableEffects):  # type: ignore[misc]
     def _given(self) -> str:
         """The covariates given which the instrument is as good as random."""
         try:
-            terms = [":".join(map(source, term)) for term in parse(self.formula).terms]
+            terms = [":".join(map(ex.source, term)) for term in parse(self.formula).terms]
         except FormulaError:  # a result that was read may hold any text
             terms = []
         if not terms:

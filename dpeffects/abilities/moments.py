@@ -33,7 +33,7 @@ from dpeffects.formula import parse
 from dpeffects.formula.discrete import joined
 from dpeffects.guarantee import weakest
 from dpeffects.inference import intervals as inference
-from dpeffects.inference.estimate import Estimate, Unavailable
+from dpeffects.inference.estimate import Estimate, Unavailable, with_another
 from dpeffects.inference.moment_regression import (
     ARM,
     ASSUMED,
@@ -48,6 +48,7 @@ from dpeffects.inference.moment_regression import (
     z_of,
 )
 from dpeffects.inference.noisy import OWN, noise_ratio
+from dpeffects.inference.range_ends import end_warning
 from dpeffects.inference.table_one import Difference, hidden
 from dpeffects.lazy import pd
 from dpeffects.privacy import Box, Curator, entries
@@ -590,7 +591,11 @@ class Moments(several.SeveralRows):
         """Warnings about the estimates; empty where there are none."""
         row = self.precision.to_dict("records")[0]
         noisy = _SAID["noisy"].format_map(row) if row["noise_to_sampling"] > 1.0 else ""
-        return "; ".join(filter(None, (noisy, self.method_warnings)))
+        rows = zip(self.matrix.columns, self.tidy().to_dict("records"), strict=False)
+        own = (x for column, x in rows if column.kind == NUMBER and x["term"] in self.outcomes)
+        names = ("term", "mean", "mean_noise_sd", "low", "high")
+        ends = self._at_ends(end_warning(*(x[name] for name in names)) for x in own)
+        return with_another(noisy, self.method_warnings, *ends)
 
     def __add__(self, other: Any) -> Moments:
         """The moments of the records of two sites."""

@@ -34,8 +34,10 @@ from dpeffects.estimators.spec import Contrasts, Options, PublicInfo
 from dpeffects.formula.discrete import joined
 from dpeffects.formula.expression import Categorical, Cut, source
 from dpeffects.inference import COUNTED, Unavailable, check_conf_level, noise_ratio
+from dpeffects.inference.estimate import with_another
 from dpeffects.inference.interaction import interaction
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
+from dpeffects.inference.range_ends import arms_warning
 from dpeffects.inference.table_one import OVERALL, arm_sizes, table_one, variable_name
 from dpeffects.privacy import Curator, GroupIndex, entries
 from dpeffects.privacy.units import seen_as
@@ -304,8 +306,7 @@ def fit(
         missed=() if counted.left is None else tuple(counted.left.fitted.missed.tolist()),
     )
     made = arm_tables.tabled(StudyEffects, options, adjustment, sums=sums)
-    notes = (*made.notes, *((_SAID["at_random"],) if any(facts.missing) else ()))
-    return replace(made, notes=notes, named=partial(_completed, facts.missing))
+    return replace(made, named=partial(_completed, facts.missing))
 
 
 def _adjustment(
@@ -399,6 +400,16 @@ class StudyEffects(
     subgroups: tuple[str, ...] = ()
     identification: str = ""
     method_warnings: str = ""
+
+    @property
+    def estimate_warnings(self) -> str:
+        """Warnings about the estimates; empty where there are none."""
+        ends = (arms_warning(self._about(i)[0].name, x.means) for i, x in enumerate(self.effects))
+        return with_another(super().estimate_warnings, *self._at_ends(ends))
+
+    @property
+    def _missing(self) -> str:
+        return "available" if any(x.missing >= 0 for x in self.sums.outcomes) else super()._missing
 
     @property
     def outcomes(self) -> tuple[str, ...]:
@@ -643,7 +654,8 @@ class StudyEffects(
         self, conf_level: float = 0.95, simultaneous: bool = True, **asked: Any
     ) -> wording.Lines:
         rows = self._in_points(conf_level, simultaneous)
-        of = f"{self.treatment} {'with' if self.associated else 'on'} {self.outcome}"
+        between = "with" if self.associated else "on"
+        of = f"{self.treatment}{wording.versus(self)} {between} {self.outcome}"
         what = f"{wording.called(self, many=True)} of {of}"
         return wording.estimates(rows, what, conf_level, at_once=simultaneous)
 

@@ -10,14 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 import dpeffects as dpe
-from dpeffects.datasets.descriptions import (
-    INDICATOR,
-    catalogue,
-    declared,
-    named,
-    read_bundled,
-    require_known,
-)
+from dpeffects.datasets import descriptions
 from dpeffects.design.bounds import DeclaredFrame, declare
 from dpeffects.errors import DataError, MissingExtraError, checked_call
 from dpeffects.lazy import pd
@@ -46,19 +39,22 @@ def load_data(name: str) -> DeclaredFrame:
     >>> lalonde.bounds["earnings_1978"]
     (0.0, 40000.0)
     """
-    if name in named(simulated=True):
+    if name in descriptions.named(simulated=True):
         raise DataError(f"{name!r} is a simulated data set: write simulate({name!r})")
-    require_known(name, named(simulated=False))
+    descriptions.require_known(name, descriptions.named(simulated=False))
     if name in LOADERS:
         return LOADERS[name]()
-    return declared(name, read_bundled(catalogue()[name].file).dropna(ignore_index=True))
+    return descriptions.declared(
+        name,
+        descriptions.read_bundled(descriptions.catalogue()[name].file).dropna(ignore_index=True),
+    )
 
 
 def _lalonde_cps() -> DeclaredFrame:
-    trial = read_bundled("lalonde_nsw_dw.csv")
-    survey = read_bundled("lalonde_cps_controls.csv.gz")
+    trial = descriptions.read_bundled("lalonde_nsw_dw.csv")
+    survey = descriptions.read_bundled("lalonde_cps_controls.csv.gz")
     frame = pd.concat([trial[trial["treatment"] == 1], survey], ignore_index=True)
-    return declared("lalonde_cps", frame)
+    return descriptions.declared("lalonde_cps", frame)
 
 
 def _ist() -> DeclaredFrame:
@@ -67,7 +63,7 @@ def _ist() -> DeclaredFrame:
         pd.DataFrame({"treatment": arm, "stroke_14_days": [1] * events + [0] * (n - events)})
         for arm, events, n in ((1, 161, 9_705), (0, 252, 9_703))
     ]
-    return declared("ist", pd.concat(arms, ignore_index=True))
+    return descriptions.declared("ist", pd.concat(arms, ignore_index=True))
 
 
 # --- of other packages ------------------------------------------------------------------------
@@ -96,13 +92,15 @@ _ACIC_THOUSANDS = (6, 19, 27, 36)
 
 def _acic_bounds() -> dict[str, Any]:
     """Return bounds by order of magnitude: the variables are anonymous, their meaning unknown."""
-    bounds: dict[str, Any] = dict.fromkeys(catalogue()["acic2016"].info.covariates, (0, 100))
-    bounds |= {f"x_{j}": INDICATOR for j in _ACIC_INDICATORS}
+    bounds: dict[str, Any] = dict.fromkeys(
+        descriptions.catalogue()["acic2016"].info.covariates, (0, 100)
+    )
+    bounds |= {f"x_{j}": descriptions.INDICATOR for j in _ACIC_INDICATORS}
     bounds |= {f"x_{j}": (0, 10) for j in _ACIC_TENS}
     bounds |= {f"x_{j}": (0, 1_000) for j in _ACIC_THOUSANDS}
     bounds |= {name: list(levels) for name, levels in _ACIC_LEVELS.items()}
     bounds |= dict.fromkeys(("outcome", "mu0", "mu1"), (-20, 20))
-    return {"treatment": INDICATOR, **bounds}
+    return {"treatment": descriptions.INDICATOR, **bounds}
 
 
 def _acic2016() -> DeclaredFrame:
@@ -144,7 +142,7 @@ def _star() -> DeclaredFrame:
             "free_lunch": at_entry("lunch").fillna("unknown").astype(str),
         }
     )
-    return declared("star", frame.dropna(ignore_index=True))
+    return descriptions.declared("star", frame.dropna(ignore_index=True))
 
 
 _NSW_NAMES = {
@@ -162,7 +160,7 @@ _NSW_NAMES = {
 
 def _lalonde_original() -> DeclaredFrame:
     frame = _rdata("DAAG", "nswdemo")[list(_NSW_NAMES)].rename(columns=_NSW_NAMES)
-    return declared("lalonde_original", frame)
+    return descriptions.declared("lalonde_original", frame)
 
 
 def _lung() -> DeclaredFrame:
@@ -188,7 +186,7 @@ def _veteran() -> DeclaredFrame:
 def _declared_survival(
     name: str, treated: pd.Series, columns: dict[str, pd.Series]
 ) -> DeclaredFrame:
-    return declared(name, pd.DataFrame({"treatment": treated.astype(int), **columns}))
+    return descriptions.declared(name, pd.DataFrame({"treatment": treated.astype(int), **columns}))
 
 
 LOADERS: dict[str, Callable[[], DeclaredFrame]] = {

@@ -16,7 +16,7 @@ from dpeffects.privacy.domains import Cube
 from dpeffects.privacy.rows import Block
 from dpeffects.privacy.tight_domains import cube_noise_sd
 
-SHARE = "check_bounds"
+SHARE, OUTSIDE = "check_bounds", "values outside declared ranges"
 _EACH, _MOST = 0.02, 0.1
 """Proportion of the budget for each column, and for all at most, beside the method's own shares."""
 _MANY = 0.05
@@ -137,8 +137,7 @@ def release_clipped(
     where n is public, which halves the noise; from 0 where what rows count for is not.
     """
     lower, upper = (tuple(ends[k] for ends in intervals.values()) for k in (0, 1))
-    count, function = len(intervals), OutOfRange(lower, upper)
-    label = "values outside declared ranges"
+    count, function, label = len(intervals), OutOfRange(lower, upper), OUTSIDE
     if not asked:
         count, function, label = 1, AnyOutOfRange(lower, upper), f"records with {label}"
     within = Cube(np.full(count, 0.0 if public_size else -1.0), np.ones(count))

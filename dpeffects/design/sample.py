@@ -166,11 +166,9 @@ class AnalysisSample:
             if names := [name for name, policy in self.policies.items() if policy == word]:
                 said[f"missing, {word}"] = what.format(listed(map(printed, names)))
         if size is not None:
-            full = "equivalent to about {:,} {} of full weight (noisy)"
-            text = full if self.unequal else "about {:,} {} analysed (noisy)"
-            said["size"] = text.format(round(size), who)
+            said["size"] = f"about {size:,.0f} {who} analysed (noisy)"
         if effective is not None:
-            said["effective size"] = f"effective size about {effective:.0f} (Kish, noisy)"
+            said["size"] = f"effective sample size about {effective:,.0f} {who} (Kish, noisy)"
         if self.cluster is not None and clusters:
             said["cluster"] = f"standard error by {printed(self.cluster)} (clusters: {clusters})"
         return said

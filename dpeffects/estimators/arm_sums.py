@@ -16,6 +16,7 @@ from dpeffects.design import arms as of_arms
 from dpeffects.design.arms import TREATED, Outcome, ScaledSquare
 from dpeffects.errors import EstimationError
 from dpeffects.estimators import constants as hand
+from dpeffects.inference.range_ends import end_warning
 from dpeffects.privacy import COUNT, Block, Box, Curator, GroupIndex, NoisyValue
 
 
@@ -122,6 +123,15 @@ def arm_sums(curator: Curator, share: str) -> NoisyValue:
     cells = arm_cells(curator)
     sums = curator.sums("outcome sums by arm", Outcome(), within, cells, share=share)
     return replace(sums, value=sums.value[:, 0])
+
+
+def at_end(curator: Curator, sums: NoisyValue | None) -> str:
+    """A warning where the mean that sums of y - middle by arm make is at an end of its range."""
+    if sums is None or curator.values[-1] == 2:
+        return ""
+    mean = sum(curator.outcome_range) / 2.0 + float(np.sum(sums.value)) / curator.n
+    noise = math.sqrt(np.size(sums.value) * sums.variance) / curator.n
+    return end_warning("the outcome", mean, noise, *curator.outcome_range)
 
 
 def arm_squares(curator: Curator, share: str) -> NoisyValue:

@@ -153,13 +153,6 @@ class Options:
         """Refuse options that the shares cannot pay for, before anything is charged."""
 
 
-def with_own_delta(
-    budget_split: Callable[[str, Any], Mapping[str, float]],
-) -> Callable[[Any, PublicInfo], dict[str, None]]:
-    """Every share has a mechanism with a delta of its own."""
-    return lambda options, facts: dict.fromkeys(budget_split(facts.level, options))
-
-
 def uses_no_delta(options: Any, facts: PublicInfo) -> Mapping[str, float | None]:
     """No share can use a delta."""
     return {}

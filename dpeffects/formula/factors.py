@@ -18,15 +18,6 @@ from typing import ClassVar, NamedTuple, NoReturn
 
 from dpeffects.errors import FormulaError, advised, refusal, shorten
 from dpeffects.formula import expression as ex
-from dpeffects.formula.expression import (
-    Binary,
-    Categorical,
-    Column,
-    Compare,
-    Expression,
-    Factor,
-    Level,
-)
 
 MAX_DEPTH = 100
 MAX_NUMBER = 1e300
@@ -64,7 +55,7 @@ class Quotes:
 
     def __init__(self) -> None:
         self.raw: list[str] = []
-        self.values: list[Column | str] = []
+        self.values: list[ex.Column | str] = []
 
     def hide(self, match: re.Match[str]) -> str:
         """Keep a quoted text, and return the word that stands for it."""
@@ -73,12 +64,14 @@ class Quotes:
         if match["name"] == "":
             raise FormulaError("a name in backticks is empty")
         with translated(match[0]):
-            value = ast.literal_eval(match["string"]) if match["string"] else Column(match["name"])
+            value = (
+                ast.literal_eval(match["string"]) if match["string"] else ex.Column(match["name"])
+            )
         self.raw.append(match[0])
         self.values.append(value)
         return f" __{len(self.raw) - 1} "
 
-    def value(self, name: str) -> Column | str | None:
+    def value(self, name: str) -> ex.Column | str | None:
         """Return what a word stands for, None if it is not one of ours."""
         return self.values[int(name[2:])] if re.fullmatch(r"__\d+", name) else None
 
@@ -125,35 +118,35 @@ class FactorReader:
         text = self.quotes.show(self.text)
         raise FormulaError(f"{self.what} `{text}`: {self.quotes.show(why, 500)}")
 
-    def factor(self) -> Factor:
+    def factor(self) -> ex.Factor:
         """The factor."""
         if self.kind == "name":
             return self.column(self.text)
         node: ast.expr = ast.parse(self.text, mode="eval").body
-        shapes: dict[str, Callable[[ast.Call], Factor]]
+        shapes: dict[str, Callable[[ast.Call], ex.Factor]]
         shapes = {"C": self.categorical, "cut": self.cut, "bs": self.spline, "Surv": self.survival}
         match node:
             case ast.Call(func=ast.Name(id=name)) if name in shapes:
                 return shapes[name](node)
         return self.of_column(node)
 
-    def of_column(self, node: ast.expr) -> Expression:
+    def of_column(self, node: ast.expr) -> ex.Expression:
         """An expression that reads a column."""
         expr = self.expression(node)
         if not ex.columns(expr):
             self.refuse("it has no column; name one, or remove the term")
         return expr
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> ex.Column:
         """A column by its name, or by what stood in backticks."""
         value = self.quotes.value(name)
         if isinstance(value, str):
             self.refuse("strings stand only in C(x, levels=[...]); a name stands in backticks")
         if value is None and not re.fullmatch(r"[^\W\d][\w.]*", name):
             self.refuse("it is not a plain name; write it in backticks")
-        return value or Column(name)
+        return value or ex.Column(name)
 
-    def expression(self, node: ast.expr, depth: int = 0) -> Expression:
+    def expression(self, node: ast.expr, depth: int = 0) -> ex.Expression:
         """A row-wise expression."""
         if depth > MAX_DEPTH:
             self.refuse(f"more than {MAX_DEPTH} levels of nesting; compute it beforehand")
@@ -180,15 +173,15 @@ class FactorReader:
             or f"only + - * / **, comparisons and these functions are available: {_allowed()}"
         )
 
-    def arithmetic(self, node: ast.BinOp, depth: int) -> Expression:
+    def arithmetic(self, node: ast.BinOp, depth: int) -> ex.Expression:
         """Two expressions and an operator."""
         op, left = _ARITHMETIC[type(node.op)], self.expression(node.left, depth)
         if op == "**":
             what = "an exponent is a literal number; write exp(x * 0.69) for a power of x"
-            return Binary(op, left, ex.Number(self.number(node.right, what)))
-        return Binary(op, left, self.expression(node.right, depth))
+            return ex.Binary(op, left, ex.Number(self.number(node.right, what)))
+        return ex.Binary(op, left, self.expression(node.right, depth))
 
-    def comparison(self, node: ast.Compare, depth: int) -> Expression:
+    def comparison(self, node: ast.Compare, depth: int) -> ex.Expression:
         """An expression compared with a number."""
         if len(node.ops) > 1 or type(node.ops[0]) not in COMPARISON:
             self.refuse("compare once with < <= > >= == !=; a product of two comparisons is `and`")
@@ -199,9 +192,9 @@ class FactorReader:
             op, left, right = MIRRORED[op], right, left
         if not isinstance(right, ex.Number):
             self.refuse("compare with a number; write I(x - z > 0)")
-        return Compare(op, left, right)
+        return ex.Compare(op, left, right)
 
-    def call(self, node: ast.Call, depth: int) -> Expression:
+    def call(self, node: ast.Call, depth: int) -> ex.Expression:
         """A function of an expression."""
         if isinstance(node.func, ast.Attribute):
             self.method(node.func)
@@ -235,7 +228,7 @@ class FactorReader:
     def named(self, node: ast.expr, why: str) -> str:
         """The name of a column that stands alone."""
         column = self.expression(node)
-        if not isinstance(column, Column):
+        if not isinstance(column, ex.Column):
             self.refuse(why)
         return column.name
 
@@ -256,24 +249,24 @@ class FactorReader:
         hint = f"did you mean `{near[0]}`? " if near else ""
         self.refuse(f"unknown function `{name}`; {hint}Available: {_allowed()}")
 
-    def categorical(self, node: ast.Call) -> Categorical:
+    def categorical(self, node: ast.Call) -> ex.Categorical:
         """C(x), with or without levels."""
         if len(node.args) != 1 or any(k.arg != "levels" for k in node.keywords):
             self.refuse("contrasts are always against the first level; write C(x, levels=[...])")
         name = self.named(node.args[0], "C() takes a column; write cut(x, [...]) to group numbers")
         if not node.keywords:
-            return Categorical(name)
+            return ex.Categorical(name)
         levels = tuple(self.level(item) for item in self.items(node.keywords[0].value))
         if len(levels) < 2 or len(set(levels)) < len(levels):
             self.refuse("levels are at least two, all different")
-        return Categorical(name, levels)
+        return ex.Categorical(name, levels)
 
     def survival(self, node: ast.Call) -> ex.Survival:
         """Surv(time, event)."""
         if len(node.args) != 2 or node.keywords:
             self.refuse("write Surv(time, event), times from the start of follow-up")
         time, event = (self.of_column(argument) for argument in node.args)
-        if not (isinstance(event, Column) or ex.is_binary(event)):
+        if not (isinstance(event, ex.Column) or ex.is_binary(event)):
             self.refuse("the event is 0 or 1; write Surv(time, status == 2)")
         return ex.Survival(time, event)
 
@@ -320,7 +313,7 @@ class FactorReader:
         value = self.quotes.value(node.id) if isinstance(node, ast.Name) else None
         return value if isinstance(value, str) else None
 
-    def level(self, node: ast.expr) -> Level:
+    def level(self, node: ast.expr) -> ex.Level:
         """A level of a column."""
         text = self.text_of(node)
         value = self.literal(node) if text is None else text
@@ -363,7 +356,7 @@ class Token(NamedTuple):
         return self.kind in ("name", "python")
 
 
-def read_factor(token: Token, quotes: Quotes) -> Factor:
+def read_factor(token: Token, quotes: Quotes) -> ex.Factor:
     """Read one factor from a token, or raise a FormulaError that says what to write instead."""
     with translated(quotes.show(token.text)):  # thousands of minus signs are nested too deeply
         return FactorReader(token.text, token.kind, quotes).factor()

@@ -44,7 +44,7 @@ import numpy as np
 from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.errors import BudgetError
 from dpeffects.estimators.option_checks import check_clip, checked, choice
-from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options, PublicInfo, with_own_delta
+from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options, PublicInfo
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.replication.unproved import boosting
@@ -304,7 +304,7 @@ SPEC = MethodSpec(
     levels=("sample",),
     options=DPEBMOptions,
     budget_split=budget_split,
-    uses_delta=with_own_delta(budget_split),
+    uses_delta=lambda options, facts: dict.fromkeys(budget_split(facts.level, options)),
     fit=fit,
     citation=(
         "Nori, Caruana, Bu, Shen and Kulkarni (2021), Accuracy, interpretability, and differential "

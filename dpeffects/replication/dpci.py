@@ -33,7 +33,7 @@ from dpeffects.arrays import BoolArray, FloatArray, Interval
 from dpeffects.design.features import spread_points
 from dpeffects.errors import OptionError
 from dpeffects.estimators.option_checks import check_clip, checked, whole
-from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options, PublicInfo, with_own_delta
+from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options, PublicInfo
 from dpeffects.inference.estimate import Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.privacy.sample_splits import EffectTerms, isolated
@@ -184,7 +184,7 @@ SPEC = MethodSpec(
     levels=("sample",),
     options=DpciOptions,
     budget_split=budget_split,
-    uses_delta=with_own_delta(budget_split),
+    uses_delta=lambda options, facts: dict.fromkeys(budget_split(facts.level, options)),
     fit=fit,
     citation=(
         "Schroeder, Hartenstein and Feuerriegel (2025), PrivATE: differentially private confidence "

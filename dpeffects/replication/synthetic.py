@@ -29,7 +29,7 @@ import numpy as np
 from dpeffects.errors import EstimationError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators.option_checks import check_clip, checked, choice, whole
-from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options, PublicInfo, with_own_delta
+from dpeffects.estimators.spec import NO_CONFOUNDER, MethodSpec, Options, PublicInfo
 from dpeffects.inference.estimate import Estimate, Unavailable
 from dpeffects.privacy.curator import Curator
 from dpeffects.replication.block_learner import ESTIMATOR_NAMES, BlockLearner, models_of
@@ -125,7 +125,7 @@ SPEC = MethodSpec(
     levels=("sample",),
     options=SyntheticOptions,
     budget_split=budget_split,
-    uses_delta=with_own_delta(budget_split),
+    uses_delta=lambda options, facts: dict.fromkeys(budget_split(facts.level, options)),
     fit=fit,
     citation=(
         "McKenna, Mullins, Sheldon and Miklau (2022), AIM: an adaptive and iterative mechanism for "

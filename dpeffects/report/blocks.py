@@ -200,6 +200,10 @@ def assumed(result: ResultBase) -> str:
     """What has to be true for the intervals to hold; an association is no effect in any case."""
     if result.associated:
         return ""
+    return "; ".join(filter(None, (_assumed(result), _SAID["missing"].get(result._missing))))
+
+
+def _assumed(result: ResultBase) -> str:
     conditional = ESTIMANDS[result.estimand].conditional if result.estimand in ESTIMANDS else False
     by = result.details.get(STOOD_IN) or result.options.get("chosen", result.method)
     spec = find(str(by), conditional)

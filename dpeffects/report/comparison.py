@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpeffects import summary
 from dpeffects.errors import OptionError
 from dpeffects.guarantee import protected, status_warning
 from dpeffects.inference.intervals import check_conf_level
@@ -15,17 +16,7 @@ from dpeffects.report.journal_table import about, line
 from dpeffects.results.number_format import NOT_AVAILABLE, number
 from dpeffects.results.scaled import SCALES, check_scale
 from dpeffects.results.wording import capital, effect_cells, percent
-from dpeffects.summary import (
-    Block,
-    Notes,
-    Prose,
-    Summary,
-    SummaryMixin,
-    Table,
-    check_form,
-    each_warning,
-    starred,
-)
+from dpeffects.summary import Summary
 
 _STATS = ("std_error", "conf_int")
 _FACTS = ("outcome", "estimand", "method", "level", "epsilon", "delta", "guarantee", "n")
@@ -36,7 +27,7 @@ Cells = dict[tuple[int, str, int], str]
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(SummaryMixin):
+class Comparison(summary.SummaryMixin):
     """Results side by side; made by `compare`.
 
     ``stat`` is what stands below each estimate: "std_error" or "conf_int".
@@ -76,9 +67,9 @@ class Comparison(SummaryMixin):
         panels = [named] if width is None else _panels(named, width)
         title = f"{len(self.fits)} result{'s' if len(self.fits) > 1 else ''} side by side"
         tables = (_table(labels, panel) for panel in panels)
-        last: Block = Prose('Full results: summary("full")')
-        if check_form(form) == "full":
-            last = Notes(self._notes())
+        last: summary.Block = summary.Prose('Full results: summary("full")')
+        if summary.check_form(form) == "full":
+            last = summary.Notes(self._notes())
         return Summary(title, self._starred(), (*tables, last))
 
     def table(self) -> Summary:
@@ -92,8 +83,8 @@ class Comparison(SummaryMixin):
                 rows.append((label, *line(row, effect_cells(row)), *size))
             feet.append(f"{name}: {about(fit)}")
         columns = ("", "estimate", f"{percent(self.conf_level)} CI", "P", "n", "epsilon")
-        lines = Table("", columns, tuple(rows), "lrrrrr")
-        foot = Prose(" ".join((*feet, *self._notes()[1:])))
+        lines = summary.Table("", columns, tuple(rows), "lrrrrr")
+        foot = summary.Prose(" ".join((*feet, *self._notes()[1:])))
         title = capital(SCALES[self.scale]) + ", by result"
         return Summary(title, self._starred(), (lines, foot))
 
@@ -139,8 +130,8 @@ class Comparison(SummaryMixin):
         lines = []
         for name, row in zip(self.names, self.glance().to_dict("records"), strict=True):
             warnings = (status_warning(str(row["guarantee"])), row["warnings"])
-            lines += [f"{name}: {words}" for words in each_warning(*warnings)]
-        return starred(lines)
+            lines += [f"{name}: {words}" for words in summary.each_warning(*warnings)]
+        return summary.starred(lines)
 
     def _notes(self) -> tuple[str, ...]:
         below = "standard errors in (...)"
@@ -149,8 +140,8 @@ class Comparison(SummaryMixin):
         tidy, glance = self.tidy(), self.glance()
         parts = "sampling error and privacy noise"
         if "bias_variance" in glance and (glance["bias_variance"] > 0.0).any():
-            parts = "sampling error, privacy noise and what is allowed for possible biases"
-        notes = [f"Below the estimates: {below}; {parts} together."]
+            parts = "sampling error, privacy noise and an allowance for possible bias"
+        notes = [f"Below the estimates: {below}. They include {parts}."]
         if self.scale != "difference":
             notes.insert(0, f"All effects are on the scale {self.scale} ({SCALES[self.scale]}).")
         if "covers" in tidy and (tidy["covers"] == "noise").any():
@@ -158,10 +149,8 @@ class Comparison(SummaryMixin):
             notes.append(f"Of privacy noise only, without sampling error: {fits}.")
         units = glance["unit"].unique()
         if len(units) > 1:
-            notes.append(
-                f"The guarantees protect different things ({'; '.join(map(protected, units))}): "
-                "their epsilons do not compare."
-            )
+            said = "; ".join(map(protected, units))
+            notes.append(f"Units of protection differ ({said}): epsilons are not comparable.")
         return tuple(notes)
 
 
@@ -259,14 +248,14 @@ def _effect(row: dict[Any, Any], stat: str) -> tuple[str, str]:
     return estimate, f"({error})"
 
 
-def _table(labels: Sequence[tuple[int, str, int]], panel: list[tuple[str, Cells]]) -> Table:
+def _table(labels: Sequence[tuple[int, str, int]], panel: list[tuple[str, Cells]]) -> summary.Table:
     names, columns = zip(*panel, strict=True)
     rows = [
         (label if line == 0 else "", *(column.get((kind, label, line), "") for column in columns))
         for kind, label, line in labels
         if kind or any((kind, label, line) in column for column in columns)
     ]
-    return Table("", ("", *names), tuple(rows), "l" + "r" * len(names))
+    return summary.Table("", ("", *names), tuple(rows), "l" + "r" * len(names))
 
 
 def _panels(named: list[tuple[str, Cells]], width: int) -> list[list[tuple[str, Cells]]]:

@@ -18,7 +18,7 @@ from functools import cache
 from os import PathLike
 from pathlib import Path
 
-from dpeffects import documents, file_output
+from dpeffects import documents, file_output, summary
 from dpeffects.errors import OptionError, refusal
 from dpeffects.guarantee import Guarantee, column_of, protected
 from dpeffects.privacy.noise import SecureNoise
@@ -26,18 +26,6 @@ from dpeffects.report.paragraph import versions
 from dpeffects.report.word import ENDING, word_file
 from dpeffects.results.number_format import joined, number
 from dpeffects.results.result_base import Payment, ResultBase
-from dpeffects.summary import (
-    FORMATS,
-    Pairs,
-    Prose,
-    Renderer,
-    Report,
-    Summary,
-    Table,
-    named,
-    renderer,
-    summarise,
-)
 
 FORMAT = "dpeffects release record"
 ASK, MET, NOT_MET = "for the board", "met", "NOT MET"
@@ -47,11 +35,11 @@ Check = tuple[str, str, str]
 
 def write_about(
     fit: ResultBase, path: str | PathLike[str] | None, conf_level: float, overwrite: bool
-) -> Report | Path:
+) -> summary.Report | Path:
     """Return the paragraph about a result, or write its record for a review board to a path."""
-    paragraph = named(f"{fit._words}.described")(fit, conf_level)
+    paragraph = summary.named(f"{fit._words}.described")(fit, conf_level)
     if path is None:
-        return Report(paragraph)
+        return summary.Report(paragraph)
     target = _target(path)
     parts = fit._paid
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -74,7 +62,7 @@ def write_about(
         file_output.check(name, overwrite=again is True)
     twin = earlier or twin
     about = {"File": file.name, "SHA-256": hashlib.sha256(twin.encode()).hexdigest()}
-    page = _page(parts, summarise(fit, conf_level=conf_level), paragraph, now, about)
+    page = _page(parts, summary.summarise(fit, conf_level=conf_level), paragraph, now, about)
     if not earlier:
         file_output.write(file, twin.encode(), overwrite=overwrite is True)
     if target.suffix.lower() == ENDING:
@@ -83,24 +71,28 @@ def write_about(
     return file_output.write(target, text, overwrite=overwrite is True)
 
 
-def _formats() -> dict[str, Renderer]:
-    return {known.ending: known for known in map(renderer, FORMATS)}
+def _formats() -> dict[str, summary.Renderer]:
+    return {known.ending: known for known in map(summary.renderer, summary.FORMATS)}
 
 
 def _page(
-    parts: Sequence[Payment], summary: Summary, paragraph: str, now: str, twin: dict[str, str]
-) -> Summary:
+    parts: Sequence[Payment],
+    whole: summary.Summary,
+    paragraph: str,
+    now: str,
+    twin: dict[str, str],
+) -> summary.Summary:
     columns = ("check", "this release", "verdict")
     blocks = (
-        Prose(paragraph, "Methods and results"),
-        Table("Checklist (docs/review_board.md)", columns, tuple(checklist(parts)), "lll"),
-        *summary.blocks,
+        summary.Prose(paragraph, "Methods and results"),
+        summary.Table("Checklist (docs/review_board.md)", columns, tuple(checklist(parts)), "lll"),
+        *whole.blocks,
         _charges(parts),
         _bounds(parts),
-        Pairs((*versions().items(), ("Written", now)), "Versions"),
-        Pairs(tuple(twin.items()), "The same for machines"),
+        summary.Pairs((*versions().items(), ("Written", now)), "Versions"),
+        summary.Pairs(tuple(twin.items()), "The same for machines"),
     )
-    return Summary(f"Release record. {summary.title}", summary.starred_warnings, blocks)
+    return summary.Summary(f"Release record. {whole.title}", whole.starred_warnings, blocks)
 
 
 def _target(path: str | PathLike[str]) -> Path:
@@ -222,7 +214,7 @@ def _noise(parts: Sequence[Payment]) -> Check:
     return "Noise", text, ASK if sources == {""} else NOT_MET
 
 
-def _charges(parts: Sequence[Payment]) -> Table:
+def _charges(parts: Sequence[Payment]) -> summary.Table:
     rows = []
     for site, s in [(part.site, charge) for part in parts for charge in part.charges]:
         sizes = _all(s.sensitivity), _all(s.scale)
@@ -231,19 +223,21 @@ def _charges(parts: Sequence[Payment]) -> Table:
         rows.append((site, s.label, s.share, s.mechanism, *sizes, *price, claim))
     columns = ("site", "release", "share", "mechanism", "sensitivity", "scale", "epsilon", "delta")
     title = "All charges, with the claim behind each (dpeffects/privacy/PROOFS.md)"
-    return _without_site(Table(title, (*columns, "claim"), tuple(rows), "llllrrrrl"))
+    return _without_site(summary.Table(title, (*columns, "claim"), tuple(rows), "llllrrrrl"))
 
 
-def _bounds(parts: Sequence[Payment]) -> Table:
+def _bounds(parts: Sequence[Payment]) -> summary.Table:
     rows = tuple((part.site, *bound) for part in parts for bound in part.bounds)
-    return _without_site(Table("All bounds", ("site", "column", "bounds", "source"), rows, "llll"))
+    return _without_site(
+        summary.Table("All bounds", ("site", "column", "bounds", "source"), rows, "llll")
+    )
 
 
-def _without_site(table: Table) -> Table:
+def _without_site(table: summary.Table) -> summary.Table:
     if any(row[0] for row in table.rows):
         return table
     rows = tuple(row[1:] for row in table.rows)
-    return Table(table.title, table.columns[1:], rows, table.align[1:])
+    return summary.Table(table.title, table.columns[1:], rows, table.align[1:])
 
 
 def _all(values: Sequence[float]) -> str:

@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, overload
 
+from dpeffects.design.clipped import OUTSIDE
 from dpeffects.errors import advised
 from dpeffects.guarantee import Guarantee
 from dpeffects.inference.estimate import Estimate
@@ -161,6 +162,8 @@ class ResultBase(ReportableResult, Coefficients, words="report.release_summary")
         missing values, clusters.
     allotment
         The allotment of a ledger that was charged (`Ledger.allot`), or empty.
+    arms
+        Levels of the treatment, the reference first.
     """
 
     _at_level: ClassVar[Mapping[str, str]] = {}
@@ -184,6 +187,7 @@ class ResultBase(ReportableResult, Coefficients, words="report.release_summary")
     citation: str = ""
     sample: Mapping[str, str] = field(default_factory=dict)
     allotment: str = ""
+    arms: tuple[str, ...] = ()
 
     @property
     def identification(self) -> str:
@@ -209,6 +213,15 @@ class ResultBase(ReportableResult, Coefficients, words="report.release_summary")
     def estimate_warnings(self) -> str:
         """Warnings about the estimates; empty where there are none."""
         return ""
+
+    def _at_ends(self, ends: Iterable[str]) -> Iterable[str]:
+        """Warnings of means at an end of a range, unless the call counted what lay outside."""
+        return () if any(OUTSIDE in x.label for x in self.charges) else dict.fromkeys(ends)
+
+    @property
+    def _missing(self) -> str:
+        """The policy by which missing outcomes are taken to be missing at random, if any is."""
+        return "weight" if "missing, weight" in self.sample else ""
 
     def charges_frame(self) -> pd.DataFrame:
         """One row a charge: what was drawn, at what price, by which proved claim."""

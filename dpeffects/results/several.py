@@ -103,8 +103,10 @@ class SeveralEffects(SeveralRows, picture="report.plots.interval_plots.contrasts
         return False
 
     def _row_labels(self, rows: Sequence[Mapping[Any, Any]]) -> list[str]:
-        shares = [x.means is not None and scales.is_risk(x.means) for x in self.effects]
-        pairs = zip(rows, shares, strict=True)
+        """A subset that has no means, as it has too few records, is in the unit of the others."""
+        risks = [scales.is_risk(x.means) if x.means else None for x in self.effects]
+        alike = {*risks} == {True, None}
+        pairs = zip(rows, [alike or risk for risk in risks], strict=True)
         return [f"{row['term']}, %" if share else str(row["term"]) for row, share in pairs]
 
     def _at(self, i: int) -> dict[str, Any]:
@@ -394,8 +396,6 @@ class ArmEffects(SimultaneousEffects):
 
     Parameters
     ----------
-    arms
-        Levels of the treatment, the reference first.
     contrasts
         "reference" (each arm against the first) or "pairwise" (each against each).
     labels, effects
@@ -412,15 +412,13 @@ class ArmEffects(SimultaneousEffects):
     (['low - none', 'high - none'], (2, 2))
     """
 
-    arms: tuple[str, ...]
     contrasts: str
 
     @classmethod
     def _made(cls, released: Effects, estimation: Any, about: dict[str, Any]) -> Self:
         """The result of an estimation, with what all results say about themselves."""
-        names = tuple(map(str, estimation.design.columns.arms))
+        names = about["arms"]
         return cls(
-            arms=names,
             contrasts=estimation.request.contrasts,
             labels=tuple(f"{names[a]} - {names[b]}" for a, b in estimation.contrasts),
             effects=tuple(map(estimation.completed, released.estimates)),
@@ -508,7 +506,8 @@ class SubsetEffects(SimultaneousEffects):
         first, second = (self.subset(label).released for label in (one, other))
         contrast = f"{self.treatment} ({one} - {other})"
         released = first.less(second)
-        return replace(self.subset(one), released=released, treatment=contrast, sample={})
+        about: dict[str, Any] = {"treatment": contrast, "sample": {}, "arms": ()}
+        return replace(self.subset(one), released=released, **about)
 
     @property
     def _named(self) -> Labels:

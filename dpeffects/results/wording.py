@@ -8,6 +8,7 @@ from typing import Any
 
 from dpeffects.errors import texts
 from dpeffects.estimands import ESTIMANDS, LATE
+from dpeffects.guarantee import printed as printed_name
 from dpeffects.inference import Estimate, Interval, Unavailable, ratio_of
 from dpeffects.inference.table_one import hidden, within_noise
 from dpeffects.results.number_format import NOT_AVAILABLE, to_error, with_ends
@@ -21,6 +22,7 @@ DAGGER = "† Not distinguishable from privacy noise: within 1.96 standard devia
 PER_CENT = ", %"
 """How the label of a number ends that a journal prints in per cent."""
 _SCALED = ("estimate", "std_error", "conf_low", "conf_high", "noise_sd", "mean")
+_PLAIN, _LONG = (("0", "1"), ("0.0", "1.0"), ("False", "True")), 60
 _ALIKE = 10.0
 """Errors that differ by less than this factor are shown to the same place."""
 
@@ -156,7 +158,19 @@ def called(result: Any, many: bool = False) -> str:
 
 def relation(result: Any) -> str:
     """Name what the number is: an effect of treatment on outcome, or their association."""
-    return related(result.treatment, result.outcome, result.associated)
+    return related(result.treatment + versus(result), result.outcome, result.associated)
+
+
+def versus(result: Any) -> str:
+    """Which level of the treatment is compared with which, where they are not 1 and 0."""
+    named = len(result.arms) == 2 and result.arms not in _PLAIN
+    return " ({1} vs. {0})".format(*map(shown_level, result.arms)) if named else ""
+
+
+def shown_level(level: object) -> str:
+    """A declared level in a summary or a note, which a site can send; long ones are cut."""
+    text = str(level)
+    return text if text.isprintable() and len(text) <= _LONG else printed_name(text)
 
 
 def related(treatment: str, outcome: str, associated: bool) -> str:
@@ -170,7 +184,7 @@ def effect_words(result: Any) -> str:
     if result.associated:
         return f"the {relation(result)}"
     what = words_of(result.estimand)
-    return f"the {what} ({result.estimand}) of {result.treatment} on {result.outcome}"
+    return f"the {what} ({result.estimand}) of {relation(result).removeprefix('effect of ')}"
 
 
 def capital(text: str) -> str:

@@ -1,6 +1,6 @@
 """Wrong units are noticed by every public call whose n and epsilon carry it; right ones are none.
 
-The rule is public: n times epsilon, and that all records count.
+The rule is public: n times epsilon, and whether all records count.
 """
 
 from __future__ import annotations
@@ -73,8 +73,10 @@ def test_there_is_a_call_of_every_function():
         (800, 6.25, {}, True),
         (800, 6.2, {}, False),
         (800, 6.25, {"check_bounds": False}, False),
-        (800, 12.5, {"subset": "x1 > 0.1"}, False),
-        (800, 12.5, {"missing": "complete"}, False),
+        (800, 12.5, {"subset": "x1 > 0.1"}, True),
+        (800, 12.5, {"missing": "complete"}, True),
+        (800, 12.4, {"subset": "x1 > 0.1"}, False),
+        (800, 12.4, {"missing": "complete"}, False),
     ],
 )
 def test_the_rule_is_public(n, epsilon, more, checked):
@@ -95,6 +97,17 @@ def test_the_caution_comes_first_and_the_plan_knows_the_price():
     assert "check_bounds 0.0" in str(planned)
     public = dpe.dp_ate(PLAIN, data, "one_step", bounds=BOUNDS, level="label", epsilon=1, seed=1)
     assert "in about 99 % (x1, x2)" in public.warnings  # for nothing: covariates are public
+
+
+@pytest.mark.parametrize("how", ["complete", "weight"])
+def test_wrong_units_are_noticed_where_outcomes_are_missing(how):
+    """Calls that leave records out had no count of them, and no word."""
+    for factor, expected in ((100, True), (1, False)):
+        data = frame(3000, 1).assign(y=lambda x, factor=factor: factor * x["y"])
+        data.loc[::7, "y"] = np.nan
+        given = {"bounds": BOUNDS, "epsilon": 8, "seed": 1, "missing": {"y": how}}
+        fit = dpe.dp_ate(PLAIN, data, "one_step", **given)
+        assert ("Values clipped to declared ranges" in fit.warnings) is expected
 
 
 def test_neighbours_move_the_count_by_one():

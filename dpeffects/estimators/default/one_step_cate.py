@@ -25,6 +25,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray
 from dpeffects.errors import OptionError
 from dpeffects.estimators import constants as hand
+from dpeffects.estimators.arm_sums import at_end
 from dpeffects.estimators.default import one_step
 from dpeffects.estimators.default.one_step import OneStepOptions, Stage
 from dpeffects.estimators.default.polynomial_terms import added_words, bends
@@ -33,6 +34,7 @@ from dpeffects.estimators.default.score_curvature import CurvatureQuery
 from dpeffects.estimators.learners.first_stage import group
 from dpeffects.estimators.row_functions import row
 from dpeffects.estimators.spec import PublicInfo
+from dpeffects.inference import with_another
 from dpeffects.inference.estimate import Effects, ErrorPart, Estimate, SamplingVariance, Unavailable
 from dpeffects.privacy.curator import Curator, SumQuery
 from dpeffects.privacy.domains import Box
@@ -125,7 +127,8 @@ def fit(curator: Curator, options: OneStepOptions, points: None) -> Effects:
         left = models.clip * models.slopes.left
         warnings = one_step.warnings(models, curves, score, options.left_out)
         parts += one_step.confounding(models, curves)
-    warnings = stage.centres.with_warnings(warnings)
+    centres = stage.centres
+    warnings = with_another(centres.with_warnings(warnings), at_end(curator, centres.sums))
     # by group: sums of residuals, squares, weights, ones, by arm or of both together
     by_group = sums.value.reshape(groups, -1, 4).transpose(0, 2, 1)
     unknown = float(models.slopes.treatment_variance.mean())

@@ -34,7 +34,7 @@ import numpy as np
 from dpeffects.arrays import FloatArray, IntArray, Interval
 from dpeffects.design.features import Features, unit_rows
 from dpeffects.estimators import constants as hand
-from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums
+from dpeffects.estimators.arm_sums import arm_counts, arm_squares, arm_sums, at_end
 from dpeffects.estimators.row_functions import row
 from dpeffects.estimators.weighting import inverse_weights
 from dpeffects.privacy import Block, Curator, RowFunction, reads
@@ -54,7 +54,7 @@ class Nuisance:
     of their range. ``difference_sd`` is the standard deviation of the noise in the difference of
     the means, ``confounding`` that of what may be left of confounding in it, and ``left`` the part
     of this that shrinkage of both models lets through. ``noise_sd`` is what noise in the outcome
-    functions adds to effects.
+    functions adds to effects, ``end`` a warning of means at an end of their range.
     """
 
     propensity: inverse_weights.PropensityFunction
@@ -69,6 +69,7 @@ class Nuisance:
     confounding: float = 0.0
     left: float = 0.0
     noise_sd: float = 0.0
+    end: str = ""
 
     @property
     def difference(self) -> float:
@@ -272,6 +273,7 @@ def first_stage(
         ends=ends,
         difference_sd=math.sqrt(sums.variance * float((sizes**-2.0).sum()) + by_count),
         confounding=0.0 if randomised else hand.CONFOUNDED * outcome_sd,
+        end=at_end(curator, sums),
     )
     epsilon, delta = curator.epsilon("outcome"), curator.delta("outcome")
     size = features.size * (2 if by_arm else 1)

@@ -48,6 +48,7 @@ from dpeffects.inference.estimate import (
     Estimate,
     SamplingVariance,
     Unavailable,
+    with_another,
 )
 from dpeffects.privacy import Box, Curator, GroupIndex, NoisyValue, Share, entries
 from dpeffects.privacy.losses import Huber
@@ -435,7 +436,7 @@ def at_points(noisy: NoisyValue, average: float, unit: float) -> tuple[Estimate,
 
 def _warnings(nuisance: _first.Nuisance) -> str:
     """Say it where both models are shrunk so far that they hardly adjust."""
-    return _SAID["hardly"] if nuisance.left > 1.0 - hand.HARDLY else ""
+    return with_another(_SAID["hardly"] * (nuisance.left > 1.0 - hand.HARDLY), nuisance.end)
 
 
 def _margins(counts: NoisyValue, n: int) -> tuple[FloatArray, float]:

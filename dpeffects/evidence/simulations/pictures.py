@@ -9,7 +9,12 @@ import numpy as np
 from dpeffects.errors import DataError, OptionError
 from dpeffects.lazy import pd
 from dpeffects.report.plots import style as look
-from dpeffects.services.planning.planned_plot import against_epsilon, legend_beside, series_line
+from dpeffects.services.planning.planned_plot import (
+    against_epsilon,
+    legend_beside,
+    plain_ticks,
+    series_line,
+)
 
 _NEEDED = ("data", "fit", "epsilon", "guarantee", "level", "error")
 _NEAR = 1.1
@@ -138,7 +143,7 @@ def leaderboard(frame: Any, epsilon: float = 1.0, *, ax: Any = None) -> Any:
         for k, (data, part) in enumerate(cells.groupby("data", sort=False)):
             _marks(axes, k, str(data), part, names)
         axes.set_xscale("log")
-        look.plain_ticks(axes.xaxis)
+        plain_ticks(axes.xaxis)
         look.rows(axes, names)
         for row in range(len(names)):
             axes.axhline(row, color=look.PALE, linewidth=0.5, zorder=0.1)

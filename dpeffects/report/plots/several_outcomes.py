@@ -137,7 +137,7 @@ def _row(fit: StudyEffects, i: int, row: Any, label: str, records: str) -> _Row:
     factor = 100.0 if share else 1.0
     value, low, high = (factor * row[x] for x in ("estimate", "conf_low", "conf_high"))
     shown, *ends = to_error((value, low, high), factor * row["std_error"])
-    text = f"{printed(shown, row['noise_ratio'])} ({' to '.join(ends)})"
+    text = printed(f"{shown} ({' to '.join(ends)})", row["noise_ratio"])
     drawn = (math.nan if row["noise_ratio"] > 1.0 else value, low, high)
     return _Row(label, (text, records, ""), (column.low, column.high, what), drawn)
 

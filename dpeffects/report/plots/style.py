@@ -207,16 +207,6 @@ def outside(
     ax.annotate(text, at, xycoords=where, fontsize=SMALL, **away, **how)
 
 
-def plain_ticks(axis: Any) -> None:
-    """Label a logarithmic axis by plain numbers, also at 2 and 5 where there are few decades."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 200.0 * low else (1.0,)))
-    axis.set_minor_locator(NullLocator())
-    plain_numbers(axis)
-
-
 def thousands(ax: Any) -> None:
     """Label large numbers on linear axes with their thousands apart."""
     for axis in (ax.xaxis, ax.yaxis):

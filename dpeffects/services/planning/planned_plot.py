@@ -68,7 +68,7 @@ def against_epsilon(ax: Any, epsilons: list[float], x: str, y: str) -> None:
     values = sorted(set(epsilons))
     ax.set_xticks(values, [f"{value:g}" for value in values])
     ax.xaxis.set_minor_locator(NullLocator())
-    look.plain_ticks(ax.yaxis)
+    plain_ticks(ax.yaxis)
     ax.set(xlabel=x, ylabel=y)
     legend_beside(ax)
 
@@ -76,3 +76,13 @@ def against_epsilon(ax: Any, epsilons: list[float], x: str, y: str) -> None:
 def legend_beside(ax: Any) -> None:
     """Put the legend beside the picture, where it covers nothing."""
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+
+
+def plain_ticks(axis: Any) -> None:
+    """Label a logarithmic axis by plain numbers, also at 2 and 5 where there are few decades."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 200.0 * low else (1.0,)))
+    axis.set_minor_locator(NullLocator())
+    look.plain_numbers(axis)

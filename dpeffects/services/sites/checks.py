@@ -112,6 +112,13 @@ def _apart(one: Any, other: Any) -> str:
     return f"{one!r} and {other!r}"
 
 
+def arms_said(notes: Sequence[str], treatment: str) -> tuple[str, ...]:
+    """Control and treated level by the notes of a site; empty where these do not say them."""
+    said = re.escape(TREATED + treatment) + " = (.*), control records " + re.escape(treatment)
+    found = [match for note in notes if (match := re.fullmatch(said + r" = (.*)\.", note))]
+    return (found[0][2], found[0][1]) if found else ()
+
+
 def check_levels(notes: Mapping[str, Sequence[str]]) -> None:
     """Refuse sites that have another level as treated, or as the event, by their notes.
 

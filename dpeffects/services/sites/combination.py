@@ -24,6 +24,7 @@ from dpeffects.results.number_format import with_error
 from dpeffects.results.result_base import Payment
 from dpeffects.services.sites.checks import (
     SAME,
+    arms_said,
     check_all,
     check_levels,
     check_rule,
@@ -377,6 +378,7 @@ def _combined(
     none = Unavailable("the distribution of a combination is in conf_int")
     return CombinedEffect(
         **{name: getattr(releases[0], name) for name in _SHARED},
+        arms=arms_said(releases[0].released.notes, releases[0].treatment),
         method=rule.name,
         method_title=rule.words,
         n=sum(release.n for release in used),
