@@ -18,7 +18,7 @@ import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.estimators import proved, table_methods
 from dpeffects.ledgers import open_ledger
-from dpeffects.services.federation import Question, answer
+from dpeffects.services.gate import Question, answer
 from tests.federation.sites import policy, question
 from tests.neighbours import PAIRS, SITES, Pair, pair, places, undefined
 from tests.replay import Frozen, Replayed, replay
@@ -136,7 +136,7 @@ def _answer(formula: str, data: Any, asked: Mapping[str, Any], pair: Pair) -> An
     }
     covariates = [name for name in ALL if name != "y"]
     columns = {"outcome": ["y"], "treatment": ["t"], "covariates": covariates}
-    with TemporaryDirectory() as folder, mock.patch("dpeffects.services.federation.site.rehearse"):
+    with TemporaryDirectory() as folder, mock.patch("dpeffects.services.gate.answers.rehearse"):
         treated = [None if pd.isna(t) else int(t) for t in data["t"]]
         data.assign(t=treated).to_csv(Path(folder, "data.csv"), index=False)
         methods = [*SPECS, "study"]

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from dpeffects.errors import ReleaseError
 from dpeffects.guarantee import Guarantee
-from dpeffects.services.federation import answer, collect
+from dpeffects.services.federation import collect
 from dpeffects.services.federation.centre import NoReply
+from dpeffects.services.gate import answer
 from dpeffects.services.sites import SiteRelease
 from tests.federation.sites import frame, policy, question
 

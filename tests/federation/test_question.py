@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpeffects.errors import QuestionError
-from dpeffects.services.federation import Question
+from dpeffects.services.gate import Question
 from tests.cases import each
 from tests.federation.sites import question
 

@@ -20,8 +20,10 @@ from dpeffects.errors import (
 )
 from dpeffects.estimators import proved
 from dpeffects.ledgers.memory import Ledger
-from dpeffects.services.federation import SitePolicy, answer, collect, site, trial_runs
-from dpeffects.services.federation.records import SiteColumns
+from dpeffects.services.federation import collect
+from dpeffects.services.gate import Policy, answer, trial_runs
+from dpeffects.services.gate import answers as site
+from dpeffects.services.gate.records import SiteColumns
 from dpeffects.services.sites import SiteRelease, combine, dp_multisite, site_release
 from dpeffects.services.sites.consistency import release_inconsistency
 from dpeffects.services.sites.signing import make_keys, read_private, sign
@@ -196,7 +198,7 @@ def test_a_failure_of_another_kind_is_a_refusal_in_fixed_words(monkeypatch):
         def fails(*args, error=error, **kwargs):
             raise error
 
-        monkeypatch.setattr("dpeffects.services.federation.releases.site_release", fails)
+        monkeypatch.setattr("dpeffects.services.gate.releases.site_release", fails)
         assert trial_runs._reason(task) == words
 
 
@@ -208,7 +210,7 @@ def test_answer_never_raises(tmp_path, monkeypatch, step):
     def fails(*args, **kwargs):
         raise RuntimeError("4711")
 
-    monkeypatch.setattr(SitePolicy, step, fails)
+    monkeypatch.setattr(Policy, step, fails)
     reply = answer(question(), north)
     assert (reply["status"], reply["reason"]) == ("refused", site.NOT_READY)
 
@@ -317,12 +319,12 @@ def test_columns_are_counted_before_they_are_made(tmp_path):
 @pytest.mark.long
 def test_a_question_beyond_its_memory_costs_nothing(tmp_path, monkeypatch):
     """It is stopped on made-up records, and the site goes on answering."""
-    north, real = policy(tmp_path), SitePolicy.task
+    north, real = policy(tmp_path), Policy.task
     asked = question(formula="y ~ t | x*region", method="auto")
-    monkeypatch.setattr(SitePolicy, "task", lambda *a: replace(real(*a), n=3_000_000, megabytes=20))
+    monkeypatch.setattr(Policy, "task", lambda *a: replace(real(*a), n=3_000_000, megabytes=20))
     assert answer(asked, north)["reason"] == trial_runs.TOO_LARGE
     assert north.store().spent == (0, 0)
-    monkeypatch.setattr(SitePolicy, "task", real)
+    monkeypatch.setattr(Policy, "task", real)
     assert answer(asked, north)["status"] == "ok"
 
 
@@ -440,6 +442,6 @@ def test_what_is_not_a_small_regular_file_is_refused_at_once(tmp_path):
         with pytest.raises(ReleaseError):
             read_private(path)
         with pytest.raises(PolicyError):
-            SitePolicy.read(path)
+            Policy.read(path)
         with pytest.raises(PolicyError):
             replace(policy(tmp_path), data=Path(path)).load()

@@ -14,7 +14,7 @@ from dpeffects.abilities.study import StudyEffects
 from dpeffects.errors import DPEffectsError, ReleaseError
 from dpeffects.formula import parse
 from dpeffects.services.document_checks import refused
-from dpeffects.services.federation.question import Question
+from dpeffects.services.gate.question import Question
 from dpeffects.services.sites import (
     CombinedEffect,
     SiteRelease,

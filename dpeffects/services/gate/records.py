@@ -3,7 +3,7 @@
 What a site answers must not depend on whether a record could be read. So every value is read by
 itself, by a rule that looks at nothing else, and a value that cannot be used is replaced by one
 that the policy gives: the middle of the range, the first level, control. How many were replaced is
-for the operator, before the site answers anything (`SitePolicy.check`).
+for the operator, before the site answers anything (`Policy.check`).
 """
 
 from __future__ import annotations

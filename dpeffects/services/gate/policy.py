@@ -25,10 +25,10 @@ from dpeffects.lazy import pd
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
 from dpeffects.services.document_checks import SETTINGS, at_least, refused
-from dpeffects.services.federation.question import STUDY, Question, check_name
-from dpeffects.services.federation.records import SiteColumns, read_columns
-from dpeffects.services.federation.store import Price, Store
-from dpeffects.services.federation.trial_runs import Rehearsal
+from dpeffects.services.gate.question import STUDY, Question, check_name
+from dpeffects.services.gate.records import SiteColumns, read_columns
+from dpeffects.services.gate.store import Price, Store
+from dpeffects.services.gate.trial_runs import Rehearsal
 from dpeffects.services.protocols import Protocol
 
 _MOST_BYTES = 10_000_000
@@ -43,7 +43,7 @@ class Grant(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SitePolicy:
+class Policy:
     """What a site answers, and from what.
 
     Parameters
@@ -99,7 +99,7 @@ class SitePolicy:
     anchor: Path | str | None = None
 
     @classmethod
-    def read(cls, path: str | Path) -> SitePolicy:
+    def read(cls, path: str | Path) -> Policy:
         """Read a policy file; paths in it are relative to the file."""
         path = Path(path)
         values = read_toml(documents.read(path, _MOST_BYTES, PolicyError), path, PolicyError)
@@ -107,7 +107,7 @@ class SitePolicy:
             return cls.from_dict(values, path.parent)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], folder: Path = Path()) -> SitePolicy:
+    def from_dict(cls, values: Mapping[str, Any], folder: Path = Path()) -> Policy:
         """Check the entries of a policy file."""
         entries = dict(values)
         with refused(PolicyError, also=BoundsError):

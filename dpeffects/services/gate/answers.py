@@ -8,10 +8,10 @@ from typing import Any
 
 from dpeffects.design.bounds import DeclaredFrame
 from dpeffects.errors import DPEffectsError, EstimationError, QuestionError, RefusalError
-from dpeffects.services.federation.policy import Grant, SitePolicy
-from dpeffects.services.federation.question import Question
-from dpeffects.services.federation.releases import released
-from dpeffects.services.federation.trial_runs import rehearse
+from dpeffects.services.gate.policy import Grant, Policy
+from dpeffects.services.gate.question import Question
+from dpeffects.services.gate.releases import released
+from dpeffects.services.gate.trial_runs import rehearse
 
 _log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ NOT_ANSWERED = "this site could not answer; the budget is spent, its operators h
 NO_ESTIMATE = "the released values do not allow an estimate; the budget is spent"
 
 
-def answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
+def answer(question: Question, policy: Policy) -> dict[str, Any]:
     """Answer a question under the site's policy; this never raises an exception.
 
     The order is what keeps the promise: an answer already given is sent again; what is public is
@@ -52,7 +52,7 @@ def answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
 def answer_text(text: Any, policy: str | Path) -> dict[str, Any]:
     """Answer JSON text under the policy of a file; nothing of an exception is sent."""
     try:
-        read = SitePolicy.read(policy)
+        read = Policy.read(policy)
     except Exception:  # its message could hold values of the data
         _log.exception("the policy of this site cannot be read")
         return {"status": "refused", "reason": NOT_READY}
@@ -63,7 +63,7 @@ def answer_text(text: Any, policy: str | Path) -> dict[str, Any]:
     return answer(question, read)
 
 
-def _answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
+def _answer(question: Question, policy: Policy) -> dict[str, Any]:
     store = policy.store()
     earlier_reply = store.find(question.request, question.digest)
     if earlier_reply is not None:
@@ -77,9 +77,7 @@ def _answer(question: Question, policy: SitePolicy) -> dict[str, Any]:
     return reply
 
 
-def _draw(
-    question: Question, policy: SitePolicy, grant: Grant, data: DeclaredFrame
-) -> dict[str, Any]:
+def _draw(question: Question, policy: Policy, grant: Grant, data: DeclaredFrame) -> dict[str, Any]:
     """Compute the release. It is paid for, so any failure becomes a reply that is kept."""
     sender: dict[str, Any] = {"site": policy.site, "request": question.request}
     try:
@@ -92,6 +90,6 @@ def _draw(
     return {"status": "ok", **sender, "release": release.to_dict()}
 
 
-def _refused(question: Question, policy: SitePolicy, reason: str) -> dict[str, Any]:
+def _refused(question: Question, policy: Policy, reason: str) -> dict[str, Any]:
     sender = {"site": policy.site, "request": question.request}
     return {"status": "refused", **sender, "reason": reason}
