@@ -299,7 +299,6 @@ class Estimation:
             formula,
             request.bounds,
             self.public,
-            interactive=request.interactive,
             sample=self.sample,
             arguments={groups: request.by, **request.options},
         )
@@ -446,7 +445,8 @@ class Estimation:
         It says nothing of a site that answers by itself: its records were made to fit.
         """
         cheap = clipped.affordable(self.design.n, self.request.budget.epsilon)
-        checked = self.request.interactive and self.spec.guarantee != "none"
+        asked = getattr(self.request.data, "interactive", True) is not False
+        checked = asked and self.spec.guarantee != "none"
         return checked and (public or (cheap and self.sample.size_is_public))
 
     def _check_bounds(self, releaser: Releaser, n: int) -> Clipped:

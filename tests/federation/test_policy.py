@@ -67,14 +67,7 @@ BAD = {
     "columns of a question": ("max_columns", {"max_columns": 0}),
     "seconds": ("max_seconds", {"max_seconds": "60"}),
     "memory": ("max_memory", {"max_memory": 0.5}),
-    "levels of an outcome": (
-        "'y' is a number",
-        {"bounds": {**ENTRIES["bounds"], "y": {"levels": [0, 1]}}},
-    ),
-    "three arms": (
-        "'t' has two levels",
-        {"bounds": {**ENTRIES["bounds"], "t": {"levels": [0, 1, 2]}}},
-    ),
+    "one arm": ("at least two", {"bounds": {**ENTRIES["bounds"], "t": {"levels": ["no"]}}}),
 }
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpeffects.design.bounds import Bounds, DeclaredFrame
 from dpeffects.errors import (
     DataError,
     EstimationError,
@@ -236,9 +237,8 @@ def test_every_method_works_with_an_empty_arm(method, estimand):
         for frame in (data, data.assign(y=5.0, x=0.0, region="S")):
             arguments = {"method": method, "estimand": estimand, "epsilon": 2.0, "delta": delta}
             with suppress(EstimationError):  # of released values
-                site_release(
-                    formula, frame, site="a", bounds=bounds, interactive=False, seed=3, **arguments
-                )
+                asked = DeclaredFrame(frame, Bounds.declared(bounds), interactive=False)
+                site_release(formula, asked, site="a", seed=3, **arguments)
     with pytest.raises(DataError, match="one of the two arms is empty"):
         site_release(formula, data, site="a", bounds=bounds, **arguments)
 

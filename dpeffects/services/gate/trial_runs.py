@@ -154,8 +154,9 @@ def _reason(task: Rehearsal) -> str:
     from dpeffects.services.gate.releases import released
 
     try:
-        data = DeclaredFrame(task.layout.made_up(task.n), Bounds.declared(task.layout.bounds))
-        released(task.formula, data, site="made-up", seed=0, **task.arguments)
+        frame, bounds = task.layout.made_up(task.n), Bounds.declared(task.layout.bounds)
+        data = DeclaredFrame(frame, bounds, interactive=False)
+        released(task.formula, data, seed=0, **task.arguments)
     except EstimationError:
         return ""  # the luck of the noise on records that mean nothing
     except DPEffectsError as error:
