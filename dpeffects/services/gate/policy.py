@@ -149,11 +149,8 @@ class Policy:
         if not (self.columns.get("outcome") and self.columns.get("treatment")):
             raise PolicyError("columns must name the outcome, the treatment and the covariates")
         _among("columns", self.columns, _ROLES)
-        _among(
-            "methods",
-            self.methods,
-            (*proved(), STUDY, *(name for name in CALLS if name != "dp_ate")),
-        )
+        others = {*CALLS} - {"dp_ate", "dp_study"}
+        _among("methods", self.methods, (*proved(), STUDY, *others))
         _among("estimands", self.estimands, AVERAGES)
         _among("level", (self.level,), LEVELS)
         _among("above_maximum", (self.above_maximum,), ("refuse", "lower"))
