@@ -32,7 +32,7 @@ def replies(tmp_path_factory):
 
 def test_all_answer(replies):
     collected = collect(replies.items(), SITES, ASKED)
-    assert [r.site for r in collected.releases] == list(SITES)
+    assert list(collected.releases) == list(SITES)
     assert collected.left_out == {}
     assert "west   answered" in collected.report()
     assert collected.combine().n > 0
@@ -82,7 +82,7 @@ def cases(reply):
 def test_a_bad_reply_leaves_the_others(replies):
     for bad, words in cases(replies["west"]).values():
         collected = collect({**replies, "west": bad}.items(), SITES, ASKED)
-        assert [r.site for r in collected.releases] == ["north", "south"]
+        assert list(collected.releases) == ["north", "south"]
         assert words in collected.left_out["west"]
         assert collected.combine().left_out["west"] == collected.left_out["west"]
         assert collected.left_out["west"] in " ".join(collected.report().split())
@@ -134,7 +134,7 @@ values = st.recursive(
 
 def sound(collected):
     """Every site is in one place, and the table can be printed."""
-    answered = [release.site for release in collected.releases]
+    answered = list(collected.releases)
     assert sorted([*answered, *collected.left_out]) == sorted(SITES)
     assert all(line.isprintable() for line in collected.table().splitlines())
     json.dumps(collected.to_dict(), allow_nan=False)

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
-from dpeffects.errors import PolicyError, QuestionError
+from dpeffects.errors import PolicyError, QuestionError, ReleaseError
 from dpeffects.ledgers import open_ledger
+from dpeffects.services.federation import collect
 from dpeffects.services.gate import Question, Store, answer, answers
 from dpeffects.services.gate.answers import refusal_of, result_of
 from dpeffects.services.gate.question import CALLS
@@ -81,11 +82,16 @@ def registry(folder, **changes):
 
 
 @pytest.fixture
-def seeded(monkeypatch):
-    """Answers drawn with a seed, and nothing tried before: that is tested elsewhere."""
+def untried(monkeypatch):
+    """Nothing is tried before: that is tested elsewhere."""
+    monkeypatch.setattr(answers, "rehearse", lambda task: None)
+
+
+@pytest.fixture
+def seeded(monkeypatch, untried):
+    """Answers drawn with a seed."""
     real = answers.released
     monkeypatch.setattr(answers, "released", lambda *a, **k: real(*a, seed=5, **k))
-    monkeypatch.setattr(answers, "rehearse", lambda task: None)
 
 
 def test_every_call_is_asked_here():
@@ -165,11 +171,10 @@ def dies(monkeypatch, name):
 
 
 @pytest.mark.parametrize("step", ["released", "finish"])
-def test_an_answer_that_died_unseen_is_drawn_again_and_paid_once(step, tmp_path, monkeypatch):
+def test_an_answer_that_died_unseen_is_drawn_again(step, tmp_path, monkeypatch, untried):
     held = registry(tmp_path)
     question = Question.of_call("q1", "dp_qte", {"formula": "y ~ t", "epsilon": 1.0})
     with monkeypatch.context() as patched:
-        patched.setattr(answers, "rehearse", lambda task: None)
         dies(patched, step)
         with pytest.raises(Killed):
             result_of(question, held)
@@ -203,15 +208,30 @@ def test_another_question_under_the_same_name_is_refused_again_too(tmp_path):
     assert "used for another question" in result_of(other, held, again=True)["reason"]
 
 
-def test_a_federations_site_sends_what_a_centre_can_combine(tmp_path, seeded):
-    held = registry(tmp_path)
-    kinds = {}
-    for case, (call, asked) in ASKED.items():
-        question = Question.of_call(f"q-{case.replace(' ', '-')}", call, {"epsilon": 0.5, **asked})
-        kinds[case] = answer(question, held).get("kind")
-    assert kinds["average"] == kinds["changes"] == "SiteRelease"
-    assert kinds["survival"] == "SurvivalEffects"
-    assert kinds["moments"] == "Moments"
+@each("case", ["average", "changes", "levels", "moments", "quantiles", "survival"])
+def test_a_centre_combines_what_its_sites_answer(case, tmp_path_factory, untried):
+    """Tables and moments are added up, effects combined; n is that of all sites."""
+    call, asked = ASKED[case]
+    same = {"bins": [0, 0.25, 0.5, 0.75, 1]} if case == "quantiles" else {}
+    question = Question.of_call("q1", call, {"epsilon": 1.0, **asked, **same})
+    sites = {name: registry(tmp_path_factory.mktemp(name), site=name) for name in ("a", "b")}
+    sent = {name: json.dumps(answer(question, held)) for name, held in sites.items()}
+    liar = json.loads(sent["b"])
+    liar["release"]["guarantee"]["epsilon"] = 3.0
+    found = collect({"a": sent["a"], "b": json.dumps(liar)}.items(), ["a", "b"], question)
+    assert set(found.left_out) == {"b"}
+    both = collect(sent.items(), ["a", "b"], question)
+    assert (both.combine().n, both.left_out) == (4000, {})
+    assert "answered" in both.report()
+
+
+def test_what_cannot_be_combined_is_each_sites_own(tmp_path, untried):
+    call, asked = ASKED["compliers"]
+    question = Question.of_call("q1", call, {"epsilon": 1.0, **asked})
+    found = collect([("a", answer(question, registry(tmp_path)))], ["a"], question)
+    with pytest.raises(ReleaseError, match="each site has its own"):
+        found.combine()
+    assert found.releases["a"].summary()
 
 
 def test_a_policy_that_allows_nothing_known_is_refused(tmp_path):
