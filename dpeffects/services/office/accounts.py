@@ -81,18 +81,22 @@ class Accounts:
 
     # --- passwords and tokens
 
-    def sign_in(self, name: str, password: str, hours: float) -> str:
-        """Check a password and return a new session; its text is kept nowhere else."""
+    def check_password(self, name: str, password: str) -> dict[str, Any]:
+        """Return an account, or refuse the name or the password without saying which."""
         rows = self._database.rows(sql.select(ACCOUNTS).where(ACCOUNTS.c.name == name))
         known = rows[0] if rows and rows[0]["active"] else None
         with _AT_ONCE:
             right = _fits(known["password"] if known else _NOBODY, password[: LONGEST + 1])
         if known is None or not right:
-            with self._database.write() as connection:  # unknown names are not kept: people
-                note(
-                    connection, known["name"] if known else "?", "was not signed in", ""
-                )  # mistype
+            who = known["name"] if known else "?"  # people type passwords into fields of names
+            with self._database.write() as connection:
+                note(connection, who, "was not signed in", "")
             raise DeskError("the name or the password is wrong", 401)
+        return known
+
+    def sign_in(self, name: str, password: str, hours: float) -> str:
+        """Check a password and return a new session; its text is kept nowhere else."""
+        known = self.check_password(name, password)
         with self._database.write() as connection:
             note(connection, name, "signed in", "")
             return _add_token(connection, "session", known["id"], None, "", timedelta(hours=hours))
@@ -129,7 +133,8 @@ class Accounts:
         """Return tokens, of one person or of all, without what would let anybody in."""
         shown = [TOKENS.c[x] for x in ("id", "label", "created", "expires", "revoked")]
         names = (ACCOUNTS.c.name.label("account"), PROJECTS.c.name.label("project"))
-        query = sql.select(*shown, *names).join_from(TOKENS, ACCOUNTS).join(PROJECTS)
+        query = sql.select(*shown, *names).join_from(TOKENS, ACCOUNTS)
+        query = query.join(PROJECTS, TOKENS.c.project_id == PROJECTS.c.id)
         query = query.where(TOKENS.c.kind == "token").order_by(TOKENS.c.id.desc())
         return self._database.rows(query if name is None else query.where(ACCOUNTS.c.name == name))
 
@@ -223,15 +228,16 @@ class Accounts:
         """Return the projects, all or those of somebody."""
         query = sql.select(PROJECTS).order_by(PROJECTS.c.name)
         if name is not None:
-            query = query.join(MEMBERSHIPS).join(ACCOUNTS).where(ACCOUNTS.c.name == name)
+            members = sql.select(MEMBERSHIPS.c.project_id).join_from(MEMBERSHIPS, ACCOUNTS)
+            query = query.where(PROJECTS.c.id.in_(members.where(ACCOUNTS.c.name == name)))
         return self._database.rows(query)
 
     def people(self) -> list[dict[str, Any]]:
         """Return the accounts, without passwords, with the projects of each."""
         pairs = self._database.rows(
             sql.select(ACCOUNTS.c.name, PROJECTS.c.name.label("project"))
-            .join_from(ACCOUNTS, MEMBERSHIPS)
-            .join(PROJECTS)
+            .join_from(MEMBERSHIPS, ACCOUNTS)
+            .join(PROJECTS, MEMBERSHIPS.c.project_id == PROJECTS.c.id)
         )
         found = self._database.rows(sql.select(ACCOUNTS).order_by(ACCOUNTS.c.name))
         for person in found:

@@ -33,6 +33,7 @@ CLASS = 0.25
 """Answers are seen this many seconds after the start, or twice, four times, ... as many."""
 TOO_LONG = "this request took more time than the office gives to one; its budget is spent"
 DIED = "this request could not be computed; its budget is spent"
+_MOST_PLANS = 200
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _log = logging.getLogger(__name__)
 
@@ -117,6 +118,7 @@ class Pool:
         self._wake = threading.Event()
         self._planning = threading.Lock()
         self._processes: dict[str, AnsweringProcess] = {}
+        self._planned: dict[str, dict[str, Any]] = {}
         names = [f"answering {k}" for k in range(workers)]
         self._threads = [
             threading.Thread(target=self._serve, args=(name,), name=name) for name in names
@@ -148,11 +150,14 @@ class Pool:
         for name in list(self._processes):
             self._forget(name)
 
-    def plan(self, task: dict[str, Any]) -> dict[str, Any]:
-        """Plan a request in a process without data; one at a time."""
+    def plan(self, question: str) -> dict[str, Any]:
+        """Plan a request in a process without data, one at a time: its summary, or an error."""
+        if question in self._planned:
+            return self._planned[question]
         if not self._planning.acquire(timeout=PAUSE):
             return {"error": "other plans are being made; try again in a minute"}
         try:
+            task = {"question": question, "n": self._desk.n}
             planned = self._of("plan").ask(task, self._desk.folder.policy().max_seconds)
         except TimeoutError:
             planned = None
@@ -161,7 +166,9 @@ class Pool:
         if planned is None:
             self._forget("plan")
             return {"error": "this plan takes more time or memory than the office gives to one"}
-        return dict(planned)
+        if len(self._planned) >= _MOST_PLANS:
+            self._planned.clear()
+        return self._planned.setdefault(question, dict(planned))
 
     # --- in the threads
 
@@ -236,7 +243,7 @@ def main() -> None:
     """Do one task after another, until the server ends."""
     work, path = sys.argv[1:3]
     with os.fdopen(os.dup(1), "wb") as out, os.fdopen(os.dup(2), "w") as log, _silence():
-        log_as_json(log)
+        log_as_json(log, logging.WARNING)  # when exactly an answer was there is nobody's business
         policy = Policy.read(path)
         _say(out, _begin(work, policy))
         _limit(policy.max_memory)
@@ -263,15 +270,31 @@ def answer_one(question: str, policy: Path) -> dict[str, Any]:
 
 def plan_one(task: dict[str, Any], policy: Path) -> dict[str, Any]:
     """Plan from the number of records and the codebook; no row is read."""
-    import dpeffects as dpe
-
     try:
-        made = dpe.plan(bounds=Policy.read(policy).bounds, **task)
-        return {"html": made.summary().as_html()}
+        made = _plan(Question.from_json(task["question"]), Policy.read(policy), task["n"])
+        return {"html": made.summary("short").as_html()}
     except DPEffectsError as error:
         return {"error": str(error)}
     except Exception:
         return {"error": "this cannot be planned"}
+
+
+def _plan(question: Question, policy: Policy, n: int) -> Any:
+    """A plan of an average effect; of another call, what it gives on made-up records."""
+    from dpeffects import plan, rehearse
+    from dpeffects.design.bounds import Bounds, DeclaredFrame
+    from dpeffects.services.gate.releases import released
+
+    if question.call == "dp_ate":
+        asked = {name: getattr(question, name) for name in ("method", "estimand", "delta")}
+        asked |= {"epsilon": question.epsilon, "bounds": policy.bounds, **question.options}
+        return plan(question.formula, n=n, **asked)
+    frame, bounds = policy.layout.made_up(n), Bounds.declared(policy.bounds)
+    made_up = DeclaredFrame(frame, bounds, interactive=False)
+    arguments = policy.grant(question).arguments
+    return rehearse(
+        lambda seed: released(question.formula, made_up, seed=seed, **arguments), runs=3
+    )
 
 
 WORK: dict[str, Callable[[Any, Path], dict[str, Any]]] = {"answer": answer_one, "plan": plan_one}

@@ -169,10 +169,13 @@ class Desk:
         return self._state(rows[0], result=True)
 
     def states(
-        self, person: Person | None = None, statuses: Sequence[str] = ()
+        self,
+        person: Person | None = None,
+        statuses: Sequence[str] = (),
+        most: int | None = _LISTED,
     ) -> list[dict[str, Any]]:
         """Return requests without results, newest first: somebody's own, or all."""
-        query = _with_names().order_by(REQUESTS.c.asked.desc()).limit(_LISTED)
+        query = _with_names().order_by(REQUESTS.c.asked.desc()).limit(most)
         if person is not None:
             query = query.where(REQUESTS.c.account_id == person.id)
         if statuses:
@@ -295,7 +298,7 @@ class Desk:
         rows = self.database.rows(query.group_by(REQUESTS.c.status))
         return {row["status"]: row["n"] for row in rows}
 
-    def events(self, most: int = _LISTED) -> list[dict[str, Any]]:
+    def events(self, most: int | None = _LISTED) -> list[dict[str, Any]]:
         """Return what happened, newest first."""
         return self.database.rows(sql.select(EVENTS).order_by(EVENTS.c.id.desc()).limit(most))
 
@@ -316,7 +319,8 @@ def _projects_of(person: Person) -> Any:
 
 def _with_names() -> Any:
     names = (ACCOUNTS.c.name.label("person"), PROJECTS.c.name.label("project"))
-    return sql.select(REQUESTS, *names).join_from(REQUESTS, ACCOUNTS).join(PROJECTS)
+    query = sql.select(REQUESTS, *names).join_from(REQUESTS, ACCOUNTS)
+    return query.join(PROJECTS, REQUESTS.c.project_id == PROJECTS.c.id)
 
 
 def _call_of(asked: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

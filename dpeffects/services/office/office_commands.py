@@ -11,8 +11,9 @@ from typing import Any
 from dpeffects.cli.commands import Command
 from dpeffects.errors import MissingExtraError, OptionError
 
-
-_NO_ANCHOR = "It has no anchor: a copy of its ledger that is put back has its budget back, unnoticed."
+_NO_ANCHOR = (
+    "It has no anchor: a copy of its ledger that is put back has its budget back, unnoticed."
+)
 
 
 def office() -> None:
@@ -83,8 +84,7 @@ def init(
     with contextlib.closing(_database(made)) as database:
         database.upgrade()
         password = Accounts(database).add("office init", administrator, "administrator")
-    noted = "" if anchor else f"{_NO_ANCHOR}
-"
+    noted = "" if anchor else f"{_NO_ANCHOR}\n"
     return (
         f"{path}: an office for {called}, with epsilon {budget:g} and delta {delta:g}\n{noted}"
         f"Sign in as {administrator} with {password}, which serves once\n"

@@ -28,11 +28,11 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
-def log_as_json(stream: TextIO) -> None:
+def log_as_json(stream: TextIO, level: int = logging.INFO) -> None:
     """Write all logs of this process there, and nowhere else."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
-    logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+    logging.basicConfig(handlers=[handler], level=level, force=True)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], name != "uvicorn.access"
