@@ -256,6 +256,7 @@ class Policy:
     def _check_named(self, question: Question) -> None:
         """Refuse columns that options name and the policy has not, or not for that."""
         options = question.options
+        self._check_arms(str(options.get("instrument")))
         for option, role in _COLUMNS_OF.items():
             for text in _texts(options.get(option)):
                 for name in _columns_in(option, text):
@@ -284,6 +285,7 @@ class Policy:
             declared = self.bounds.get(name)
             if not isinstance(declared, list) or set(declared) != set(levels):
                 raise RefusalError(f"the levels of {name!r} are not those this site declares")
+        self._check_arms(formula.treatment_name)
         known = {name: tuple(b) for name, b in self.bounds.items() if isinstance(b, list)}
         try:  # covariates that make too many columns are refused before any is made
             width_of(formula, {**known, **formula.levels}, self.max_columns)
@@ -293,6 +295,11 @@ class Policy:
             ) from None
         except BoundsError as error:  # levels
             raise RefusalError(str(error)) from None
+
+    def _check_arms(self, name: str) -> None:
+        """Refuse a column of numbers that are not 0 and 1 as a treatment or an instrument."""
+        if isinstance(bound := self.bounds.get(name), tuple) and bound != (0, 1):
+            raise RefusalError(f"{name!r} has a range: compare it, as in I({name} > {bound[0]:g})")
 
     @property
     def layout(self) -> SiteColumns:
