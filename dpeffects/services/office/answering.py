@@ -272,7 +272,7 @@ def plan_one(task: dict[str, Any], policy: Path) -> dict[str, Any]:
     """Plan from the number of records and the codebook; no row is read."""
     try:
         made = _plan(Question.from_json(task["question"]), Policy.read(policy), task["n"])
-        return {"html": made.summary("short").as_html()}
+        return {"html": made.summary().as_html()}
     except DPEffectsError as error:
         return {"error": str(error)}
     except Exception:
