@@ -212,7 +212,9 @@ def test_a_steward_makes_researchers_and_no_stewards(running):
     running.accounts.add("test", "root", "administrator", PASSWORD)
     reply = steward.post("/people", data={"form": form, "do": "password", "name": "root"})
     assert reply.status_code == 403
-    reply = steward.post("/people", data={"form": form, "do": "account", "name": "eve", "role": "researcher"})
+    reply = steward.post(
+        "/people", data={"form": form, "do": "account", "name": "eve", "role": "researcher"}
+    )
     assert "eve signs in with" in reply.text
     assert {one["name"]: one["role"] for one in running.accounts.people()}["eve"] == "researcher"
 
@@ -229,7 +231,9 @@ def test_a_steward_decides_on_a_page(running, monkeypatch):
     assert "'sha256-" in page.headers["content-security-policy"]
     own = researcher.get(f"/requests/{request}")
     assert "Approve" not in own.text
-    reply = researcher.post(f"/requests/{request}", data={"form": form_of(researcher), "do": "approve"})
+    reply = researcher.post(
+        f"/requests/{request}", data={"form": form_of(researcher), "do": "approve"}
+    )
     assert reply.status_code == 403
     form = form_of(steward)
     data = {"form": form, "do": "refuse", "reason": "<script>alert(1)</script>"}
@@ -296,14 +300,16 @@ def test_what_was_not_foreseen_is_a_number(running, monkeypatch, caplog):
 def test_logs_have_no_values(running, caplog):
     caplog.set_level(logging.INFO)
     script = running.script()
-    state = script.post(f"{DATASET}/requests", json=asked(formula="y ~ t | x", epsilon=0.123)).json()
+    state = script.post(
+        f"{DATASET}/requests", json=asked(formula="y ~ t | x", epsilon=0.123)
+    ).json()
     script.get(f"/api/requests/{state['id']}?wait=0")
     browser = running.browser("anna")
     sign_in(running.browser(), "anna", "a wrong password")
     browser.get("/dataset")
     own = [record for record in caplog.records if record.name.startswith("dpeffects")]
     told = "\n".join(JsonLines().format(record) for record in own)
-    assert '"call": "_submit"' in told
+    assert '"call": "datasets/{name}/requests"' in told
     for word in ("y ~ t", "0.123", "anna", "wrong", script.headers["authorization"], "fully"):
         assert word not in told
     seconds = {json.loads(line)["seconds"] for line in told.splitlines()}

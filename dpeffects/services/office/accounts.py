@@ -10,7 +10,6 @@ import hashlib
 import re
 import secrets
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -22,16 +21,8 @@ from sqlalchemy.engine import Connection
 
 from dpeffects.errors import DPEffectsError
 from dpeffects.privacy.budget import Budget
-from dpeffects.services.office.database import (
-    ACCOUNTS,
-    MEMBERSHIPS,
-    PROJECTS,
-    TOKENS,
-    Database,
-    note,
-    now,
-    one,
-)
+from dpeffects.services.office import database as db
+from dpeffects.services.office.database import ACCOUNTS, MEMBERSHIPS, PROJECTS, TOKENS, note, now
 
 ROLES = ("researcher", "steward", "administrator")
 """Each may do what those before may."""
@@ -76,21 +67,21 @@ class Person:
 class Accounts:
     """Accounts, projects and tokens in a database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: db.Database) -> None:
         self._database = database
 
     # --- passwords and tokens
 
     def check_password(self, name: str, password: str) -> dict[str, Any]:
         """Return an account, or refuse the name or the password without saying which."""
-        rows = self._database.rows(sql.select(ACCOUNTS).where(ACCOUNTS.c.name == name))
-        known = rows[0] if rows and rows[0]["active"] else None
+        query = sql.select(ACCOUNTS).where(ACCOUNTS.c.name == name, ACCOUNTS.c.active)
+        known = next(iter(self._database.rows(query)), None)
         with _AT_ONCE:
             right = _fits(known["password"] if known else _NOBODY, password[: LONGEST + 1])
         if known is None or not right:
             who = known["name"] if known else "?"  # people type passwords into fields of names
             with self._database.write() as connection:
-                note(connection, who, "was not signed in", "")
+                note(connection, who, "was not signed in")
             raise DeskError("the name or the password is wrong", 401)
         return known
 
@@ -98,34 +89,28 @@ class Accounts:
         """Check a password and return a new session; its text is kept nowhere else."""
         known = self.check_password(name, password)
         with self._database.write() as connection:
-            note(connection, name, "signed in", "")
-            return _add_token(connection, "session", known["id"], None, "", timedelta(hours=hours))
+            note(connection, name, "signed in")
+            return _add_token(connection, timedelta(hours=hours), "session", known["id"])
 
     def token(self, by: str, name: str, project: str, label: str = "", days: float = 90.0) -> str:
         """Make a token for somebody's scripts in a project; its text is kept nowhere else."""
         if not 0 < days <= 3660:
             raise DeskError("a token lasts from 1 to 3660 days")
         with self._database.write() as connection:
-            account, asked = _account(connection, name), _project(connection, project)
-            _require_member(connection, account, asked)
+            pair = _pair(connection, name, project)
+            if db.one(connection, sql.select(MEMBERSHIPS).where(_is(MEMBERSHIPS, pair))) is None:
+                raise DeskError(f"{name} is no member of the project {project}", 403)
             note(connection, by, "made a token", f"{name}, {project}")
-            owner = (account["id"], asked["id"], label[:80])
-            return _add_token(connection, "token", *owner, timedelta(days=days))
+            return _add_token(connection, timedelta(days=days), "token", *pair.values(), label[:80])
 
     def who(self, text: str, kind: str) -> Person:
         """Return whose token or session it is; refuse it where it has ended or was revoked."""
-        query = (
-            sql.select(
-                *(ACCOUNTS.c[name] for name in ("id", "name", "role", "changes_password")),
-                *(TOKENS.c.id.label("token"), TOKENS.c.revoked, TOKENS.c.expires),
-                PROJECTS.c.name.label("project"),
-            )
-            .join_from(TOKENS, ACCOUNTS)
-            .outerjoin(PROJECTS, TOKENS.c.project_id == PROJECTS.c.id)
-            .where(TOKENS.c.digest == _digest(text), TOKENS.c.kind == kind, ACCOUNTS.c.active)
-        )
-        rows = self._database.rows(query)
-        if not rows or rows[0].pop("revoked") or rows[0].pop("expires") <= now():
+        columns = (ACCOUNTS.c[name] for name in ("id", "name", "role", "changes_password"))
+        query = sql.select(*columns, TOKENS.c.id.label("token"), PROJECTS.c.name.label("project"))
+        query = query.join_from(TOKENS, ACCOUNTS).outerjoin(PROJECTS, _OF_TOKEN)
+        query = query.where(TOKENS.c.digest == _digest(text), TOKENS.c.kind == kind)
+        lasts = (ACCOUNTS.c.active, TOKENS.c.revoked.is_(None), TOKENS.c.expires > now())
+        if not (rows := self._database.rows(query.where(*lasts))):
             raise DeskError(f"this {kind} is not valid, has ended or was revoked", 401)
         return Person(**rows[0] | {"project": rows[0]["project"] or ""})
 
@@ -133,15 +118,14 @@ class Accounts:
         """Return tokens, of one person or of all, without what would let anybody in."""
         shown = [TOKENS.c[x] for x in ("id", "label", "created", "expires", "revoked")]
         names = (ACCOUNTS.c.name.label("account"), PROJECTS.c.name.label("project"))
-        query = sql.select(*shown, *names).join_from(TOKENS, ACCOUNTS)
-        query = query.join(PROJECTS, TOKENS.c.project_id == PROJECTS.c.id)
+        query = sql.select(*shown, *names).join_from(TOKENS, ACCOUNTS).join(PROJECTS, _OF_TOKEN)
         query = query.where(TOKENS.c.kind == "token").order_by(TOKENS.c.id.desc())
         return self._database.rows(query if name is None else query.where(ACCOUNTS.c.name == name))
 
     def revoke(self, by: Person, token: int) -> None:
         """End a token or a session: one's own, or as a steward any."""
         with self._database.write() as connection:
-            found = one(connection, sql.select(TOKENS).where(TOKENS.c.id == token))
+            found = db.one(connection, sql.select(TOKENS).where(TOKENS.c.id == token))
             if found is None or not (found["account_id"] == by.id or by.may("steward")):
                 raise DeskError("there is no such token", 404)
             _revoke(connection, TOKENS.c.id == token)
@@ -152,16 +136,11 @@ class Accounts:
 
     def add(self, by: str, name: str, role: str, password: str | None = None) -> str:
         """Make an account, and return its password; one that was made here serves once."""
-        if not re.fullmatch(_NAME, name):
-            raise DeskError("a name has up to 64 letters, digits and . _ @ -")
-        if role not in ROLES:
-            raise DeskError(f"a role is one of {', '.join(ROLES)}")
+        _check_role(role)
         given = password or new_secret(12)
-        values = {"name": name, "role": role, "password": _hashed(given), "active": True}
-        values |= {"changes_password": password is None, "created": now()}
+        values = {"role": role, "password": _hashed(given), "active": True}
         with self._database.write() as connection:
-            _refuse_twin(connection, ACCOUNTS, name)
-            connection.execute(ACCOUNTS.insert().values(**values))
+            _add(connection, ACCOUNTS, name, **values, changes_password=password is None)
             note(connection, by, f"made an account of a {role}", name)
         return given
 
@@ -170,58 +149,49 @@ class Accounts:
         given = password or new_secret(12)
         values = {"password": _hashed(given), "changes_password": password is None}
         with self._database.write() as connection:
-            account = _account(connection, name)
-            _set(connection, ACCOUNTS, account, values)
-            mine = TOKENS.c.account_id == account["id"]
-            _revoke(connection, mine & (TOKENS.c.kind == "session"))
+            account = _named(connection, ACCOUNTS, name)["id"]
+            db.change(connection, ACCOUNTS, account, **values)
+            _revoke(connection, (TOKENS.c.account_id == account) & (TOKENS.c.kind == "session"))
             note(connection, by, "set a password", name)
         return given
 
     def set_account(self, by: str, name: str, role: str, active: bool) -> None:
-        """Give somebody another role, or end the account with all its tokens and sessions."""
-        if role not in ROLES:
-            raise DeskError(f"a role is one of {', '.join(ROLES)}")
+        """Give somebody another role, or end the account; tokens and sessions end with either."""
+        _check_role(role)
         with self._database.write() as connection:
-            account = _account(connection, name)
-            _set(connection, ACCOUNTS, account, {"role": role, "active": active})
+            account = _named(connection, ACCOUNTS, name)
+            db.change(connection, ACCOUNTS, account["id"], role=role, active=active)
             if not active or role != account["role"]:
                 _revoke(connection, TOKENS.c.account_id == account["id"])
             note(connection, by, f"made {role}{'' if active else ', ended'}", name)
 
     def add_project(self, by: str, name: str) -> None:
         """Make a project."""
-        if not re.fullmatch(_NAME, name):
-            raise DeskError("a name has up to 64 letters, digits and . _ @ -")
         with self._database.write() as connection:
-            _refuse_twin(connection, PROJECTS, name)
-            connection.execute(PROJECTS.insert().values(name=name, created=now()))
+            _add(connection, PROJECTS, name)
             note(connection, by, "made a project", name)
 
     def set_member(self, by: str, name: str, project: str, member: bool = True) -> None:
         """Let somebody ask for a project, or no more."""
         with self._database.write() as connection:
-            account, asked = _account(connection, name), _project(connection, project)
-            pair = {"account_id": account["id"], "project_id": asked["id"]}
-            same = sql.and_(*(MEMBERSHIPS.c[key] == value for key, value in pair.items()))
-            connection.execute(MEMBERSHIPS.delete().where(same))
+            pair = _pair(connection, name, project)
+            connection.execute(MEMBERSHIPS.delete().where(_is(MEMBERSHIPS, pair)))
             if member:
                 connection.execute(MEMBERSHIPS.insert().values(**pair))
             else:
-                own = sql.and_(*(TOKENS.c[key] == value for key, value in pair.items()))
-                _revoke(connection, own)
-            note(
-                connection, by, "added a member" if member else "removed one", f"{name}, {project}"
-            )
+                _revoke(connection, _is(TOKENS, pair))
+            done = "added a member" if member else "removed a member"
+            note(connection, by, done, f"{name}, {project}")
 
     def set_budget(
         self, by: str, what: str, name: str, epsilon: float | None, delta: float | None
     ) -> None:
         """Say what a project or a person may spend; None is all that the dataset has."""
         Budget(1.0 if epsilon is None else epsilon, delta or 0.0)
+        table = PROJECTS if what == "project" else ACCOUNTS
         with self._database.write() as connection:
-            found = (_project if what == "project" else _account)(connection, name)
-            table = PROJECTS if what == "project" else ACCOUNTS
-            _set(connection, table, found, {"epsilon": epsilon, "delta": delta})
+            found = _named(connection, table, name)["id"]
+            db.change(connection, table, found, epsilon=epsilon, delta=delta)
             note(connection, by, f"set the budget of a {what}: {epsilon}, {delta}", name)
 
     def projects(self, name: str | None = None) -> list[dict[str, Any]]:
@@ -234,22 +204,17 @@ class Accounts:
 
     def people(self) -> list[dict[str, Any]]:
         """Return the accounts, without passwords, with the projects of each."""
-        pairs = self._database.rows(
-            sql.select(ACCOUNTS.c.name, PROJECTS.c.name.label("project"))
-            .join_from(MEMBERSHIPS, ACCOUNTS)
-            .join(PROJECTS, MEMBERSHIPS.c.project_id == PROJECTS.c.id)
-        )
-        found = self._database.rows(sql.select(ACCOUNTS).order_by(ACCOUNTS.c.name))
-        for person in found:
-            del person["password"]
-            mine = [pair["project"] for pair in pairs if pair["name"] == person["name"]]
-            person["projects"] = sorted(mine)
-        return found
+        shown = [column for column in ACCOUNTS.c if column.name != "password"]
+        found = self._database.rows(sql.select(*shown).order_by(ACCOUNTS.c.name))
+        return [x | {"projects": [p["name"] for p in self.projects(x["name"])]} for x in found]
 
 
 def new_secret(letters: int = 32) -> str:
     """A text that nobody can guess: for tokens, sessions and passwords, and never for noise."""
     return secrets.token_urlsafe(letters)
+
+
+_OF_TOKEN = TOKENS.c.project_id == PROJECTS.c.id
 
 
 def _fits(kept: str, password: str) -> bool:
@@ -270,56 +235,45 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _check_role(role: str) -> None:
+    if role not in ROLES:
+        raise DeskError(f"a role is one of {', '.join(ROLES)}")
+
+
 def _add_token(
-    connection: Connection,
-    kind: str,
-    account: int,
-    project: int | None,
-    label: str,
-    lasts: timedelta,
+    connection: Connection, lasts: timedelta, kind: str, account: int, project: Any = None, *of: str
 ) -> str:
     text = new_secret()
     values = {"digest": _digest(text), "kind": kind, "account_id": account, "project_id": project}
-    values |= {"label": label, "created": now(), "expires": now(lasts)}
+    values |= {"label": "".join(of), "created": now(), "expires": now(lasts)}
     connection.execute(TOKENS.insert().values(**values))
     return text
 
 
 def _revoke(connection: Connection, which: Any) -> None:
-    query = TOKENS.update().where(which, TOKENS.c.revoked.is_(None))
-    connection.execute(query.values(revoked=now()))
+    ended = TOKENS.update().where(which, TOKENS.c.revoked.is_(None))
+    connection.execute(ended.values(revoked=now()))
 
 
-def _set(
-    connection: Connection, table: Any, row: Mapping[str, Any], values: Mapping[str, Any]
-) -> None:
-    connection.execute(table.update().where(table.c.id == row["id"]).values(**values))
-
-
-def _account(connection: Connection, name: str) -> dict[str, Any]:
-    return _named(connection, ACCOUNTS, name, "account")
-
-
-def _project(connection: Connection, name: str) -> dict[str, Any]:
-    return _named(connection, PROJECTS, name, "project")
-
-
-def _named(connection: Connection, table: Any, name: str, what: str) -> dict[str, Any]:
-    found = one(connection, sql.select(table).where(table.c.name == name))
-    if found is None:
-        raise DeskError(f"there is no {what} of this name", 404)
+def _named(connection: Connection, table: Any, name: str) -> dict[str, Any]:
+    if (found := db.one(connection, sql.select(table).where(table.c.name == name))) is None:
+        raise DeskError(f"there is no {table.name.removesuffix('s')} of this name", 404)
     return found
 
 
-def _refuse_twin(connection: Connection, table: Any, name: str) -> None:
-    """Names that differ in their capitals only would be taken for one."""
-    if one(connection, sql.select(table).where(sql.func.lower(table.c.name) == name.lower())):
+def _add(connection: Connection, table: Any, name: str, **values: Any) -> None:
+    """Add what has a name; names that differ in their capitals only would be taken for one."""
+    if not re.fullmatch(_NAME, name):
+        raise DeskError("a name has up to 64 letters, digits and . _ @ -")
+    if db.one(connection, sql.select(table).where(sql.func.lower(table.c.name) == name.lower())):
         raise DeskError("this name is taken", 409)
+    connection.execute(table.insert().values(name=name, created=now(), **values))
 
 
-def _require_member(
-    connection: Connection, account: Mapping[str, Any], project: Mapping[str, Any]
-) -> None:
-    same = (MEMBERSHIPS.c.account_id == account["id"]) & (MEMBERSHIPS.c.project_id == project["id"])
-    if one(connection, sql.select(MEMBERSHIPS).where(same)) is None:
-        raise DeskError(f"{account['name']} is no member of the project {project['name']}", 403)
+def _pair(connection: Connection, name: str, project: str) -> dict[str, int]:
+    account = _named(connection, ACCOUNTS, name)["id"]
+    return {"account_id": account, "project_id": _named(connection, PROJECTS, project)["id"]}
+
+
+def _is(table: Any, values: dict[str, int]) -> Any:
+    return sql.and_(*(table.c[name] == value for name, value in values.items()))

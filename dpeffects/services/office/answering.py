@@ -194,7 +194,7 @@ class Pool:
             return
         if reply.get("reason") == NOT_READY:
             _log.error("the data or the ledger cannot be used", extra={"request": asked.id})
-            self._desk.later(asked.id)
+            self._desk.requeue(asked.id)
             self._forget(name)
             self._ending.wait(PAUSE)
             return

@@ -17,76 +17,55 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy.engine import Connection, Engine
 
+_KINDS = {"": sql.Text, "flag": sql.Boolean, "number": sql.Float(53), "name": sql.String(64)}
+
+
+def column(word: str) -> Any:
+    """Return what ``name:kind`` says: text that is there, where no kind is said.
+
+    ``:key`` is the number of a row, ``:of`` that of a row of another table, ``?`` may be missing.
+
+    Examples
+    --------
+    >>> column("label"), column("cap:number?").nullable
+    (Column('label', Text(), table=None, nullable=False), True)
+    """
+    name, _, kind = word.partition(":")
+    missing, kind = kind.endswith("?"), kind.rstrip("?")
+    if kind in ("key", "of", "of+key"):
+        parents = [sql.ForeignKey(f"{name.removesuffix('_id')}s.id")] if "of" in kind else []
+        keys = {"primary_key": True} if "key" in kind else {"nullable": missing}
+        return sql.Column(name, sql.Integer, *parents, **keys)
+    first, once = kind == "name", kind == "once"
+    return sql.Column(
+        name, _KINDS.get(kind, sql.Text), nullable=missing, unique=once or None, primary_key=first
+    )
+
+
 METADATA = sql.MetaData()
 
 
-def _table(name: str, *columns: Any) -> Any:
-    return sql.Table(name, METADATA, *columns)
+def _table(name: str, words: str, *more: Any) -> Any:
+    return sql.Table(name, METADATA, *map(column, words.split()), *more)
 
 
-def _key() -> Any:
-    return sql.Column("id", sql.Integer, primary_key=True)
-
-
-def _of(table: str, **settings: Any) -> Any:
-    key = sql.ForeignKey(f"{table}s.id")
-    return sql.Column(f"{table}_id", sql.Integer, key, **{"nullable": False} | settings)
-
-
-def _text(name: str, **settings: Any) -> Any:
-    return sql.Column(name, sql.Text, **{"nullable": False} | settings)
-
-
-def _caps() -> tuple[Any, Any]:
-    """Most that may be spent; where there is none, what the dataset has left."""
-    return sql.Column("epsilon", sql.Float(53)), sql.Column("delta", sql.Float(53))
-
-
+_CAPS = "epsilon:number? delta:number?"
+"""Most that may be spent; where there is none, what the dataset has left."""
 ACCOUNTS = _table(
-    "accounts",
-    _key(),
-    _text("name", unique=True),
-    _text("role"),
-    _text("password"),
-    sql.Column("changes_password", sql.Boolean, nullable=False),
-    sql.Column("active", sql.Boolean, nullable=False),
-    *_caps(),
-    _text("created"),
+    "accounts", f"id:key name:once role password changes_password:flag active:flag {_CAPS} created"
 )
-PROJECTS = _table("projects", _key(), _text("name", unique=True), *_caps(), _text("created"))
-MEMBERSHIPS = _table(
-    "memberships", _of("account", primary_key=True), _of("project", primary_key=True)
-)
+PROJECTS = _table("projects", f"id:key name:once {_CAPS} created")
+MEMBERSHIPS = _table("memberships", "account_id:of+key project_id:of+key")
 TOKENS = _table(
-    "tokens",
-    _key(),
-    _text("digest", unique=True),
-    _text("kind"),
-    _of("account"),
-    _of("project", nullable=True),
-    _text("label"),
-    _text("created"),
-    _text("expires"),
-    _text("revoked", nullable=True),
+    "tokens", "id:key digest:once kind account_id:of project_id:of? label created expires revoked:?"
 )
 REQUESTS = _table(
     "requests",
-    sql.Column("id", sql.String(64), primary_key=True),
-    _of("account"),
-    _of("project"),
-    _text("question"),
-    sql.Column("epsilon", sql.Float(53), nullable=False),
-    sql.Column("delta", sql.Float(53), nullable=False),
-    _text("status"),
-    _text("reason"),
-    _text("decided_by"),
-    _text("kind"),
-    _text("result", nullable=True),
-    _text("asked"),
-    _text("changed"),
+    "id:name account_id:of project_id:of question epsilon:number delta:number status reason "
+    "decided_by kind result:? asked changed",
     sql.Index("requests_by_status", "status", "asked"),
 )
-EVENTS = _table("events", _key(), _text("at"), _text("account"), _text("action"), _text("subject"))
+EVENTS = _table("events", "id:key at account action subject")
 
 
 def now(after: timedelta = timedelta()) -> str:
@@ -106,12 +85,10 @@ class Database:
         if self._engine.dialect.name == "sqlite":
             sql.event.listen(self._engine, "connect", _prepare_sqlite)
             sql.event.listen(self._engine, "begin", _begin_sqlite)
-
-    @contextlib.contextmanager
-    def write(self) -> Iterator[Connection]:
+        self.write = self._engine.begin
         """Begin a transaction that may write."""
-        with self._engine.begin() as connection:
-            yield connection
+        self.close = self._engine.dispose
+        """Close all connections."""
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
@@ -119,10 +96,10 @@ class Database:
         with self._engine.execution_options(dpeffects_reads=True).connect() as connection:
             yield connection
 
-    def rows(self, statement: Any, **values: Any) -> list[dict[str, Any]]:
+    def rows(self, statement: Any) -> list[dict[str, Any]]:
         """Select rows."""
         with self.read() as connection:
-            return [dict(row) for row in connection.execute(statement, values).mappings()]
+            return [dict(row) for row in connection.execute(statement).mappings()]
 
     def upgrade(self) -> None:
         """Make the tables, or bring those of an earlier version up to date."""
@@ -132,10 +109,6 @@ class Database:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 
-    def close(self) -> None:
-        """Close all connections."""
-        self._engine.dispose()
-
 
 def one(connection: Connection, statement: Any) -> dict[str, Any] | None:
     """Return the first row that is selected."""
@@ -143,10 +116,15 @@ def one(connection: Connection, statement: Any) -> dict[str, Any] | None:
     return None if row is None else dict(row)
 
 
-def note(connection: Connection, account: str, action: str, subject: str) -> None:
+def note(connection: Connection, account: str, action: str, subject: str = "") -> None:
     """Note an event, which stays."""
     values = {"at": now(), "account": account, "action": action, "subject": subject}
     connection.execute(EVENTS.insert().values(**values))
+
+
+def change(connection: Connection, table: Any, row: Any, **values: Any) -> None:
+    """Change the row of an identifier."""
+    connection.execute(table.update().where(table.c.id == row).values(**values))
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:

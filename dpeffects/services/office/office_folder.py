@@ -203,9 +203,7 @@ def _column(declared: Any, told: Any) -> dict[str, Any]:
     return entry
 
 
-def _roles(
-    columns: Mapping[str, Mapping[str, Any]],
-) -> tuple[dict[str, list[str]], dict[str, Any]]:
+def _roles(columns: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, list[str]], dict[str, Any]]:
     """Every column in every role that fits what it holds, and the bounds of a policy."""
     indicators = [name for name, x in columns.items() if x.get("range") == [0, 1] and "whole" in x]
     factors = [name for name, entry in columns.items() if len(entry.get("levels", ())) > 1]

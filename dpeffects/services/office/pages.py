@@ -28,66 +28,61 @@ from dpeffects.errors import DPEffectsError
 from dpeffects.formula import parse
 from dpeffects.lazy import pd
 from dpeffects.report.word import render_word
-from dpeffects.services.office.accounts import ROLES, DeskError, Person, new_secret
-from dpeffects.services.office.desk import FINAL, WAITING, plain_reason
-from dpeffects.services.office.reception import (
-    RunningOffice,
-    Visit,
-    check_form,
-    cookie_name,
-    in_thread,
-    read_body,
-    read_form,
-    session_of,
-    sign_form,
-)
+from dpeffects.services.office import reception
+from dpeffects.services.office.accounts import ROLES, DeskError, new_secret
+from dpeffects.services.office.desk import FINAL, WAITING
+from dpeffects.services.office.reception import RunningOffice, Visit, in_thread
 from dpeffects.type_checks import FieldError
 
 Page = Callable[[RunningOffice, Visit], Response]
-_NOBODY = Person(0, "", ROLES[0])
-_STYLE = Path(__file__).parent / "templates" / "style.css"
 _CALLS = (
     *("dp_ate", "dp_att", "dp_atc", "dp_cate", "dp_survival", "dp_qte", "dp_rate", "dp_ordinal"),
     *("dp_late", "dp_did", "dp_balance", "dp_moments", "dp_study"),
 )
 """In the order in which a form has them."""
+_LOGIN_HOURS = 1.0
+
+
+def page(
+    office: RunningOffice, visit: Visit, template: str, status: int = 200, /, **shown: Any
+) -> Response:
+    """A page from a template."""
+    always = {"person": visit.person, "office": office.settings, "path": visit.request.url.path}
+    made = office.templates.get_template(f"{template}.html")
+    return HTMLResponse(made.render(**always, form=visit.signed(), **shown), status)
 
 
 def routes_of_pages(office: RunningOffice) -> list[Route]:
     """Return the routes of all pages."""
 
-    def route(path: str, show: Page | None, do: Page | None = None, role: str = ROLES[0]) -> Route:
+    def route(path: str, show: Page | None, do: Page | None = None, role: str = "") -> Route:
         async def endpoint(request: Request) -> Response:
-            work = do if request.method == "POST" else show
+            work, visit = do if request.method == "POST" else show, Visit(request)
             assert work is not None
             request.state.call = work.__name__
             try:
-                person = await in_thread(office.of_session, request)
+                await in_thread(office.of_session, visit)
             except DeskError as error:
                 if error.status != 401:
                     raise
                 return RedirectResponse("/sign-in", 303)
-            if person.changes_password and path not in ("/password", "/sign-out"):
+            if visit.person.changes_password and path not in ("/password", "/sign-out"):
                 return RedirectResponse("/password", 303)
-            person.require(role)
-            visit = Visit(request, person, session_of(request))
+            visit.person.require(role or ROLES[0])
             if request.method == "POST":
-                visit.form = read_form(await read_body(request))
-                check_form(visit.session, visit.field("form"), office.settings.session_hours)
+                visit.body = await reception.read_body(request)
+                visit.read_form(office.settings.session_hours)
             return await in_thread(work, office, visit)
 
         methods = [*(["GET"] if show else []), *(["POST"] if do else [])]
         return Route(path, endpoint, methods=methods)
 
     async def sign_in(request: Request) -> Response:
-        request.state.call = "sign_in"
-        if request.method == "POST":
-            form = read_form(await read_body(request))
-            return await in_thread(_signed_in, office, request, form)
-        return _sign_in_page(office, request)
+        visit = Visit(request, body=await reception.read_body(request))
+        return await in_thread(_sign_in, office, visit)
 
     async def style(_: Request) -> Response:
-        return FileResponse(_STYLE, media_type="text/css")
+        return FileResponse(reception.TEMPLATES / "style.css", media_type="text/css")
 
     return [
         Route("/style.css", style),
@@ -108,185 +103,138 @@ def routes_of_pages(office: RunningOffice) -> list[Route]:
     ]
 
 
-def error_page(office: RunningOffice, request: Request, status: int, words: str) -> Response:
-    """What went wrong, on a page."""
-    visit = Visit(request, _NOBODY, session_of(request))
-    return _page(office, visit, "error", status, words=words)
-
-
-def _page(
-    office: RunningOffice, visit: Visit, template: str, status: int = 200, /, **shown: Any
-) -> Response:
-    always = {"person": visit.person, "office": office.settings, "path": visit.request.url.path}
-    always["form"] = sign_form(visit.session) if visit.session else ""
-    made = office.templates.get_template(f"{template}.html").render(**always, **shown)
-    return HTMLResponse(made, status)
-
-
 # --- signing in and out
 
 
-def _sign_in_page(
-    office: RunningOffice, request: Request, words: str = "", status: int = 200
-) -> Response:
-    """A form that holds a cookie of its own: signing in gives another."""
-    visitor = new_secret()
-    visit = Visit(request, _NOBODY, visitor)
-    page = _page(office, visit, "sign_in", status, words=words)
-    return _with_cookie(request, page, visitor, None)
+def _sign_in(office: RunningOffice, visit: Visit) -> Response:
+    """A form that holds a cookie of its own, and a new one for who has signed in."""
+    status, words = 200, ""
+    if visit.request.method == "POST":
+        visit.read_form(_LOGIN_HOURS)
+        most, name = office.settings.sign_ins_per_minute, visit.field("name")
+        office.limit("sign in", most, visit.address)
+        office.limit("name", most, name[:100])
+        try:
+            hours = office.settings.session_hours
+            session = office.accounts.sign_in(name, visit.form.get("password", ""), hours)
+            return _with_cookie(visit, RedirectResponse("/", 303), session, int(3600 * hours))
+        except DeskError as error:
+            status, words = error.status, str(error)
+    visit.session = new_secret()
+    shown = page(office, visit, "sign_in", status, words=words)
+    return _with_cookie(visit, shown, visit.session, None)
 
 
-def _signed_in(office: RunningOffice, request: Request, form: dict[str, str]) -> Response:
-    address = request.client.host if request.client else ""
-    hours = office.settings.session_hours
-    check_form(session_of(request), form.get("form", ""), 1.0)
-    office.limit("sign in", office.settings.sign_ins_per_minute, address)
-    name, password = form.get("name", "").strip(), form.get("password", "")
-    office.limit("name", office.settings.sign_ins_per_minute, name[:100])
-    try:
-        session = office.accounts.sign_in(name, password, hours)
-    except DeskError as error:
-        return _sign_in_page(office, request, str(error), error.status)
-    return _with_cookie(request, RedirectResponse("/", 303), session, int(3600 * hours))
-
-
-def _with_cookie(request: Request, page: Response, value: str, seconds: int | None) -> Response:
-    secure = request.url.scheme == "https"
+def _with_cookie(visit: Visit, shown: Response, value: str, seconds: int | None) -> Response:
+    secure = visit.request.url.scheme == "https"
     how: dict[str, Any] = {"httponly": True, "samesite": "strict", "secure": secure}
-    page.set_cookie(cookie_name(request), value, max_age=seconds, path="/", **how)
-    return page
+    shown.set_cookie(visit.cookie, value, max_age=seconds, path="/", **how)
+    return shown
 
 
 def _sign_out(office: RunningOffice, visit: Visit) -> Response:
     office.accounts.revoke(visit.person, visit.person.token)
-    page = RedirectResponse("/sign-in", 303)
-    page.delete_cookie(cookie_name(visit.request), path="/")
-    return page
+    return RedirectResponse("/sign-in", 303)
 
 
-def _password(office: RunningOffice, visit: Visit) -> Response:
-    return _page(office, visit, "password", words="")
+def _password(office: RunningOffice, visit: Visit, words: str = "", status: int = 200) -> Response:
+    return page(office, visit, "password", status, words=words)
 
 
 def _set_password(office: RunningOffice, visit: Visit) -> Response:
-    name, new = visit.person.name, visit.form.get("new", "")
+    name = visit.person.name
+    old, new, again = (visit.form.get(x, "") for x in ("password", "new", "again"))
     try:
         office.limit("name", office.settings.sign_ins_per_minute, name)
-        if new != visit.form.get("again", ""):
+        if new != again:
             raise DeskError("the two new passwords are not the same")
-        office.accounts.check_password(name, visit.form.get("password", ""))
-        if new == visit.form.get("password"):
+        office.accounts.check_password(name, old)
+        if new == old:
             raise DeskError("the new password is the old one")
         office.accounts.set_password(name, name, new)
     except DeskError as error:
-        return _page(office, visit, "password", error.status, words=str(error))
+        return _password(office, visit, str(error), error.status)
     return RedirectResponse("/sign-in", 303)
 
 
 # --- for researchers
 
 
+def _mine(office: RunningOffice, visit: Visit) -> list[str]:
+    return [project["name"] for project in office.accounts.projects(visit.person.name)]
+
+
 def _home(office: RunningOffice, visit: Visit) -> Response:
-    return _page(
-        office,
-        visit,
-        "home",
-        requests=office.desk.states(visit.person),
-        waiting=office.desk.counts().get(WAITING, 0),
-        projects=office.accounts.projects(visit.person.name),
-        about=office.desk.about(),
-    )
+    waiting, about = office.desk.counts().get(WAITING, 0), office.desk.about()
+    shown = {"waiting": waiting, "projects": _mine(office, visit), "about": about}
+    return page(office, visit, "home", requests=office.desk.states(visit.person), **shown)
 
 
 def _dataset(office: RunningOffice, visit: Visit) -> Response:
-    projects = [project["name"] for project in office.accounts.projects(visit.person.name)]
-    budgets = {name: office.desk.budget(name, visit.person.name) for name in projects or [""]}
-    return _page(office, visit, "dataset", about=office.desk.about(), budgets=budgets)
+    projects = _mine(office, visit) or [""]
+    budgets = {name: office.desk.budget(name, visit.person.name) for name in projects}
+    return page(office, visit, "dataset", about=office.desk.about(), budgets=budgets)
 
 
 def _ask(
     office: RunningOffice, visit: Visit, words: str = "", plan: Any = None, status: int = 200
 ) -> Response:
-    projects = [project["name"] for project in office.accounts.projects(visit.person.name)]
     about = office.desk.about()
     calls = {name: _first_line(name) for name in _CALLS if name in about["calls"]}
-    shown = {"about": about, "calls": calls, "projects": projects, "given": visit.form}
-    return _page(office, visit, "ask", status, words=words, plan=plan, **shown)
+    shown = {"about": about, "calls": calls, "projects": _mine(office, visit), "plan": plan}
+    return page(office, visit, "ask", status, words=words, given=visit.form, **shown)
 
 
 def _asked(office: RunningOffice, visit: Visit) -> Response:
     try:
         asked: dict[str, Any] = {name: visit.field(name) for name in ("call", "formula")}
-        asked |= {name: _number(visit, name) or 0.0 for name in ("epsilon", "delta")}
-        options = visit.field("options")
-        asked["options"] = parse_json(options) if options else {}
-        project = visit.field("project")
+        asked |= {name: visit.number(name) or 0.0 for name in ("epsilon", "delta")}
+        asked["options"] = parse_json(visit.field("options") or "{}")
         if visit.field("do") == "plan":
-            question = office.desk.question(project, asked)
-            return _ask(office, visit, plan=_shown_plan(office, visit, question.to_json()))
-        state = office.desk.submit(visit.person, project, asked)
+            return _ask(office, visit, plan=_plan(office, visit, visit.field("project"), asked))
+        state = office.desk.submit(visit.person, visit.field("project"), asked)
     except (DPEffectsError, FieldError) as error:
-        return _ask(office, visit, plain_reason(error), status=400)
+        return _ask(office, visit, str(error)[:2000], status=400)
     office.pool.wake()
     return RedirectResponse(f"/requests/{state['id']}", 303)
 
 
-def _number(visit: Visit, name: str) -> float | None:
-    text = visit.field(name)
-    if not text:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise DeskError(f"{name} is a number, such as 0.5") from None
-
-
-def _request(office: RunningOffice, visit: Visit) -> Response:
-    state = office.desk.state(visit.person, visit["id"])
-    decides = visit.person.may("steward") and state["status"] == WAITING
-    plan = None
-    if decides or "plan" in visit.request.query_params:
-        question = office.desk.question(state["project"], _as_asked(state)).to_json()
-        plan = _shown_plan(office, visit, question)
-    summary = None
-    if state["result"] is not None:
-        summary = _embedded(visit, _result(state).summary().as_html())
-    shown = {"state": state, "summary": summary, "plan": plan, "parts": _parts(office, state)}
-    own = state["person"] == visit.person.name
-    about = {"what": _first_line(state["call"]), "final": state["status"] in FINAL}
-    return _page(office, visit, "request", decides=decides, own=own, **about, **shown)
-
-
-def _as_asked(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: state[name] for name in ("call", "formula", "epsilon", "delta", "options")}
-
-
-def _shown_plan(office: RunningOffice, visit: Visit, question: str) -> dict[str, Any]:
-    plan = office.pool.plan(question)
+def _plan(
+    office: RunningOffice, visit: Visit, project: str, state: Mapping[str, Any]
+) -> dict[str, Any]:
+    asked = {name: state[name] for name in ("call", "formula", "epsilon", "delta", "options")}
+    plan = office.pool.plan(office.desk.question(project, asked).to_json())
     return plan | {"html": _embedded(visit, plan["html"])} if "html" in plan else plan
 
 
 def _embedded(visit: Visit, html: str) -> str:
-    """A summary's own style is let in by its hash."""
-    hashes = [
-        base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-        for style in re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
-    ]
-    visit.request.state.styles = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    """A summary, whose own style is let in by its hash."""
+    styles = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+    digests = (base64.b64encode(hashlib.sha256(x.encode()).digest()).decode() for x in styles)
+    visit.request.state.styles = " ".join(f"'sha256-{digest}'" for digest in digests)
     return html
 
 
-def _parts(office: RunningOffice, state: Mapping[str, Any]) -> dict[str, list[str]]:
+def _request(office: RunningOffice, visit: Visit) -> Response:
+    state = office.desk.state(visit.person, visit["id"])
+    decides, plan = visit.person.may("steward") and state["status"] == WAITING, None
+    if decides or "plan" in visit.request.query_params:
+        plan = _plan(office, visit, state["project"], state)
+    shown = {"state": state, "plan": plan, "decides": decides, "summary": None}
+    if state["result"] is not None:
+        shown["summary"] = _embedded(visit, _result(state).summary().as_html())
+    shown |= {"what": _first_line(state["call"]), "parts": _parts(office, state["formula"])}
+    own, final = state["person"] == visit.person.name, state["status"] in FINAL
+    return page(office, visit, "request", own=own, final=final, **shown)
+
+
+def _parts(office: RunningOffice, text: str) -> dict[str, list[str]]:
     """Columns of a formula by their roles, as the codebook calls them."""
-    formula = parse(state["formula"])
-    names = ("outcome_columns", "treatment_columns", "covariate_columns")
-    titles = ("Outcome", "Treatment", "Covariates")
-    columns = office.folder.columns
-    return {
-        title: [columns.get(name, {}).get("label", name) for name in found]
-        for title, role in zip(titles, names, strict=True)
-        if (found := getattr(formula, role))
-    }
+    formula, columns = parse(text), office.folder.columns
+    roles = {"Outcome": formula.outcome_columns, "Treatment": formula.treatment_columns}
+    roles["Covariates"] = formula.covariate_columns
+    called = {name: column.get("label", name) for name, column in columns.items()}
+    return {title: [called.get(x, x) for x in found] for title, found in roles.items() if found}
 
 
 def _first_line(call: str) -> str:
@@ -298,23 +246,6 @@ def _result(state: Mapping[str, Any]) -> Any:
     return getattr(dpe, state["kind"]).from_dict(state["result"])
 
 
-def _file(office: RunningOffice, visit: Visit) -> Response:
-    """A result as a file to download."""
-    state = office.desk.state(visit.person, visit["id"])
-    makers: dict[str, tuple[str, Callable[[Any], str | bytes]]] = {
-        "table.docx": ("application/octet-stream", lambda fit: render_word(fit.summary())),
-        "result.json": ("application/json", lambda fit: fit.to_json()),
-        "estimates.csv": ("text/csv", lambda fit: fit.tidy().to_csv(index=False)),
-        "record.html": ("application/octet-stream", _record),
-    }
-    if state["result"] is None or visit["file"] not in makers:
-        raise DeskError("there is no such file", 404)
-    kind, make = makers[visit["file"]]
-    name = f"{state['dataset']}-{state['id'][:8]}-{visit['file']}"
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return Response(make(_result(state)), media_type=kind, headers=headers)
-
-
 def _record(fit: Any) -> str:
     """The release record, as a review board reads it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -322,17 +253,38 @@ def _record(fit: Any) -> str:
         return Path(folder, "record.html").read_text(encoding="utf-8")
 
 
+_FILES: Mapping[str, Callable[[Any], str | bytes]] = {
+    "table.docx": lambda fit: render_word(fit.summary()),
+    "result.json": lambda fit: fit.to_json(),
+    "estimates.csv": lambda fit: fit.tidy().to_csv(index=False),
+    "record.html": _record,
+}
+
+
+def _file(office: RunningOffice, visit: Visit) -> Response:
+    """A result as a file to download."""
+    state = office.desk.state(visit.person, visit["id"])
+    if state["result"] is None or visit["file"] not in _FILES:
+        raise DeskError("there is no such file", 404)
+    name = f"{state['dataset']}-{state['id'][:8]}-{visit['file']}"
+    return _download(_FILES[visit["file"]](_result(state)), name)
+
+
+def _download(content: str | bytes, name: str) -> Response:
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type="application/octet-stream", headers=headers)
+
+
 def _tokens(office: RunningOffice, visit: Visit, made: str = "") -> Response:
-    projects = [project["name"] for project in office.accounts.projects(visit.person.name)]
-    shown = {"tokens": office.accounts.tokens(visit.person.name), "projects": projects}
-    return _page(office, visit, "tokens", made=made, **shown)
+    tokens = office.accounts.tokens(visit.person.name)
+    return page(office, visit, "tokens", made=made, tokens=tokens, projects=_mine(office, visit))
 
 
 def _change_tokens(office: RunningOffice, visit: Visit) -> Response:
     if visit.field("do") == "revoke":
-        office.accounts.revoke(visit.person, int(_number(visit, "token") or 0))
+        office.accounts.revoke(visit.person, int(visit.number("token") or 0))
         return RedirectResponse("/tokens", 303)
-    name, days = visit.person.name, _number(visit, "days") or office.settings.token_days
+    name, days = visit.person.name, visit.number("days") or office.settings.token_days
     given = visit.field("project"), visit.field("label")
     return _tokens(office, visit, office.accounts.token(name, name, *given, days))
 
@@ -351,9 +303,8 @@ def _decide(office: RunningOffice, visit: Visit) -> Response:
 
 def _queue(office: RunningOffice, visit: Visit) -> Response:
     waiting = office.desk.states(statuses=[WAITING])[::-1]
-    budget = office.desk.budget()["dataset"]
-    shown = {"waiting": waiting, "budget": budget, "requests": office.desk.states()}
-    return _page(office, visit, "queue", **shown)
+    shown = {"waiting": waiting, "requests": office.desk.states()}
+    return page(office, visit, "queue", budget=office.desk.budget()["dataset"], **shown)
 
 
 def _people(office: RunningOffice, visit: Visit, made: str = "") -> Response:
@@ -363,68 +314,63 @@ def _people(office: RunningOffice, visit: Visit, made: str = "") -> Response:
     for project in projects:
         project["budget"] = office.desk.budget(project["name"])["project"]
     shown = {"people": people, "projects": projects, "tokens": office.accounts.tokens()}
-    return _page(office, visit, "people", made=made, roles=ROLES, **shown)
+    return page(office, visit, "people", made=made, roles=ROLES, **shown)
 
 
 def _change_people(office: RunningOffice, visit: Visit) -> Response:
-    by, do, accounts = visit.person, visit.field("do"), office.accounts
+    person, do, accounts = visit.person, visit.field("do"), office.accounts
     name, project, role = (visit.field(x) for x in ("name", "project", "role"))
-    known = {person["name"]: person["role"] for person in accounts.people()}
-    changed = {role, known.get(name)} if do in ("account", "change", "password") else set()
-    if changed - {ROLES[0], "", None}:
-        by.require("administrator")
-    made = ""
+    known, by, made = {x["name"]: x["role"] for x in accounts.people()}, person.name, ""
+    if do in ("account", "change", "password") and {role, known.get(name, "")} - {"", ROLES[0]}:
+        person.require("administrator")
     if do == "account":
-        made = f"{name} signs in with {accounts.add(by.name, name, role)}, which serves once"
+        made = f"{name} signs in with {accounts.add(by, name, role)}, which serves once"
     elif do == "change":
-        accounts.set_account(by.name, name, role, visit.field("active") == "yes")
+        accounts.set_account(by, name, role, visit.field("active") == "yes")
     elif do == "password":
-        made = f"{name} signs in with {accounts.set_password(by.name, name)}, which serves once"
+        made = f"{name} signs in with {accounts.set_password(by, name)}, which serves once"
     elif do == "project":
-        accounts.add_project(by.name, project)
+        accounts.add_project(by, project)
     elif do in ("member", "no member"):
-        accounts.set_member(by.name, name, project, do == "member")
+        accounts.set_member(by, name, project, do == "member")
     elif do == "budget":
-        caps = _number(visit, "epsilon"), _number(visit, "delta")
-        accounts.set_budget(by.name, visit.field("of"), name, *caps)
+        caps = visit.number("epsilon"), visit.number("delta")
+        accounts.set_budget(by, visit.field("of"), name, *caps)
     elif do == "revoke":
-        accounts.revoke(by, int(_number(visit, "token") or 0))
+        accounts.revoke(person, int(visit.number("token") or 0))
     return _people(office, visit, made) if made else RedirectResponse("/people", 303)
 
 
 def _ledger(office: RunningOffice, visit: Visit) -> Response:
-    ledger = office.desk.ledger()
+    ledger, sound = office.desk.ledger(), True
     try:
-        proof, sound = ledger.verify(), True
+        proof = ledger.verify()
     except DPEffectsError as error:
         proof, sound = str(error), False
     statement = _embedded(visit, ledger.summary().as_html())
-    return _page(office, visit, "ledger", proof=proof, sound=sound, statement=statement)
+    return page(office, visit, "ledger", proof=proof, sound=sound, statement=statement)
 
 
 def _events(office: RunningOffice, visit: Visit) -> Response:
-    return _page(office, visit, "events", events=office.desk.events())
+    return page(office, visit, "events", events=office.desk.events())
 
 
 def _export(office: RunningOffice, visit: Visit) -> Response:
     """Everything but what would let anybody in, and the data."""
-    content = io.BytesIO()
+    content, accounts, states = io.BytesIO(), office.accounts, office.desk.states(most=None)
+    tables = {"requests": states, "events": office.desk.events(None), "tokens": accounts.tokens()}
+    tables |= {"accounts": accounts.people(), "projects": accounts.projects()}
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in ("office.toml", "policy.toml", "codebook.toml"):
             archive.write(office.folder.path / name, name)
-        states = office.desk.states(most=None)
-        tables = {"requests": states, "events": office.desk.events(None)}
-        tables |= {"accounts": office.accounts.people(), "projects": office.accounts.projects()}
-        for name, rows in (tables | {"tokens": office.accounts.tokens()}).items():
+        for name, rows in tables.items():
             archive.writestr(f"{name}.json", json.dumps(rows, indent=1))
             archive.writestr(f"{name}.csv", pd.DataFrame(rows).to_csv(index=False))
-        for state in states:
-            if state["kind"]:
-                full = office.desk.state(visit.person, state["id"])
-                archive.writestr(f"answers/{state['id']}.json", json.dumps(full["result"]))
-                archive.writestr(f"answers/{state['id']}.html", _record(_result(full)))
+        for request in (state["id"] for state in states if state["kind"]):
+            full = office.desk.state(visit.person, request)
+            archive.writestr(f"answers/{request}.json", json.dumps(full["result"]))
+            archive.writestr(f"answers/{request}.html", _record(_result(full)))
         with tempfile.TemporaryDirectory() as folder:
             office.desk.ledger().export(f"{folder}/ledger.json")
             archive.write(f"{folder}/ledger.json", "ledger.json")
-    headers = {"content-disposition": f'attachment; filename="{office.settings.name}.zip"'}
-    return Response(content.getvalue(), media_type="application/zip", headers=headers)
+    return _download(content.getvalue(), f"{office.settings.name}.zip")

@@ -1,4 +1,4 @@
-"""An office on this machine with a bundled data set, a researcher and a steward: `make office-demo`.
+"""An office on this machine with bundled data, a researcher and a steward: `make office-demo`.
 
 ``python -m dpeffects.services.office.showcase [FOLDER]`` makes it, prints what to open and a line
 of Python to paste, and serves until it is stopped.
