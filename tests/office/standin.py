@@ -1,11 +1,12 @@
 """A small stand-in of an office's HTTP interface, which draws with a seed.
 
-``python -m tests.office.standin PORT_FILE`` serves it on this machine, and writes its port to the
-file; it ends with its parent.
+``python -m tests.office.standin PORT_FILE PID`` serves it on this machine, and writes its port to
+the file; it ends with the process of that number.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -127,8 +128,8 @@ class StandIn:
             state["result"] = json.loads(fit.to_json())
 
 
-def serve(port_file):
-    """Serve a stand-in until the parent ends."""
+def serve(port_file, pid):
+    """Serve a stand-in until a process ends."""
     office = StandIn()
 
     class Handler(BaseHTTPRequestHandler):
@@ -152,10 +153,10 @@ def serve(port_file):
     part = Path(f"{port_file}.part")
     part.write_text(str(server.server_port))
     part.rename(port_file)
-    parent = os.getppid()
-    while os.getppid() == parent:
-        time.sleep(0.2)
+    with contextlib.suppress(ProcessLookupError):
+        while not os.kill(pid, 0):
+            time.sleep(0.2)
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(sys.argv[1], int(sys.argv[2]))

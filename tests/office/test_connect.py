@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import logging
+import os
+import re
+import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -28,7 +33,9 @@ from dpeffects.errors import (
 from dpeffects.services import connect as connecting
 from dpeffects.services.connect import _Link
 from tests.cases import each
+from tests.office.offices import sign_in
 from tests.office.standin import BOUNDS, FAILS, REFUSED, SEED, TOKEN, WAITS, N, StandIn, data
+from tests.test_r import install, run
 
 URL = "https://office.example"
 
@@ -153,7 +160,9 @@ def test_a_refusal_has_its_reason_and_says_that_nothing_was_paid(registry):
 
 
 def test_a_failure_says_that_the_budget_is_spent(registry):
-    with pytest.raises(EstimationError, match=r"no estimate: the values .* The budget is spent$"):
+    with pytest.raises(
+        EstimationError, match=r"^the office has paid, and has no estimate: the val"
+    ):
         dpe.dp_ate("y ~ t", registry, epsilon=FAILS)
 
 
@@ -565,7 +574,9 @@ def test_the_token_is_in_no_text(office, registry, caplog, capsys):
 def served(tmp_path_factory):
     """The address of a stand-in in a process of its own."""
     port = tmp_path_factory.mktemp("office") / "port"
-    process = subprocess.Popen([sys.executable, "-m", "tests.office.standin", str(port)])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.office.standin", str(port), str(os.getpid())]
+    )
     try:
         until = time.monotonic() + 60
         while not port.exists() and time.monotonic() < until:
@@ -636,3 +647,118 @@ def test_a_shell_says_what_is_wrong_in_a_line(served, monkeypatch, capsys):
     monkeypatch.delenv("DPEFFECTS_TOKEN")
     assert main([*typed, "1"]) == 2
     assert "DPEFFECTS_TOKEN" in capsys.readouterr().err
+
+
+# --- the server itself ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    """The server in a process of its own: its office, and its address."""
+    from tests.office.offices import Running, until
+
+    folder = tmp_path_factory.mktemp("real")
+    running = Running(folder, approval="above", approve_above=1.0, epsilon=30.0, delta=1e-4)
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{made.getsockname()[1]}"
+    command = [sys.executable, "-m", "dpeffects", "office", "serve", str(running.folder.path)]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([*command, "--listen", address], stdout=log, stderr=log)
+
+    def up():
+        assert process.poll() is None, (folder / "log").read_text()
+        with contextlib.suppress(httpx.TransportError):
+            return httpx.get(f"http://{address}/healthz").status_code == 200
+
+    try:
+        until(up, 120.0)
+        yield running, f"http://{address}"
+    finally:
+        process.terminate()
+        process.wait(60)
+        running.database.close()
+
+
+@pytest.fixture
+def mine(real, monkeypatch):
+    """The dataset of the server, for a researcher with a token in the environment."""
+    running, url = real
+    monkeypatch.setenv("DPEFFECTS_TOKEN", running.accounts.token("test", "anna", "ageing"))
+    return dpe.connect(url)["registry"]
+
+
+REAL = [
+    ("dp_ate", "y ~ t | x + region", {}, dpe.Result),
+    ("dp_ate", "y ~ t | x", {"by": ["region == 'N'", "region == 'S'"]}, dpe.SubsetEffects),
+    ("dp_att", "y ~ t | x", {"method": "private_ipw"}, dpe.Result),
+    ("dp_cate", "y ~ t | region", {"release": "groups", "by": "region"}, dpe.CateEffects),
+    ("dp_cate", "y ~ t | x", {"delta": 1e-6}, dpe.CateFunction),
+    ("dp_survival", "Surv(x, I(y > 0.4)) ~ t", {"horizon": 8}, dpe.SurvivalEffects),
+    ("dp_qte", "y ~ t", {"quantiles": (0.25, 0.5), "design": "randomised"}, dpe.QuantileEffects),
+    ("dp_rate", "y ~ t", {"offset": "x", "design": "randomised"}, dpe.RateEffects),
+    ("dp_did", "y ~ t", {"before": "x"}, dpe.DidEffect),
+    ("dp_moments", "y ~ t | x", {}, dpe.Moments),
+    ("dp_study", "y ~ t | x", {"subgroups": ["region"]}, dpe.StudyEffects),
+    ("dp_balance", "y ~ t | x", {}, dpe.Balance),
+]
+
+
+@pytest.mark.long
+def test_the_server_answers_every_call_once(mine):
+    for name, formula, given, kind in REAL:
+        fit = getattr(dpe, name)(formula, mine, epsilon=0.5, **given)
+        assert type(fit) is kind
+        assert getattr(dpe, name)(formula, mine, epsilon=0.5, **given).to_json() == fit.to_json()
+        assert "NOT PRIVATE" not in str(fit.summary())
+    assert list(mine.requests()["status"]) == ["answered"] * len(REAL)
+    left = mine.budget().set_index(["budget", "of"])
+    assert left.loc[("dataset", "epsilon"), "spent"] == pytest.approx(0.5 * len(REAL))
+
+
+@pytest.mark.long
+def test_the_server_says_what_is_free_and_what_it_refuses(mine):
+    assert mine.n == 400
+    assert mine.codebook().set_index("column")["label"]["y"] == "Recovered <b>fully</b>"
+    assert mine.made_up(100).shape == (100, 4)
+    assert mine.plan("y ~ t | x", epsilon=1, method="auto", repeats=1).rows[0].half_width > 0
+    with pytest.raises(RefusalError, match="Nothing was paid"):
+        dpe.dp_ate("y ~ t", mine, epsilon=100)
+    with pytest.raises(OptionError, match="the office answers: "):
+        dpe.dp_ate("y ~ t", mine, epsilon=0.1, unit="x")
+
+
+def with_reticulate():
+    """Whether R is here, with what its package needs."""
+    if shutil.which("Rscript") is None:
+        return False
+    check = ["Rscript", "--vanilla", "-e", "cat(requireNamespace('reticulate', quietly = TRUE))"]
+    return subprocess.run(check, capture_output=True, text=True).stdout == "TRUE"
+
+
+@pytest.mark.long
+def test_the_same_numbers_from_python_r_the_shell_and_a_page(real, mine, tmp_path):
+    running, url = real
+    with pytest.raises(PendingError, match="steward"):
+        dpe.dp_ate("y ~ t | x", mine, epsilon=2)
+    request = mine.requests()["id"][0]
+    running.desk.approve(running.person("sue"), request)
+    fit = dpe.dp_ate("y ~ t | x", mine, epsilon=2)
+    typed = ["ate", "y ~ t | x", f"{url}/registry", "--epsilon", "2", "--out"]
+    assert main([*typed, str(tmp_path / "fit.json")]) == 0
+    shell = json.loads((tmp_path / "fit.json").read_text())
+    assert (shell["estimate"], shell["std_error"]) == (fit.estimate, fit.std_error)
+    with httpx.Client(base_url=url, follow_redirects=True) as page:
+        sign_in(page, "anna")
+        shown = page.get(f"/requests/{request}").text
+    (line,) = re.findall("<tr>.*>association<.*</tr>", fit.summary().as_html())
+    assert line in shown
+    if with_reticulate():
+        code = f"""
+            library(dpeffects)
+            fit <- dp_ate(y ~ t | x, dp_connect("{url}")$registry, epsilon = 2)
+            cat(format(c(coef(fit), tidy(fit)$std.error), digits = 17))
+        """
+        install(tmp_path)
+        assert list(map(float, run(code, tmp_path).split())) == [fit.estimate, fit.std_error]
+    assert list(mine.requests()["id"]).count(request) == 1

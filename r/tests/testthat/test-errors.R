@@ -22,7 +22,7 @@ mistakes <- function() {
     list(quote(try_ate(y ~ t * age)), "factor(t, levels = c("),
     list(quote(try_ate(y ~ t, subset = "age > 40 && sex == 'f'")), "&"),
     list(quote(try_ate(y ~ t, subset = "isna(age)")), "is.na(x)"),
-    list(quote(try_ate(y ~ t, bounds = list(y = c("0", "1")))), "c(18, 90)"),
+    list(quote(try_ate(y ~ t, bounds = list(y = c("0", "1")))), "write numbers without quotes"),
     list(quote(try_ate(y ~ t, bounds = list(y = c(1, 0)))), "bounds$y"),
     list(quote(try_ate(y ~ t | sex, bounds = c(c01, list(sex = c(0, 1))))), "data$sex == \"yes\""),
     list(quote(try_ate(y ~ region, bounds = c01)), "bounds = list(region = c("),
