@@ -18,7 +18,7 @@ federation-demo: $(VENV)/.installed-federation
 	$(BIN)/python -m dpeffects.services.federation.demo
 
 office-demo: $(VENV)/.installed-office
-	$(BIN)/python -m dpeffects.services.office.showcase
+	dpeffects/services/office/deploy/demo.sh $(BIN)/python
 
 # Types and doctests are checked beside the tests. Processes that tests start read the compiled package, also where
 # the environment would not keep it.

@@ -4,13 +4,14 @@ import shutil
 import zipfile
 
 import pytest
+import sqlalchemy as sql
 
 from dpeffects.errors import LedgerError, OptionError
 from dpeffects.services.gate.answers import result_of
 from dpeffects.services.gate.question import Question
 from dpeffects.services.office.accounts import Accounts, DeskError
 from dpeffects.services.office.backups import restore_backup, write_backup
-from dpeffects.services.office.database import Database
+from dpeffects.services.office.database import REQUESTS, Database
 from dpeffects.services.office.office_folder import OfficeFolder
 from tests.office.offices import Running
 
@@ -68,7 +69,13 @@ def test_a_backup_that_would_give_budget_back_is_refused(office, tmp_path):
 def test_a_ledger_that_is_there_stays(office, tmp_path):
     write_backup(office.folder, tmp_path / "backup.zip")
     answer_one(office, 0.5)
+    assert list(office.folder.path.glob("office.db-*"))  # as a server leaves it that was killed
     said = restore_backup(tmp_path / "backup.zip", office.folder.path)
+    assert (
+        len(restored := Database(OfficeFolder(office.folder.path).store).rows(sql.select(REQUESTS)))
+        == 1
+    )
+    assert restored[0]["epsilon"] == 0.25
     assert "with its own ledger" in said
     assert "does not know: 1" in said
     assert left(office.folder.path) == 1.25

@@ -101,7 +101,8 @@ class Accounts:
             if db.one(connection, sql.select(MEMBERSHIPS).where(_is(MEMBERSHIPS, pair))) is None:
                 raise DeskError(f"{name} is no member of the project {project}", 403)
             note(connection, by, "made a token", f"{name}, {project}")
-            return _add_token(connection, timedelta(days=days), "token", *pair.values(), label[:80])
+            ids = pair["account_id"], pair["project_id"]
+            return _add_token(connection, timedelta(days=days), "token", *ids, label[:80])
 
     def who(self, text: str, kind: str) -> Person:
         """Return whose token or session it is; refuse it where it has ended or was revoked."""
@@ -241,11 +242,16 @@ def _check_role(role: str) -> None:
 
 
 def _add_token(
-    connection: Connection, lasts: timedelta, kind: str, account: int, project: Any = None, *of: str
+    connection: Connection,
+    lasts: timedelta,
+    kind: str,
+    account: int,
+    project: Any = None,
+    label: str = "",
 ) -> str:
     text = new_secret()
     values = {"digest": _digest(text), "kind": kind, "account_id": account, "project_id": project}
-    values |= {"label": "".join(of), "created": now(), "expires": now(lasts)}
+    values |= {"label": label, "created": now(), "expires": now(lasts)}
     connection.execute(TOKENS.insert().values(**values))
     return text
 

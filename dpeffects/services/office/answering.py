@@ -14,8 +14,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +24,15 @@ from dpeffects.services.gate.question import Question
 from dpeffects.services.office.desk import Asked, Desk
 from dpeffects.services.office.structured_logs import log_as_json
 
-START, TRIES, PAUSE = 120.0, 3, 5.0
+START, TRIES, PAUSE, PLANS = 120.0, 3, 5.0, 200
 """Seconds for a process to start; how often one may die of a request; seconds until an office that
-was not ready tries again."""
+was not ready tries again; plans that are remembered."""
 CLASS = 0.25
 """Answers are seen this many seconds after the start, or twice, four times, ... as many."""
 TOO_LONG = "this request took more time than the office gives to one; its budget is spent"
 DIED = "this request could not be computed; its budget is spent"
-_MOST_PLANS = 200
+_BUSY = "other plans are being made; try again in a minute"
+_TOO_LARGE = "this plan takes more time or memory than the office gives to one"
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _log = logging.getLogger(__name__)
 
@@ -53,19 +52,19 @@ def time_class(seconds: float) -> float:
 
 
 class AnsweringProcess:
-    """A process that runs a function of this module for each line that it is sent."""
+    """A process that replies with a line of JSON to each line of JSON that it is sent."""
 
     def __init__(self, work: str, policy: Path, lock: int) -> None:
-        paths = [str(Path(__file__).parents[3]), *filter(None, sys.path)]
+        paths = os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)])
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", f"from {__name__} import main; main()", work, policy],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": paths},
             pass_fds=(lock,),
             start_new_session=True,  # a key that stops the server ends nothing that has begun
         )
-        self.pid = self._process.pid
+        self.pid, self.kill = self._process.pid, self._process.kill
         self.n = int(self._line(START) or 0)
         """Number of records."""
 
@@ -85,27 +84,21 @@ class AnsweringProcess:
 
         def end() -> None:
             late.set()
-            self._process.kill()
+            self.kill()
 
         timer = threading.Timer(seconds, end)
         timer.start()
-        try:
-            line = self._process.stdout.readline()
-        finally:
-            timer.cancel()
+        line = self._process.stdout.readline()
+        timer.cancel()
         if line.endswith(b"\n"):
             return json.loads(line)
         if late.is_set():
             raise TimeoutError
         return None
 
-    def kill(self) -> None:
-        """End the process; who waits for it sees that it has died."""
-        self._process.kill()
-
     def end(self) -> None:
         """End the process, and wait until it has."""
-        self._process.kill()
+        self.kill()
         self._process.communicate()
 
 
@@ -113,16 +106,14 @@ class Pool:
     """Threads that take requests from the desk, each with a process that answers them."""
 
     def __init__(self, desk: Desk, lock: int, workers: int = 1) -> None:
-        self._desk, self._lock = desk, lock
-        self._ending, self._ended = threading.Event(), threading.Event()
-        self._wake = threading.Event()
-        self._planning = threading.Lock()
+        self._desk, self._lock, self._planning = desk, lock, threading.Lock()
+        self._ending, self._ended, self._wake = (threading.Event() for _ in range(3))
+        self.wake = self._wake.set
+        """Say that there may be a request."""
         self._processes: dict[str, AnsweringProcess] = {}
         self._planned: dict[str, dict[str, Any]] = {}
         names = [f"answering {k}" for k in range(workers)]
-        self._threads = [
-            threading.Thread(target=self._serve, args=(name,), name=name) for name in names
-        ]
+        self._threads = [threading.Thread(target=self._serve, args=(x,), name=x) for x in names]
 
     def start(self) -> None:
         """Queue again what an earlier server left, and begin when the data has been read."""
@@ -131,14 +122,10 @@ class Pool:
         for thread in self._threads:
             thread.start()
 
-    def wake(self) -> None:
-        """Say that there may be a request."""
-        self._wake.set()
-
     def stop(self, grace: float) -> None:
         """Finish what is being answered, within a time; what is not is answered after a restart."""
         self._ending.set()
-        self._wake.set()
+        self.wake()
         last = time.monotonic() + grace
         for thread in self._threads:
             thread.join(max(0.0, last - time.monotonic()))
@@ -155,7 +142,7 @@ class Pool:
         if question in self._planned:
             return self._planned[question]
         if not self._planning.acquire(timeout=PAUSE):
-            return {"error": "other plans are being made; try again in a minute"}
+            return {"error": _BUSY}
         try:
             task = {"question": question, "n": self._desk.n}
             planned = self._of("plan").ask(task, self._desk.folder.policy().max_seconds)
@@ -165,24 +152,26 @@ class Pool:
             self._planning.release()
         if planned is None:
             self._forget("plan")
-            return {"error": "this plan takes more time or memory than the office gives to one"}
-        if len(self._planned) >= _MOST_PLANS:
+            return {"error": _TOO_LARGE}
+        if len(self._planned) >= PLANS:
             self._planned.clear()
-        return self._planned.setdefault(question, dict(planned))
+        return self._planned.setdefault(question, planned)
 
     # --- in the threads
 
     def _serve(self, name: str) -> None:
         while not self._ending.is_set():
             try:
-                if not self._desk.n:
-                    self._desk.n = self._of(name).n
+                self._desk.n = self._desk.n or self._of(name).n
                 asked = self._desk.claim() if self._desk.n else None
                 if asked is not None:
                     self._answer(name, asked)
-                    continue
-                self._wake.wait(1.0 if self._desk.n else PAUSE)
-                self._wake.clear()
+                elif self._desk.n:
+                    self._wake.wait(1.0)
+                    self._wake.clear()
+                else:  # the data cannot be read
+                    self._forget(name)
+                    self._ending.wait(PAUSE)
             except Exception:  # such as a database that is away for a while
                 _log.exception("a worker could not go on")
                 self._ending.wait(PAUSE)
@@ -199,36 +188,32 @@ class Pool:
             self._ending.wait(PAUSE)
             return
         taken = time.monotonic() - began
-        if self._ended.wait(time_class(taken) - taken):  # before the next one, too
-            return
-        self._desk.finish(asked.id, reply)
-        about = {"request": asked.id, "status": reply["status"], "seconds": time_class(taken)}
-        _log.info("answered", extra=about)
+        if not self._ended.wait(time_class(taken) - taken):  # the next one begins then, too
+            self._desk.finish(asked.id, reply)
+            about = {"request": asked.id, "status": reply["status"], "seconds": time_class(taken)}
+            _log.info("answered", extra=about)
 
     def _reply(self, name: str, asked: Asked) -> dict[str, Any] | None:
+        # it is tried on made-up records first, for as long as the policy says, and then drawn
+        seconds = 60.0 + 4.0 * self._desk.folder.policy().max_seconds
         for _ in range(TRIES):
             try:
-                reply = self._of(name).ask(asked.question, self._seconds())
+                reply: dict[str, Any] | None = self._of(name).ask(asked.question, seconds)
             except TimeoutError:
                 self._forget(name)
                 return {"status": "refused", "reason": TOO_LONG, "paid": True}
             if reply is not None:
-                return dict(reply)
+                return reply
             self._forget(name)
             if self._ending.is_set():
                 return None
             _log.warning("a worker died", extra={"request": asked.id})
         return {"status": "refused", "reason": DIED, "paid": True}
 
-    def _seconds(self) -> float:
-        """What a request may take: it is tried on made-up records, for the policy's time, first."""
-        return 60.0 + 4.0 * self._desk.folder.policy().max_seconds
-
     def _of(self, name: str) -> AnsweringProcess:
         if name not in self._processes:
-            work = "plan" if name == "plan" else "answer"
-            made = AnsweringProcess(work, self._desk.folder.policy_file, self._lock)
-            self._processes[name] = made
+            work, policy = name.partition(" ")[0], self._desk.folder.policy_file
+            self._processes[name] = AnsweringProcess(work, policy, self._lock)
         return self._processes[name]
 
     def _forget(self, name: str) -> None:
@@ -240,85 +225,62 @@ class Pool:
 
 
 def main() -> None:
-    """Do one task after another, until the server ends."""
-    work, path = sys.argv[1:3]
-    with os.fdopen(os.dup(1), "wb") as out, os.fdopen(os.dup(2), "w") as log, _silence():
-        log_as_json(log, logging.WARNING)  # when exactly an answer was there is nobody's business
-        policy = Policy.read(path)
-        _say(out, _begin(work, policy))
-        _limit(policy.max_memory)
-        for line in sys.stdin.buffer:
-            _say(out, WORK[work](json.loads(line), Path(path)))
+    """Answer or plan one request after another, until the server ends."""
+    work, path = sys.argv[1], Path(sys.argv[2])
+    out, log, nowhere = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(2), "w"), os.devnull
+    for stream in (1, 2):  # what a library prints is no answer, and is not read in a log
+        os.dup2(os.open(nowhere, os.O_WRONLY), stream)
+    log_as_json(log, logging.WARNING)  # when exactly there was an answer is nobody's business
+    print(json.dumps(_begin(work, Policy.read(path))), file=out, flush=True)
+    for line in sys.stdin:
+        task = json.loads(line)
+        if work == "plan":
+            reply = plan_one(Question.from_json(task["question"]), Policy.read(path), task["n"])
+        else:
+            reply = result_of(Question.from_json(task), Policy.read(path), again=True)
+        print(json.dumps(reply), file=out, flush=True)
 
 
 def _begin(work: str, policy: Policy) -> int:
-    """Load what is needed before there are limits; return the number of records."""
+    """Load what is needed, then set limits; return the number of records."""
+    import resource
+
     import dpeffects.services.gate.releases
     import dpeffects.services.planning.plans  # noqa: F401
 
+    n = 0
     try:
-        return len(policy.load()) if work == "answer" else 0
+        n = 0 if work == "plan" else len(policy.load())
     except DPEffectsError as error:
         _log.error("the data cannot be used: %s", error)
-        return 0
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = now + policy.max_memory * 2**20
+    resource.setrlimit(resource.RLIMIT_AS, (most if hard < 0 else min(most, hard), hard))
+    return n
 
 
-def answer_one(question: str, policy: Path) -> dict[str, Any]:
-    """Answer a question under the policy as it is now."""
-    return result_of(Question.from_json(question), Policy.read(policy), again=True)
+def plan_one(question: Question, policy: Policy, n: int) -> dict[str, Any]:
+    """Plan an average effect; of another call, say what it gives on made-up records.
 
+    Both are made from the number of records and the codebook; no row is read.
+    """
+    from dpeffects import plan, rehearse
+    from dpeffects.design.bounds import Bounds, DeclaredFrame
+    from dpeffects.services.gate.releases import released
 
-def plan_one(task: dict[str, Any], policy: Path) -> dict[str, Any]:
-    """Plan from the number of records and the codebook; no row is read."""
     try:
-        made = _plan(Question.from_json(task["question"]), Policy.read(policy), task["n"])
+        granted = policy.grant(question).arguments
+        if question.call == "dp_ate":
+            asked = {x: getattr(question, x) for x in ("method", "estimand", "epsilon", "delta")}
+            asked |= question.options
+            made: Any = plan(question.formula, n=n, bounds=policy.bounds, **asked)
+        else:
+            frame, bounds = policy.layout.made_up(n), Bounds.declared(policy.bounds)
+            data = DeclaredFrame(frame, bounds, interactive=False)
+            made = rehearse(lambda x: released(question.formula, data, seed=x, **granted), runs=3)
         return {"html": made.summary().as_html()}
     except DPEffectsError as error:
         return {"error": str(error)}
     except Exception:
         return {"error": "this cannot be planned"}
-
-
-def _plan(question: Question, policy: Policy, n: int) -> Any:
-    """A plan of an average effect; of another call, what it gives on made-up records."""
-    from dpeffects import plan, rehearse
-    from dpeffects.design.bounds import Bounds, DeclaredFrame
-    from dpeffects.services.gate.releases import released
-
-    if question.call == "dp_ate":
-        asked = {name: getattr(question, name) for name in ("method", "estimand", "delta")}
-        asked |= {"epsilon": question.epsilon, "bounds": policy.bounds, **question.options}
-        return plan(question.formula, n=n, **asked)
-    frame, bounds = policy.layout.made_up(n), Bounds.declared(policy.bounds)
-    made_up = DeclaredFrame(frame, bounds, interactive=False)
-    arguments = policy.grant(question).arguments
-    return rehearse(
-        lambda seed: released(question.formula, made_up, seed=seed, **arguments), runs=3
-    )
-
-
-WORK: dict[str, Callable[[Any, Path], dict[str, Any]]] = {"answer": answer_one, "plan": plan_one}
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Nothing that a library prints is taken for an answer, or is read in a log."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
-    yield
-
-
-def _limit(megabytes: int) -> None:
-    """Let this process take so much more memory than it has now."""
-    import resource
-
-    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = now + megabytes * 2**20
-    resource.setrlimit(resource.RLIMIT_AS, (most if hard < 0 else min(most, hard), hard))
-
-
-def _say(out: Any, reply: Any) -> None:
-    out.write(json.dumps(reply).encode() + b"\n")
-    out.flush()

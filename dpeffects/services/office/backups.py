@@ -37,16 +37,17 @@ def write_backup(folder: OfficeFolder, file: Path) -> str:
     """Copy an office to a zip file, while it may be running."""
     if file.exists():
         raise OptionError(f"{file} exists already; give a new file")
-    with tempfile.TemporaryDirectory() as place:
-        names = [name for name in _DATABASES if (folder.path / name).exists()]
+    names = [name for name in _DATABASES if (folder.path / name).exists()]
+    with tempfile.TemporaryDirectory() as place, zipfile.ZipFile(file, "x") as archive:
+        file.chmod(0o600)
         for name in names:
-            _copy(folder.path / name, Path(place) / name)
-        with zipfile.ZipFile(file, "x", zipfile.ZIP_DEFLATED) as archive:
-            for name in _SETTINGS:
-                archive.write(folder.path / name, name)
-            for name in names:
-                archive.write(Path(place) / name, name)
-    file.chmod(0o600)
+            source = sqlite3.connect(f"{(folder.path / name).as_uri()}?mode=ro", uri=True)
+            target = sqlite3.connect(f"{place}/{name}")
+            with contextlib.closing(source), contextlib.closing(target):
+                source.backup(target)  # as it is at one moment
+            archive.write(f"{place}/{name}", name)
+        for name in _SETTINGS:
+            archive.write(folder.path / name, name)
     missing = [name for name in _DATABASES if name not in names]
     elsewhere = f"; {' and '.join(missing)}: on its server, back it up there" if missing else ""
     return f"{file}: {', '.join((*_SETTINGS, *names))}{elsewhere}. The data is not in it"
@@ -54,27 +55,25 @@ def write_backup(folder: OfficeFolder, file: Path) -> str:
 
 def restore_backup(file: Path, folder: Path, head: str | None = None) -> str:
     """Put an office back; refuse a ledger that may be older than another that was used."""
-    with tempfile.TemporaryDirectory(dir=folder.resolve().parent) as made:
-        place = Path(made)
-        with zipfile.ZipFile(file) as archive:
+    with contextlib.ExitStack() as stack:
+        if (folder / "office.toml").exists():  # nobody restores under a running server
+            stack.callback(os.close, OfficeFolder(folder).lock(wait=0.0))
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder.resolve().parent)))
+        with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(file) as archive:
             for name in {*_SETTINGS, *_DATABASES} & set(archive.namelist()):
                 archive.extract(name, place)
         if not all((place / name).is_file() for name in _SETTINGS):
             raise OptionError(f"{file} is no backup of an office")
-        kept = (folder / "ledger.db").exists()
-        if kept:
-            for path in folder.glob("ledger.db*"):
-                shutil.copy2(path, place / path.name)
-        said = _checked(place, head, kept)
-        with contextlib.ExitStack() as stack:
-            if (folder / "office.toml").exists():  # nobody restores under a running server
-                lock = OfficeFolder(folder).lock(wait=0.0)
-                stack.callback(os.close, lock)
-            folder.mkdir(parents=True, exist_ok=True)
-            for path in place.iterdir():
-                if not (kept and path.name.startswith("ledger.db")):
-                    shutil.move(path, folder / path.name)
-        folder.chmod(0o700)
+        kept = [path.name for path in folder.glob("ledger.db*")]
+        for name in kept:
+            shutil.copy2(folder / name, place / name)
+        said = _checked(place, head, bool(kept))
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in folder.glob("office.db-*"):  # of the database that is replaced
+            path.unlink()
+        for path in place.iterdir():
+            if path.name not in kept:
+                shutil.move(path, folder / path.name)
     return f"{folder}: restored, with {'its own' if kept else 'the'} ledger. {said}"
 
 
@@ -90,16 +89,7 @@ def _checked(place: Path, head: str | None, kept: bool) -> str:
         known = {row["id"] for row in database.rows(sql.select(REQUESTS.c.id))}
         with database.write() as connection:
             connection.execute(TOKENS.update().values(revoked=now()))
-            note(connection, "office restore", "restored, and revoked all tokens", "")
-    paid = [x.body["request"] for x in ledger.entries() if x.kind == "request"]
-    lost = sum(request not in known for request in paid)
+            note(connection, "office restore", "restored, and revoked all tokens")
+    paid = {x.body["request"] for x in ledger.entries() if x.kind == "request"}
+    lost = len(paid - known)
     return f"{proof}. Paid requests that the backup does not know: {lost}. All tokens are revoked"
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy a SQLite database as it is at one moment."""
-    with (
-        contextlib.closing(sqlite3.connect(f"{source.as_uri()}?mode=ro", uri=True)) as old,
-        contextlib.closing(sqlite3.connect(target)) as new,
-    ):
-        old.backup(new)

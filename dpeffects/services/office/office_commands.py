@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dpeffects.cli.arguments import Function, Values
 from dpeffects.cli.commands import Command
 from dpeffects.errors import MissingExtraError, OptionError
 
-_NO_ANCHOR = (
-    "It has no anchor: a copy of its ledger that is put back has its budget back, unnoticed."
+_NO_ANCHOR = "No anchor: a copy of the ledger that is put back has its budget back, unnoticed.\n"
+_IN_THE_OPEN = (
+    "passwords and tokens would be sent in the open: give --certificate and --key, or "
+    "--behind-proxy ADDRESS for a proxy that has TLS"
 )
 
 
@@ -71,22 +75,19 @@ def init(
     administrator
         Name of the first account.
     """
-    with _extra():
-        from dpeffects.services.office.accounts import Accounts
-        from dpeffects.services.office.office_folder import make_folder
+    from dpeffects.services.office.office_folder import make_folder
+
     path = Path(folder)
     called = name or path.resolve().name
     settings: dict[str, Any] = {"name": called, "title": title or called, "approval": approval}
     settings |= {"approve_above": approve_above} | ({"store": store} if store else {})
-    files = Path(data), Path(codebook)
-    total = budget, delta
-    made = make_folder(path, *files, *total, settings=settings, ledger=store, anchor=anchor)
-    with contextlib.closing(_database(made)) as database:
-        database.upgrade()
-        password = Accounts(database).add("office init", administrator, "administrator")
-    noted = "" if anchor else f"{_NO_ANCHOR}\n"
+    what = Path(data), Path(codebook), budget, delta
+    make_folder(path, *what, settings=settings, ledger=store, anchor=anchor)
+    with _opened(folder) as accounts:
+        password = accounts.add("office init", administrator, "administrator")
     return (
-        f"{path}: an office for {called}, with epsilon {budget:g} and delta {delta:g}\n{noted}"
+        f"{path}: an office for {called}, with epsilon {budget:g} and delta {delta:g}\n"
+        f"{'' if anchor else _NO_ANCHOR}"
         f"Sign in as {administrator} with {password}, which serves once\n"
         f"Start it: dpeffects office serve {path}"
     )
@@ -114,45 +115,37 @@ def serve(
     store
         Another place of the database than office.toml has.
     """
-    with _extra():
-        import uvicorn
+    import uvicorn
 
-        from dpeffects.services.office.structured_logs import log_as_json
-        from dpeffects.services.office.web import make_app
-    import sys
+    from dpeffects.services.office.office_folder import OfficeFolder
+    from dpeffects.services.office.structured_logs import log_as_json
+    from dpeffects.services.office.web import make_app
 
-    given = {"listen": listen, "certificate": certificate, "key": key, "store": store}
-    given = {n: x for n, x in (given | {"behind_proxy": behind_proxy}).items() if x}
-    made = _folder(folder)
-    made.settings = settings = replace(made.settings, **given)
-    host, _, port = settings.listen.rpartition(":")
+    asked: dict[str, Any] = {
+        "listen": listen,
+        "certificate": certificate,
+        "key": key,
+        "store": store,
+    }
+    asked = {n: x for n, x in (asked | {"behind_proxy": behind_proxy}).items() if x}
+    made = OfficeFolder(folder)
+    made.settings = given = replace(made.settings, **asked)
+    host, _, port = given.listen.rpartition(":")
     if not port.isdigit():
-        raise OptionError(
-            f"--listen is an address and a port, 127.0.0.1:8800, not {settings.listen}"
-        )
-    if bool(settings.certificate) != bool(settings.key):
+        raise OptionError("--listen is an address and a port, such as 127.0.0.1:8800")
+    if bool(given.certificate) != bool(given.key):
         raise OptionError("--certificate and --key go together")
-    encrypted = settings.certificate or settings.behind_proxy
-    if not encrypted and host not in ("127.0.0.1", "localhost", "[::1]"):
-        raise OptionError(
-            "passwords and tokens would be sent in the open: give --certificate and --key, or "
-            "--behind-proxy ADDRESS for a proxy that has TLS"
-        )
+    local = host in ("127.0.0.1", "localhost", "[::1]")
+    if not (local or given.certificate or given.behind_proxy):
+        raise OptionError(_IN_THE_OPEN)
     lock = made.lock()
     log_as_json(sys.stderr)
-    uvicorn.run(
-        make_app(made, lock),
-        host=host.strip("[]"),
-        port=int(port),
-        ssl_certfile=settings.certificate or None,
-        ssl_keyfile=settings.key or None,
-        proxy_headers=bool(settings.behind_proxy),
-        forwarded_allow_ips=settings.behind_proxy or None,
-        timeout_graceful_shutdown=int(settings.grace_seconds),
-        log_config=None,
-        access_log=False,
-        server_header=False,
-    )
+    tls = {"ssl_certfile": given.certificate or None, "ssl_keyfile": given.key or None}
+    proxy = {"proxy_headers": bool(given.behind_proxy), "forwarded_allow_ips": given.behind_proxy}
+    quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False}
+    quiet["timeout_graceful_shutdown"] = int(given.grace_seconds)
+    app = make_app(made, lock)
+    uvicorn.run(app, host=host.strip("[]"), port=int(port), **tls, **proxy, **quiet)
 
 
 def account(
@@ -179,23 +172,21 @@ def account(
     end
         Close the account, with its tokens and sessions.
     """
-    with _accounts(folder) as accounts:
-        known = next((person for person in accounts.people() if person["name"] == name), None)
-        lines = []
-        if known is None:
-            password = accounts.add("office account", name, role or "researcher")
-            lines.append(f"{name} signs in with {password}, which serves once")
-        elif new_password:
-            password = accounts.set_password("office account", name)
-            lines.append(f"{name} signs in with {password}, which serves once")
-        if known is not None and (role or end):
-            accounts.set_account("office account", name, role or known["role"], not end)
+    with _opened(folder) as accounts:
+        by, said = "office account", []
+        known = {person["name"]: person["role"] for person in accounts.people()}
+        if name not in known or new_password:
+            made = accounts.set_password if name in known else accounts.add
+            password = made(by, name, *([] if name in known else [role or "researcher"]))
+            said.append(f"{name} signs in with {password}, which serves once")
+        if name in known and (role or end):
+            accounts.set_account(by, name, role or known[name], not end)
         if project:
             if project not in [x["name"] for x in accounts.projects()]:
-                accounts.add_project("office account", project)
-            accounts.set_member("office account", name, project)
-            lines.append(f"{name} asks for {project}")
-        return "\n".join(lines) or f"{name} is changed"
+                accounts.add_project(by, project)
+            accounts.set_member(by, name, project)
+            said.append(f"{name} asks for {project}")
+        return "\n".join(said) or f"{name} is changed"
 
 
 def token(folder: str, name: str, *, project: str, days: float = 90.0, label: str = "") -> str:
@@ -212,7 +203,7 @@ def token(folder: str, name: str, *, project: str, days: float = 90.0, label: st
     label
         What it is for.
     """
-    with _accounts(folder) as accounts:
+    with _opened(folder) as accounts:
         return accounts.token("office token", name, project, label, days)
 
 
@@ -224,9 +215,10 @@ def backup(folder: str, file: str) -> str:
     file
         A new .zip file, on another disk.
     """
-    with _extra():
-        from dpeffects.services.office.backups import write_backup
-    return write_backup(_folder(folder), Path(file))
+    from dpeffects.services.office.backups import write_backup
+    from dpeffects.services.office.office_folder import OfficeFolder
+
+    return write_backup(OfficeFolder(folder), Path(file))
 
 
 def restore(file: str, folder: str, *, head: str | None = None) -> str:
@@ -241,47 +233,25 @@ def restore(file: str, folder: str, *, head: str | None = None) -> str:
     head
         For a ledger without an anchor: the head that dpeffects ledger verify printed last.
     """
-    with _extra():
-        from dpeffects.services.office.backups import restore_backup
+    from dpeffects.services.office.backups import restore_backup
+
     return restore_backup(Path(file), Path(folder), head)
 
 
 def upgrade(folder: str) -> str:
     """Bring the database of an office to this version; a server does that when it starts, too."""
-    with contextlib.closing(_database(_folder(folder))) as database:
-        database.upgrade()
-        return f"{database.name} is up to date"
-
-
-# --- what they share
+    with _opened(folder):
+        return f"the database of {folder} is up to date"
 
 
 @contextlib.contextmanager
-def _extra() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        missing = f'an office needs {error.name}: pip install "dpeffects[office]"'
-        raise MissingExtraError(missing) from None
+def _opened(folder: str) -> Iterator[Any]:
+    """The accounts of an office, whose database is up to date."""
+    from dpeffects.services.office.accounts import Accounts
+    from dpeffects.services.office.database import Database
+    from dpeffects.services.office.office_folder import OfficeFolder
 
-
-def _folder(path: str) -> Any:
-    with _extra():
-        from dpeffects.services.office.office_folder import OfficeFolder
-    return OfficeFolder(path)
-
-
-def _database(folder: Any) -> Any:
-    with _extra():
-        from dpeffects.services.office.database import Database
-    return Database(folder.store)
-
-
-@contextlib.contextmanager
-def _accounts(folder: str) -> Iterator[Any]:
-    with _extra():
-        from dpeffects.services.office.accounts import Accounts
-    with contextlib.closing(_database(_folder(folder))) as database:
+    with contextlib.closing(Database(OfficeFolder(folder).store)) as database:
         database.upgrade()
         yield Accounts(database)
 
@@ -294,14 +264,22 @@ _CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-def _of_office(function: Any) -> Command:
-    return Command(function.__name__, function, changes=_CHANGES, output=None)
+def _of_office(function: Function) -> Command:
+    def call(_: Any, values: Values) -> Any:
+        try:
+            return function(**values)
+        except ModuleNotFoundError as error:
+            missing = f'an office needs {error.name}: pip install "dpeffects[office]"'
+            raise MissingExtraError(missing) from None
+
+    return Command(function.__name__, function, call=call, changes=_CHANGES, output=None)
 
 
+_ALL: tuple[Function, ...] = (init, serve, account, token, backup, restore, upgrade)
 COMMANDS = (
     Command(
         "office",
         office,
-        commands=tuple(map(_of_office, (init, serve, account, token, backup, restore, upgrade))),
+        commands=tuple(_of_office(x) for x in _ALL),
     ),
 )

@@ -152,27 +152,26 @@ def make_folder(
     """Make the folder of an office, with its ledger; refuse one that has something."""
     if path.exists() and any(path.iterdir()):
         raise OptionError(f"{path} holds something already; give a new folder")
-    made = OfficeSettings(**settings)
-    ledger = ledger or "ledger.db"
-    columns = _columns(codebook, data)
-    roles, bounds = _roles(columns)
+    made, columns = OfficeSettings(**settings), _columns(codebook, data)
+    kinds, totals = ("range", "levels"), {"epsilon": float(epsilon), "delta": float(delta)}
     written = {
-        **{"site": made.name, "dataset": made.name, "data": str(data.resolve()), "ledger": ledger},
-        **{"max_epsilon": float(epsilon), "max_delta": float(delta)},
-        **{"total_epsilon": float(epsilon), "total_delta": float(delta)},
+        **{"site": made.name, "dataset": made.name, "data": str(data.resolve())},
+        **{f"{most}_{x}": total for most in ("max", "total") for x, total in totals.items()},
+        "ledger": ledger or "ledger.db",
         "methods": sorted({*proved(), STUDY, *CALLS} - {"dp_ate", "dp_study"}),
         "estimands": list(AVERAGES),
-        **{"columns": roles, "bounds": bounds},
+        "columns": _roles(columns),
+        "bounds": {x: {k: c[k] for k in kinds if k in c} for x, c in columns.items()},
     }
     Policy.from_dict(written, path).check()
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o700)
-    place = ledger if "://" in ledger else path / ledger
-    store = create_ledger(place, made.name, epsilon=epsilon, delta=delta, anchor=anchor)
-    written["ledger_id"] = store.id
-    _write(path / "codebook.toml", columns)
-    _write(path / "policy.toml", written)
-    _write(path / "office.toml", asdict(made))
+    place = ledger or path / "ledger.db"
+    written["ledger_id"] = create_ledger(
+        place, made.name, epsilon=epsilon, delta=delta, anchor=anchor
+    ).id
+    for name, values in (("codebook", columns), ("policy", written), ("office", asdict(made))):
+        _write(path / f"{name}.toml", values)
     return OfficeFolder(path)
 
 
@@ -183,50 +182,37 @@ def _columns(codebook: Path, data: Path) -> dict[str, dict[str, Any]]:
         told = read_toml(documents.read(codebook), str(codebook), PolicyError)
         told = told.get("bounds", told)
     names = [name for name in column_names(str(data)) if name in declared]
-    found = {name: _column(declared[name], told.get(name)) for name in names}
-    return {name: entry for name, entry in found.items() if "range" in entry or "levels" in entry}
+    return {x: entry for x in names if (entry := _column(declared[x], told.get(x)))}
 
 
 def _column(declared: Any, told: Any) -> dict[str, Any]:
     entry: dict[str, Any] = {}
-    if isinstance(declared, range):
-        entry = {"range": [declared[0], declared[-1]], "whole": True}
-    elif isinstance(declared, list) and set(declared) <= {0, 1}:  # also of false and true
-        entry = {"range": [0, 1], "whole": True}
-    elif isinstance(declared, list):
-        entry = {"levels": declared}
-    elif isinstance(declared, tuple):
-        whole = isinstance(declared, RangeOrLevels) and list(declared) == [0, 1]
-        entry = {"range": list(declared)} | ({"whole": True} if whole else {})
-    if isinstance(told, Mapping):
+    factor = isinstance(declared, list | RangeOrLevels) and list(declared) == [0, 1]  # or bools
+    if isinstance(declared, range) or factor:
+        entry = {"range": [int(declared[0]), int(declared[-1])], "whole": True}
+    elif isinstance(declared, list | tuple):
+        entry = {"levels" if isinstance(declared, list) else "range": list(declared)}
+    if entry and isinstance(told, Mapping):
         entry |= {name: str(told[name]) for name in ("label", "unit") if name in told}
     return entry
 
 
-def _roles(columns: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, list[str]], dict[str, Any]]:
-    """Every column in every role that fits what it holds, and the bounds of a policy."""
-    indicators = [name for name, x in columns.items() if x.get("range") == [0, 1] and "whole" in x]
-    factors = [name for name, entry in columns.items() if len(entry.get("levels", ())) > 1]
-    roles = {
-        "outcome": list(columns),
-        "treatment": [*indicators, *factors],
-        "covariates": list(columns),
-        "subgroups": list(columns),
-    }
-    kinds = ("range", "levels")
-    bounds = {
-        name: {kind: entry[kind] for kind in kinds if kind in entry}
-        for name, entry in columns.items()
-    }
-    return roles, bounds
+def _roles(columns: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Every column in every role that fits what it holds."""
+    arms = [x for x, c in columns.items() if (c.get("range") == [0, 1] and "whole" in c)]
+    arms += [x for x, c in columns.items() if len(c.get("levels", ())) > 1]
+    names = list(columns)
+    return {"outcome": names, "treatment": arms, "covariates": names, "subgroups": names}
 
 
 def _write(path: Path, values: Mapping[str, Any]) -> None:
     """Write a TOML file with a table for each mapping."""
-    plain = {name: x for name, x in values.items() if not isinstance(x, Mapping)}
-    lines = [f"{toml_key(name)} = {toml_value(x)}" for name, x in plain.items()]
-    for name in (name for name in values if name not in plain):
-        lines += ["", f"[{toml_key(name)}]"]
-        lines += [f"{toml_key(key)} = {toml_value(x)}" for key, x in values[name].items()]
-    file_output.write(path, "\n".join(lines).lstrip("\n") + "\n")
+    tables = {name: x for name, x in values.items() if isinstance(x, Mapping)}
+    text = _lines({name: x for name, x in values.items() if name not in tables})
+    text += "".join(f"\n[{toml_key(name)}]\n{_lines(x)}" for name, x in tables.items())
+    file_output.write(path, text.lstrip("\n"))
     path.chmod(0o600)
+
+
+def _lines(values: Mapping[str, Any]) -> str:
+    return "".join(f"{toml_key(name)} = {toml_value(x)}\n" for name, x in values.items())
