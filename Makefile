@@ -9,13 +9,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 SPHINX := $(BIN)/python -m sphinx -q
 
-.PHONY: demo federation-demo test lint types doctests unit test-long test-lowest dist docs outputs notebook vignettes benchmarks clean
+.PHONY: demo federation-demo office-demo test lint types doctests unit test-long test-lowest dist docs outputs notebook vignettes benchmarks clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python vignettes/quick_start.py
 
 federation-demo: $(VENV)/.installed-federation
 	$(BIN)/python -m dpeffects.services.federation.demo
+
+office-demo: $(VENV)/.installed-office
+	dpeffects/services/office/deploy/demo.sh $(BIN)/python
 
 # Types and doctests are checked beside the tests. Processes that tests start read the compiled package, also where
 # the environment would not keep it.
@@ -102,6 +105,10 @@ $(VENV)/.installed-long: $(VENV)/.installed-dev
 
 $(VENV)/.installed-federation: $(VENV)/.installed
 	$(INSTALL) ".[federation]"
+	@touch $@
+
+$(VENV)/.installed-office: $(VENV)/.installed
+	$(INSTALL) ".[office]"
 	@touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed

@@ -35,7 +35,7 @@ from dpeffects.ledgers import DurableLedger, create_ledger, open_ledger  # noqa:
 from dpeffects.ledgers.transaction import Transaction  # noqa: E402
 from dpeffects.privacy.budget import Budget  # noqa: E402
 from dpeffects.privacy.ledger import Terms  # noqa: E402
-from dpeffects.services.federation.store import Price, Store  # noqa: E402
+from dpeffects.services.gate.store import Price, Store  # noqa: E402
 from tests.damage import count  # noqa: E402
 from tests.killing import charge  # noqa: E402
 from tests.privacy.conftest import Server, binaries  # noqa: E402

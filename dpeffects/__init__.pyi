@@ -48,6 +48,7 @@ from dpeffects.results import (
     Tests,
     load_cate,
 )
+from dpeffects.services.connect import Office, RemoteDataset, connect
 from dpeffects.services.planning import Plan, StudyPlan, TermPlan, plan, plan_study, rehearse
 from dpeffects.services.protocols import Protocol, read_protocol
 from dpeffects.services.sites import (
@@ -87,6 +88,7 @@ __all__ = [
     "Leaderboard",
     "Ledger",
     "Moments",
+    "Office",
     "OrdinalEffects",
     "Plan",
     "Protocol",
@@ -94,6 +96,7 @@ __all__ = [
     "RandomisationTest",
     "RateEffects",
     "Regression",
+    "RemoteDataset",
     "Result",
     "ScaledEffect",
     "SensitivityAnalysis",
@@ -115,6 +118,7 @@ __all__ = [
     "combine_studies",
     "combine_tables",
     "compare",
+    "connect",
     "create_ledger",
     "data_info",
     "declare",

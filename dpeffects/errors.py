@@ -190,6 +190,9 @@ def checked_call(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*given: P.args, **named: P.kwargs) -> R:
+        for data in (*given, *named.values()):
+            if answer := getattr(type(data), "answer_call", None):  # an office has the rows
+                return answer(data, function, given, named)
         try:
             inspect.signature(function).bind(*given, **named)
         except TypeError:
@@ -236,9 +239,8 @@ def _check_formula(
     """Refuse data in the place of the formula."""
     known = inspect.signature(function).parameters
     first = given[0] if given else named.get("formula", "")
-    name, parameter = next(iter(known.items()), ("", None))
-    only_text = name == "formula" and parameter and parameter.annotation in ("str", str)
-    if only_text and not isinstance(first, str) and first is not None:
+    only_text = [*known][:1] == ["formula"] and known["formula"].annotation in ("str", str)
+    if only_text and not isinstance(first, str | None):
         raise FormulaError(refusal("no_formula", kind=type(first).__name__))
 
 
@@ -275,6 +277,14 @@ class PolicyError(DPEffectsError, ValueError):
 
 class RefusalError(DPEffectsError, RuntimeError):
     """A site will not answer. The message is for the centre and holds nothing of the data."""
+
+
+class OfficeError(DPEffectsError, RuntimeError):
+    """An office cannot be reached, does not accept the token, or sends what cannot be read."""
+
+
+class PendingError(DPEffectsError, RuntimeError):
+    """An office has not answered yet. Asked the same again, it gives its one answer."""
 
 
 class BudgetError(DPEffectsError, ValueError):

@@ -303,7 +303,6 @@ class Estimation:
             formula,
             request.bounds,
             self.public,
-            interactive=request.interactive,
             sample=self.sample,
             arguments={groups: request.by, **request.options},
         )
@@ -451,8 +450,8 @@ class Estimation:
         """
         noise = 1.0 if self.sample.size_is_public else 2.0
         cheap = clipped.affordable(self.design.n, self.request.budget.epsilon / noise)
-        checked = self.request.interactive and self.spec.guarantee != "none"
-        return checked and (public or cheap)
+        asked = getattr(self.request.data, "interactive", True) is not False
+        return asked and self.spec.guarantee != "none" and (public or cheap)
 
     def _check_bounds(self, releaser: Releaser, n: int) -> Clipped:
         """Release how many values lay outside the declared ranges; public ones cost nothing."""

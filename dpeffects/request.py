@@ -47,8 +47,6 @@ class Request:
     dataset: str | None = None
     seed: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    interactive: bool = True
-    """False: nobody who may see the data gets the errors, so none may depend on who is treated."""
     unit: str | None = None
     max_rows: int | None = None
     cluster: str | None = None

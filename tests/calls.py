@@ -18,7 +18,9 @@ import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.estimators import proved, table_methods
 from dpeffects.ledgers import open_ledger
-from dpeffects.services.federation import Question, answer
+from dpeffects.services.gate import Question, answer
+from dpeffects.services.gate.answers import result_of
+from dpeffects.services.gate.question import CALLS as QUESTIONS
 from tests.federation.sites import policy, question
 from tests.neighbours import PAIRS, SITES, Pair, pair, places, undefined
 from tests.replay import Frozen, Replayed, replay
@@ -58,8 +60,9 @@ class Call:
     @property
     def public(self) -> frozenset[str]:
         """What neighbours have in common."""
-        spec = table_methods().get(TABLED.get(self.function, "")) or SPECS.get(self.method)
-        if spec is None or self.function in ("dp_cate", "dp_balance"):
+        function = str(self.given.get("call", self.function))
+        spec = table_methods().get(TABLED.get(function, "")) or SPECS.get(self.method)
+        if spec is None or function in ("dp_cate", "dp_balance"):
             return frozenset()
         options = {k: v for k, v in self.given.items() if k == "arms"}
         return spec.make_options(options).public(spec.check_level(self.given.get("level")))
@@ -98,7 +101,7 @@ class Call:
                 "z": [0.0, 0.5, 1.0],
                 "d": ["2020-01-01", "2020-01-09", "2020-01-31"],
             }
-        if self.function == "answer":
+        if self.function in ("answer", "asked"):
             return _answer(self.text(pair), data, {**self.given, "method": self.method}, pair)
         return getattr(dpe, self.function)(self.text(pair), data, **given)
 
@@ -122,12 +125,12 @@ class Call:
                 *(KINDS[engine](table.reset_index(drop=True)) for table in (one, other)),
                 seed=seed,
                 orders=orders,
-                never_refuses=self.function == "answer",
+                never_refuses=self.function in ("answer", "asked"),
             )
 
 
 def _answer(formula: str, data: Any, asked: Mapping[str, Any], pair: Pair) -> Any:
-    """What a federated site answers, and what is left of its budget."""
+    """What a federated site or an office answers, and what is left of its budget."""
     if not isinstance(data, pd.DataFrame):
         raise OptionError("a site of these tests has its data in a file")
     bounds = {
@@ -136,11 +139,25 @@ def _answer(formula: str, data: Any, asked: Mapping[str, Any], pair: Pair) -> An
     }
     covariates = [name for name in ALL if name != "y"]
     columns = {"outcome": ["y"], "treatment": ["t"], "covariates": covariates}
-    with TemporaryDirectory() as folder, mock.patch("dpeffects.services.federation.site.rehearse"):
+    if "call" in asked:
+        arms = ["t", "g", "z"]
+        columns = {"outcome": [*ALL], "treatment": arms, "covariates": [*covariates, "t"]}
+    with TemporaryDirectory() as folder, mock.patch("dpeffects.services.gate.answers.rehearse"):
         treated = [None if pd.isna(t) else int(t) for t in data["t"]]
         data.assign(t=treated).to_csv(Path(folder, "data.csv"), index=False)
-        methods = [*SPECS, "study"]
-        made = policy(Path(folder), data=None, columns=columns, bounds=bounds, methods=methods)
+        methods = [*SPECS, "study", *({*QUESTIONS} - {"dp_ate", "dp_study"})]
+        own = {"level": asked.get("level", "sample"), "estimands": ["ATE", "ATT", "ATC"]}
+        most = {"max_epsilon": 99.0, "total_epsilon": 99.0, "max_delta": 0.1, "total_delta": 0.1}
+        of_policy = {"columns": columns, "bounds": bounds, "methods": methods, "minimum_n": 4}
+        made = policy(Path(folder), data=None, **of_policy, **own, **most)
+        if "call" in asked:
+            options = {name: x for name, x in asked.items() if name not in ("call", "method")}
+            if asked["method"]:
+                options["method"] = asked["method"]
+            asks = Question.of_call(
+                "q1", asked["call"], {"epsilon": 1.0, **options, "formula": formula}
+            )
+            return result_of(asks, made), open_ledger(made.ledger, "hospital").remaining
         if asked["method"] == "study":
             asks = Question.of_study(dpe.Protocol(formula, **asked["options"]), "q1")
         else:
@@ -610,6 +627,25 @@ FEDERATED = {
     }.items()
 }
 
+_NO_QUESTION = (
+    "at",
+    "budget_split",
+    "variance",
+    "weights",
+    "unit",
+    "missing",
+    "cluster",
+    "clusters",
+)
+ASKED = {
+    f"asked, {name}": Call("asked", call.method, call.formula, call.n, call.declared, given)
+    for calls in (EFFECTS, CONDITIONAL, BALANCE, RATES, DISTRIBUTIONS, MOMENTS, LATES, CHANGES)
+    for name, call in itertools.islice(calls.items(), 0, None, 3)
+    if call.function in {*QUESTIONS, "dp_att", "dp_atc"} and not {*call.given} & {*_NO_QUESTION}
+    for given in [{"call": call.function, **call.given}]
+}
+"""Every third of the calls as somebody asks for them who may not see the data."""
+
 ON_SOME = {
     "auto, label, ATT": att("auto", level="label"),
     "auto, ATT": att("auto", n=3000, epsilon=4.0),
@@ -624,7 +660,7 @@ ON_SOME = {
 CALLS: dict[str, Call] = {
     **{**EFFECTS, **CONDITIONAL, **BALANCE, **RANDOMISATION, **RATES, **DISTRIBUTIONS},
     **{**STUDIES, **MOMENTS, **LATES, **CHANGES},
-    **{**TABLES, **AT_SITES, **FEDERATED},
+    **{**TABLES, **AT_SITES, **FEDERATED, **ASKED},
     **ON_SOME,
 }
 __all__ = ["CALLS", "PAIRS"]

@@ -36,7 +36,7 @@ from dpeffects.ledgers import create_ledger, open_ledger
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.charges import Charge
 from dpeffects.privacy.ledger import Terms
-from dpeffects.services.federation.store import Price, Store
+from dpeffects.services.gate.store import Price, Store
 
 PRICE = 0.1
 TERMS = Terms("record")

@@ -14,6 +14,7 @@ NEEDED = {
     "accounting": r"could not import 'dp_accounting'",  # another accountant, to compare with
     "data": r"dpeffects\[data\]",  # data sets that other packages carry
     "federation": r"dpeffects\[federation\]",
+    "office": r"dpeffects\[office\]",
     "spark": r"Spark is not installed",  # 400 MB
     "java": r"Spark needs Java",
     "generators": r"dpeffects synthetic-setup has not run",  # an environment of old libraries

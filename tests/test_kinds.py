@@ -12,7 +12,7 @@ from dpeffects.errors import DPEffectsError, OptionError, ReleaseError
 from dpeffects.estimators import get, proved, registry
 from dpeffects.guarantee import KINDS, Guarantee
 from dpeffects.report.comparison import compare
-from dpeffects.services.federation.policy import SitePolicy
+from dpeffects.services.gate.policy import Policy
 from tests.releases import BOUNDS, frame
 
 WORDS = {
@@ -111,7 +111,7 @@ def test_sites_do_not_send_it(kind, tmp_path):
         with pytest.raises(ReleaseError, match=KINDS[kind].words):
             dpe.SiteRelease.from_result(run(kind), "A")
     with pytest.raises(DPEffectsError, match="methods"):
-        SitePolicy(
+        Policy(
             site="A",
             data=tmp_path / "data.csv",
             ledger=tmp_path / "ledger.db",

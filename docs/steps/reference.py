@@ -64,6 +64,11 @@ AREAS = {
             *("create_ledger", "open_ledger", "DurableLedger", "Allotment"),
         ],
     ),
+    "office": (
+        "Data of an office",
+        "How to ask: :doc:`/guide/office`.",
+        ["connect", "Office", "RemoteDataset"],
+    ),
     "plan": (
         "Plans and simulation studies",
         "",

@@ -15,7 +15,7 @@ from dpeffects.cli.output import put_result
 from dpeffects.errors import OptionError
 from dpeffects.estimators import default_learner, get
 from dpeffects.estimators.learners.r_learner import RELEASES
-from dpeffects.files import column_names, is_parquet, read_data
+from dpeffects.files import PARQUET, column_names, is_parquet, read_data
 from dpeffects.inference.estimate import Unavailable
 from dpeffects.results.export import plain
 from dpeffects.results.scaled import SCALES, ScaledEffect
@@ -25,8 +25,14 @@ from dpeffects.summary import Pairs, Summary
 
 
 def with_data(values: Values, *, batches: bool) -> Values:
-    """Read the data, or leave a Parquet file where it is read in batches and something can."""
+    """Read the data, or leave a Parquet file where it is read in batches and something can.
+
+    What is at an address is a dataset of an office.
+    """
     path = values["data"]
+    if path.startswith(("https://", "http://")):
+        office, _, name = path.rstrip("/").rpartition("/")
+        return values | {"data": dpe.connect(office)[name]}
     able = any(find_spec(engine) for engine in ("duckdb", "polars"))
     if batches and able and is_parquet(path) and column_names(path):
         return values
@@ -35,7 +41,7 @@ def with_data(values: Values, *, batches: bool) -> Values:
 
 def with_data_for_method(args: argparse.Namespace, values: Values, estimand: str = "ATE") -> Values:
     """Read the data of an estimate, if its method does not read batches."""
-    if not is_parquet(values["data"]):
+    if not values["data"].lower().endswith(PARQUET):
         return with_data(values, batches=False)
     spec = get(values["method"], estimand)
     names = {field.name for field in fields(spec.options) if field.init}
@@ -47,8 +53,9 @@ def _with_data_for_cate(args: argparse.Namespace, values: Values) -> Values:
     _check_release(args, values["release"])
     if args.at is not None:
         values["at"] = read_data(args.at)
-    values["method"] = values["method"] or default_learner(values["release"])
-    return with_data_for_method(args, values, "CATE")
+    method = values["method"] or default_learner(values["release"])
+    found = with_data_for_method(args, values | {"method": method}, "CATE")
+    return found | {"method": values["method"]}
 
 
 def _check_release(args: argparse.Namespace, release: str) -> None:

@@ -24,8 +24,8 @@ from dpeffects.summary import FORMATS, Prose, Summary, renderer
 _ENDINGS = {".json": "json", **{renderer(name).ending: name for name in FORMATS}}
 _PLOT_ENDINGS = (".png", ".pdf", ".svg")
 _INPUTS = (
-    *("data", "bounds", "ledger", "at", "sign", "path", "public_keys", "releases", "self"),
-    "protocol",
+    *("data", "bounds", "ledger", "at", "sign"),
+    *("path", "public_keys", "releases", "self", "protocol"),
 )
 """Arguments that name files to read."""
 

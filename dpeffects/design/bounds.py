@@ -291,9 +291,11 @@ class DeclaredFrame:
 
     frame: Any
     bounds: Bounds
+    interactive: bool = True
+    """False: nobody who may see the data gets the errors, so none may depend on who is treated."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("frame", "bounds"):
+        if name.startswith("__") or name in ("frame", "bounds", "interactive"):
             raise AttributeError(name)
         value = getattr(self.frame, name)
         if name in ("head", "tail", "sample", "query", "filter"):  # rows of the same columns
@@ -301,7 +303,7 @@ class DeclaredFrame:
         return value
 
     def _keep(self, part: Any) -> Any:
-        return DeclaredFrame(part, self.bounds) if isinstance(part, type(self.frame)) else part
+        return replace(self, frame=part) if isinstance(part, type(self.frame)) else part
 
     def __getitem__(self, key: Any) -> Any:
         return self._keep(self.frame[key])

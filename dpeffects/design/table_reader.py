@@ -40,7 +40,6 @@ def read(
     bounds: Mapping[str, Any] | str | None,
     public: Iterable[str],
     *,
-    interactive: bool = True,
     sample: AnalysisSample | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> PrivateTable:
@@ -48,7 +47,7 @@ def read(
 
     ``public`` says whether "covariates" (or even the "outcome") are public, in which case their
     ranges and levels may be taken from the data at no cost. An empty arm is an error for the
-    person who holds the data; a call that is not ``interactive`` works with it.
+    person who holds the data; a call for others works with it (`DeclaredFrame.interactive`).
 
     ``sample`` says which rows count, and by column what becomes of missing values: they are an
     "error" unless it says otherwise or the formula has ``is_na(x)``. With "indicator" a covariate
@@ -103,7 +102,7 @@ def read(
         covariates=free or ("public" if "covariates" in public else None),
     )
     table = PrivateTable.checked(frame, design, rows, (sample, sizes), kinds)
-    if interactive and not all(table.arm_counts):
+    if getattr(data, "interactive", True) is not False and not all(table.arm_counts):
         raise design.columns.empty_arm()
     return table
 

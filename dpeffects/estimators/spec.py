@@ -24,7 +24,7 @@ CONTRASTS: dict[str, Callable[[int], Contrasts]] = {
 }
 """Which of several arms are compared: each with the first, or each with each."""
 ARGUMENTS: tuple[str, ...] = (
-    *("level", "bounds", "budget_split", "variance", "ledger", "dataset", "seed", "interactive"),
+    *("level", "bounds", "budget_split", "variance", "ledger", "dataset", "seed"),
     *("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset", "contrasts"),
     *("check_bounds", "means"),
 )

@@ -18,6 +18,7 @@ from dpeffects.errors import OptionError
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.results.export import plain
 from dpeffects.services import protocols
+from dpeffects.services.office import office_commands
 from dpeffects.services.planning.plan_tables import needed_blocks
 from dpeffects.services.sites import signing
 from dpeffects.services.sites.rules import RULES
@@ -265,4 +266,5 @@ COMMANDS = (
     Command("combine-tables", combine_tables, **in_a_shell("combine-tables")),
     Command("regress", regress, **in_a_shell("regress")),
     Command("keygen", keygen, output=None),
+    *office_commands.COMMANDS,
 )

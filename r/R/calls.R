@@ -70,6 +70,8 @@ columns_of <- function(data) {
   if (is.data.frame(data)) names(data)
   else if (inherits(data, "dpeffects.design.bounds.DeclaredFrame")) {
     reticulate::py_to_r(reticulate::py_get_attr(data, "columns")$tolist())
+  } else if (inherits(data, IN_OFFICE)) {
+    unlist(part(data, "columns"))
   }
 }
 
@@ -113,8 +115,8 @@ columns_of <- function(data) {
 #' call stands. Text is taken as it is: `cluster = "village"`.
 #'
 #' @param formula `outcome ~ treatment | covariates`; see [dp_formula()] for the terms it can have.
-#' @param data A data frame, data from [dp_declare()] or [load_data()], or the path of a Parquet
-#'   or CSV file.
+#' @param data A data frame, data from [dp_declare()] or [load_data()], the path of a Parquet or CSV
+#'   file, or a data set of an office ([dp_connect()]).
 #' @param ... Further arguments: `method`; `design` (`"randomised"` or `"observational"`);
 #'   `subset`, `by`, `weights`, `cluster` and `unit` (see Columns); `missing`, for missing values
 #'   (`"error"`, `"complete"`, `"indicator"` or `"weight"`, or a named list by column);
@@ -196,7 +198,7 @@ dp_reference <- door("reference")
 #' of a data set: calls with `ledger = ` are charged to it, and refused once it is spent.
 #'
 #' @inheritParams dp_ate
-#' @param n Number of records.
+#' @param n Number of records, or a data set of an office ([dp_connect()]), which has its bounds.
 #' @param epsilon The privacy budget.
 #' @param name Name of a method, to see its description; without a name all are listed.
 #' @param ... Further arguments, such as `delta`, `method`, `design`, `outcome_mean` and

@@ -98,7 +98,7 @@ TRANSLATIONS <- c(
   r"{\bfit\.(summary|tidy|glance|plot)\(}" = r"{\1(fit, }",
   r"{\b(summary|tidy|glance|plot)\(fit, \)}" = r"{\1(fit)}",
   r"{(^|\n)(Everything: )summary\(\)}" = r"{\1\2summary(fit)}",
-  r"{(?<![./\w])(fit|ledger|plan|paper)\.(?=[a-z_]+)}" = r"{\1$}",
+  r"{(?<![./\w])(fit|ledger|plan|paper|dataset)\.(?=[a-z_]+)}" = r"{\1$}",
   r"{\bdpe\.(methods|plan|reference)\(}" = r"{dp_\1(}",
   r"{\bdpe\.(?=\w)}" = "",
   r"{\bmodule 'dpeffects' has no attribute}" = "dpeffects has no function",

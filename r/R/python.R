@@ -217,7 +217,9 @@ as_object <- function(x) {
 #' fit$estimate
 #' fit$effect("ratio")
 #' @export
-`$.dpeffects_object` <- function(x, name) part(x, name)
+`$.dpeffects_object` <- function(x, name) {
+  if (inherits(x, OFFICE)) x[[name]] else part(x, name)
+}
 
 part <- function(x, name) {
   found <- tryCatch(reticulate::py_get_attr(x, name), error = from_python_error)

@@ -23,7 +23,7 @@ from dpeffects.design.codebook import opened
 from dpeffects.design.frames import unpack
 from dpeffects.errors import BoundsError, DataError
 from dpeffects.files import LONGEST, column_names, read_data
-from dpeffects.services.federation.records import read_columns
+from dpeffects.services.gate.records import read_columns
 
 PACKAGE = Path(dpe.__file__).parent
 NAMES = ("id", "y", "t", "note")
@@ -316,7 +316,7 @@ def test_every_reader_is_one_of_those():
     texts = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
     code = {path: re.sub(r'"[^"\n]*"|pandas\.read_\w+', "", text) for path, text in texts.items()}
     found = {path.relative_to(PACKAGE).as_posix() for path in code if call.search(code[path])}
-    rows = {"files.py", "design/engines.py", "services/federation/records.py"}
+    rows = {"files.py", "design/engines.py", "services/gate/records.py"}
     public = {"datasets/descriptions.py", "datasets/loaders.py", "cli/free_commands.py"}
     public |= {"replication/papers/stored_tables.py", "evidence/simulations/simulation.py"}
     assert found == rows | public

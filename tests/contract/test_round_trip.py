@@ -13,7 +13,7 @@ import pytest
 import dpeffects as dpe
 from dpeffects.design.codebook import EmptyDeclaration, RangeOrLevels
 from dpeffects.errors import DPEffectsError
-from dpeffects.services.federation import Question
+from dpeffects.services.gate import Question
 from tests.cases import each
 
 DAYS = datetime.date(2020, 1, 1), datetime.date(2021, 6, 30)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dpeffects.errors import LedgerError
 from dpeffects.ledgers import create_ledger
-from dpeffects.services.federation import Question, SitePolicy
+from dpeffects.services.gate import Policy, Question
 
 N = 400
 ENTRIES = {
@@ -44,7 +44,7 @@ def policy(folder, data=None, **changes):
     path = folder / "data.csv"
     if data is not None or not path.exists():
         (frame() if data is None else data).to_csv(path, index=False)
-    made = SitePolicy.from_dict({**ENTRIES, **changes}, folder)
+    made = Policy.from_dict({**ENTRIES, **changes}, folder)
     if not (folder / ENTRIES["ledger"]).exists() and made.ledger == folder / ENTRIES["ledger"]:
         with contextlib.suppress(LedgerError):  # another thread was first
             totals = {"epsilon": made.total_epsilon, "delta": made.total_delta}

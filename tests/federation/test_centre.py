@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from dpeffects.errors import ReleaseError
 from dpeffects.guarantee import Guarantee
-from dpeffects.services.federation import answer, collect
+from dpeffects.services.federation import collect
 from dpeffects.services.federation.centre import NoReply
+from dpeffects.services.gate import answer
 from dpeffects.services.sites import SiteRelease
 from tests.federation.sites import frame, policy, question
 
@@ -31,7 +32,7 @@ def replies(tmp_path_factory):
 
 def test_all_answer(replies):
     collected = collect(replies.items(), SITES, ASKED)
-    assert [r.site for r in collected.releases] == list(SITES)
+    assert list(collected.releases) == list(SITES)
     assert collected.left_out == {}
     assert "west   answered" in collected.report()
     assert collected.combine().n > 0
@@ -81,7 +82,7 @@ def cases(reply):
 def test_a_bad_reply_leaves_the_others(replies):
     for bad, words in cases(replies["west"]).values():
         collected = collect({**replies, "west": bad}.items(), SITES, ASKED)
-        assert [r.site for r in collected.releases] == ["north", "south"]
+        assert list(collected.releases) == ["north", "south"]
         assert words in collected.left_out["west"]
         assert collected.combine().left_out["west"] == collected.left_out["west"]
         assert collected.left_out["west"] in " ".join(collected.report().split())
@@ -133,7 +134,7 @@ values = st.recursive(
 
 def sound(collected):
     """Every site is in one place, and the table can be printed."""
-    answered = [release.site for release in collected.releases]
+    answered = list(collected.releases)
     assert sorted([*answered, *collected.left_out]) == sorted(SITES)
     assert all(line.isprintable() for line in collected.table().splitlines())
     json.dumps(collected.to_dict(), allow_nan=False)

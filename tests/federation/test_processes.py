@@ -18,7 +18,7 @@ pytest.importorskip("flwr", reason='needs pip install "dpeffects[federation]"')
 httpx = pytest.importorskip("httpx")
 
 from dpeffects.services.federation import demo, keys, operate  # noqa: E402
-from dpeffects.services.federation.policy import SitePolicy  # noqa: E402
+from dpeffects.services.gate.policy import Policy  # noqa: E402
 
 pytestmark = [
     pytest.mark.long,
@@ -31,7 +31,7 @@ def read_round(folder, number=1):
 
 
 def spent(folder, site):
-    return float(SitePolicy.read(folder / site / "policy.toml").store().spent[0])
+    return float(Policy.read(folder / site / "policy.toml").store().spent[0])
 
 
 def processes_of(folder):

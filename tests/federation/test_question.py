@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpeffects.errors import QuestionError
-from dpeffects.services.federation import Question
+from dpeffects.services.gate import Question
 from tests.cases import each
 from tests.federation.sites import question
 
@@ -34,14 +34,14 @@ BAD = {
     "unknown rule": ("rule", {"rule": "best"}),
     "endless": ("deadline", {"deadline": 0}),
     "options as a list": ("options must be an object", {"options": []}),
-    "nested option": ("'arms' must be text", {"options": {"arms": ["public"]}}),
+    "nested option": ("'arms' must be text", {"options": {"arms": [["public"]]}}),
     "unknown entry": ("a question has the unknown field code", {"code": "print()"}),
     "seed": ("'seed' cannot be an option", {"options": {"seed": 1}}),
     "unit": (
         "'unit' cannot be an option of a question: sites answer for all",
         {"options": {"unit": "patient"}},
     ),
-    "subset": ("'subset' cannot be an option", {"options": {"subset": "age >= 18"}}),
+    "points": ("'at' cannot be an option", {"options": {"at": {"age": 18}}}),
     "bounds": ("'bounds' cannot be an option", {"options": {"bounds": "from_data"}}),
     "ledger": ("'ledger' cannot be an option", {"options": {"ledger": None}}),
     "epsilon twice": ("'epsilon' cannot be an option", {"options": {"epsilon": 9}}),
@@ -54,7 +54,9 @@ BAD = {
     "many options": ("", {"options": {f"o{i}": 1 for i in range(10**5)}}),
     "a long option": ("", {"options": {"design": "a" * 10**6}}),
     "a huge option": ("", {"options": {"design": 10**400}}),
-    "a listed option": ("", {"options": {"design": [1, 2]}}),
+    "a listed option": ("", {"options": {"design": [1] * 300}}),
+    "a call": ("call must be dp_ate or", {"call": "load_data"}),
+    "a method of its own": ("takes no method", {"call": "dp_qte", "method": "magic"}),
     "a huge deadline": ("", {"deadline": 10**400}),
     "many entries": ("", {f"more{i}": 1 for i in range(10**5)}),
     "a deep formula": ("", {"formula": DEEP}),

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dpeffects.errors import EstimationError
-from dpeffects.services.federation import answer, site
+from dpeffects.services.gate import answer
+from dpeffects.services.gate import answers as site
 from dpeffects.services.sites import SiteRelease
 from tests.federation.sites import frame, policy, question
 from tests.federation.test_policy import REFUSED, UNFIT

@@ -14,8 +14,8 @@ import pytest
 from dpeffects.errors import BudgetError, PolicyError, RefusalError
 from dpeffects.ledgers import open_ledger, verify_ledger
 from dpeffects.privacy.ledger import Terms
-from dpeffects.services.federation import Store, answer
-from dpeffects.services.federation.store import Price
+from dpeffects.services.gate import Store, answer
+from dpeffects.services.gate.store import Price
 from tests.federation.sites import policy, question
 
 
@@ -156,7 +156,7 @@ def test_processes_do_not_overspend(path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from dpeffects.services.federation import site
+from dpeffects.services.gate import answers as site
 from tests.federation.sites import policy, question
 
 real = site.released

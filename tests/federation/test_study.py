@@ -13,9 +13,9 @@ import dpeffects as dpe
 from dpeffects.documents import checksum
 from dpeffects.errors import QuestionError
 from dpeffects.ledgers import create_ledger
-from dpeffects.services.federation import Question, SitePolicy
 from dpeffects.services.federation.centre import collect
-from dpeffects.services.federation.site import answer
+from dpeffects.services.gate import Policy, Question
+from dpeffects.services.gate.answers import answer
 
 ENTRIES = {
     "data": "data.csv",
@@ -61,7 +61,7 @@ def policy(folder, site="north", seed=0, n=600, **changes):
             }
         ).to_csv(folder / "data.csv", index=False)
         create_ledger(folder / "ledger.sqlite", "hospital", epsilon=3.0)
-    return SitePolicy.from_dict({"site": site, **ENTRIES, **changes}, folder)
+    return Policy.from_dict({"site": site, **ENTRIES, **changes}, folder)
 
 
 def ask(request="s1", **changes):

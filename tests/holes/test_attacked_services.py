@@ -13,9 +13,10 @@ import dpeffects as dpe
 from dpeffects import file_output
 from dpeffects.errors import LedgerError, OptionError, ReleaseError
 from dpeffects.evidence.simulations.simulation import append, on_file
-from dpeffects.services.federation import SitePolicy, demo
-from dpeffects.services.federation.site import answer
-from dpeffects.services.federation.store import Price, Store
+from dpeffects.services.federation import demo
+from dpeffects.services.gate import Policy
+from dpeffects.services.gate.answers import answer
+from dpeffects.services.gate.store import Price, Store
 from dpeffects.services.sites.consistency import release_inconsistency
 from dpeffects.services.sites.signing import make_keys
 from tests.commands.shell import ESTIMATE, FORMULA, refused, write_files
@@ -48,7 +49,7 @@ def test_a_stored_value_that_python_does_not_have_is_no_reason_to_refuse(tmp_pat
         folder.mkdir()
         plain = {name: pa.array(values) for name, values in frame().items()}
         pq.write_table(pa.table({**plain, column: stored(odd)}), folder / "data.parquet")
-        policy = SitePolicy.from_dict({**ENTRIES, "data": "data.parquet"}, folder)
+        policy = Policy.from_dict({**ENTRIES, "data": "data.parquet"}, folder)
         Store.create(policy.ledger, "hospital", epsilon=policy.total_epsilon)
         reply = answer(question(formula="y ~ t | region", method="auto"), policy)
         status.append((reply["status"], reply.get("reason")))

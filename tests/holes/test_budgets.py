@@ -35,7 +35,8 @@ from dpeffects.ledgers.memory import Ledger
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
 from dpeffects.privacy.noise import SecureNoise
-from dpeffects.services.federation import answer, site
+from dpeffects.services.gate import answer
+from dpeffects.services.gate import answers as site
 from tests.damage import damaged_copies, totals
 from tests.federation.sites import frame, policy, question
 from tests.killing import TERMS, a_charge
@@ -391,8 +392,8 @@ def test_an_edited_policy_does_not_raise_the_budget(tmp_path, total):
 
 def test_a_request_costs_what_a_call_of_its_price_costs(tmp_path):
     """By concentrated privacy too."""
-    from dpeffects.services.federation import Store
-    from dpeffects.services.federation.store import Price
+    from dpeffects.services.gate import Store
+    from dpeffects.services.gate.store import Price
 
     ledger = create_ledger(tmp_path / "a.db", "x", epsilon=3, delta=1e-4, composition="zcdp")
     Store(tmp_path / "a.db", 3, 1e-4).reserve("q", "hash", Price(0.5, 1e-6))

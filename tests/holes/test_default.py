@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
+from dpeffects.design.bounds import Bounds, DeclaredFrame
 from dpeffects.effects import estimate_effect
 from dpeffects.errors import EstimationError, OptionError
 from dpeffects.estimators.default.arm_summaries import ArmStats
@@ -128,12 +129,10 @@ def test_an_empty_arm_at_label_level_is_refused_before_the_charge():
         estimate_effect(
             "ATE",
             "y ~ t",
-            data,
+            DeclaredFrame(data, Bounds.declared({"y": (0, 1)}), interactive=False),
             epsilon=1.0,
-            bounds={"y": (0, 1)},
             level="label",
             ledger=ledger,
-            interactive=False,
         )
     assert ledger.charges == ()
 

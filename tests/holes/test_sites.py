@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpeffects.design.bounds import Bounds, DeclaredFrame
 from dpeffects.errors import (
     DataError,
     EstimationError,
@@ -20,8 +21,10 @@ from dpeffects.errors import (
 )
 from dpeffects.estimators import proved
 from dpeffects.ledgers.memory import Ledger
-from dpeffects.services.federation import SitePolicy, answer, collect, site, trial_runs
-from dpeffects.services.federation.records import SiteColumns
+from dpeffects.services.federation import collect
+from dpeffects.services.gate import Policy, answer, trial_runs
+from dpeffects.services.gate import answers as site
+from dpeffects.services.gate.records import SiteColumns
 from dpeffects.services.sites import SiteRelease, combine, dp_multisite, site_release
 from dpeffects.services.sites.consistency import release_inconsistency
 from dpeffects.services.sites.signing import make_keys, read_private, sign
@@ -196,7 +199,7 @@ def test_a_failure_of_another_kind_is_a_refusal_in_fixed_words(monkeypatch):
         def fails(*args, error=error, **kwargs):
             raise error
 
-        monkeypatch.setattr("dpeffects.services.federation.releases.site_release", fails)
+        monkeypatch.setattr("dpeffects.services.gate.releases.site_release", fails)
         assert trial_runs._reason(task) == words
 
 
@@ -208,7 +211,7 @@ def test_answer_never_raises(tmp_path, monkeypatch, step):
     def fails(*args, **kwargs):
         raise RuntimeError("4711")
 
-    monkeypatch.setattr(SitePolicy, step, fails)
+    monkeypatch.setattr(Policy, step, fails)
     reply = answer(question(), north)
     assert (reply["status"], reply["reason"]) == ("refused", site.NOT_READY)
 
@@ -234,9 +237,8 @@ def test_every_method_works_with_an_empty_arm(method, estimand):
         for frame in (data, data.assign(y=5.0, x=0.0, region="S")):
             arguments = {"method": method, "estimand": estimand, "epsilon": 2.0, "delta": delta}
             with suppress(EstimationError):  # of released values
-                site_release(
-                    formula, frame, site="a", bounds=bounds, interactive=False, seed=3, **arguments
-                )
+                asked = DeclaredFrame(frame, Bounds.declared(bounds), interactive=False)
+                site_release(formula, asked, site="a", seed=3, **arguments)
     with pytest.raises(DataError, match="one of the two arms is empty"):
         site_release(formula, data, site="a", bounds=bounds, **arguments)
 
@@ -317,12 +319,12 @@ def test_columns_are_counted_before_they_are_made(tmp_path):
 @pytest.mark.long
 def test_a_question_beyond_its_memory_costs_nothing(tmp_path, monkeypatch):
     """It is stopped on made-up records, and the site goes on answering."""
-    north, real = policy(tmp_path), SitePolicy.task
+    north, real = policy(tmp_path), Policy.task
     asked = question(formula="y ~ t | x*region", method="auto")
-    monkeypatch.setattr(SitePolicy, "task", lambda *a: replace(real(*a), n=3_000_000, megabytes=20))
+    monkeypatch.setattr(Policy, "task", lambda *a: replace(real(*a), n=3_000_000, megabytes=20))
     assert answer(asked, north)["reason"] == trial_runs.TOO_LARGE
     assert north.store().spent == (0, 0)
-    monkeypatch.setattr(SitePolicy, "task", real)
+    monkeypatch.setattr(Policy, "task", real)
     assert answer(asked, north)["status"] == "ok"
 
 
@@ -385,7 +387,7 @@ def test_the_centre_leaves_out_what_is_not_plausible():
     ]
     made = [(r.site, {"status": "ok", "request": "q1", "release": r.to_dict()}) for r in sent]
     collected = collect(made, ["north", "south"], asked)
-    assert [r.site for r in collected.releases] == ["north"]
+    assert list(collected.releases) == ["north"]
     assert "less noise" in collected.left_out["south"]
     assert collected.combine().left_out == collected.left_out
 
@@ -440,6 +442,6 @@ def test_what_is_not_a_small_regular_file_is_refused_at_once(tmp_path):
         with pytest.raises(ReleaseError):
             read_private(path)
         with pytest.raises(PolicyError):
-            SitePolicy.read(path)
+            Policy.read(path)
         with pytest.raises(PolicyError):
             replace(policy(tmp_path), data=Path(path)).load()

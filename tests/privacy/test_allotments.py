@@ -22,7 +22,7 @@ from dpeffects.ledgers.transaction import Session
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.charges import Charge
 from dpeffects.privacy.ledger import Terms
-from dpeffects.services.federation.store import Price, Store
+from dpeffects.services.gate.store import Price, Store
 from tests.killing import TERMS, a_charge
 
 ABOUT = {"method": "diff_in_means", "formula": "y ~ t"}

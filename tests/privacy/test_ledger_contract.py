@@ -34,8 +34,8 @@ from dpeffects.ledgers.sqlite import SQLiteStore
 from dpeffects.ledgers.transaction import Session
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.noise import SecureNoise
-from dpeffects.services.federation import Store, answer
-from dpeffects.services.federation.store import Price
+from dpeffects.services.gate import Store, answer
+from dpeffects.services.gate.store import Price
 from tests.federation.sites import policy, question
 from tests.killing import TERMS, ZEROS, a_charge
 

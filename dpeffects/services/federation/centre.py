@@ -5,26 +5,45 @@ No network here. A reply is foreign text until every check has passed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
+import dpeffects as dpe
 from dpeffects import documents
-from dpeffects.abilities.study import StudyEffects
 from dpeffects.errors import DPEffectsError, ReleaseError
 from dpeffects.formula import parse
 from dpeffects.services.document_checks import refused
-from dpeffects.services.federation.question import Question
+from dpeffects.services.gate.question import Question
 from dpeffects.services.sites import (
-    CombinedEffect,
     SiteRelease,
     StudyRelease,
     combine,
+    combine_moments,
     combine_studies,
+    combine_tables,
 )
 from dpeffects.services.sites.consistency import release_inconsistency, study_inconsistency
 
 MAX_REPLY = 5_000_000
+_ADDED: Mapping[str, Callable[[Any], Any]] = {
+    "dp_moments": combine_moments,
+    **dict.fromkeys(("dp_ordinal", "dp_qte", "dp_survival"), combine_tables),
+}
+"""How results are combined that are tables or moments, by the call that was asked for."""
+_SENT = {
+    "dp_balance": "Balance",
+    "dp_cate": "CateEffects",
+    "dp_late": "LateEffect",
+    "dp_moments": "Moments",
+    "dp_ordinal": "OrdinalEffects",
+    "dp_qte": "QuantileEffects",
+    "dp_rate": "RateEffects",
+    "dp_study": "StudyEffects",
+    "dp_survival": "SurvivalEffects",
+}
+"""What sites send that answer by a result as a whole."""
 _LONGEST = 300
 
 
@@ -40,14 +59,21 @@ class Collected:
     """The outcome of a round: releases that passed every check, and why the others did not."""
 
     question: Question
-    releases: tuple[SiteRelease | StudyRelease, ...]
+    releases: Mapping[str, Any]
     left_out: Mapping[str, str]
 
-    def combine(self, conf_level: float = 0.95) -> CombinedEffect | StudyEffects:
-        """Combine the releases by the question's rule; a study has its level in its methods."""
+    def combine(self, conf_level: float = 0.95) -> Any:
+        """Combine the releases by the question's rule; only average effects have several.
+
+        Tables and moments are added up. Other results are not combined: each site's stands alone.
+        """
         if not self.releases:
             raise ReleaseError(f"no site gave a release:\n{self.table()}")
-        asked, sent = self.question, cast(Any, self.releases)
+        asked, sent = self.question, tuple(self.releases.values())
+        if asked.call in _ADDED:
+            return _ADDED[asked.call](self.releases)
+        if not isinstance(sent[0], SiteRelease | StudyRelease):
+            raise ReleaseError(f"results of {asked.call} are not combined; each site has its own")
         who: dict[str, Any] = {"request": asked.request, "left_out": dict(self.left_out)}
         if asked.study is not None:
             return combine_studies(sent, protocol=asked.study, **who)
@@ -55,7 +81,7 @@ class Collected:
 
     def table(self) -> str:
         """One line a site: whether it answered, or why it is left out."""
-        rows = {release.site: "answered" for release in self.releases} | dict(self.left_out)
+        rows = dict.fromkeys(self.releases, "answered") | dict(self.left_out)
         width = max((len(name) for name in rows), default=0)
         return "\n".join(f"  {name:<{width}}  {text}" for name, text in rows.items())
 
@@ -73,7 +99,7 @@ class Collected:
         """Return the round as plain values: the question, the releases, who is left out."""
         return {
             "question": self.question.to_dict(),
-            "releases": [release.to_dict() for release in self.releases],
+            "releases": {site: release.to_dict() for site, release in self.releases.items()},
             "left_out": dict(self.left_out),
         }
 
@@ -105,7 +131,7 @@ def collect(
             by_site[sender].append(reply)
         else:
             left_out[_clean(sender)] = "was not asked"
-    releases = []
+    releases = {}
     for site, sent in by_site.items():
         if not sent:
             left_out.setdefault(site, f"late: no answer within {question.deadline:g} s")
@@ -114,14 +140,14 @@ def collect(
             first, *others = (_read(site, reply, question) for reply in sent)
             if any(other.to_dict() != first.to_dict() for other in others):
                 raise ReleaseError("answered twice, with different releases")
-            releases.append(first)
+            releases[site] = first
             left_out.pop(site, None)
         except ReleaseError as error:
             left_out[site] = _clean(str(error))
-    return Collected(question, tuple(releases), left_out)
+    return Collected(question, releases, left_out)
 
 
-def _read(site: str, reply: Any, question: Question) -> SiteRelease | StudyRelease:
+def _read(site: str, reply: Any, question: Question) -> Any:
     if isinstance(reply, NoReply):
         raise ReleaseError(reply.reason)
     body = _plain(reply)
@@ -132,11 +158,25 @@ def _read(site: str, reply: Any, question: Question) -> SiteRelease | StudyRelea
         raise ReleaseError("malformed: the reply is neither an answer nor a refusal")
     if body.get("request") != question.request:
         raise ReleaseError("answers another request")
-    kind = SiteRelease if question.study is None else StudyRelease
-    with refused(ReleaseError, "malformed: ", ReleaseError):
-        release = kind.from_dict(body.get("release", {}))
-    _check(site, release, question)
+    sent = body.get("release", {})
+    with refused(ReleaseError, "malformed: ", DPEffectsError):
+        if question.call in _SENT:
+            release = getattr(dpe, _SENT[question.call]).from_json(json.dumps(sent, default=str))
+        else:
+            release = (SiteRelease if question.study is None else StudyRelease).from_dict(sent)
+    _check_promise(release, question)
+    if isinstance(release, SiteRelease | StudyRelease):
+        _check(site, release, question)
     return release
+
+
+def _check_promise(sent: Any, question: Question) -> None:
+    """Refuse what promises less than what was asked."""
+    spent = sent.guarantee
+    if spent.epsilon > question.epsilon or spent.delta > question.delta:
+        raise ReleaseError("spent more than was asked for")
+    if spent.void:
+        raise ReleaseError("the release is not private")
 
 
 def _plain(reply: Any) -> Mapping[str, Any]:
@@ -152,7 +192,6 @@ def _plain(reply: Any) -> Mapping[str, Any]:
 
 def _check(site: str, release: SiteRelease | StudyRelease, question: Question) -> None:
     """Refuse a release that answers something else than what was asked, or promises less."""
-    spent = release.guarantee
     if isinstance(release, SiteRelease):
         what, same, reason = (
             "method",
@@ -167,10 +206,8 @@ def _check(site: str, release: SiteRelease | StudyRelease, question: Question) -
         "answers another request": release.request != question.request,
         f"answers for another {what}": not same,
         "answers for another estimand": release.estimand != question.estimand,
-        "answers for another formula": not _same_formula(release.formula, question.formula),
-        "spent more than was asked for": spent.epsilon > question.epsilon
-        or spent.delta > question.delta,
-        "the release is not private": spent.void,
+        "answers for another formula": question.call == "dp_ate"
+        and not _same_formula(release.formula, question.formula),
         f"not plausible: {reason}": reason,
     }
     for words, found in wrong.items():

@@ -7,7 +7,7 @@ import json
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from dpeffects.services.federation.site import answer_text
+from dpeffects.services.gate.answers import answer_text
 
 
 def query(message: Message, context: Context) -> Message:

@@ -27,7 +27,7 @@ from dpeffects.errors import MissingExtraError
 from dpeffects.ledgers import create_ledger
 from dpeffects.services.document_checks import toml_value
 from dpeffects.services.federation import flower, operate
-from dpeffects.services.federation.policy import SitePolicy
+from dpeffects.services.gate.policy import Policy
 
 Program = subprocess.Popen[bytes]
 
@@ -98,7 +98,7 @@ def _run(args: argparse.Namespace, folder: Path) -> int:
             print("\n" + (output / "summary.txt").read_text(), flush=True)
     print("Ledgers of the sites (epsilon spent, and left):")
     for site in PARTS:
-        store = SitePolicy.read(folder / site / "policy.toml").store()
+        store = Policy.read(folder / site / "policy.toml").store()
         print(f"  {site:<6} {float(store.spent[0]):g}, {store.left[0]:g}")
     return 0
 

@@ -37,7 +37,7 @@ from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, 
 from dpeffects.errors import DPEffectsError
 from dpeffects.services.federation import flower
 from dpeffects.services.federation.client_app import app
-from dpeffects.services.federation.policy import SitePolicy
+from dpeffects.services.gate.policy import Policy
 
 _log = logging.getLogger(__name__)
 _PAUSE = 0.5
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     flower.stop_on_signal()
     try:
-        policy = SitePolicy.read(args.policy)
+        policy = Policy.read(args.policy)
         policy.check()
         policy.store()
     except DPEffectsError as error:

@@ -15,7 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 from dpeffects import file_output
 from dpeffects.errors import QuestionError
 from dpeffects.services.federation.centre import Collected, NoReply, collect
-from dpeffects.services.federation.question import Question
+from dpeffects.services.gate.question import Question
 from dpeffects.services.protocols import read_protocol
 
 _PAUSE = 0.5

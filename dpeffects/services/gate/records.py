@@ -3,7 +3,7 @@
 What a site answers must not depend on whether a record could be read. So every value is read by
 itself, by a rule that looks at nothing else, and a value that cannot be used is replaced by one
 that the policy gives: the middle of the range, the first level, control. How many were replaced is
-for the operator, before the site answers anything (`SitePolicy.check`).
+for the operator, before the site answers anything (`Policy.check`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class SiteColumns:
             levels[:] = bound
             return levels[np.maximum(codes, 0)], codes < 0
         numbers = _numbers(values)
-        if name in self.treatments:
+        if name in self.treatments and bound in (None, (0, 1)):
             return numbers == 1.0, (numbers != 0.0) & (numbers != 1.0)
         unusable = ~np.isfinite(numbers)
         lower, upper = bound or (0.0, 1.0)
@@ -75,7 +75,7 @@ class SiteColumns:
         bound = self.bounds.get(name)
         if isinstance(bound, list):
             return [bound[i % len(bound)] for i in range(n)]
-        if name in self.treatments:
+        if name in self.treatments and bound in (None, (0, 1)):
             return np.arange(n) % 2
         lower, upper = bound or (0.0, 1.0)
         part = np.linspace(0.0, 1.0, n)

@@ -5,7 +5,8 @@ beside the charges of scripts, in the same file, under the same digests and tota
 federation and a script spend on one dataset adds up. A request pays its whole price in one
 transaction before anything is drawn, and its reply is kept before it is sent. A request that was
 paid for and never answered stays paid for and is never drawn again: a crash loses budget, not
-privacy.
+privacy. Who knows that the process which drew died unseen may have it drawn ``again``, unpaid:
+there is one reply to a request in the ledger, and no other was ever shown.
 """
 
 from __future__ import annotations
@@ -97,21 +98,23 @@ class Store:
         """Say which ledger this is, for the policy."""
         return self._ledger.id
 
-    def find(self, request: str, question: str) -> dict[str, Any] | None:
-        """Return the stored reply, or None for a request that is new.
+    def find(self, request: str, question: str, again: bool = False) -> dict[str, Any] | None:
+        """Return the stored reply, or None for a request that is new, or may be drawn ``again``.
 
         Raises RefusalError when the request is known with another question, or was reserved and
         has no reply.
         """
         with self._book(write=False) as book:
-            return self._find(book, request, question)
+            return self._find(book, request, question, again)
 
-    def reserve(self, request: str, question: str, price: Price) -> None:
+    def reserve(self, request: str, question: str, price: Price, again: bool = False) -> None:
         """Pay for a new request, or refuse. Call before anything is drawn."""
         budget = Budget(price.epsilon, price.delta)
         with self._book(write=True) as book:
-            if self._find(book, request, question) is not None:
+            if self._find(book, request, question, again) is not None:
                 raise RefusalError("this request has been answered already")
+            if book.asked(self._ledger.dataset, request) is not None:
+                return  # paid for before
             state = book.state(self._ledger.dataset)
             try:
                 after = self._ledger.agreement.pay(state, budget, price.terms)
@@ -144,7 +147,7 @@ class Store:
         with self._book(write=False) as book:
             return self._ledger.agreement.remaining(book.state(self._ledger.dataset))
 
-    def _find(self, book: Book, request: str, question: str) -> dict[str, Any] | None:
+    def _find(self, book: Book, request: str, question: str, again: bool) -> dict[str, Any] | None:
         latest = book.asked(self._ledger.dataset, request)
         if latest is None:
             return None
@@ -152,6 +155,8 @@ class Store:
         if entry is None or entry.body["question"] != question:
             raise RefusalError("this request id was used for another question")
         if latest.kind == "request":
+            if again:
+                return None
             raise RefusalError(
                 "lost: this request is paid for but was never answered, and is not drawn again; "
                 "ask with a new request id"

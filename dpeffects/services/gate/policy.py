@@ -7,32 +7,46 @@ refusal tells the centre nothing that is not public.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import dpeffects as dpe
 from dpeffects import documents
+from dpeffects.abilities.balance import BALANCE
 from dpeffects.design.bounds import Bounds, DeclaredFrame
 from dpeffects.design.codebook import EmptyDeclaration, RangeOrLevels, matched
 from dpeffects.errors import BoundsError, DPEffectsError, FormulaError, PolicyError, RefusalError
 from dpeffects.estimands import AVERAGES
-from dpeffects.estimators import get, proved, table_methods
-from dpeffects.estimators.spec import LEVELS
+from dpeffects.estimators import default_learner, get, proved, table_methods
+from dpeffects.estimators.spec import ARGUMENTS, LEVELS, MethodSpec
 from dpeffects.files import read_toml, toml_key
 from dpeffects.formula import Formula, parse
+from dpeffects.formula.condition import read_condition
 from dpeffects.formula.encoding import width_of
+from dpeffects.formula.expression import columns
 from dpeffects.lazy import pd
 from dpeffects.privacy.budget import Budget
 from dpeffects.privacy.ledger import Terms
 from dpeffects.services.document_checks import SETTINGS, at_least, refused
-from dpeffects.services.federation.question import STUDY, Question, check_name
-from dpeffects.services.federation.records import SiteColumns, read_columns
-from dpeffects.services.federation.store import Price, Store
-from dpeffects.services.federation.trial_runs import Rehearsal
+from dpeffects.services.gate.question import CALLS, STUDY, Question, check_name
+from dpeffects.services.gate.records import SiteColumns, read_columns
+from dpeffects.services.gate.store import Price, Store
+from dpeffects.services.gate.trial_runs import Rehearsal
 from dpeffects.services.protocols import Protocol
 
 _MOST_BYTES = 10_000_000
 _ROLES = ("outcome", "treatment", "covariates", "subgroups")
+_COLUMNS_OF = {
+    "instrument": "treatment",
+    "before": "outcome",
+    "offset": "outcome",
+    "by": "subgroups",
+    "subset": "subgroups",
+    "subgroups": "subgroups",
+}
+"""Options that name columns, and the role that these must have."""
 
 
 class Grant(NamedTuple):
@@ -43,7 +57,7 @@ class Grant(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SitePolicy:
+class Policy:
     """What a site answers, and from what.
 
     Parameters
@@ -99,7 +113,7 @@ class SitePolicy:
     anchor: Path | str | None = None
 
     @classmethod
-    def read(cls, path: str | Path) -> SitePolicy:
+    def read(cls, path: str | Path) -> Policy:
         """Read a policy file; paths in it are relative to the file."""
         path = Path(path)
         values = read_toml(documents.read(path, _MOST_BYTES, PolicyError), path, PolicyError)
@@ -107,7 +121,7 @@ class SitePolicy:
             return cls.from_dict(values, path.parent)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], folder: Path = Path()) -> SitePolicy:
+    def from_dict(cls, values: Mapping[str, Any], folder: Path = Path()) -> Policy:
         """Check the entries of a policy file."""
         entries = dict(values)
         with refused(PolicyError, also=BoundsError):
@@ -135,7 +149,8 @@ class SitePolicy:
         if not (self.columns.get("outcome") and self.columns.get("treatment")):
             raise PolicyError("columns must name the outcome, the treatment and the covariates")
         _among("columns", self.columns, _ROLES)
-        _among("methods", self.methods, (*proved(), STUDY))
+        others = {*CALLS} - {"dp_ate", "dp_study"}
+        _among("methods", self.methods, (*proved(), STUDY, *others))
         _among("estimands", self.estimands, AVERAGES)
         _among("level", (self.level,), LEVELS)
         _among("above_maximum", (self.above_maximum,), ("refuse", "lower"))
@@ -151,12 +166,6 @@ class SitePolicy:
         missing = [name for name in used if name not in self.bounds and name not in treatments]
         if missing:
             raise PolicyError(f"bounds are missing for {', '.join(missing)}")
-        for name in self.columns["outcome"]:
-            if isinstance(self.bounds.get(name), list):
-                raise PolicyError(f"the outcome {name!r} is a number: declare its range")
-        for name in treatments:
-            if isinstance(levels := self.bounds.get(name), list) and len(levels) != 2:
-                raise PolicyError(f"the treatment {name!r} has two levels, control first")
 
     def store(self) -> Store:
         """Open the site's ledger."""
@@ -165,8 +174,8 @@ class SitePolicy:
 
     def grant(self, question: Question) -> Grant:
         """Return what the site will do for a question; raise RefusalError with the reason."""
-        if question.method not in self.methods:
-            raise RefusalError(f"this site does not allow the method {question.method}")
+        if question.what not in self.methods:
+            raise RefusalError(f"this site does not allow the method {question.what}")
         if question.estimand not in self.estimands:
             raise RefusalError(f"this site does not allow the estimand {question.estimand}")
         self._check_formula(question)
@@ -174,14 +183,21 @@ class SitePolicy:
         level, public = self._level(question)
         unit = "outcome" if level == "label" else "record"
         terms = Terms(unit, tuple(sorted(public)))
-        arguments: dict[str, Any] = {"interactive": False}
+        arguments: dict[str, Any] = {}
         if question.study is not None:
             # bounds are the site's own; its name was checked
             own = replace(question.study, epsilon=epsilon, bounds={}, sites=())
             arguments |= {"study": own, "asked": question.study}
         else:
-            asked = {name: getattr(question, name) for name in ("method", "delta", "estimand")}
-            arguments |= {**question.options, **asked, "level": level, "epsilon": epsilon}
+            takes = signature(getattr(dpe, question.call)).parameters
+            asked = {"estimand": question.estimand, "method": question.method, "level": level}
+            arguments |= {name: x for name, x in asked.items() if name in takes}
+            if question.call == "dp_ate":
+                arguments["estimand"] = question.estimand
+            elif question.call == "dp_cate" and question.method == "auto":
+                del arguments["method"]
+            arguments |= {**question.options, "call": question.call, "epsilon": epsilon}
+            arguments["delta"] = question.delta
         return Grant(Price(epsilon, question.delta, terms), arguments)
 
     def _epsilon(self, question: Question) -> float:
@@ -198,16 +214,16 @@ class SitePolicy:
 
     def _level(self, question: Question) -> tuple[str, frozenset[str]]:
         options: dict[str, Any] = dict(question.options)
-        if question.study is None:
-            spec = get(question.method)
-        else:
-            spec = table_methods()[STUDY]
+        if question.study is not None:
             options = {**question.study.options, "design": question.study.design}
         asked = options.pop("level", None)
         try:
-            spec.check_estimand(question.estimand)
+            spec, options = _method_of(question, options)
             level = spec.check_level(None if asked is None else str(asked))
-            public = spec.make_options(options).public(level)
+            spec, own = spec.with_options(options)
+            if spec.guarantee != "exact":
+                raise RefusalError(f"{spec.name} has no guarantee that is proved here")
+            public = own.public(level)
         except DPEffectsError as error:
             raise RefusalError(str(error)) from None
         except Exception:
@@ -229,10 +245,26 @@ class SitePolicy:
             if (terms := study.subgroup_terms) is not None:
                 read.append(terms)
                 used[3] = terms.covariate_columns
+        elif question.what == STUDY:
+            read = [formula.with_outcomes_as_columns()]
+        self._check_named(question)
         for each in read:
             self._check_columns(each, used)
         if study is not None:
             self._check_same_bounds(study, [name for names in used for name in names])
+
+    def _check_named(self, question: Question) -> None:
+        """Refuse columns that options name and the policy has not, or not for that."""
+        options = question.options
+        self._check_arms(str(options.get("instrument")))
+        for option, role in _COLUMNS_OF.items():
+            for text in _texts(options.get(option)):
+                for name in _columns_in(option, text):
+                    allowed = self.columns.get(role, ())
+                    if role == "subgroups":
+                        allowed = (*allowed, *self.columns.get("covariates", ()))
+                    if name not in allowed:
+                        raise RefusalError(f"this site does not allow {name!r} as {option}")
 
     def _check_same_bounds(self, study: Protocol, used: Sequence[str]) -> None:
         """Refuse a protocol that declares other bounds than the site does."""
@@ -253,6 +285,7 @@ class SitePolicy:
             declared = self.bounds.get(name)
             if not isinstance(declared, list) or set(declared) != set(levels):
                 raise RefusalError(f"the levels of {name!r} are not those this site declares")
+        self._check_arms(formula.treatment_name)
         known = {name: tuple(b) for name, b in self.bounds.items() if isinstance(b, list)}
         try:  # covariates that make too many columns are refused before any is made
             width_of(formula, {**known, **formula.levels}, self.max_columns)
@@ -262,6 +295,11 @@ class SitePolicy:
             ) from None
         except BoundsError as error:  # levels
             raise RefusalError(str(error)) from None
+
+    def _check_arms(self, name: str) -> None:
+        """Refuse a column of numbers that are not 0 and 1 as a treatment or an instrument."""
+        if isinstance(bound := self.bounds.get(name), tuple) and bound != (0, 1):
+            raise RefusalError(f"{name!r} has a range: compare it, as in I({name} > {bound[0]:g})")
 
     @property
     def layout(self) -> SiteColumns:
@@ -273,12 +311,12 @@ class SitePolicy:
 
         Only that the file cannot be read, lacks a column or has too few records is an error.
         """
-        return DeclaredFrame(self._records()[0], Bounds.declared(self.bounds))
+        return DeclaredFrame(self._records()[0], Bounds.declared(self.bounds), interactive=False)
 
-    def task(self, formula: str, grant: Grant, n: int) -> Rehearsal:
+    def task(self, formula: str, grant: Grant, n: int, site: str = "") -> Rehearsal:
         """Return what is tried on made-up records before the site pays for a question."""
         limits = (self.max_seconds, self.max_memory)
-        return Rehearsal(formula, grant.arguments, self.layout, n, *limits)
+        return Rehearsal(formula, {**grant.arguments, "site": site}, self.layout, n, *limits)
 
     def check(self) -> None:
         """Check the data against the policy, for the site's operator.
@@ -305,6 +343,44 @@ class SitePolicy:
         if n < self.minimum_n:
             raise RefusalError(f"this site needs {self.minimum_n} records and has {n}")
         return layout.frame(columns)
+
+
+def _method_of(question: Question, options: Mapping[str, Any]) -> tuple[MethodSpec, dict[str, Any]]:
+    """The method that answers a question, and those of its options that are the method's own."""
+    call, name = question.call, CALLS[question.call]
+    if question.study is not None:
+        call, name = "dp_study", STUDY
+    if call == "dp_balance":
+        spec = BALANCE
+    elif call == "dp_cate":
+        learner = default_learner(str(options.get("release", "function")))
+        spec = get(learner if question.method == "auto" else question.method, "CATE")
+    else:
+        spec = table_methods()[name] if name else get(question.method)
+    if call != "dp_cate":
+        spec.check_estimand(question.estimand if spec.name != "late" else "LATE")
+    known = {f.name for f in fields(spec.options)}
+    others = {*signature(getattr(dpe, call)).parameters, *ARGUMENTS} - known
+    return spec, {name: x for name, x in options.items() if name not in others}
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    """The texts of an option: one, several, or some by name."""
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    several = value if isinstance(value, tuple | list) else (value,) * bool(value)
+    return tuple(map(str, several))
+
+
+def _columns_in(option: str, text: str) -> tuple[str, ...]:
+    """The columns that a condition or terms of a formula name."""
+    with refused(RefusalError, f"{option} cannot be read: ", DPEffectsError):
+        if option == "subset":
+            return columns(read_condition(text))
+        try:
+            return parse(f"`no outcome` ~ `no treatment` | {text}").covariate_columns
+        except FormulaError:
+            return columns(read_condition(text))
 
 
 def _among(name: str, values: Collection[str], known: Collection[str]) -> None:

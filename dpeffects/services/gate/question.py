@@ -1,4 +1,4 @@
-"""What the centre asks: plain values, read strictly, never run."""
+"""What somebody asks who may not see the data: plain values, read strictly, never run."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from dpeffects.services.sites.rules import RULES
 from dpeffects.type_checks import FieldError, quoted
 
 Scalar = str | int | float | bool | None
+Value = Scalar | tuple[Scalar, ...] | Mapping[str, Scalar]
+"""What an option of a question may be: texts and numbers, lists of them, or some by name."""
 
 MAX_LENGTH = 65_536
 MAX_FORMULA = 4_000
@@ -29,24 +31,41 @@ MAX_TEXT = 200
 MAX_WHOLE = 2**53
 MAX_DEADLINE = 86_400.0
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}"
-_SITES_OWN = frozenset(
-    {"seed", "bounds", "ledger", "budget_split", "data", "site", "request", "variance"}
+_HOLDERS_OWN = frozenset(
+    (
+        *("data", "bounds", "ledger", "dataset", "seed", "budget_split", "variance", "at"),
+        *("site", "sites", "request"),
+    )
 )
-"""Arguments of `dp_ate` that a question may not set; those it asks for are fields, not options."""
+"""Arguments of calls that a question may not set; those it asks for are fields, not options."""
 STUDY = "study"
+CALLS: Mapping[str, str] = {
+    "dp_ate": "",
+    "dp_cate": "",
+    "dp_did": "",
+    "dp_balance": "balance",
+    "dp_late": "late",
+    "dp_moments": "moments",
+    "dp_ordinal": "ordinal_table",
+    "dp_qte": "quantile_table",
+    "dp_rate": "rate",
+    "dp_study": STUDY,
+    "dp_survival": "life_table",
+}
+"""Public functions that a question may call, and the one method of those that have one."""
+_AVERAGES = {"dp_att": "ATT", "dp_atc": "ATC", "dp_did": "ATT"}
+"""Calls that are written with an estimand of their own."""
 _OF_STUDIES = ("estimand", "formula", "epsilon", "delta")
 """What a question for a study says as its protocol does."""
 _NOT_ASKED = ("unit", "missing", "weights", "subset", "budget_split", "check_bounds", "contrasts")
 
 _ALIKE = "sites answer for all their records, which count alike"
-_COUNTING = frozenset(
-    ("unit", "max_rows", "cluster", "clusters", "missing", "weights", "subset", "by")
-)
+_COUNTING = frozenset(("unit", "max_rows", "cluster", "clusters", "missing", "weights"))
 
 
 @dataclass(frozen=True)
 class Question(ValidatedDocument):
-    """One question to all sites.
+    """One question to a registry, or to all sites of a federation.
 
     Parameters
     ----------
@@ -55,10 +74,13 @@ class Question(ValidatedDocument):
         release, so that a lost reply costs nothing.
     formula, epsilon, method, estimand, delta
         As in :func:`dpeffects.dp_ate`. A site may answer with a smaller epsilon, or refuse.
+    call
+        The public function that answers: one of `CALLS`.
     rule
         How the centre combines the releases.
     options
-        Options of the method, and "level"; JSON scalars only. Bounds and seeds are the site's.
+        Further arguments of the call and options of its method: texts and numbers, lists of them,
+        or some by name. Bounds and seeds are the data holder's.
     protocol
         Of a study, in plain values; see `of_study`.
     deadline
@@ -80,9 +102,22 @@ class Question(ValidatedDocument):
     estimand: Annotated[str, one_of(*AVERAGES)] = "ATE"
     delta: float = 0.0
     rule: Annotated[str, one_of(*RULES)] = "ivw"
-    options: Mapping[str, Scalar] = field(default_factory=dict)
+    options: Mapping[str, Value] = field(default_factory=dict)
     deadline: float = 60.0
     protocol: Mapping[str, Any] | None = None
+    call: Annotated[str, one_of(*CALLS)] = "dp_ate"
+
+    @classmethod
+    def of_call(cls, request: str, call: str, arguments: Mapping[str, Any]) -> Question:
+        """Ask what a call asks; ``arguments`` are those of the call, by name, without its data."""
+        own = {f.name for f in fields(cls)} - {"request", "call", "options", "protocol", "rule"}
+        named = {name: x for name, x in arguments.items() if x is not None}
+        if call in _AVERAGES:
+            named.setdefault("estimand", _AVERAGES[call])
+        asked = {name: x for name, x in named.items() if name in own}
+        options = {name: x for name, x in named.items() if name not in own}
+        given = {**asked, "request": request, "options": options}
+        return cls.from_dict(given | {"call": "dp_ate" if call in ("dp_att", "dp_atc") else call})
 
     @classmethod
     def of_study(cls, protocol: Protocol, request: str, deadline: float = 60.0) -> Question:
@@ -95,6 +130,13 @@ class Question(ValidatedDocument):
         asked |= {"method": STUDY, "rule": "all", "protocol": protocol.to_dict()}
         return cls(request, **asked, deadline=deadline)
 
+    @property
+    def what(self) -> str:
+        """What a policy allows or does not: a method of average effects, a study, or a call."""
+        if self.call == "dp_ate":
+            return self.method
+        return STUDY if self.call == "dp_study" else self.call
+
     @cached_property
     def study(self) -> Protocol | None:
         """The protocol, where a study is asked for."""
@@ -105,7 +147,8 @@ class Question(ValidatedDocument):
             self._check()
         for name in ("epsilon", "delta", "deadline"):  # 1 and 1.0 are the same question
             object.__setattr__(self, name, float(getattr(self, name)))
-        object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+        plain = {k: tuple(x) if isinstance(x, list) else x for k, x in self.options.items()}
+        object.__setattr__(self, "options", MappingProxyType(plain))
 
     def _check(self) -> None:
         check_name("request", self.request)
@@ -117,6 +160,8 @@ class Question(ValidatedDocument):
             raise FieldError(f"the formula has more than {MAX_FORMULA} characters")
         Budget(self.epsilon, self.delta)
         _check_size(parse(self.formula))
+        if CALLS[self.call] and self.method != "auto":
+            raise FieldError(f"{self.call} takes no method")
         if self.method == STUDY or self.protocol is not None:
             self._check_study()
 
@@ -143,6 +188,9 @@ class Question(ValidatedDocument):
         """Return plain values, for JSON."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         plain = {k: dict(x) if isinstance(x, Mapping) else x for k, x in values.items()}
+        plain["options"] = {k: _json(x) for k, x in self.options.items()}
+        if self.call == "dp_ate":
+            del plain["call"]  # what was asked before there were others has the same digest
         return {name: x for name, x in plain.items() if x is not None}
 
     @classmethod
@@ -180,13 +228,32 @@ def _check_options(options: Any) -> None:
             raise FieldError(f"{quoted(name)} is not the name of an option")
         if name in _COUNTING:
             raise FieldError(f"{name!r} cannot be an option of a question: {_ALIKE}")
-        if name in _SITES_OWN or name in {f.name for f in fields(Question)}:
+        if name in _HOLDERS_OWN or name in {f.name for f in fields(Question)}:
             raise FieldError(f"{name!r} cannot be an option of a question")
-        SETTINGS.of(Scalar)(value, f"option {name!r}")
-        if isinstance(value, int) and abs(value) > MAX_WHOLE:
+        _check_option(name, value)
+
+
+def _check_option(name: str, value: Any) -> None:
+    """Refuse what is no text or number, nor some of them in a list or by name."""
+    many: list[Any] = [value]
+    if isinstance(value, list | tuple):
+        many = list(value)
+    elif isinstance(value, Mapping):
+        many = [*value, *value.values()]
+    if len(many) > MAX_VALUES:
+        raise FieldError(f"option {name!r} has more than {MAX_VALUES} values")
+    for one in many:
+        SETTINGS.of(Scalar)(one, f"option {name!r}")
+        if isinstance(one, int) and abs(one) > MAX_WHOLE:
             raise FieldError(f"option {name!r} is too large")
-        if isinstance(value, str) and len(value) > MAX_TEXT:
+        if isinstance(one, str) and len(one) > MAX_TEXT:
             raise FieldError(f"option {name!r} has more than {MAX_TEXT} characters")
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _check_size(formula: Formula) -> None:

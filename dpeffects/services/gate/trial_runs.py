@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dpeffects.errors import DPEffectsError, EstimationError, PolicyError, RefusalError
-from dpeffects.services.federation.records import SiteColumns
+from dpeffects.services.gate.records import SiteColumns
 
 TOO_LARGE = "this question takes more time or memory than this site gives to one"
 UNUSABLE = "this question cannot be computed"
@@ -136,7 +136,7 @@ def main() -> None:
     """Try what is asked for, one task after another, until nobody asks any more."""
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)  # nothing that a library prints is taken for an answer
-        import dpeffects.services.federation.releases  # noqa: F401  before the limits
+        import dpeffects.services.gate.releases  # noqa: F401  before the limits
 
         _say(out, "ready")
         while True:
@@ -151,11 +151,12 @@ def main() -> None:
 def _reason(task: Rehearsal) -> str:
     """Why the question fails on made-up records, or an empty text."""
     from dpeffects.design.bounds import Bounds, DeclaredFrame
-    from dpeffects.services.federation.releases import released
+    from dpeffects.services.gate.releases import released
 
     try:
-        data = DeclaredFrame(task.layout.made_up(task.n), Bounds.declared(task.layout.bounds))
-        released(task.formula, data, site="made-up", seed=0, **task.arguments)
+        frame, bounds = task.layout.made_up(task.n), Bounds.declared(task.layout.bounds)
+        data = DeclaredFrame(frame, bounds, interactive=False)
+        released(task.formula, data, seed=0, **task.arguments)
     except EstimationError:
         return ""  # the luck of the noise on records that mean nothing
     except DPEffectsError as error:

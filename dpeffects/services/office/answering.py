@@ -1,0 +1,286 @@
+"""The processes that answer: they hold the data, and the server does not.
+
+Each answers one question after another, within limits on memory and time, and ends when its server
+does. It inherits the lock of the office: as long as it lives, no other server begins, so whatever
+was being answered by a server that is gone is being drawn by nobody, and may be drawn anew.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from dpeffects.errors import DPEffectsError
+from dpeffects.services.gate.answers import NOT_READY, result_of
+from dpeffects.services.gate.policy import Policy
+from dpeffects.services.gate.question import Question
+from dpeffects.services.office.desk import Asked, Desk
+from dpeffects.services.office.structured_logs import log_as_json
+
+START, TRIES, PAUSE, PLANS = 120.0, 3, 5.0, 200
+"""Seconds for a process to start; how often one may die of a request; seconds until an office that
+was not ready tries again; plans that are remembered."""
+CLASS = 0.25
+"""Answers are seen this many seconds after the start, or twice, four times, ... as many."""
+TOO_LONG = "this request took more time than the office gives to one; its budget is spent"
+DIED = "this request could not be computed; its budget is spent"
+_BUSY = "other plans are being made; try again in a minute"
+_TOO_LARGE = "this plan takes more time or memory than the office gives to one"
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_log = logging.getLogger(__name__)
+
+
+def time_class(seconds: float) -> float:
+    """When something that took so long is seen: time tells a class, and no more.
+
+    Examples
+    --------
+    >>> time_class(0.1), time_class(0.26), time_class(3.0)
+    (0.25, 0.5, 4.0)
+    """
+    seen = CLASS
+    while seen < seconds:
+        seen *= 2
+    return seen
+
+
+class AnsweringProcess:
+    """A process that replies with a line of JSON to each line of JSON that it is sent."""
+
+    def __init__(self, work: str, policy: Path, lock: int) -> None:
+        paths = os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)])
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", f"from {__name__} import main; main()", work, policy],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": paths},
+            pass_fds=(lock,),
+            start_new_session=True,  # a key that stops the server ends nothing that has begun
+        )
+        self.pid, self.kill = self._process.pid, self._process.kill
+        self.n = int(self._line(START) or 0)
+        """Number of records."""
+
+    def ask(self, task: Any, seconds: float) -> Any:
+        """Return what comes of a task; None where the process died, TimeoutError after so long."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(task).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            return None
+        return self._line(seconds)
+
+    def _line(self, seconds: float) -> Any:
+        assert self._process.stdout is not None
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            self.kill()
+
+        timer = threading.Timer(seconds, end)
+        timer.start()
+        line = self._process.stdout.readline()
+        timer.cancel()
+        if line.endswith(b"\n"):
+            return json.loads(line)
+        if late.is_set():
+            raise TimeoutError
+        return None
+
+    def end(self) -> None:
+        """End the process, and wait until it has."""
+        self.kill()
+        self._process.communicate()
+
+
+class Pool:
+    """Threads that take requests from the desk, each with a process that answers them."""
+
+    def __init__(self, desk: Desk, lock: int, workers: int = 1) -> None:
+        self._desk, self._lock, self._planning = desk, lock, threading.Lock()
+        self._ending, self._ended, self._wake = (threading.Event() for _ in range(3))
+        self.wake = self._wake.set
+        """Say that there may be a request."""
+        self._processes: dict[str, AnsweringProcess] = {}
+        self._planned: dict[str, dict[str, Any]] = {}
+        names = [f"answering {k}" for k in range(workers)]
+        self._threads = [threading.Thread(target=self._serve, args=(x,), name=x) for x in names]
+
+    def start(self) -> None:
+        """Queue again what an earlier server left, and begin when the data has been read."""
+        self._desk.requeue()
+        self._desk.n = self._of(self._threads[0].name).n
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, grace: float) -> None:
+        """Finish what is being answered, within a time; what is not is answered after a restart."""
+        self._ending.set()
+        self.wake()
+        last = time.monotonic() + grace
+        for thread in self._threads:
+            thread.join(max(0.0, last - time.monotonic()))
+        self._ended.set()
+        for process in list(self._processes.values()):
+            process.kill()
+        for thread in self._threads:
+            thread.join()
+        for name in list(self._processes):
+            self._forget(name)
+
+    def plan(self, question: str) -> dict[str, Any]:
+        """Plan a request in a process without data, one at a time: its summary, or an error."""
+        if question in self._planned:
+            return self._planned[question]
+        if not self._planning.acquire(timeout=PAUSE):
+            return {"error": _BUSY}
+        try:
+            task = {"question": question, "n": self._desk.n}
+            planned = self._of("plan").ask(task, self._desk.folder.policy().max_seconds)
+        except TimeoutError:
+            planned = None
+        finally:
+            self._planning.release()
+        if planned is None:
+            self._forget("plan")
+            return {"error": _TOO_LARGE}
+        if len(self._planned) >= PLANS:
+            self._planned.clear()
+        return self._planned.setdefault(question, planned)
+
+    # --- in the threads
+
+    def _serve(self, name: str) -> None:
+        while not self._ending.is_set():
+            try:
+                self._desk.n = self._desk.n or self._of(name).n
+                asked = self._desk.claim() if self._desk.n else None
+                if asked is not None:
+                    self._answer(name, asked)
+                elif self._desk.n:
+                    self._wake.wait(1.0)
+                    self._wake.clear()
+                else:  # the data cannot be read
+                    self._forget(name)
+                    self._ending.wait(PAUSE)
+            except Exception:  # such as a database that is away for a while
+                _log.exception("a worker could not go on")
+                self._ending.wait(PAUSE)
+
+    def _answer(self, name: str, asked: Asked) -> None:
+        began = time.monotonic()
+        reply = self._reply(name, asked)
+        if reply is None:  # the server ends
+            return
+        if reply.get("reason") == NOT_READY:
+            _log.error("the data or the ledger cannot be used", extra={"request": asked.id})
+            self._desk.requeue(asked.id)
+            self._forget(name)
+            self._ending.wait(PAUSE)
+            return
+        taken = time.monotonic() - began
+        if not self._ended.wait(time_class(taken) - taken):  # the next one begins then, too
+            self._desk.finish(asked.id, reply)
+            about = {"request": asked.id, "status": reply["status"], "seconds": time_class(taken)}
+            _log.info("answered", extra=about)
+
+    def _reply(self, name: str, asked: Asked) -> dict[str, Any] | None:
+        # it is tried on made-up records first, for as long as the policy says, and then drawn
+        seconds = 60.0 + 4.0 * self._desk.folder.policy().max_seconds
+        for _ in range(TRIES):
+            try:
+                reply: dict[str, Any] | None = self._of(name).ask(asked.question, seconds)
+            except TimeoutError:
+                self._forget(name)
+                return {"status": "refused", "reason": TOO_LONG, "paid": True}
+            if reply is not None:
+                return reply
+            self._forget(name)
+            if self._ending.is_set():
+                return None
+            _log.warning("a worker died", extra={"request": asked.id})
+        return {"status": "refused", "reason": DIED, "paid": True}
+
+    def _of(self, name: str) -> AnsweringProcess:
+        if name not in self._processes:
+            work, policy = name.partition(" ")[0], self._desk.folder.policy_file
+            self._processes[name] = AnsweringProcess(work, policy, self._lock)
+        return self._processes[name]
+
+    def _forget(self, name: str) -> None:
+        if (process := self._processes.pop(name, None)) is not None:
+            process.end()
+
+
+# --- in the process
+
+
+def main() -> None:
+    """Answer or plan one request after another, until the server ends."""
+    work, path = sys.argv[1], Path(sys.argv[2])
+    out, log, nowhere = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(2), "w"), os.devnull
+    for stream in (1, 2):  # what a library prints is no answer, and is not read in a log
+        os.dup2(os.open(nowhere, os.O_WRONLY), stream)
+    log_as_json(log, logging.WARNING)  # when exactly there was an answer is nobody's business
+    print(json.dumps(_begin(work, Policy.read(path))), file=out, flush=True)
+    for line in sys.stdin:
+        task = json.loads(line)
+        if work == "plan":
+            reply = plan_one(Question.from_json(task["question"]), Policy.read(path), task["n"])
+        else:
+            reply = result_of(Question.from_json(task), Policy.read(path), again=True)
+        print(json.dumps(reply), file=out, flush=True)
+
+
+def _begin(work: str, policy: Policy) -> int:
+    """Load what is needed, then set limits; return the number of records."""
+    import resource
+
+    import dpeffects.services.gate.releases
+    import dpeffects.services.planning.plans  # noqa: F401
+
+    n = 0
+    try:
+        n = 0 if work == "plan" else len(policy.load())
+    except DPEffectsError as error:
+        _log.error("the data cannot be used: %s", error)
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = now + policy.max_memory * 2**20
+    resource.setrlimit(resource.RLIMIT_AS, (most if hard < 0 else min(most, hard), hard))
+    return n
+
+
+def plan_one(question: Question, policy: Policy, n: int) -> dict[str, Any]:
+    """Plan an average effect; of another call, say what it gives on made-up records.
+
+    Both are made from the number of records and the codebook; no row is read.
+    """
+    from dpeffects import plan, rehearse
+    from dpeffects.design.bounds import Bounds, DeclaredFrame
+    from dpeffects.services.gate.releases import released
+
+    try:
+        granted = policy.grant(question).arguments
+        if question.call == "dp_ate":
+            asked = {x: getattr(question, x) for x in ("method", "estimand", "epsilon", "delta")}
+            asked |= question.options
+            made: Any = plan(question.formula, n=n, bounds=policy.bounds, **asked)
+        else:
+            frame, bounds = policy.layout.made_up(n), Bounds.declared(policy.bounds)
+            data = DeclaredFrame(frame, bounds, interactive=False)
+            made = rehearse(lambda x: released(question.formula, data, seed=x, **granted), runs=3)
+        return {"html": made.summary().as_html()}
+    except DPEffectsError as error:
+        return {"error": str(error)}
+    except Exception:
+        return {"error": "this cannot be planned"}

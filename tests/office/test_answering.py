@@ -1,0 +1,283 @@
+"""Workers and servers that are killed at any moment: nothing paid is lost, nothing drawn twice."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+
+import httpx
+import pytest
+
+from dpeffects.errors import OptionError
+from dpeffects.services.gate.answers import NOT_READY
+from dpeffects.services.gate.question import Question
+from dpeffects.services.gate.store import Price
+from dpeffects.services.office import answering as module
+from dpeffects.services.office.answering import Pool, time_class
+from dpeffects.services.office.desk import Asked
+from tests.office.offices import Running, asked, until
+
+
+class Process:
+    """A process that replies what it is told to, None where it dies."""
+
+    def __init__(self, *replies):
+        self.replies, self.n, self.ended = list(replies), 400, 0
+
+    def ask(self, task, seconds):
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def end(self):
+        self.ended += 1
+
+    kill = end
+
+
+@pytest.fixture
+def pool(tmp_path, monkeypatch):
+    running = Running(tmp_path, approval="never")
+    monkeypatch.setattr(module, "PAUSE", 0.01)
+    monkeypatch.setattr(module, "CLASS", 0.001)
+    made = Pool(running.desk, 0)
+    made.running = running
+    yield made
+    running.database.close()
+
+
+def test_time_tells_classes():
+    assert [time_class(x) for x in (0.0, 0.25, 0.2501, 0.9, 100.0)] == [0.25, 0.25, 0.5, 1.0, 128.0]
+
+
+def test_a_request_whose_worker_dies_is_asked_again(pool, monkeypatch):
+    request = pool.running.ask()["id"]
+    worker = Process(None, None, {"status": "ok", "kind": "Result", "result": {}})
+    monkeypatch.setattr(pool, "_of", lambda name: worker)
+    pool._answer("answering 0", pool.running.desk.claim())
+    assert pool.running.desk.counts() == {"answered": 1}
+    assert pool.running.desk.state(pool.running.person("anna"), request)["result"] == {}
+
+
+def test_a_request_that_kills_its_workers_ends(pool, monkeypatch):
+    pool.running.ask()
+    monkeypatch.setattr(pool, "_of", lambda name: Process(None))
+    pool._answer("answering 0", pool.running.desk.claim())
+    assert pool.running.desk.counts() == {"failed": 1}
+
+
+def test_a_request_that_takes_too_long_ends(pool, monkeypatch):
+    request = pool.running.ask()["id"]
+    worker = Process(TimeoutError())
+    pool._processes["answering 0"] = worker
+    pool._answer("answering 0", pool.running.desk.claim())
+    assert worker.ended == 1
+    state = pool.running.desk.state(pool.running.person("anna"), request)
+    assert (state["status"], state["reason"]) == ("failed", module.TOO_LONG)
+
+
+def test_an_office_that_is_not_ready_tries_again(pool, monkeypatch):
+    pool.running.ask()
+    monkeypatch.setattr(
+        pool, "_of", lambda name: Process({"status": "refused", "reason": NOT_READY})
+    )
+    pool._answer("answering 0", pool.running.desk.claim())
+    assert pool.running.desk.counts() == {"queued": 1}
+
+
+def test_an_answer_is_seen_at_the_end_of_its_class(pool, monkeypatch):
+    waited = []
+    pool.running.ask()
+    monkeypatch.setattr(pool._ended, "wait", lambda seconds: waited.append(seconds))
+    monkeypatch.setattr(module, "CLASS", 0.5)
+    reply = {"status": "ok", "kind": "Result", "result": {}}
+    monkeypatch.setattr(pool, "_reply", lambda *_: time.sleep(0.1) or reply)
+    pool._answer("answering 0", pool.running.desk.claim())
+    assert 0.2 < waited[0] < 0.41
+
+
+def test_one_server_at_a_time(running):
+    lock = running.folder.lock()
+    with pytest.raises(OptionError, match="is running"):
+        running.folder.lock(wait=0.2)
+    os.close(lock)
+    os.close(running.folder.lock(wait=0.2))
+
+
+# --- with processes
+
+
+@pytest.fixture
+def alive(tmp_path):
+    """An office with workers."""
+    running = Running(tmp_path, approval="never", epsilon=50.0, grace_seconds=20.0)
+    lock = running.folder.lock()
+    pool = Pool(running.desk, lock, 1)
+    pool.start()
+    running.pool = pool
+    yield running
+    pool.stop(5.0)
+    os.close(lock)
+    running.database.close()
+
+
+def entries(running):
+    kinds = Counter()
+    for entry in running.desk.ledger().entries():
+        if entry.kind in ("request", "reply"):
+            kinds[entry.kind, entry.body["request"]] += 1
+    return kinds
+
+
+@pytest.mark.long
+def test_what_was_paid_and_not_answered_is_drawn_once_more_and_not_paid_again(alive):
+    # what a worker leaves that is killed in its draw
+    question = alive.desk.question("ageing", asked())
+    alive.folder.policy().store().reserve(question.request, question.digest, Price(0.2))
+    assert alive.ask()["id"] == question.request
+    alive.pool.wake()
+    until(lambda: alive.desk.counts() == {"answered": 1})
+    assert set(entries(alive).values()) == {1}
+    assert alive.desk.budget()["dataset"]["epsilon"]["spent"] == pytest.approx(0.2)
+
+
+@pytest.mark.long
+def test_workers_that_are_killed_lose_nothing_and_draw_nothing_twice(alive):
+    asked_for = [alive.ask(epsilon=0.1 + k * 1e-6)["id"] for k in range(12)]
+    alive.pool.wake()
+    chance, done = random.Random(1), threading.Event()
+
+    def kill():
+        while not done.wait(chance.uniform(0.5, 4.0)):
+            for process in list(alive.pool._processes.values()):
+                os.kill(process.pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        time.sleep(15.0)
+    finally:
+        done.set()
+        killer.join()
+    until(lambda: not {"queued", "running"} & alive.desk.counts().keys(), 240.0)
+    person, answered = alive.person("anna"), 0
+    replies = {}
+    for entry in alive.desk.ledger().entries():
+        if entry.kind == "reply":
+            replies[entry.body["request"]] = entry.body["reply"]
+    assert max(entries(alive).values()) == 1
+    for request in asked_for:
+        state = alive.desk.state(person, request)
+        assert state["status"] in ("answered", "failed")  # failed: killed three times
+        if state["status"] == "answered":
+            answered += 1
+            assert replies[request]["release"] == state["result"]
+    assert answered
+    assert "sound" in alive.desk.ledger().verify()
+
+
+@pytest.mark.long
+def test_workers_have_limits_and_no_rows_in_the_server(alive):
+    process = alive.pool._processes["answering 0"]
+    limits = open(f"/proc/{process.pid}/limits").read()
+    (line,) = [line for line in limits.splitlines() if line.startswith("Max address space")]
+    assert "unlimited" not in line.split()[3]
+    assert alive.desk.n == process.n == 400
+    for fd in (1, 2):
+        target = os.readlink(f"/proc/{process.pid}/fd/{fd}")
+        assert target == "/dev/null"
+
+
+@pytest.mark.long
+def test_plans_need_no_data(alive, monkeypatch):
+    question = alive.desk.question("ageing", asked()).to_json()
+    made = alive.pool.plan(question)
+    assert "<table" in made["html"]
+    assert alive.pool.plan(question) is made
+    other = alive.desk.question("ageing", asked("dp_qte", quantiles=[0.5])).to_json()
+    assert "quantile 0.5" in alive.pool.plan(other)["html"]
+    broken = Question.from_json(question).to_dict() | {"formula": "y ~ nothing"}
+    assert "nothing" in alive.pool.plan(json.dumps(broken))["error"]
+
+
+class Server:
+    """A server of an office in a process of its own."""
+
+    def __init__(self, running, port):
+        self.address = f"http://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "dpeffects", "office", "serve", str(running.folder.path)]
+        self.log = open(running.folder.path / "log", "ab")
+        self.process = subprocess.Popen(
+            [*command, "--listen", f"127.0.0.1:{port}"], stderr=self.log, stdout=self.log
+        )
+
+    def ready(self):
+        def up():
+            try:
+                return httpx.get(f"{self.address}/healthz").status_code == 200
+            except httpx.TransportError:
+                assert self.process.poll() is None, "the server has ended"
+                return False
+
+        until(up, 120.0)
+        return self
+
+    def end(self, how):
+        self.process.send_signal(how)
+        code = self.process.wait(60)
+        self.log.close()
+        return code
+
+
+@pytest.mark.long
+def test_a_server_that_is_killed_answers_after_its_restart(tmp_path, unused_port):
+    running = Running(tmp_path, approval="never")
+    token = running.accounts.token("test", "anna", "ageing")
+    head = {"authorization": f"Bearer {token}"}
+    server = Server(running, unused_port).ready()
+    where = f"{server.address}/api/datasets/registry/requests"
+    ids = [
+        httpx.post(where, json=asked(epsilon=e), headers=head).json()["id"] for e in (0.1, 0.2, 0.3)
+    ]
+    server.end(signal.SIGKILL)
+    assert running.desk.counts().keys() & {"queued", "running"}
+    again = Server(running, unused_port).ready()
+    for request in ids:
+        state: dict = {}
+        last = time.monotonic() + 60
+        while state.get("status") != "answered" and time.monotonic() < last:
+            page = f"{again.address}/api/requests/{request}?wait=20"
+            state = httpx.get(page, headers=head, timeout=60).json()
+        assert state["status"] == "answered"
+    assert set(entries(running).values()) == {1}
+    again.end(signal.SIGTERM)
+    log = (running.folder.path / "log").read_text()
+    assert "Application shutdown complete" in log
+    assert token not in log
+    assert "y ~ t" not in log
+    assert not [line for line in log.splitlines() if line and not json.loads(line)]
+    running.database.close()
+
+
+@pytest.mark.long
+def test_a_stopped_server_leaves_no_process(tmp_path, unused_port):
+    running = Running(tmp_path, approval="never")
+    server = Server(running, unused_port).ready()
+    running.ask()
+    until(lambda: "queued" not in running.desk.counts(), 30.0)
+    server.end(signal.SIGKILL)
+    os.close(running.folder.lock(wait=60.0))  # the worker ends when its server does
+    running.database.close()
+
+
+def test_tasks_are_questions(pool):
+    pool.running.ask()
+    task = pool.running.desk.claim()
+    assert isinstance(task, Asked)
+    assert Question.from_json(task.question).request == task.id
