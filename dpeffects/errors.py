@@ -217,14 +217,12 @@ def _wrong_call(
             return f"{name} takes {first}, and no more"
         return f"{name} takes {first} in this order, and all others by name{''.join(by_name[:1])}"
     wrong = [x for x in named if x not in parameters]
-    open_ended = any(x.kind is x.VAR_KEYWORD for x in parameters.values())
-    if wrong and not open_ended:
+    if wrong and not any(x.kind is x.VAR_KEYWORD for x in parameters.values()):
         hint = instead_of(wrong[0], parameters) or " Leave it out."
         return f"{name} has no argument {wrong[0]!r}.{hint}"
     _check_formula(function, given, named)
-    there = {*ordered[: len(given)], *named}
-    required = [x.name for x in parameters.values() if x.default is x.empty]
-    lacking = [x for x in required if x not in there and parameters[x].kind in _SINGLE]
+    required = [x for x in parameters.values() if x.default is x.empty and "*" not in str(x)]
+    lacking = [x.name for x in required if x.name not in {*ordered[: len(given)], *named}]
     for x in wrong:  # those of other packages; where nothing lacks it may be an option of a method
         if advised("synonyms").get(x.casefold(), "").partition("=")[0] in lacking:
             return f"{name} has no argument {x!r}.{instead_of(x, parameters)}"
@@ -242,9 +240,6 @@ def _check_formula(
     only_text = [*known][:1] == ["formula"] and known["formula"].annotation in ("str", str)
     if only_text and not isinstance(first, str | None):
         raise FormulaError(refusal("no_formula", kind=type(first).__name__))
-
-
-_SINGLE = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class DPEffectsError(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 T = TypeVar("T")
 
@@ -29,12 +29,11 @@ def bar(iterable: Iterable[T], about: str, total: int | None = None) -> Iterable
     >>> list(bar([1, 2, 3], "counting"))
     [1, 2, 3]
     """
-    stream: Any = sys.stderr
-    if stream is None or not getattr(stream, "isatty", lambda: False)():
+    if not getattr(sys.stderr, "isatty", lambda: False)():  # there may be none
         return iterable
     try:
         from tqdm import tqdm
     except ImportError:  # extra "progress"
         return iterable
-    options = {"file": stream, "leave": False, "delay": DELAY, "dynamic_ncols": True}
+    options = {"file": sys.stderr, "leave": False, "delay": DELAY, "dynamic_ncols": True}
     return cast("Iterable[T]", tqdm(iterable, about, total, **options))

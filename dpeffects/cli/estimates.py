@@ -53,9 +53,8 @@ def _with_data_for_cate(args: argparse.Namespace, values: Values) -> Values:
     _check_release(args, values["release"])
     if args.at is not None:
         values["at"] = read_data(args.at)
-    method = values["method"] or default_learner(values["release"])
-    found = with_data_for_method(args, values | {"method": method}, "CATE")
-    return found | {"method": values["method"]}
+    method = {"method": values["method"] or default_learner(values["release"])}
+    return with_data_for_method(args, values | method, "CATE") | {"method": values["method"]}
 
 
 def _check_release(args: argparse.Namespace, release: str) -> None:
