@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 import httpx
 import pytest
@@ -102,6 +103,20 @@ def test_an_answer_is_seen_at_the_end_of_its_class(pool, monkeypatch):
     assert 0.2 < waited[0] < 0.41
 
 
+def test_when_an_answer_is_seen_comes_from_made_up_records(pool, monkeypatch):
+    seen = []
+    monkeypatch.setattr(pool._ended, "wait", lambda seconds: seen.append(seconds))
+    monkeypatch.setattr(module, "CLASS", 0.25)
+    for k, slow in enumerate((0.0, 0.1, 0.2)):  # rows that take longer
+        pool.running.ask(epsilon=0.1 + k / 100)
+        reply = {"status": "ok", "kind": "Result", "result": {}, "seconds": 1.3}
+        monkeypatch.setattr(pool, "_reply", lambda *_, t=slow, r=reply: time.sleep(t) or r)
+        began = time.monotonic()
+        pool._answer("answering 0", pool.running.desk.claim())
+        seen[-1] += time.monotonic() - began
+    assert seen == pytest.approx([2.0] * 3, abs=0.2)
+
+
 def test_one_server_at_a_time(running):
     lock = running.folder.lock()
     with pytest.raises(OptionError, match="is running"):
@@ -185,7 +200,7 @@ def test_workers_that_are_killed_lose_nothing_and_draw_nothing_twice(alive):
 @pytest.mark.long
 def test_workers_have_limits_and_no_rows_in_the_server(alive):
     process = alive.pool._processes["answering 0"]
-    limits = open(f"/proc/{process.pid}/limits").read()
+    limits = Path(f"/proc/{process.pid}/limits").read_text()
     (line,) = [line for line in limits.splitlines() if line.startswith("Max address space")]
     assert "unlimited" not in line.split()[3]
     assert alive.desk.n == process.n == 400
@@ -212,7 +227,7 @@ class Server:
     def __init__(self, running, port):
         self.address = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-m", "dpeffects", "office", "serve", str(running.folder.path)]
-        self.log = open(running.folder.path / "log", "ab")
+        self.log = (running.folder.path / "log").open("ab")
         self.process = subprocess.Popen(
             [*command, "--listen", f"127.0.0.1:{port}"], stderr=self.log, stdout=self.log
         )

@@ -67,9 +67,8 @@ def test_a_file_survives_a_cut_of_power(tmp_path):
 def test_what_fails_leaves_nothing(tmp_path):
     database = Database(f"sqlite:///{tmp_path}/office.db")
     database.upgrade()
-    with pytest.raises(RuntimeError), database.write() as connection:
-        module.note(connection, "a", "b", "c")
-        raise RuntimeError
+    with pytest.raises(sql.exc.StatementError), database.write() as connection:
+        (module.note(connection, "a", "b", "c"), connection.execute(sql.text("nonsense")))
     assert database.rows(sql.select(module.EVENTS)) == []
     database.close()
 

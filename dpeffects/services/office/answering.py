@@ -14,6 +14,8 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,17 @@ from dpeffects.errors import DPEffectsError
 from dpeffects.services.gate.answers import NOT_READY, result_of
 from dpeffects.services.gate.policy import Policy
 from dpeffects.services.gate.question import Question
+from dpeffects.services.gate.trial_runs import rehearse
 from dpeffects.services.office.desk import Asked, Desk
 from dpeffects.services.office.structured_logs import log_as_json
 
 START, TRIES, PAUSE, PLANS = 120.0, 3, 5.0, 200
 """Seconds for a process to start; how often one may die of a request; seconds until an office that
 was not ready tries again; plans that are remembered."""
-CLASS = 0.25
-"""Answers are seen this many seconds after the start, or twice, four times, ... as many."""
+CLASS, USUALLY = 0.25, (1.0, 3.0)
+"""Answers are seen this many seconds after the start, or twice, four times, ... as many: the first
+of these after a second and three times what the question took on made-up records. So the time tells
+of the question and n, and of rows only where these take longer than that."""
 TOO_LONG = "this request took more time than the office gives to one; its budget is spent"
 DIED = "this request could not be computed; its budget is spent"
 _BUSY = "other plans are being made; try again in a minute"
@@ -188,9 +193,10 @@ class Pool:
             self._ending.wait(PAUSE)
             return
         taken = time.monotonic() - began
-        if not self._ended.wait(time_class(taken) - taken):  # the next one begins then, too
+        seen = time_class(max(taken, reply.get("seconds", 0.0)))
+        if not self._ended.wait(seen - taken):  # the next one begins then, too
             self._desk.finish(asked.id, reply)
-            about = {"request": asked.id, "status": reply["status"], "seconds": time_class(taken)}
+            about = {"request": asked.id, "status": reply["status"], "seconds": seen}
             _log.info("answered", extra=about)
 
     def _reply(self, name: str, asked: Asked) -> dict[str, Any] | None:
@@ -231,13 +237,14 @@ def main() -> None:
     for stream in (1, 2):  # what a library prints is no answer, and is not read in a log
         os.dup2(os.open(nowhere, os.O_WRONLY), stream)
     log_as_json(log, logging.WARNING)  # when exactly there was an answer is nobody's business
-    print(json.dumps(_begin(work, Policy.read(path))), file=out, flush=True)
+    n = _begin(work, Policy.read(path))
+    print(n, file=out, flush=True)
     for line in sys.stdin:
         task = json.loads(line)
         if work == "plan":
             reply = plan_one(Question.from_json(task["question"]), Policy.read(path), task["n"])
         else:
-            reply = result_of(Question.from_json(task), Policy.read(path), again=True)
+            reply = answer_one(Question.from_json(task), Policy.read(path), n)
         print(json.dumps(reply), file=out, flush=True)
 
 
@@ -260,12 +267,29 @@ def _begin(work: str, policy: Policy) -> int:
     return n
 
 
+_tried: dict[str, float] = {}
+
+
+def answer_one(question: Question, policy: Policy, n: int) -> dict[str, Any]:
+    """Answer, and say how long that should have taken, from made-up records of the same number."""
+    began, task = time.monotonic(), ""
+    with suppress(DPEffectsError):  # the gate says what is wrong
+        made_up = policy.task(question.formula, policy.grant(question), n)
+        task = repr(made_up)
+        rehearse(made_up)
+    if len(_tried) >= PLANS:
+        _tried.clear()
+    usual = _tried.setdefault(task, time.monotonic() - began)
+    reply = result_of(question, policy, again=True)
+    return reply | {"seconds": USUALLY[0] + USUALLY[1] * usual}
+
+
 def plan_one(question: Question, policy: Policy, n: int) -> dict[str, Any]:
     """Plan an average effect; of another call, say what it gives on made-up records.
 
     Both are made from the number of records and the codebook; no row is read.
     """
-    from dpeffects import plan, rehearse
+    import dpeffects as dpe
     from dpeffects.design.bounds import Bounds, DeclaredFrame
     from dpeffects.services.gate.releases import released
 
@@ -274,11 +298,12 @@ def plan_one(question: Question, policy: Policy, n: int) -> dict[str, Any]:
         if question.call == "dp_ate":
             asked = {x: getattr(question, x) for x in ("method", "estimand", "epsilon", "delta")}
             asked |= question.options
-            made: Any = plan(question.formula, n=n, bounds=policy.bounds, **asked)
+            made: Any = dpe.plan(question.formula, n=n, bounds=policy.bounds, **asked)
         else:
             frame, bounds = policy.layout.made_up(n), Bounds.declared(policy.bounds)
             data = DeclaredFrame(frame, bounds, interactive=False)
-            made = rehearse(lambda x: released(question.formula, data, seed=x, **granted), runs=3)
+            study = partial(released, question.formula, data, **granted)
+            made = dpe.rehearse(lambda seed: study(seed=seed), runs=3)
         return {"html": made.summary().as_html()}
     except DPEffectsError as error:
         return {"error": str(error)}
