@@ -148,7 +148,7 @@ def test_a_release_with_another_unit_is_refused(unit):
 def test_comparisons_say_that_units_differ():
     both = dpe.compare(fit(), fit(unit=None))
     note = "everything about one patient_id, in however many rows; everything in one record"
-    assert f"protect different things ({note})" in flat(both.summary())
+    assert f"Units of protection differ ({note})" in flat(both.summary())
 
 
 @pytest.mark.parametrize("durable", [False, True])

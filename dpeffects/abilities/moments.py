@@ -501,7 +501,7 @@ class Moments(several.SeveralRows):
             return average.Result.from_estimate(effects[0], **about | {"details": details})
         labels = tuple(f"{arm} - {self.arms[0]}" for arm in self.arms[1:])
         return several.ArmEffects(
-            arms=self.arms, contrasts="reference", labels=labels, effects=tuple(effects), **about
+            contrasts="reference", labels=labels, effects=tuple(effects), **about
         )
 
     def effects_by(self, factor: str, formula: str | None = None) -> several.SubsetEffects:

@@ -30,7 +30,7 @@ OTHERWISE = {
     "private_psm, label, public ranges": "levels of a file are declared",
     "site_release, private_psm": "what was released says where rows were",
 }
-SITES = ("answer", "dp_multisite")
+SITES = ("answer", "asked", "dp_multisite")
 ONE = {k: call for k, call in CALLS.items() if call.function not in SITES and k not in OTHERWISE}
 """Calls of one table, but for those that go otherwise by it."""
 

@@ -199,7 +199,7 @@ def test_a_failure_of_another_kind_is_a_refusal_in_fixed_words(monkeypatch):
         def fails(*args, error=error, **kwargs):
             raise error
 
-        monkeypatch.setattr("dpeffects.services.gate.releases.site_release", fails)
+        monkeypatch.setattr("dpeffects.dp_ate", fails)
         assert trial_runs._reason(task) == words
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import dpeffects as dpe
 from dpeffects.design.arms import ARMS, Outcome
+from dpeffects.design.bounds import Bounds, DeclaredFrame
 from dpeffects.errors import DataError, EstimationError, OptionError, PrivacyError
 from dpeffects.estimators import proved
 from dpeffects.estimators.arm_sums import arm_counts
@@ -283,10 +284,11 @@ def test_an_empty_arm_is_not_told(method):
     frame = frame[frame["treatment"] != "low"].reset_index(drop=True)
     with pytest.raises(DataError, match="three arms is empty"):
         fit(frame, method, bounds=BOUNDS)
-    given = {"epsilon": 1.0, "bounds": BOUNDS, "interactive": False, "seed": 1}
-    request = Request.of_effect("ATE", FORMULA, frame, method, **given)
+    rows = DeclaredFrame(frame, Bounds.declared(BOUNDS), interactive=False)
+    given = {"epsilon": 1.0, "seed": 1}
+    request = Request.of_effect("ATE", FORMULA, rows, method, **given)
     assert np.isfinite(Estimation(request).result().estimates).all()
-    request = Request.of_effect("ATE", FORMULA, frame, method, level="label", **given)
+    request = Request.of_effect("ATE", FORMULA, rows, method, level="label", **given)
     if method != "diff_in_means":
         with pytest.raises(EstimationError, match="an arm has no records"):
             Estimation(request).result()

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import dpeffects as dpe
+from dpeffects.design.bounds import Bounds, DeclaredFrame
 from dpeffects.errors import DPEffectsError, OptionError
 from dpeffects.inference.estimate import Estimate
 from dpeffects.privacy.budget import as_written
@@ -256,12 +257,13 @@ TABLES = [
 BUDGETS = [(1e-3, 0.0), (1.0, 0.0), (1e3, 0.0), (1.0, 1e-6), (1.0, 1e-300)]
 
 
-def attempt(frame, formula=FORMULA, **more):
+def attempt(frame, formula=FORMULA, bounds=BOUNDS, **more):
     """An estimate, or a refusal that cost nothing."""
     ledger = dpe.Ledger(1e4, 0.1)
-    given = {"site": "A", "bounds": BOUNDS, "ledger": ledger, "interactive": False, **more}
+    given = {"site": "A", "ledger": ledger, **more}
+    rows = DeclaredFrame(frame, Bounds.declared(bounds), interactive=False)
     try:
-        sent = begin_release(formula, frame, **given).result()
+        sent = begin_release(formula, rows, **given).result()
     except DPEffectsError:
         assert ledger.charges == ()
         return

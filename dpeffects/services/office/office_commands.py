@@ -25,7 +25,7 @@ def office() -> None:
 
     In a shell::
 
-        dpeffects office init registry --data patients.parquet --codebook codebook.toml --budget 5
+        dpeffects office init registry --data rows.csv --codebook book.toml --budget 5
         dpeffects office serve registry
         dpeffects office account registry anna --project ageing
         dpeffects office token registry anna --project ageing
