@@ -636,6 +636,7 @@ _NO_QUESTION = (
     "missing",
     "cluster",
     "clusters",
+    "outcome",  # a model
 )
 ASKED = {
     f"asked, {name}": Call("asked", call.method, call.formula, call.n, call.declared, given)
