@@ -47,7 +47,7 @@ def test_neighbours_move_no_release_by_more_than_declared(name):
     pairs, largest = list(PAIRS), 0.0
     first = list(CALLS).index(name)
     if CALLS[name].function == "asked":  # a holder's file hides many differences
-        largest = CALLS[name].replay("outcome from end to end", "", False, seed=first).largest
+        largest = CALLS[name].replay("outcome from end to end", "", False, seed=1).largest
     for way, (engine, unordered) in enumerate(WAYS):
         for k in (first + 5 * way, first + 5 * way + 9)[: 1 if engine else 2]:
             chosen = pairs[k % len(pairs)]
