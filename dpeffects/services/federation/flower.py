@@ -11,6 +11,7 @@ import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -62,22 +63,19 @@ def running(
 
     With a log, the program has a process group of its own and all of its children end with it.
     """
-    if log is None:
-        process = subprocess.Popen(command, env=environment)
-    else:
-        with log.open("wb") as out:
-            output: dict[str, Any] = {"stdout": out, "stderr": subprocess.STDOUT}
-            process = subprocess.Popen(command, env=environment, start_new_session=True, **output)
+    own: dict[str, Any] = {}
+    with ExitStack() as stack:
+        if log is not None:
+            out = stack.enter_context(log.open("wb"))
+            own = {"stdout": out, "stderr": subprocess.STDOUT, "start_new_session": True}
+        process = subprocess.Popen(command, env=environment, **own)
+    send = partial(os.killpg, process.pid) if own else process.send_signal
     try:
         yield process
     finally:
-        for send in (process.terminate, process.kill):
-            if log is None:
-                send()
-            else:
-                number = signal.SIGTERM if send == process.terminate else signal.SIGKILL
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, number)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                send(number)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_GRACE)
 
