@@ -30,18 +30,20 @@ _GRACE = 5.0
 
 def environment_in(home: Path) -> dict[str, str]:
     """Return the environment of Flower's programs; ``home`` is their folder for state."""
-    beside = str(Path(sys.executable).parent)
-    path = os.pathsep.join([beside, os.environ.get("PATH", os.defpath)])
-    return {**os.environ, **QUIET, "FLWR_HOME": str(home.resolve()), "PATH": path}
+    return {**os.environ, **QUIET, "FLWR_HOME": str(home.resolve()), "PATH": _path()}
 
 
 def program(name: str) -> str:
     """Return the path of one of Flower's programs."""
-    beside = Path(sys.executable).parent / name
-    path = str(beside) if beside.exists() else shutil.which(name)
+    path = shutil.which(name, path=_path())
     if path is None:
         raise MissingExtraError(f'{name} is not installed: pip install "dpeffects[federation]"')
     return path
+
+
+def _path() -> str:
+    """Where programs are looked for: beside Python first."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
 def write_secret(path: Path, content: bytes = b"") -> Path:

@@ -151,11 +151,12 @@ class Policy:
         _among("estimands", self.estimands, AVERAGES)
         _among("level", (self.level,), LEVELS)
         _among("above_maximum", (self.above_maximum,), ("refuse", "lower"))
-        columns = dict.fromkeys(name for role in _ROLES for name in self.columns.get(role, ()))
+        columns = [name for role in _ROLES for name in self.columns.get(role, ())]
         if self.bounds:
             _among("bounds", self.bounds, columns)
         known = {*self.bounds, *self.columns["treatment"]}
-        if missing := [name for name in columns if name not in known]:  # of the types of the rows
+        if missing := [name for name in dict.fromkeys(columns) if name not in known]:
+            # their values could be anything: their types would be those of the rows
             raise PolicyError(f"bounds are missing for {', '.join(missing)}")
 
     def store(self) -> Store:
