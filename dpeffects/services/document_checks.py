@@ -127,12 +127,13 @@ SETTINGS = _Settings(PLAIN, longest=math.inf)
 
 @contextmanager
 def refused(
-    raised: type[DPEffectsError], words: str = "", also: type[Exception] = FieldError
+    raised: type[DPEffectsError], words: str = "", *also: type[Exception]
 ) -> Iterator[None]:
     """Whatever is wrong with a document is this error, and begins with some words."""
+    wrong: tuple[type[Exception], ...] = (FieldError, *also)
     try:
         yield
-    except (FieldError, also) as error:
+    except wrong as error:
         raise raised(f"{words}{error}") from None
 
 
@@ -159,12 +160,24 @@ class ValidatedDocument(documents.Document):
             return cls._checked(documents.parse_json(text), text if isinstance(text, str) else "")
 
 
-def toml_value(value: Any) -> str:
+def toml_document(values: Mapping[str, Any]) -> str:
+    """Return values by name as a TOML file has them, with a table for each mapping."""
+    tables = {name: x for name, x in values.items() if isinstance(x, Mapping)}
+    text = _toml_lines({name: x for name, x in values.items() if name not in tables})
+    text += "".join(f"\n[{toml_key(name)}]\n{_toml_lines(x)}" for name, x in tables.items())
+    return text.lstrip("\n")
+
+
+def _toml_lines(values: Mapping[str, Any]) -> str:
+    return "".join(f"{toml_key(name)} = {_toml_value(x)}\n" for name, x in values.items())
+
+
+def _toml_value(value: Any) -> str:
     """Return a value as TOML writes it."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{toml_key(k)} = {toml_value(x)}" for k, x in value.items()) + "}"
+        return "{" + ", ".join(f"{toml_key(k)} = {_toml_value(x)}" for k, x in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(toml_value, value))}]"
+        return f"[{', '.join(map(_toml_value, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
     return toml_text(value) if isinstance(value, str) else repr(value)

@@ -16,7 +16,7 @@ from dpeffects.design import codebook
 from dpeffects.design.sample import AnalysisSample
 from dpeffects.errors import DataError, DPEffectsError, OptionError, nearest, refusal
 from dpeffects.estimators import table_methods
-from dpeffects.files import read_toml, toml_key
+from dpeffects.files import read_toml
 from dpeffects.flow import Estimation
 from dpeffects.formula import Formula, parse
 from dpeffects.ledgers import Address
@@ -27,14 +27,13 @@ from dpeffects.services.document_checks import (
     ValidatedDocument,
     at_least,
     refused,
-    toml_value,
+    toml_document,
 )
 from dpeffects.type_checks import FieldError, kind, quoted
 
 _MOST_BYTES = 1_000_000
 _WHERE_IT_IS_RUN = ("data", "ledger", "dataset", "seed")
 _OF_SITES = ("sites", "minimum_n")
-_TABLES = ("bounds", "budget_split", "missing", "options")
 
 
 @dataclass(frozen=True)
@@ -214,20 +213,11 @@ class Protocol(ValidatedDocument):
 
     def to_toml(self) -> str:
         """The protocol as a TOML file has it; what is left at its default is left out."""
-        values, lines, tables = self.to_dict(), [], []
+        values = self.to_dict()
         for f in fields(self):
-            default = f.default if f.default_factory is MISSING else {}
-            value = getattr(self, f.name)
-            if value == default:
-                continue
-            if f.name in _TABLES and isinstance(value, Mapping):
-                tables += ["", f"[{f.name}]"]
-                tables += [
-                    f"{toml_key(name)} = {toml_value(x)}" for name, x in values[f.name].items()
-                ]
-            else:
-                lines.append(f"{f.name} = {toml_value(value)}")
-        return "\n".join([*lines, *tables])
+            if getattr(self, f.name) == (f.default if f.default_factory is MISSING else {}):
+                del values[f.name]
+        return toml_document(values).rstrip("\n")
 
     @classmethod
     def from_toml(

@@ -16,20 +16,13 @@ from dpeffects.errors import DPEffectsError, ReleaseError
 from dpeffects.formula import parse
 from dpeffects.services.document_checks import refused
 from dpeffects.services.gate.question import Question
-from dpeffects.services.sites import (
-    SiteRelease,
-    StudyRelease,
-    combine,
-    combine_moments,
-    combine_studies,
-    combine_tables,
-)
+from dpeffects.services.sites import SiteRelease, StudyRelease
 from dpeffects.services.sites.consistency import release_inconsistency, study_inconsistency
 
 MAX_REPLY = 5_000_000
 _ADDED: Mapping[str, Callable[[Any], Any]] = {
-    "dp_moments": combine_moments,
-    **dict.fromkeys(("dp_ordinal", "dp_qte", "dp_survival"), combine_tables),
+    "dp_moments": dpe.combine_moments,
+    **dict.fromkeys(("dp_ordinal", "dp_qte", "dp_survival"), dpe.combine_tables),
 }
 """How results are combined that are tables or moments, by the call that was asked for."""
 _SENT = {
@@ -76,8 +69,8 @@ class Collected:
             raise ReleaseError(f"results of {asked.call} are not combined; each site has its own")
         who: dict[str, Any] = {"request": asked.request, "left_out": dict(self.left_out)}
         if asked.study is not None:
-            return combine_studies(sent, protocol=asked.study, **who)
-        return combine(sent, asked.rule, conf_level=conf_level, **who)
+            return dpe.combine_studies(sent, protocol=asked.study, **who)
+        return dpe.combine(sent, asked.rule, conf_level=conf_level, **who)
 
     def table(self) -> str:
         """One line a site: whether it answered, or why it is left out."""
@@ -193,14 +186,12 @@ def _plain(reply: Any) -> Mapping[str, Any]:
 def _check(site: str, release: SiteRelease | StudyRelease, question: Question) -> None:
     """Refuse a release that answers something else than what was asked, or promises less."""
     if isinstance(release, SiteRelease):
-        what, same, reason = (
-            "method",
-            release.method == question.method,
-            release_inconsistency(release),
-        )
+        what, same = "method", release.method == question.method
+        reason = release_inconsistency(release)
     else:
         asked = question.study and question.study.fingerprint
-        what, same, reason = "protocol", release.protocol == asked, study_inconsistency(release)
+        what, same = "protocol", release.protocol == asked
+        reason = study_inconsistency(release)
     wrong = {
         f"wrong site name: calls itself {_clean(release.site)}": release.site != site,
         "answers another request": release.request != question.request,

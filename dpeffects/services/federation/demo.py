@@ -25,7 +25,7 @@ from typing import Any
 from dpeffects.datasets import load_data
 from dpeffects.errors import MissingExtraError
 from dpeffects.ledgers import create_ledger
-from dpeffects.services.document_checks import toml_value
+from dpeffects.services.document_checks import toml_document
 from dpeffects.services.federation import flower, operate
 from dpeffects.services.gate.policy import Policy
 
@@ -51,9 +51,7 @@ _OURS = "dpeffects-federation-demo"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo."""
-    parser = argparse.ArgumentParser(
-        prog="dpeffects.services.federation.demo", description=main.__doc__
-    )
+    parser = argparse.ArgumentParser(prog=__spec__.name, description=main.__doc__)
     parser.add_argument("--kill", choices=PARTS, help="kill a site's node in mid-round")
     parser.add_argument("--refuse", choices=PARTS, help="a site whose policy refuses")
     parser.add_argument("--again", action="store_true", help="ask twice with the same request id")
@@ -79,13 +77,11 @@ def _require_ours(folder: Path) -> None:
     """Make the folder; one that holds something is used only if an earlier demo made it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        foreign = any(folder.iterdir()) and not (folder / _OURS).exists()
-        if not foreign:
-            (folder / _OURS).touch()
+        if any(folder.iterdir()) and not (folder / _OURS).exists():
+            raise RuntimeError(f"{folder} is not empty: its data and keys would be overwritten")
+        (folder / _OURS).touch()
     except OSError as error:
         raise RuntimeError(f"{folder} cannot be used: {error.strerror}") from None
-    if foreign:
-        raise RuntimeError(f"{folder} is not empty: its data and keys would be overwritten")
 
 
 def _run(args: argparse.Namespace, folder: Path) -> int:
@@ -117,7 +113,7 @@ class Federation:
         start = changes.setdefault("start-deadline", _START)
         question = {**QUESTION, **changes, "sites": ",".join(self.nodes), "output": str(output)}
         path = self.folder / "centre" / "question.toml"
-        path.write_text(_toml(question), encoding="utf-8")
+        path.write_text(toml_document(question), encoding="utf-8")
         log = operate.ask(self.folder / "centre" / "state", path, start + deadline + _MARGIN, app)
         if not (output / "round.json").exists():
             raise RuntimeError(f"the round did not end well:\n{log}")
@@ -198,7 +194,7 @@ def write_sites(folder: Path, refuse: str | None = None) -> None:
         path = home / "ledger.sqlite"
         if not path.exists():  # once: a ledger that is there stays
             create_ledger(path, site, epsilon=POLICIES[site]["total_epsilon"])
-        (home / "policy.toml").write_text(_toml(entries), encoding="utf-8")
+        (home / "policy.toml").write_text(toml_document(entries), encoding="utf-8")
 
 
 def _node(folder: Path, site: str, port: int) -> AbstractContextManager[Program]:
@@ -227,10 +223,6 @@ def _listens(port: int) -> bool:
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
     return False
-
-
-def _toml(entries: Mapping[str, Any]) -> str:
-    return "".join(f"{name} = {toml_value(value)}\n" for name, value in entries.items())
 
 
 def _say(text: str) -> None:

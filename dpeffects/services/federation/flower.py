@@ -11,6 +11,7 @@ import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,18 +30,20 @@ _GRACE = 5.0
 
 def environment_in(home: Path) -> dict[str, str]:
     """Return the environment of Flower's programs; ``home`` is their folder for state."""
-    beside = str(Path(sys.executable).parent)
-    path = os.pathsep.join([beside, os.environ.get("PATH", os.defpath)])
-    return {**os.environ, **QUIET, "FLWR_HOME": str(home.resolve()), "PATH": path}
+    return {**os.environ, **QUIET, "FLWR_HOME": str(home.resolve()), "PATH": _path()}
 
 
 def program(name: str) -> str:
     """Return the path of one of Flower's programs."""
-    beside = Path(sys.executable).parent / name
-    path = str(beside) if beside.exists() else shutil.which(name)
+    path = shutil.which(name, path=_path())
     if path is None:
         raise MissingExtraError(f'{name} is not installed: pip install "dpeffects[federation]"')
     return path
+
+
+def _path() -> str:
+    """Where programs are looked for: beside Python first."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
 def write_secret(path: Path, content: bytes = b"") -> Path:
@@ -62,22 +65,19 @@ def running(
 
     With a log, the program has a process group of its own and all of its children end with it.
     """
-    if log is None:
-        process = subprocess.Popen(command, env=environment)
-    else:
-        with log.open("wb") as out:
-            output: dict[str, Any] = {"stdout": out, "stderr": subprocess.STDOUT}
-            process = subprocess.Popen(command, env=environment, start_new_session=True, **output)
+    own: dict[str, Any] = {}
+    with ExitStack() as stack:
+        if log is not None:
+            out = stack.enter_context(log.open("wb"))
+            own = {"stdout": out, "stderr": subprocess.STDOUT, "start_new_session": True}
+        process = subprocess.Popen(command, env=environment, **own)
+    send = partial(os.killpg, process.pid) if own else process.send_signal
     try:
         yield process
     finally:
-        for send in (process.terminate, process.kill):
-            if log is None:
-                send()
-            else:
-                number = signal.SIGTERM if send == process.terminate else signal.SIGKILL
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, number)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                send(number)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_GRACE)
 

@@ -46,9 +46,7 @@ _NOT_PASSED = {"connection", "content-encoding", "content-length", "host", "tran
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Start a SuperLink on loopback and the gate that the sites reach."""
-    parser = argparse.ArgumentParser(
-        prog="dpeffects.services.federation.link", description=main.__doc__
-    )
+    parser = argparse.ArgumentParser(prog=__spec__.name, description=main.__doc__)
     parser.add_argument("--host", default="0.0.0.0", help="where the sites reach the gate")
     parser.add_argument("--port", type=int, default=9443)
     parser.add_argument("--superlink-port", type=int, default=8000, help="on loopback")
@@ -64,15 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         flower.running(_superlink(args.state, args.superlink_port), environment),
         flower.running(_superexec(args.state, address), environment),
     ):
-        uvicorn.run(
-            gate(f"https://{address}", args.state / "loopback" / "ca.crt"),
-            host=args.host,
-            port=args.port,
-            ssl_certfile=args.certificate,
-            ssl_keyfile=args.key,
-            log_level="warning",
-            server_header=False,
-        )
+        app = gate(f"https://{address}", args.state / "loopback" / "ca.crt")
+        tls = {"ssl_certfile": args.certificate, "ssl_keyfile": args.key}
+        quiet: dict[str, Any] = {"log_level": "warning", "server_header": False}
+        uvicorn.run(app, host=args.host, port=args.port, **tls, **quiet)
     return 0
 
 

@@ -46,9 +46,7 @@ _ACQUIRE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the site's policy and data, start its SuperNode, and answer until stopped."""
-    parser = argparse.ArgumentParser(
-        prog="dpeffects.services.federation.node", description=main.__doc__
-    )
+    parser = argparse.ArgumentParser(prog=__spec__.name, description=main.__doc__)
     parser.add_argument("--policy", type=Path, required=True, help="the site's policy file")
     parser.add_argument("--superlink", required=True, help="host:port of the centre")
     parser.add_argument("--root-certificates", type=Path, required=True, help="the centre's CA")

@@ -22,9 +22,7 @@ _MOST_BYTES = 100_000
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Register a site's public key, or ask a question and print what came out."""
-    parser = argparse.ArgumentParser(
-        prog="dpeffects.services.federation.operate", description=main.__doc__
-    )
+    parser = argparse.ArgumentParser(prog=__spec__.name, description=main.__doc__)
     parser.add_argument("--state", type=Path, required=True, help="the link's folder")
     tasks = parser.add_subparsers(dest="task", required=True)
     new = tasks.add_parser("register", help="let a site in under a name")

@@ -39,14 +39,11 @@ from dpeffects.services.protocols import Protocol
 _MOST_BYTES = 10_000_000
 _ROLES = ("outcome", "treatment", "covariates", "subgroups")
 _COLUMNS_OF = {
-    "instrument": "treatment",
-    "before": "outcome",
-    "offset": "outcome",
-    "by": "subgroups",
-    "subset": "subgroups",
-    "subgroups": "subgroups",
+    "instrument": ("treatment",),
+    **dict.fromkeys(("before", "offset"), ("outcome",)),
+    **dict.fromkeys(("by", "subset", "subgroups"), ("subgroups", "covariates")),
 }
-"""Options that name columns, and the role that these must have."""
+"""Options that name columns, and the roles of which these must have one."""
 
 
 class Grant(NamedTuple):
@@ -124,7 +121,7 @@ class Policy:
     def from_dict(cls, values: Mapping[str, Any], folder: Path = Path()) -> Policy:
         """Check the entries of a policy file."""
         entries = dict(values)
-        with refused(PolicyError, also=BoundsError):
+        with refused(PolicyError, "", BoundsError):
             SETTINGS.names(cls, values, "a policy")
             for name in ("data", "ledger", *({"anchor"} & set(values))):
                 SETTINGS.of(str)(values[name], name)
@@ -139,7 +136,7 @@ class Policy:
         )
 
     def __post_init__(self) -> None:
-        with refused(PolicyError, also=DPEffectsError):
+        with refused(PolicyError, "", DPEffectsError):
             SETTINGS.check(self)
             check_name("site", self.site)
             Budget(self.max_epsilon, self.max_delta)
@@ -154,17 +151,12 @@ class Policy:
         _among("estimands", self.estimands, AVERAGES)
         _among("level", (self.level,), LEVELS)
         _among("above_maximum", (self.above_maximum,), ("refuse", "lower"))
-        columns = [name for names in self.columns.values() for name in names]
+        columns = [name for role in _ROLES for name in self.columns.get(role, ())]
         if self.bounds:
             _among("bounds", self.bounds, columns)
-        self._check_bounds()
-
-    def _check_bounds(self) -> None:
-        """Refuse columns whose values could be anything: their types would be those of the rows."""
-        treatments = self.columns["treatment"]
-        used = dict.fromkeys(name for role in _ROLES for name in self.columns.get(role, ()))
-        missing = [name for name in used if name not in self.bounds and name not in treatments]
-        if missing:
+        known = {*self.bounds, *self.columns["treatment"]}
+        if missing := [name for name in dict.fromkeys(columns) if name not in known]:
+            # their values could be anything: their types would be those of the rows
             raise PolicyError(f"bounds are missing for {', '.join(missing)}")
 
     def store(self) -> Store:
@@ -182,23 +174,20 @@ class Policy:
         epsilon = self._epsilon(question)
         level, public = self._level(question)
         unit = "outcome" if level == "label" else "record"
-        terms = Terms(unit, tuple(sorted(public)))
-        arguments: dict[str, Any] = {}
+        price = Price(epsilon, question.delta, Terms(unit, tuple(sorted(public))))
         if question.study is not None:
             # bounds are the site's own; its name was checked
             own = replace(question.study, epsilon=epsilon, bounds={}, sites=())
-            arguments |= {"study": own, "asked": question.study}
-        else:
-            takes = signature(getattr(dpe, question.call)).parameters
-            asked = {"estimand": question.estimand, "method": question.method, "level": level}
-            arguments |= {name: x for name, x in asked.items() if name in takes}
-            if question.call == "dp_ate":
-                arguments["estimand"] = question.estimand
-            elif question.call == "dp_cate" and question.method == "auto":
-                del arguments["method"]
-            arguments |= {**question.options, "call": question.call, "epsilon": epsilon}
-            arguments["delta"] = question.delta
-        return Grant(Price(epsilon, question.delta, terms), arguments)
+            return Grant(price, {"study": own, "asked": question.study})
+        takes = {*signature(getattr(dpe, question.call)).parameters}
+        if question.call == "dp_ate":
+            takes.add("estimand")
+        elif question.call == "dp_cate" and question.method == "auto":
+            takes.remove("method")
+        asked = {"estimand": question.estimand, "method": question.method, "level": level}
+        arguments = {name: x for name, x in asked.items() if name in takes}
+        budget = {"epsilon": epsilon, "delta": question.delta}
+        return Grant(price, {**arguments, **question.options, "call": question.call, **budget})
 
     def _epsilon(self, question: Question) -> float:
         if question.delta > self.max_delta:
@@ -237,16 +226,13 @@ class Policy:
     def _check_formula(self, question: Question) -> None:
         formula, study = parse(question.formula), question.study
         used = [formula.outcome_columns, formula.treatment_columns, formula.covariate_columns, ()]
-        read = [formula]
+        read = [formula.with_outcomes_as_columns() if question.what == STUDY else formula]
         if study is not None:
             if study.sites and self.site not in study.sites:
                 raise RefusalError("this site is not named in the protocol")
-            read = [formula.with_outcomes_as_columns()]
             if (terms := study.subgroup_terms) is not None:
                 read.append(terms)
                 used[3] = terms.covariate_columns
-        elif question.what == STUDY:
-            read = [formula.with_outcomes_as_columns()]
         self._check_named(question)
         for each in read:
             self._check_columns(each, used)
@@ -257,18 +243,16 @@ class Policy:
         """Refuse columns that options name and the policy has not, or not for that."""
         options = question.options
         self._check_arms(str(options.get("instrument")))
-        for option, role in _COLUMNS_OF.items():
+        for option, roles in _COLUMNS_OF.items():
+            allowed = [name for role in roles for name in self.columns.get(role, ())]
             for text in _texts(options.get(option)):
                 for name in _columns_in(option, text):
-                    allowed = self.columns.get(role, ())
-                    if role == "subgroups":
-                        allowed = (*allowed, *self.columns.get("covariates", ()))
                     if name not in allowed:
                         raise RefusalError(f"this site does not allow {name!r} as {option}")
 
     def _check_same_bounds(self, study: Protocol, used: Sequence[str]) -> None:
         """Refuse a protocol that declares other bounds than the site does."""
-        with refused(RefusalError, also=BoundsError):
+        with refused(RefusalError, "", BoundsError):
             asked = matched(study.bounds, used)
         for name, declared in asked.items():
             own = self.bounds.get(name)
@@ -311,7 +295,7 @@ class Policy:
 
         Only that the file cannot be read, lacks a column or has too few records is an error.
         """
-        return DeclaredFrame(self._records()[0], Bounds.declared(self.bounds), interactive=False)
+        return self.layout.declared(self._records()[0])
 
     def task(self, formula: str, grant: Grant, n: int, site: str = "") -> Rehearsal:
         """Return what is tried on made-up records before the site pays for a question."""

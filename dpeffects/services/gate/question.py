@@ -14,6 +14,7 @@ from dpeffects.errors import DPEffectsError, QuestionError
 from dpeffects.estimands import AVERAGES
 from dpeffects.formula import Formula, parse
 from dpeffects.privacy.budget import Budget
+from dpeffects.results.export import plain
 from dpeffects.services.document_checks import SETTINGS, ValidatedDocument, one_of, refused
 from dpeffects.services.protocols import Protocol
 from dpeffects.services.sites.rules import RULES
@@ -31,12 +32,8 @@ MAX_TEXT = 200
 MAX_WHOLE = 2**53
 MAX_DEADLINE = 86_400.0
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}"
-_HOLDERS_OWN = frozenset(
-    (
-        *("data", "bounds", "ledger", "dataset", "seed", "budget_split", "variance", "at"),
-        *("site", "sites", "request"),
-    )
-)
+_HOLDERS_OWN = {"data", "bounds", "ledger", "dataset", "seed", "budget_split", "variance", "at"}
+_HOLDERS_OWN |= {"site", "sites", "request"}
 """Arguments of calls that a question may not set; those it asks for are fields, not options."""
 STUDY = "study"
 CALLS: Mapping[str, str] = {
@@ -60,7 +57,7 @@ _OF_STUDIES = ("estimand", "formula", "epsilon", "delta")
 _NOT_ASKED = ("unit", "missing", "weights", "subset", "budget_split", "check_bounds", "contrasts")
 
 _ALIKE = "sites answer for all their records, which count alike"
-_COUNTING = frozenset(("unit", "max_rows", "cluster", "clusters", "missing", "weights"))
+_COUNTING = {"unit", "max_rows", "cluster", "clusters", "missing", "weights"}
 
 
 @dataclass(frozen=True)
@@ -147,8 +144,8 @@ class Question(ValidatedDocument):
             self._check()
         for name in ("epsilon", "delta", "deadline"):  # 1 and 1.0 are the same question
             object.__setattr__(self, name, float(getattr(self, name)))
-        plain = {k: tuple(x) if isinstance(x, list) else x for k, x in self.options.items()}
-        object.__setattr__(self, "options", MappingProxyType(plain))
+        options = {k: tuple(x) if isinstance(x, list) else x for k, x in self.options.items()}
+        object.__setattr__(self, "options", MappingProxyType(options))
 
     def _check(self) -> None:
         check_name("request", self.request)
@@ -186,12 +183,10 @@ class Question(ValidatedDocument):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        plain = {k: dict(x) if isinstance(x, Mapping) else x for k, x in values.items()}
-        plain["options"] = {k: _json(x) for k, x in self.options.items()}
+        values = {f.name: plain(getattr(self, f.name)) for f in fields(self)}
         if self.call == "dp_ate":
-            del plain["call"]  # what was asked before there were others has the same digest
-        return {name: x for name, x in plain.items() if x is not None}
+            del values["call"]  # what was asked before there were others has the same digest
+        return {name: x for name, x in values.items() if x is not None}
 
     @classmethod
     def _checked(cls, values: Any, text: str = "") -> Question:
@@ -248,12 +243,6 @@ def _check_option(name: str, value: Any) -> None:
             raise FieldError(f"option {name!r} is too large")
         if isinstance(one, str) and len(one) > MAX_TEXT:
             raise FieldError(f"option {name!r} has more than {MAX_TEXT} characters")
-
-
-def _json(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _check_size(formula: Formula) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpeffects.arrays import BoolArray
+from dpeffects.design.bounds import Bounds, DeclaredFrame
 from dpeffects.errors import DataError, PolicyError
 from dpeffects.files import is_parquet
 from dpeffects.lazy import pd
@@ -51,6 +52,10 @@ class SiteColumns:
             fitted[name], unusable = self._fit(name, columns[name])
             replaced[name] = int(np.count_nonzero(unusable))
         return pd.DataFrame(fitted), replaced
+
+    def declared(self, frame: pd.DataFrame) -> DeclaredFrame:
+        """Attach the bounds to a frame, for somebody who may not see it."""
+        return DeclaredFrame(frame, Bounds.declared(self.bounds), interactive=False)
 
     def _fit(self, name: str, values: Values) -> tuple[Any, BoolArray]:
         bound = self.bounds.get(name)
@@ -183,14 +188,10 @@ def _number(value: Any) -> float:
 
 def _codes(values: Values, levels: Sequence[Any]) -> npt.NDArray[np.int64]:
     """Index of each value among the levels, -1 for what is none of them."""
-    if any(isinstance(level, str) for level in levels):
-        keys: Iterable[Any] = map(_text, values)
-        codes: dict[Any, int] = {
-            _text(level): index for index, level in reversed(list(enumerate(levels)))
-        }
-    else:
-        keys = _numbers(values).tolist()
-        codes = {_number(level): index for index, level in enumerate(levels)}
+    texts = any(isinstance(level, str) for level in levels)
+    known = map(_text if texts else _number, levels)
+    codes = {key: index for index, key in reversed(list(enumerate(known)))}
+    keys: Iterable[Any] = map(_text, values) if texts else _numbers(values).tolist()
     return np.fromiter((codes.get(key, -1) for key in keys), np.int64, len(values))
 
 

@@ -11,9 +11,9 @@ there is one reply to a request in the ledger, and no other was ever shown.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from dpeffects.ledgers import Address, create_ledger, open_ledger
 from dpeffects.ledgers.transaction import Transaction as Book
 from dpeffects.privacy.budget import Budget, as_written
 from dpeffects.privacy.ledger import Terms, require_like
+from dpeffects.services.document_checks import refused
 
 
 class Price(NamedTuple):
@@ -93,11 +94,6 @@ class Store:
         create_ledger(address, dataset, epsilon=epsilon, delta=delta)
         return cls(address, epsilon, delta, dataset=dataset)
 
-    @property
-    def id(self) -> str:
-        """Say which ledger this is, for the policy."""
-        return self._ledger.id
-
     def find(self, request: str, question: str, again: bool = False) -> dict[str, Any] | None:
         """Return the stored reply, or None for a request that is new, or may be drawn ``again``.
 
@@ -137,15 +133,14 @@ class Store:
     @property
     def spent(self) -> tuple[Fraction, Fraction]:
         """Exact totals of epsilon and delta so far, of requests and of scripts."""
-        with self._book(write=False) as book:
-            spent = book.state(self._ledger.dataset).spent
-        return spent.first, spent.delta
+        with self._ready():
+            return self._ledger.spent
 
     @property
     def left(self) -> tuple[float, float]:
         """What is left of epsilon and delta, rounded down."""
-        with self._book(write=False) as book:
-            return self._ledger.agreement.remaining(book.state(self._ledger.dataset))
+        with self._ready():
+            return self._ledger.remaining
 
     def _find(self, book: Book, request: str, question: str, again: bool) -> dict[str, Any] | None:
         latest = book.asked(self._ledger.dataset, request)
@@ -175,16 +170,12 @@ class Store:
         name = "epsilon" if cost.first > agreement.left(state).first else "delta"
         return RefusalError(f"the total {name} of this site does not cover the question")
 
-    @contextlib.contextmanager
+    @contextmanager
     def _book(self, write: bool) -> Iterator[Book]:
         """Begin a transaction on the ledger."""
         with self._ready(), self._ledger.transaction(write) as book:
             yield book
 
-    @contextlib.contextmanager
-    def _ready(self) -> Iterator[None]:
+    def _ready(self) -> AbstractContextManager[None]:
         """A ledger that cannot be used is a site that is not ready."""
-        try:
-            yield
-        except (LedgerError, OptionError) as error:
-            raise PolicyError(f"the site's ledger cannot be used: {error}") from error
+        return refused(PolicyError, "the site's ledger cannot be used: ", LedgerError, OptionError)

@@ -7,10 +7,8 @@ was being answered by a server that is gone is being drawn by nobody, and may be
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -24,12 +22,13 @@ from dpeffects.services.gate.answers import NOT_READY, result_of
 from dpeffects.services.gate.policy import Policy
 from dpeffects.services.gate.question import Question
 from dpeffects.services.gate.trial_runs import rehearse
+from dpeffects.services.limited_process import LimitedProcess, limit_memory, replies, tasks
 from dpeffects.services.office.desk import Asked, Desk
 from dpeffects.services.office.structured_logs import log_as_json
 
-START, TRIES, PAUSE, PLANS = 120.0, 3, 5.0, 200
-"""Seconds for a process to start; how often one may die of a request; seconds until an office that
-was not ready tries again; plans that are remembered."""
+TRIES, PAUSE, PLANS = 3, 5.0, 200
+"""How often a process may die of a request; seconds until an office that was not ready tries again;
+plans that are remembered."""
 CLASS, USUALLY = 0.25, (1.0, 3.0)
 """Answers are seen this many seconds after the start, or twice, four times, ... as many: the first
 of these after a second and three times what the question took on made-up records. So the time tells
@@ -38,7 +37,6 @@ TOO_LONG = "this request took more time than the office gives to one; its budget
 DIED = "this request could not be computed; its budget is spent"
 _BUSY = "other plans are being made; try again in a minute"
 _TOO_LARGE = "this plan takes more time or memory than the office gives to one"
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _log = logging.getLogger(__name__)
 
 
@@ -56,55 +54,13 @@ def time_class(seconds: float) -> float:
     return seen
 
 
-class AnsweringProcess:
-    """A process that replies with a line of JSON to each line of JSON that it is sent."""
+class AnsweringProcess(LimitedProcess):
+    """A process that answers or plans; it holds the lock, and outlives its server's terminal."""
 
     def __init__(self, work: str, policy: Path, lock: int) -> None:
-        paths = os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)])
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"from {__name__} import main; main()", work, policy],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **_ONE_THREAD, "PYTHONPATH": paths},
-            pass_fds=(lock,),
-            start_new_session=True,  # a key that stops the server ends nothing that has begun
-        )
-        self.pid, self.kill = self._process.pid, self._process.kill
-        self.n = int(self._line(START) or 0)
+        super().__init__(__name__, work, str(policy), pass_fds=(lock,), start_new_session=True)
+        self.n = int(self.ready or 0)
         """Number of records."""
-
-    def ask(self, task: Any, seconds: float) -> Any:
-        """Return what comes of a task; None where the process died, TimeoutError after so long."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(task).encode() + b"\n")
-            self._process.stdin.flush()
-        except OSError:
-            return None
-        return self._line(seconds)
-
-    def _line(self, seconds: float) -> Any:
-        assert self._process.stdout is not None
-        late = threading.Event()
-
-        def end() -> None:
-            late.set()
-            self.kill()
-
-        timer = threading.Timer(seconds, end)
-        timer.start()
-        line = self._process.stdout.readline()
-        timer.cancel()
-        if line.endswith(b"\n"):
-            return json.loads(line)
-        if late.is_set():
-            raise TimeoutError
-        return None
-
-    def end(self) -> None:
-        """End the process, and wait until it has."""
-        self.kill()
-        self._process.communicate()
 
 
 class Pool:
@@ -232,26 +188,22 @@ class Pool:
 
 def main() -> None:
     """Answer or plan one request after another, until the server ends."""
-    work, path = sys.argv[1], Path(sys.argv[2])
-    out, log, nowhere = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(2), "w"), os.devnull
-    for stream in (1, 2):  # what a library prints is no answer, and is not read in a log
-        os.dup2(os.open(nowhere, os.O_WRONLY), stream)
+    work, path, log = sys.argv[1], Path(sys.argv[2]), os.fdopen(os.dup(2), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what a library prints is not read in a log
     log_as_json(log, logging.WARNING)  # when exactly there was an answer is nobody's business
-    n = _begin(work, Policy.read(path))
-    print(n, file=out, flush=True)
-    for line in sys.stdin:
-        task = json.loads(line)
-        if work == "plan":
-            reply = plan_one(Question.from_json(task["question"]), Policy.read(path), task["n"])
-        else:
-            reply = answer_one(Question.from_json(task), Policy.read(path), n)
-        print(json.dumps(reply), file=out, flush=True)
+    with replies() as reply:
+        n = _begin(work, Policy.read(path))
+        reply(n)
+        for task in tasks():
+            if work == "plan":
+                question = Question.from_json(task["question"])
+                reply(plan_one(question, Policy.read(path), task["n"]))
+            else:
+                reply(answer_one(Question.from_json(task), Policy.read(path), n))
 
 
 def _begin(work: str, policy: Policy) -> int:
     """Load what is needed, then set limits; return the number of records."""
-    import resource
-
     import dpeffects.services.gate.releases
     import dpeffects.services.planning.plans  # noqa: F401
 
@@ -260,10 +212,7 @@ def _begin(work: str, policy: Policy) -> int:
         n = 0 if work == "plan" else len(policy.load())
     except DPEffectsError as error:
         _log.error("the data cannot be used: %s", error)
-    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = now + policy.max_memory * 2**20
-    resource.setrlimit(resource.RLIMIT_AS, (most if hard < 0 else min(most, hard), hard))
+    limit_memory(policy.max_memory)
     return n
 
 
@@ -290,7 +239,6 @@ def plan_one(question: Question, policy: Policy, n: int) -> dict[str, Any]:
     Both are made from the number of records and the codebook; no row is read.
     """
     import dpeffects as dpe
-    from dpeffects.design.bounds import Bounds, DeclaredFrame
     from dpeffects.services.gate.releases import released
 
     try:
@@ -300,8 +248,7 @@ def plan_one(question: Question, policy: Policy, n: int) -> dict[str, Any]:
             asked |= question.options
             made: Any = dpe.plan(question.formula, n=n, bounds=policy.bounds, **asked)
         else:
-            frame, bounds = policy.layout.made_up(n), Bounds.declared(policy.bounds)
-            data = DeclaredFrame(frame, bounds, interactive=False)
+            data = policy.layout.declared(policy.layout.made_up(n))
             study = partial(released, question.formula, data, **granted)
             made = dpe.rehearse(lambda seed: study(seed=seed), runs=3)
         return {"html": made.summary().as_html()}

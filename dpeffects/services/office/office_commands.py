@@ -121,13 +121,9 @@ def serve(
     from dpeffects.services.office.structured_logs import log_as_json
     from dpeffects.services.office.web import make_app
 
-    asked: dict[str, Any] = {
-        "listen": listen,
-        "certificate": certificate,
-        "key": key,
-        "store": store,
-    }
-    asked = {n: x for n, x in (asked | {"behind_proxy": behind_proxy}).items() if x}
+    asked: dict[str, Any] = {"listen": listen, "certificate": certificate, "key": key}
+    asked |= {"store": store, "behind_proxy": behind_proxy}
+    asked = {name: x for name, x in asked.items() if x}
     made = OfficeFolder(folder)
     made.settings = given = replace(made.settings, **asked)
     host, _, port = given.listen.rpartition(":")

@@ -21,9 +21,9 @@ from dpeffects.design.codebook import RangeOrLevels, read_bounds
 from dpeffects.errors import OptionError, PolicyError
 from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import proved
-from dpeffects.files import column_names, read_toml, toml_key
+from dpeffects.files import column_names, read_toml
 from dpeffects.ledgers import create_ledger
-from dpeffects.services.document_checks import SETTINGS, at_least, one_of, refused, toml_value
+from dpeffects.services.document_checks import SETTINGS, at_least, one_of, refused, toml_document
 from dpeffects.services.gate.policy import Policy
 from dpeffects.services.gate.question import CALLS, STUDY, check_name
 
@@ -206,13 +206,5 @@ def _roles(columns: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def _write(path: Path, values: Mapping[str, Any]) -> None:
-    """Write a TOML file with a table for each mapping."""
-    tables = {name: x for name, x in values.items() if isinstance(x, Mapping)}
-    text = _lines({name: x for name, x in values.items() if name not in tables})
-    text += "".join(f"\n[{toml_key(name)}]\n{_lines(x)}" for name, x in tables.items())
-    file_output.write(path, text.lstrip("\n"))
+    file_output.write(path, toml_document(values))
     path.chmod(0o600)
-
-
-def _lines(values: Mapping[str, Any]) -> str:
-    return "".join(f"{toml_key(name)} = {toml_value(x)}\n" for name, x in values.items())

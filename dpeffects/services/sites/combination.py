@@ -229,15 +229,8 @@ class CombinedEffect(
         sites = self.sites.astype(object)
         names = (
             *("rule", "estimand", "formula", "outcome", "treatment", "n", "estimate", "std_error"),
-            *(
-                "noise_variance",
-                "bias_variance",
-                "identification",
-                "p_value",
-                "heterogeneity",
-                "warnings",
-            ),
-            *("left_out", "notes", "releases", "conf_level"),
+            *("noise_variance", "bias_variance", "identification", "p_value", "heterogeneity"),
+            *("warnings", "left_out", "notes", "releases", "conf_level"),
         )
         values = {name: getattr(self, name) for name in names} | {
             "conf_int": self.conf_int(conf_level),
