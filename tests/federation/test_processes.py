@@ -60,7 +60,7 @@ def test_a_killed_node_and_a_site_that_refuses(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     ended = read_round(tmp_path)
-    assert [SiteRelease.from_dict(r).site for r in ended["releases"]] == ["north"]
+    assert [SiteRelease.from_dict(r).site for r in ended["releases"].values()] == ["north"]
     assert ended["left_out"]["south"].startswith("refused: this site does not allow the method")
     assert ended["left_out"]["west"].startswith(("late", "down"))
     assert "Average treatment effect (ATE) of 1 site" in done.stdout
