@@ -84,6 +84,18 @@ def test_a_request_that_takes_too_long_ends(pool, monkeypatch):
     assert (state["status"], state["reason"]) == ("failed", module.TOO_LONG)
 
 
+def test_a_process_that_does_not_start_is_no_fault_of_the_request(pool, monkeypatch):
+    pool.running.ask()
+
+    def slow(name):
+        raise TimeoutError
+
+    monkeypatch.setattr(pool, "_of", slow)
+    with pytest.raises(TimeoutError):
+        pool._answer("answering 0", pool.running.desk.claim())
+    assert pool.running.desk.counts() == {"running": 1}
+
+
 def test_an_office_that_is_not_ready_tries_again(pool, monkeypatch):
     pool.running.ask()
     monkeypatch.setattr(

@@ -205,8 +205,9 @@ class Pool:
         # it is tried on made-up records first, for as long as the policy says, and then drawn
         seconds = 60.0 + 4.0 * self._desk.folder.policy().max_seconds
         for _ in range(TRIES):
+            process = self._of(name)
             try:
-                reply: dict[str, Any] | None = self._of(name).ask(asked.question, seconds)
+                reply: dict[str, Any] | None = process.ask(asked.question, seconds)
             except TimeoutError:
                 self._forget(name)
                 return {"status": "refused", "reason": TOO_LONG, "paid": True}
