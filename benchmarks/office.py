@@ -58,6 +58,8 @@ CHEAP |= {"state": "", "question sent again": "", "question": ""}
 PAGES = ("/queue", "/people", "/ledger", "/events", "/requests/{}", "/requests/{}?plan=yes")
 EACH, DEAR = Fraction("0.01"), Fraction("0.05")
 """Epsilon of a question, and of one that a steward approves."""
+PATIENCE = 300.0
+"""Seconds until what has no answer in the end counts as lost."""
 WHOSE = (("project", "project_id", PROJECTS), ("person", "account_id", ACCOUNTS))
 
 
@@ -335,7 +337,7 @@ def ended(server: Any, which: str) -> list[Any]:
 
 async def run(office: Office, seconds: float, kills: int, pace: float) -> dict[str, Any]:
     """Let people ask for some seconds, or until so much was killed; say what has become of all."""
-    done, decided, killed, last = asyncio.Event(), asyncio.Event(), Counter(), time.monotonic()
+    done, decided, killed = asyncio.Event(), asyncio.Event(), Counter()
     keeper = asyncio.create_task(office.keep())
     while not office.starts and not keeper.done():
         await asyncio.sleep(0.1)
@@ -344,8 +346,8 @@ async def run(office: Office, seconds: float, kills: int, pace: float) -> dict[s
     steward = asyncio.create_task(decide(office, 2.0, decided))
     await (kill(office, kills, pace, killed) if kills else asyncio.sleep(seconds))
     done.set()
-    _, stuck = await asyncio.wait(people, timeout=300.0)
-    last = time.monotonic() + 300.0
+    _, stuck = await asyncio.wait(people, timeout=PATIENCE)
+    last = time.monotonic() + PATIENCE
     while office.requests("waiting", "queued", "running") and time.monotonic() < last:
         await asyncio.sleep(0.5)
     decided.set()
