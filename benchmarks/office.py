@@ -201,7 +201,7 @@ class Client:
     """Somebody who asks, and asks again until the office has answered."""
 
     def __init__(self, office: Office, token: str = "") -> None:
-        head = {"authorization": f"Bearer {token}"}
+        head = {"authorization": f"Bearer {token}"} if token else {}
         how: dict[str, Any] = {"timeout": 90.0, "follow_redirects": True}
         self.http = httpx.AsyncClient(base_url=office.address, headers=head, **how)
         self.office = office
