@@ -42,6 +42,7 @@ from report import save
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from dpeffects.errors import DPEffectsError  # noqa: E402
 from dpeffects.services.gate.trial_runs import TOO_LARGE  # noqa: E402
 from dpeffects.services.office import accounts  # noqa: E402
 from dpeffects.services.office.answering import DIED  # noqa: E402
@@ -168,6 +169,10 @@ class Office:
                 n["told other than spent"] += told["epsilon"]["spent"] != float(own)
                 n["budgets overspent"] += own > cap
                 n["budgets that were reached"] += own + EACH + EACH / 10 > cap
+        try:
+            sound = re.findall(r"\bsound\b", ledger.verify())[0]
+        except DPEffectsError as error:
+            sound = str(error)
         given = Fraction(repr(ledger.agreement.budget.epsilon))
         return {
             "requests accepted": len(self.accepted),
@@ -175,7 +180,7 @@ class Office:
             "epsilon beyond the total": float(max(total - given, Fraction(0))),
             "lost in the ledger's total": float(abs(total - ledger.state.spent.first)),
             "total reached": total + EACH + EACH / 10 > given,
-            "ledger": "sound" if "sound" in ledger.verify() else "not sound",
+            "ledger": sound,
         }
 
 
