@@ -19,6 +19,7 @@ from dpeffects.services.gate.answers import NOT_READY
 from dpeffects.services.gate.question import Question
 from dpeffects.services.gate.store import Price
 from dpeffects.services.office import answering as module
+from dpeffects.services.office import answering_process as process_module
 from dpeffects.services.office.answering import Pool, time_class
 from dpeffects.services.office.desk import Asked
 from tests.office.offices import Running, asked, until
@@ -83,6 +84,18 @@ def test_a_request_that_takes_too_long_ends(pool, monkeypatch):
     assert (state["status"], state["reason"]) == ("failed", module.TOO_LONG)
 
 
+def test_a_process_that_does_not_start_is_no_fault_of_the_request(pool, monkeypatch):
+    pool.running.ask()
+
+    def slow(name):
+        raise TimeoutError
+
+    monkeypatch.setattr(pool, "_of", slow)
+    with pytest.raises(TimeoutError):
+        pool._answer("answering 0", pool.running.desk.claim())
+    assert pool.running.desk.counts() == {"running": 1}
+
+
 def test_an_office_that_is_not_ready_tries_again(pool, monkeypatch):
     pool.running.ask()
     monkeypatch.setattr(
@@ -129,6 +142,29 @@ def test_what_another_worker_is_answering_is_left_to_it(pool):
     assert pool._claim("answering 1").id == two
     assert pool._claim("answering 2") is None
     assert pool._claim("answering 0").id == one
+
+
+@pytest.mark.parametrize("work", ["claim", "finish"])
+def test_a_database_that_goes_away_loses_no_request(pool, monkeypatch, work):
+    # what it was asked to do may have been done
+    desk, lost = pool.running.desk, [True]
+    do, reply = getattr(desk, work), {"status": "ok", "kind": "Result", "result": {}}
+
+    def goes_away(*given):
+        done = do(*given) if work == "claim" or not lost else None
+        if lost:
+            lost.clear()
+            raise ConnectionError
+        return done
+
+    monkeypatch.setattr(desk, work, goes_away)
+    monkeypatch.setattr(pool, "_of", lambda name: Process(reply))
+    pool.running.ask()
+    pool._threads[0].start()
+    try:
+        until(lambda: desk.counts() == {"answered": 1}, 20.0)
+    finally:
+        pool.stop(1.0)
 
 
 def test_an_answer_is_seen_at_the_end_of_its_class(pool, monkeypatch):
@@ -335,3 +371,18 @@ def test_tasks_are_questions(pool):
     task = pool.running.desk.claim()
     assert isinstance(task, Asked)
     assert Question.from_json(task.question).request == task.id
+
+
+def test_what_is_usual_is_without_the_start_of_processes(running, monkeypatch):
+    clock = [0.0]
+
+    def takes(seconds, *_):
+        clock[0] += seconds
+
+    monkeypatch.setattr(process_module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(process_module.trial_runs, "start", lambda: takes(30.0))
+    monkeypatch.setattr(process_module.trial_runs, "rehearse", lambda task: takes(0.5))
+    monkeypatch.setattr(process_module, "result_of", lambda *_, again: {"status": "ok"})
+    question = running.desk.question("ageing", asked())
+    reply = process_module.answer_one(question, running.folder.policy(), 400)
+    assert reply == {"status": "ok", "seconds": 1.0 + 3.0 * 0.5}

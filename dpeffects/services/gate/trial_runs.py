@@ -58,12 +58,17 @@ _workers: dict[int, LimitedProcess] = {}
 """The process of this process: one that was forked needs its own."""
 
 
-def _tried(task: Rehearsal) -> str:
+def start() -> LimitedProcess:
+    """Start the process that tries, where none waits."""
     worker = _workers.get(os.getpid())
     if worker is None or not worker.alive:
         _workers.clear()
         worker = _workers[os.getpid()] = _started()
-    reason = None
+    return worker
+
+
+def _tried(task: Rehearsal) -> str:
+    worker, reason = start(), None
     with suppress(TimeoutError):
         reason = worker.ask(task, task.seconds)
     if reason in (None, TOO_LARGE):

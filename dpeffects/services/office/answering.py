@@ -1,4 +1,4 @@
-"""The processes that answer: they hold the data, and the server does not.
+"""The processes that answer: they hold the data (`answering_process`), and the server does not.
 
 Each answers one question after another, within limits on memory and time, and ends when its server
 does. It inherits the lock of the office: as long as it lives, no other server begins, so whatever
@@ -8,31 +8,22 @@ was being answered by a server that is gone is being drawn by nobody, and may be
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import threading
 import time
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dpeffects.errors import DPEffectsError
-from dpeffects.services.gate.answers import NOT_READY, result_of
-from dpeffects.services.gate.policy import Policy
-from dpeffects.services.gate.question import Question
-from dpeffects.services.gate.trial_runs import rehearse
-from dpeffects.services.limited_process import LimitedProcess, limit_memory, replies, tasks
+from dpeffects.services.gate.answers import NOT_READY
+from dpeffects.services.limited_process import LimitedProcess
 from dpeffects.services.office.desk import Asked, Desk
-from dpeffects.services.office.structured_logs import log_as_json
 
 TRIES, PAUSE, PLANS = 3, 5.0, 200
 """How often a process may die of a request; seconds until an office that was not ready tries again;
 plans that are remembered."""
-CLASS, USUALLY = 0.25, (1.0, 3.0)
+CLASS = 0.25
 """Answers are seen this many seconds after the start, or twice, four times, ... as many: the first
-of these after a second and three times what the question took on made-up records. So the time tells
-of the question and n, and of rows only where these take longer than that."""
+of these after what is usual for the question and n. So the time tells of these, and of rows only
+where they take longer than that."""
 TOO_LONG = "this request took more time than the office gives to one; its budget is spent"
 DIED = "this request could not be computed; its budget is spent"
 _BUSY = "other plans are being made; try again in a minute"
@@ -58,7 +49,8 @@ class AnsweringProcess(LimitedProcess):
     """A process that answers or plans; it holds the lock, and outlives its server's terminal."""
 
     def __init__(self, work: str, policy: Path, lock: int) -> None:
-        super().__init__(__name__, work, str(policy), pass_fds=(lock,), start_new_session=True)
+        process, lasting = f"{__name__}_process", {"pass_fds": (lock,), "start_new_session": True}
+        super().__init__(process, work, str(policy), **lasting)
         self.n = int(self.ready or 0)
         """Number of records."""
 
@@ -73,12 +65,12 @@ class Pool:
         """Say that there may be a request."""
         self._processes: dict[str, AnsweringProcess] = {}
         self._planned: dict[str, dict[str, Any]] = {}
+        self._claiming, self._held = threading.Lock(), dict[str, str]()
         names = [f"answering {k}" for k in range(workers)]
         self._threads = [threading.Thread(target=self._serve, args=(x,), name=x) for x in names]
 
     def start(self) -> None:
-        """Queue again what an earlier server left, and begin when the data has been read."""
-        self._desk.requeue()
+        """Begin when the data has been read, with what an earlier server left."""
         self._desk.n = self._of(self._threads[0].name).n
         for thread in self._threads:
             thread.start()
@@ -124,7 +116,7 @@ class Pool:
         while not self._ending.is_set():
             try:
                 self._desk.n = self._desk.n or self._of(name).n
-                asked = self._desk.claim() if self._desk.n else None
+                asked = self._claim(name) if self._desk.n else None
                 if asked is not None:
                     self._answer(name, asked)
                 elif self._desk.n:
@@ -136,6 +128,14 @@ class Pool:
             except Exception:  # such as a database that is away for a while
                 _log.exception("a worker could not go on")
                 self._ending.wait(PAUSE)
+
+    def _claim(self, name: str) -> Asked | None:
+        """Take a request, and hold it until the next: one whose thread fails is taken again."""
+        with self._claiming:
+            self._held.pop(name, None)
+            if (asked := self._desk.claim(tuple(self._held.values()))) is not None:
+                self._held[name] = asked.id
+        return asked
 
     def _answer(self, name: str, asked: Asked) -> None:
         began = time.monotonic()
@@ -159,8 +159,9 @@ class Pool:
         # it is tried on made-up records first, for as long as the policy says, and then drawn
         seconds = 60.0 + 4.0 * self._desk.folder.policy().max_seconds
         for _ in range(TRIES):
+            process = self._of(name)
             try:
-                reply: dict[str, Any] | None = self._of(name).ask(asked.question, seconds)
+                reply: dict[str, Any] | None = process.ask(asked.question, seconds)
             except TimeoutError:
                 self._forget(name)
                 return {"status": "refused", "reason": TOO_LONG, "paid": True}
@@ -181,78 +182,3 @@ class Pool:
     def _forget(self, name: str) -> None:
         if (process := self._processes.pop(name, None)) is not None:
             process.end()
-
-
-# --- in the process
-
-
-def main() -> None:
-    """Answer or plan one request after another, until the server ends."""
-    work, path, log = sys.argv[1], Path(sys.argv[2]), os.fdopen(os.dup(2), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what a library prints is not read in a log
-    log_as_json(log, logging.WARNING)  # when exactly there was an answer is nobody's business
-    with replies() as reply:
-        n = _begin(work, Policy.read(path))
-        reply(n)
-        for task in tasks():
-            if work == "plan":
-                question = Question.from_json(task["question"])
-                reply(plan_one(question, Policy.read(path), task["n"]))
-            else:
-                reply(answer_one(Question.from_json(task), Policy.read(path), n))
-
-
-def _begin(work: str, policy: Policy) -> int:
-    """Load what is needed, then set limits; return the number of records."""
-    import dpeffects.services.gate.releases
-    import dpeffects.services.planning.plans  # noqa: F401
-
-    n = 0
-    try:
-        n = 0 if work == "plan" else len(policy.load())
-    except DPEffectsError as error:
-        _log.error("the data cannot be used: %s", error)
-    limit_memory(policy.max_memory)
-    return n
-
-
-_tried: dict[str, float] = {}
-
-
-def answer_one(question: Question, policy: Policy, n: int) -> dict[str, Any]:
-    """Answer, and say how long that should have taken, from made-up records of the same number."""
-    began, task = time.monotonic(), ""
-    with suppress(DPEffectsError):  # the gate says what is wrong
-        made_up = policy.task(question.formula, policy.grant(question), n)
-        task = repr(made_up)
-        rehearse(made_up)
-    if len(_tried) >= PLANS:
-        _tried.clear()
-    usual = _tried.setdefault(task, time.monotonic() - began)
-    reply = result_of(question, policy, again=True)
-    return reply | {"seconds": USUALLY[0] + USUALLY[1] * usual}
-
-
-def plan_one(question: Question, policy: Policy, n: int) -> dict[str, Any]:
-    """Plan an average effect; of another call, say what it gives on made-up records.
-
-    Both are made from the number of records and the codebook; no row is read.
-    """
-    import dpeffects as dpe
-    from dpeffects.services.gate.releases import released
-
-    try:
-        granted = policy.grant(question).arguments
-        if question.call == "dp_ate":
-            asked = {x: getattr(question, x) for x in ("method", "estimand", "epsilon", "delta")}
-            asked |= question.options
-            made: Any = dpe.plan(question.formula, n=n, bounds=policy.bounds, **asked)
-        else:
-            data = policy.layout.declared(policy.layout.made_up(n))
-            study = partial(released, question.formula, data, **granted)
-            made = dpe.rehearse(lambda seed: study(seed=seed), runs=3)
-        return {"html": made.summary().as_html()}
-    except DPEffectsError as error:
-        return {"error": str(error)}
-    except Exception:
-        return {"error": "this cannot be planned"}
