@@ -19,6 +19,7 @@ from dpeffects.services.gate.answers import NOT_READY
 from dpeffects.services.gate.question import Question
 from dpeffects.services.gate.store import Price
 from dpeffects.services.office import answering as module
+from dpeffects.services.office import answering_process as process_module
 from dpeffects.services.office.answering import Pool, time_class
 from dpeffects.services.office.desk import Asked
 from tests.office.offices import Running, asked, until
@@ -296,3 +297,18 @@ def test_tasks_are_questions(pool):
     task = pool.running.desk.claim()
     assert isinstance(task, Asked)
     assert Question.from_json(task.question).request == task.id
+
+
+def test_what_is_usual_is_without_the_start_of_processes(running, monkeypatch):
+    clock = [0.0]
+
+    def takes(seconds, *_):
+        clock[0] += seconds
+
+    monkeypatch.setattr(process_module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(process_module.trial_runs, "start", lambda: takes(30.0))
+    monkeypatch.setattr(process_module.trial_runs, "rehearse", lambda task: takes(0.5))
+    monkeypatch.setattr(process_module, "result_of", lambda *_, again: {"status": "ok"})
+    question = running.desk.question("ageing", asked())
+    reply = process_module.answer_one(question, running.folder.policy(), 400)
+    assert reply == {"status": "ok", "seconds": 1.0 + 3.0 * 0.5}

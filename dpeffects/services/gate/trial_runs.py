@@ -64,12 +64,17 @@ _workers: dict[int, _Worker] = {}
 """The process of this process: one that was forked needs its own."""
 
 
-def _tried(task: Rehearsal) -> str:
+def start() -> _Worker:
+    """Start the process that tries, where none waits."""
     worker = _workers.get(os.getpid())
     if worker is None or not worker.alive:
         _workers.clear()
         worker = _workers[os.getpid()] = _Worker()
-    answered = worker.ask(task)
+    return worker
+
+
+def _tried(task: Rehearsal) -> str:
+    answered = start().ask(task)
     if answered is None or answered == TOO_LARGE:
         _workers.pop(os.getpid()).end()
         return TOO_LARGE

@@ -1,4 +1,4 @@
-"""The processes that answer: they hold the data, and the server does not.
+"""The processes that answer: they hold the data (`answering_process`), and the server does not.
 
 Each answers one question after another, within limits on memory and time, and ends when its server
 does. It inherits the lock of the office: as long as it lives, no other server begins, so whatever
@@ -14,30 +14,24 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dpeffects.errors import DPEffectsError
-from dpeffects.services.gate.answers import NOT_READY, result_of
-from dpeffects.services.gate.policy import Policy
-from dpeffects.services.gate.question import Question
-from dpeffects.services.gate.trial_runs import rehearse
+from dpeffects.services.gate.answers import NOT_READY
 from dpeffects.services.office.desk import Asked, Desk
-from dpeffects.services.office.structured_logs import log_as_json
 
 START, TRIES, PAUSE, PLANS = 120.0, 3, 5.0, 200
 """Seconds for a process to start; how often one may die of a request; seconds until an office that
 was not ready tries again; plans that are remembered."""
-CLASS, USUALLY = 0.25, (1.0, 3.0)
+CLASS = 0.25
 """Answers are seen this many seconds after the start, or twice, four times, ... as many: the first
-of these after a second and three times what the question took on made-up records. So the time tells
-of the question and n, and of rows only where these take longer than that."""
+of these after what is usual for the question and n. So the time tells of these, and of rows only
+where they take longer than that."""
 TOO_LONG = "this request took more time than the office gives to one; its budget is spent"
 DIED = "this request could not be computed; its budget is spent"
 _BUSY = "other plans are being made; try again in a minute"
 _TOO_LARGE = "this plan takes more time or memory than the office gives to one"
+_MAIN = f"from {__name__}_process import main; main()"
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _log = logging.getLogger(__name__)
 
@@ -62,7 +56,7 @@ class AnsweringProcess:
     def __init__(self, work: str, policy: Path, lock: int) -> None:
         paths = os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)])
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"from {__name__} import main; main()", work, policy],
+            [sys.executable, "-P", "-c", _MAIN, work, policy],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **_ONE_THREAD, "PYTHONPATH": paths},
@@ -225,87 +219,3 @@ class Pool:
     def _forget(self, name: str) -> None:
         if (process := self._processes.pop(name, None)) is not None:
             process.end()
-
-
-# --- in the process
-
-
-def main() -> None:
-    """Answer or plan one request after another, until the server ends."""
-    work, path = sys.argv[1], Path(sys.argv[2])
-    out, log, nowhere = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(2), "w"), os.devnull
-    for stream in (1, 2):  # what a library prints is no answer, and is not read in a log
-        os.dup2(os.open(nowhere, os.O_WRONLY), stream)
-    log_as_json(log, logging.WARNING)  # when exactly there was an answer is nobody's business
-    n = _begin(work, Policy.read(path))
-    print(n, file=out, flush=True)
-    for line in sys.stdin:
-        task = json.loads(line)
-        if work == "plan":
-            reply = plan_one(Question.from_json(task["question"]), Policy.read(path), task["n"])
-        else:
-            reply = answer_one(Question.from_json(task), Policy.read(path), n)
-        print(json.dumps(reply), file=out, flush=True)
-
-
-def _begin(work: str, policy: Policy) -> int:
-    """Load what is needed, then set limits; return the number of records."""
-    import resource
-
-    import dpeffects.services.gate.releases
-    import dpeffects.services.planning.plans  # noqa: F401
-
-    n = 0
-    try:
-        n = 0 if work == "plan" else len(policy.load())
-    except DPEffectsError as error:
-        _log.error("the data cannot be used: %s", error)
-    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = now + policy.max_memory * 2**20
-    resource.setrlimit(resource.RLIMIT_AS, (most if hard < 0 else min(most, hard), hard))
-    return n
-
-
-_tried: dict[str, float] = {}
-
-
-def answer_one(question: Question, policy: Policy, n: int) -> dict[str, Any]:
-    """Answer, and say how long that should have taken, from made-up records of the same number."""
-    began, task = time.monotonic(), ""
-    with suppress(DPEffectsError):  # the gate says what is wrong
-        made_up = policy.task(question.formula, policy.grant(question), n)
-        task = repr(made_up)
-        rehearse(made_up)
-    if len(_tried) >= PLANS:
-        _tried.clear()
-    usual = _tried.setdefault(task, time.monotonic() - began)
-    reply = result_of(question, policy, again=True)
-    return reply | {"seconds": USUALLY[0] + USUALLY[1] * usual}
-
-
-def plan_one(question: Question, policy: Policy, n: int) -> dict[str, Any]:
-    """Plan an average effect; of another call, say what it gives on made-up records.
-
-    Both are made from the number of records and the codebook; no row is read.
-    """
-    import dpeffects as dpe
-    from dpeffects.design.bounds import Bounds, DeclaredFrame
-    from dpeffects.services.gate.releases import released
-
-    try:
-        granted = policy.grant(question).arguments
-        if question.call == "dp_ate":
-            asked = {x: getattr(question, x) for x in ("method", "estimand", "epsilon", "delta")}
-            asked |= question.options
-            made: Any = dpe.plan(question.formula, n=n, bounds=policy.bounds, **asked)
-        else:
-            frame, bounds = policy.layout.made_up(n), Bounds.declared(policy.bounds)
-            data = DeclaredFrame(frame, bounds, interactive=False)
-            study = partial(released, question.formula, data, **granted)
-            made = dpe.rehearse(lambda seed: study(seed=seed), runs=3)
-        return {"html": made.summary().as_html()}
-    except DPEffectsError as error:
-        return {"error": str(error)}
-    except Exception:
-        return {"error": "this cannot be planned"}
