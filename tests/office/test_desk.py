@@ -181,13 +181,13 @@ def test_options_do_not_stand_for_fields(running):
         running.ask(formula="y ~ t", **{"call2": 1} | {"request": "x"})
 
 
-def test_the_queue_is_in_order_and_what_was_running_is_queued_again(tmp_path):
+def test_the_queue_is_in_order_and_what_nobody_holds_is_taken_again(tmp_path):
     running = Running(tmp_path, approval="never")
     ids = [running.ask(epsilon=e)["id"] for e in (0.1, 0.2)]
     assert running.desk.claim().id == ids[0]
-    assert running.desk.requeue() == 1
-    assert {running.desk.claim().id, running.desk.claim().id} == set(ids)
-    assert running.desk.claim() is None
+    assert running.desk.claim(held=ids[:1]).id == ids[1]
+    assert running.desk.claim(held=ids) is None
+    assert running.desk.claim(held=ids[1:]).id == ids[0]
 
 
 def test_an_answer_is_that_of_the_gate(tmp_path):

@@ -111,12 +111,12 @@ class Pool:
         """Say that there may be a request."""
         self._processes: dict[str, AnsweringProcess] = {}
         self._planned: dict[str, dict[str, Any]] = {}
+        self._claiming, self._held = threading.Lock(), dict[str, str]()
         names = [f"answering {k}" for k in range(workers)]
         self._threads = [threading.Thread(target=self._serve, args=(x,), name=x) for x in names]
 
     def start(self) -> None:
-        """Queue again what an earlier server left, and begin when the data has been read."""
-        self._desk.requeue()
+        """Begin when the data has been read, with what an earlier server left."""
         self._desk.n = self._of(self._threads[0].name).n
         for thread in self._threads:
             thread.start()
@@ -162,7 +162,7 @@ class Pool:
         while not self._ending.is_set():
             try:
                 self._desk.n = self._desk.n or self._of(name).n
-                asked = self._desk.claim() if self._desk.n else None
+                asked = self._claim(name) if self._desk.n else None
                 if asked is not None:
                     self._answer(name, asked)
                 elif self._desk.n:
@@ -174,6 +174,14 @@ class Pool:
             except Exception:  # such as a database that is away for a while
                 _log.exception("a worker could not go on")
                 self._ending.wait(PAUSE)
+
+    def _claim(self, name: str) -> Asked | None:
+        """Take a request, and hold it until the next: one whose thread fails is taken again."""
+        with self._claiming:
+            self._held.pop(name, None)
+            if (asked := self._desk.claim(tuple(self._held.values()))) is not None:
+                self._held[name] = asked.id
+        return asked
 
     def _answer(self, name: str, asked: Asked) -> None:
         began = time.monotonic()

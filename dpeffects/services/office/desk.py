@@ -8,7 +8,7 @@ check; that is given back only where the gate refuses it before it has paid.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -189,9 +189,10 @@ class Desk:
 
     # --- for the workers
 
-    def claim(self) -> Asked | None:
-        """Take the oldest request of the queue, if there is one."""
-        query = sql.select(REQUESTS).where(REQUESTS.c.status == QUEUED)
+    def claim(self, held: Collection[str] = ()) -> Asked | None:
+        """Take the oldest request of the queue, or one that was taken and that nobody holds."""
+        dropped = (REQUESTS.c.status == RUNNING) & REQUESTS.c.id.not_in(held)
+        query = sql.select(REQUESTS).where((REQUESTS.c.status == QUEUED) | dropped)
         query = query.order_by(REQUESTS.c.changed).limit(1).with_for_update(skip_locked=True)
         with self.database.write() as connection:
             if (row := db.one(connection, query)) is None:
@@ -199,12 +200,10 @@ class Desk:
             db.change(connection, REQUESTS, row["id"], status=RUNNING, changed=now())
             return Asked(row["id"], row["question"])
 
-    def requeue(self, request: str | None = None) -> int:
-        """Queue again what could not be answered, or all that an earlier server left."""
-        query = REQUESTS.update().where(REQUESTS.c.status == RUNNING)
-        query = query if request is None else query.where(REQUESTS.c.id == request)
+    def requeue(self, request: str) -> None:
+        """Queue again what could not be answered."""
         with self.database.write() as connection:
-            return int(connection.execute(query.values(status=QUEUED, changed=now())).rowcount)
+            db.change(connection, REQUESTS, request, status=QUEUED, changed=now())
 
     def finish(self, request: str, reply: Mapping[str, Any]) -> None:
         """Keep what the gate replied."""
