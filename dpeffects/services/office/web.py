@@ -153,6 +153,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         began, status = time.monotonic(), 0
+        if self.office.settings.behind_proxy:  # which has TLS, whether it says so or not
+            scope["scheme"] = "https"
         state = scope.setdefault("state", {})
         state["trace"] = trace = new_secret(8)
 
