@@ -176,6 +176,13 @@ def test_plans_of_one_person_do_not_keep_all_others_waiting(running, monkeypatch
     assert "too many requests" in researcher.post("/ask", data=data).text
 
 
+def test_nothing_sends_elsewhere(running):
+    browser = running.browser("anna", follow_redirects=False)
+    for path in ("/", "/tokens/", "//evil.example/", "/sign-in/?next=//evil.example"):
+        reply = browser.get(path, headers={"host": "evil.example"})
+        assert "evil" not in reply.headers.get("location", "")
+
+
 def test_what_is_no_number_is_a_sentence(running):
     steward = running.browser("sue")
     form = form_of(steward)
