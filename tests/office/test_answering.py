@@ -141,6 +141,15 @@ def test_when_an_answer_is_seen_comes_from_made_up_records(pool, monkeypatch):
     assert seen == pytest.approx([2.0] * 3, abs=0.2)
 
 
+def test_a_plan_is_made_anew_when_the_policy_has_changed(pool):
+    pool._processes["plan"] = Process({"html": "one"}, {"html": "two"})
+    question = pool.running.desk.question("ageing", asked()).to_json()
+    assert [pool.plan(question)["html"] for _ in range(2)] == ["one"] * 2
+    policy = pool.running.folder.policy_file
+    policy.write_text(policy.read_text().replace("range = [0, 1]", "range = [0, 2]"))
+    assert pool.plan(question)["html"] == "two"
+
+
 def test_one_server_at_a_time(running):
     lock = running.folder.lock()
     with pytest.raises(OptionError, match="is running"):
@@ -237,6 +246,10 @@ def test_workers_have_limits_and_no_rows_in_the_server(alive):
 def test_plans_need_no_data(alive, monkeypatch):
     question = alive.desk.question("ageing", asked()).to_json()
     made = alive.pool.plan(question)
+    for name, process in alive.pool._processes.items():  # a plan keeps no other server away
+        fds = Path(f"/proc/{process.pid}/fd")
+        held = {os.readlink(fd).rpartition("/")[2] for fd in fds.iterdir() if fd.exists()}
+        assert ("office.lock" in held) is (name != "plan")
     assert "<table" in made["html"]
     assert alive.pool.plan(question) is made
     other = alive.desk.question("ageing", asked("dp_qte", quantiles=[0.5])).to_json()

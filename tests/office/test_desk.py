@@ -142,6 +142,14 @@ def test_a_budget_comes_back_only_if_nothing_was_paid(tmp_path):
     assert running.desk.budget("ageing")["project"]["epsilon"]["spent"] == 0.3
 
 
+def test_what_was_approved_and_the_gate_refused_can_be_asked_again(running):
+    request = running.ask()["id"]
+    running.desk.approve(running.person("sue"), request)
+    running.desk.finish(request, {"status": "refused", "reason": "more time than there is"})
+    assert running.desk.state(running.person("anna"), request)["status"] == "refused"
+    assert running.ask()["status"] == "waiting"
+
+
 def test_what_the_policy_refuses_costs_nothing_and_says_why(running):
     for changes in ({"formula": "nothing ~ t"}, {"epsilon": 3.0}, {"delta": 0.1}):
         state = running.ask(**changes)

@@ -60,7 +60,7 @@ class AnsweringProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **_ONE_THREAD, "PYTHONPATH": paths},
-            pass_fds=(lock,),
+            pass_fds=(lock,) * (work != "plan"),
             start_new_session=True,  # a key that stops the server ends nothing that has begun
         )
         self.pid, self.kill = self._process.pid, self._process.kill
@@ -138,13 +138,14 @@ class Pool:
 
     def plan(self, question: str) -> dict[str, Any]:
         """Plan a request in a process without data, one at a time: its summary, or an error."""
-        if question in self._planned:
-            return self._planned[question]
+        policy = self._desk.folder.policy()
+        if (known := repr((question, policy))) in self._planned:
+            return self._planned[known]
         if not self._planning.acquire(timeout=PAUSE):
             return {"error": _BUSY}
         try:
             task = {"question": question, "n": self._desk.n}
-            planned = self._of("plan").ask(task, self._desk.folder.policy().max_seconds)
+            planned = self._of("plan").ask(task, policy.max_seconds)
         except TimeoutError:
             planned = None
         finally:
@@ -154,7 +155,7 @@ class Pool:
             return {"error": _TOO_LARGE}
         if len(self._planned) >= PLANS:
             self._planned.clear()
-        return self._planned.setdefault(question, planned)
+        return self._planned.setdefault(known, planned)
 
     # --- in the threads
 

@@ -226,7 +226,7 @@ class Desk:
             values |= {"kind": reply["kind"], "result": result}
         else:
             paid = reply.get("paid", values["reason"] in _PAID)
-            values["status"] = FAILED if paid else REFUSED
+            values |= {"status": FAILED} if paid else {"status": REFUSED, "decided_by": ""}
         with self.database.write() as connection:
             db.change(connection, REQUESTS, request, **values)
             note(connection, "office", values["status"], request)
