@@ -222,7 +222,11 @@ def test_what_is_the_offices_own_is_refused(office, registry, name):
         (lambda r: r.plan("y ~ t", epsilon=1, bounds={}), OptionError, "^bounds cannot be given"),
         (lambda r: dpe.plan("y ~ tt", r, epsilon=1), DataError, "did you mean 't'"),
         (lambda r: r.plan("y ~ t | heigth", epsilon=1), DataError, "'heigth'"),
-        (lambda r: dpe.dp_ate("y ~ t", dpe.connect(URL), epsilon=1), OptionError, "It has registry"),
+        (
+            lambda r: dpe.dp_ate("y ~ t", dpe.connect(URL), epsilon=1),
+            OptionError,
+            "has registry",
+        ),
         (lambda r: dpe.Protocol("y ~ t", 1.0).run(r), OptionError, "does not answer run; it"),
         (lambda r: r[r["x"] > 4], OptionError, "no rows here: codebook"),
         (lambda r: list(r), OptionError, "no rows here"),
