@@ -222,6 +222,10 @@ class Office(dict[str, "RemoteDataset"]):
     def __repr__(self) -> str:
         return f"<office at {self._url}: {listed(self)}>"
 
+    def answer_call(self, *_: Any) -> Any:
+        """Refuse the office itself in the place of a frame."""
+        raise OptionError(refusal("office_whole", known=listed(self) or "none"))
+
 
 class MadeUpRecords(DeclaredFrame):
     """Records that nobody has, with the bounds of a codebook."""
@@ -249,6 +253,15 @@ class RemoteDataset:
             self.bounds = read(Bounds, {k: {**x, "source": "declared"} for k, x in known.items()})
         except DAMAGE:
             raise OfficeError(refusal("office_damaged", why="its codebook")) from None
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, _: object) -> Any:
+        raise OptionError(refusal("office_rows"))
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{name!r}: {refusal('office_rows')}")
 
     def __repr__(self) -> str:
         return f"<dataset {self.name!r} of the office at {self._link.url}: {self.n:,} records>"
@@ -311,7 +324,10 @@ class RemoteDataset:
             named = {k: x for k, x in named.items() if x is not self and x is not None}
             if twice := named.keys() & own:
                 raise OptionError(refusal("office_has", name=min(twice)))
-            return getattr(dpe, name)(*(x for x in given if x is not self), **named, **own)
+            given = [x for x in given if x is not self]
+            if isinstance(text := named.get("formula", *given[:1]), str):
+                require_columns(parse(text, self.columns).columns, self.columns, "the formula")
+            return getattr(dpe, name)(*given, **named, **own)
         if name not in _CALLS:
             raise OptionError(refusal("office_calls", name=name, known=", ".join(_CALLS)))
         if not any(x is self for x in (*given[1:2], named.get("data"))):

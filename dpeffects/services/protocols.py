@@ -14,7 +14,14 @@ from dpeffects import documents
 from dpeffects.abilities.study import StudyEffects, study_request
 from dpeffects.design import codebook
 from dpeffects.design.sample import AnalysisSample
-from dpeffects.errors import DataError, DPEffectsError, OptionError, nearest, refusal
+from dpeffects.errors import (
+    DataError,
+    DPEffectsError,
+    OptionError,
+    checked_call,
+    nearest,
+    refusal,
+)
 from dpeffects.estimators import table_methods
 from dpeffects.files import read_toml
 from dpeffects.flow import Estimation
@@ -151,6 +158,7 @@ class Protocol(ValidatedDocument):
         terms = " + ".join(self.subgroups)
         return parse(f"`no outcome` ~ `no treatment` | {terms}") if terms else None
 
+    @checked_call
     def run(
         self,
         data: Any,

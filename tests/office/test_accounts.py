@@ -108,6 +108,12 @@ def test_what_is_no_account_is_refused(running):
             running.accounts.add("test", name, role, password)
 
 
+def test_a_label_is_no_formula_of_a_spreadsheet(running):
+    for label in ("=1+1", " @SUM(1)", "+1", "-1", "\t=1"):
+        running.accounts.token("anna", "anna", "ageing", label)
+    assert not {"=", "@", "+", "-", "\t"} & {x["label"][0] for x in running.accounts.tokens()}
+
+
 def test_a_token_is_for_a_project_of_its_owner(running):
     with pytest.raises(DeskError, match="no member"):
         running.accounts.token("test", "anna", "births")

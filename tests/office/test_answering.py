@@ -167,6 +167,29 @@ def test_a_database_that_goes_away_loses_no_request(pool, monkeypatch, work):
         pool.stop(1.0)
 
 
+@pytest.mark.parametrize("work", ["claim", "finish"])
+def test_a_database_that_goes_away_loses_no_request(pool, monkeypatch, work):
+    # what it was asked to do may have been done
+    desk, lost = pool.running.desk, [True]
+    do, reply = getattr(desk, work), {"status": "ok", "kind": "Result", "result": {}}
+
+    def goes_away(*given):
+        done = do(*given) if work == "claim" or not lost else None
+        if lost:
+            lost.clear()
+            raise ConnectionError
+        return done
+
+    monkeypatch.setattr(desk, work, goes_away)
+    monkeypatch.setattr(pool, "_of", lambda name: Process(reply))
+    pool.running.ask()
+    pool._threads[0].start()
+    try:
+        until(lambda: desk.counts() == {"answered": 1}, 20.0)
+    finally:
+        pool.stop(1.0)
+
+
 def test_an_answer_is_seen_at_the_end_of_its_class(pool, monkeypatch):
     waited = []
     pool.running.ask()
@@ -190,6 +213,15 @@ def test_when_an_answer_is_seen_comes_from_made_up_records(pool, monkeypatch):
         pool._answer("answering 0", pool.running.desk.claim())
         seen[-1] += time.monotonic() - began
     assert seen == pytest.approx([2.0] * 3, abs=0.2)
+
+
+def test_a_plan_is_made_anew_when_the_policy_has_changed(pool):
+    pool._processes["plan"] = Process({"html": "one"}, {"html": "two"})
+    question = pool.running.desk.question("ageing", asked()).to_json()
+    assert [pool.plan(question)["html"] for _ in range(2)] == ["one"] * 2
+    policy = pool.running.folder.policy_file
+    policy.write_text(policy.read_text().replace("range = [0, 1]", "range = [0, 2]"))
+    assert pool.plan(question)["html"] == "two"
 
 
 def test_one_server_at_a_time(running):
@@ -288,6 +320,10 @@ def test_workers_have_limits_and_no_rows_in_the_server(alive):
 def test_plans_need_no_data(alive, monkeypatch):
     question = alive.desk.question("ageing", asked()).to_json()
     made = alive.pool.plan(question)
+    for name, process in alive.pool._processes.items():  # a plan keeps no other server away
+        fds = Path(f"/proc/{process.pid}/fd")
+        held = {os.readlink(fd).rpartition("/")[2] for fd in fds.iterdir() if fd.exists()}
+        assert ("office.lock" in held) is (name != "plan")
     assert "<table" in made["html"]
     assert alive.pool.plan(question) is made
     other = alive.desk.question("ageing", asked("dp_qte", quantiles=[0.5])).to_json()

@@ -220,6 +220,18 @@ def test_what_is_the_offices_own_is_refused(office, registry, name):
         (lambda r: dpe.dp_randomisation_test("y ~ t", r, epsilon=1), OptionError, "not answer"),
         (lambda r: dpe.plan("y ~ t", r, epsilon=1, n=5), OptionError, "^n cannot be given"),
         (lambda r: r.plan("y ~ t", epsilon=1, bounds={}), OptionError, "^bounds cannot be given"),
+        (lambda r: dpe.plan("y ~ tt", r, epsilon=1), DataError, "did you mean 't'"),
+        (lambda r: r.plan("y ~ t | heigth", epsilon=1), DataError, "'heigth'"),
+        (
+            lambda r: dpe.dp_ate("y ~ t", dpe.connect(URL), epsilon=1),
+            OptionError,
+            "has registry",
+        ),
+        (lambda r: dpe.Protocol("y ~ t", 1.0).run(r), OptionError, "does not answer run; it"),
+        (lambda r: r[r["x"] > 4], OptionError, "no rows here: codebook"),
+        (lambda r: list(r), OptionError, "no rows here"),
+        (lambda r: np.asarray(r), OptionError, "no rows here"),
+        (lambda r: r.head(), AttributeError, "^'head': .* no rows here"),
         (lambda r: r.made_up(2), OptionError, "n must be a whole number"),
         (lambda r: r.request("nothing"), OfficeError, "no such page"),
     ],
@@ -229,11 +241,6 @@ def test_a_mistake_is_a_sentence_and_costs_nothing(office, registry, call, error
         call(registry)
     assert "\n" not in str(told.value)
     assert not office.states
-
-
-def test_a_protocol_does_not_run_on_it(registry):
-    with pytest.raises(dpe.DPEffectsError):
-        dpe.Protocol("y ~ t", 1.0).run(registry)
 
 
 def test_numbers_of_numpy_and_ranges_are_plain_values(office, registry):
@@ -261,7 +268,7 @@ def test_the_codebook_and_the_budget_are_frames(office, registry):
         dict(zip(book["column"], book["roles"], strict=True))["region"] == "covariates, subgroups"
     )
     assert registry.bounds == dpe.declare(data().frame, BOUNDS).bounds
-    assert registry.n == N
+    assert registry.n == len(registry) == N
     amounts = registry.budget()
     assert list(amounts["budget"].unique()) == ["dataset", "person"]
     assert amounts[amounts["of"] == "epsilon"][["total", "spent", "left"]].iloc[0].tolist() == [

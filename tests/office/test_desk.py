@@ -142,6 +142,14 @@ def test_a_budget_comes_back_only_if_nothing_was_paid(tmp_path):
     assert running.desk.budget("ageing")["project"]["epsilon"]["spent"] == 0.3
 
 
+def test_what_was_approved_and_the_gate_refused_can_be_asked_again(running):
+    request = running.ask()["id"]
+    running.desk.approve(running.person("sue"), request)
+    running.desk.finish(request, {"status": "refused", "reason": "more time than there is"})
+    assert running.desk.state(running.person("anna"), request)["status"] == "refused"
+    assert running.ask()["status"] == "waiting"
+
+
 def test_what_the_policy_refuses_costs_nothing_and_says_why(running):
     for changes in ({"formula": "nothing ~ t"}, {"epsilon": 3.0}, {"delta": 0.1}):
         state = running.ask(**changes)
@@ -195,7 +203,9 @@ def test_people_take_turns(tmp_path):
     many = [running.ask(epsilon=0.01 + k / 1000)["id"] for k in range(4)]
     one = running.ask("bert", "births", epsilon=0.1)["id"]
     two = running.ask("bert", "births", epsilon=0.2)["id"]
-    taken = [running.desk.claim().id for _ in range(6)]
+    taken = []
+    for _ in range(6):
+        taken.append(running.desk.claim(taken).id)
     assert taken == [many[0], one, many[1], two, *many[2:]]
 
 

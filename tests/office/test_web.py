@@ -166,6 +166,39 @@ def test_signing_in_has_a_rate_by_address_and_by_name(tmp_path):
     assert sign_in(elsewhere, "bert", PASSWORD).status_code == 200
 
 
+def test_plans_of_one_person_do_not_keep_all_others_waiting(running, monkeypatch):
+    monkeypatch.setattr(running.office.pool, "plan", lambda question: {"error": "planned"})
+    researcher = running.browser("anna")
+    data = {"form": form_of(researcher), "project": "ageing", "call": "dp_ate", "formula": "y ~ t"}
+    data |= {"epsilon": "0.2", "delta": "", "options": "", "do": "plan"}
+    codes = [researcher.post("/ask", data=data).status_code for _ in range(12)]
+    assert codes == [200] * 10 + [400] * 2
+    assert "too many requests" in researcher.post("/ask", data=data).text
+
+
+def test_nothing_sends_elsewhere(running):
+    browser = running.browser("anna", follow_redirects=False)
+    for path in ("/", "/tokens/", "//evil.example/", "/sign-in/?next=//evil.example"):
+        reply = browser.get(path, headers={"host": "evil.example"})
+        assert "evil" not in reply.headers.get("location", "")
+
+
+def test_what_is_no_number_is_a_sentence(running):
+    steward = running.browser("sue")
+    form = form_of(steward)
+    for number in ("nan", "inf", "-1e999", "one", "1e99999999999"):
+        reply = steward.post("/tokens", data={"form": form, "do": "revoke", "token": number})
+        assert (reply.status_code, "a number, such as" in reply.text) == (400, True)
+
+
+def test_behind_a_proxy_that_says_nothing_cookies_are_secure(tmp_path):
+    running = Running(tmp_path, behind_proxy="10.0.0.2")
+    headers = running.browser().get("/sign-in").headers
+    assert "__Host-office=" in headers["set-cookie"]
+    assert "Secure" in headers["set-cookie"]
+    assert "max-age=31536000" in headers["strict-transport-security"]
+
+
 def test_a_password_that_serves_once_is_changed_first(running):
     password = running.accounts.add("test", "new", "researcher")
     browser = running.browser("new", password)

@@ -102,7 +102,8 @@ class Accounts:
                 raise DeskError(f"{name} is no member of the project {project}", 403)
             note(connection, by, "made a token", f"{name}, {project}")
             ids = pair["account_id"], pair["project_id"]
-            return _add_token(connection, timedelta(days=days), "token", *ids, label[:80])
+            told = label.lstrip("=+-@\t\r ")[:80]  # in a spreadsheet it is no formula
+            return _add_token(connection, timedelta(days=days), "token", *ids, told)
 
     def who(self, text: str, kind: str) -> Person:
         """Return whose token or session it is; refuse it where it has ended or was revoked."""

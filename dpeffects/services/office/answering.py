@@ -49,8 +49,8 @@ class AnsweringProcess(LimitedProcess):
     """A process that answers or plans; it holds the lock, and outlives its server's terminal."""
 
     def __init__(self, work: str, policy: Path, lock: int) -> None:
-        process, lasting = f"{__name__}_process", {"pass_fds": (lock,), "start_new_session": True}
-        super().__init__(process, work, str(policy), **lasting)
+        locked = {"pass_fds": (lock,) * (work != "plan"), "start_new_session": True}
+        super().__init__(f"{__name__}_process", work, str(policy), **locked)
         self.n = int(self.ready or 0)
         """Number of records."""
 
@@ -92,13 +92,14 @@ class Pool:
 
     def plan(self, question: str) -> dict[str, Any]:
         """Plan a request in a process without data, one at a time: its summary, or an error."""
-        if question in self._planned:
-            return self._planned[question]
+        policy = self._desk.folder.policy()
+        if (known := repr((question, policy))) in self._planned:
+            return self._planned[known]
         if not self._planning.acquire(timeout=PAUSE):
             return {"error": _BUSY}
         try:
             task = {"question": question, "n": self._desk.n}
-            planned = self._of("plan").ask(task, self._desk.folder.policy().max_seconds)
+            planned = self._of("plan").ask(task, policy.max_seconds)
         except TimeoutError:
             planned = None
         finally:
@@ -108,7 +109,7 @@ class Pool:
             return {"error": _TOO_LARGE}
         if len(self._planned) >= PLANS:
             self._planned.clear()
-        return self._planned.setdefault(question, planned)
+        return self._planned.setdefault(known, planned)
 
     # --- in the threads
 

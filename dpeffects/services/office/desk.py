@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -57,6 +58,7 @@ class Desk:
         self.dataset = folder.settings.name
         self.n = 0
         """Number of records, once a worker has read the data."""
+        self._served = 0
 
     def about(self) -> dict[str, Any]:
         """Describe the dataset: its codebook, and what may be asked."""
@@ -105,11 +107,19 @@ class Desk:
                 new |= {name: getattr(question, name) for name in _SIZES} | {"asked": now()}
                 new |= {"question": question.to_json(), "kind": "", "decided_by": ""}
                 if known is None:
+                    self._limit(connection, person)
                     connection.execute(REQUESTS.insert().values(id=question.request, **new))
                 else:
                     db.change(connection, REQUESTS, question.request, **new)
                 note(connection, person.name, f"asked: {status}", question.request)
         return self.state(person, question.request)
+
+    def _limit(self, connection: Connection, person: Person) -> None:
+        """Refuse more new requests than somebody may have in a day: each is kept."""
+        today = sql.select(sql.func.count()).where(REQUESTS.c.account_id == person.id)
+        today = today.where(REQUESTS.c.asked > now(-timedelta(days=1)))
+        if connection.scalar(today) >= (most := self.folder.settings.requests_per_day):
+            raise DeskError(f"these are more than the {most} new requests of a day", 429)
 
     def approve(self, by: Person, request: str) -> None:
         """Let a request be answered; a person does not approve an own one."""
@@ -193,11 +203,14 @@ class Desk:
         """Take the oldest request of the queue, or one that was taken and that nobody holds."""
         dropped = (REQUESTS.c.status == RUNNING) & REQUESTS.c.id.not_in(held)
         query = sql.select(REQUESTS).where((REQUESTS.c.status == QUEUED) | dropped)
-        query = query.order_by(REQUESTS.c.changed).limit(1).with_for_update(skip_locked=True)
+        turns = REQUESTS.c.account_id <= self._served, REQUESTS.c.account_id  # of people
+        query = query.order_by(*turns, REQUESTS.c.changed).limit(1)
+        query = query.with_for_update(skip_locked=True)
         with self.database.write() as connection:
             if (row := db.one(connection, query)) is None:
                 return None
             db.change(connection, REQUESTS, row["id"], status=RUNNING, changed=now())
+            self._served = row["account_id"]
             return Asked(row["id"], row["question"])
 
     def requeue(self, request: str) -> None:
@@ -213,7 +226,7 @@ class Desk:
             values |= {"kind": reply["kind"], "result": result}
         else:
             paid = reply.get("paid", values["reason"] in _PAID)
-            values["status"] = FAILED if paid else REFUSED
+            values |= {"status": FAILED} if paid else {"status": REFUSED, "decided_by": ""}
         with self.database.write() as connection:
             db.change(connection, REQUESTS, request, **values)
             note(connection, "office", values["status"], request)

@@ -48,8 +48,8 @@ class OfficeSettings:
         ``approve_above``, "never" none.
     workers
         Processes that answer, each with the data.
-    requests_per_minute, sign_ins_per_minute
-        Of one token or session; of one address.
+    requests_per_minute, requests_per_day, sign_ins_per_minute
+        Of one token or session; new ones of one person; of one address.
     session_hours, token_days, grace_seconds
         How long a session and a token last, and how long a server that is stopped waits for the
         requests that are being answered.
@@ -66,6 +66,7 @@ class OfficeSettings:
     approve_above: float = 0.5
     workers: Annotated[int, at_least(1)] = 1
     requests_per_minute: Annotated[int, at_least(1)] = 600
+    requests_per_day: Annotated[int, at_least(1)] = 1000
     sign_ins_per_minute: Annotated[int, at_least(1)] = 10
     session_hours: float = 12.0
     token_days: float = 90.0

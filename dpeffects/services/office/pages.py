@@ -40,7 +40,8 @@ _CALLS = (
     *("dp_late", "dp_did", "dp_balance", "dp_moments", "dp_study"),
 )
 """In the order in which a form has them."""
-_LOGIN_HOURS = 1.0
+_LOGIN_HOURS, _PLANS = 1.0, 10
+"""How long a form to sign in is good for; plans of one person in a minute, which take turns."""
 
 
 def page(
@@ -203,6 +204,7 @@ def _plan(
     office: RunningOffice, visit: Visit, project: str, state: Mapping[str, Any]
 ) -> dict[str, Any]:
     asked = {name: state[name] for name in ("call", "formula", "epsilon", "delta", "options")}
+    office.limit("plan", _PLANS, visit.person.name)
     plan = office.pool.plan(office.desk.question(project, asked).to_json())
     return plan | {"html": _embedded(visit, plan["html"])} if "html" in plan else plan
 

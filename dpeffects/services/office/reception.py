@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,10 +51,10 @@ class Visit:
 
     def number(self, name: str) -> float | None:
         """A field that is a number, or None where it is empty."""
-        try:
-            return float(text) if (text := self.field(name)) else None
-        except ValueError:
-            raise DeskError(f"{name} is a number, such as 0.5") from None
+        with suppress(ValueError):
+            if not (text := self.field(name)) or math.isfinite(float(text)):
+                return float(text) if text else None
+        raise DeskError(f"{name} is a number, such as 0.5")
 
     @property
     def address(self) -> str:

@@ -52,7 +52,9 @@ def make_app(folder: OfficeFolder, lock: int) -> Guard:
 
     routes = [*_routes_of_scripts(office), *routes_of_pages(office)]
     handlers: Any = dict.fromkeys((DPEffectsError, FieldError, HTTPException, Exception), said)
-    return Guard(Starlette(routes=routes, lifespan=running, exception_handlers=handlers), office)
+    app = Starlette(routes=routes, lifespan=running, exception_handlers=handlers)
+    app.router.redirect_slashes = False  # to the host that the visitor names
+    return Guard(app, office)
 
 
 def _routes_of_scripts(office: RunningOffice) -> list[Route]:
@@ -153,6 +155,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         began, status = time.monotonic(), 0
+        if self.office.settings.behind_proxy:  # which has TLS, whether it says so or not
+            scope["scheme"] = "https"
         state = scope.setdefault("state", {})
         state["trace"] = trace = new_secret(8)
 
