@@ -167,29 +167,6 @@ def test_a_database_that_goes_away_loses_no_request(pool, monkeypatch, work):
         pool.stop(1.0)
 
 
-@pytest.mark.parametrize("work", ["claim", "finish"])
-def test_a_database_that_goes_away_loses_no_request(pool, monkeypatch, work):
-    # what it was asked to do may have been done
-    desk, lost = pool.running.desk, [True]
-    do, reply = getattr(desk, work), {"status": "ok", "kind": "Result", "result": {}}
-
-    def goes_away(*given):
-        done = do(*given) if work == "claim" or not lost else None
-        if lost:
-            lost.clear()
-            raise ConnectionError
-        return done
-
-    monkeypatch.setattr(desk, work, goes_away)
-    monkeypatch.setattr(pool, "_of", lambda name: Process(reply))
-    pool.running.ask()
-    pool._threads[0].start()
-    try:
-        until(lambda: desk.counts() == {"answered": 1}, 20.0)
-    finally:
-        pool.stop(1.0)
-
-
 def test_an_answer_is_seen_at_the_end_of_its_class(pool, monkeypatch):
     waited = []
     pool.running.ask()
