@@ -1,12 +1,15 @@
 """The door: sessions, forms, limits, headers, and words that hold nothing of the data."""
 
+import asyncio
 import json
 import logging
 import re
 
 import pytest
+from starlette.requests import Request
 
-from dpeffects.services.office.reception import MOST_BYTES
+from dpeffects.services.office.accounts import DeskError
+from dpeffects.services.office.reception import MOST_BYTES, read_body
 from dpeffects.services.office.structured_logs import JsonLines
 from tests.office.offices import PASSWORD, Running, asked, form_of, sign_in
 
@@ -52,6 +55,7 @@ def test_every_page_of_the_api_needs_a_token(running):
         (b'{"call": "dp_ate", "call": "dp_qte"}', 400, "given twice"),
         (b'{"epsilon": NaN}', 400, "finite"),
         (b"[" * 10_000, 400, "nested"),
+        (b'{"call": "dp_ate", "formula": "\\ud800", "epsilon": 1}', 400, "half a character"),
         (b" " * (MOST_BYTES + 1), 413, "at most"),
         (json.dumps(asked(formula="y ~ ")).encode(), 400, ""),
     ],
@@ -73,6 +77,14 @@ def test_a_body_without_end_is_not_read_to_its_end(running):
 
     reply = running.script().post(f"{DATASET}/requests", content=parts())
     assert reply.status_code == 413
+
+
+def test_a_body_that_ends_before_its_end_is_one_sentence():
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(DeskError, match="not sent to its end"):
+        asyncio.run(read_body(Request({"type": "http"}, receive)))
 
 
 def test_tokens_have_a_rate(tmp_path):
@@ -252,6 +264,16 @@ def test_what_people_write_is_shown_and_never_run(running):
     assert "<img" not in reply.text
     assert "<b>fully" not in researcher.get("/dataset").text  # a label of the codebook
     assert "&lt;b&gt;fully" in researcher.get("/dataset").text
+
+
+@pytest.mark.parametrize("token", ["nan", "inf", "-1", "1e300", "9" * 30, "x", ""])
+@pytest.mark.parametrize(("page", "name"), [("/tokens", "anna"), ("/people", "sue")])
+def test_what_is_no_number_of_a_token_is_no_token(running, page, name, token):
+    browser = running.browser(name)
+    data = {"form": form_of(browser), "do": "revoke", "token": token}
+    reply = browser.post(page, data=data)
+    assert reply.status_code == 404
+    assert "there is no such token" in reply.text
 
 
 def test_the_form_asks_what_a_script_asks(running):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from limits import parse as rate
 from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
 from starlette.concurrency import run_in_threadpool as in_thread
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
+from dpeffects.documents import parse_json
 from dpeffects.services.office.accounts import Accounts, DeskError, Person
 from dpeffects.services.office.answering import Pool
 from dpeffects.services.office.database import Database
@@ -26,7 +28,16 @@ MOST_BYTES, _FIELDS = 65_536, 50
 """Of a request or a form, and how many fields a form has."""
 TEMPLATES = Path(__file__).with_name("templates")
 NOBODY = Person(0, "", "researcher")
-__all__ = ["MOST_BYTES", "NOBODY", "TEMPLATES", "RunningOffice", "Visit", "in_thread", "read_body"]
+__all__ = [
+    "MOST_BYTES",
+    "NOBODY",
+    "TEMPLATES",
+    "RunningOffice",
+    "Visit",
+    "in_thread",
+    "read_body",
+    "read_json",
+]
 
 
 @dataclass
@@ -53,6 +64,11 @@ class Visit:
             return float(text) if (text := self.field(name)) else None
         except ValueError:
             raise DeskError(f"{name} is a number, such as 0.5") from None
+
+    def row(self, name: str) -> int:
+        """A field that is the number of a row; 0, which no row has, where it is none."""
+        text = self.field(name)
+        return int(text) if text.isdecimal() and len(text) < 10 else 0
 
     @property
     def address(self) -> str:
@@ -136,11 +152,24 @@ class RunningOffice:
         self.limit("session", self.settings.requests_per_minute, str(visit.person.token))
 
 
+def read_json(text: str | bytes) -> Any:
+    """Read JSON whose texts can be sent back."""
+    values = parse_json(text)
+    try:
+        json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise DeskError("this JSON has half a character, which cannot be written") from None
+    return values
+
+
 async def read_body(request: Request) -> bytes:
     """Read what was sent, as far as it may go."""
     body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise DeskError(f"a request has at most {MOST_BYTES} bytes", 413)
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > MOST_BYTES:
+                raise DeskError(f"a request has at most {MOST_BYTES} bytes", 413)
+    except ClientDisconnect:
+        raise DeskError("this request was not sent to its end") from None
     return body
