@@ -30,9 +30,10 @@ from urllib.parse import quote, urlencode
 import pandas as pd
 import sqlalchemy as sql
 import uvicorn
+from argon2 import PasswordHasher
 
 from dpeffects.services.gate.question import CALLS
-from dpeffects.services.office import answering
+from dpeffects.services.office import accounts, answering
 from dpeffects.services.office import database as db
 from dpeffects.services.office.answering import DIED, TOO_LONG
 from dpeffects.services.office.structured_logs import JsonLines
@@ -112,8 +113,6 @@ class FuzzedOffice:
             **{"store": store, **often},
         )
         _spoil(folder / "data.csv")
-        policy = self.running.folder.policy_file
-        policy.write_text(f"max_seconds = 10\n{policy.read_text()}")
         self._lines: list[str] = []
         self._signed: dict[str, tuple[str, str]] = {}
         handler = logging.Handler()
@@ -143,25 +142,25 @@ class FuzzedOffice:
         while not self._server.started:
             assert self._thread.is_alive(), "the server did not start"
             time.sleep(0.01)
-        accounts = self.running.accounts
-        accounts.add("test", "victim", "researcher", PASSWORD)
-        accounts.add("test", "gone", "steward", PASSWORD)
-        accounts.set_account("test", "gone", "steward", False)
-        accounts.set_member("test", "sue", "ageing")
-        accounts.set_member("test", "victim", "ageing")
-        self.token = accounts.token("test", "anna", "ageing")
-        self.revoked = accounts.token("test", "victim", "ageing")
-        accounts.revoke(self.running.person("victim"), accounts.tokens("victim")[0]["id"])
+        people = self.running.accounts
+        people.add("test", "victim", "researcher", PASSWORD)
+        people.add("test", "gone", "steward", PASSWORD)
+        people.set_account("test", "gone", "steward", False)
+        people.set_member("test", "sue", "ageing")
+        people.set_member("test", "victim", "ageing")
+        self.token = people.token("test", "anna", "ageing")
+        self.revoked = people.token("test", "victim", "ageing")
+        people.revoke(self.running.person("victim"), people.tokens("victim")[0]["id"])
         self.session = self._session("anna")
         self.own = self.running.ask(formula="y ~ t")["id"]
         """A request that waits or is answered."""
 
     def _session(self, name: str) -> str:
-        by, accounts = "test", self.running.accounts
+        by, people = "test", self.running.accounts
         if name == "victim":  # whatever was done to it
-            accounts.set_account(by, name, "researcher", True)
-            accounts.set_password(by, name, PASSWORD)
-        return accounts.sign_in(name, PASSWORD, 12.0)
+            people.set_account(by, name, "researcher", True)
+            people.set_password(by, name, PASSWORD)
+        return people.sign_in(name, PASSWORD, 12.0)
 
     def signed(self, name: str) -> tuple[str, str]:
         """A session, and what its forms hold; the victim's is always a new one."""
@@ -215,7 +214,12 @@ class FuzzedOffice:
 @contextlib.contextmanager
 def opened(**how: Any) -> Iterator[FuzzedOffice]:
     """An office with its workers, while it is needed."""
-    with TemporaryDirectory() as folder:
+    quick = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    with (
+        TemporaryDirectory() as folder,
+        mock.patch.multiple(accounts, _HASHER=quick, _NOBODY=quick.hash("nobody")),
+        mock.patch.object(answering, "START", 600.0),
+    ):
         made = FuzzedOffice(Path(folder), **how)
         try:
             yield made

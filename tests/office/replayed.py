@@ -21,6 +21,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
+from dpeffects.services.gate import trial_runs
 from dpeffects.services.gate.policy import Policy
 from dpeffects.services.gate.question import Question
 from dpeffects.services.office import answering
@@ -183,12 +184,15 @@ def _shown(data: pd.DataFrame, nasty: Pair, some: int) -> Iterator[tuple[str, An
         logging.getLogger().addHandler(handler)
         stack.callback(logging.getLogger().removeHandler, handler)
         stack.enter_context(mock.patch.object(answering, "time_class", return_value=0.0))
+        stack.enter_context(mock.patch.object(trial_runs, "_START", 600.0))  # on a busy machine
         how = {"epsilon": 99.0, "delta": 1e-3, "approval": "above", "approve_above": 3.0}
         clean = frame(N).assign(t=np.arange(N) % 2)
         running = Running(Path(folder), data=clean, codebook=_codebook(nasty), **how)
         treated = [int(x) if isinstance(x, bool | np.bool_) else x for x in data["t"]]
         data.assign(t=treated).to_csv(Path(folder, "data.csv"), index=False)
-        worker = InProcess(running.folder.policy_file)
+        policy = running.folder.policy_file
+        policy.write_text(f"max_seconds = 600\n{policy.read_text()}")
+        worker = InProcess(policy)
         running.desk.n, pool = worker.n, running.office.pool
         stack.enter_context(mock.patch.object(pool, "_of", return_value=worker))
         stack.callback(running.database.close)

@@ -12,6 +12,7 @@ from dpeffects.services.office.accounts import DeskError
 from dpeffects.services.office.reception import MOST_BYTES, read_body
 from dpeffects.services.office.structured_logs import JsonLines
 from tests.office.offices import PASSWORD, Running, asked, form_of, sign_in
+from tests.privacy.conftest import server  # noqa: F401  a PostgreSQL server of the tests' own
 
 DATASET = "/api/datasets/registry"
 
@@ -55,7 +56,8 @@ def test_every_page_of_the_api_needs_a_token(running):
         (b'{"call": "dp_ate", "call": "dp_qte"}', 400, "given twice"),
         (b'{"epsilon": NaN}', 400, "finite"),
         (b"[" * 10_000, 400, "nested"),
-        (b'{"call": "dp_ate", "formula": "\\ud800", "epsilon": 1}', 400, "half a character"),
+        (b'{"call": "dp_ate", "formula": "\\ud800", "epsilon": 1}', 400, "cannot be written"),
+        (b'{"call": "dp_ate", "options": {"by": "\\u0000"}}', 400, "cannot be written"),
         (b" " * (MOST_BYTES + 1), 413, "at most"),
         (json.dumps(asked(formula="y ~ ")).encode(), 400, ""),
     ],
@@ -264,6 +266,17 @@ def test_what_people_write_is_shown_and_never_run(running):
     assert "<img" not in reply.text
     assert "<b>fully" not in researcher.get("/dataset").text  # a label of the codebook
     assert "&lt;b&gt;fully" in researcher.get("/dataset").text
+
+
+@pytest.mark.long
+def test_postgresql_has_no_zeros_in_texts(tmp_path, server):  # noqa: F811
+    running = Running(tmp_path, store=server.url(server.schema()))
+    assert sign_in(running.browser(), "anna\0").status_code == 400
+    assert running.script().get("/api/requests/%00").status_code == 404
+    assert running.browser("anna").get("/requests/%00/x").status_code == 404
+    body = asked(method="\0")
+    assert running.script().post(f"{DATASET}/requests", json=body).status_code == 400
+    running.database.close()
 
 
 @pytest.mark.parametrize("token", ["nan", "inf", "-1", "1e300", "9" * 30, "x", ""])

@@ -52,7 +52,10 @@ class Visit:
 
     def __getitem__(self, name: str) -> str:
         """A part of the path."""
-        return str(self.request.path_params[name])
+        part = str(self.request.path_params[name])
+        if "\0" in part:  # PostgreSQL has no text with it
+            raise DeskError("there is no such page", 404)
+        return part
 
     def field(self, name: str) -> str:
         """A field of a form, without spaces around it."""
@@ -86,6 +89,8 @@ class Visit:
         try:
             given = parse_qsl(self.body.decode(), keep_blank_values=True, max_num_fields=_FIELDS)
             self.form = dict(given)
+            if "\0" in "".join(self.form.values()):
+                raise ValueError
             signer = URLSafeTimedSerializer(self.session or "nobody", salt="form")
             if not self.session:
                 raise BadSignature("no session")
@@ -153,12 +158,13 @@ class RunningOffice:
 
 
 def read_json(text: str | bytes) -> Any:
-    """Read JSON whose texts can be sent back."""
+    """Read JSON whose texts can be kept and sent back."""
     values = parse_json(text)
     try:
-        json.dumps(values, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise DeskError("this JSON has half a character, which cannot be written") from None
+        if b"\\u0000" in json.dumps(values, ensure_ascii=False).encode():
+            raise ValueError
+    except ValueError:
+        raise DeskError("this JSON has a character that cannot be written") from None
     return values
 
 
