@@ -276,7 +276,7 @@ def _asked(chance: random.Random) -> dict[str, Any]:
     """A question that may well be answered."""
     grammar, call = Grammar(chance), chance.choice(["dp_att", "dp_atc", *CALLS, *["dp_ate"] * 5])
     formula, options = grammar.formula(), {}
-    if chance.random() < 0.6:
+    if chance.random() < 0.9:
         right = chance.choice(["", " | x", " | x + g", " | z + cut(x, [0, 1, 2]) + flag"])
         formula = f"{chance.choice(['y', '`y|2`', 'I(y > 0.5)'])} ~ {chance.choice(['t', 'arm'])}"
         formula += right
@@ -404,7 +404,11 @@ def _form(chance: random.Random, here: FuzzedOffice) -> bytes:
 
 
 def _odd_target(chance: random.Random, here: FuzzedOffice) -> str:
-    known = here.own if chance.random() < 0.6 else quote(str(chance.choice(ODD))[:300])
+    known = (
+        here.own
+        if chance.random() < 0.6
+        else quote(str(chance.choice(ODD))[:300], errors="surrogatepass")
+    )
     target = chance.choice(_PAGES).replace("{id}", known)
     if chance.random() < 0.5:
         at = chance.randrange(len(target) + 1)
@@ -419,7 +423,9 @@ def _odd_target(chance: random.Random, here: FuzzedOffice) -> str:
             "x" * 9000,
             "%0d%0a",
         ]
-        target = target[:at] + chance.choice([*odd, quote(str(chance.choice(ODD))[:200])])
+        target = target[:at] + chance.choice(
+            [*odd, quote(str(chance.choice(ODD))[:200], errors="surrogatepass")]
+        )
     return chance.choice([target] * 20 + [f"http://evil.example{target}", "*", f"{target} x", ""])
 
 
@@ -607,6 +613,8 @@ def leaked(replies: list[Reply], log: str) -> list[str]:
 
 def overspent(here: FuzzedOffice) -> str:
     """Say where the ledger has not what the accepted requests cost."""
+    if not here.workers:
+        return ""
     rows = here.running.database.rows(sql.select(db.REQUESTS.c.status, db.REQUESTS.c.epsilon))
     paid = sum(row["epsilon"] for row in rows if row["status"] in ("answered", "failed"))
     spent = here.running.desk.budget()["dataset"]["epsilon"]["spent"]
