@@ -568,15 +568,17 @@ def _end(reply: Reply, sent: bytes) -> tuple[str, bool]:
         return "an error of the server", True
     if "content-security-policy" not in head or "no-store" not in head:
         return "an answer without its headers", True
+    if "text/html" in head and _MARKUP.search(body):
+        return "markup was let in", True
     if reply.status < 400:
-        return ("answered", False) if not _MARKUP.search(body) else ("markup was let in", True)
+        return "answered", False
     if sent.startswith(b"HEAD"):
         return "refused with a sentence", False
     if "application/json" in head:
         said = json.loads(body)
         right = set(said) == {"error"} and 0 < len(said["error"]) <= 2000
     else:
-        right = "<h1>" in body and not _MARKUP.search(body)
+        right = "<h1>" in body
     return "refused with a sentence", not right or "Traceback" in body
 
 
