@@ -4,6 +4,7 @@
     python benchmarks/replay.py --workers 1    # in one process
     python benchmarks/replay.py --small        # every sixth call
     python benchmarks/replay.py --some         # every call on four pairs, each in one way
+    python benchmarks/replay.py --office       # every kind of request to an office
 
 Each replay records a call on one table and repeats it on the other (`tests/replay.py`): no true
 value may move by more than is declared, and nothing else that leaves the call may differ. Ways:
@@ -97,12 +98,43 @@ def by_pair(table: pd.DataFrame) -> pd.DataFrame:
     return made.set_axis(["pair", "replays", "refused", "violations"], axis=1)
 
 
+def of_office(name: str) -> tuple[str, int, tuple[str, ...], float]:
+    from tests.office.replayed import replayed
+
+    warnings.simplefilter("ignore")
+    found, shown = replayed(name)
+    return name, shown, found.violations, found.largest
+
+
+def office(workers: int) -> None:
+    from tests.office.replayed import PAIRS, kinds
+
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        found = list(bar(pool.map(of_office, PAIRS), "pairs", len(PAIRS)))
+    rows = [(pair, shown, len(bad), round(largest, 4)) for pair, shown, bad, largest in found]
+    columns = ["pair", "answers and lines of logs", "differences", "largest moved / declared"]
+    save(
+        "replay_office",
+        f"Replay of an office on neighbours: {kinds()} kinds of request, {len(PAIRS)} pairs",
+        {"": pd.DataFrame(rows, columns=columns)},
+        "Every second pair has its records in another order, too. Compared are statuses, headers "
+        "and bodies of all that researchers and stewards can fetch, of plans, events, budgets, "
+        "metrics and exports, and the lines of the log, without times and random identifiers.",
+    )
+    wrong = [(pair, bad[:3]) for pair, _, bad, _ in found if bad]
+    print(*wrong, sep="\n")
+    sys.exit(1 if wrong else 0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--some", action="store_true")
+    parser.add_argument("--office", action="store_true")
     given = parser.parse_args()
+    if given.office:
+        office(given.workers)
     table = run(list(CALLS)[:: 6 if given.small else 1], given.workers, given.some)
     counted = [("refused before the first charge", "refused"), ("violations", "violated")]
     ways = table.groupby("way", sort=False)

@@ -26,7 +26,7 @@ from dpeffects.seeded import SeededNoise
 from tests.fuzzing.calls import Call, from_formula, from_frame
 from tests.fuzzing.frames import DAY, FLOATS, SECRET
 
-FORMULAS, FRAMES = 20_000, 10_000
+FORMULAS, FRAMES, REQUESTS, ENTRANCES = 20_000, 10_000, 5_000, 2_000
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,20 @@ PASSWORD = "correct horse battery"
 FORM = re.compile(r'name="form" value="([^"]+)"')
 
 
-def make(folder, *, epsilon=2.0, delta=0.0, anchor=None, ledger="", **settings) -> OfficeFolder:
+def make(
+    folder,
+    *,
+    epsilon=2.0,
+    delta=0.0,
+    anchor=None,
+    ledger="",
+    data=None,
+    codebook=CODEBOOK,
+    **settings,
+) -> OfficeFolder:
     folder.mkdir(parents=True, exist_ok=True)
-    frame().to_csv(folder / "data.csv", index=False)
-    (folder / "codebook.toml").write_text(CODEBOOK)
+    (frame() if data is None else data).to_csv(folder / "data.csv", index=False)
+    (folder / "codebook.toml").write_text(codebook)
     settings = {"name": "registry", "title": "The registry", **settings}
     files = folder / "data.csv", folder / "codebook.toml"
     where = {"anchor": anchor, "ledger": ledger}

@@ -1,14 +1,18 @@
 """The door: sessions, forms, limits, headers, and words that hold nothing of the data."""
 
+import asyncio
 import json
 import logging
 import re
 
 import pytest
+from starlette.requests import Request
 
-from dpeffects.services.office.reception import MOST_BYTES
+from dpeffects.services.office.accounts import DeskError
+from dpeffects.services.office.reception import MOST_BYTES, read_body
 from dpeffects.services.office.structured_logs import JsonLines
 from tests.office.offices import PASSWORD, Running, asked, form_of, sign_in
+from tests.privacy.conftest import server  # noqa: F401  a PostgreSQL server of the tests' own
 
 DATASET = "/api/datasets/registry"
 
@@ -52,6 +56,8 @@ def test_every_page_of_the_api_needs_a_token(running):
         (b'{"call": "dp_ate", "call": "dp_qte"}', 400, "given twice"),
         (b'{"epsilon": NaN}', 400, "finite"),
         (b"[" * 10_000, 400, "nested"),
+        (b'{"call": "dp_ate", "formula": "\\ud800", "epsilon": 1}', 400, "cannot be written"),
+        (b'{"call": "dp_ate", "options": {"by": "\\u0000"}}', 400, "cannot be written"),
         (b" " * (MOST_BYTES + 1), 413, "at most"),
         (json.dumps(asked(formula="y ~ ")).encode(), 400, ""),
     ],
@@ -73,6 +79,14 @@ def test_a_body_without_end_is_not_read_to_its_end(running):
 
     reply = running.script().post(f"{DATASET}/requests", content=parts())
     assert reply.status_code == 413
+
+
+def test_a_body_that_ends_before_its_end_is_one_sentence():
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(DeskError, match="not sent to its end"):
+        asyncio.run(read_body(Request({"type": "http"}, receive)))
 
 
 def test_tokens_have_a_rate(tmp_path):
@@ -285,6 +299,27 @@ def test_what_people_write_is_shown_and_never_run(running):
     assert "<img" not in reply.text
     assert "<b>fully" not in researcher.get("/dataset").text  # a label of the codebook
     assert "&lt;b&gt;fully" in researcher.get("/dataset").text
+
+
+@pytest.mark.long
+def test_postgresql_has_no_zeros_in_texts(tmp_path, server):  # noqa: F811
+    running = Running(tmp_path, store=server.url(server.schema()))
+    assert sign_in(running.browser(), "anna\0").status_code == 400
+    assert running.script().get("/api/requests/%00").status_code == 404
+    assert running.browser("anna").get("/requests/%00/x").status_code == 404
+    body = asked(method="\0")
+    assert running.script().post(f"{DATASET}/requests", json=body).status_code == 400
+    running.database.close()
+
+
+@pytest.mark.parametrize("token", ["nan", "inf", "-1", "1e300", "9" * 30, "x", ""])
+@pytest.mark.parametrize(("page", "name"), [("/tokens", "anna"), ("/people", "sue")])
+def test_what_is_no_number_of_a_token_is_no_token(running, page, name, token):
+    browser = running.browser(name)
+    data = {"form": form_of(browser), "do": "revoke", "token": token}
+    reply = browser.post(page, data=data)
+    assert reply.status_code == 404
+    assert "there is no such token" in reply.text
 
 
 def test_the_form_asks_what_a_script_asks(running):

@@ -23,7 +23,6 @@ from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 import dpeffects as dpe
-from dpeffects.documents import parse_json
 from dpeffects.errors import DPEffectsError
 from dpeffects.formula import parse
 from dpeffects.lazy import pd
@@ -190,7 +189,7 @@ def _asked(office: RunningOffice, visit: Visit) -> Response:
     try:
         asked: dict[str, Any] = {name: visit.field(name) for name in ("call", "formula")}
         asked |= {name: visit.number(name) or 0.0 for name in ("epsilon", "delta")}
-        asked["options"] = parse_json(visit.field("options") or "{}")
+        asked["options"] = reception.read_json(visit.field("options") or "{}")
         if visit.field("do") == "plan":
             return _ask(office, visit, plan=_plan(office, visit, visit.field("project"), asked))
         state = office.desk.submit(visit.person, visit.field("project"), asked)
@@ -284,7 +283,7 @@ def _tokens(office: RunningOffice, visit: Visit, made: str = "") -> Response:
 
 def _change_tokens(office: RunningOffice, visit: Visit) -> Response:
     if visit.field("do") == "revoke":
-        office.accounts.revoke(visit.person, int(visit.number("token") or 0))
+        office.accounts.revoke(visit.person, visit.row("token"))
         return RedirectResponse("/tokens", 303)
     name, days = visit.person.name, visit.number("days") or office.settings.token_days
     given = visit.field("project"), visit.field("label")
@@ -339,7 +338,7 @@ def _change_people(office: RunningOffice, visit: Visit) -> Response:
         caps = visit.number("epsilon"), visit.number("delta")
         accounts.set_budget(by, visit.field("of"), name, *caps)
     elif do == "revoke":
-        accounts.revoke(person, int(visit.number("token") or 0))
+        accounts.revoke(person, visit.row("token"))
     return _people(office, visit, made) if made else RedirectResponse("/people", 303)
 
 

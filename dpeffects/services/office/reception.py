@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,8 +17,9 @@ from limits import parse as rate
 from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
 from starlette.concurrency import run_in_threadpool as in_thread
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
+from dpeffects.documents import parse_json
 from dpeffects.services.office.accounts import Accounts, DeskError, Person
 from dpeffects.services.office.answering import Pool
 from dpeffects.services.office.database import Database
@@ -28,7 +30,16 @@ MOST_BYTES, _FIELDS = 65_536, 50
 """Of a request or a form, and how many fields a form has."""
 TEMPLATES = Path(__file__).with_name("templates")
 NOBODY = Person(0, "", "researcher")
-__all__ = ["MOST_BYTES", "NOBODY", "TEMPLATES", "RunningOffice", "Visit", "in_thread", "read_body"]
+__all__ = [
+    "MOST_BYTES",
+    "NOBODY",
+    "TEMPLATES",
+    "RunningOffice",
+    "Visit",
+    "in_thread",
+    "read_body",
+    "read_json",
+]
 
 
 @dataclass
@@ -43,7 +54,10 @@ class Visit:
 
     def __getitem__(self, name: str) -> str:
         """A part of the path."""
-        return str(self.request.path_params[name])
+        part = str(self.request.path_params[name])
+        if "\0" in part:  # PostgreSQL has no text with it
+            raise DeskError("there is no such page", 404)
+        return part
 
     def field(self, name: str) -> str:
         """A field of a form, without spaces around it."""
@@ -55,6 +69,11 @@ class Visit:
             if not (text := self.field(name)) or math.isfinite(float(text)):
                 return float(text) if text else None
         raise DeskError(f"{name} is a number, such as 0.5")
+
+    def row(self, name: str) -> int:
+        """A field that is the number of a row; 0, which no row has, where it is none."""
+        text = self.field(name)
+        return int(text) if text.isdecimal() and len(text) < 10 else 0
 
     @property
     def address(self) -> str:
@@ -72,6 +91,8 @@ class Visit:
         try:
             given = parse_qsl(self.body.decode(), keep_blank_values=True, max_num_fields=_FIELDS)
             self.form = dict(given)
+            if "\0" in "".join(self.form.values()):
+                raise ValueError
             signer = URLSafeTimedSerializer(self.session or "nobody", salt="form")
             if not self.session:
                 raise BadSignature("no session")
@@ -138,11 +159,25 @@ class RunningOffice:
         self.limit("session", self.settings.requests_per_minute, str(visit.person.token))
 
 
+def read_json(text: str | bytes) -> Any:
+    """Read JSON whose texts can be kept and sent back."""
+    values = parse_json(text)
+    try:
+        if b"\\u0000" in json.dumps(values, ensure_ascii=False).encode():
+            raise ValueError
+    except ValueError:
+        raise DeskError("this JSON has a character that cannot be written") from None
+    return values
+
+
 async def read_body(request: Request) -> bytes:
     """Read what was sent, as far as it may go."""
     body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise DeskError(f"a request has at most {MOST_BYTES} bytes", 413)
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > MOST_BYTES:
+                raise DeskError(f"a request has at most {MOST_BYTES} bytes", 413)
+    except ClientDisconnect:
+        raise DeskError("this request was not sent to its end") from None
     return body

@@ -21,14 +21,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from dpeffects.documents import parse_json
 from dpeffects.errors import DPEffectsError, LedgerError, PolicyError
 from dpeffects.services.office.accounts import DeskError, new_secret
 from dpeffects.services.office.answering import CLASS, time_class
 from dpeffects.services.office.desk import FINAL
 from dpeffects.services.office.office_folder import OfficeFolder
 from dpeffects.services.office.pages import page, routes_of_pages
-from dpeffects.services.office.reception import RunningOffice, Visit, in_thread, read_body
+from dpeffects.services.office.reception import (
+    RunningOffice,
+    Visit,
+    in_thread,
+    read_body,
+    read_json,
+)
 from dpeffects.type_checks import FieldError
 
 _LONGEST_WAIT = 20.0
@@ -78,7 +83,7 @@ def _routes_of_scripts(office: RunningOffice) -> list[Route]:
         return {"datasets": [{name: about[name] for name in ("name", "title", "n")}]}
 
     async def submit(visit: Visit) -> Any:
-        asked = parse_json(visit.body)
+        asked = read_json(visit.body)
         state = await in_thread(desk.submit, visit.person, visit.person.project, asked)
         office.pool.wake()
         return state
