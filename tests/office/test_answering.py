@@ -4,8 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -21,7 +19,7 @@ from dpeffects.services.gate.store import Price
 from dpeffects.services.office import answering as module
 from dpeffects.services.office.answering import Pool, time_class
 from dpeffects.services.office.desk import Asked
-from tests.office.offices import Running, asked, until
+from tests.office.offices import Running, Server, asked, until
 
 
 class Process:
@@ -219,35 +217,6 @@ def test_plans_need_no_data(alive, monkeypatch):
     assert "quantile 0.5" in alive.pool.plan(other)["html"]
     broken = Question.from_json(question).to_dict() | {"formula": "y ~ nothing"}
     assert "nothing" in alive.pool.plan(json.dumps(broken))["error"]
-
-
-class Server:
-    """A server of an office in a process of its own."""
-
-    def __init__(self, running, port):
-        self.address = f"http://127.0.0.1:{port}"
-        command = [sys.executable, "-m", "dpeffects", "office", "serve", str(running.folder.path)]
-        self.log = (running.folder.path / "log").open("ab")
-        self.process = subprocess.Popen(
-            [*command, "--listen", f"127.0.0.1:{port}"], stderr=self.log, stdout=self.log
-        )
-
-    def ready(self):
-        def up():
-            try:
-                return httpx.get(f"{self.address}/healthz").status_code == 200
-            except httpx.TransportError:
-                assert self.process.poll() is None, "the server has ended"
-                return False
-
-        until(up, 120.0)
-        return self
-
-    def end(self, how):
-        self.process.send_signal(how)
-        code = self.process.wait(60)
-        self.log.close()
-        return code
 
 
 @pytest.mark.long

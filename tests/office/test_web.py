@@ -215,7 +215,7 @@ def test_a_steward_makes_researchers_and_no_stewards(running):
     reply = steward.post(
         "/people", data={"form": form, "do": "account", "name": "eve", "role": "researcher"}
     )
-    assert "eve signs in with" in reply.text
+    assert "New password of eve, which serves once" in reply.text
     assert {one["name"]: one["role"] for one in running.accounts.people()}["eve"] == "researcher"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,16 +19,16 @@ from starlette.concurrency import run_in_threadpool as in_thread
 from starlette.requests import Request
 
 from dpeffects.services.office.accounts import Accounts, DeskError, Person
-from dpeffects.services.office.answering import Pool
+from dpeffects.services.office.answering import CLASS, Pool
 from dpeffects.services.office.database import Database
-from dpeffects.services.office.desk import Desk
+from dpeffects.services.office.desk import FINAL, Desk
 from dpeffects.services.office.office_folder import OfficeFolder
 
 MOST_BYTES, _FIELDS = 65_536, 50
 """Of a request or a form, and how many fields a form has."""
+_LONGEST_WAIT = 20.0
 TEMPLATES = Path(__file__).with_name("templates")
 NOBODY = Person(0, "", "researcher")
-__all__ = ["MOST_BYTES", "NOBODY", "TEMPLATES", "RunningOffice", "Visit", "in_thread", "read_body"]
 
 
 @dataclass
@@ -134,6 +136,20 @@ class RunningOffice:
         visit.session = visit.request.cookies.get(visit.cookie, "")
         visit.person = self.accounts.who(visit.session, "session")
         self.limit("session", self.settings.requests_per_minute, str(visit.person.token))
+
+
+async def wait_for_answer(office: RunningOffice, visit: Visit) -> dict[str, Any]:
+    """Return a request's state, once it is final or the seconds that were asked for are over."""
+    try:
+        wait = min(float(visit.request.query_params.get("wait", 0.0)), _LONGEST_WAIT)
+    except ValueError:
+        raise DeskError("wait is a number of seconds") from None
+    last = time.monotonic() + wait
+    while True:
+        state = await in_thread(office.desk.state, visit.person, visit["id"])
+        if state["status"] in FINAL or not time.monotonic() < last:
+            return state
+        await asyncio.sleep(CLASS)
 
 
 async def read_body(request: Request) -> bytes:
