@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -74,12 +75,15 @@ class Running:
 class Server:
     """A server of an office in a process of its own."""
 
-    def __init__(self, running, port):
-        self.address = f"http://127.0.0.1:{port}"
+    def __init__(self, running):
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            address = "{}:{}".format(*unused.getsockname())
+        self.address = f"http://{address}"
         command = [sys.executable, "-m", "dpeffects", "office", "serve", str(running.folder.path)]
         self.log = (running.folder.path / "log").open("ab")
         self.process = subprocess.Popen(
-            [*command, "--listen", f"127.0.0.1:{port}"], stderr=self.log, stdout=self.log
+            [*command, "--listen", address], stderr=self.log, stdout=self.log
         )
 
     def ready(self):

@@ -220,18 +220,18 @@ def test_plans_need_no_data(alive, monkeypatch):
 
 
 @pytest.mark.long
-def test_a_server_that_is_killed_answers_after_its_restart(tmp_path, unused_port):
+def test_a_server_that_is_killed_answers_after_its_restart(tmp_path):
     running = Running(tmp_path, approval="never")
     token = running.accounts.token("test", "anna", "ageing")
     head = {"authorization": f"Bearer {token}"}
-    server = Server(running, unused_port).ready()
+    server = Server(running).ready()
     where = f"{server.address}/api/datasets/registry/requests"
     ids = [
         httpx.post(where, json=asked(epsilon=e), headers=head).json()["id"] for e in (0.1, 0.2, 0.3)
     ]
     server.end(signal.SIGKILL)
     assert running.desk.counts().keys() & {"queued", "running"}
-    again = Server(running, unused_port).ready()
+    again = Server(running).ready()
     for request in ids:
         state: dict = {}
         last = time.monotonic() + 60
@@ -250,9 +250,9 @@ def test_a_server_that_is_killed_answers_after_its_restart(tmp_path, unused_port
 
 
 @pytest.mark.long
-def test_a_stopped_server_leaves_no_process(tmp_path, unused_port):
+def test_a_stopped_server_leaves_no_process(tmp_path):
     running = Running(tmp_path, approval="never")
-    server = Server(running, unused_port).ready()
+    server = Server(running).ready()
     running.ask()
     until(lambda: "queued" not in running.desk.counts(), 30.0)
     server.end(signal.SIGKILL)

@@ -156,6 +156,15 @@ def test_a_form_to_sign_in_is_of_its_visitor(running):
     assert running.browser().post("/sign-in", data=data).status_code == 403
 
 
+def test_a_second_page_to_sign_in_does_not_end_the_first(running):
+    browser = running.browser()
+    data = {"name": "anna", "password": PASSWORD, "form": form_of(browser, "/sign-in")}
+    assert form_of(browser, "/sign-in")
+    assert browser.post("/sign-in", data=data).url.path == "/"
+    assert form_of(browser, "/sign-in")  # looked at once more: the session goes on
+    assert browser.get("/").url.path == "/"
+
+
 def test_signing_in_has_a_rate_by_address_and_by_name(tmp_path):
     running = Running(tmp_path, sign_ins_per_minute=3)
     codes = [sign_in(running.browser(), "anna", "wrong").status_code for _ in range(5)]
