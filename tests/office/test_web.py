@@ -3,9 +3,11 @@
 import json
 import logging
 import re
+from types import SimpleNamespace
 
 import pytest
 
+from dpeffects.services.office import reception
 from dpeffects.services.office.reception import MOST_BYTES
 from dpeffects.services.office.structured_logs import JsonLines
 from tests.office.offices import PASSWORD, Running, asked, form_of, sign_in
@@ -210,6 +212,7 @@ def test_pages_are_for_their_roles(running):
 def test_a_steward_makes_researchers_and_no_stewards(running):
     steward = running.browser("sue")
     form = form_of(steward)
+    assert "administrator" not in steward.get("/people").text
     for do, name, role in (
         ("account", "eve", "steward"),
         ("account", "eve", "administrator"),
@@ -219,6 +222,7 @@ def test_a_steward_makes_researchers_and_no_stewards(running):
         data = {"form": form, "do": do, "name": name, "role": role, "active": "yes"}
         assert steward.post("/people", data=data).status_code == 403
     running.accounts.add("test", "root", "administrator", PASSWORD)
+    assert "<option>administrator" in running.browser("root").get("/people").text
     reply = steward.post("/people", data={"form": form, "do": "password", "name": "root"})
     assert reply.status_code == 403
     reply = steward.post(
@@ -271,6 +275,27 @@ def test_the_form_asks_what_a_script_asks(running):
     request = page.url.path.removeprefix("/requests/")
     assert running.script().post(f"{DATASET}/requests", json=asked()).json()["id"] == request
     assert "Waits for approval" in page.text
+
+
+def test_a_page_waits_for_its_answer_and_for_no_steward(tmp_path, monkeypatch):
+    running = Running(tmp_path, approval="above", approve_above=0.5)
+    researcher = running.browser("anna", follow_redirects=False)
+    data = {"form": form_of(researcher), "project": "ageing", "call": "dp_ate", "formula": "y ~ t"}
+
+    async def answered(_):
+        reply = {"status": "refused", "reason": "no estimate", "paid": True}
+        running.desk.finish(running.desk.claim().id, reply)
+
+    monkeypatch.setattr(reception, "asyncio", SimpleNamespace(sleep=answered))
+    pages = [
+        researcher.post("/ask", data=data | {"do": "send", "epsilon": epsilon}).headers["location"]
+        for epsilon in ("0.4", "0.6")
+    ]
+    assert [page.partition("?")[2] for page in pages] == ["wait=10", ""]
+    assert "Waits for approval" in researcher.get(pages[1]).text
+    now = researcher.get(pages[0].partition("?")[0]).text
+    assert "Wait for the answer" in now
+    assert "No estimate; the budget is spent" in researcher.get(pages[0]).text
 
 
 def test_every_answer_has_its_headers(running):

@@ -320,7 +320,8 @@ def _people(office: RunningOffice, visit: Visit, made: str = "") -> Response:
     for project in projects:
         project["budget"] = office.desk.budget(project["name"])["project"]
     shown = {"people": people, "projects": projects, "tokens": office.accounts.tokens()}
-    return page(office, visit, "people", made=made, name=visit.field("name"), roles=ROLES, **shown)
+    shown["roles"] = ROLES if visit.person.may("administrator") else ROLES[:1]
+    return page(office, visit, "people", made=made, name=visit.field("name"), **shown)
 
 
 def _change_people(office: RunningOffice, visit: Visit) -> Response:
