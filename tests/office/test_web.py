@@ -298,6 +298,16 @@ def test_a_page_waits_for_its_answer_and_for_no_steward(tmp_path, monkeypatch):
     assert "No estimate; the budget is spent" in researcher.get(pages[0]).text
 
 
+def test_budgets_have_a_delta_where_there_is_one(running, tmp_path):
+    for office, there in ((running, False), (Running(tmp_path / "delta", delta=1e-6), True)):
+        for person, page in (("anna", "/dataset"), ("sue", "/queue")):
+            text = office.browser(person).get(page).text
+            assert "ε left" in text
+            assert ("δ left" in text) == there
+    office.accounts.set_budget("test", "project", "births", 1.0, 1e-7)
+    assert "1e-07 of 1e-07" in office.browser("sue").get("/people").text
+
+
 def test_every_answer_has_its_headers(running):
     browser = running.browser("anna")
     for page in ("/", "/nothing", "/style.css", "/healthz", "/api/requests", "/queue"):
