@@ -225,12 +225,11 @@ def _request(office: RunningOffice, visit: Visit) -> Response:
     decides, plan = visit.person.may("steward") and state["status"] == WAITING, None
     if decides or "plan" in visit.request.query_params:
         plan = _plan(office, visit, state["project"], state)
-    shown = {"state": state, "plan": plan, "decides": decides, "summary": None}
+    budget = decides and office.desk.budget(state["project"], state["person"])
+    shown = {"state": state, "plan": plan, "decides": decides, "budget": budget, "summary": None}
     if state["result"] is not None:
         shown["summary"] = _embedded(visit, _result(state).summary().as_html())
     shown |= {"what": _first_line(state["call"]), "parts": _parts(office, state["formula"])}
-    if decides:
-        shown["budget"] = office.desk.budget(state["project"], state["person"])
     return page(office, visit, "request", own=state["person"] == visit.person.name, **shown)
 
 
@@ -319,9 +318,10 @@ def _people(office: RunningOffice, visit: Visit, made: str = "") -> Response:
         person["budget"] = office.desk.budget(name=person["name"])["person"]
     for project in projects:
         project["budget"] = office.desk.budget(project["name"])["project"]
-    shown = {"people": people, "projects": projects, "tokens": office.accounts.tokens()}
+    shown: dict[str, Any] = {"people": people, "projects": projects, "made": made}
     shown["roles"] = ROLES if visit.person.may("administrator") else ROLES[:1]
-    return page(office, visit, "people", made=made, name=visit.field("name"), **shown)
+    shown |= {"name": visit.field("name"), "tokens": office.accounts.tokens()}
+    return page(office, visit, "people", **shown)
 
 
 def _change_people(office: RunningOffice, visit: Visit) -> Response:

@@ -140,11 +140,8 @@ class RunningOffice:
 
 async def wait_for_answer(office: RunningOffice, visit: Visit) -> dict[str, Any]:
     """Return a request's state, once it is final or the seconds that were asked for are over."""
-    try:
-        wait = min(float(visit.request.query_params.get("wait", 0.0)), _LONGEST_WAIT)
-    except ValueError:
-        raise DeskError("wait is a number of seconds") from None
-    last = time.monotonic() + wait
+    visit.form = dict(visit.request.query_params)
+    last = time.monotonic() + min(visit.number("wait") or 0.0, _LONGEST_WAIT)
     while True:
         state = await in_thread(office.desk.state, visit.person, visit["id"])
         if state["status"] in FINAL or not time.monotonic() < last:
