@@ -30,6 +30,7 @@ LINE = 88  # characters that fit where the screen is as wide as the last of thes
 FIRST = 5  # so many results are seen without scrolling
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+_OPTIONS += ("--disable-background-networking", "--disable-component-update", "--no-first-run")
 _LOOK = """<!doctype html><body><script>
 const pages = PAGES, widths = WIDTHS, found = [];
 const named = e => e.tagName.toLowerCase() + (e.className ? "." + e.classList[0] : "");

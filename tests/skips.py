@@ -22,7 +22,7 @@ NEEDED = {
     "shared": r"built without a shared library",  # the Python, which is as it is
     "tex": r"no pdflatex here",
     "postgresql": r"PostgreSQL (is not installed|in .* does not start)",
-    "browser": r"needs the browser chromium",  # 300 MB; `make docs` is published with it
+    "browser": r"needs the browser chromium",  # 300 MB, with its driver
 }
 """Reasons by the name of what is missing; the names are those of `.ci/run`."""
 ANYWHERE = (

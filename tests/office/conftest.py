@@ -23,12 +23,3 @@ def running(tmp_path):
     made = Running(tmp_path)
     yield made
     made.database.close()
-
-
-@pytest.fixture
-def unused_port():
-    import socket
-
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        return made.getsockname()[1]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import socket
+import subprocess
+import sys
 import time
 
 import httpx
@@ -77,6 +80,38 @@ class Running:
         token = self.accounts.token("test", name, project)
         client.headers["authorization"] = f"Bearer {token}"
         return client
+
+
+class Server:
+    """A server of an office in a process of its own."""
+
+    def __init__(self, running):
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            address = "{}:{}".format(*unused.getsockname())
+        self.address = f"http://{address}"
+        command = [sys.executable, "-m", "dpeffects", "office", "serve", str(running.folder.path)]
+        self.log = (running.folder.path / "log").open("ab")
+        self.process = subprocess.Popen(
+            [*command, "--listen", address], stderr=self.log, stdout=self.log
+        )
+
+    def ready(self):
+        def up():
+            try:
+                return httpx.get(f"{self.address}/healthz").status_code == 200
+            except httpx.TransportError:
+                assert self.process.poll() is None, "the server has ended"
+                return False
+
+        until(up, 120.0)
+        return self
+
+    def end(self, how):
+        self.process.send_signal(how)
+        code = self.process.wait(60)
+        self.log.close()
+        return code
 
 
 def asked(call="dp_ate", formula="y ~ t", epsilon=0.2, delta=0.0, **options):

@@ -4,8 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -22,7 +20,7 @@ from dpeffects.services.office import answering as module
 from dpeffects.services.office import answering_process as process_module
 from dpeffects.services.office.answering import Pool, time_class
 from dpeffects.services.office.desk import Asked
-from tests.office.offices import Running, asked, until
+from tests.office.offices import Running, Server, asked, until
 
 
 class Process:
@@ -309,48 +307,19 @@ def test_plans_need_no_data(alive, monkeypatch):
     assert "nothing" in alive.pool.plan(json.dumps(broken))["error"]
 
 
-class Server:
-    """A server of an office in a process of its own."""
-
-    def __init__(self, running, port):
-        self.address = f"http://127.0.0.1:{port}"
-        command = [sys.executable, "-m", "dpeffects", "office", "serve", str(running.folder.path)]
-        self.log = (running.folder.path / "log").open("ab")
-        self.process = subprocess.Popen(
-            [*command, "--listen", f"127.0.0.1:{port}"], stderr=self.log, stdout=self.log
-        )
-
-    def ready(self):
-        def up():
-            try:
-                return httpx.get(f"{self.address}/healthz").status_code == 200
-            except httpx.TransportError:
-                assert self.process.poll() is None, "the server has ended"
-                return False
-
-        until(up, 120.0)
-        return self
-
-    def end(self, how):
-        self.process.send_signal(how)
-        code = self.process.wait(60)
-        self.log.close()
-        return code
-
-
 @pytest.mark.long
-def test_a_server_that_is_killed_answers_after_its_restart(tmp_path, unused_port):
+def test_a_server_that_is_killed_answers_after_its_restart(tmp_path):
     running = Running(tmp_path, approval="never")
     token = running.accounts.token("test", "anna", "ageing")
     head = {"authorization": f"Bearer {token}"}
-    server = Server(running, unused_port).ready()
+    server = Server(running).ready()
     where = f"{server.address}/api/datasets/registry/requests"
     ids = [
         httpx.post(where, json=asked(epsilon=e), headers=head).json()["id"] for e in (0.1, 0.2, 0.3)
     ]
     server.end(signal.SIGKILL)
     assert running.desk.counts().keys() & {"queued", "running"}
-    again = Server(running, unused_port).ready()
+    again = Server(running).ready()
     for request in ids:
         state: dict = {}
         last = time.monotonic() + 60
@@ -369,9 +338,9 @@ def test_a_server_that_is_killed_answers_after_its_restart(tmp_path, unused_port
 
 
 @pytest.mark.long
-def test_a_stopped_server_leaves_no_process(tmp_path, unused_port):
+def test_a_stopped_server_leaves_no_process(tmp_path):
     running = Running(tmp_path, approval="never")
-    server = Server(running, unused_port).ready()
+    server = Server(running).ready()
     running.ask()
     until(lambda: "queued" not in running.desk.counts(), 30.0)
     server.end(signal.SIGKILL)

@@ -4,10 +4,12 @@ import asyncio
 import json
 import logging
 import re
+from types import SimpleNamespace
 
 import pytest
 from starlette.requests import Request
 
+from dpeffects.services.office import reception
 from dpeffects.services.office.accounts import DeskError
 from dpeffects.services.office.reception import MOST_BYTES, read_body
 from dpeffects.services.office.structured_logs import JsonLines
@@ -170,6 +172,15 @@ def test_a_form_to_sign_in_is_of_its_visitor(running):
     assert running.browser().post("/sign-in", data=data).status_code == 403
 
 
+def test_a_second_page_to_sign_in_does_not_end_the_first(running):
+    browser = running.browser()
+    data = {"name": "anna", "password": PASSWORD, "form": form_of(browser, "/sign-in")}
+    assert form_of(browser, "/sign-in")
+    assert browser.post("/sign-in", data=data).url.path == "/"
+    assert form_of(browser, "/sign-in")  # looked at once more: the session goes on
+    assert browser.get("/").url.path == "/"
+
+
 def test_signing_in_has_a_rate_by_address_and_by_name(tmp_path):
     running = Running(tmp_path, sign_ins_per_minute=3)
     codes = [sign_in(running.browser(), "anna", "wrong").status_code for _ in range(5)]
@@ -248,6 +259,7 @@ def test_pages_are_for_their_roles(running):
 def test_a_steward_makes_researchers_and_no_stewards(running):
     steward = running.browser("sue")
     form = form_of(steward)
+    assert "administrator" not in steward.get("/people").text
     for do, name, role in (
         ("account", "eve", "steward"),
         ("account", "eve", "administrator"),
@@ -257,12 +269,13 @@ def test_a_steward_makes_researchers_and_no_stewards(running):
         data = {"form": form, "do": do, "name": name, "role": role, "active": "yes"}
         assert steward.post("/people", data=data).status_code == 403
     running.accounts.add("test", "root", "administrator", PASSWORD)
+    assert "<option>administrator" in running.browser("root").get("/people").text
     reply = steward.post("/people", data={"form": form, "do": "password", "name": "root"})
     assert reply.status_code == 403
     reply = steward.post(
         "/people", data={"form": form, "do": "account", "name": "eve", "role": "researcher"}
     )
-    assert "eve signs in with" in reply.text
+    assert "New password of eve, which serves once" in reply.text
     assert {one["name"]: one["role"] for one in running.accounts.people()}["eve"] == "researcher"
 
 
@@ -330,6 +343,37 @@ def test_the_form_asks_what_a_script_asks(running):
     request = page.url.path.removeprefix("/requests/")
     assert running.script().post(f"{DATASET}/requests", json=asked()).json()["id"] == request
     assert "Waits for approval" in page.text
+
+
+def test_a_page_waits_for_its_answer_and_for_no_steward(tmp_path, monkeypatch):
+    running = Running(tmp_path, approval="above", approve_above=0.5)
+    researcher = running.browser("anna", follow_redirects=False)
+    data = {"form": form_of(researcher), "project": "ageing", "call": "dp_ate", "formula": "y ~ t"}
+
+    async def answered(_):
+        reply = {"status": "refused", "reason": "no estimate", "paid": True}
+        running.desk.finish(running.desk.claim().id, reply)
+
+    monkeypatch.setattr(reception, "asyncio", SimpleNamespace(sleep=answered))
+    pages = [
+        researcher.post("/ask", data=data | {"do": "send", "epsilon": epsilon}).headers["location"]
+        for epsilon in ("0.4", "0.6")
+    ]
+    assert [page.partition("?")[2] for page in pages] == ["wait=10", ""]
+    assert "Waits for approval" in researcher.get(pages[1]).text
+    now = researcher.get(pages[0].partition("?")[0]).text
+    assert "Wait for the answer" in now
+    assert "No estimate; the budget is spent" in researcher.get(pages[0]).text
+
+
+def test_budgets_have_a_delta_where_there_is_one(running, tmp_path):
+    for office, there in ((running, False), (Running(tmp_path / "delta", delta=1e-6), True)):
+        for person, page in (("anna", "/dataset"), ("sue", "/queue")):
+            text = office.browser(person).get(page).text
+            assert "ε left" in text
+            assert ("δ left" in text) == there
+    office.accounts.set_budget("test", "project", "births", 1.0, 1e-7)
+    assert "1e-07 of 1e-07" in office.browser("sue").get("/people").text
 
 
 def test_every_answer_has_its_headers(running):

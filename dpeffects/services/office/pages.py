@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool as in_thread
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -29,8 +30,8 @@ from dpeffects.lazy import pd
 from dpeffects.report.word import render_word
 from dpeffects.services.office import reception
 from dpeffects.services.office.accounts import ROLES, DeskError, new_secret
-from dpeffects.services.office.desk import FINAL, WAITING
-from dpeffects.services.office.reception import RunningOffice, Visit, in_thread
+from dpeffects.services.office.desk import QUEUED, WAITING
+from dpeffects.services.office.reception import RunningOffice, Visit
 from dpeffects.type_checks import FieldError
 
 Page = Callable[[RunningOffice, Visit], Response]
@@ -72,6 +73,8 @@ def routes_of_pages(office: RunningOffice) -> list[Route]:
             if request.method == "POST":
                 visit.body = await reception.read_body(request)
                 visit.read_form(office.settings.session_hours)
+            elif work is _request:
+                await reception.wait_for_answer(office, visit)
             return await in_thread(work, office, visit)
 
         methods = [*(["GET"] if show else []), *(["POST"] if do else [])]
@@ -120,9 +123,10 @@ def _sign_in(office: RunningOffice, visit: Visit) -> Response:
             return _with_cookie(visit, RedirectResponse("/", 303), session, int(3600 * hours))
         except DeskError as error:
             status, words = error.status, str(error)
-    visit.session = new_secret()
-    shown = page(office, visit, "sign_in", status, words=words)
-    return _with_cookie(visit, shown, visit.session, None)
+    known = visit.request.cookies.get(visit.cookie)  # another page to sign in, which stays valid
+    visit.session = known or new_secret()
+    shown = page(office, visit, "sign_in", status, words=words, name=visit.field("name"))
+    return shown if known else _with_cookie(visit, shown, visit.session, None)
 
 
 def _with_cookie(visit: Visit, shown: Response, value: str, seconds: int | None) -> Response:
@@ -196,7 +200,8 @@ def _asked(office: RunningOffice, visit: Visit) -> Response:
     except (DPEffectsError, FieldError) as error:
         return _ask(office, visit, str(error)[:2000], status=400)
     office.pool.wake()
-    return RedirectResponse(f"/requests/{state['id']}", 303)
+    wait = "?wait=10" if state["status"] == QUEUED else ""
+    return RedirectResponse(f"/requests/{state['id']}{wait}", 303)
 
 
 def _plan(
@@ -221,12 +226,12 @@ def _request(office: RunningOffice, visit: Visit) -> Response:
     decides, plan = visit.person.may("steward") and state["status"] == WAITING, None
     if decides or "plan" in visit.request.query_params:
         plan = _plan(office, visit, state["project"], state)
-    shown = {"state": state, "plan": plan, "decides": decides, "summary": None}
+    budget = decides and office.desk.budget(state["project"], state["person"])
+    shown = {"state": state, "plan": plan, "decides": decides, "budget": budget, "summary": None}
     if state["result"] is not None:
         shown["summary"] = _embedded(visit, _result(state).summary().as_html())
     shown |= {"what": _first_line(state["call"]), "parts": _parts(office, state["formula"])}
-    own, final = state["person"] == visit.person.name, state["status"] in FINAL
-    return page(office, visit, "request", own=own, final=final, **shown)
+    return page(office, visit, "request", own=state["person"] == visit.person.name, **shown)
 
 
 def _parts(office: RunningOffice, text: str) -> dict[str, list[str]]:
@@ -314,8 +319,10 @@ def _people(office: RunningOffice, visit: Visit, made: str = "") -> Response:
         person["budget"] = office.desk.budget(name=person["name"])["person"]
     for project in projects:
         project["budget"] = office.desk.budget(project["name"])["project"]
-    shown = {"people": people, "projects": projects, "tokens": office.accounts.tokens()}
-    return page(office, visit, "people", made=made, roles=ROLES, **shown)
+    shown: dict[str, Any] = {"people": people, "projects": projects, "made": made}
+    shown["roles"] = ROLES if visit.person.may("administrator") else ROLES[:1]
+    shown |= {"name": visit.field("name"), "tokens": office.accounts.tokens()}
+    return page(office, visit, "people", **shown)
 
 
 def _change_people(office: RunningOffice, visit: Visit) -> Response:
@@ -325,11 +332,11 @@ def _change_people(office: RunningOffice, visit: Visit) -> Response:
     if do in ("account", "change", "password") and {role, known.get(name, "")} - {"", ROLES[0]}:
         person.require("administrator")
     if do == "account":
-        made = f"{name} signs in with {accounts.add(by, name, role)}, which serves once"
+        made = accounts.add(by, name, role)
     elif do == "change":
         accounts.set_account(by, name, role, visit.field("active") == "yes")
     elif do == "password":
-        made = f"{name} signs in with {accounts.set_password(by, name)}, which serves once"
+        made = accounts.set_password(by, name)
     elif do == "project":
         accounts.add_project(by, project)
     elif do in ("member", "no member"):

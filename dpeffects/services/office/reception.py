@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,25 +23,16 @@ from starlette.requests import ClientDisconnect, Request
 
 from dpeffects.documents import parse_json
 from dpeffects.services.office.accounts import Accounts, DeskError, Person
-from dpeffects.services.office.answering import Pool
+from dpeffects.services.office.answering import CLASS, Pool
 from dpeffects.services.office.database import Database
-from dpeffects.services.office.desk import Desk
+from dpeffects.services.office.desk import FINAL, Desk
 from dpeffects.services.office.office_folder import OfficeFolder
 
 MOST_BYTES, _FIELDS = 65_536, 50
 """Of a request or a form, and how many fields a form has."""
+_LONGEST_WAIT = 20.0
 TEMPLATES = Path(__file__).with_name("templates")
 NOBODY = Person(0, "", "researcher")
-__all__ = [
-    "MOST_BYTES",
-    "NOBODY",
-    "TEMPLATES",
-    "RunningOffice",
-    "Visit",
-    "in_thread",
-    "read_body",
-    "read_json",
-]
 
 
 @dataclass
@@ -168,6 +161,17 @@ def read_json(text: str | bytes) -> Any:
     except ValueError:
         raise DeskError("this JSON has a character that cannot be written") from None
     return values
+
+
+async def wait_for_answer(office: RunningOffice, visit: Visit) -> dict[str, Any]:
+    """Return a request's state, once it is final or the seconds that were asked for are over."""
+    visit.form = dict(visit.request.query_params)
+    last = time.monotonic() + min(visit.number("wait") or 0.0, _LONGEST_WAIT)
+    while True:
+        state = await in_thread(office.desk.state, visit.person, visit["id"])
+        if state["status"] in FINAL or not time.monotonic() < last:
+            return state
+        await asyncio.sleep(CLASS)
 
 
 async def read_body(request: Request) -> bytes:

@@ -11,11 +11,13 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import prometheus_client as prometheus
 import secure
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool as in_thread
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -23,20 +25,18 @@ from starlette.routing import Route
 
 from dpeffects.errors import DPEffectsError, LedgerError, PolicyError
 from dpeffects.services.office.accounts import DeskError, new_secret
-from dpeffects.services.office.answering import CLASS, time_class
-from dpeffects.services.office.desk import FINAL
+from dpeffects.services.office.answering import time_class
 from dpeffects.services.office.office_folder import OfficeFolder
 from dpeffects.services.office.pages import page, routes_of_pages
 from dpeffects.services.office.reception import (
     RunningOffice,
     Visit,
-    in_thread,
     read_body,
     read_json,
+    wait_for_answer,
 )
 from dpeffects.type_checks import FieldError
 
-_LONGEST_WAIT = 20.0
 _HTTP = {404: "there is no such page", 405: "this cannot be done here"}
 _log = logging.getLogger(__name__)
 
@@ -91,19 +91,6 @@ def _routes_of_scripts(office: RunningOffice) -> list[Route]:
     async def requests(visit: Visit) -> Any:
         return {"requests": await in_thread(desk.states, visit.person)}
 
-    async def one_request(visit: Visit) -> Any:
-        """The state of a request, once it is final or some seconds are over."""
-        try:
-            wait = min(float(visit.request.query_params.get("wait", 0.0)), _LONGEST_WAIT)
-        except ValueError:
-            raise DeskError("wait is a number of seconds") from None
-        last = time.monotonic() + wait
-        while True:
-            state = await in_thread(desk.state, visit.person, visit["id"])
-            if state["status"] in FINAL or not time.monotonic() < last:
-                return state
-            await asyncio.sleep(CLASS)
-
     async def health(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
@@ -125,7 +112,7 @@ def _routes_of_scripts(office: RunningOffice) -> list[Route]:
         ),
         api("datasets/{name}/requests", submit, "POST"),
         api("requests", requests),
-        api("requests/{id}", one_request),
+        api("requests/{id}", partial(wait_for_answer, office)),
         Route("/healthz", health),
         Route("/metrics", metrics),
     ]

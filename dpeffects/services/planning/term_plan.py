@@ -46,7 +46,8 @@ class TermPlan(PlannedRows):
     def _blocks(self) -> Iterable[Block]:
         level = percent(self.conf_level)
         title = f"Medians over {self.runs} simulations ({level} confidence intervals)"
-        figures = ("estimate", "std_error", "half_width", "power")
+        tested = any(one.power == one.power for one in self.terms)
+        figures = ("estimate", "std_error", "half_width", *(["power"] if tested else []))
         yield planned_table(title, self.terms, {"term": "term"}, figures)
 
 
