@@ -228,7 +228,8 @@ class SeveralEffects(SeveralRows, picture="report.plots.interval_plots.contrasts
                 rows.append(effect_row(math.nan, NO_ERROR, NO_ERROR, NO_ERROR, term=label))
                 continue
             p = float(np.minimum(1.0, count * or_nan(found.p_value)))
-            rows.append(effect_row(found.estimate, NO_ERROR, p, found.interval, term=label))
+            row = effect_row(found.estimate, NO_ERROR, p, found.interval, term=label)
+            rows.append(row | found._scaled)
         if len(refused) == len(rows):
             raise refused[0]
         return [row | {"scale": scale} for row in rows]
