@@ -431,14 +431,8 @@ class StudyEffects(
         column, pair = self._about(self.labels.index(label))
         arms = [self.sums.arms[arm] for arm in pair]
         compared = "" if len(self.sums.arms) == 2 else f" ({' - '.join(arms)})"
-        alone = _SAID["alone"].format(len(self.labels)) if len(self.labels) > 1 else ""
-        return self._one(
-            label,
-            "outcome",
-            outcome=column.name,
-            treatment=f"{self.treatment}{compared}",
-            notes=(*filter(None, (alone,)), *self.notes),
-        )
+        treatment = f"{self.treatment}{compared}"
+        return self._one(label, "outcome", outcome=column.name, treatment=treatment)
 
     def by(self, subgroup: str) -> several.SubsetEffects:
         """Effects on all outcomes in the subgroups of a factor, with simultaneous intervals.

@@ -111,7 +111,8 @@ def about(fit: Any) -> str:
     observed = fit.details.get(OBSERVED)
     observed = observed and f"outcomes observed: {observed} of records (noisy)"
     size, by = f"n = {size_words(fit, always=True)}", f"{fit.method_title} ({fit.method})"
-    return "; ".join(filter(None, (size, observed, by, how, private)))
+    alone = fit.sample.get("alone") and f"multiplicity {fit.sample['alone']}"
+    return "; ".join(filter(None, (size, observed, by, how, alone, private)))
 
 
 def _reading(

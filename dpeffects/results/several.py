@@ -384,8 +384,11 @@ class SimultaneousEffects(SeveralEffects):
         """One of the effects as a `Result`."""
         if label not in self.labels:
             raise OptionError(not_among(what, label, self.labels))
-        about = {f.name: getattr(self, f.name) for f in fields(ResultBase)}
-        return Result(released=self.effects[self.labels.index(label)], **about | changes)
+        about = {f.name: getattr(self, f.name) for f in fields(ResultBase)} | changes
+        if len(self.labels) > 1:
+            alone = f"not adjusted for (one of {len(self.labels)} effects)"
+            about["sample"] = {**about["sample"], "alone": alone}
+        return Result(released=self.effects[self.labels.index(label)], **about)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
