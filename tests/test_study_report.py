@@ -481,3 +481,17 @@ def test_the_love_plot_is_sorted():
     order = found["smd"].abs().sort_values(ascending=False).index
     named = (found["variable"] + " " + found["level"]).str.strip()
     assert labels == named[order].tolist()
+
+
+def test_factors_and_outcomes_are_found_however_their_spaces_are_written():
+    data, cut = made(600), "cut(age, [18, 50, 90])"
+    bounds = BOUNDS | {"smokes": [0, 1]}
+    fit = study(data, "I(pain > 4) + died ~ t", subgroups="cut(age,[18,50,90])", bounds=bounds)
+    assert fit.subgroups == (cut,)
+    for spelling in (cut, "cut(age,[18,50,90])", "cut( age, [18,50, 90] )"):
+        assert fit.by(spelling).labels == fit.by(cut).labels
+        assert str(fit.table(f"by {spelling}")) == str(fit.table(f"by {cut}"))
+        fit.plot(by=spelling)
+    assert fit.effect_on("I(pain>4)").estimate == fit.effect_on("I(pain > 4)").estimate
+    with pytest.raises(OptionError, match="no subgroups by"):
+        fit.by("cut(age, [18, 5090])")

@@ -426,6 +426,7 @@ class StudyEffects(
 
         For example, ``fit.effect_on("died").effect("ratio")`` is a risk ratio.
         """
+        label = errors.spelled(label, self.labels)
         if label not in self.labels:
             return self._one(label, "outcome")
         column, pair = self._about(self.labels.index(label))
@@ -440,6 +441,7 @@ class StudyEffects(
         Where several sites were combined, ``fit.by("site")`` has the effects at each site.
         """
         labels, effects, levels = [], [], []
+        subgroup = errors.spelled(subgroup, self.subgroups)
         if subgroup == "site" and self.sums.sites and subgroup not in self.subgroups:
             within = self.sums.effects_at_sites()
         elif subgroup in self.subgroups:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.errors import OptionError, checked_call, not_among
+from dpeffects.errors import OptionError, checked_call, not_among, spelled
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.inference import Effects, Estimate, Hypothesis, Unavailable, ratio_of, scales
 from dpeffects.inference import intervals as inference
@@ -382,7 +382,7 @@ class SimultaneousEffects(SeveralEffects):
 
     def _one(self, label: str, what: str, **changes: Any) -> Result:
         """One of the effects as a `Result`."""
-        if label not in self.labels:
+        if (label := spelled(label, self.labels)) not in self.labels:
             raise OptionError(not_among(what, label, self.labels))
         about = {f.name: getattr(self, f.name) for f in fields(ResultBase)} | changes
         if len(self.labels) > 1:
