@@ -38,7 +38,7 @@ from dpeffects.inference.estimate import with_another
 from dpeffects.inference.interaction import interaction
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
 from dpeffects.inference.range_ends import arms_warning
-from dpeffects.inference.table_one import OVERALL, arm_sizes, table_one, variable_name
+from dpeffects.inference.table_one import OVERALL, arm_sizes, table_one, unlike, variable_name
 from dpeffects.privacy import Curator, GroupIndex, entries
 from dpeffects.privacy.units import seen_as
 from dpeffects.results import average, export, result_base, several, table_results, wording
@@ -405,7 +405,14 @@ class StudyEffects(
     def estimate_warnings(self) -> str:
         """Warnings about the estimates; empty where there are none."""
         ends = (arms_warning(self._about(i)[0].name, x.means) for i, x in enumerate(self.effects))
-        return with_another(super().estimate_warnings, *self._at_ends(ends))
+        return with_another(super().estimate_warnings, *self._at_ends(ends), *self._imbalanced)
+
+    @property
+    def _imbalanced(self) -> Iterator[str]:
+        """Warn where arms that were declared to be randomised differ by more than chance."""
+        declared = self.identification == "randomised" and "weights" not in self.sample
+        if declared and (row := unlike(list(table_one(self.sums)), self.sizes)):
+            yield _SAID["unlike"].format(variable_name(row["variable"], row["level"]), **row)
 
     @property
     def _missing(self) -> str:
@@ -825,7 +832,7 @@ def _baseline_sentence(fit: StudyEffects) -> str:
     if not known:
         return ""
     row = max(known, key=lambda row: abs(row["smd"]))
-    name = " ".join(filter(None, (row["variable"], row["level"])))
+    name = variable_name(row["variable"], row["level"])
     after = [row for row in rows if row.get("smd_weighted_noise_ratio", math.nan) <= 1.0]
     left = max((abs(row["smd_weighted"]) for row in after), default=None)
     weighted = "" if left is None else f" After weighting, the largest is {left:.2f}."
