@@ -433,8 +433,7 @@ class StudyEffects(
 
         For example, ``fit.effect_on("died").effect("ratio")`` is a risk ratio.
         """
-        label = errors.spelled(label, self.labels)
-        if label not in self.labels:
+        if (label := errors.spelled(label, self.labels)) not in self.labels:
             return self._one(label, "outcome")
         column, pair = self._about(self.labels.index(label))
         arms = [self.sums.arms[arm] for arm in pair]
@@ -494,21 +493,11 @@ class StudyEffects(
                 test = interaction(levels, [self._based(effects[i]) for _, effects in found])
                 if test is None:
                     continue
-                p, ends = test.p_value, test.conf_int(each)
+                own, ends = test.difference, test.conf_int(each)
                 low, high = (math.nan, math.nan) if isinstance(ends, Unavailable) else ends
-                rows.append(
-                    {
-                        "term": label,
-                        "subgroup": factor,
-                        "one": test.one,
-                        "other": test.other,
-                        "difference": test.difference.point,
-                        "conf_low": low,
-                        "conf_high": high,
-                        "p_value": math.nan if isinstance(p, Unavailable) else min(1.0, count * p),
-                        "noise_sd": math.sqrt(test.difference.noise_variance),
-                    }
-                )
+                p = float(np.minimum(1.0, count * export.or_nan(test.p_value)))
+                found_by = label, factor, test.one, test.other
+                rows.append((*found_by, own.point, low, high, p, math.sqrt(own.noise_variance)))
         columns = ["term", "subgroup", "one", "other", "difference", "conf_low", "conf_high"]
         return export.frame_of(rows, [*columns, "p_value", "noise_sd"])
 
@@ -728,12 +717,9 @@ def _by_level(
     effects = fit.by(factor)
     names, total = fit.labels[:most], len(effects.labels)
     kept = [i for i in range(total) if i % len(fit.labels) < len(names)]
-    effects = replace(
-        effects,
-        labels=tuple(effects.labels[i] for i in kept),
-        effects=tuple(effects.effects[i] for i in kept),
-        subsets=tuple(effects.subsets[i] for i in kept),
-    )
+    parts = "labels", "effects", "subsets"
+    own: Any = {x: tuple(getattr(effects, x)[i] for i in kept) for x in parts}
+    effects = replace(effects, **own)
     level = 1.0 - (1.0 - conf_level) * len(kept) / total if simultaneous else conf_level
     shown = effects.tidy(level, simultaneous=simultaneous).to_dict("records")
     rows = []

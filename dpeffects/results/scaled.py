@@ -23,6 +23,7 @@ SCALES: dict[str, str] = said("scaled")["scales"]
 """Scales of an effect, in words."""
 _OF_RISKS = {"difference": "risk difference", "ratio": "risk ratio"}
 ARMS = ("treated", "control")
+_MEAN = ("arm", "mean", "std_error", "noise_ratio", "conf_low", "conf_high")
 NO_MEANS = Unavailable(said("scaled")["no_means"])
 NO_ERROR = Unavailable("on this scale there is none")
 
@@ -218,14 +219,6 @@ def mean_rows(
         ends = scales.mean_interval(means, treated, conf_level)
         low, high = (math.nan, math.nan) if isinstance(ends, Unavailable) else ends
         error = or_nan(inference.std_error(alone))
-        rows.append(
-            {
-                "arm": arm,
-                "mean": alone.point,
-                "std_error": error,
-                "noise_ratio": scales.mean_noise(means, treated),
-                "conf_low": low,
-                "conf_high": high,
-            }
-        )
+        found = arm, alone.point, error, scales.mean_noise(means, treated), low, high
+        rows.append(dict(zip(_MEAN, found, strict=True)))
     return rows
