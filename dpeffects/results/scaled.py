@@ -123,7 +123,7 @@ def scaled_effect(
         if isinstance(ends, Interval):
             low, high = map(abs, ends if value > 0.0 else reversed([*ends]))
             shown = abs(value), Interval(low, high, conf_level)
-    words = _said(scale, named, *shown, p, sides if through else ())
+    words = _said(scale, named, shown, p, sides if through else ())
     if scale != "difference":
         about = about | {"std_error": NO_ERROR}
     given = {"treatment": treatment, "outcome": outcome, **about}
@@ -165,14 +165,10 @@ def _needed(
 
 
 def _said(
-    scale: str,
-    named: str,
-    value: float,
-    ends: Interval | Unavailable,
-    p: float | Unavailable,
-    sides: Sequence[str],
+    scale: str, named: str, shown: tuple[float, Any], p: float | Unavailable, sides: Sequence[str]
 ) -> str:
     """One or two sentences; both ``sides`` are named where the interval goes through infinity."""
+    value, ends = shown
     said, low, high, undefined = number(value, 4), "", "", math.isnan(value)
     if not isinstance(ends, Unavailable):
         known = _relative(scale, value, ends.lower, ends.upper)
