@@ -159,7 +159,7 @@ def _settings(result: ResultBase) -> tuple[tuple[str, str], ...]:
     rows = (
         ("Options", _options(result)),
         ("Bounds", bounds_text(result)),
-        ("Range check", "" if result._range_checked or not result.bounds else _SAID["unchecked"]),
+        ("Range check", "" if result._range_checked else _SAID["unchecked"]),
         ("Noise", result.noise_source),
         ("Charged to", f"allotment {result.allotment} of the ledger" if result.allotment else ""),
     )

@@ -220,8 +220,9 @@ class ResultBase(ReportableResult, Coefficients, words="report.release_summary")
 
     @property
     def _range_checked(self) -> bool:
-        """Whether the call counted what lay outside the declared ranges."""
-        return any(OUTSIDE in x.label for x in self.charges)
+        """Whether the call counted what lay outside the declared ranges, if there are any."""
+        counted = any(OUTSIDE in x.label for x in self.charges)
+        return counted or not any(text.startswith("[") for _, text, _ in self.bounds)
 
     @property
     def _missing(self) -> str:
