@@ -209,7 +209,11 @@ def dp_ate(
 
 @checked_call
 def dp_att(formula: str, data: Any, method: str = "auto", **arguments: Any) -> Result:
-    """Estimate the average effect on the treated; arguments as in :func:`dp_ate`.
+    """Estimate the average effect on the treated (ATT); arguments as in :func:`dp_ate`.
+
+    For the question whether those who were treated were helped, such as by a programme that nobody
+    else would take. Only the controls need to be like the treated: where some records could never
+    have been treated, it needs less overlap than the ATE.
 
     Returns
     -------
@@ -233,7 +237,11 @@ def dp_att(formula: str, data: Any, method: str = "auto", **arguments: Any) -> R
 
 @checked_call
 def dp_atc(formula: str, data: Any, method: str = "auto", **arguments: Any) -> Result:
-    """Estimate the average effect on the controls; arguments as in :func:`dp_ate`.
+    """Estimate the average effect on the controls (ATC); arguments as in :func:`dp_ate`.
+
+    For the question whether treatment should be extended to those who do not have it yet. Only the
+    treated need to be like the controls: where some records are always treated, it needs less
+    overlap than the ATE.
 
     Returns
     -------

@@ -65,6 +65,18 @@ def closest(name: object, known: Iterable[object], alike: float = 0.6) -> str | 
     return names[min(parts, key=len)] if parts else None
 
 
+def spelled(name: object, known: Iterable[str]) -> str:
+    """Return the one of some names that a name differs from in spaces alone, or the name.
+
+    Examples
+    --------
+    >>> spelled("cut(age,[1,2])", ["sex", "cut(age, [1, 2])"])
+    'cut(age, [1, 2])'
+    """
+    names = {"".join(other.split()): other for other in known}
+    return str(name) if name in names.values() else names.get("".join(str(name).split()), str(name))
+
+
 def _letters(name: object) -> str:
     return "".join(x for x in str(name)[:200].casefold() if x.isalnum()) or str(name)[:200]
 

@@ -525,10 +525,12 @@ class Estimation:
     def completed(self, released: Estimate) -> Estimate:
         """An estimate with what the request and the declared bounds say about it."""
         changes: dict[str, Any] = {}
+        if self.effective is not None:  # what is called records by arm are sums of weights
+            changes["details"] = {k: x for k, x in released.details.items() if "records" not in k}
         if not self.request.variance and not isinstance(released.sampling, Unavailable):
             none = Unavailable("variance=False was asked for")  # it may come at no price
             means = released.means and replace(released.means, sampling=none)
-            changes = {"sampling": none, "means": means}
+            changes |= {"sampling": none, "means": means}
         if released.possible is None:
             lower, upper = self.design.recipe.outcome_range
             changes["possible"] = (lower - upper, upper - lower)

@@ -24,7 +24,7 @@ MOST_ROWS = 5
 """Rows of a table in a short summary."""
 SHOWN, NAMED = 25, 8
 """Rows of a table in a full one, and names in a sentence or a header."""
-NOISE, MARK = "suppressed", "\N{EN DASH}"
+NOISE, MARK, _MOST_TIMES = "suppressed", "\N{EN DASH}", 100
 """In place of a number that is too imprecise: in a sentence, and in a table, with a note."""
 _LOUD = re.compile("[A-Z]{2} [A-Z]{2}|[A-Z]{3}, [A-Z]{2}")
 """Words in capitals, which warnings have where numbers must not be read as what they look like."""
@@ -251,8 +251,8 @@ def explained(summary: Summary) -> Summary:
     """Mark suppressed cells, where there are any, and explain the mark in a note."""
     if not (ratios := sorted(noise_cells({"": summary}).values())):
         return summary
-    more = math.ceil(min(ratios[len(ratios) // 2], 1e6))
-    own = advised("notes")["suppressed"].format(more)
+    more, notes = math.ceil(min(ratios[len(ratios) // 2], 1e6)), advised("notes")
+    own = notes["suppressed"] + notes["shown" if more <= _MOST_TIMES else "far"].format(more)
     blocks = [_marked(x) if isinstance(x, Table) else x for x in summary.blocks]
     place = next((k for k, x in enumerate(blocks) if isinstance(x, Notes)), len(blocks))
     others = [item for x in blocks[place : place + 1] for item in x.items]  # type: ignore[union-attr]

@@ -126,3 +126,12 @@ def test_the_command_line_has_it(tmp_path, monkeypatch, capsys):
     given += ["--method", "one_step", "--check-bounds", "--out", "fit.json"]
     assert run(capsys, "ate", FORMULA, *given)[0] == 0
     assert json.loads((tmp_path / "fit.json").read_text())["estimate"] == call().estimate
+
+
+@pytest.mark.parametrize(("n", "made"), [(300, False), (6000, True)])
+def test_the_summary_says_where_no_values_outside_the_ranges_were_counted(n, made):
+    rng = np.random.default_rng(1)
+    data = pd.DataFrame({"y": rng.random(n), "t": rng.integers(0, 2, n)})
+    fit = dpe.dp_ate("y ~ t", data, epsilon=1, bounds={"y": (0, 1)}, seed=1)
+    counted = any("outside declared ranges" in charge.label for charge in fit.charges)
+    assert (counted, "Range check" in str(fit.summary())) == (made, not made)

@@ -485,7 +485,11 @@ def test_missing_extra_names_what_to_install(name, monkeypatch):
 def test_list_data_has_every_name_once():
     listed = list_data()
     assert sorted(listed["name"]) == sorted([*BUNDLED, *OPTIONAL, *SIMULATORS])
-    assert listed.set_index("name").loc["lalonde", "covariates"] == 8
+    assert listed.set_index("name").loc["lalonde", "rows"] == 445
+    lines = str(listed).splitlines()
+    assert len(lines) == 1 + len(listed)
+    assert all(title in line for title, line in zip(listed["title"], lines[1:], strict=True))
+    assert max(map(len, lines)) <= 80
 
 
 def test_info_prints_as_a_readable_card():

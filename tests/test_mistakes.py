@@ -161,6 +161,7 @@ NAMES = {
 }
 HABITS = {
     "R and statsmodels: no bar": (ate("y ~ t + x"), "covariates come after a bar: ~ t | x"),
+    "MatchIt: no outcome": (ate("t ~ x + sex"), "where others write treatment ~ covariates"),
     "patsy: an intercept": (ate("y ~ 1 + t"), "write t alone"),
     "no treatment": (ate("y ~ 1"), "outcome ~ treatment | covariates"),
     "no tilde": (ate("y, t, x"), "write outcome ~ treatment | covariates"),
@@ -219,6 +220,7 @@ DATA = {
     "a sheet": (ate(data="study.xlsx"), "pandas.read_excel"),
     "a file that is not there": (ate(data="nowhere.csv"), "there is no file"),
     "text numbers": (ate(data=frame(x=["12"] * N)), 'pandas.to_numeric(data["x"])'),
+    "words for missing values": (ate(data=frame(x=["NA"] * N)), 'na_values=["NA", "."]'),
     "decimal commas": (ate(data=frame(x=["12,5"] * N)), '.str.replace(",", ".")'),
     "text without bounds": (
         ate(data=frame(x=["12"] * N), bounds={"y": (0, 1)}),

@@ -535,3 +535,17 @@ def test_a_plan_of_points_has_noise_only():
 def test_a_plan_is_for_records_that_count_alike(name):
     with pytest.raises(OptionError, match=f"leave out {name}"):
         dpe.plan("y ~ t", n=100, epsilon=1, bounds={"y": (0, 1)}, method="auto", **{name: "x"})
+
+
+def test_an_epsilon_that_protects_hardly_is_warned_of_as_in_a_fit():
+    bounds = {"y": (0, 1), "x": (0, 1)}
+    plan = dpe.plan("y ~ t | x", n=300, epsilon=1, bounds=bounds, method="diff_in_means", repeats=1)
+    assert plan.across([1, 40])["note"].str.contains("Weak privacy: epsilon = 40").tolist() == [
+        False,
+        True,
+    ]
+    assert "Weak privacy" not in str(plan)
+    large = dpe.plan("y ~ t", n=300, epsilon=40, bounds=bounds, method="diff_in_means", repeats=1)
+    assert "Weak privacy: epsilon = 40" in str(large)
+    (row,) = large.required(large.rows[0].half_width).to_dict("records")
+    assert (row["epsilon"], "Weak privacy: epsilon = 40" in row["note"]) == (40, True)

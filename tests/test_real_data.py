@@ -108,6 +108,17 @@ def test_people_with_several_rows_are_those_of_statsmodels(max_rows):
     assert ours.std_error == pytest.approx(error, rel=0.03)
 
 
+@pytest.mark.parametrize("formula", ["outcome ~ treatment", "outcome ~ treatment | x1"])
+def test_with_weights_no_sum_of_them_is_called_a_number_of_records(formula):
+    """Of 4,000 records it said "treated, control records 983, 1006"."""
+    survey = dpe.simulate("survey", n=4000, seed=1)
+    fit = dpe.dp_ate(formula, survey, epsilon=2, weights="weight", seed=1)
+    assert not any("records" in name for name in fit.details)
+    assert "effective sample size about" in fit.sample["size"]
+    plain = dpe.dp_ate(formula, survey, epsilon=2, seed=1)
+    assert any("records" in name for name in plain.details)
+
+
 def test_weights_of_a_survey_are_those_of_statsmodels():
     made = dpe.simulate("survey", 8000, 2, randomised=True)
     weights = made.frame["weight"]

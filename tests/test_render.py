@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dpeffects as dpe
 from dpeffects.errors import MissingExtraError, OptionError
 from dpeffects.guarantee import Guarantee
-from dpeffects.summary import Notes, Pairs, Prose, Summary, Table
+from dpeffects.summary import Notes, Pairs, Prose, Summary, Table, explained, printed
 from tests.cases import each
 from tests.reading import (
     HOSTILE,
@@ -288,3 +288,12 @@ def test_a_summary_survives_without_blocks():
     empty = Summary("Title", "", ())
     assert empty.as_text() == "Title\n" + "=" * 80
     self_contained(empty.as_html())
+
+
+@pytest.mark.parametrize(("ratio", "told"), [(7.2, "about 8 times the epsilon"), (5e5, "")])
+def test_a_suppressed_number_that_no_epsilon_shows_needs_records(ratio, told):
+    """It said "about 500000 times the epsilon"."""
+    table = Table("", ("", "x"), (("a", printed("1", ratio)),), "lr")
+    (note,) = (x for x in explained(Summary("", "", (table,))).blocks if isinstance(x, Notes))
+    assert (told or "need many more records than there are") in note.items[0]
+    assert ("times the epsilon" in note.items[0]) == bool(told)

@@ -21,6 +21,7 @@ from dpeffects.results import Result
 from dpeffects.results.number_format import number, numbers
 from dpeffects.summary import Pairs, Summary, Table
 from tests.cases import each
+from tests.kinds_of_summaries import made
 from tests.releases import half_unit
 
 ESTIMATE = Estimate(
@@ -422,3 +423,25 @@ def test_unavailable_interval_is_an_object_with_its_reason():
     assert repr(make(NO_VARIANCE)) == (
         "<dpeffects ATE 2 (se not available), private_psm, epsilon=1, exact>"
     )
+
+
+SINGLED_OUT = {
+    "study": lambda fit: fit.effect_on(fit.labels[0]),
+    "subsets": lambda fit: fit.subset(fit.labels[0]),
+    "arms": lambda fit: fit.contrast(fit.labels[0]),
+    "event study": lambda fit: fit.period(fit.labels[-1]),
+}
+
+
+@pytest.mark.parametrize("kind", SINGLED_OUT)
+def test_one_of_several_effects_says_that_it_is_not_adjusted_for_multiplicity(kind):
+    several = made(kind)
+    one, count = SINGLED_OUT[kind](several), len(several.labels)
+    expected = f"not adjusted for (one of {count} effects)"
+    for form in ("short", "full"):
+        assert f"Multiplicity {expected}" in " ".join(str(one.summary(form)).split())
+    assert f"multiplicity {expected}" in " ".join(str(one.table()).split())
+    assert f"Multiplicity is {expected}." in " ".join(str(one.explain()).split())
+    assert "Multiplicity" not in str(several.summary())
+    if kind == "event study":  # the mean over all periods is one effect
+        assert "Multiplicity" not in str(several.period())

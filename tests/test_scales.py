@@ -304,11 +304,40 @@ def test_a_number_needed_to_treat_goes_through_infinity_where_there_may_be_no_ef
     means = risks(30, 100, 28, 100)
     own = SamplingVariance(0.004, 0.0, 1.0)
     from dpeffects.results.scaled import scaled_effect
+    from dpeffects.results.wording import effect_cells
 
     found = scaled_effect(Estimate(0.02, own, means=means), "nnt", 0.95, "t", "y")
     assert found.through_infinity
     assert found.conf_int().upper < 0.0 < found.conf_int().lower
-    assert "through infinity" in str(found)
+    assert "for one more with y = 1: 50" in str(found)
+    low, high = found.conf_int()
+    one, other = (f"{abs(end):.0f}" for end in (low, high))
+    text = " ".join(str(found).split())
+    assert (
+        f"from {one} for one more, through infinity (no effect), to {other} for one fewer" in text
+    )
+    row = found.tidy().to_dict("records")[0]
+    assert row["through_infinity"]
+    assert row["conf_low"] > row["conf_high"]
+    assert effect_cells(row)[2:] == (one, f"inf to -{other}")
+    fewer = scaled_effect(Estimate(-0.02, own, means=means), "nnt", 0.95, "t", "y")
+    turned = " ".join(str(fewer).split())
+    assert (
+        f"from {one} for one fewer, through infinity (no effect), to {other} for one more" in turned
+    )
+    certain = scaled_effect(Estimate(-0.5, own, means=means), "nnt", 0.95, "t", "y")
+    assert not certain.tidy()["through_infinity"].any()
+    assert "through infinity" not in str(certain)
+
+
+@pytest.mark.parametrize(
+    ("scale", "told"),
+    [("hazard ratio", "dp_survival"), ("HR", "dp_survival"), ("rate_ratio", "dp_rate")],
+)
+def test_a_scale_of_another_call_is_named_with_that_call(scale, told):
+    fit = dpe.dp_ate("y ~ t", frame(trial=True), bounds=BOUNDS, epsilon=1, seed=1)
+    with pytest.raises(OptionError, match=rf"one of difference, ratio.*{told}"):
+        fit.effect(scale)
 
 
 def test_an_association_has_ratios_and_no_test():
@@ -323,10 +352,12 @@ def test_scales_that_an_outcome_does_not_have_are_refused():
     data = frame()
     fit = dpe.dp_ate("z ~ t", data, bounds=BOUNDS, **about)
     for scale in ("odds", "nnt"):
-        with pytest.raises(OptionError, match="outcomes of 0 and 1"):
+        with pytest.raises(
+            OptionError, match=r"outcomes of 0 and 1.*has: difference, ratio, lift$"
+        ):
             fit.effect(scale)
     negative = dpe.dp_ate("z ~ t", data, bounds={"z": (-1, 10)}, **about)
-    with pytest.raises(OptionError, match="cannot be negative"):
+    with pytest.raises(OptionError, match=r"cannot be negative.*has: difference$"):
         negative.effect("ratio")
     with pytest.raises(OptionError, match="scale must be one of"):
         fit.effect("logit")

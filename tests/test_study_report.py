@@ -16,7 +16,7 @@ from scipy.stats import norm
 import dpeffects as dpe
 from dpeffects.errors import OptionError
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
-from dpeffects.inference.table_one import arm_sizes, table_one
+from dpeffects.inference.table_one import arm_sizes, table_one, unlike
 from dpeffects.report.journal_table import tables_of
 from dpeffects.results.wording import p_text
 from dpeffects.summary import Table
@@ -481,3 +481,49 @@ def test_the_love_plot_is_sorted():
     order = found["smd"].abs().sort_values(ascending=False).index
     named = (found["variable"] + " " + found["level"]).str.strip()
     assert labels == named[order].tolist()
+
+
+def test_factors_and_outcomes_are_found_however_their_spaces_are_written():
+    data, cut = made(600), "cut(age, [18, 50, 90])"
+    bounds = BOUNDS | {"smokes": [0, 1]}
+    fit = study(data, "I(pain > 4) + died ~ t", subgroups="cut(age,[18,50,90])", bounds=bounds)
+    assert fit.subgroups == (cut,)
+    for spelling in (cut, "cut(age,[18,50,90])", "cut( age, [18,50, 90] )"):
+        assert fit.by(spelling).labels == fit.by(cut).labels
+        assert str(fit.table(f"by {spelling}")) == str(fit.table(f"by {cut}"))
+        fit.plot(by=spelling)
+    assert fit.effect_on("I(pain>4)").estimate == fit.effect_on("I(pain > 4)").estimate
+    with pytest.raises(OptionError, match="no subgroups by"):
+        fit.by("cut(age, [18, 5090])")
+
+
+def test_arms_of_a_trial_that_chance_does_not_make_so_different_are_a_warning():
+    """Of STAR, which randomised within schools, an SMD of -0.27 was said without a word."""
+    rng, n = np.random.default_rng(5), 4000
+    site = rng.integers(0, 2, n)
+    plain, within = ((rng.random(n) < p).astype(int) for p in (0.4, np.where(site, 0.55, 0.3)))
+    data = pd.DataFrame({"site": site, "x": rng.random(n), "y": rng.random(n)})
+    about = {"bounds": {"site": [0, 1], "x": (0, 1), "y": (0, 1)}, "epsilon": 2, "seed": 1}
+    for t, design, warned in (
+        (within, "randomised", True),
+        (plain, "randomised", False),
+        (within, "observational", False),
+    ):
+        fit = dpe.dp_study("y ~ t | site + x", data.assign(t=t), design=design, **about)
+        (row,) = fit.table1().query("variable == 'site'").to_dict("records")
+        told = f"the SMD of site is {row['smd']:.2f}, which chance"
+        assert ("Imbalance" in fit.warnings, told in fit.warnings) == (warned, warned)
+    tiny = dpe.dp_study(
+        "y ~ t | site + x", data.assign(t=within), design="randomised", **about | {"epsilon": 0.02}
+    )
+    assert "Imbalance" not in tiny.warnings  # mostly noise
+
+
+def test_chance_and_noise_alone_are_hardly_ever_called_an_imbalance():
+    rng, sizes = np.random.default_rng(6), {"treated": 300.0, "control": 700.0}
+    sampling, noise = math.sqrt(1 / 300 + 1 / 700), 0.1
+    smds = rng.normal(0.0, sampling, 20_000) + rng.laplace(0.0, noise / math.sqrt(2.0), 20_000)
+    row = {"share": True, "smd_noise_sd": noise}
+    found = [unlike([row | {"smd": smd}] * 20, sizes) is not None for smd in smds]
+    assert np.mean(found) < 1e-3
+    assert unlike([row | {"smd": 0.9}, row | {"smd": -1.1}], sizes)["smd"] == -1.1

@@ -106,9 +106,10 @@ print(
 # %%
 # You cannot make this table for your own data without spending budget on it, and choosing the
 # bound that makes the result look best is no longer private. Use what is known from elsewhere: the
-# range of a scale, a legal limit, a published census table, what the instrument can measure. When
-# in doubt, and n is large, be generous: too wide costs noise that the summary shows; too narrow
-# costs a bias that nobody sees.
+# range of a scale, a legal limit, what the instrument can measure, and for money the 99.9th
+# percentile of a published table, rounded up. When in doubt be rather a little too narrow than ten
+# times too wide, and report the bound: the effect is then that on the clipped outcome, and the call
+# warns where a mean is at an end of its range. If you really know nothing, leave the bounds out.
 
 figure, ax = plt.subplots(figsize=(6, 3.6))
 ax.plot(table["upper bound"], abs(table["mean estimate"] - target), "k--", label="bias (clipping)")

@@ -191,6 +191,8 @@ class EventStudy(SimultaneousEffects, picture="report.plots.interval_plots.event
         late = self.labels[self.leads :]
         label = late[0] if period is None else str(period)
         fit = self._one(label, "period", outcome=f"{self.outcome} to {label}")
+        if period is None:
+            fit = replace(fit, sample=self.sample)
         if period is None and len(late) > 1:
             label = f"mean of {', '.join(late)}"
             fit = replace(fit, released=self.average, outcome=f"{self.outcome} to the {label}")

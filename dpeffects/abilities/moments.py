@@ -21,7 +21,7 @@ from dpeffects.arrays import FloatArray
 from dpeffects.calls import OfUnits, public_call, released
 from dpeffects.design.columns import Design, intervals_of
 from dpeffects.documents import refuse_twins
-from dpeffects.errors import OptionError, ReleaseError, did_you_mean, refusal
+from dpeffects.errors import OptionError, ReleaseError, did_you_mean, refusal, spelled
 from dpeffects.estimators import constants as hand
 from dpeffects.estimators.arm_sums import ArmLookup
 from dpeffects.estimators.arm_tables import table_spec
@@ -510,7 +510,7 @@ class Moments(several.SeveralRows):
         Slopes of covariates are the same at all levels. The difference between two levels is the
         coefficient of a product: ``regression("y ~ t + sex + t:sex")``.
         """
-        if factor not in self.levels:
+        if (factor := spelled(factor, self.levels)) not in self.levels:
             known = ", ".join(self.levels) or "no factors: name them in subgroups="
             raise OptionError(refusal("these_moments_no_effects", factor=factor, known=known))
         outcome, covariates = self._asked(formula)

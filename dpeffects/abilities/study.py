@@ -38,7 +38,7 @@ from dpeffects.inference.estimate import with_another
 from dpeffects.inference.interaction import interaction
 from dpeffects.inference.joint import JointSums, Margin, StudyColumn, agreeing
 from dpeffects.inference.range_ends import arms_warning
-from dpeffects.inference.table_one import OVERALL, arm_sizes, table_one, variable_name
+from dpeffects.inference.table_one import OVERALL, arm_sizes, table_one, unlike, variable_name
 from dpeffects.privacy import Curator, GroupIndex, entries
 from dpeffects.privacy.units import seen_as
 from dpeffects.results import average, export, result_base, several, table_results, wording
@@ -405,7 +405,14 @@ class StudyEffects(
     def estimate_warnings(self) -> str:
         """Warnings about the estimates; empty where there are none."""
         ends = (arms_warning(self._about(i)[0].name, x.means) for i, x in enumerate(self.effects))
-        return with_another(super().estimate_warnings, *self._at_ends(ends))
+        return with_another(super().estimate_warnings, *self._at_ends(ends), *self._imbalanced)
+
+    @property
+    def _imbalanced(self) -> Iterator[str]:
+        """Warn where arms that were declared to be randomised differ by more than chance."""
+        declared = self.identification == "randomised" and "weights" not in self.sample
+        if declared and (row := unlike(list(table_one(self.sums)), self.sizes)):
+            yield _SAID["unlike"].format(variable_name(row["variable"], row["level"]), **row)
 
     @property
     def _missing(self) -> str:
@@ -426,19 +433,13 @@ class StudyEffects(
 
         For example, ``fit.effect_on("died").effect("ratio")`` is a risk ratio.
         """
-        if label not in self.labels:
+        if (label := errors.spelled(label, self.labels)) not in self.labels:
             return self._one(label, "outcome")
         column, pair = self._about(self.labels.index(label))
         arms = [self.sums.arms[arm] for arm in pair]
         compared = "" if len(self.sums.arms) == 2 else f" ({' - '.join(arms)})"
-        alone = _SAID["alone"].format(len(self.labels)) if len(self.labels) > 1 else ""
-        return self._one(
-            label,
-            "outcome",
-            outcome=column.name,
-            treatment=f"{self.treatment}{compared}",
-            notes=(*filter(None, (alone,)), *self.notes),
-        )
+        treatment = f"{self.treatment}{compared}"
+        return self._one(label, "outcome", outcome=column.name, treatment=treatment)
 
     def by(self, subgroup: str) -> several.SubsetEffects:
         """Effects on all outcomes in the subgroups of a factor, with simultaneous intervals.
@@ -446,6 +447,7 @@ class StudyEffects(
         Where several sites were combined, ``fit.by("site")`` has the effects at each site.
         """
         labels, effects, levels = [], [], []
+        subgroup = errors.spelled(subgroup, self.subgroups)
         if subgroup == "site" and self.sums.sites and subgroup not in self.subgroups:
             within = self.sums.effects_at_sites()
         elif subgroup in self.subgroups:
@@ -491,21 +493,11 @@ class StudyEffects(
                 test = interaction(levels, [self._based(effects[i]) for _, effects in found])
                 if test is None:
                     continue
-                p, ends = test.p_value, test.conf_int(each)
+                own, ends = test.difference, test.conf_int(each)
                 low, high = (math.nan, math.nan) if isinstance(ends, Unavailable) else ends
-                rows.append(
-                    {
-                        "term": label,
-                        "subgroup": factor,
-                        "one": test.one,
-                        "other": test.other,
-                        "difference": test.difference.point,
-                        "conf_low": low,
-                        "conf_high": high,
-                        "p_value": math.nan if isinstance(p, Unavailable) else min(1.0, count * p),
-                        "noise_sd": math.sqrt(test.difference.noise_variance),
-                    }
-                )
+                p = float(np.minimum(1.0, count * export.or_nan(test.p_value)))
+                found_by = label, factor, test.one, test.other
+                rows.append((*found_by, own.point, low, high, p, math.sqrt(own.noise_variance)))
         columns = ["term", "subgroup", "one", "other", "difference", "conf_low", "conf_high"]
         return export.frame_of(rows, [*columns, "p_value", "noise_sd"])
 
@@ -725,12 +717,9 @@ def _by_level(
     effects = fit.by(factor)
     names, total = fit.labels[:most], len(effects.labels)
     kept = [i for i in range(total) if i % len(fit.labels) < len(names)]
-    effects = replace(
-        effects,
-        labels=tuple(effects.labels[i] for i in kept),
-        effects=tuple(effects.effects[i] for i in kept),
-        subsets=tuple(effects.subsets[i] for i in kept),
-    )
+    parts = "labels", "effects", "subsets"
+    own: Any = {x: tuple(getattr(effects, x)[i] for i in kept) for x in parts}
+    effects = replace(effects, **own)
     level = 1.0 - (1.0 - conf_level) * len(kept) / total if simultaneous else conf_level
     shown = effects.tidy(level, simultaneous=simultaneous).to_dict("records")
     rows = []
@@ -829,7 +818,7 @@ def _baseline_sentence(fit: StudyEffects) -> str:
     if not known:
         return ""
     row = max(known, key=lambda row: abs(row["smd"]))
-    name = " ".join(filter(None, (row["variable"], row["level"])))
+    name = variable_name(row["variable"], row["level"])
     after = [row for row in rows if row.get("smd_weighted_noise_ratio", math.nan) <= 1.0]
     left = max((abs(row["smd_weighted"]) for row in after), default=None)
     weighted = "" if left is None else f" After weighting, the largest is {left:.2f}."

@@ -205,8 +205,7 @@ def list_data() -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Columns name, kind, title, rows, outcome, treatment, covariates (their number), formula
-        and licence.
+        Columns name, kind, rows and title; :func:`data_info` says the rest of each.
 
     Examples
     --------
@@ -214,13 +213,8 @@ def list_data() -> pd.DataFrame:
     >>> list_data().query("kind == 'bundled'")["name"].tolist()
     ['lalonde', 'lalonde_cps', 'birthweight', 'ist', 'ihdp', 'ihdp_trial']
     """
-    fields = ("name", "kind", "title", "rows", "outcome", "treatment")
-    rows = [
-        {field: getattr(info, field) for field in fields}
-        | {"covariates": len(info.covariates), "formula": info.formula, "licence": info.licence}
-        for info in (record.info for record in catalogue().values())
-    ]
-    return pd.DataFrame(rows)
+    columns = ["name", "kind", "rows", "title"]
+    return pd.DataFrame([vars(x.info) for x in catalogue().values()], columns=columns)
 
 
 def named(simulated: bool) -> list[str]:

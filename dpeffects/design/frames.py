@@ -129,7 +129,10 @@ def not_numeric(name: str, dtype: Any) -> str:
         how = f"{own}.astype(float), or .astype(bool) for true and false"
     elif isinstance(dtype, nw.String):
         commas = 'with .str.replace(",", ".") before it for decimal commas'
-        how = f'pandas.to_numeric({own}), {commas}, or {own} == "yes" for 0 and 1'
+        how = (
+            f'pandas.to_numeric({own}), {commas}, or {own} == "yes" for 0 and 1; words for missing '
+        )
+        how += 'values are named in pandas.read_csv(..., na_values=["NA", "."])'
     elif isinstance(dtype, nw.Duration):
         how = f"{own}.dt.total_seconds() / 86400 for days"
     kind = type(dtype).__name__

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -155,6 +156,22 @@ def pulled(seen: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray]
     kept = between / (between + noise)
     unknown = kept * noise + (1.0 - kept) ** 2 * float(noise.mean()) / k
     return mean + kept * (seen - mean), unknown
+
+
+def unlike(rows: Sequence[dict[str, Any]], sizes: dict[str, float]) -> dict[str, Any] | None:
+    """The row in which arms differ most, where chance and noise hardly ever make them differ so.
+
+    By chance, as where each record was randomised, a standardised difference has the variance of
+    one over the numbers of records.
+    """
+    far = NormalDist().inv_cdf(1.0 - 0.5e-6 / max(len(rows), 1))
+
+    def beyond(row: dict[str, Any]) -> bool:
+        known = sizes if row["share"] else {arm: row[f"{arm}_n"] for arm in sizes}
+        chance = sum(1.0 / max(n, 1.0) for n in known.values())
+        return abs(row["smd"]) > max(0.1, far * math.sqrt(chance + row["smd_noise_sd"] ** 2))
+
+    return max(filter(beyond, rows), key=lambda row: abs(row["smd"]), default=None)
 
 
 def arm_sizes(sums: JointSums) -> tuple[FloatArray, float]:

@@ -102,6 +102,7 @@ def header(result: ResultBase) -> Pairs:
         ("Protects", _protects(result)),
         sized(result),
         ("Analysis sample", analysed(result)),
+        ("Multiplicity", result.sample.get("alone", "")),
         ("Guarantee", _PRICE.sub(lambda x: _unbroken(x[0]), result.guarantee.sentence())),
     ]
     return Pairs(tuple((name, text) for name, text in rows if text))
@@ -144,8 +145,8 @@ def adjusted_for(result: ResultBase) -> str:
 
 def analysed(result: ResultBase) -> str:
     """The analysis sample; its size only where `size_words` does not have it."""
-    said, shown = result.sample, size_words(result)
-    return "; ".join(words for name, words in said.items() if name != "size" or words not in shown)
+    shown, left = size_words(result), {**result.sample, "alone": ""}
+    return "; ".join(x for name, x in left.items() if x and (name != "size" or x not in shown))
 
 
 def sized(result: ResultBase) -> tuple[str, str]:
@@ -158,6 +159,7 @@ def _settings(result: ResultBase) -> tuple[tuple[str, str], ...]:
     rows = (
         ("Options", _options(result)),
         ("Bounds", bounds_text(result)),
+        ("Range check", "" if result._range_checked else _SAID["unchecked"]),
         ("Noise", result.noise_source),
         ("Charged to", f"allotment {result.allotment} of the ledger" if result.allotment else ""),
     )

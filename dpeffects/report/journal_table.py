@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
-from dpeffects.errors import OptionError, not_among
+from dpeffects.errors import OptionError, not_among, spelled
 from dpeffects.estimators.weighting.missing_outcomes import OBSERVED
 from dpeffects.inference import Unavailable, ratio_of
 from dpeffects.report.blocks import adjusted_for, assumed, budget, size_words, starred_warnings
@@ -30,7 +30,7 @@ def table(fit: Any, name: str, conf_level: float, **asked: Any) -> Summary:
     """Return one of the tables of a result, by its name."""
     known = []
     for key, made in tables_of(fit, conf_level, **asked):
-        if key == name:
+        if spelled(name, [key]) == key:
             return made
         known.append(key)
     raise OptionError(not_among("table", name, known))
@@ -111,7 +111,8 @@ def about(fit: Any) -> str:
     observed = fit.details.get(OBSERVED)
     observed = observed and f"outcomes observed: {observed} of records (noisy)"
     size, by = f"n = {size_words(fit, always=True)}", f"{fit.method_title} ({fit.method})"
-    return "; ".join(filter(None, (size, observed, by, how, private)))
+    alone = fit.sample.get("alone") and f"multiplicity {fit.sample['alone']}"
+    return "; ".join(filter(None, (size, observed, by, how, alone, private)))
 
 
 def _reading(

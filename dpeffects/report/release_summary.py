@@ -18,7 +18,7 @@ from dpeffects.results.average import Result
 from dpeffects.results.number_format import number
 from dpeffects.results.result_base import ResultBase
 
-_KEPT = ("Adjusted for", "Assumes", "Analysis sample", "Sites", "Records", "Units")
+_KEPT = ("Multiplicity", "Adjusted for", "Assumes", "Analysis sample", "Sites", "Records", "Units")
 """Rows of the full summary that the short one has too."""
 _BASIS = wording.said("reading")
 """A sentence on what the estimate rests on; what an association lacks is in its warning."""

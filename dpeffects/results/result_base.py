@@ -216,7 +216,13 @@ class ResultBase(ReportableResult, Coefficients, words="report.release_summary")
 
     def _at_ends(self, ends: Iterable[str]) -> Iterable[str]:
         """Warnings of means at an end of a range, unless the call counted what lay outside."""
-        return () if any(OUTSIDE in x.label for x in self.charges) else dict.fromkeys(ends)
+        return () if self._range_checked else dict.fromkeys(ends)
+
+    @property
+    def _range_checked(self) -> bool:
+        """Whether the call counted what lay outside the declared ranges, if there are any."""
+        counted = any(OUTSIDE in x.label for x in self.charges)
+        return counted or not any(text.startswith("[") for _, text, _ in self.bounds)
 
     @property
     def _missing(self) -> str:

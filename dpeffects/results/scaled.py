@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from dpeffects.errors import OptionError, not_among, refusal
+from dpeffects.errors import OptionError, advised, not_among, quoted, refusal
 from dpeffects.guarantee import status_warning
 from dpeffects.inference import ArmMeans, Estimate, Interval, Unavailable, scales
 from dpeffects.inference import intervals as inference
@@ -23,6 +23,7 @@ SCALES: dict[str, str] = said("scaled")["scales"]
 """Scales of an effect, in words."""
 _OF_RISKS = {"difference": "risk difference", "ratio": "risk ratio"}
 ARMS = ("treated", "control")
+_MEAN = ("arm", "mean", "std_error", "noise_ratio", "conf_low", "conf_high")
 NO_MEANS = Unavailable(said("scaled")["no_means"])
 NO_ERROR = Unavailable("on this scale there is none")
 
@@ -33,9 +34,9 @@ class ScaledEffect(SummaryMixin, IntervalResult):
 
     ``scale`` is one of "difference", "ratio", "odds", "lift" (ratio less 1) and "nnt" (1 over the
     difference of two risks). An interval may end in infinity. That of a number needed to treat goes
-    through infinity, where the difference may be zero: then ``through_infinity`` is True, and it
-    has all numbers from its lower end up and all from its upper end down. Printing it gives the
-    sentence.
+    through infinity, where the difference may be zero (Altman 1998): then ``through_infinity`` is
+    True, and it has all numbers from its lower end up and all from its upper end down. Printing it
+    gives the sentence.
     """
 
     scale: str
@@ -53,9 +54,14 @@ class ScaledEffect(SummaryMixin, IntervalResult):
     def tidy(self, conf_level: float | None = None) -> pd.DataFrame:
         """One row, with the columns of `Result.tidy`; what is not available is NaN."""
         found = self.at(conf_level)
-        about = {**self.about} | ({} if self.scale == "difference" else {"scale": self.scale})
         values = found.estimate, found.std_error, found.p_value, found.interval
-        return frame_of([effect_row(*values, **about)])
+        return frame_of([effect_row(*values, **self.about) | found._scaled])
+
+    @property
+    def _scaled(self) -> dict[str, Any]:
+        """What a row says of the scale, and of an interval that goes through infinity."""
+        of_nnt = {"through_infinity": self.through_infinity} if self.scale == "nnt" else {}
+        return {} if self.scale == "difference" else {"scale": self.scale} | of_nnt
 
     def summary(self, form: str = "full", *, conf_level: float | None = None) -> Summary:
         """The same as a summary, with the warnings; it is short in any case."""
@@ -76,23 +82,14 @@ class ScaledEffect(SummaryMixin, IntervalResult):
         return f"*** {mark} ***\n" * bool(mark) + renderer("text").paragraph(self.words, 80)
 
 
-_ALSO = {
-    **dict.fromkeys(("rd", "risk difference"), "difference"),
-    **dict.fromkeys(("rr", "risk ratio", "relative risk"), "ratio"),
-    **dict.fromkeys(("or", "odds ratio"), "odds"),
-    "number needed to treat": "nnt",
-    **{scale: scale for scale in SCALES},
-}
-"""What epidemiologists call the scales."""
-
-
 def check_scale(scale: str) -> str:
     """Return one of the scales, which may be given by another name, such as "RR"."""
-    if isinstance(scale, str):
-        scale = _ALSO.get(scale.casefold().replace("_", " "), scale)
-    if not isinstance(scale, str) or scale not in SCALES:
+    name = "_".join(str(scale).casefold().split())
+    if told := advised("other_scales").get(name):
+        raise OptionError(f"scale must be one of {', '.join(SCALES)}, got {quoted(scale)}; {told}")
+    if (known := advised("scales").get(name, name)) not in SCALES:
         raise OptionError(not_among("scale", scale, SCALES))
-    return scale
+    return known
 
 
 def scaled_effect(
@@ -119,16 +116,14 @@ def scaled_effect(
     of_risks = released.means is not None and scales.is_risk(released.means)
     called = _OF_RISKS.get(scale, SCALES[scale]) if of_risks else SCALES[scale]
     named = f"{capital(related(treatment, outcome, released.associated))}, {called}"
-    shown: tuple[float, Interval | Unavailable] = (value, ends)
-    if scale == "nnt":
-        named += f" for one {'fewer' if value < 0.0 and not through else 'more'} with {outcome} = 1"
-        named += " (negative: for one fewer)" if through else ""
-        if not through:  # numbers of people, whose sign words say
-            shown = abs(value), ends
-            if isinstance(ends, Interval):
-                low, high = sorted(map(abs, ends))
-                shown = abs(value), Interval(low, high, conf_level)
-    words = _said(scale, named, *shown, p, through)
+    shown, sides = (value, ends), ("fewer", "more") if value < 0.0 else ("more", "fewer")
+    if scale == "nnt":  # numbers of people, whose sign words say
+        named += f" for one {sides[0]} with {outcome} = 1"
+        shown = abs(value), ends
+        if isinstance(ends, Interval):
+            low, high = map(abs, ends if value > 0.0 else reversed([*ends]))
+            shown = abs(value), Interval(low, high, conf_level)
+    words = _said(scale, named, shown, p, sides if through else ())
     if scale != "difference":
         about = about | {"std_error": NO_ERROR}
     given = {"treatment": treatment, "outcome": outcome, **about}
@@ -141,12 +136,19 @@ def _require(means: ArmMeans | None, scale: str) -> ArmMeans:
     """The means that a scale needs, with a range that has it."""
     if means is None:
         raise OptionError(f"{SCALES[scale]}: {NO_MEANS.reason}")
-    low = means.possible[0] if means.possible else -math.inf
-    if scale in ("odds", "nnt") and not scales.has_odds(means):
-        raise OptionError(f"{SCALES[scale]} is for outcomes of 0 and 1, declared as bounds [0, 1]")
-    if low < 0.0:
-        raise OptionError(refusal("negative_outcome", scale=SCALES[scale], low=number(low)))
+    if why := _lacking(means, scale):
+        known = ", ".join(x for x in SCALES if not _lacking(means, x))
+        raise OptionError(f"{SCALES[scale]} {why}. This outcome has: {known}")
     return means
+
+
+def _lacking(means: ArmMeans, scale: str) -> str:
+    """Why an outcome, as declared, does not have a scale; empty where it has."""
+    if scale in ("odds", "nnt") and not scales.has_odds(means):
+        return "is for outcomes of 0 and 1, declared as bounds [0, 1]"
+    low = means.possible[0] if means.possible else -math.inf
+    negative = scale != "difference" and low < 0.0
+    return refusal("negative_outcome", low=number(low)) if negative else ""
 
 
 def _needed(
@@ -163,14 +165,10 @@ def _needed(
 
 
 def _said(
-    scale: str,
-    named: str,
-    value: float,
-    ends: Interval | Unavailable,
-    p: float | Unavailable,
-    through: bool,
+    scale: str, named: str, shown: tuple[float, Any], p: float | Unavailable, sides: Sequence[str]
 ) -> str:
-    """One or two sentences."""
+    """One or two sentences; both ``sides`` are named where the interval goes through infinity."""
+    value, ends = shown
     said, low, high, undefined = number(value, 4), "", "", math.isnan(value)
     if not isinstance(ends, Unavailable):
         known = _relative(scale, value, ends.lower, ends.upper)
@@ -179,10 +177,9 @@ def _said(
     if isinstance(ends, Unavailable):
         return f"{text}; its interval is {ends}."
     level = f"{percent(ends.conf_level)} confidence interval"
-    if through:
-        text += f"; {level}: {low} or more, through infinity (no effect), to {high} and beyond"
-    else:
-        text += f"; {level} from {low} to {high.replace('inf', 'infinity')}"
+    to = f"for one {sides[0]}, through infinity (no effect), " if sides else ""
+    other = f" for one {sides[1]}" if sides else ""
+    text += f"; {level} from {low} {to}to {high.replace('inf', 'infinity')}{other}"
     if not isinstance(p, Unavailable):
         text += f"; p {p_words(p)}"
     return ". ".join([text, *_open_ends(scale, ends)]) + "."
@@ -218,14 +215,6 @@ def mean_rows(
         ends = scales.mean_interval(means, treated, conf_level)
         low, high = (math.nan, math.nan) if isinstance(ends, Unavailable) else ends
         error = or_nan(inference.std_error(alone))
-        rows.append(
-            {
-                "arm": arm,
-                "mean": alone.point,
-                "std_error": error,
-                "noise_ratio": scales.mean_noise(means, treated),
-                "conf_low": low,
-                "conf_high": high,
-            }
-        )
+        found = arm, alone.point, error, scales.mean_noise(means, treated), low, high
+        rows.append(dict(zip(_MEAN, found, strict=True)))
     return rows

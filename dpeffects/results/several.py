@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from dpeffects.arrays import FloatArray
-from dpeffects.errors import OptionError, checked_call, not_among
+from dpeffects.errors import OptionError, checked_call, not_among, spelled
 from dpeffects.estimands import ESTIMANDS
 from dpeffects.inference import Effects, Estimate, Hypothesis, Unavailable, ratio_of, scales
 from dpeffects.inference import intervals as inference
@@ -228,7 +228,8 @@ class SeveralEffects(SeveralRows, picture="report.plots.interval_plots.contrasts
                 rows.append(effect_row(math.nan, NO_ERROR, NO_ERROR, NO_ERROR, term=label))
                 continue
             p = float(np.minimum(1.0, count * or_nan(found.p_value)))
-            rows.append(effect_row(found.estimate, NO_ERROR, p, found.interval, term=label))
+            row = effect_row(found.estimate, NO_ERROR, p, found.interval, term=label)
+            rows.append(row | found._scaled)
         if len(refused) == len(rows):
             raise refused[0]
         return [row | {"scale": scale} for row in rows]
@@ -381,10 +382,13 @@ class SimultaneousEffects(SeveralEffects):
 
     def _one(self, label: str, what: str, **changes: Any) -> Result:
         """One of the effects as a `Result`."""
-        if label not in self.labels:
+        if (label := spelled(label, self.labels)) not in self.labels:
             raise OptionError(not_among(what, label, self.labels))
-        about = {f.name: getattr(self, f.name) for f in fields(ResultBase)}
-        return Result(released=self.effects[self.labels.index(label)], **about | changes)
+        about = {f.name: getattr(self, f.name) for f in fields(ResultBase)} | changes
+        if len(self.labels) > 1:
+            alone = f"not adjusted for (one of {len(self.labels)} effects)"
+            about["sample"] = {**about["sample"], "alone": alone}
+        return Result(released=self.effects[self.labels.index(label)], **about)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

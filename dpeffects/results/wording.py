@@ -81,6 +81,8 @@ def effect_cells(row: Mapping[Any, Any], error: float | None = None) -> tuple[st
     value, *others = to_error(shown, known, ends=ends)
     if _hidden(row) and ends == row.get("possible"):
         others[1:] = "not estimable", "not estimable"
+    if row.get("through_infinity") is True:
+        others[2] = f"inf to {others[2]}"
     return printed(value, row.get("noise_ratio", 0.0)), *others
 
 

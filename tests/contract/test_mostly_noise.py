@@ -177,7 +177,7 @@ def test_with_a_tiny_one_something_is_hidden_and_the_note_says_what_that_means(k
     assert count_hidden(fit)
     text = " ".join(str(summary_of(fit)).split())
     assert f"{NOISE} in a table: suppressed, not shown because it is too imprecise" in text
-    assert "times the epsilon" in text
+    assert "times the epsilon" in text or "need many more records than there are" in text
     if hasattr(fit, "table1"):
         assert all(
             f"{NOISE} in a table: suppressed" in " ".join(str(x).split())

@@ -8,6 +8,7 @@ that were clipped, weighted and chosen by hand, so that the first half is no tau
 from __future__ import annotations
 
 import inspect
+import pickle
 import warnings
 
 import numpy as np
@@ -345,3 +346,15 @@ def test_survival_is_that_of_a_life_table():
         at = usual.surv_prob[usual.surv_times <= 8][-1]
         (term,) = (x for x in found if x.name == name)
         assert term.estimate == pytest.approx(1 - at, abs=0.2 * term.std_error)
+
+
+def test_it_has_what_the_result_of_the_call_has():
+    found = dpe.reference("y ~ t", DATA, "diff_in_means", bounds=BOUNDS)
+    own = sm.OLS(DATA["y"].clip(0, 1), sm.add_constant(DATA["t"])).fit(cov_type="HC2")
+    assert [*found.conf_int()] == pytest.approx([*own.conf_int().loc["t"]], rel=0.02)
+    means = DATA["y"].clip(0, 1).groupby(DATA["t"]).mean()
+    assert found.effect("ratio").estimate == pytest.approx(means[1] / means[0], rel=1e-3)
+    assert "no noise was added" in str(found.summary())
+    assert pickle.loads(pickle.dumps(found)).estimate == found.estimate
+    with pytest.raises(AttributeError):
+        found.nothing  # noqa: B018

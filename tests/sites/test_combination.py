@@ -97,6 +97,23 @@ def test_a_release_says_whether_it_is_adjusted(known):
     assert [float(x) for x in shown.groups()] == pytest.approx([low, high], abs=0.006)
 
 
+@pytest.mark.parametrize(
+    ("identification", "assumed"),
+    [
+        ("adjusted", "no confounder is missing from the formula; outcomes are linear in its terms"),
+        ("randomised", "treatment was randomised (declared"),
+        ("unadjusted", ""),
+    ],
+)
+def test_a_combination_says_what_has_to_be_true(identification, assumed):
+    own = replace(estimate(), identification=identification)
+    sites = [release(x, released=own, method="auto") for x in ("North", "South")]
+    fit = combine(sites)
+    for said in (fit.summary("short"), fit.summary(), fit.explain()):
+        assert assumed in flat(said)
+        assert bool(assumed) == ("Assumes" in flat(said) or "valid only if" in flat(said))
+
+
 # --- numbers -------------------------------------------------------------------------------------
 
 

@@ -162,9 +162,9 @@ def choose(
     _, method, made = own
     unadjusted = method is clipped_contrast.SPEC and not options.randomised
     why = f"{method.name} was chosen by n, epsilon, delta, the design and the declared covariates."
-    others = [x for x in known[: 1 if method is regression.SPEC else None] if x[1] is not method]
-    if others:
-        how = " (adjusted)" if unadjusted else "" if options.randomised else " (not adjusted)"
+    others = [x for x in known if x[1] is not method]
+    if others and (unadjusted or options.randomised):  # else a contrast is no effect
+        how = " (adjusted)" if unadjusted else ""
         times = [(_printed(x) / _printed(own), x[1].name) for x in others]
         listed = ", ".join(f"{ratio:.2g} times as wide with {name}{how}" for ratio, name in times)
         why += f" The printed interval is expected to be {listed}"

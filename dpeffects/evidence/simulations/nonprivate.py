@@ -13,7 +13,6 @@ from dpeffects.estimands import AVERAGES
 from dpeffects.estimators import default_learner, get
 from dpeffects.guarantee import KINDS
 from dpeffects.inference.estimate import ArmMeans, Estimate, Unavailable
-from dpeffects.lazy import pd
 from dpeffects.privacy.ladder import Ladder
 from dpeffects.results.number_format import to_error
 from dpeffects.seeded import SeededNoise
@@ -54,7 +53,8 @@ class Reference:
     """An estimate without noise. Publishing it, or choosing by it, breaks every guarantee.
 
     ``std_error`` is that of sampling alone. ``fit`` is what the private call returns, made without
-    noise: it has everything else, such as curves, and says that its guarantee is void.
+    noise: what it has, such as ``conf_int()``, ``effect("ratio")`` or curves, the reference has
+    too, and says that its guarantee is void.
     """
 
     estimand: str
@@ -65,10 +65,10 @@ class Reference:
     n: int
     fit: Any = field(compare=False)
 
-    def tidy(self) -> pd.DataFrame:
-        """All estimates, one row each, as the private call has them."""
-        found: pd.DataFrame = self.fit.tidy()
-        return found
+    def __getattr__(self, name: str) -> Any:
+        if name == "fit" or name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.fit, name)
 
     def __str__(self) -> str:
         told = f"{self.estimand} by non-private {self.method}: "

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpeffects.abilities.study import StudyEffects
-from dpeffects.errors import OptionError
+from dpeffects.errors import OptionError, spelled
 from dpeffects.report.plots import style as look
 from dpeffects.report.plots.diagnostics import love
 from dpeffects.report.plots.interval_plots import ROWS
@@ -75,7 +75,7 @@ def outcomes(
     >>> outcomes(fit).get_xlabel()
     'Effect of treatment (95% CI)'
     """
-    factors = [by] if isinstance(by, str) else list(by or ())
+    factors = [spelled(x, fit.subgroups) for x in ([by] if isinstance(by, str) else by or ())]
     rows = list(_rows(fit, conf_level, simultaneous, factors))
     left, panels = len(rows[ROWS:]), _panels(rows[:ROWS])
     gap = _GAP * (len(panels) > 1)

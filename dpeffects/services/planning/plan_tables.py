@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from dpeffects.errors import OptionError, checked_call, quoted
 from dpeffects.estimators.option_checks import check_choice, is_number
+from dpeffects.guarantee import Guarantee
 from dpeffects.lazy import pd
 from dpeffects.progress import bar
 from dpeffects.results.export import JsonDocument, frame_of
@@ -17,7 +18,7 @@ from dpeffects.results.number_format import number, to_error
 from dpeffects.roots import root
 from dpeffects.services.planning.rehearsal import MOST_RECORDS, PlannedMethod
 from dpeffects.services.planning.setting import PlanSetting, known_names
-from dpeffects.summary import Block, Summary, SummaryMixin, Table, noted
+from dpeffects.summary import Block, Summary, SummaryMixin, Table, noted, starred
 
 _FAR, _STRIDE = 20.0, math.log(4.0)
 _RANGES = {"epsilon": (1e-3, 1e3), "n": (20.0, 1e8)}
@@ -50,6 +51,11 @@ class PlannedRows(SummaryMixin, JsonDocument):
     __repr__ = SummaryMixin.__str__
 
 
+def weak(setting: PlanSetting, epsilon: float) -> str:
+    """What a fit with that epsilon would warn of."""
+    return Guarantee(epsilon, setting.delta).warnings(setting.n)
+
+
 class Invertible(PlannedRows):
     """Plans that can be solved for the epsilon, or the number of records, of a half-width."""
 
@@ -60,6 +66,9 @@ class Invertible(PlannedRows):
     """Names that have a half-width, with the reasons of those that have none."""
     _figures_at: Callable[..., Callable[[str, float], PlannedMethod]]
     """Figures of a name with another epsilon or n."""
+
+    def _starred(self) -> str:
+        return starred((weak(self.setting, self.setting.epsilon),))
 
     @checked_call
     def required(
@@ -119,7 +128,7 @@ def needed_blocks(needed: pd.DataFrame, width: float) -> list[Block]:
     found = list(needed.itertuples(index=False, name=None))
     rows = tuple((name, number(x) if x == x else "not reachable") for name, x, *_ in found)
     about, of = map(str, needed.columns[:2])
-    notes = noted(f"{name}: {why}" for name, x, why, _ in found if why and x != x)
+    notes = noted(f"{name}: {why}" for name, _, why, _ in found if why)
     table = Table(f"Required for a half-width of {number(width)}", (about, of), rows, "lr")
     return [table, notes] if notes else [table]
 
@@ -176,7 +185,9 @@ class _Search:
     def _remark(self, value: float) -> str:
         note = self.at(value).note
         far = "by extrapolation" if self.of == "n" and value > MOST_RECORDS else ""
-        return "; ".join(filter(None, (far, note if "not adjust" in note else "")))
+        known = note if "not adjust" in note else ""
+        warned = weak(self.setting, value) if self.of == "epsilon" else ""
+        return "; ".join(filter(None, (far, known, warned)))
 
     def _unreached(self, gap: float, last: PlannedMethod) -> tuple[float, str]:
         """What stands in the way at the largest epsilon or n that was tried."""

@@ -23,7 +23,7 @@ from dpeffects.lazy import pd
 from dpeffects.progress import bar
 from dpeffects.results.export import frame_of
 from dpeffects.results.wording import percent
-from dpeffects.services.planning.plan_tables import Invertible, planned_table
+from dpeffects.services.planning.plan_tables import Invertible, planned_table, weak
 from dpeffects.services.planning.rehearsal import PlannedMethod, row, row_or_reason
 from dpeffects.services.planning.setting import (
     PlanSetting,
@@ -99,15 +99,16 @@ class Plan(Invertible, picture="services.planning.planned_plot.half_width"):
     def across(self, epsilons: Sequence[float]) -> pd.DataFrame:
         """Noise and half-width of each usable method at several epsilons, one row each.
 
-        They are those of a plan for that epsilon. The column ``assumed`` names the arguments that
-        were not stated, so that a default was taken.
+        They are those of a plan for that epsilon. The column ``note`` says where its guarantee is
+        weak; ``assumed`` names the arguments that were not stated, so that a default was taken.
         """
-        at, rows = self._figures_at("epsilon"), []
+        at, rows, stated = self._figures_at("epsilon"), [], self.setting.unstated
         cells = [(r.method, float(e)) for r in self.rows if not r.reason for e in epsilons]
         for method, epsilon in bar(cells, "simulating"):
             found = at(method, epsilon)
-            rows.append((method, epsilon, found.noise_sd, found.half_width, self.setting.unstated))
-        return frame_of(rows, ["method", "epsilon", "noise_sd", "half_width", "assumed"])
+            figures = found.noise_sd, found.half_width
+            rows.append((method, epsilon, *figures, weak(self.setting, epsilon), stated))
+        return frame_of(rows, ["method", "epsilon", "noise_sd", "half_width", "note", "assumed"])
 
     def plot(self, epsilons: Sequence[float] | None = None, ax: Any = None) -> Any:
         """Draw the half-width against epsilon; return the axes (matplotlib)."""

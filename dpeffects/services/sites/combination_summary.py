@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dpeffects import summary
+from dpeffects.estimators import find
 from dpeffects.guarantee import KINDS, column_of, counted, status_warning
 from dpeffects.inference import Interval, Unavailable
-from dpeffects.report.blocks import adjusted_for
+from dpeffects.report.blocks import RANDOMISED, adjusted_for
 from dpeffects.report.paragraph import reading, software
 from dpeffects.report.release_summary import short
 from dpeffects.results.export import or_nan
@@ -101,12 +102,21 @@ def _header(fit: CombinedEffect) -> summary.Pairs:
         ("Formula", fit.formula),
         ("Estimand", asked_for(fit)),
         ("Adjusted for", adjusted_for(fit)),
+        ("Assumes", _assumed(fit)),
         ("Combined by", f"{RULES[fit.rule].words} (rule {fit.rule})"),
         ("Sites", f"{len(fit.used)} used{left}"),
         ("Records", f"{fit.n:,} in the sites used"),
         ("Guarantee", _promises(fit, in_full=False)),
     )
-    return summary.Pairs(rows)
+    return summary.Pairs(tuple(row for row in rows if row[1]))
+
+
+def _assumed(fit: CombinedEffect) -> str:
+    """What has to be true at every site for the interval to hold, by the methods used there."""
+    if fit.identification == "randomised":
+        return RANDOMISED
+    specs = [] if fit.associated else [find(release.method) for release in fit.used]
+    return "; ".join(dict.fromkeys(spec.assumes for spec in specs if spec and spec.assumes))
 
 
 def _promises(fit: CombinedEffect, in_full: bool = True) -> str:
