@@ -43,7 +43,8 @@ function look(page, width, view) {
     const style = view.getComputedStyle(e), hides = ["hidden", "clip"].includes(style.overflowX);
     if (hides && e.clientWidth > 1 && e.scrollWidth > e.clientWidth + 1)
       wrong(`${named(e)} hides ${e.scrollWidth - e.clientWidth} px`);
-    const longest = Math.max(...e.innerText.split("\\n").map(line => line.trimEnd().length));
+    const lines = (e.innerText ?? "").split("\\n");  // mathematics has no such text
+    const longest = Math.max(...lines.map(line => line.trimEnd().length));
     const cut = e.matches("pre") && e.scrollWidth > e.clientWidth + 1 && longest <= LINE;
     if (cut && width >= Math.max(...widths)) wrong(`a line of ${longest} characters is cut`);
     if (!e.matches("table, pre, img, svg, figure, math, code, dt, p")) continue;
@@ -62,9 +63,9 @@ async function run() {
       look(page, width, frame.contentWindow);
     }
   }
-  await fetch("/found", {method: "POST", body: JSON.stringify(found)});
 }
-run();
+run().catch(error => found.push(`${error}`)).then(
+  () => fetch("/found", {method: "POST", body: JSON.stringify(found)}));
 </script></body>"""
 
 
