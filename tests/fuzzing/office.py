@@ -245,7 +245,7 @@ ODD: tuple[Any, ...] = (
         {"a": {}},
     ),
     *("' OR 1=1 --", "'; DROP TABLE accounts; --", '" UNION SELECT password FROM accounts --'),
-    *("{{7*7}}", "{% raw %}", "${7*7}", "<script>alert(1)</script>", '"><img src=x onerror=a>'),
+    *("{{7411*7}}", "{% raw %}", "${7411*7}", "<script>alert(1)</script>", '"><img src=x onerror=a>'),
     *("$(touch /tmp/x)", "`id`", "; cat /etc/passwd", "../../etc/passwd", "%s%n", "\\u0000"),
     *("__import__('os').system('id')", "lambda: 0", "().__class__", "y ~ t | x", "a" * 201),
     *(list(range(300)), {"a": 1, "b": "x > 1"}, {str(k): k for k in range(250)}, [1e400]),
@@ -532,7 +532,7 @@ def request(number: int, here: FuzzedOffice, entrance: bool) -> tuple[bytes, flo
 # --- what came of it ----------------------------------------------------------------------------
 
 _FOR_ALL = (b"/healthz", b"/style.css", b"/metrics")
-_MARKUP = re.compile(r"<script|<img|onerror=a>(?!&)|49\b(?=</)", re.IGNORECASE)
+_MARKUP = re.compile(r"<script|<img|onerror=a>(?!&)|51877", re.IGNORECASE)
 
 
 def outcome(here: FuzzedOffice, number: int) -> Outcome:
