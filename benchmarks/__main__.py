@@ -27,7 +27,7 @@ def main() -> None:
     asks.add_argument("--small", action="store_true", help="a quick look, kept nowhere")
     asks.add_argument("--list", action="store_true", help="the tables there are")
     given = asks.parse_args()
-    tables = given.tables or names()
+    tables = given.tables or sorted(names(), key=lambda name: find(name).minutes)
     if given.list:
         for name in tables:
             print(f"{name:24} {find(name).minutes:5g} min  {find(name).title}")

@@ -36,6 +36,8 @@ HERE = Path(__file__).resolve().parent
 CACHE = HERE / ".cache"
 sys.path.insert(1, str(HERE.parent))  # for the populations of tests
 OWN = ("harness.py", "report.py", "__main__.py")
+APART: set[str] = set()
+"""Files that were imported by processes of their own."""
 Cell = dict[str, Any]
 Row = Mapping[str, Any]
 Summary = Callable[[pd.DataFrame], Any]
@@ -55,10 +57,11 @@ class Part:
 
     ``run(people, noise, **cell)`` makes one run of a cell, whose parameters are numbers and words,
     and returns its numbers by name, or several such rows. ``columns`` make a row of the runs of a
-    cell, their means by default; a function makes it as a whole. Where a run has several rows,
-    ``by`` names what they differ in, and there is a row for each. Of ``cells`` the ``small`` ones
-    are for a quick look (the first two by default). ``csv`` names a file of results for the rows,
-    ``chunk`` is how many runs a worker makes at a time.
+    cell, their means by default; a function makes it as a whole. A cell may say how many ``runs``
+    it has, in the place of those of the part. Where a run has several rows, ``by`` names what they
+    differ in, and there is a row for each. Of ``cells`` the ``small`` ones are for a quick look
+    (the first two by default). ``csv`` names a file of results for the rows, ``chunk`` is how many
+    runs a worker makes at a time.
     """
 
     title: str
@@ -83,8 +86,7 @@ class Part:
             return cell | self.columns(runs)
         if self.columns is not None:
             return cell | {name: make(runs) for name, make in self.columns.items()}
-        same = {x: runs[x].iloc[0] for x in runs if not pd.api.types.is_numeric_dtype(runs[x])}
-        return cell | {x: same[x] if x in same else runs[x].mean() for x in runs}
+        return cell | {x: common(runs[x]) for x in runs}
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ class Table:
 
     ``page`` makes the tables that are shown, by their headings, of the rows of the parts; ``bars``
     the promises on top of them. ``minutes`` is what a run may take; one that is stopped says so.
-    Where time or memory is measured every run has a process ``alone``.
+    Where time or memory is measured every run has a process ``alone``. ``after`` does something
+    with the tables and rows of a page that goes to the results, such as a table in the guide.
     """
 
     title: str
@@ -104,6 +107,14 @@ class Table:
     alone: bool = False
     page: Callable[..., dict[str, pd.DataFrame]] | None = None
     bars: Callable[..., list[Bar]] | None = None
+    after: Callable[..., None] | None = None
+
+
+def common(values: pd.Series) -> Any:
+    """The value that all runs have, or their mean; the first of different words."""
+    words = not pd.api.types.is_numeric_dtype(values)
+    same = values.nunique(dropna=False) == 1
+    return values.iloc[0] if words or same else values.mean()
 
 
 def grid(**values: Iterable[Any]) -> list[Cell]:
@@ -158,9 +169,9 @@ def standard_error(runs: int, share: float = 0.95) -> str:
 
 
 def names() -> list[str]:
-    """Benchmarks that have a table, the quick ones first."""
-    found = [x.stem for x in HERE.glob("*.py") if "\nTABLE = " in x.read_text(encoding="utf-8")]
-    return sorted(found, key=lambda name: (find(name).minutes, name))
+    """Benchmarks that have a table."""
+    files = sorted(HERE.glob("*.py"))
+    return [x.stem for x in files if "\nTABLE = " in x.read_text(encoding="utf-8")]
 
 
 def find(name: str) -> Table:
@@ -205,35 +216,57 @@ def chunk(name: str, part: int, cell: Cell, runs: list[int]) -> tuple[Any, ...]:
     asked, found = find(name).parts[part], []
     for run in runs:
         start = time.process_time()
-        rows = asked.run(run, noise_seed(name, asked, cell, run), **cell)
+        rows = asked.run(run, noise_seed(name, asked, cell, run), **without(cell, "runs"))
         rows = [dict(x) for x in (rows if isinstance(rows, list) else [rows])]
         found.append((run, round(time.process_time() - start, 3), rows))
     files = report.imported("dpeffects/", "benchmarks/", "tests/")
-    return part, key(cell), found, {x for x in files if Path(x).name not in OWN}
+    return part, key(cell), found, {x for x in (*files, *APART) if Path(x).name not in OWN}
+
+
+def apart(function: Callable[..., Any], *given: Any) -> Any:
+    """Call a function in a process of its own, so that its peak memory is its own."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        found, files = pool.submit(told, function, *given).result()
+    APART.update(files)
+    return found
+
+
+def told(function: Callable[..., Any], *given: Any) -> tuple[Any, list[str]]:
+    return function(*given), report.imported("dpeffects/", "benchmarks/", "tests/")
 
 
 def noise_seed(name: str, part: Part, cell: Cell, run: int) -> int:
-    own = {x: value for x, value in cell.items() if x not in part.alike}
+    own = without(cell, *part.alike)
     return crc32(f"noise {name} {part.title} {key(own)} {run}".encode())
 
 
 def key(cell: Cell) -> str:
-    return json.dumps(cell, sort_keys=True)
+    return json.dumps(without(cell, "runs"), sort_keys=True)
+
+
+def without(cell: Cell, *some: str) -> Cell:
+    return {x: value for x, value in cell.items() if x not in some}
 
 
 def left(parts: Sequence[Part], kept: Kept) -> Iterator[tuple[int, Cell, list[int]]]:
     """What is not on file yet; all cells have some runs before any has all."""
     made = [
-        (start / part.runs, k, i, range(start, min(start + part.chunk, part.runs)))
+        (start / most, k, i, range(start, min(start + part.chunk, most)))
         for k, part in enumerate(parts)
-        for i in range(len(part.cells))
-        for start in range(0, part.runs, part.chunk)
+        for i, cell in enumerate(part.cells)
+        for most in [cell.get("runs", part.runs)]
+        for start in range(0, most, part.chunk)
     ]
     for _, k, i, runs in sorted(made, key=lambda x: x[:3]):
         cell = parts[k].cells[i]
         missing = [run for run in runs if (k, key(cell), run) not in kept.rows]
         if missing:
             yield k, cell, missing
+
+
+def with_runs(part: Part, runs: int) -> Part:
+    cells = [{**cell, "runs": runs} if "runs" in cell else cell for cell in part.cells]
+    return replace(part, runs=runs, cells=cells)
 
 
 def measure(
@@ -269,24 +302,25 @@ def rows(parts: Sequence[Part], kept: Kept) -> tuple[list[pd.DataFrame], str]:
     made, said = [], []
     for k, part in enumerate(parts):
         found: list[Row] = []
-        counts, shown = [], []
+        counts = []
         for cell in part.cells:
-            runs = [kept.rows.get((k, key(cell), run)) for run in range(part.runs)]
-            there = [row for one in runs if one is not None for row in one]
-            counts.append(len([one for one in runs if one is not None]))
-            if there:
-                found += part.rows(cell, pd.DataFrame(there))
-                shown += [counts[-1]] * (len(found) - len(shown))
+            most = cell.get("runs", part.runs)
+            runs = [x for n in range(most) if (x := kept.rows.get((k, key(cell), n))) is not None]
+            counts.append((len(runs), most))
+            if any(runs):
+                about = cell | {"runs": len(runs)} if "runs" in cell else cell
+                found += part.rows(about, pd.DataFrame([row for rows in runs for row in rows]))
         made.append(pd.DataFrame(found))
-        least, most = min(counts), max(counts)
-        if least < most:
-            made[-1]["runs"] = shown
-        if part.runs == most == least == 1:
-            continue
-        words = f"{least}{f' to {most}' if least < most else ''}"
-        short = f" of {part.runs}" if least < part.runs else ""
-        said.append(f"{part.title or 'all'}: {words}{short}")
+        if any(asked > 1 for _, asked in counts) or any(n < asked for n, asked in counts):
+            said.append(f"{part.title or 'all'}: {span(n for n, _ in counts)}")
+            if any(n < asked for n, asked in counts):
+                said[-1] += f" of {span(asked for _, asked in counts)}"
     return made, f"Runs a cell: {'; '.join(said)}." if said else ""
+
+
+def span(counts: Iterable[int]) -> str:
+    found = sorted(counts)
+    return f"{found[0]}" if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
 
 
 def pages(table: Table, made: list[pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], str]:
@@ -320,9 +354,11 @@ def evidence(
     A small one has few cells with two runs each, and is kept nowhere but in ``folder``.
     """
     table = find(name)
-    parts = [replace(x, runs=runs) if runs and x.runs > 1 else x for x in table.parts]
+    parts = list(table.parts)
     if small:
-        parts = [replace(x, runs=min(x.runs, 2), cells=x.small or x.cells[:2]) for x in parts]
+        parts = [replace(x, cells=x.small or x.cells[:2]) for x in parts]
+    if most := runs or 2 * small:
+        parts = [with_runs(x, most) if x.runs > 1 else x for x in parts]
     kept = Kept(name, cache)
     done = measure(name, parts, kept, workers, minutes or table.minutes, table.alone)
     made, said = rows(parts, kept)
@@ -344,4 +380,6 @@ def evidence(
         [x for x in kept.files if x.startswith("dpeffects/")],
         kept.seconds,
     )
+    if table.after and folder == report.RESULTS:
+        table.after(tables, *made)
     return done
