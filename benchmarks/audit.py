@@ -116,11 +116,11 @@ def remember() -> None:
             fits[key] = fit(self, covariates, treated, outcome)
         return fits[key]
 
-    def find_once(features, columns):
+    def find_once(features):
         frequencies = getattr(features, "frequencies", None)
-        key = (None if frequencies is None else frequencies.tobytes(), columns)
+        key = (None if frequencies is None else frequencies.tobytes(), features.size)
         if key not in spectra:
-            spectra[key] = find(features, columns)
+            spectra[key] = find(features)
         return spectra[key]
 
     PaperLearner.__call__, first_stage.spectrum = fit_once, find_once

@@ -194,9 +194,10 @@ def page(*made: pd.DataFrame) -> dict[str, pd.DataFrame]:
     shown |= {"Held out": held, "Named": named}
     heights = growing.rename(columns={"half-width": "half_width"})
     shown["More epsilon: largest ratio to a half-width at a smaller epsilon"] = rises(heights)
-    found = generous(wide)
-    title = f"Ranges {TIMES:g} times too wide: geometric mean {geometric(found['ratio']):.2f}"
-    shown[title] = found
+    if wide["ranges"].nunique() > 1:
+        found = generous(wide)
+        title = f"Ranges {TIMES:g} times too wide: geometric mean {geometric(found['ratio']):.2f}"
+        shown[title] = found
     names = dict.fromkeys(x for rows in made for x in rows["population"])
     said = [(k, find(k).kind, find(k).description) for k in names]
     shown["Populations"] = pd.DataFrame(said, columns=["population", "kind", "description"])

@@ -153,6 +153,24 @@ def test_a_page_says_when_its_code_has_changed(tmp_path, monkeypatch):
     report._bare.cache_clear()
 
 
+def test_the_site_marks_a_page_of_earlier_code(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    pages = importlib.import_module("steps.pages")
+    results = tmp_path / "benchmarks" / "results"
+    results.mkdir(parents=True)
+    for module in (report, pages):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+    report._bare.cache_clear()
+    (tmp_path / "a.py").write_text("x = 1\n")
+    report.save("page", "Title", {"": pd.DataFrame({"x": [1]})}, folder=results, files=["a.py"])
+    assert "{warning}" not in pages._read("benchmarks/results/page.md")
+    (tmp_path / "a.py").write_text("x = 2\n")
+    report._bare.cache_clear()
+    shown = pages._read("benchmarks/results/page.md")
+    assert shown.startswith("# Title\n\n```{warning}\n**Measured on earlier code**")
+    report._bare.cache_clear()
+
+
 def test_every_page_on_file_says_what_made_it_or_is_marked():
     for path in RESULTS.glob("*.md"):
         said = report.made_by(path.read_text())
