@@ -100,5 +100,5 @@ TABLE = Table(
         Part("Confounded simulation", FRESH, confounded, runs=30, small=FRESH),
     ),
     page=page,
-    minutes=6,
+    minutes=4,
 )

@@ -122,5 +122,5 @@ TABLE = Table(
     "Adjusted studies",
     (Part("Error and coverage", CELLS, run, columns, runs=100),),
     NOTE,
-    minutes=8,
+    minutes=2,
 )

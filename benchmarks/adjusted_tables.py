@@ -166,5 +166,5 @@ TABLE = Table(
     "Adjusted life tables: errors and how often 95 % intervals cover",
     (Part("100 draws of data and noise", CELLS, run, COLUMNS, runs=100),),
     NOTES,
-    minutes=10,
+    minutes=4,
 )

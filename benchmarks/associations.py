@@ -55,5 +55,5 @@ TABLE = Table(
     "Intervals of associations",
     (Part("", TERMS, run, COLUMNS, runs=60, alike=("term",)),),
     NOTE,
-    minutes=2,
+    minutes=1,
 )

@@ -174,5 +174,5 @@ TABLE = Table(
     (Part("", CELLS, run, small=SMALL, csv="audit"),),
     NOTES,
     page=page,
-    minutes=60,
+    minutes=12,
 )

@@ -61,5 +61,5 @@ TABLE = Table(
     "that noise left without a denominator. What is empty was not released, because n, "
     "columns and epsilon said that noise would drown it; the budget went to the others.",
     page=lambda lines: {"": lines.fillna("")},
-    minutes=4,
+    minutes=3,
 )

@@ -246,5 +246,5 @@ TABLE = Table(
     '"Better" is the better of linear and boosted estimates without privacy but for one draw '
     "of noise; ratios in pooled rows are geometric means.",
     page=page,
-    minutes=30,
+    minutes=12,
 )

@@ -119,5 +119,5 @@ TABLE = Table(
     (Part("", CELLS, run, COLUMNS, runs=6, alike=("rule",), chunk=1),),
     NOTE,
     page=page,
-    minutes=6,
+    minutes=1,
 )

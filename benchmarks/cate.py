@@ -122,5 +122,5 @@ TABLE = Table(
     ),
     notes,
     page=page,
-    minutes=25,
+    minutes=4,
 )

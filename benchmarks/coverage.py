@@ -508,5 +508,5 @@ TABLE = Table(
     lead=LEAD,
     page=page,
     after=into_guide,
-    minutes=40,
+    minutes=16,
 )

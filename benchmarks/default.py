@@ -280,5 +280,5 @@ TABLE = Table(
     NOTES,
     page=page,
     bars=lambda *made: tables(pd.concat(made))[0],
-    minutes=30,
+    minutes=9,
 )

@@ -124,5 +124,5 @@ TABLE = Table(
         Part("Five periods", FIVE, five_periods, EVENTS, runs=60),
     ),
     NOTE,
-    minutes=6,
+    minutes=3,
 )

@@ -87,5 +87,5 @@ TABLE = Table(
     "it is installed. Of the rest, narwhals and OpenDP take about a third, much of it for modules "
     "that a dependency of OpenDP loads.",
     alone=True,
-    minutes=3,
+    minutes=2,
 )

@@ -91,5 +91,5 @@ TABLE = Table(
     f"{standard_error(160)} points). Populations: "
     + "; ".join(f"*{k}*: {v}" for k, v in KINDS.items())
     + ".",
-    minutes=8,
+    minutes=2,
 )

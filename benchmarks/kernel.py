@@ -95,5 +95,5 @@ TABLE = Table(
         Part("Seconds of a draw", grid(columns=(12, 30, 60)), seconds),
     ),
     bars=bars,
-    minutes=10,
+    minutes=3,
 )

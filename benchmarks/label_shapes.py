@@ -83,5 +83,5 @@ COLUMNS = {
 }
 CELLS = [{"n": n, "epsilon": epsilon, "shape": x} for n, epsilon in SIZES for x in SHAPES]
 TABLE = Table(
-    "Label level where the truth bends", (Part("", CELLS, run, COLUMNS, runs=40),), minutes=6
+    "Label level where the truth bends", (Part("", CELLS, run, COLUMNS, runs=24),), minutes=4
 )

@@ -116,5 +116,5 @@ TABLE = Table(
         part("Hardly any compliers", n=(5_000,), compliers=(0.03, 0.01)),
     ),
     NOTE,
-    minutes=6,
+    minutes=4,
 )

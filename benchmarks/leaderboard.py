@@ -174,5 +174,5 @@ TABLE = Table(
     notes,
     page=page,
     after=after,
-    minutes=30,
+    minutes=11,
 )

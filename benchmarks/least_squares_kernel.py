@@ -64,5 +64,5 @@ TABLE = Table(
     ),
     page=page,
     bars=bars,
-    minutes=12,
+    minutes=4,
 )

@@ -195,5 +195,5 @@ TABLE = Table(
     "process and not for a server.",
     page=page,
     alone=True,
-    minutes=6,
+    minutes=4,
 )

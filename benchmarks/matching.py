@@ -117,5 +117,5 @@ TABLE = Table(
     (Part("", CELLS, run, runs=20, by=("method",), small=[CELLS[0], CELLS[-1]], chunk=2),),
     notes,
     page=tables,
-    minutes=12,
+    minutes=5,
 )

@@ -38,7 +38,7 @@ BOUNDS = {
 }
 NAMES = ["(Intercept)", "t", "x1", "x2", "b1", "b2", "g[T.b]", "g[T.c]", "g[T.d]"]
 NOTE = (
-    f"The standard error of a coverage of 95 % in 600 runs is {standard_error(600)}. "
+    f"The standard error of a coverage of 95 % in 300 runs is {standard_error(300)}. "
     "*Noise* is the standard deviation of the noise over that of the sampling error (medians), for "
     "the treatment and for a number. "
     "Standard errors are classical, but for the indicator; with the square of an outcome they are "
@@ -147,7 +147,7 @@ TABLE = Table(
             grid(outcome=outcomes, delta=(0.0, 1e-6), square=[square]),
             run,
             summary,
-            runs=600,
+            runs=300,
             chunk=20,
         )
         for title, outcomes, square in (
@@ -156,5 +156,5 @@ TABLE = Table(
         )
     ),
     NOTE,
-    minutes=12,
+    minutes=7,
 )

@@ -34,5 +34,5 @@ TABLE = Table(
     "A pair is one interval and one p-value of a result at alpha 0.01, 0.05 or 0.2. It is in order "
     "where p < alpha exactly where the interval at 1 - alpha, which is closed, lacks the value of "
     "no effect. Numbers are drawn at random in the place of released ones.",
-    minutes=5,
+    minutes=4,
 )

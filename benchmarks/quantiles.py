@@ -241,5 +241,5 @@ TABLE = Table(
         ),
     ),
     NOTES,
-    minutes=12,
+    minutes=5,
 )

@@ -183,5 +183,5 @@ TABLE = Table(
         Part("Power at 5 %", POWER, with_an_effect, small=[POWER[0] | {"draws": 200}]),
     ),
     NOTE,
-    minutes=6,
+    minutes=3,
 )

@@ -66,5 +66,5 @@ TABLE = Table(
     f"Standard error of a coverage of 95 % in 100 runs: {standard_error(100)} points. "
     + "; ".join(f"*{k}*: {v}" for k, v in KINDS.items())
     + ". *caution*: how often the summary said Small arm.",
-    minutes=5,
+    minutes=2,
 )

@@ -78,5 +78,5 @@ TABLE = Table(
     (part("Trials", TRIAL), part("Studies, adjusted for three covariates", STUDY)),
     "The standard error of a coverage of 95 % in 200 runs is 1.5. Each epsilon has the same "
     "people: coverages of one population go together.",
-    minutes=6,
+    minutes=5,
 )

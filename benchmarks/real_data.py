@@ -394,5 +394,5 @@ TABLE = Table(
     (Part("", CELLS, run, summary, runs=100, csv="real_data"),),
     lead=LEAD,
     page=page,
-    minutes=15,
+    minutes=7,
 )

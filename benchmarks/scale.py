@@ -283,5 +283,5 @@ TABLE = Table(
     "runs beside, compare CPU seconds.",
     page=lambda rows: {"": rows.assign(peer=rows["method"].map(PEERS)).fillna("")},
     alone=True,
-    minutes=12,
+    minutes=6,
 )

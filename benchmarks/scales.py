@@ -187,5 +187,5 @@ TABLE = Table(
     (Part("", CELLS, run, runs=200),),
     NOTES,
     page=page,
-    minutes=8,
+    minutes=6,
 )

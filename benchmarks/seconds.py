@@ -48,5 +48,5 @@ TABLE = Table(
     "Epsilon 1, delta 1e-6, best of three calls.",
     page=page,
     alone=True,
-    minutes=5,
+    minutes=3,
 )

@@ -172,5 +172,5 @@ TABLE = Table(
     "ten of equal size with variances 1, 2, 4, ... (uneven), three of 500, 2,000 and 8,000 "
     "records and equal variances (small ones good), or thirty equal ones.",
     page=page,
-    minutes=12,
+    minutes=5,
 )

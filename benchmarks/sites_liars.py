@@ -122,5 +122,5 @@ TABLE = Table(
     "Epsilon is 1 at every site. Where effects differ they are normal around 0.1 with a "
     "standard deviation of 0.05.",
     page=page,
-    minutes=8,
+    minutes=3,
 )

@@ -198,5 +198,5 @@ TABLE = Table(
         part.title: rows.round(3) for part, rows in zip(TABLE.parts, made, strict=True)
     },
     alone=True,
-    minutes=5,
+    minutes=3,
 )

@@ -126,5 +126,5 @@ TABLE = Table(
         Part("Noise scale, in B / n", grid(epsilon=(1.0, 2.0), design=DESIGNS), noise),
     ),
     alone=True,
-    minutes=3,
+    minutes=2,
 )

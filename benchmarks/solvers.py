@@ -96,5 +96,5 @@ TABLE = Table(
     "Hard regressions",
     (Part("", grid(regression=KINDS, penalty=PENALTIES), run, COLUMNS, runs=200, chunk=50),),
     "The penalty of regressions of effects is 10^6 times larger.",
-    minutes=4,
+    minutes=2,
 )

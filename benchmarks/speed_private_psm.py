@@ -106,5 +106,5 @@ TABLE = Table(
     "draws two secure random numbers for each record.",
     page=lambda rows: {"": rows.set_index("records").T.reset_index(names="")},
     alone=True,
-    minutes=6,
+    minutes=4,
 )

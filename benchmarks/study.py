@@ -231,5 +231,5 @@ TABLE = Table(
         ),
     ),
     NOTE,
-    minutes=12,
+    minutes=3,
 )

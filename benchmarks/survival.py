@@ -195,5 +195,5 @@ TABLE = Table(
     ),
     "The bars for errors are ratios of 1.10 with 2,000 records and 1.06 with 5,000.",
     page=page,
-    minutes=15,
+    minutes=4,
 )

@@ -276,5 +276,5 @@ TABLE = Table(
         Part("Skewed and correlated covariates, all pairs", PAIRS, widths, HOLDS, runs=60),
         Part("Populations that nothing was built on", HELD_OUT, held_out, HOLDS, runs=60),
     ),
-    minutes=15,
+    minutes=6,
 )

@@ -89,5 +89,5 @@ TABLE = Table(
     "the true epsilon, with 95 % confidence; the largest loss is that of one run, in epsilons.",
     page=page,
     bars=bars,
-    minutes=10,
+    minutes=3,
 )
