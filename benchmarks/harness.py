@@ -111,9 +111,9 @@ class Table:
 
 
 def common(values: pd.Series) -> Any:
-    """The value that all runs have, or their mean; the first of different words."""
+    """The number that all runs have, or their mean; the first of different words."""
     words = not pd.api.types.is_numeric_dtype(values)
-    same = values.nunique(dropna=False) == 1
+    same = values.nunique(dropna=False) == 1 and values.dtype != bool
     return values.iloc[0] if words or same else values.mean()
 
 
@@ -362,8 +362,9 @@ def evidence(
     kept = Kept(name, cache)
     done = measure(name, parts, kept, workers, minutes or table.minutes, table.alone)
     made, said = rows(parts, kept)
-    if not any(map(len, made)):
-        return done
+    if not all(map(len, made)):
+        print(f"{name}: the time was too short for every part, and its page is as it was.")
+        return False
     for part, frame in zip(parts, made, strict=True):
         if part.csv:
             frame.to_csv(folder / f"{part.csv}.csv", index=False, float_format="%.6g")

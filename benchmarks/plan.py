@@ -295,12 +295,13 @@ TESTS = [
     for name, n, epsilon, methods in POWER
     for method in methods
 ]
+SIZES_OF_TIMES = (1000, 5000, 20_000, 10**6)
 TABLE = Table(
     "Plans against real runs",
     (
         Part("Half-widths", DATA, half_widths),
         Part("Power", TESTS, power, runs=POWER_RUNS),
-        Part("Processor time", grid(n=(1000, 5000, 20_000, 10**6)), seconds),
+        Part("Processor time", grid(n=SIZES_OF_TIMES), seconds, small=grid(n=[10**6])),
         Part(
             "Many columns",
             grid(of=range(5), measure=(False, True), delta=(0.0, 1e-6)),
