@@ -68,8 +68,7 @@ def table(found: pd.DataFrame, value: str) -> pd.DataFrame:
     return wide.rename(columns=names).loc[order].round(2).reset_index()
 
 
-def page(quick: pd.DataFrame, forests: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    found = pd.concat([quick, forests])
+def page(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
     bars = [
         {"data": data, "epsilon": epsilon, "bar": bar}
         | {
@@ -88,8 +87,8 @@ def page(quick: pd.DataFrame, forests: pd.DataFrame) -> dict[str, pd.DataFrame]:
     }
 
 
-def notes(quick: pd.DataFrame, forests: pd.DataFrame) -> str:
-    constant = quick.groupby("data")["constant"].mean()
+def notes(found: pd.DataFrame) -> str:
+    constant = found.groupby("data")["constant"].mean()
     return (
         "PEHE of the best constant: "
         + ", ".join(f"{value:.2f} ({data})" for data, value in constant.items())
@@ -104,22 +103,14 @@ def _at(found: pd.DataFrame, data: str, case: str, epsilon: float) -> float:
     return round(float(rows["pehe"].iloc[0]), 3) if len(rows) else np.nan
 
 
-FOREST = next(case for case in CASES if case.startswith("sample"))
-QUICK = [case for case in CASES if case != FOREST]
-COLUMNS = {"pehe": mean("pehe", 6), "covered": mean("covered", 6), "constant": mean("constant", 6)}
+COLUMNS = {name: mean(name, 6) for name in ("pehe", "covered", "constant")}
+CELLS = [
+    cell | {"runs": 3 if cell["case"].startswith("sample") else 20}
+    for cell in grid(data=DATA, case=CASES, epsilon=EPSILONS)
+]
 TABLE = Table(
     "Private conditional effects",
-    (
-        Part(
-            "Learners",
-            grid(data=DATA, case=QUICK, epsilon=EPSILONS),
-            run,
-            COLUMNS,
-            runs=20,
-            csv="cate",
-        ),
-        Part("Forests", grid(data=DATA, case=[FOREST], epsilon=EPSILONS), run, COLUMNS, runs=3),
-    ),
+    (Part("", CELLS, run, COLUMNS, runs=20, csv="cate"),),
     notes,
     page=page,
     minutes=4,

@@ -78,7 +78,7 @@ DESIGNS = (
 )
 
 
-def design(row: pd.Series) -> str:
+def design(row: Row) -> str:
     """What kind of study a cell is: one of `DESIGNS`."""
     if row["population"] in IN_TRIALS:
         return DESIGNS[0]
@@ -278,7 +278,7 @@ def summed(runs: pd.DataFrame) -> Row:
     said = runs["said"][runs["said"] != ""]
     few = len(there) < 2
     shares = {x: np.nan if few else there[x].mean() for x in there if x.startswith("cover")}
-    return {
+    row = {
         "refused": runs["refused"].mean(),
         "absent": 1.0 if few else made["absent"].mean(),
         **shares,
@@ -293,6 +293,7 @@ def summed(runs: pd.DataFrame) -> Row:
         "said": said.mode().iloc[0] if len(said) else "",
         "assumes": max(runs["assumes"].dropna(), default="", key=len),
     }
+    return row | {"design": design(runs.attrs | row)}
 
 
 # Tables
@@ -301,7 +302,7 @@ def summed(runs: pd.DataFrame) -> Row:
 def read(table: pd.DataFrame) -> pd.DataFrame:
     """Cells with what is derived from them: design, counted runs, and whether a miss is silent."""
     made = table.fillna({"said": "", "assumes": ""})
-    made["design"] = [design(row) for _, row in made.iterrows()]
+    made["design"] = [design(row) for row in made.to_dict("records")]
     made["counted"] = (made["runs"] * (1 - made["refused"]) * (1 - made["absent"])).fillna(0)
     made["low"] = made["cover95"] < 0.9
     held = (made["counted"] * made["cover95"]).round()

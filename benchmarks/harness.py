@@ -82,6 +82,7 @@ class Part:
         return [self.row(cell | dict(zip(self.by, x, strict=True)), own) for x, own in groups]
 
     def row(self, cell: Cell, runs: pd.DataFrame) -> Row:
+        runs.attrs = cell  # for columns that depend on it
         if callable(self.columns):
             return cell | self.columns(runs)
         if self.columns is not None:

@@ -151,7 +151,9 @@ def studies(people: int, noise: int, sites: int):
     sent = dpe.study_release(protocol, records(5000, rng), site="first")
     sums, texts = sent.sums, []
     for j in range(sites):
-        whole = replace(sums.whole, sums=sums.whole.sums + rng.normal(size=sums.whole.sums.shape))
+        whole = replace(
+            sums.whole, sums=sums.whole.sums + 0.001 * rng.normal(size=sums.whole.sums.shape)
+        )
         own = replace(sums, whole=whole)
         texts.append(replace(sent, site=f"site {j}", sums=own).to_json())
     reading = seconds(lambda: [StudyRelease.from_json(text) for text in texts], 1)

@@ -38,11 +38,14 @@ def test_a_row_has_what_its_runs_say():
         {**made, "absent": 1.0, "warned": 1.0, "said": "Little of it"},
         {"refused": 1.0, "said": "n is too small"},
     ]
-    row = coverage.summed(pd.DataFrame(runs))
+    frame = pd.DataFrame(runs)
+    frame.attrs = {"population": "three confounders", "method": "auto"}
+    row = coverage.summed(frame)
     assert (row["refused"], row["absent"], row["warned"]) == (0.25, pytest.approx(1 / 3), 2 / 3)
     assert (row["cover95"], row["silent"], row["rejected"]) == (0.5, 0.0, 0.5)
     assert (row["half_width"], row["bias"], row["noise"]) == (3.0, -1.0, pytest.approx(10**0.5))
     assert (row["said"], row["assumes"]) == ("Little of it", "-")
+    assert row["design"] == "confounded, models right"
 
 
 def test_the_page_pools_runs_and_tells_silent_cells_from_announced_ones():

@@ -182,6 +182,23 @@ def test_every_page_on_file_says_what_made_it_or_is_marked():
             assert re.fullmatch(r"[0-9a-f]{8,}\+?", said["commit"])
 
 
+READ = {
+    "audit": ("case", "epsilon", "runs", "lower", "largest", "worst"),
+    "cate": ("data", "case", "epsilon", "pehe", "covered"),
+    "coverage": (
+        *("part", "design", "method", "level", "population", "n", "epsilon", "runs"),
+        *("refused", "absent", "cover95", "half_width"),
+    ),
+    "scale": (
+        *("method", "records", "seconds", "of it noise", "peak GiB"),
+        *("peer, seconds", "peer, peak GiB"),
+    ),
+    "seconds": ("method", "n", "seconds"),
+    "sites_coverage": ("design", "rule", "covered"),
+}
+"""Columns that pages of the site and vignettes read."""
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", harness.names())
 def test_a_small_run_has_the_tables_of_the_page_on_file(name, tmp_path):
@@ -189,6 +206,9 @@ def test_a_small_run_has_the_tables_of_the_page_on_file(name, tmp_path):
     assert harness.evidence(name, **given)
     page, path = (tmp_path / f"{name}.md").read_text(), RESULTS / f"{name}.md"
     assert "\n| " in page
+    for made in tmp_path.glob("*.csv"):
+        assert set(READ.get(made.stem, ())) <= set(pd.read_csv(made).columns)
+    assert name not in READ or (tmp_path / f"{name}.csv").exists()
     if path.exists() and report.made_by(path.read_text()).get("code") != "unknown":
         assert heads(page) <= heads(path.read_text())
 
