@@ -122,7 +122,12 @@ def run(people: int, seed: int, records: int, strata: int):
 TABLE = Table(
     "Matching on strata: time and noise",
     (
-        Part("Time", [{"records": n, "strata": strata} for n, strata in SIZES], run),
+        Part(
+            "Time",
+            [{"records": n, "strata": strata} for n, strata in SIZES],
+            run,
+            small=grid(records=[10_000], strata=[100]),
+        ),
         Part("Noise scale, in B / n", grid(epsilon=(1.0, 2.0), design=DESIGNS), noise),
     ),
     alone=True,

@@ -203,7 +203,7 @@ READ = {
 @pytest.mark.parametrize("name", harness.names())
 def test_a_small_run_has_the_tables_of_the_page_on_file(name, tmp_path):
     given = {"small": True, "folder": tmp_path, "cache": tmp_path / "cache", "workers": 0}
-    assert harness.evidence(name, **given)
+    assert harness.evidence(name, minutes=600, **given)
     page, path = (tmp_path / f"{name}.md").read_text(), RESULTS / f"{name}.md"
     assert "\n| " in page
     for made in tmp_path.glob("*.csv"):
